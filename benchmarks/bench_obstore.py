@@ -27,7 +27,7 @@ from helpers.s3 import S3Server
 from obstore.store import S3Store
 
 from fastfeed.storage import s3 as s3_module
-from fastfeed.storage.byte_range import ByteRange
+from fastfeed.storage.reads import ByteRange
 from fastfeed.storage.storage import Storage
 
 OBJECTS, IN_FLIGHT, LATENCY_S = 8, 64, 0.04

@@ -22,7 +22,7 @@ from rounds import DATA, arguments, finish, interleaved, ratio
 
 import fastfeed as ff
 from fastfeed.sources.shards.index import Section, load, save
-from fastfeed.storage.storage import Stat
+from fastfeed.storage.reads import Stat
 
 SHARDS, SAMPLES, BATCH = 10, 1000, 256
 MANY_SHARDS, MANY_SAMPLES = 10_000, 1_000

@@ -89,7 +89,7 @@ def index(
 def _folder(source: str, out: Path | None, workers: int, storage: Storage) -> tuple[Facts, str]:
     from fastfeed.sources.listing.journal import folders_listed
     from fastfeed.sources.listing.listing import list_images
-    from fastfeed.storage.storage import is_local
+    from fastfeed.storage.reads import is_local
 
     path = source.removeprefix("file://")
     name = os.path.basename(os.path.abspath(path) if is_local(path) else path.rstrip("/"))

@@ -13,7 +13,7 @@ import numpy as np
 from fastfeed.errors import ConfigError
 from fastfeed.runtime.kernel import is_built
 from fastfeed.runtime.placement import lacks_memory
-from fastfeed.system.forks import after_fork
+from fastfeed.system.processes import after_fork
 
 __all__ = [
     "DECODING",

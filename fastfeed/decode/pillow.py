@@ -37,7 +37,7 @@ from fastfeed.decode.sniff import content_kind, ends_early, sniff
 from fastfeed.errors import ConfigError
 from fastfeed.ops.decode import Decode
 from fastfeed.runtime.placement import lacks_memory
-from fastfeed.system.forks import after_fork
+from fastfeed.system.processes import after_fork
 
 __all__ = ["OPEN", "Opened", "PillowEngine", "Unsupported", "as_bad", "unwarned"]
 

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from fastfeed.storage import health
+from fastfeed.storage.retry import is_cached, last_answer
 
 __all__ = ["Endpoints", "endpoint_of"]
 
@@ -50,16 +50,14 @@ class Endpoints:
         now, found = time.monotonic(), {self.of(id) for id in ids}
         with self._lock:
             self._read_at.update(dict.fromkeys(found, now))
-        return {endpoint for endpoint in found if not health.is_cached(endpoint)}
+        return {endpoint for endpoint in found if not is_cached(endpoint)}
 
     def answered(self, endpoint: str, since: float) -> bool:
         """Whether it has answered since then, a time of `time.monotonic`."""
         read_at = (
-            float("-inf")
-            if health.is_cached(endpoint)
-            else self._read_at.get(endpoint, float("-inf"))
+            float("-inf") if is_cached(endpoint) else self._read_at.get(endpoint, float("-inf"))
         )
-        return max(health.last_answer(endpoint), read_at) >= since
+        return max(last_answer(endpoint), read_at) >= since
 
     def others_answered(self, endpoint: str, since: float) -> bool:
         """Whether any other endpoint of the source has."""

@@ -15,8 +15,7 @@ from fastfeed.ops.function import Function
 from fastfeed.ops.program.program import Program
 from fastfeed.ops.program.window import Step
 from fastfeed.sampling.plan import Plan
-from fastfeed.sources.base import Optionals, notes_of
-from fastfeed.sources.describe import notes_text, with_notes
+from fastfeed.sources.base import Optionals, notes_of, notes_text, with_notes
 
 _LONG = 60  # characters of a field's value
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from fastfeed.faults import Failure
 from fastfeed.live.page import READY
-from fastfeed.system.forks import after_fork
+from fastfeed.system.processes import after_fork
 
 __all__ = ["FeedStats", "Meter"]
 

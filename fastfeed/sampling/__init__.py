@@ -9,10 +9,9 @@ import numpy as np
 
 from fastfeed.errors import ConfigError
 from fastfeed.sampling.balanced import Balanced
-from fastfeed.sampling.base import MOST_SAMPLES, AsStored, Epoch, Full, Order, Visits
+from fastfeed.sampling.base import MOST_SAMPLES, AsStored, Epoch, Full, Order, Repeated, Visits
 from fastfeed.sampling.blocks import Blocks
 from fastfeed.sampling.mixture import MixtureOrder, MixturePart
-from fastfeed.sampling.repeated import Repeated
 from fastfeed.sampling.weighted import Weighted
 
 __all__ = [

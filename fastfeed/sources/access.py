@@ -17,19 +17,24 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from fastfeed.errors import ConfigError
+from fastfeed.errors import ConfigError, SourceError
 from fastfeed.printable import printable
-from fastfeed.storage.storage import is_local
+from fastfeed.storage.byte_sizes import max_body
+from fastfeed.storage.reads import is_local
+from fastfeed.storage.storage import Storage
 
 __all__ = [
     "REFUSED",
     "Access",
     "Allow",
+    "IndexNames",
     "Refusal",
     "advice",
     "allow_of",
     "allowed_values",
+    "guarded",
     "is_public",
+    "shard_paths",
 ]
 
 REFUSED = "not allowed: "  # how a client's error says that it is a refusal
@@ -139,6 +144,18 @@ class Access:
         if problems:
             return Refusal(" and ".join(problems), host=allow_host, scheme=allow_scheme)
         return None
+
+    def url_error(self, url: str) -> str | None:
+        """Error text for an address that may not be read, as a redirect may lead to."""
+        refusal = self.refusal(url)
+        return None if refusal is None else REFUSED + refusal.detail
+
+    def resolved_error(self, host: str, addresses: Sequence[str]) -> str | None:
+        """Error text for a host that resolves to a private address."""
+        private = next((address for address in addresses if not is_public(address)), None)
+        if private is None:
+            return None
+        return REFUSED + Refusal(f"{host} is {private}, a private address", host=host).detail
 
     def left(self, path: str) -> Refusal:
         """Refuse a local file that was outside the allowed folders once it was opened."""
@@ -286,3 +303,100 @@ def _common_folders(folders: Sequence[str]) -> list[str]:
 @lru_cache(_FOLDERS)  # of absolute paths: the working folder may change
 def _real_folder(folder: str) -> str:
     return os.path.realpath(folder)
+
+
+def guarded(storage: Storage, access: Access) -> Storage:
+    """The same storage with a client that checks what web addresses redirect and resolve to.
+
+    The caller's headers go to hosts that the caller named, and to no other. A client of the
+    caller's own stays.
+    """
+    if "get_client" in storage.options:
+        return storage
+    try:
+        from fastfeed.storage.http_client import GuardedClient  # loads aiohttp
+    except ImportError:  # the storage says what is missing
+        return storage
+    options = storage.options | {"get_client": GuardedClient(access, max_body(storage.options))}
+    return Storage(options, cache=storage.cache, in_flight=storage.in_flight, policy=storage.policy)
+
+
+def shard_paths(shards: Any) -> list[Any]:
+    """The items of an argument `shards`; errors in them are raised where they are opened."""
+    if isinstance(shards, (str, bytes, os.PathLike)) or not isinstance(shards, Iterable):
+        return [shards]
+    return list(shards)
+
+
+class IndexNames:
+    """Names in indexes: files below the index's folder, and what `allow` permits."""
+
+    def __init__(
+        self,
+        shards: Sequence[Any],
+        indexes: Sequence[str],
+        allow: Allow,
+        storage: Storage,
+        who: str,
+    ) -> None:
+        self.storage = storage  # to read with; guarded once an index names a web address
+        self._who = who
+        self._is_guarded = False
+        own = [
+            os.fspath(item).removeprefix("file://")
+            for item in shards
+            if isinstance(item, (str, os.PathLike))
+        ]
+        self._access = Access.of([*own, *indexes], [_folder(uri) for uri in indexes], *allow)
+
+    def resolve(self, index: str, base: str, name: Any) -> str:
+        """The address of a file that `index` names.
+
+        ValueError if it is no name, SourceError if it is not allowed.
+
+        Args:
+            index: The index, for errors.
+            base: What `name` may be relative to: the index, or a folder that was resolved before.
+            name: As the index has it.
+        """
+        if not isinstance(name, str) or not name:
+            raise ValueError(f"the name of a file is needed, got {name!r}")
+        address = name[7:] if name[:7].lower() == "file://" else name
+        is_relative = "://" not in address
+        if is_relative:
+            address = _joined_address(base, address)
+        if any(c in address for c in "*[{") and not (
+            is_local(address) and os.path.lexists(address)
+        ):
+            raise ValueError(f"{name!r} is a pattern, and an index names files")
+        refusal = self._refusal(base, address, is_relative)
+        if refusal is not None:
+            raise SourceError(
+                f"{self._who}: {index} may not name {name!r}: {refusal.why}. If you trust it,"
+                f" {advice([refusal])}"
+            )
+        if not self._is_guarded and address.lower().startswith(("http://", "https://")):
+            self.storage = guarded(self.storage, self._access)
+            self._is_guarded = True
+        return address
+
+    def _refusal(self, base: str, address: str, is_relative: bool) -> Refusal | None:
+        if is_relative and not is_local(address):
+            outside = self._access.refusal(address, "relative")
+            if outside is None or self._access.refusal(base, "relative") is None:
+                return outside
+        return self._access.refusal(address)
+
+
+def _folder(uri: str) -> str:
+    return uri[: uri.rfind("/") + 1] or "."
+
+
+def _joined_address(base: str, name: str) -> str:
+    """Resolve a name against the folder of `base`; addresses are normalized, without `..`."""
+    if is_local(base):
+        return os.path.join(os.path.dirname(base), name)
+    scheme, _, rest = base.partition("://")
+    host, _, path = rest.partition("/")
+    path = posixpath.normpath(posixpath.join("/", posixpath.dirname(path), name))
+    return f"{scheme}://{host}/{path.lstrip('/')}"

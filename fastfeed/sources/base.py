@@ -8,11 +8,13 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from fastfeed.errors import ConfigError
+from fastfeed.printable import printable
 from fastfeed.runtime.addresses import Addresses
 from fastfeed.spec import Spec
-from fastfeed.storage.pending import Pending
+from fastfeed.storage.reads import Pending
 
 __all__ = [
+    "NOTE",
     "Addressable",
     "Annotated",
     "Fetching",
@@ -27,7 +29,10 @@ __all__ = [
     "addresses_of",
     "check_source",
     "notes_of",
+    "notes_text",
     "says_where",
+    "summary",
+    "with_notes",
 ]
 
 
@@ -385,3 +390,26 @@ def frame_of(source: Any) -> str:
 def notes_of(source: Any) -> list[str]:
     """Notes on skipped and damaged files; empty for sources without notes."""
     return list(source.notes) if isinstance(source, Noted) else []
+
+
+NOTE = 500  # characters of a note that is shown
+
+
+_NOTES = 10  # printed with a source
+
+
+def summary(kind: str, uris: Sequence[str], images: int, classes: Sequence[str]) -> str:
+    """`Table(a.csv and 2 more): 90 images of 3 classes`."""
+    place = printable(uris[0]) + (f" and {len(uris) - 1} more" if len(uris) > 1 else "")
+    return f"{kind}({place}): {images} images{f' of {len(classes)} classes' if classes else ''}"
+
+
+def notes_text(notes: Sequence[str]) -> str:
+    """The end of a source's `repr`: `; 3 notes, see .notes`, or nothing."""
+    return f"; {len(notes)} note{'' if len(notes) == 1 else 's'}, see .notes" if notes else ""
+
+
+def with_notes(text: str, notes: Sequence[str]) -> str:
+    """The `str` of a source: a line about it, and its first notes below."""
+    more = [f"and {len(notes) - _NOTES:,} more, see .notes"] if len(notes) > _NOTES else []
+    return "\n  ".join([text, *(printable(note, NOTE) for note in notes[:_NOTES]), *more])

@@ -19,11 +19,12 @@ from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
 from fastfeed.printable import printable, warn
 from fastfeed.runtime.addresses import WholeFiles
-from fastfeed.sources.class_names import class_numbers, nfc
-from fastfeed.sources.describe import with_notes
-from fastfeed.sources.listing.class_folders import (
+from fastfeed.sources.base import with_notes
+from fastfeed.sources.class_names import (
     AmbiguousClasses,
     class_folders,
+    class_numbers,
+    nfc,
     order_text,
     parts_text,
 )
@@ -32,21 +33,17 @@ from fastfeed.sources.listing.listing import gather
 from fastfeed.sources.listing.listing_file import read_listing
 from fastfeed.sources.listing.local_tree import IMAGE_EXTENSIONS, LocalTree
 from fastfeed.sources.listing.remote_tree import RemoteTree, trimmed
-from fastfeed.sources.listing.shared_files import file_in_two_classes
-from fastfeed.sources.shards.base import cache_of
 from fastfeed.sources.shards.labels import checked_classes
 from fastfeed.sources.tables.string_column import StringColumn
 from fastfeed.spec import ENCODED
-from fastfeed.storage.disk_cache import Cache
+from fastfeed.storage.disk_cache import Cache, cache_of
 from fastfeed.storage.fingerprint import fingerprint
 from fastfeed.storage.local_file import MAX_BYTES, over_files, read_file, size_of
-from fastfeed.storage.pending import Pending
-from fastfeed.storage.retry import Unread
-from fastfeed.storage.shard_files import Completed, MappedRead
-from fastfeed.storage.storage import ByteRange, Stat, Storage, is_local
+from fastfeed.storage.reads import ByteRange, Completed, MappedRead, Pending, Stat, Unread, is_local
+from fastfeed.storage.storage import Storage
 from fastfeed.system.within import Within
 
-__all__ = ["IMAGE_EXTENSIONS", "ImageFolder"]
+__all__ = ["ImageFolder"]
 
 # files of which sizes are asked before it is looked at how long that takes
 _SIZES_AT_ONCE = 1 << 13
@@ -386,3 +383,22 @@ class ImageFolder:
     def _summary(self) -> str:
         kinds = f" of {len(self.classes)} classes" if self.classes else ""
         return f"ImageFolder({str(self.root)!r}): {len(self)} images{kinds}"
+
+
+def file_in_two_classes(
+    root: str, paths: StringColumn, labels: np.ndarray
+) -> tuple[str, str] | None:
+    """Two paths below `root` that are one file with two labels; None if there is no conflict.
+
+    Asks for each file.
+    """
+    first: dict[tuple[int, int], int] = {}
+    for i in range(len(paths)):
+        try:
+            stat = os.stat(os.path.join(root, paths[i]))
+        except OSError:  # reading it will say so
+            continue
+        other = first.setdefault((stat.st_dev, stat.st_ino), i)
+        if labels[other] != labels[i]:
+            return paths[other], paths[i]
+    return None

@@ -23,11 +23,10 @@ from fastfeed.sources.base import (
     check_source,
     notes_of,
     says_where,
+    with_notes,
 )
 from fastfeed.sources.class_names import class_names, class_numbers, nfc
-from fastfeed.sources.describe import with_notes
-from fastfeed.storage.pending import Pending
-from fastfeed.storage.shard_files import DeferredRead, MappedRead
+from fastfeed.storage.reads import DeferredRead, MappedRead, Pending
 
 __all__ = ["Mixture"]
 

@@ -27,14 +27,12 @@ from fastfeed.sources.base import (
     addresses_of,
     check_source,
     notes_of,
+    with_notes,
 )
-from fastfeed.sources.describe import with_notes
-from fastfeed.sources.shards.base import cache_of
 from fastfeed.storage.byte_sizes import in_bytes
-from fastfeed.storage.disk_cache import Cache
+from fastfeed.storage.disk_cache import Cache, cache_of
 from fastfeed.storage.fingerprint import OBJECTS_SEPARATOR, fingerprint
-from fastfeed.storage.pending import Pending
-from fastfeed.storage.retry import Unread
+from fastfeed.storage.reads import Pending, Unread
 from fastfeed.storage.storage import Storage
 
 __all__ = ["Objects"]

@@ -13,13 +13,12 @@ from fastfeed.arguments import checked_early
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
 from fastfeed.runtime.addresses import FileRanges
-from fastfeed.sources.describe import summary, with_notes
+from fastfeed.sources.base import summary, with_notes
 from fastfeed.sources.shards.base import Paths
 from fastfeed.spec import Spec
-from fastfeed.storage.byte_range import Stat, is_local
 from fastfeed.storage.expand import find_files
 from fastfeed.storage.fingerprint import fingerprint
-from fastfeed.storage.retry import Unread
+from fastfeed.storage.reads import Stat, Unread, is_local
 from fastfeed.storage.shard_files import Shards
 from fastfeed.storage.storage import Storage
 

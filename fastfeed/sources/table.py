@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -14,12 +14,11 @@ from fastfeed.errors import ConfigError
 from fastfeed.faults import Failure
 from fastfeed.runtime.addresses import Addresses
 from fastfeed.sources.access import Access, allow_of
-from fastfeed.sources.describe import notes_text, summary, with_notes
-from fastfeed.sources.shards.base import Paths, cache_of
+from fastfeed.sources.base import notes_text, summary, with_notes
+from fastfeed.sources.shards.base import Paths
 from fastfeed.sources.shards.labels import LabelKind, check_label_kind, checked_classes
 from fastfeed.sources.tables.columns import RowLocator
 from fastfeed.sources.tables.image_files import ImageFiles
-from fastfeed.sources.tables.images import Images, folder_of, memory_of
 from fastfeed.sources.tables.open_table import (
     OpenedTable,
     RequestedColumns,
@@ -30,18 +29,18 @@ from fastfeed.sources.tables.open_table import (
 from fastfeed.sources.tables.read_files import find_table
 from fastfeed.sources.tables.string_column import StringColumn
 from fastfeed.spec import ENCODED
-from fastfeed.storage.disk_cache import Cache
+from fastfeed.storage.byte_sizes import in_bytes
+from fastfeed.storage.disk_cache import Cache, cache_of
 from fastfeed.storage.event_loop import results
 from fastfeed.storage.fingerprint import fingerprint
-from fastfeed.storage.pending import Pending
-from fastfeed.storage.retry import Unread
-from fastfeed.storage.shard_files import Completed, MappedRead, Shards
-from fastfeed.storage.storage import Storage, is_local
+from fastfeed.storage.reads import Completed, MappedRead, Pending, Unread, is_local
+from fastfeed.storage.shard_files import Shards
+from fastfeed.storage.storage import Storage
 
 if TYPE_CHECKING:
     from fastfeed.sources.tables.row_group_images import RowGroups
 
-__all__ = ["Table"]
+__all__ = ["Images", "Table", "folder_of", "memory_of"]
 
 _STATE = ("notes", "_requested", "_root", "_requested_classes", "_memory", "_storage", "_allow")
 
@@ -353,3 +352,32 @@ class Table:
 
     def _summary(self) -> str:
         return summary(type(self).__name__, self._where.uris, len(self), self.classes)
+
+
+class Images(Protocol):
+    """Random access to the images of a table's rows."""
+
+    remote: bool
+
+    @property
+    def bounds(self) -> np.ndarray: ...
+    def uri(self, i: int) -> str: ...
+    def read(self, i: int) -> bytes | Unread: ...
+    def fetch(self, i: int) -> Pending: ...
+    def sizes(self, ids: np.ndarray) -> np.ndarray: ...
+    def shard(self, unit: int) -> str: ...
+
+
+def memory_of(memory: int | str) -> int:
+    """Bytes that row groups may take. ConfigError."""
+    try:
+        return in_bytes(memory)
+    except ConfigError as error:
+        raise ConfigError(
+            f'Table: memory must be bytes > 0, or a string such as "2GB", got {memory!r}'
+        ) from error
+
+
+def folder_of(uri: str) -> str:
+    """Folder of a table, at which its paths begin."""
+    return os.path.dirname(uri) if is_local(uri) else uri.partition("?")[0].rpartition("/")[0]

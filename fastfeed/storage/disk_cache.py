@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import struct
 import time
@@ -9,7 +10,7 @@ import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -17,12 +18,11 @@ from fastfeed.arguments import checked_early
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.printable import warn
 from fastfeed.storage.byte_sizes import in_bytes
-from fastfeed.storage.chunk_files import mark_ns_of, prefix_of
 from fastfeed.storage.disk_quota import Quota
 from fastfeed.system.descriptors import closing_file, open_file, pread, set_times
 from fastfeed.system.processes import boot_id
 
-__all__ = ["Cache", "Chunk", "cache_of", "in_bytes"]
+__all__ = ["Cache", "Chunk", "cache_of"]
 
 _MAX_CHUNK = 1 << 30  # bytes
 _TRAILER = struct.Struct("<4sI")  # after the content: magic, crc32
@@ -335,3 +335,27 @@ def _empty_range(uri: str, start: int, stop: int, size: int) -> bytes:
 def cache_of(cache: str | os.PathLike[str] | Cache | None) -> Cache | None:
     """A cache from its folder, or as it is."""
     return cache if cache is None or isinstance(cache, Cache) else Cache(cache)
+
+
+@lru_cache(
+    4096
+)  # a large object is asked for many times, a small one by `missing` and then by `get`
+def prefix_of(folder: str, chunk: int, uri: str, version: str, size: int) -> str:
+    """The path of an object's chunks, up to their number.
+
+    No other object, and no other way to cut it, has the same.
+    """
+    text = f"{chunk} {size} {len(uri)} {uri}{version}"  # the length says where the uri ends
+    key = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    return f"{folder}/{key[:2]}/{key}-"
+
+
+def mark_ns_of(boot: str) -> int:
+    """Modification time of chunks checked since this boot of the machine.
+
+    Times themselves could not be compared with the machine's start: clocks are wrong at times, and
+    then set right. Even seconds, and between 1980 and 1997: every file system can hold them, and
+    none takes them to be in the future.
+    """
+    seconds = zlib.crc32(boot.encode()) >> 4
+    return (315532800 + 2 * seconds) * 10**9

@@ -22,8 +22,8 @@ import numpy as np
 
 from fastfeed.system.descriptors import CREATE, NEW, open_file, pread, pwrite, set_times
 from fastfeed.system.folders import free_bytes
-from fastfeed.system.forks import after_fork
 from fastfeed.system.locks import lock, unlock
+from fastfeed.system.processes import after_fork
 
 __all__ = ["Quota"]
 

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 from fsspec.asyn import get_loop
 
-from fastfeed.storage.pending import Pending
-from fastfeed.system.forks import after_fork
+from fastfeed.storage.reads import Pending
+from fastfeed.system.processes import after_fork
 
 __all__ = ["Submissions", "batched", "completed", "defer", "launch", "results"]
 

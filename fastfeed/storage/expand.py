@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import STORAGE
 from fastfeed.printable import printable
-from fastfeed.storage.storage import Stat, Storage, is_local
+from fastfeed.storage.reads import Stat, is_local
+from fastfeed.storage.storage import Storage
 
 __all__ = ["SPLIT", "expand_braces", "find_files", "local_stat"]
 

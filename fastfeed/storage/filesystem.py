@@ -13,11 +13,10 @@ from typing import Any, TypeVar
 from fsspec.asyn import AsyncFileSystem
 from fsspec.spec import AbstractFileSystem
 
-from fastfeed.storage.body_limit import check_announced
-from fastfeed.storage.byte_range import ByteRange
-from fastfeed.storage.retry import Unread
+from fastfeed.storage.byte_sizes import check_announced
+from fastfeed.storage.reads import ByteRange, Unread
 from fastfeed.storage.s3 import S3Reader
-from fastfeed.system.forks import after_fork
+from fastfeed.system.processes import after_fork
 
 __all__ = ["DaemonThreads", "call", "list_files", "read_range"]
 

@@ -1,16 +1,19 @@
-"""HTTP sessions that limit bodies and withhold headers from other hosts."""
+"""HTTP sessions that limit bodies, withhold headers from other hosts and check addresses."""
 
 from __future__ import annotations
 
 from contextvars import ContextVar
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import aiohttp
+from aiohttp.abc import AbstractResolver
+from aiohttp.resolver import DefaultResolver
 
-from fastfeed.storage.body_limit import BodyTooLarge, check_announced
+from fastfeed.storage.byte_sizes import BodyTooLarge, check_announced
 from fastfeed.storage.local_file import MAX_BYTES
 
-__all__ = ["Connector", "limited_response", "new_session", "withhold_headers"]
+__all__ = ["Connector", "GuardedClient", "limited_response", "new_session"]
 
 # what a request says of itself; anything else may be a secret: Authorization, Cookie, X-Api-Key,
 # Private-Token ...
@@ -35,11 +38,11 @@ class Connector(aiohttp.TCPConnector):
     async def connect(self, req: Any, traces: Any, timeout: Any) -> Any:
         """Connect for a request or a redirect."""
         if req.url.origin() != _origin.get():
-            withhold_headers(req)
+            _withhold_headers(req)
         return await super().connect(req, traces, timeout)
 
 
-def withhold_headers(request: Any) -> None:
+def _withhold_headers(request: Any) -> None:
     """Remove all headers but those without which no request is understood."""
     for name in [name for name in request.headers if name.lower() not in _PLAIN_HEADERS]:
         del request.headers[name]
@@ -96,3 +99,58 @@ async def _body(response: aiohttp.ClientResponse, limit: int) -> bytes:
             )
             raise BodyTooLarge(f"{what} has more than {most:,} bytes")
     return b"".join(pieces)
+
+
+class Guard(Protocol):
+    """Rules for addresses from elsewhere. Errors are texts, None for what is allowed."""
+
+    def names(self, host: str, port: int) -> bool: ...
+    def url_error(self, url: str) -> str | None: ...
+    def resolved_error(self, host: str, addresses: list[str]) -> str | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class GuardedClient:
+    """Makes aiohttp's session: `get_client` of fsspec's HTTP file system. Pickles.
+
+    Redirects and resolved addresses are checked before connecting, and the caller's headers go only
+    to hosts that the caller named.
+    """
+
+    guard: Guard
+    limit: int  # bytes of a body whose length the server does not say
+
+    async def __call__(self, loop: Any = None, **more: Any) -> aiohttp.ClientSession:
+        """Create the session."""
+        return new_session(_GuardedConnector(self.guard), self.limit, **more)
+
+
+class _GuardedConnector(Connector):
+    def __init__(self, guard: Guard) -> None:
+        super().__init__(resolver=_GuardedResolver(guard))
+        self._guard = guard
+
+    async def connect(self, req: Any, traces: Any, timeout: Any) -> Any:
+        if error := self._guard.url_error(str(req.url)):
+            raise aiohttp.InvalidURL(str(req.url), error)  # a ValueError: it is not repeated
+        if not self._guard.names(req.url.host or "", req.url.port or 0):
+            _withhold_headers(req)
+        return await super().connect(req, traces, timeout)
+
+
+class _GuardedResolver(AbstractResolver):
+    """aiohttp connects to the addresses that are checked here: they cannot change in between."""
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+        self._resolver = DefaultResolver()
+
+    async def resolve(self, host: str, port: int = 0, family: Any = 0) -> list[Any]:
+        addresses = await self._resolver.resolve(host, port, family)
+        error = self._guard.resolved_error(host, [address["host"] for address in addresses])
+        if error and not self._guard.names(host, port):
+            raise aiohttp.InvalidURL(host, error)
+        return addresses
+
+    async def close(self) -> None:
+        await self._resolver.close()

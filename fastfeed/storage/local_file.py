@@ -12,7 +12,7 @@ from time import perf_counter, sleep
 from typing import TypeVar
 
 from fastfeed.errors import StorageError
-from fastfeed.storage.retry import Unread
+from fastfeed.storage.reads import Unread
 from fastfeed.system.descriptors import EXHAUSTED, open_file, open_regular
 from fastfeed.system.within import Within
 

@@ -14,7 +14,7 @@ import re
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from fastfeed.storage.body_limit import check_announced
+from fastfeed.storage.byte_sizes import check_announced
 
 try:
     obstore: Any = importlib.import_module("obstore")

@@ -16,16 +16,13 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from fastfeed.runtime.addresses import FileRanges
-from fastfeed.storage.lazy_bytes import OpenFile, open_count
-from fastfeed.storage.local_file import closers, unread
-from fastfeed.storage.pending import Pending
-from fastfeed.storage.retry import Unread
-from fastfeed.storage.storage import ByteRange, Stat, Storage, is_local
+from fastfeed.storage.local_file import closers, open_to_read, unread
+from fastfeed.storage.reads import ByteRange, Completed, Pending, Stat, Unread, is_local
+from fastfeed.storage.storage import Storage
 from fastfeed.system.descriptors import has_pread, pread
-from fastfeed.system.forks import after_fork
-from fastfeed.system.processes import open_files
+from fastfeed.system.processes import after_fork, open_files
 
-__all__ = ["Completed", "DeferredRead", "MappedRead", "Shards", "budget", "split_at"]
+__all__ = ["LazyBytes", "OpenFile", "Shards", "budget", "chunks_of", "open_count", "split_at"]
 
 _OPEN = 128  # files held open by one source
 # by all of a process; what it may open where the system does not say
@@ -327,57 +324,70 @@ def _pread(fd: int, start: int, stop: int) -> bytes | None:
     return data
 
 
-class Completed:
-    """A pending read whose result is already there."""
-
-    def __init__(self, value: Any) -> None:
-        self._value = value
-
-    def done(self) -> bool:
-        """Always True."""
-        return True
-
-    def cancel(self) -> object:
-        """Do nothing."""
-        return None
-
-    def result(self, timeout: float | None = None) -> Any:
-        """Return the value."""
-        return self._value
-
-
 def _cut_off(size: int, stop: int) -> Unread:
     return Unread("truncated", f"the shard is cut off at {size}, the sample would end at {stop}")
 
 
-class MappedRead:
-    """A pending read whose result goes through a function, in the thread that calls `result`."""
-
-    def __init__(self, pending: Pending, function: Callable[[Any], Any]) -> None:
-        self._pending = pending
-        self._function = function
-        self.done = pending.done
-        self.cancel = pending.cancel
-
-    def result(self, timeout: float | None = None) -> Any:
-        """The function's value for the result."""
-        return self._function(self._pending.result(timeout))
+_PIECE = 4 << 20  # bytes
 
 
-class DeferredRead:
-    """A read that happens when its result is requested."""
+_open: set[int] = set()  # descriptors; changed by single operations, which need no lock
 
-    def __init__(self, read: Callable[[], Any]) -> None:
-        self._read = read
 
-    def done(self) -> bool:
-        """Always True: it does not wait for a network."""
-        return True
+class OpenFile:
+    """A file open for reading; closed with its last reference."""
 
-    def cancel(self) -> object:
-        """Do nothing, as no read has begun."""
-        return None
+    __slots__ = ("__weakref__", "fd", "used")
 
-    def result(self, timeout: float | None = None) -> Any:
-        """Read now."""
-        return self._read()
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.fd = open_to_read(path)
+        self.used = 0  # when, as its holder counts
+        _open.add(self.fd)
+
+    # when the interpreter ends, the names of this module may be gone before the last file
+    def __del__(
+        self, close: Callable[[int], None] = os.close, forget: Callable[[int], None] = _open.discard
+    ) -> None:
+        if hasattr(self, "fd"):
+            forget(self.fd)
+            close(self.fd)
+
+
+def open_count() -> int:
+    """Files that are open in this process."""
+    return len(_open)
+
+
+class LazyBytes:
+    """Bytes [start, start + size) of an open file; `lazy[a:b]` reads as `bytes` does.
+
+    Read, not mapped: where a file on network storage is replaced or truncated, a mapping kills the
+    process. Missing bytes read as zeros. Pickles as the bytes themselves.
+    """
+
+    def __init__(self, file: OpenFile, start: int, size: int) -> None:
+        self._file = file
+        self._start = start
+        self._size = size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, part: slice) -> bytes:
+        first, last, _ = part.indices(self._size)
+        data = b""
+        while len(data) < last - first:
+            more = pread(self._file.fd, last - first - len(data), self._start + first + len(data))
+            if not more:
+                return data + bytes(last - first - len(data))
+            data += more
+        return data
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return bytes, (self[:],)
+
+
+def chunks_of(data: bytes | LazyBytes) -> Iterator[bytes]:
+    """All of it, in chunks."""
+    for at in range(0, len(data), _PIECE):
+        yield data[at : at + _PIECE]

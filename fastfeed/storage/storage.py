@@ -16,19 +16,16 @@ from typing import Any, TypeVar
 from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import REASONS
-from fastfeed.storage.byte_range import ByteRange, Stat, is_local, stat_of
-from fastfeed.storage.clients import explain
+from fastfeed.storage.clients import Endpoint, Endpoints, explain
 from fastfeed.storage.disk_cache import Cache
-from fastfeed.storage.endpoints import Endpoint, Endpoints
 from fastfeed.storage.event_loop import Submissions, defer, launch, results
 from fastfeed.storage.filesystem import call, list_files
-from fastfeed.storage.pending import Pending
-from fastfeed.storage.range_reads import RangeReads
-from fastfeed.storage.request_limit import Limiter
-from fastfeed.storage.retry import RetryPolicy, Unread, retry
-from fastfeed.system.forks import after_fork
+from fastfeed.storage.range_reads import Limiter, RangeReads
+from fastfeed.storage.reads import ByteRange, Pending, Stat, Unread, stat_of
+from fastfeed.storage.retry import RetryPolicy, retry
+from fastfeed.system.processes import after_fork
 
-__all__ = ["ByteRange", "Stat", "Storage", "call", "is_local", "stat_of"]
+__all__ = ["Storage"]
 
 T = TypeVar("T")
 
@@ -114,7 +111,7 @@ class Storage:
             MissingExtra: The client of this protocol is not installed.
 
         Example:
-            >>> from fastfeed.storage.storage import ByteRange
+            >>> from fastfeed.storage.reads import ByteRange
             >>> (pending,) = ff.sources.Storage().fetch([ByteRange("photos.csv", 0, 4)])
             >>> pending.result(timeout=10)
             b'path'
@@ -138,7 +135,7 @@ class Storage:
             MissingExtra: The client of this protocol is not installed.
 
         Example:
-            >>> from fastfeed.storage.storage import ByteRange
+            >>> from fastfeed.storage.reads import ByteRange
             >>> ff.sources.Storage().read([ByteRange("photos.csv", 5, 11), ByteRange("missing.csv")])[0]
             b'animal'
         """
@@ -278,7 +275,7 @@ class Storage:
             A future of what the operation returned, or of an `Unread`.
 
         Example:
-            >>> from fastfeed.storage.storage import call
+            >>> from fastfeed.storage.filesystem import call
             >>> storage = ff.sources.Storage()
             >>> storage.submit("photos.csv", lambda system, path: call(system, "exists", path)).result()
             True

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 
 from fastfeed.system.shared_memory import is_available
 
 __all__ = [
+    "after_fork",
     "boot_id",
     "can_supervise",
     "has_owners",
@@ -144,3 +146,9 @@ def process_exists(pid: int) -> bool:
     except OSError:  # it belongs to another user
         pass
     return True
+
+
+def after_fork(call: Callable[[], object]) -> None:
+    """Call it in every child that this process, or a child of it, forks from now on."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=call)

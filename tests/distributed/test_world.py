@@ -12,8 +12,7 @@ import random
 
 import pytest
 
-from fastfeed.distributed.launchers import LAUNCHERS, tasks_per_node
-from fastfeed.distributed.world import World
+from fastfeed.distributed.world import LAUNCHERS, World, tasks_per_node
 from fastfeed.errors import ConfigError
 
 

@@ -16,7 +16,7 @@ from fastfeed.errors import (
 )
 from fastfeed.ops import Normalize, RandomFlip, ToLayout
 from fastfeed.runtime.batch import Batch
-from fastfeed.sampling.plan import Blocks
+from fastfeed.sampling import Blocks
 from fastfeed.sources import Arrays
 
 # -- batches and epochs

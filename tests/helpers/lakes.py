@@ -15,7 +15,7 @@ from typing import Any
 import fsspec
 from fsspec.asyn import AsyncFileSystem
 
-from fastfeed.storage.byte_range import ByteRange, Stat
+from fastfeed.storage.reads import ByteRange, Stat
 from fastfeed.storage.retry import RetryPolicy
 from fastfeed.storage.storage import Storage
 

@@ -14,10 +14,9 @@ import fsspec
 import pytest
 
 from fastfeed.sources import Storage
-from fastfeed.storage import body_limit
+from fastfeed.storage import byte_sizes
 from fastfeed.storage import s3 as s3_module
-from fastfeed.storage.retry import Unread
-from fastfeed.storage.storage import ByteRange
+from fastfeed.storage.reads import ByteRange, Unread
 
 BODY = bytes(3 << 20)
 PIECE = bytes(64 << 10)
@@ -95,7 +94,7 @@ def test_a_larger_limit(server: str) -> None:
 def test_objects_whose_size_is_not_known_before(
     client: str, request: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(body_limit, "MAX_BYTES", 1 << 20)
+    monkeypatch.setattr(byte_sizes, "MAX_BYTES", 1 << 20)
     if client == "memory":
         uri, options = "memory://endless/a.bin", {}
         fsspec.filesystem("memory").pipe("/endless/a.bin", BODY)

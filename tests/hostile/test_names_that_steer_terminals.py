@@ -23,7 +23,7 @@ from fastfeed.profiler.reports.charts import escaped
 from fastfeed.proof.report.sentences import shown
 from fastfeed.sources.shards.known_counts import tell
 from fastfeed.storage.clients import explain
-from fastfeed.storage.health import Health
+from fastfeed.storage.retry import Health
 
 BAD = "bad\x1b]0;owned\x07\x1b[2J\n2026 forged line\u202e\udcff"
 

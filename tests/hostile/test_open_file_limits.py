@@ -22,8 +22,9 @@ from helpers.shards import shard_folder, tar_of
 
 import fastfeed as ff
 from fastfeed.errors import SourceError, StorageError
-from fastfeed.storage import lazy_bytes, local_file, retry, shard_files
-from fastfeed.storage.retry import RetryPolicy, Unread
+from fastfeed.storage import local_file, retry, shard_files
+from fastfeed.storage.reads import Unread
+from fastfeed.storage.retry import RetryPolicy
 from fastfeed.system import descriptors
 
 pytestmark = pytest.mark.skipif(
@@ -76,19 +77,19 @@ def test_the_budget_is_half_of_the_limit(
 
 def test_all_sources_share_one_budget(tmp_path: Path, limit: Callable[[int], None]) -> None:
     limit(64)
-    before = lazy_bytes.open_count()
+    before = shard_files.open_count()
     record_folder(tmp_path, (1,) * 30)
     sources = [ff.TFRecords(f"{tmp_path}/*.tfrecord") for _ in range(6)]
     read = [source.read(range(30)) for source in sources]
     assert all(isinstance(sample, bytes) for samples in read for sample in samples)
-    assert lazy_bytes.open_count() - before <= 32
+    assert shard_files.open_count() - before <= 32
     addresses = [source.addresses(np.arange(30)) for source in sources]
-    assert lazy_bytes.open_count() - before <= 32
+    assert shard_files.open_count() - before <= 32
     assert len(addresses) == 6
     mixture = ff.Mixture({str(k): source for k, source in enumerate(sources)})
     with ff.Feed(mixture, [ff.Resize((8, 8))], batch=30, on_bad="raise") as feed:
         for _ in feed:
-            assert lazy_bytes.open_count() - before <= 32
+            assert shard_files.open_count() - before <= 32
 
 
 def test_files_that_another_thread_is_opening_count(
@@ -98,14 +99,15 @@ def test_files_that_another_thread_is_opening_count(
     limit(64)
     record_folder(tmp_path, (1,) * 30)
     first, second = (ff.TFRecords(f"{tmp_path}/*.tfrecord") for _ in range(2))
-    before = lazy_bytes.open_count()
+    before = shard_files.open_count()
     is_opening, is_released = threading.Event(), threading.Event()
 
-    def slow(path: str) -> lazy_bytes.OpenFile:
+    def slow(path: str) -> shard_files.OpenFile:
         is_opening.set()
         assert is_released.wait(20)
-        return lazy_bytes.OpenFile(path)
+        return open_file(path)
 
+    open_file = shard_files.OpenFile
     monkeypatch.setattr(shard_files, "OpenFile", slow)
     opened: list[Any] = []
     thread = threading.Thread(target=lambda: opened.append(first.addresses(np.arange(30))))
@@ -116,7 +118,7 @@ def test_files_that_another_thread_is_opening_count(
     thread.join()
     assert left is not None and (left.handles == -1).all()
     assert (opened[0].handles >= 0).all()
-    assert lazy_bytes.open_count() - before == 30
+    assert shard_files.open_count() - before == 30
 
 
 def test_a_file_in_use_stays_open(tmp_path: Path, limit: Callable[[int], None]) -> None:
@@ -131,23 +133,23 @@ def test_a_file_in_use_stays_open(tmp_path: Path, limit: Callable[[int], None]) 
 
 
 def test_a_source_that_is_gone_holds_nothing(tmp_path: Path) -> None:
-    before = lazy_bytes.open_count()
+    before = shard_files.open_count()
     source = ff.TarShards(shard_folder(tmp_path / "a", (1,) * 5))
     source.read(range(5))
-    assert lazy_bytes.open_count() > before
+    assert shard_files.open_count() > before
     del source
     gc.collect()
-    assert lazy_bytes.open_count() == before
+    assert shard_files.open_count() == before
 
 
 def test_indexes_of_very_many_sources_hold_no_files(
     tmp_path: Path, limit: Callable[[int], None]
 ) -> None:
     limit(32)
-    before = lazy_bytes.open_count()
+    before = shard_files.open_count()
     shard_folder(tmp_path / "a", (3,))
     sources = [ff.TarShards(tmp_path / "a", label=None) for _ in range(30)]
-    assert lazy_bytes.open_count() <= max(before, 8)
+    assert shard_files.open_count() <= max(before, 8)
     assert all(source.uri(2).endswith(":000002.jpg") for source in sources)
     assert [source.fingerprint for source in sources] == [sources[0].fingerprint] * 30
 
@@ -281,11 +283,11 @@ def test_a_file_closes_when_its_module_is_gone(
 ) -> None:
     """As when the interpreter ends: names of modules are None by then."""
     (tmp_path / "a").write_bytes(b"a")
-    file = lazy_bytes.OpenFile(tmp_path / "a")
+    file = shard_files.OpenFile(tmp_path / "a")
     fd = file.fd
-    for name in list(vars(lazy_bytes)):
+    for name in list(vars(shard_files)):
         if not name.startswith("__"):
-            monkeypatch.setitem(vars(lazy_bytes), name, None)
+            monkeypatch.setitem(vars(shard_files), name, None)
     del file
     gc.collect()
     with pytest.raises(OSError, match=os.strerror(errno.EBADF)):

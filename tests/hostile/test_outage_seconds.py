@@ -20,8 +20,8 @@ import fastfeed as ff
 from fastfeed.errors import ConfigError, SourceError, StorageError
 from fastfeed.feed.faults import outages
 from fastfeed.sources import Storage
-from fastfeed.storage.health import Health
-from fastfeed.storage.retry import RetryPolicy, Unread, patience
+from fastfeed.storage.reads import Unread
+from fastfeed.storage.retry import Health, RetryPolicy, patience
 
 QUICK = RetryPolicy(backoff_s=0.001, max_backoff_s=0.002)
 MANY = 1 << 20

@@ -16,7 +16,7 @@ import pytest
 
 from fastfeed.errors import SourceError
 from fastfeed.sources import Arrays
-from fastfeed.sources.plain_pickle import byte_array, read_pickle
+from fastfeed.sources.mnist_cifar import byte_array, read_pickle
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (3, 3072), np.uint8)
 LABELS = [3, 1, 2]

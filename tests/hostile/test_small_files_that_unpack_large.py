@@ -22,7 +22,7 @@ from fastfeed.errors import SourceError
 from fastfeed.faults import Failure
 from fastfeed.sources import Arrays, Table
 from fastfeed.sources.tables import read_files
-from fastfeed.sources.tables.parquet_pages import pages_of
+from fastfeed.sources.tables.parquet_footer import pages_of
 
 ZEROS = bytes(40 << 20)  # 40 MB, in 2 KB of a file
 

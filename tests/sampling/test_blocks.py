@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from fastfeed.errors import ConfigError
 from fastfeed.sampling import Blocks
+from fastfeed.sampling.blocks import Units
 from fastfeed.sampling.plan import Plan
-from fastfeed.sampling.shard_layout import Units
 
 
 @given(

@@ -10,8 +10,8 @@ from helpers.plans import Rows
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastfeed.sampling import Blocks, MixtureOrder, MixturePart, bind, shard_layout
-from fastfeed.sampling.part_passes import PartPasses
+from fastfeed.sampling import Blocks, MixtureOrder, MixturePart, bind, blocks
+from fastfeed.sampling.mixture import PartPasses
 from fastfeed.sampling.permute import permute
 from fastfeed.sampling.plan import Plan
 from fastfeed.sampling.proportions import proportions_of
@@ -102,7 +102,7 @@ def test_parts_of_equal_and_unequal_shards(monkeypatch):
         permuted.append(len(values))
         return permute(values, *how, **inverse)
 
-    monkeypatch.setattr(shard_layout, "permute", counted)
+    monkeypatch.setattr(blocks, "permute", counted)
     computed = Plan(len(source), 16, seed=3, shuffle=order).at(0, np.arange(400))
     assert max(permuted) == 400 // 2
     units = order.parts[0].order.units  # type: ignore

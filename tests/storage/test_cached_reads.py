@@ -18,8 +18,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fastfeed.storage.disk_cache import Cache
-from fastfeed.storage.retry import RetryPolicy, Unread
-from fastfeed.storage.storage import ByteRange, Stat, Storage
+from fastfeed.storage.reads import ByteRange, Stat, Unread
+from fastfeed.storage.retry import RetryPolicy
+from fastfeed.storage.storage import Storage
 
 WHOLE = Stat(len(DATA), "v")
 URI = "lake://a/b"

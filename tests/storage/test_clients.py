@@ -12,7 +12,7 @@ from fastfeed.errors import SourceError
 from fastfeed.faults import REASONS
 from fastfeed.storage import clients
 from fastfeed.storage.clients import connect, explain, settings
-from fastfeed.storage.retry import Unread
+from fastfeed.storage.reads import Unread
 
 
 def named(

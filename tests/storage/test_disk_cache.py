@@ -11,7 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fastfeed.errors import ConfigError, SourceError
-from fastfeed.storage.disk_cache import Cache, Chunk, in_bytes
+from fastfeed.storage.byte_sizes import in_bytes
+from fastfeed.storage.disk_cache import Cache, Chunk
 
 # -- what is found
 

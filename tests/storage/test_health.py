@@ -17,8 +17,8 @@ from helpers.services import read as ask
 
 from fastfeed.preprocess.inputs.inputs import PATIENCE_S
 from fastfeed.storage.clients import explain
-from fastfeed.storage.health import Health, is_cached, last_answer
-from fastfeed.storage.retry import RetryPolicy, Unread, retry
+from fastfeed.storage.reads import Unread
+from fastfeed.storage.retry import Health, RetryPolicy, is_cached, last_answer, retry
 
 REFUSED = ConnectionRefusedError("Connection refused")
 

@@ -10,7 +10,7 @@ from helpers.clocks import now, run
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastfeed.storage.request_limit import Limiter
+from fastfeed.storage.range_reads import Limiter
 
 
 class Visits:

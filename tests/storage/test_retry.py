@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastfeed.storage.clients import explain
-from fastfeed.storage.retry import RetryPolicy, Unread, retry, sent_again
+from fastfeed.storage.reads import Unread
+from fastfeed.storage.retry import RetryPolicy, retry, sent_again
 
 
 @pytest.fixture(autouse=True)

@@ -11,8 +11,8 @@ from helpers.needs import needs
 from helpers.s3 import S3Server
 
 from fastfeed.storage import s3 as s3_module
-from fastfeed.storage.retry import Unread
-from fastfeed.storage.storage import ByteRange, Storage
+from fastfeed.storage.reads import ByteRange, Unread
+from fastfeed.storage.storage import Storage
 
 pytestmark = needs("s3fs", "obstore")
 

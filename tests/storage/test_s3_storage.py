@@ -17,8 +17,9 @@ from helpers.shards import samples, tar_of
 
 import fastfeed as ff
 from fastfeed.errors import SourceError
-from fastfeed.storage.retry import RetryPolicy, Unread
-from fastfeed.storage.storage import ByteRange, Storage
+from fastfeed.storage.reads import ByteRange, Unread
+from fastfeed.storage.retry import RetryPolicy
+from fastfeed.storage.storage import Storage
 
 BLOB = os.urandom(300_000)
 SHORT = RetryPolicy(deadline_s=20.0, attempt_s=0.5, backoff_s=0.01)

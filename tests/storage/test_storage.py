@@ -20,8 +20,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastfeed.errors import ConfigError
-from fastfeed.storage.retry import RetryPolicy, Unread
-from fastfeed.storage.storage import ByteRange, Stat, Storage
+from fastfeed.storage.reads import ByteRange, Stat, Unread
+from fastfeed.storage.retry import RetryPolicy
+from fastfeed.storage.storage import Storage
 
 WHOLE = Stat(len(DATA), "v")
 

@@ -10,8 +10,8 @@ import pytest
 from helpers.lakes import DATA, Lake, storage
 
 from fastfeed.errors import ConfigError, MissingExtra, SourceError
-from fastfeed.storage.retry import Unread
-from fastfeed.storage.storage import ByteRange, Stat, Storage
+from fastfeed.storage.reads import ByteRange, Stat, Unread
+from fastfeed.storage.storage import Storage
 
 
 def test_memory():

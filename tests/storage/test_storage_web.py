@@ -7,8 +7,9 @@ from helpers.lakes import DATA, QUICK
 from helpers.sites import Site, served
 from helpers.web import web
 
-from fastfeed.storage.retry import RetryPolicy, Unread
-from fastfeed.storage.storage import ByteRange, Stat, Storage
+from fastfeed.storage.reads import ByteRange, Stat, Unread
+from fastfeed.storage.retry import RetryPolicy
+from fastfeed.storage.storage import Storage
 
 pytest.importorskip("aiohttp", reason="needs aiohttp: pip install aiohttp")
 

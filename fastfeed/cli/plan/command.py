@@ -94,7 +94,8 @@ def plan(
 
     from fastfeed.distributed.world import World
     from fastfeed.errors import ConfigError
-    from fastfeed.sampling.plan import Blocks, Plan, Shuffle
+    from fastfeed.sampling import Blocks, Shuffle
+    from fastfeed.sampling.plan import Plan
 
     if out is not None and (out.suffix.lower() != ".png" or not out.resolve().parent.is_dir()):
         raise ConfigError(f"--out must be a .png in an existing folder, got {out}")

@@ -82,7 +82,7 @@ def _existing_job(
     from fastfeed.preprocess.planning.planning import check_plan
     from fastfeed.preprocess.targets.job_state import load_plan, open_job
     from fastfeed.preprocess.targets.target import open_target
-    from fastfeed.storage.byte_range import is_local
+    from fastfeed.storage.reads import is_local
     from fastfeed.storage.storage import Storage
 
     path, storage_options = dst.removeprefix("file://"), preprocess_values.target_options(values)

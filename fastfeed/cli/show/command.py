@@ -146,7 +146,7 @@ def _opened(
 ) -> Source:
     from fastfeed.cli.open_source import open_source
     from fastfeed.sources.detect import kind_of
-    from fastfeed.storage.byte_range import is_local
+    from fastfeed.storage.reads import is_local
 
     if kind_of(source) == "folder" and is_local(source):
         return folder(Path(source))

@@ -27,7 +27,7 @@ from fastfeed.runtime.addresses import Addresses
 from fastfeed.runtime.timeline import Timeline
 from fastfeed.sources.arrays import Arrays
 from fastfeed.sources.base import Holding, Optionals, Sharded, Source, addresses_of
-from fastfeed.storage.pending import Pending
+from fastfeed.storage.reads import Pending
 
 __all__ = ["LoadedSamples", "Loader", "ReadRows"]
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from fastfeed.sources.base import Fetching, Sharded
 from fastfeed.storage.event_loop import batched
-from fastfeed.storage.pending import Pending
+from fastfeed.storage.reads import Pending
 from fastfeed.storage.retry import patience
 
 __all__ = ["READ_AHEAD_BYTES", "ReadAhead", "Ticket"]

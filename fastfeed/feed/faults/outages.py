@@ -18,8 +18,7 @@ from fastfeed.faults import STORAGE, Failure, Outage
 from fastfeed.feed.endpoints import Endpoints, endpoint_of
 from fastfeed.runtime.progress import Progress
 from fastfeed.runtime.thread_pool import Stop
-from fastfeed.storage.health import failing_since
-from fastfeed.storage.retry import patience
+from fastfeed.storage.retry import failing_since, patience
 
 __all__ = ["Outages", "ReadIds"]
 

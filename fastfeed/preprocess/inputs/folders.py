@@ -12,13 +12,14 @@ from pathlib import Path
 import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
+from fastfeed.sources.class_names import AmbiguousClasses
 from fastfeed.sources.folder import ImageFolder
-from fastfeed.sources.listing.class_folders import AmbiguousClasses
 from fastfeed.sources.listing.listing import list_images
 from fastfeed.sources.listing.listing_file import ARRAYS, facts_of
 from fastfeed.sources.listing.local_tree import IMAGE_EXTENSIONS
 from fastfeed.sources.tables.mmap_arrays import alone
-from fastfeed.storage.storage import Storage, is_local
+from fastfeed.storage.reads import is_local
+from fastfeed.storage.storage import Storage
 
 __all__ = ["EXTENSIONS", "folder_hints", "open_folder"]
 

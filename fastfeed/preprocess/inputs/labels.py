@@ -21,8 +21,7 @@ from fastfeed.sources.shards.labels import LabelKind
 from fastfeed.sources.table import Table
 from fastfeed.sources.tables.string_column import StringColumn
 from fastfeed.storage.fingerprint import fingerprint
-from fastfeed.storage.pending import Pending
-from fastfeed.storage.shard_files import Completed
+from fastfeed.storage.reads import Completed, Pending
 from fastfeed.storage.storage import Storage
 
 __all__ = ["LabeledFolder", "join_labels"]

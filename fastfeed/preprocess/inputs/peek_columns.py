@@ -11,21 +11,19 @@ from typing import Any
 
 from fastfeed.errors import SourceError
 from fastfeed.sources.access import Allow
-from fastfeed.sources.mds.index import expand_indexes
 from fastfeed.sources.mds.shard import column_encodings
+from fastfeed.sources.mds.source import expand_indexes
 from fastfeed.sources.shards.base import Paths
 from fastfeed.sources.shards.build_index import ForwardReader
-from fastfeed.sources.shards.notes import Notes
-from fastfeed.sources.tables.hive import partition_columns
-from fastfeed.sources.tables.read_files import find_table
+from fastfeed.sources.shards.index import Notes
+from fastfeed.sources.tables.read_files import find_table, partition_columns
 from fastfeed.sources.tar.external_indexes import shards_from_wids
 from fastfeed.sources.tar.headers import members
 from fastfeed.sources.tfrecord.example import Example, FeatureNames
 from fastfeed.sources.tfrecord.protobuf import LazyMessage, Malformed
 from fastfeed.sources.tfrecord.source import records
-from fastfeed.storage.byte_range import Stat
 from fastfeed.storage.expand import SPLIT, find_files
-from fastfeed.storage.retry import Unread
+from fastfeed.storage.reads import Stat, Unread
 from fastfeed.storage.shard_files import Shards
 from fastfeed.storage.storage import Storage
 

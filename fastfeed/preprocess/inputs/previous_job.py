@@ -15,9 +15,8 @@ from fastfeed.preprocess.model.plan import PLAN, JobPlan, plan_files
 from fastfeed.printable import warn
 from fastfeed.sources.base import Source
 from fastfeed.sources.shards.labels import LabelKind
-from fastfeed.storage.byte_range import ByteRange, is_local
 from fastfeed.storage.local_file import read_file
-from fastfeed.storage.retry import Unread
+from fastfeed.storage.reads import ByteRange, Unread, is_local
 from fastfeed.storage.storage import Storage
 
 __all__ = ["METADATA", "PreviousJob", "open_previous_job"]

@@ -20,8 +20,7 @@ from fastfeed.faults import Failure
 from fastfeed.preprocess.model.sample_faults import fault_of
 from fastfeed.preprocess.model.task import FREE_BYTES
 from fastfeed.sources.base import Fetching, Sharded, Source
-from fastfeed.storage.byte_range import is_local
-from fastfeed.storage.shard_files import Completed
+from fastfeed.storage.reads import Completed, is_local
 
 __all__ = ["DEFERRED", "failure_of", "known_sizes", "read_ahead", "read_each"]
 

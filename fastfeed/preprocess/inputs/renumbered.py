@@ -15,8 +15,7 @@ from fastfeed.preprocess.inputs.readahead import known_sizes
 from fastfeed.sources.base import Fetching, Optionals, Source, notes_of
 from fastfeed.sources.class_names import class_numbers, nfc
 from fastfeed.sources.shards.extra_columns import HasExtraColumns
-from fastfeed.storage.pending import Pending
-from fastfeed.storage.shard_files import Completed, MappedRead
+from fastfeed.storage.reads import Completed, MappedRead, Pending
 
 __all__ = ["Renumbered", "columns_of"]
 

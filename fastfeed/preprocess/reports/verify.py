@@ -19,8 +19,7 @@ from fastfeed.preprocess.targets.job_state import Job
 from fastfeed.preprocess.targets.local import LocalTarget
 from fastfeed.preprocess.targets.lock import has_ended
 from fastfeed.preprocess.targets.target import Target
-from fastfeed.storage.byte_range import ByteRange, is_local
-from fastfeed.storage.retry import Unread
+from fastfeed.storage.reads import ByteRange, Unread, is_local
 from fastfeed.storage.storage import Storage
 from fastfeed.system.descriptors import open_regular
 

@@ -27,7 +27,8 @@ from fastfeed.preprocess.targets.temp_files import remove_tree
 from fastfeed.preprocess.targets.write_errors import RERUN_HINT, write_error
 from fastfeed.storage.event_loop import results
 from fastfeed.storage.filesystem import call, list_files
-from fastfeed.storage.retry import RetryPolicy, Unread
+from fastfeed.storage.reads import Unread
+from fastfeed.storage.retry import RetryPolicy
 from fastfeed.storage.storage import Storage
 
 __all__ = ["RemoteTarget", "open_remote"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastfeed.distributed.cores import cgroup_limits
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess.model.task import FREE_BYTES
-from fastfeed.storage.disk_cache import in_bytes
+from fastfeed.storage.byte_sizes import in_bytes
 from fastfeed.system.processes import memory_bytes
 
 __all__ = ["default_memory", "divide_memory"]

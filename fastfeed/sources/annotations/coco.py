@@ -27,10 +27,8 @@ from fastfeed.spec import ENCODED
 from fastfeed.storage.event_loop import results
 from fastfeed.storage.fingerprint import fingerprint
 from fastfeed.storage.local_file import read_file, size_of
-from fastfeed.storage.pending import Pending
-from fastfeed.storage.retry import Unread
-from fastfeed.storage.shard_files import MappedRead
-from fastfeed.storage.storage import ByteRange, Stat, Storage, is_local
+from fastfeed.storage.reads import ByteRange, MappedRead, Pending, Stat, Unread, is_local
+from fastfeed.storage.storage import Storage
 
 __all__ = ["ListedFiles", "read_coco"]
 

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
+import threading
+import time
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -24,11 +27,11 @@ from fastfeed.sources.listing.journal import FileJournal, Journal, MemoryJournal
 from fastfeed.sources.listing.left_out import LeftOut
 from fastfeed.sources.listing.listing_file import ARRAYS, suffix_of, write_listing
 from fastfeed.sources.listing.local_tree import IMAGE_EXTENSIONS, LocalTree, Tree
-from fastfeed.sources.listing.progress import ListingProgress, listing_progress
 from fastfeed.sources.listing.remote_tree import RemoteTree, trimmed
-from fastfeed.storage.storage import Storage, is_local
+from fastfeed.storage.reads import is_local
+from fastfeed.storage.storage import Storage
 
-__all__ = ["Summary", "gather", "list_images"]
+__all__ = ["ListingProgress", "Summary", "gather", "list_images", "listing_progress"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,3 +293,66 @@ class _LooseImages:
             if last < len(remaining) or (more := next(self._parts, None)) is None:
                 return
             self._remaining = more
+
+
+class ListingProgress:
+    """Counts folders and images; from several threads."""
+
+    def __init__(self, bar: Any = None, task: Any = None) -> None:
+        self._bar = bar
+        self._task = task
+        self._lock = threading.Lock()
+        self._images = 0
+        self._folders = 0
+        self._started = time.monotonic()
+
+    def begin(self, folders: int, resumed: int) -> None:
+        """Set the number of folders, and how many an earlier run has listed."""
+        with self._lock:
+            self._folders = resumed
+            if self._bar is not None and folders:
+                self._bar.update(self._task, total=folders, completed=resumed)
+
+    def add(self, images: int = 0, folders: int = 0) -> None:
+        """Count images and folders."""
+        with self._lock:
+            self._images += images
+            self._folders += folders
+            if self._bar is not None:
+                rate = self._images / max(time.monotonic() - self._started, 1e-3)
+                self._bar.update(
+                    self._task, completed=self._folders, images=self._images, rate=rate
+                )
+
+    def now(self, activity: str) -> None:
+        """Show the current activity."""
+        if self._bar is not None:
+            self._bar.update(self._task, description=activity)
+
+
+@contextlib.contextmanager
+def listing_progress(title: str, show: bool | None) -> Iterator[ListingProgress]:
+    """A count with a bar; None: where stderr is a terminal."""
+    if show is False or (show is None and not sys.stderr.isatty()):
+        yield ListingProgress()
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("folders, {task.fields[images]:,} images, {task.fields[rate]:,.0f}/s"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        yield ListingProgress(bar, bar.add_task(title, total=None, images=0, rate=0.0))

@@ -25,13 +25,12 @@ from fastfeed.sources.listing.file_table import FileTable, joined, unpacked
 from fastfeed.sources.listing.left_out import LeftOut
 from fastfeed.sources.tables import mmap_arrays as mapped
 from fastfeed.sources.tables.columns import Codes, ColumnPart
-from fastfeed.sources.tables.parse_numbers import numbers
 from fastfeed.sources.tables.read_files import read_files
-from fastfeed.sources.tables.string_column import StringColumn
+from fastfeed.sources.tables.string_column import StringColumn, numbers
 from fastfeed.storage.expand import local_stat
-from fastfeed.storage.retry import Unread
+from fastfeed.storage.reads import Stat, Unread, is_local
 from fastfeed.storage.shard_files import Shards
-from fastfeed.storage.storage import Stat, Storage, is_local
+from fastfeed.storage.storage import Storage
 
 __all__ = ["ARRAYS", "facts_of", "read_listing", "suffix_of", "write_listing"]
 

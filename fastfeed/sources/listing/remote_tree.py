@@ -20,8 +20,9 @@ from fastfeed.errors import SourceError
 from fastfeed.sources.listing.file_table import FileTable, packed
 from fastfeed.sources.listing.left_out import LeftOut, extension_of, is_hidden, may_be_hidden
 from fastfeed.storage.filesystem import call, list_files
-from fastfeed.storage.retry import RetryPolicy, Unread
-from fastfeed.storage.storage import Stat, Storage, stat_of
+from fastfeed.storage.reads import Stat, Unread, stat_of
+from fastfeed.storage.retry import RetryPolicy
+from fastfeed.storage.storage import Storage
 
 __all__ = ["RemoteTree", "trimmed"]
 

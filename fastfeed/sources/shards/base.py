@@ -16,7 +16,7 @@ from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
 from fastfeed.printable import printable
 from fastfeed.runtime.addresses import FileRanges
-from fastfeed.sources.describe import NOTE, notes_text, summary, with_notes
+from fastfeed.sources.base import NOTE, notes_text, summary, with_notes
 from fastfeed.sources.shards.build_index import ForwardReader, build, read_shard
 from fastfeed.sources.shards.extra_columns import (
     LARGEST,
@@ -32,12 +32,11 @@ from fastfeed.spec import ENCODED
 from fastfeed.storage.disk_cache import Cache, cache_of
 from fastfeed.storage.expand import find_files
 from fastfeed.storage.fingerprint import fingerprint
-from fastfeed.storage.pending import Pending
-from fastfeed.storage.retry import Unread
-from fastfeed.storage.shard_files import MappedRead, Shards, split_at
-from fastfeed.storage.storage import Stat, Storage
+from fastfeed.storage.reads import MappedRead, Pending, Stat, Unread
+from fastfeed.storage.shard_files import Shards, split_at
+from fastfeed.storage.storage import Storage
 
-__all__ = ["ShardedSource", "cache_of"]
+__all__ = ["Paths", "ShardedSource"]
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 

@@ -20,12 +20,12 @@ from fastfeed.sources.cache_folder import cache_folder, trim_cache
 from fastfeed.sources.shards.index import Index, Section, ShardScan, is_index, load, save, sections
 from fastfeed.sources.shards.known_counts import add_missing
 from fastfeed.storage.local_file import open_to_read, raise_exhausted
-from fastfeed.storage.retry import Unread
-from fastfeed.storage.storage import ByteRange, Stat, Storage, is_local
+from fastfeed.storage.reads import ByteRange, Stat, Unread, is_local
+from fastfeed.storage.storage import Storage
 from fastfeed.system.descriptors import pread
 from fastfeed.system.locks import lock
 
-__all__ = ["ForwardReader", "build", "build_lock", "cache_folder", "read_shard"]
+__all__ = ["ForwardReader", "build", "build_lock", "read_shard"]
 
 T = TypeVar("T")
 

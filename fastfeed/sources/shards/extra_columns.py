@@ -15,9 +15,8 @@ import numpy as np
 from fastfeed.errors import ConfigError
 from fastfeed.faults import Failure
 from fastfeed.sources.shards.index import NOWHERE, Index, ShardScan
-from fastfeed.storage.pending import Pending
-from fastfeed.storage.retry import Unread
-from fastfeed.storage.shard_files import Completed, MappedRead, Shards, split_at
+from fastfeed.storage.reads import Completed, MappedRead, Pending, Unread
+from fastfeed.storage.shard_files import Shards, split_at
 
 __all__ = [
     "LARGEST",

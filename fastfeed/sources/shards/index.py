@@ -21,12 +21,21 @@ from typing import Any
 import numpy as np
 
 from fastfeed.runtime.atomic_write import atomic_write
-from fastfeed.storage.lazy_bytes import LazyBytes, OpenFile, chunks_of, open_count
-from fastfeed.storage.shard_files import budget
-from fastfeed.storage.storage import Stat
+from fastfeed.storage.reads import Stat
+from fastfeed.storage.shard_files import LazyBytes, OpenFile, budget, chunks_of, open_count
 from fastfeed.system.descriptors import open_regular
 
-__all__ = ["NOWHERE", "Index", "Section", "ShardScan", "is_index", "load", "save", "sections"]
+__all__ = [
+    "NOWHERE",
+    "Index",
+    "Notes",
+    "Section",
+    "ShardScan",
+    "is_index",
+    "load",
+    "save",
+    "sections",
+]
 
 _FAMILY = b"fastfeed index "
 _MAGIC = _FAMILY + b"1\n"
@@ -365,3 +374,25 @@ def is_index(path: Path) -> bool:
             return _FAMILY.startswith(file.read(len(_FAMILY)))
     except OSError as error:
         return isinstance(error, (FileNotFoundError, NotADirectoryError))
+
+
+_NOTES = 50  # kept per shard
+
+
+class Notes:
+    """The first notes, and how many more there are."""
+
+    def __init__(self) -> None:
+        self._notes: list[str] = []
+        self._more = 0
+
+    def add(self, note: str) -> None:
+        """Add a note."""
+        if len(self._notes) < _NOTES:
+            self._notes.append(note)
+        else:
+            self._more += 1
+
+    def all(self) -> list[str]:
+        """The list to keep."""
+        return [*self._notes, f"and {self._more} more"] if self._more else self._notes

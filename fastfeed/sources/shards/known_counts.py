@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from fastfeed.printable import printable
-from fastfeed.sources.describe import NOTE
+from fastfeed.sources.base import NOTE
 from fastfeed.sources.shards.index import Index, Section
-from fastfeed.storage.byte_range import is_local
+from fastfeed.storage.reads import is_local
 from fastfeed.system.descriptors import open_regular
 
 __all__ = ["add_missing", "in_record", "is_cut", "missing", "tell"]

@@ -18,8 +18,7 @@ from fastfeed.sources.tables.columns import (
     RowLocator,
     without_null,
 )
-from fastfeed.sources.tables.parse_numbers import numbers
-from fastfeed.sources.tables.string_column import StringColumn
+from fastfeed.sources.tables.string_column import StringColumn, numbers
 
 __all__ = ["BoxColumn", "ExtraColumn", "WeightColumn"]
 

@@ -21,8 +21,7 @@ from fastfeed.printable import printable
 from fastfeed.sources.class_names import class_names, class_numbers, nfc
 from fastfeed.sources.shards.labels import LabelKind, integers_in, number_integers
 from fastfeed.sources.tables.inline_images import has_inline
-from fastfeed.sources.tables.parse_numbers import fractions
-from fastfeed.sources.tables.string_column import StringColumn
+from fastfeed.sources.tables.string_column import StringColumn, fractions
 
 __all__ = [
     "Codes",

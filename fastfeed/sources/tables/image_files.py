@@ -16,16 +16,22 @@ import numpy as np
 from fastfeed.errors import ConfigError, FastfeedError
 from fastfeed.printable import printable
 from fastfeed.runtime.addresses import Addresses, Grouped, WholeFiles
-from fastfeed.sources.access import REFUSED, Access, Refusal, advice
-from fastfeed.sources.guarded_storage import guarded
+from fastfeed.sources.access import REFUSED, Access, Refusal, advice, guarded
 from fastfeed.sources.tables.columns import RowLocator
 from fastfeed.sources.tables.inline_images import LONGEST_PATH, inline_image, is_inline
 from fastfeed.sources.tables.string_column import StringColumn
+from fastfeed.storage.filesystem import call
 from fastfeed.storage.local_file import read_file
-from fastfeed.storage.pending import Pending
-from fastfeed.storage.retry import Unread
-from fastfeed.storage.shard_files import Completed, MappedRead
-from fastfeed.storage.storage import ByteRange, Storage, call, is_local, stat_of
+from fastfeed.storage.reads import (
+    ByteRange,
+    Completed,
+    MappedRead,
+    Pending,
+    Unread,
+    is_local,
+    stat_of,
+)
+from fastfeed.storage.storage import Storage
 from fastfeed.system.within import Within
 
 __all__ = ["ImageFiles"]

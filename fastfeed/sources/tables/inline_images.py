@@ -8,7 +8,7 @@ import re
 from urllib.parse import unquote_to_bytes
 
 from fastfeed.sources.tables.string_column import StringColumn
-from fastfeed.storage.retry import Unread
+from fastfeed.storage.reads import Unread
 
 __all__ = ["LONGEST_PATH", "has_inline", "inline_image", "is_inline"]
 

@@ -27,7 +27,8 @@ from fastfeed.sources.tables.columns import (
 from fastfeed.sources.tables.mmap_arrays import alone, joined, load, save
 from fastfeed.sources.tables.read_files import TableFile, read_files
 from fastfeed.storage.expand import local_stat
-from fastfeed.storage.storage import Stat, Storage, is_local
+from fastfeed.storage.reads import Stat, is_local
+from fastfeed.storage.storage import Storage
 
 __all__ = ["OpenedTable", "RequestedColumns", "label_classes", "open_table", "reopen_table"]
 

@@ -16,10 +16,9 @@ from fastfeed.errors import MissingExtra, SourceError
 from fastfeed.printable import printable
 from fastfeed.sources.tables.columns import ColumnPart
 from fastfeed.sources.tables.csv_jsonl import no_column
-from fastfeed.sources.tables.parquet_footer import RowGroup, row_groups
-from fastfeed.sources.tables.parquet_pages import Pages, pages_of
+from fastfeed.sources.tables.parquet_footer import Pages, RowGroup, pages_of, row_groups
 from fastfeed.storage.event_loop import results
-from fastfeed.storage.retry import Unread
+from fastfeed.storage.reads import Unread
 from fastfeed.storage.shard_files import Shards
 
 try:

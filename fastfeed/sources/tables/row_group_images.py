@@ -23,9 +23,8 @@ from fastfeed.printable import warn
 from fastfeed.sources.tables.columns import RowLocator
 from fastfeed.sources.tables.parquet import BadFile, PartialFile, TooLarge, images
 from fastfeed.sources.tables.row_group_paths import FOOTERS, RowGroupPaths, footer_metadata
-from fastfeed.storage.pending import Pending
-from fastfeed.storage.retry import Unread
-from fastfeed.storage.shard_files import Completed, Shards
+from fastfeed.storage.reads import Completed, Pending, Unread
+from fastfeed.storage.shard_files import Shards
 
 __all__ = ["RowGroups"]
 

@@ -17,9 +17,8 @@ from fastfeed.sources.tables.image_files import ImageFiles
 from fastfeed.sources.tables.parquet import BadFile, PartialFile, TooLarge, images, metadata
 from fastfeed.sources.tables.parquet_footer import row_groups
 from fastfeed.sources.tables.string_column import StringColumn
-from fastfeed.storage.pending import Pending
-from fastfeed.storage.retry import Unread
-from fastfeed.storage.shard_files import Completed, MappedRead, Shards
+from fastfeed.storage.reads import Completed, MappedRead, Pending, Unread
+from fastfeed.storage.shard_files import Shards
 from fastfeed.storage.storage import Storage
 
 __all__ = ["FOOTERS", "RowGroupPaths", "footer_metadata"]

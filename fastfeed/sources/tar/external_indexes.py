@@ -11,10 +11,9 @@ from typing import Any
 from fastfeed.errors import SourceError
 from fastfeed.faults import REASONS
 from fastfeed.printable import printable
-from fastfeed.sources.access import Allow
+from fastfeed.sources.access import Allow, IndexNames, shard_paths
 from fastfeed.sources.shards.base import Paths
 from fastfeed.sources.shards.build_index import ForwardReader
-from fastfeed.sources.shards.index_names import IndexNames, shard_paths
 from fastfeed.sources.tar.headers import (
     BLOCK,
     Member,
@@ -24,8 +23,8 @@ from fastfeed.sources.tar.headers import (
     why_excluded,
 )
 from fastfeed.storage.local_file import read_file
-from fastfeed.storage.retry import Unread
-from fastfeed.storage.storage import ByteRange, Storage, is_local
+from fastfeed.storage.reads import ByteRange, Unread, is_local
+from fastfeed.storage.storage import Storage
 from fastfeed.system.descriptors import open_regular
 
 __all__ = ["members_from_dali", "samples_in_dali", "shards_from_wids"]

@@ -17,7 +17,7 @@ from fastfeed.errors import ConfigError
 from fastfeed.printable import printable
 from fastfeed.runtime.addresses import FileRanges
 from fastfeed.sources.access import allow_of
-from fastfeed.sources.folder import IMAGE_EXTENSIONS
+from fastfeed.sources.listing.local_tree import IMAGE_EXTENSIONS
 from fastfeed.sources.shards.base import Paths, ShardedSource
 from fastfeed.sources.shards.build_index import ForwardReader
 from fastfeed.sources.shards.extra_columns import (
@@ -39,8 +39,8 @@ from fastfeed.sources.tar.external_indexes import (
 )
 from fastfeed.sources.tar.headers import BLOCK, Member, header_matches, members
 from fastfeed.storage.disk_cache import Cache
-from fastfeed.storage.retry import Unread
-from fastfeed.storage.storage import Stat, Storage
+from fastfeed.storage.reads import Stat, Unread
+from fastfeed.storage.storage import Storage
 
 __all__ = ["TarShards"]
 

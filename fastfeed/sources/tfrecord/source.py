@@ -29,18 +29,18 @@ from fastfeed.sources.shards.extra_columns import (
     bytes_columns,
     column_names,
 )
-from fastfeed.sources.shards.index import ShardScan
+from fastfeed.sources.shards.index import Notes, ShardScan
+from fastfeed.sources.shards.known_counts import in_record, missing
 from fastfeed.sources.shards.labels import LabelKind
-from fastfeed.sources.shards.notes import Notes
-from fastfeed.sources.tfrecord.dali_index import lengths_from_idx, missing_records
 from fastfeed.sources.tfrecord.example import LONGEST_NAME, Example, FeatureNames, to_python
 from fastfeed.sources.tfrecord.protobuf import LazyMessage, Malformed
 from fastfeed.storage.disk_cache import Cache
 from fastfeed.storage.expand import SPLIT
-from fastfeed.storage.retry import Unread
+from fastfeed.storage.reads import Unread, is_local
 from fastfeed.storage.storage import Storage
+from fastfeed.system.descriptors import open_regular
 
-__all__ = ["TFRecords", "records"]
+__all__ = ["TFRecords", "lengths_from_idx", "missing_records", "records"]
 
 _HEADER, _TAIL = 12, 4  # bytes: length and its checksum; the data's checksum
 _MOST = 1 << 31  # bytes of a record: protobuf takes no message of that size
@@ -342,4 +342,69 @@ def _is_intact(data: bytes) -> bool:
     masked = (int.from_bytes(tail, "little") - 0xA282EAD8) & 0xFFFFFFFF
     return google_crc32c.value(data) == google_crc32c.extend(
         (masked >> 17 | masked << 15) & 0xFFFFFFFF, tail
+    )
+
+
+_SMALLEST = 16  # bytes of a record: two checksums and a length
+
+
+_LINE = 40  # bytes of a line: two numbers
+
+
+_MOST_LINES = 1 << 24
+
+
+def lengths_from_idx(reader: ForwardReader, notes: Notes) -> dict[int, int]:
+    """Lengths by offset, if an index covers the shard and is newer than it."""
+    for name in _alongside(reader.uri):
+        words, why = [], "it does not list the shard's records"
+        try:
+            words = _numbers(name, reader.size // _SMALLEST + 1)
+            if os.stat(name).st_mtime_ns < os.stat(reader.uri).st_mtime_ns:
+                words, why = [], "older than the shard"
+        except OSError as error:
+            why = str(error.strerror)
+        offsets, lengths = words[::2], words[1::2]
+        if _chained(offsets, lengths) and offsets[-1] + lengths[-1] == reader.size:
+            return dict(zip(offsets, lengths, strict=True))
+        notes.add(f"{os.path.basename(name)} is not used: {why}")
+    return {}
+
+
+def missing_records(reader: ForwardReader, found: int) -> str:
+    """Text on records after the end that an index or a job's record lists; "" if none."""
+    count = in_record(reader.uri, reader.size)
+    if count is not None:
+        return missing(found, count, "the record of its job lists them")
+    for name in _alongside(reader.uri):
+        try:
+            words = _numbers(name, _MOST_LINES)
+        except OSError:
+            continue
+        offsets, lengths = words[::2], words[1::2]
+        if _chained(offsets, lengths) and offsets[-1] + lengths[-1] > reader.size:
+            return missing(found, len(offsets), f"{os.path.basename(name)} lists them")
+    return ""
+
+
+def _alongside(uri: str) -> list[str]:
+    names = (uri + ".idx", os.path.splitext(uri)[0] + ".idx") if is_local(uri) else ()
+    return [name for name in names if os.path.isfile(name)]
+
+
+def _numbers(name: str, lines: int) -> list[int]:
+    """Numbers in an index; -1 for other words. OSError."""
+    with open(open_regular(name), "rb") as file:
+        words = file.read(_LINE * lines).split()
+    return [int(word) if word.isdigit() and len(word) < 20 else -1 for word in words]
+
+
+def _chained(offsets: list[int], lengths: list[int]) -> bool:
+    """Each record begins where the one before it ends."""
+    ends = [offset + length for offset, length in zip(offsets, lengths, strict=False)]
+    return (
+        bool(ends)
+        and len(offsets) == len(lengths)
+        and [0, *ends[:-1]] == offsets
+        and min(lengths) >= _SMALLEST
     )

@@ -25,7 +25,7 @@ from fastfeed.preprocess.model.plan import JobPlan, make_plan
 from fastfeed.preprocess.model.recipe import FORMATS, Encoding, Packing, Recipe, Scaling
 from fastfeed.preprocess.model.record import Record
 from fastfeed.sources.detect import kind_of
-from fastfeed.storage.retry import Unread
+from fastfeed.storage.reads import Unread
 from fastfeed.storage.storage import Storage
 
 CLASSES = ("a", "b", "c")

@@ -15,7 +15,7 @@ from fastfeed.errors import SourceError
 from fastfeed.sources import ImageFolder, Storage
 from fastfeed.sources.listing import remote_tree
 from fastfeed.sources.listing.listing import list_images
-from fastfeed.storage.storage import Stat
+from fastfeed.storage.reads import Stat
 
 
 class Bucket:

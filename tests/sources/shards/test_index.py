@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fastfeed.sources.shards.index import Index, Section, ShardScan, is_index, load, save, sections
-from fastfeed.storage.storage import Stat
+from fastfeed.storage.reads import Stat
 
 KIND = "tar 1"
 

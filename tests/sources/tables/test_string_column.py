@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastfeed.sources.tables.parse_numbers import numbers
-from fastfeed.sources.tables.string_column import StringColumn
+from fastfeed.sources.tables.string_column import StringColumn, numbers
 
 
 @given(st.lists(st.text(max_size=8), max_size=20), st.data())

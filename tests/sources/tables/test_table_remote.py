@@ -21,8 +21,9 @@ from fastfeed.feed.feed import Feed
 from fastfeed.ops import Resize
 from fastfeed.sources import Storage, Table
 from fastfeed.sources.tables import read_files as reading
+from fastfeed.storage.reads import MappedRead
 from fastfeed.storage.retry import RetryPolicy
-from fastfeed.storage.shard_files import MappedRead, Shards
+from fastfeed.storage.shard_files import Shards
 
 IMAGES = {f"/photos/{i}.jpg": b"image %d" % i for i in range(6)}
 BLOBS = [bytes([i]) * 3000 for i in range(24)]

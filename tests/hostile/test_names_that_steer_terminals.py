@@ -17,7 +17,6 @@ from helpers.shards import samples, tar_of
 
 import fastfeed as ff
 from fastfeed.decode.pillow_warnings import named, tell_current
-from fastfeed.live.http.prometheus import _escaped as label
 from fastfeed.preprocess.model.record import BadSample
 from fastfeed.profiler.reports.charts import escaped
 from fastfeed.proof.report.sentences import shown
@@ -103,9 +102,7 @@ def test_servers(caplog: pytest.LogCaptureFixture) -> None:
     assert plain(Health(f"http://{BAD}")._name)
 
 
-@pytest.mark.parametrize(
-    "function", [shown, escaped, label], ids=lambda function: function.__module__
-)
+@pytest.mark.parametrize("function", [shown, escaped], ids=lambda function: function.__module__)
 def test_pages_and_reports(function) -> None:
     assert plain(function(BAD)) or (
         function is escaped and function(BAD).split("\n")[1].isprintable()

@@ -3,6 +3,7 @@
 import json
 import re
 import socket
+import sys
 import urllib.error
 import urllib.request
 from contextlib import suppress
@@ -11,15 +12,13 @@ import pytest
 from helpers.fake_nvml import FakeNvml
 from helpers.live_pages import Trainer
 from helpers.profiler.browser import browser, found
+from prometheus_client.parser import text_string_to_metric_families
 
-from fastfeed.errors import ConfigError
+from fastfeed.errors import ConfigError, MissingExtra
 from fastfeed.live.http.prometheus import metrics
 from fastfeed.live.http.serve import CONNECTIONS, Server, parse_address
 from fastfeed.live.nvml import Gpus
 from fastfeed.live.watch import Watch
-
-SAMPLE = re.compile(r'([a-z_]+)\{((?:[a-z]+="(?:[^"\\]|\\.)*",?)+)\} (\S+)')
-
 
 # of every element with text of its own, against the page or its card
 CONTRASTS = """(() => {
@@ -62,24 +61,20 @@ def get(url, **headers):
 
 def test_metrics_follow_the_conventions(view):
     text = metrics(view)
-    assert text.endswith("\n")
-    kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.M))
-    assert set(re.findall(r"^# HELP (\S+) ", text, re.M)) == set(kinds)
     samples = {}
-    for line in text.splitlines():
-        if not line.startswith("#"):
-            name, labels, value = SAMPLE.fullmatch(line).groups()
-            samples.setdefault(name, []).append((labels, float(value)))
-            assert (kinds[name] == "counter") == name.endswith("_total"), name
-            assert name.startswith("fastfeed_")
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            samples.setdefault(sample.name, []).append((sample.labels, sample.value))
+            assert (family.type == "counter") == sample.name.endswith("_total"), sample.name
+            assert sample.name.startswith("fastfeed_")
     assert samples["fastfeed_images_total"][0][1] == 1200
     assert samples["fastfeed_wait_seconds_total"][0][1] == pytest.approx(3.75)
     assert samples["fastfeed_wait_ratio"][0][1] == pytest.approx(0.25)
     assert samples["fastfeed_gpu_nvjpg_ratio"][0][1] == pytest.approx(0.93)
     assert 'name="a \\"quoted\\"\\n<b>name</b>"' in text
-    assert [value for labels, value in samples["fastfeed_state"] if 'state="SEVERE"' in labels] == [
-        1.0
-    ]
+    assert [
+        value for labels, value in samples["fastfeed_state"] if labels["state"] == "SEVERE"
+    ] == [1.0]
     assert sum(value for _, value in samples["fastfeed_state"]) == 1
     assert "fastfeed_bad_samples_total" in samples
     assert "fastfeed_cpu_throttled_ratio" not in samples or samples["fastfeed_cpu_throttled_ratio"]
@@ -168,7 +163,7 @@ def test_a_browser_that_leaves_before_its_answer_prints_nothing(server, view, mo
     def leave(view):
         raise ConnectionResetError
 
-    monkeypatch.setattr("fastfeed.live.http.serve.metrics", leave)
+    monkeypatch.setattr(server, "metrics", leave)
     with socket.create_connection(("127.0.0.1", server.port), timeout=60) as client:
         client.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert client.recv(4096) == b""
@@ -183,6 +178,19 @@ def test_a_name_cannot_steer_the_terminal_that_shows_the_metrics(tmp_path):
     text = metrics(Watch([str(tmp_path)], clock=lambda: trainer.now).look())
     assert 'name="a\\\\b\\\\x1b[2J\\\\u202e\\"\\n\\\\x9b"' in text
     assert text.replace("\n", "").isprintable()
+
+
+def test_without_the_client_of_prometheus_the_page_is_served(monkeypatch):
+    monkeypatch.setitem(sys.modules, "fastfeed.live.http.prometheus", None)
+    with pytest.raises(MissingExtra, match=r"--prometheus needs .*pip install 'fastfeed\[watch\]'"):
+        Server("127.0.0.1", 0, "--prometheus")
+    server = Server("127.0.0.1", 0, "--web")
+    try:
+        assert "fastfeed watch" in get(server.url + "/")[1]
+        with pytest.raises(urllib.error.HTTPError):
+            get(server.url + "/metrics")
+    finally:
+        server.close()
 
 
 def test_it_listens_on_the_loopback_alone_unless_told_otherwise():

@@ -1,19 +1,20 @@
-"""What `fastfeed watch --prometheus` serves, in text format 0.0.4.
-
-HELP says how each figure is known.
-"""
+"""Metrics of `fastfeed watch --prometheus`; their help says how each figure is known."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
+
+from prometheus_client import generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from fastfeed.live.states import State
 from fastfeed.live.watch import Row, View
 from fastfeed.printable import printable
 
-__all__ = ["CONTENT_TYPE", "metrics"]
+__all__ = ["metrics"]
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_LABELS = ["host", "pid", "feed", "name", "rank"]
 _Value = Callable[[Row], float | None]
 
 
@@ -29,166 +30,97 @@ def _gpu(name: str) -> _Value:
     return lambda row: getattr(row.gpu, name) if row.gpu is not None else None
 
 
+def _cpu(name: str) -> _Value:
+    return lambda row: getattr(row.cpu, name)
+
+
 def _ready(row: Row) -> float | None:
     ahead = row.found.page.identity.get("prefetch") is not None
     return row.short.ready if row.short is not None and ahead else None
 
 
-def _throttled(row: Row) -> float | None:
-    return row.cpu.throttled
-
-
-# name -> type, help, value
-_METRICS: dict[str, tuple[str, str, _Value]] = {
-    "fastfeed_images_total": ("counter", "Images delivered (exact)", _counter("images")),
-    "fastfeed_batches_total": ("counter", "Batches delivered (exact)", _counter("batches")),
-    "fastfeed_wait_seconds_total": (
-        "counter",
-        "Time waiting for batches (exact)",
-        _counter("wait_ns", 1e-9),
-    ),
-    "fastfeed_consumer_seconds_total": (
-        "counter",
+# name -> help, value; those that end in _total are counters
+_METRICS: dict[str, tuple[str, _Value]] = {
+    "images_total": ("Images delivered (exact)", _counter("images")),
+    "batches_total": ("Batches delivered (exact)", _counter("batches")),
+    "wait_seconds_total": ("Time waiting for batches (exact)", _counter("wait_ns", 1e-9)),
+    "consumer_seconds_total": (
         "Time that the trainer spent between batches (exact)",
         _counter("consumer_ns", 1e-9),
     ),
-    "fastfeed_bad_samples_total": ("counter", "Bad samples (exact)", _counter("bad")),
-    "fastfeed_read_bytes_total": (
-        "counter",
-        "Bytes of samples read (exact)",
-        _counter("read_bytes"),
-    ),
-    "fastfeed_retries_total": (
-        "counter",
-        "Reads and requests that were repeated (exact)",
-        _counter("retries"),
-    ),
-    "fastfeed_framework_steps_total": (
-        "counter",
+    "bad_samples_total": ("Bad samples (exact)", _counter("bad")),
+    "read_bytes_total": ("Bytes of samples read (exact)", _counter("read_bytes")),
+    "retries_total": ("Reads and requests that were repeated (exact)", _counter("retries")),
+    "framework_steps_total": (
         "Steps timed by a callback (framework)",
         _counter("framework_steps"),
     ),
-    "fastfeed_framework_seconds_total": (
-        "counter",
-        "Their time (framework)",
-        _counter("framework_ns", 1e-9),
-    ),
-    "fastfeed_epoch": ("gauge", "Epoch of the next batch (exact)", _counter("epoch")),
-    "fastfeed_step": ("gauge", "Step of the next batch (exact)", _counter("step")),
-    "fastfeed_window_seconds": (
-        "gauge",
-        "How long ratios and rates are of (exact)",
-        _short("seconds"),
-    ),
-    "fastfeed_wait_ratio": (
-        "gauge",
-        "Share of the window spent waiting for batches (exact)",
-        _short("wait"),
-    ),
-    "fastfeed_need_images_per_second": (
-        "gauge",
-        "Rate of a trainer that never waits (exact)",
-        _short("need"),
-    ),
-    "fastfeed_delivered_images_per_second": (
-        "gauge",
-        "Rate that it got (exact)",
-        _short("delivered"),
-    ),
-    "fastfeed_ready_batches": (
-        "gauge",
-        "Batches ready when one was requested, mean (exact)",
-        _ready,
-    ),
-    "fastfeed_capacity_images_per_second": (
-        "gauge",
+    "framework_seconds_total": ("Their time (framework)", _counter("framework_ns", 1e-9)),
+    "epoch": ("Epoch of the next batch (exact)", _counter("epoch")),
+    "step": ("Step of the next batch (exact)", _counter("step")),
+    "window_seconds": ("How long ratios and rates are of (exact)", _short("seconds")),
+    "wait_ratio": ("Share of the window spent waiting for batches (exact)", _short("wait")),
+    "need_images_per_second": ("Rate of a trainer that never waits (exact)", _short("need")),
+    "delivered_images_per_second": ("Rate that it got (exact)", _short("delivered")),
+    "ready_batches": ("Batches ready when one was requested, mean (exact)", _ready),
+    "capacity_images_per_second": (
         "Rate that the threads could make (estimate)",
         _short("capacity"),
     ),
-    "fastfeed_cpu_cores": (
-        "gauge",
-        "Cores busy with the process (estimate)",
-        lambda row: row.cpu.cores,
-    ),
-    "fastfeed_cpu_usable_cores": (
-        "gauge",
-        "Cores that it may use (estimate)",
-        lambda row: row.cpu.usable,
-    ),
-    "fastfeed_cpu_throttled_ratio": (
-        "gauge",
-        "Share of quota periods cut short (estimate)",
-        _throttled,
-    ),
-    "fastfeed_exposed_wait_ratio": (
-        "gauge",
+    "cpu_cores": ("Cores busy with the process (estimate)", _cpu("cores")),
+    "cpu_usable_cores": ("Cores that it may use (estimate)", _cpu("usable")),
+    "cpu_throttled_ratio": ("Share of quota periods cut short (estimate)", _cpu("throttled")),
+    "exposed_wait_ratio": (
         "Share of the window that it waited while the GPU idled (estimate)",
         lambda row: row.exposed,
     ),
-    "fastfeed_gpu_sm_ratio": (
-        "gauge",
-        "Share of time in which the GPU worked (estimate)",
-        _gpu("sm"),
-    ),
-    "fastfeed_gpu_nvjpg_ratio": (
-        "gauge",
-        "Share of time of its busiest JPEG engine (estimate)",
-        _gpu("nvjpg"),
-    ),
-    "fastfeed_gpu_nvdec_ratio": (
-        "gauge",
-        "Share of time of its busiest video decoder (estimate)",
-        _gpu("nvdec"),
-    ),
-    "fastfeed_gpu_dram_ratio": ("gauge", "Share of its memory bandwidth (estimate)", _gpu("dram")),
-    "fastfeed_gpu_pcie_rx_bytes_per_second": (
-        "gauge",
-        "Bytes per second to the GPU (estimate)",
-        _gpu("pcie_rx"),
-    ),
+    "gpu_sm_ratio": ("Share of time in which the GPU worked (estimate)", _gpu("sm")),
+    "gpu_nvjpg_ratio": ("Share of time of its busiest JPEG engine (estimate)", _gpu("nvjpg")),
+    "gpu_nvdec_ratio": ("Share of time of its busiest video decoder (estimate)", _gpu("nvdec")),
+    "gpu_dram_ratio": ("Share of its memory bandwidth (estimate)", _gpu("dram")),
+    "gpu_pcie_rx_bytes_per_second": ("Bytes per second to the GPU (estimate)", _gpu("pcie_rx")),
 }
 
 
 def metrics(view: View) -> str:
-    """All rows. A figure that is not known has no sample."""
-    lines: list[str] = []
-    for name, (kind, text, value) in _METRICS.items():
-        lines += [f"# HELP {name} {text}.", f"# TYPE {name} {kind}"]
-        for row in view.rows:
-            number = value(row)
-            if number is not None:
-                lines.append(f"{name}{{{_labels(row)}}} {number:.9g}")
-    lines += [
-        "# HELP fastfeed_state 1 for the state that the feed is in.",
-        "# TYPE fastfeed_state gauge",
-    ]
-    for row in view.rows:
-        lines += [f"fastfeed_state{{{_labels(row)},{entry}}} {on}" for entry, on in _states(row)]
-    name = "fastfeed_stage_seconds_total"
-    lines += [f"# HELP {name} Thread time by stage (exact).", f"# TYPE {name} counter"]
-    for row in view.rows:
-        for stage, (_, ns) in row.found.page.stages.items():
-            lines.append(f'{name}{{{_labels(row)},stage="{_escaped(stage)}"}} {ns / 1e9:.9g}')
-    return "\n".join(lines) + "\n"
+    """All rows of a view in text format; a figure that is not known has no sample."""
+    return generate_latest(_Collector(view)).decode()  # type: ignore[arg-type]
 
 
-def _states(row: Row) -> Iterator[tuple[str, int]]:
-    for state in State:
-        yield f'state="{state.value}"', int(state is row.judgment.state)
+class _Collector:
+    def __init__(self, view: View) -> None:
+        self.rows = [(row, _label_values(row)) for row in view.rows]
+
+    def collect(self) -> Iterator[Any]:
+        """Every metric with its samples, as a registry of the client gives them."""
+        for name, (text, value) in _METRICS.items():
+            metric = _family(name, text)
+            for row, labels in self.rows:
+                number = value(row)
+                if number is not None:
+                    metric.add_metric(labels, number)
+            yield metric
+        metric = _family("state", "1 for the state that the feed is in", "state")
+        for row, labels in self.rows:
+            for state in State:
+                metric.add_metric([*labels, state.value], state is row.judgment.state)
+        yield metric
+        metric = _family("stage_seconds_total", "Thread time by stage (exact)", "stage")
+        for row, labels in self.rows:
+            for stage, (_, ns) in row.found.page.stages.items():
+                metric.add_metric([*labels, _escaped(stage)], ns / 1e9)
+        yield metric
 
 
-def _labels(row: Row) -> str:
-    names = ("host", "pid", "feed", "name", "rank")
-    return ",".join(
-        f'{name}="{_escaped(str(row.found.page.identity.get(name, "")))}"' for name in names
-    )
+def _family(name: str, text: str, *more: str) -> Any:
+    kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+    return kind(f"fastfeed_{name}", f"{text}.", labels=[*_LABELS, *more])
+
+
+def _label_values(row: Row) -> list[str]:
+    return [_escaped(str(row.found.page.identity.get(name, ""))) for name in _LABELS]
 
 
 def _escaped(text: str) -> str:
-    """What the format wants escaped; of other control characters a terminal that shows the text
-    might be steered.
-    """
-    lines = [
-        printable(line, None).replace("\\", "\\\\").replace('"', '\\"') for line in text.split("\n")
-    ]
-    return "\\n".join(lines)
+    """Text whose control characters cannot steer a terminal that shows it."""
+    return "\n".join(printable(line, None) for line in text.split("\n"))

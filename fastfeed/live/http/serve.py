@@ -14,15 +14,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
 
-from fastfeed.errors import ConfigError
+from fastfeed.errors import ConfigError, MissingExtra
 from fastfeed.live.document import document
-from fastfeed.live.http.prometheus import CONTENT_TYPE, metrics
 from fastfeed.live.http.web import live_page
 from fastfeed.live.watch import View
 
 __all__ = ["CONNECTIONS", "Server", "parse_address"]
 
 CONNECTIONS = 32  # at once; a browser has a few, Prometheus one
+_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self';"
     " img-src data:"
@@ -52,8 +52,14 @@ class Server:
     """
 
     def __init__(self, host: str, port: int, option: str) -> None:
-        """Port 0 takes any that is free. ConfigError if the port is in use, or not allowed."""
+        """Port 0 takes any that is free.
+
+        ConfigError if the port is in use, or not allowed; MissingExtra for metrics without the
+        client of Prometheus.
+        """
         self.view: View | None = None
+        self.metrics = _metrics(option)
+        self.paths = ("/data.json",) if self.metrics is None else ("/data.json", "/metrics")
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         kind = type("_Server", (_Http,), {"address_family": family})
         loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
@@ -82,6 +88,16 @@ class Server:
         self._thread.join()
 
 
+def _metrics(option: str) -> Any:
+    try:
+        from fastfeed.live.http.prometheus import metrics
+    except ImportError:
+        if option == "--prometheus":
+            raise MissingExtra.of(option, "prometheus-client", "watch") from None
+        return None  # the page works without it
+    return metrics
+
+
 def _handler(server: Server, loopback: bool) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         timeout = 10  # seconds for a request that does not come
@@ -97,14 +113,14 @@ def _handler(server: Server, loopback: bool) -> type[BaseHTTPRequestHandler]:
             view, path = server.view, _path(self.path)
             if path == "/":
                 self._answer(200, "text/html; charset=utf-8", live_page())
-            elif view is None or path not in ("/metrics", "/data.json"):
+            elif view is None or path not in server.paths:
                 self._answer(
                     503 if view is None else 404,
                     "text/plain",
                     "not there: /, /data.json, /metrics\n",
                 )
             elif path == "/metrics":
-                self._answer(200, CONTENT_TYPE, metrics(view))
+                self._answer(200, _CONTENT_TYPE, server.metrics(view))
             else:
                 self._answer(200, "application/json", json.dumps(document(view)))
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
 import pytest
 
+from fastfeed.errors import ProofError
 from fastfeed.proof.measure import loaders
 from fastfeed.proof.measure.design import Design
 from fastfeed.proof.measure.record import Record
 from fastfeed.proof.result import Proof
-from fastfeed.proof.run import data_loaders, trainer
+from fastfeed.proof.run import data_loaders, runner, trainer
 from fastfeed.proof.run.data_loaders import Choice, count_steps, watch_loaders
 from fastfeed.proof.run.runner import Job, concluded, run
 
@@ -122,3 +124,13 @@ def test_the_functions_exist():
     for function in data_loaders.AFTER_IMPORT.values():
         module, name = function.split(":")
         assert callable(getattr(sys.modules[module], name))
+
+
+def test_a_loop_that_cannot_be_intercepted(monkeypatch, capfd):
+    monkeypatch.setattr(runner, "_SILENT_S", 0.0)
+    job = Job(seconds=1.0)
+    outcome = run([sys.executable, "-c", "for batch in (n for n in range(9)): pass"], job)
+    advice = r"such as JAX's over a generator, are measured by ff\.prove\(step, loader\)"
+    with pytest.raises(ProofError, match=advice):
+        concluded(outcome, job)
+    assert re.search(advice, capfd.readouterr().err)

@@ -21,7 +21,7 @@ from fastfeed.proof.measure.session import Agree, Scheme
 from fastfeed.proof.synchronize import synchronize, uses_gpu
 from fastfeed.system.clocks import steady_ns
 
-__all__ = ["Begin", "LoaderSession", "measure_loader", "on_device"]
+__all__ = ["Begin", "LoaderSession", "Place", "measure_loader", "on_device"]
 
 _SETTLE = 10  # steps, in which compilers and caches settle
 _TIMED = 5  # more steps, which show how long one takes
@@ -30,6 +30,7 @@ _AHEAD = 16  # batches that a loader may have made ahead, where it does not say
 
 Step = Callable[[Any], Any]
 Begin = Callable[[], Iterator[Any]]
+Place = Callable[[Any], tuple[Any, bool]]  # a batch on the device, and whether it can be put there
 
 
 class _Ended(Exception):
@@ -98,6 +99,7 @@ class LoaderSession:
         *,
         under_way: Iterator[Any] | None = None,
         modes: Sequence[Mode] = LOADER_MODES,
+        place: Place | None = None,
         on_change: Callable[[Record], None] = lambda record: None,
         agree: Agree = lambda scheme: scheme,
     ) -> None:
@@ -109,6 +111,7 @@ class LoaderSession:
             seconds: How long to measure.
             under_way: An epoch that has started already; None: start one.
             modes: Kinds of input, with RESIDENT and REAL.
+            place: Makes the resident batch; None: `on_device`, for the device in use.
             on_change: Called with the record when a round has ended.
             agree: Called with the scheme; returns the one to follow.
         """
@@ -116,6 +119,7 @@ class LoaderSession:
         self.done = False
         self._epochs = _Epochs(begin, under_way)
         self._modes = tuple(modes)
+        self._place = place or (lambda batch: on_device(batch, _device()))
         self._on_change = on_change
         self._agree = agree
         self._given = self._batches()
@@ -163,9 +167,11 @@ class LoaderSession:
         begin = _now()
         yield from islice(self._epochs, _TIMED)
         step_s = (_now() - begin) / _TIMED / 1e9
-        record.feed["batch"] = count_samples(kept[-1])
+        largest = max(map(count_samples, kept))  # the last batch of an epoch may be smaller
+        kept = [batch for batch in kept if count_samples(batch) == largest]
+        record.feed["batch"] = largest
         record.gpu = uses_gpu()
-        resident, is_moved = on_device(kept[-1], _device())
+        resident, is_moved = self._place(kept[-1])
         if record.gpu and not is_moved:
             record.notes.append(
                 "batches are not tensors that can be put on the device, so copying them counts as"

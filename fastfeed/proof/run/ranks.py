@@ -23,7 +23,7 @@ _GAIN = ("speed-up", "efficiency")
 _TABLE = 78  # columns from which there is room for it
 _WHAT = (
     "images/s of all ranks, speed-up and efficiency against the fewest ranks; synthetic: one batch"
-    " that is on the device already, real: from the feed, input: what it costs of a step"
+    " that is on the device already, real: from the feed or loader, input: what it costs of a step"
 )
 
 

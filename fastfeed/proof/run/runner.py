@@ -5,9 +5,12 @@ measured.
 from __future__ import annotations
 
 import json
+import math
 import os
 import socket
+import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,7 +25,7 @@ from fastfeed.proof.report.sentences import shown
 from fastfeed.proof.result import Proof, steps_text
 from fastfeed.proof.run import launch
 from fastfeed.proof.run.data_loaders import AFTER_IMPORT
-from fastfeed.proof.run.trainer import JOB, OTHERS, PROBLEM, complete_name
+from fastfeed.proof.run.trainer import JOB, OTHERS, PROBLEM, complete_name, record_name
 from fastfeed.system.signals import died_of, is_kill
 
 __all__ = ["Job", "Outcome", "concluded", "run"]
@@ -71,7 +74,8 @@ def run(command: Sequence[str], job: Job, ranks: int | None = None) -> Outcome:
             for rank in range(ranks or 1):
                 more = _torchrun(rank, ranks, port) if ranks else {}
                 processes.append(launch.start(command, variables | more))
-            codes = launch.wait(processes, lambda: _is_complete(folder, ranks or 1))
+            hint = _Hint(folder)
+            codes = launch.wait(processes, lambda: hint.show() or _is_complete(folder, ranks or 1))
             interrupted = False
         finally:
             launch.end(processes, interrupted)
@@ -141,6 +145,13 @@ def _above(outcome: Outcome) -> str:
     return "; its own message is above" if outcome.code > 0 else ""
 
 
+_SILENT_S = 120.0
+_OTHER_LOOPS = (  # a `for` over a generator cannot be intercepted
+    "other loops, such as JAX's over a generator, are measured by ff.prove(step, loader) in the"
+    " trainer itself"
+)
+
+
 def _no_feed(outcome: Outcome, job: Job) -> str:
     if outcome.code:
         return (
@@ -153,9 +164,8 @@ def _no_feed(outcome: Outcome, job: Job) -> str:
             ' --feed takes a name that the trainer gives, as in Feed(name="train")'
         )
     return (
-        "the command ended without taking a batch from a fastfeed.Feed, or stepping an optimizer of"
-        " PyTorch on a batch of a DataLoader: there is nothing to measure; pass other loaders to"
-        " ff.prove, or try `fastfeed profile`"
+        "the command ended without taking a batch from a fastfeed.Feed, training by Keras's fit, or"
+        f" stepping an optimizer of PyTorch on a batch of a DataLoader: {_OTHER_LOOPS}"
     )
 
 
@@ -175,6 +185,25 @@ def _free_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])
+
+
+class _Hint:
+    """Advice for a trainer that has not begun its proof, in time to end it and change it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._at = time.monotonic() + _SILENT_S
+
+    def show(self) -> None:
+        if time.monotonic() < self._at:
+            return
+        self._at = math.inf
+        if not (self._folder / record_name(0)).exists():
+            print(
+                f"fastfeed prove: nothing to measure after {_SILENT_S:g} s; {_OTHER_LOOPS}",
+                file=sys.stderr,
+                flush=True,
+            )
 
 
 def _is_complete(folder: Path, ranks: int) -> bool:

@@ -26,7 +26,7 @@ from fastfeed.distributed.world import World
 from fastfeed.errors import ProofError
 from fastfeed.feed.adapter_api import PROVE
 from fastfeed.proof.measure.design import Design
-from fastfeed.proof.measure.loaders import Begin, LoaderSession
+from fastfeed.proof.measure.loaders import Begin, LoaderSession, Place
 from fastfeed.proof.measure.modes import LOADER_MODES, Mode
 from fastfeed.proof.measure.record import Record
 from fastfeed.proof.measure.session import Scheme, Session, Settings
@@ -46,6 +46,7 @@ __all__ = [
     "ProofDone",
     "complete_name",
     "iterate",
+    "may_measure_loaders",
     "measure",
     "measured",
     "record_name",
@@ -87,15 +88,23 @@ def iterate(
     return _run_of(folder).iterate(feed, place, raw, unproven)
 
 
-def measure(loader: Any, begin: Begin, under_way: Iterator[Any]) -> LoaderSession | None:
+def may_measure_loaders() -> bool:
+    """Whether a loader that is no Feed can be measured: no Feed is, and none is asked for."""
+    return _run_of(os.environ[PROVE]).takes_loaders
+
+
+def measure(
+    loader: Any, begin: Begin, under_way: Iterator[Any], place: Place | None = None
+) -> LoaderSession | None:
     """Measure a loader that is no Feed, from its next batch on; None if a feed is measured.
 
     Args:
         loader: The trainer's loader.
         begin: Starts an epoch of it.
         under_way: The epoch that the trainer has begun.
+        place: As `LoaderSession` takes it.
     """
-    return _run_of(os.environ[PROVE]).measure(loader, begin, under_way)
+    return _run_of(os.environ[PROVE]).measure(loader, begin, under_way, place)
 
 
 def measured(session: LoaderSession) -> Generator[Any, None, None]:
@@ -128,6 +137,7 @@ class _Run:
         self._feed: Any = None  # a weak reference to the feed that is measured
         self._session: Session | None = None
         self._world = World()
+        self._has_loader = False  # a loader that is no Feed is measured
         self._others: set[tuple[str, str]] = set()  # name and source
 
     def iterate(
@@ -140,10 +150,17 @@ class _Run:
             return LockedIterator(self._other(batches), batches.close)
         return LockedIterator(self.measured(session, session.iterate(place, raw)), session.close)
 
-    def measure(self, loader: Any, begin: Begin, under_way: Iterator[Any]) -> LoaderSession | None:
-        if self._feed is not None or self._name is not None:
+    @property
+    def takes_loaders(self) -> bool:
+        return self._feed is None and self._name is None
+
+    def measure(
+        self, loader: Any, begin: Begin, under_way: Iterator[Any], place: Place | None
+    ) -> LoaderSession | None:
+        if not self.takes_loaders:
             return None
         self._begin(World.detect())
+        self._has_loader = True
         modes = LOADER_MODES if Mode.CACHED in self._settings.modes else (Mode.RESIDENT, Mode.REAL)
         session = LoaderSession(
             loader,
@@ -151,6 +168,7 @@ class _Run:
             self._settings.seconds,
             under_way=under_way,
             modes=modes,
+            place=place,
             on_change=self._write,
             agree=self._agree,
         )
@@ -165,7 +183,7 @@ class _Run:
 
     def _session_of(self, feed: Feed) -> Session | None:
         name = feed.timeline.helper_arguments["name"]
-        if self._feed is None and self._name in (None, name):
+        if self._feed is None and not self._has_loader and self._name in (None, name):
             self._begin(feed.plan.world)
             self._feed = weakref.ref(feed)
             feed.proof = self._session = Session(

@@ -193,8 +193,8 @@ def _notes(
     elif not ops and not damaged:
         notes.append(
             "The trace has no device work: the program used no GPU, or its activities were not"
-            " recorded; give the profiler ProfilerActivity.CUDA, and nothing else that traces the"
-            " GPU at the same time."
+            " recorded; if it used one, give the profiler ProfilerActivity.CUDA, and let nothing"
+            " else trace the GPU at the same time."
         )
     notes += [f"The profiler says: {text.split('] ', 1)[-1]}" for text in _losses(metadata)[:1]]
     return notes

@@ -14,6 +14,7 @@ from fastfeed.profiler.attribution.attribution import (
     spans_with_cause,
 )
 from fastfeed.profiler.attribution.host import Host
+from fastfeed.profiler.model.causes import STARVING
 from fastfeed.profiler.model.columns import distinct
 from fastfeed.profiler.model.intervals import union
 from fastfeed.profiler.model.result import DeviceResult, Result
@@ -21,9 +22,9 @@ from fastfeed.profiler.model.statistics import MIN_STEPS
 from fastfeed.profiler.model.trace import Origin, Trace
 from fastfeed.profiler.ranks.ranks import Blame, RankDevice, analyze_ranks
 from fastfeed.profiler.steps.device import device_result, labels, main_process
-from fastfeed.profiler.steps.input_share import STARVING, share_of
+from fastfeed.profiler.steps.marks import recorded_edges
 from fastfeed.profiler.steps.phases import find_phases, training_steps
-from fastfeed.profiler.steps.recorded import recorded_edges
+from fastfeed.profiler.steps.step_stats import share_of
 from fastfeed.profiler.steps.steps import find_steps
 from fastfeed.profiler.verdict.feed_timelines import feed_results
 from fastfeed.profiler.verdict.host_only import host_waits, launch_count

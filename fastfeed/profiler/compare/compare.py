@@ -1,20 +1,27 @@
-"""Comparison of two analyses: changes from before to after, and their significance."""
+"""Comparison of two analyses: changes from before to after, their significance, one sentence."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from fastfeed.profiler.compare.changes import Comparison, DeviceChange, MetricChange, Side
-from fastfeed.profiler.compare.feeds import feed_changes
-from fastfeed.profiler.compare.noise import with_statistics
-from fastfeed.profiler.compare.outcome import summarize
-from fastfeed.profiler.model import intervals
-from fastfeed.profiler.model.causes import Cause
-from fastfeed.profiler.model.result import DeviceResult, Result, Share
-from fastfeed.profiler.steps.input_share import STARVING
+from fastfeed.profiler.compare.changes import (
+    Comparison,
+    DeviceChange,
+    FeedChange,
+    MetricChange,
+    Side,
+)
+from fastfeed.profiler.model import intervals, statistics
+from fastfeed.profiler.model.causes import STARVING, Cause
+from fastfeed.profiler.model.format import duration, percent
+from fastfeed.profiler.model.intervals import union
+from fastfeed.profiler.model.result import DeviceResult, FeedResult, Result, Share
+from fastfeed.profiler.model.thresholds import STARVED
+from fastfeed.profiler.verdict.feed_timelines import rounds
 
 __all__ = ["compare"]
 
@@ -26,6 +33,9 @@ PARTS = {
     "overhead": "profiler overhead",
     "idle": "idle",
 }
+FLOOR = 0.002  # of a step: a smaller change is negligible, however certain
+_BUSY = 0.05  # of the window: a GPU idle for less is called busy
+_NOISE = "within noise"
 
 
 def compare(a: Result, b: Result) -> Comparison:
@@ -46,9 +56,9 @@ def compare(a: Result, b: Result) -> Comparison:
         unpaired[0],
         unpaired[1],
         (*_comparability_notes(a, b, changes), *_unpaired_notes(*unpaired)),
-        feed_changes(a.feeds, b.feeds),
+        _feed_changes(a.feeds, b.feeds),
     )
-    outcome, sentence = summarize(comparison)
+    outcome, sentence = _summarize(comparison)
     return replace(comparison, outcome=outcome, sentence=sentence)
 
 
@@ -159,7 +169,7 @@ def _metric_change(
     if min(map(len, spans)) == 0:
         return change
     spent = [intervals.overlap(steps, covered) for steps, covered in zip(spans, sets, strict=True)]
-    return with_statistics(change, spent, [steps[:, 1] - steps[:, 0] for steps in spans])
+    return _with_statistics(change, spent, [steps[:, 1] - steps[:, 0] for steps in spans])
 
 
 def _step_change(before: DeviceResult, after: DeviceResult) -> MetricChange:
@@ -169,7 +179,7 @@ def _step_change(before: DeviceResult, after: DeviceResult) -> MetricChange:
     if min(map(len, spans)) == 0:
         return change
     length = [steps[:, 1] - steps[:, 0] for steps in spans]
-    return with_statistics(change, length, length)
+    return _with_statistics(change, length, length)
 
 
 def _input_change(before: DeviceResult, after: DeviceResult) -> MetricChange:
@@ -238,3 +248,205 @@ def _comparability_notes(a: Result, b: Result, changes: Sequence[DeviceChange]) 
                 " instead of steps"
             )
     return notes
+
+
+def _with_statistics(
+    change: MetricChange, per_step: Sequence[np.ndarray], lengths: Sequence[np.ndarray]
+) -> MetricChange:
+    """Adds the statistics over steps.
+
+    Args:
+        change: without them.
+        per_step: int64 nanoseconds for each side, shape (steps,).
+        lengths: int64 nanoseconds of the steps of each side, shape (steps,).
+    """
+    value, low, high = statistics.difference(
+        per_step[0], np.ones_like(per_step[0]), per_step[1], np.ones_like(per_step[1])
+    )
+    floor = FLOOR * min(float(np.mean(length)) for length in lengths)
+    change = replace(
+        change, before_ns=float(per_step[0].mean()), after_ns=float(per_step[1].mean())
+    )
+    if not math.isfinite(low):
+        return change
+    direction = (
+        "same" if low <= 0 <= high or abs(value) < floor else "less" if value < 0 else "more"
+    )
+    return replace(change, change_ns=(value, low, high), direction=direction)
+
+
+def _feed_changes(
+    before: Sequence[FeedResult], after: Sequence[FeedResult]
+) -> tuple[FeedChange, ...]:
+    """Changes of the feeds in both runs, by name and rank; a single feed matches any."""
+    keys = [[(feed.name or "", feed.rank) for feed in feeds] for feeds in (before, after)]
+    pairs = [
+        (feed, after[keys[1].index(key)])
+        for feed, key in zip(before, keys[0], strict=True)
+        if key in keys[1]
+    ]
+    if not pairs and len(before) == len(after) == 1:
+        pairs = [(before[0], after[0])]
+    changes = [_change(*pair) for pair in pairs]
+    return tuple(sorted(changes, key=lambda change: -max(change.wait.before, change.wait.after)))
+
+
+def _change(before: FeedResult, after: FeedResult) -> FeedChange:
+    """Change of one feed; times of a batch leave out the first, which fills the queue."""
+    waited, trained = zip(*(rounds(union(feed.waits)) for feed in (before, after)), strict=True)
+    waited = [each[1:] for each in waited]
+    length = [wait + each[1:] for wait, each in zip(waited, trained, strict=True)]
+    batch = MetricChange("batch", "batch to batch", 1.0, 1.0, None, None, None, "unknown")
+    wait = MetricChange(
+        "wait", "trainer waits", before.wait_share, after.wait_share, None, None, None, "unknown"
+    )
+    if min(map(len, length)):
+        batch = _with_statistics(batch, length, length)
+        wait = _with_statistics(wait, waited, length)
+    names = [name for name in {**before.stages, **after.stages} if name != "wait"]
+    stages = [_stage(name, before, after) for name in names]
+    stages.sort(key=lambda change: -max(change.before_ns or 0, change.after_ns or 0))
+    label = " / ".join(dict.fromkeys(feed.name or feed.feed or "feed" for feed in (before, after)))
+    if before.rank or after.rank:
+        label += f", rank {after.rank}"
+    return FeedChange(before, after, label, batch, wait, tuple(stages))
+
+
+def _stage(name: str, before: FeedResult, after: FeedResult) -> MetricChange:
+    """Work of one stage per batch. The threads work side by side, so its share may exceed 1."""
+    ns = [feed.stages.get(name, (0, 0))[1] for feed in (before, after)]
+    shares = [part / max(feed.span_ns, 1) for part, feed in zip(ns, (before, after), strict=True)]
+    each = [part / max(feed.batches, 1) for part, feed in zip(ns, (before, after), strict=True)]
+    return MetricChange(
+        f"stage:{name}", name, shares[0], shares[1], each[0], each[1], None, "unknown"
+    )
+
+
+def _summarize(comparison: Comparison) -> tuple[str, str]:
+    """The outcome, and a sentence that explains it."""
+    if (
+        not comparison.devices
+        and comparison.feeds
+        and not (comparison.before.devices and comparison.after.devices)
+    ):
+        return _of_feed(comparison.feeds[0], comparison)
+    if not comparison.devices:
+        return "unknown", _incomparable(comparison)
+    worst = comparison.devices[0]
+    if not worst.before.judged.budget.window or not worst.after.judged.budget.window:
+        return "unknown", "nothing to compare: a recording has no GPU activity"
+    clauses = [_step(worst), _input(worst.input), _next_cause(worst)]
+    if len(comparison.devices) > 1:
+        clauses[0] = f"{worst.label}: {clauses[0]}"
+    abstained = [
+        f"{when} has no verdict ({side.reasons[0].rstrip('.') if side.reasons else 'it abstained'})"
+        for when, side in (("before", comparison.before), ("after", comparison.after))
+        if side.word == "abstained"
+    ]
+    if abstained:
+        return "unknown", "; ".join(
+            [*abstained, "from what was recorded: " + clauses[0], *clauses[1:]]
+        )
+    return _outcome(worst), "; ".join(clauses)
+
+
+def _of_feed(change: FeedChange, comparison: Comparison) -> tuple[str, str]:
+    """Outcome by the wait for each batch: with less of it, steps are shorter."""
+    where = (
+        "neither recording has"
+        if not comparison.before.devices and not comparison.after.devices
+        else "one lacks"
+    )
+    clauses = [f"{where} GPU activity, so feeds are compared"]
+    batch, wait = change.batch, change.wait
+    if batch.before_ns is not None and batch.after_ns is not None:
+        noise = {"same": f" ({_NOISE})", "unknown": ", too few batches to be certain"}.get(
+            batch.direction, ""
+        )
+        clauses.append(
+            f"a batch every {duration(batch.before_ns)} -> {duration(batch.after_ns)}{noise}"
+        )
+    noise = {"same": f", {_NOISE}", "unknown": ""}.get(wait.direction, ", significant")
+    clauses.append(
+        f"the trainer waits {percent(wait.before)} -> {percent(wait.after)} of the time{noise}"
+    )
+    direction = batch.direction if batch.direction not in ("same", "unknown") else wait.direction
+    outcome = {"less": "better", "more": "worse", "same": "same"}.get(direction, "unknown")
+    return outcome, "; ".join(clauses)
+
+
+def _incomparable(comparison: Comparison) -> str:
+    if not comparison.before.devices or not comparison.after.devices:
+        without = " and ".join(
+            when
+            for when, side in (("before", comparison.before), ("after", comparison.after))
+            if not side.devices
+        )
+        return (
+            f"nothing to compare: {without} has no device activity; record with CUDA activities on"
+        )
+    return (
+        f"nothing to compare: no device before ({', '.join(comparison.only_before[:3])}) matches"
+        f" one after ({', '.join(comparison.only_after[:3])}); compare one rank of each, or the"
+        " same ranks"
+    )
+
+
+def _outcome(device_change: DeviceChange) -> str:
+    """By the step if both sides have steps, else by input."""
+    direction = (
+        device_change.step.direction
+        if device_change.step.direction != "unknown"
+        else device_change.input.direction
+    )
+    return {"less": "better", "more": "worse", "same": "same"}.get(direction, "unknown")
+
+
+def _step(device_change: DeviceChange) -> str:
+    change, speedup = device_change.step, device_change.speedup
+    if speedup is None or change.before_ns is None or change.after_ns is None:
+        without = [
+            when for when in ("before", "after") if getattr(device_change, when).steady is None
+        ]
+        return (
+            f"no steady steps {' and '.join(without)}, so shares of the recordings are compared;"
+            " the noise is unknown"
+        )
+    times = f"{duration(change.before_ns)} -> {duration(change.after_ns)}"
+    if change.direction == "same":
+        return f"step unchanged, {times} ({_NOISE})"
+    by = f"{max(speedup, 1 / speedup):.2f}x {'shorter' if speedup > 1 else 'longer'}"
+    caveat = ", too few steps to be certain" if change.direction == "unknown" else ""
+    return f"step {by}, {times}{caveat}"
+
+
+def _input(change: MetricChange) -> str:
+    suffixes = {"less": ", significant", "more": ", significant", "same": f", {_NOISE}"}
+    shares = f"input wait {percent(change.before)} -> {percent(change.after)} of the window"
+    if change.direction == "same" and max(change.before, change.after) < STARVED:
+        return (
+            f"input wait is small on both sides ({percent(change.before)}, {percent(change.after)})"
+        )
+    return shares + suffixes.get(change.direction, "")
+
+
+def _next_cause(device_change: DeviceChange) -> str:
+    """The cause to look at next."""
+    idle = device_change.after.judged.budget.idle / device_change.after.judged.budget.window
+    now, before = _largest(device_change.after), _largest(device_change.before)
+    if idle < _BUSY or now is None:
+        return f"the GPU is now idle {percent(idle)} of the time"
+    name, share = now
+    return (
+        f"{name} is {'still' if before and before[0] == name else 'now'} the largest cause"
+        f" ({percent(share)})"
+    )
+
+
+def _largest(device: DeviceResult) -> tuple[str, float] | None:
+    """The cause that costs most, and its share of the window."""
+    causes, window = device.judged.causes, device.judged.budget.window
+    if not causes or not window:
+        return None
+    cause = max(causes, key=lambda cause: causes[cause])
+    return cause.title, causes[cause] / window

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-__all__ = ["FAMILIES", "INPUT_CAUSES", "Cause"]
+__all__ = ["FAMILIES", "INPUT_CAUSES", "STARVING", "Cause"]
 
 FAMILIES = {
     "input": "waiting for input",
@@ -141,3 +141,6 @@ class Cause(IntEnum):
 
 
 INPUT_CAUSES = (Cause.INPUT, Cause.INPUT_IN_THREAD)
+
+
+STARVING = (*INPUT_CAUSES, Cause.H2D_STAGING)  # what counts as waiting for input

@@ -32,7 +32,7 @@ from fastfeed.profiler.model.result import (
 )
 from fastfeed.profiler.model.trace import Origin
 from fastfeed.profiler.reports import figures
-from fastfeed.profiler.verdict.phase_advice import phase_change
+from fastfeed.profiler.verdict.input_advice import phase_change
 
 __all__ = ["SCHEMA", "as_dict"]
 

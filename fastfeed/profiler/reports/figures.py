@@ -11,7 +11,7 @@ from fastfeed.profiler.model import intervals
 from fastfeed.profiler.model.causes import INPUT_CAUSES, Cause
 from fastfeed.profiler.model.format import duration, multiple
 from fastfeed.profiler.model.result import DeviceResult, Period, Result, Share
-from fastfeed.profiler.verdict.phase_advice import PHASES, phase_change
+from fastfeed.profiler.verdict.input_advice import PHASES, phase_change
 from fastfeed.profiler.verdict.verdict import focus
 
 __all__ = [

@@ -13,10 +13,10 @@ from fastfeed.profiler.attribution.attribution import (
     summarize_period,
 )
 from fastfeed.profiler.attribution.classify import Activity
-from fastfeed.profiler.attribution.consistency import consistency_metrics
 from fastfeed.profiler.attribution.host import Host
 from fastfeed.profiler.attribution.host_code.functions import function_times
-from fastfeed.profiler.model.causes import INPUT_CAUSES, Cause
+from fastfeed.profiler.attribution.lost_work import consistency_metrics
+from fastfeed.profiler.model.causes import INPUT_CAUSES, STARVING, Cause
 from fastfeed.profiler.model.columns import distinct, numbered
 from fastfeed.profiler.model.frameworks import framework_of
 from fastfeed.profiler.model.intervals import (
@@ -31,11 +31,9 @@ from fastfeed.profiler.model.intervals import (
 )
 from fastfeed.profiler.model.result import Cold, DeviceResult, Gap, Period, Slices, Steps
 from fastfeed.profiler.model.trace import Trace
-from fastfeed.profiler.steps.input_share import STARVING, share_of
-from fastfeed.profiler.steps.metrics import device_metrics
+from fastfeed.profiler.steps.metrics import device_metrics, slowest_stage
 from fastfeed.profiler.steps.phases import epoch_metrics, summarize_phases
-from fastfeed.profiler.steps.step_stats import step_spreads
-from fastfeed.profiler.steps.tf_data import slowest_stage
+from fastfeed.profiler.steps.step_stats import share_of, step_spreads
 
 __all__ = ["device_result", "labels", "main_process"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import numpy as np
@@ -19,16 +20,19 @@ from fastfeed.profiler.model.intervals import (
     subtract,
     union,
 )
-from fastfeed.profiler.model.result import Period, Steps
+from fastfeed.profiler.model.result import InputStage, Period, Steps
 from fastfeed.profiler.model.thresholds import STARVED
 from fastfeed.profiler.model.trace import Kind, Trace
 
-__all__ = ["device_metrics"]
+__all__ = ["device_metrics", "slowest_stage"]
 
 _MIN_TREND_STEPS = 10  # fewer steps show no trend
 _RARE_WAITS = 0.25  # of the steps
 _MIN_CORRELATION = 0.6  # rank correlation of a step's wait with its number
 _MIN_CHANGE = 1.5  # times from half to half
+_EVENT = re.compile(r"Iterator::([\w:\[\]]+)")
+_MIN_NS = 50_000  # per wait: a faster stage is no bottleneck (xprof's limit)
+_SEPARATOR = "::"
 
 
 def device_metrics(
@@ -164,3 +168,33 @@ def _waits(
         if abs(order) > _MIN_CORRELATION and (ratio > _MIN_CHANGE or ratio * _MIN_CHANGE < 1):
             metrics["wait_grows"] = ratio
     return metrics
+
+
+def slowest_stage(trace: Trace, waits: np.ndarray) -> InputStage | None:
+    """The tf.data stage with most self time within these waits; None if none takes long.
+
+    Each `Iterator::*` event of TensorFlow is a call of `GetNext`, named by the path from the root,
+    `Iterator::Root::Prefetch::ParallelMapV2`. A stage is at work itself while it is in a call, on
+    any thread, and no stage further down the path is. xprof ranks stages by this self time, too.
+    """
+    ranges = trace.ranges
+    paths: dict[str, list[int]] = {}
+    for number, name in enumerate(trace.names):
+        if match := _EVENT.match(name):
+            paths.setdefault(match[1], []).append(number)
+    if not paths or not len(waits):
+        return None
+    active = {}
+    for path, numbers in paths.items():
+        rows = np.isin(ranges.name, numbers)
+        active[path] = intersect(union(spans_at(ranges, rows)), waits)
+    own = {}
+    for path, covered in active.items():
+        deeper = [other for name, other in active.items() if name.startswith(path + _SEPARATOR)]
+        own[path] = measure(subtract(covered, union(*deeper))) if deeper else measure(covered)
+    slowest = max(own, key=lambda path: own[path])
+    if own[slowest] < _MIN_NS * len(waits):
+        return None
+    return InputStage(
+        slowest.rsplit(_SEPARATOR, 1)[-1], slowest, own[slowest], own[slowest] / measure(waits)
+    )

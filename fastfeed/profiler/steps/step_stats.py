@@ -1,4 +1,4 @@
-"""Time of each class and cause per step, and its spread."""
+"""Time per step of each class and cause, the share lost to input, and their spread."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from itertools import accumulate, pairwise
 import numpy as np
 
 from fastfeed.profiler.attribution.attribution import Attribution, spans_with_cause
-from fastfeed.profiler.attribution.time_breakdown import BUSY
+from fastfeed.profiler.attribution.gaps import BUSY
 from fastfeed.profiler.model.causes import Cause
-from fastfeed.profiler.model.intervals import measure, overlap
-from fastfeed.profiler.model.result import Period, Spread, Steps
+from fastfeed.profiler.model.intervals import intersect, measure, overlap, union
+from fastfeed.profiler.model.result import Period, Share, Spread, Steps
 from fastfeed.profiler.model.statistics import MIN_STEPS, share
+from fastfeed.profiler.model.thresholds import STARVED
 
-__all__ = ["step_spreads"]
+__all__ = ["share_of", "step_spreads"]
+_PARTS = 20  # equal parts of the window that stand in for steps if there are none
 
 
 def step_spreads(attribution: Attribution, steps: Steps, judged: Period) -> Mapping[str, Spread]:
@@ -59,3 +61,38 @@ def _spread(spent: np.ndarray, length: np.ndarray, mean: int) -> Spread:
         low=low,
         high=high,
     )
+
+
+def share_of(steps: Steps, judged: Period, *lost: np.ndarray) -> Share:
+    """The part of the judged period that these sets cover, and its spread over steps."""
+    covered = intersect(union(*lost), judged.spans)
+    window = max(judged.budget.window, 1)
+    value = measure(covered) / window
+    windows = steps.spans[steps.steady]
+    if 0 < len(windows) < MIN_STEPS and measure(judged.spans) <= measure(union(windows)):
+        return Share(value)
+    if len(windows) < MIN_STEPS:
+        first, last = (
+            map(int, (judged.spans[0, 0], judged.spans[-1, 1])) if len(judged.spans) else (0, 0)
+        )
+        edges = np.array([first + (last - first) * part // _PARTS for part in range(_PARTS + 1)])
+        windows = np.column_stack([edges[:-1], edges[1:]])
+        parts, wholes = overlap(windows, covered), overlap(windows, judged.spans)
+        return Share(value, *_interval(value, parts, wholes))
+    parts, wholes = overlap(windows, covered), overlap(windows, judged.spans)
+    step_shares = parts / np.maximum(wholes, 1)
+    return Share(
+        value,
+        *_interval(value, parts, wholes),
+        median=float(np.median(step_shares)),
+        p95=float(np.percentile(step_shares, 95)),
+        steps_over=float(np.mean(step_shares > STARVED)),
+    )
+
+
+def _interval(
+    value: float, parts: np.ndarray, wholes: np.ndarray
+) -> tuple[float | None, float | None]:
+    """The interval around the value; None if all parts are alike, which shows no spread."""
+    low, high = share(parts, wholes)
+    return (None, None) if low == high else (min(low, value), max(high, value))

@@ -3,22 +3,63 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 
-from fastfeed.profiler.model.causes import INPUT_CAUSES, Cause
+from fastfeed.profiler.model.causes import INPUT_CAUSES, STARVING, Cause
 from fastfeed.profiler.model.format import duration, one_line, percent, plural
-from fastfeed.profiler.model.result import DeviceResult, FeedResult
-from fastfeed.profiler.steps.input_share import STARVING
+from fastfeed.profiler.model.result import DeviceResult, FeedResult, Phase
 from fastfeed.profiler.verdict.framework_changes import change_in
-from fastfeed.profiler.verdict.phase_advice import epoch_change
-from fastfeed.profiler.verdict.tf_data_advice import stage_advice
 
-__all__ = ["feed_advice", "input_advice", "proxy_input"]
+__all__ = ["PHASES", "feed_advice", "input_advice", "phase_change", "proxy_input", "stage_advice"]
 
 # steps: loaders rarely have more workers; a rarer wait comes once per epoch
 _MAX_WORKER_PERIOD = 24
 _NEARLY_ALL = 0.8  # of the waiting is at starts of epochs
 _USUAL_CORES = 32  # per GPU, if the trace does not record the number of cores
+_AUTOTUNE = "num_parallel_calls=tf.data.AUTOTUNE"
+_KINDS = (  # the first that matches the name of the stage
+    (
+        r"Parallel(Map|Batch)|MapAndBatch",
+        (
+            "it runs in parallel already: decode less (tf.image.decode_and_crop_jpeg), map whole"
+            " batches, cache() before random ops, or decode on the GPU"
+        ),
+    ),
+    (r"^Map|^Filter|^Scan", f"map(..., {_AUTOTUNE}) runs its function in parallel"),
+    (
+        r"Parallel(Interleave|FilesInterleave)",
+        "raise cycle_length, read larger files, or keep them on a local disk",
+    ),
+    (r"Interleave|FlatMap", f"interleave(..., {_AUTOTUNE}) reads several files at once"),
+    (
+        r"Generator|PyFunc|MemoryCache|TensorSlice",
+        "it is Python, or a single thread: read files with tf.data's own ops and interleave() them",
+    ),
+    (
+        r"TFRecord|TextLine|FixedLengthRecord|SSTable|Csv|Reader|ListFiles|MatchingFiles",
+        f"interleave(..., {_AUTOTUNE}) over more files, larger records, or a local disk",
+    ),
+    (r"Batch", f"batch(..., {_AUTOTUNE}), or batch after the elements have become small"),
+    (
+        r"Shuffle",
+        "a smaller buffer, or shuffle file names and encoded records rather than decoded images",
+    ),
+    (r"Cache", "the first epoch fills the cache: measure a later one"),
+    (r"DataService", "more workers of the tf.data service"),
+    (
+        r"Prefetch|Root|Model",
+        "prefetch(tf.data.AUTOTUNE) after the slowest stage; what produces into it is too slow",
+    ),
+)
+# titles in reports
+PHASES = {
+    "epoch_start": "start of an epoch",
+    "validation": "validation",
+    "checkpoint": "checkpoint",
+    "warm_up": "warm-up",
+}
+_MUCH = 0.2  # of a phase: idle for input
 
 
 def proxy_input(device: DeviceResult) -> int:
@@ -84,7 +125,7 @@ def input_advice(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) 
     pytorch = "single_process" in metrics  # its loader, whichever framework trains
     loader = "" if device.framework == "pytorch" else device.framework
     if metrics.get("epoch_waits", 0) >= _NEARLY_ALL:
-        return epoch_change(device), evidence
+        return _epoch_change(device), evidence
     every = metrics.get("wait_every", 0)
     if every > _MAX_WORKER_PERIOD:
         keep = (
@@ -198,3 +239,52 @@ def _workers(metrics: Mapping[str, float]) -> str:
         else ""
     )
     return f"DataLoader(num_workers={count}, persistent_workers=True, pin_memory=True): {more}"
+
+
+def stage_advice(stage: str) -> str:
+    """The change for a stage, by a name with version and index, ParallelMapV2[0]."""
+    return next(
+        (advice for pattern, advice in _KINDS if re.search(pattern, stage)),
+        "make it cheaper, or cache() behind it",
+    )
+
+
+def _epoch_change(device: DeviceResult) -> str:
+    """The change for waits at the starts of epochs."""
+    single = device.metrics.get("single_process")
+    if single:
+        return (
+            "Load batches in workers that stay: DataLoader(num_workers=4, persistent_workers=True)."
+        )
+    names = [name for name in device.names if "dataloader.py(" in name]
+    stays = any(name.endswith("_reset") for name in names) and not any(
+        "_get_iterator" in name for name in names
+    )
+    if single is not None and not stays:  # PyTorch's loader, whose workers are not known to stay
+        return (
+            "persistent_workers=True: the workers stay, and load the next epoch's batches as soon"
+            " as one is asked for."
+        )
+    return (
+        "Keep the loader's workers from one epoch to the next, or start the next epoch's batches"
+        " before this one ends."
+    )
+
+
+def phase_change(device: DeviceResult, phase: Phase) -> str:
+    """Advice on one phase, as a sentence."""
+    if phase.kind == "epoch_start":
+        return _epoch_change(device)
+    waited = sum(phase.period.causes.get(cause, 0) for cause in INPUT_CAUSES) / max(
+        phase.period.budget.window, 1
+    )
+    if phase.kind == "validation":
+        if waited >= _MUCH:
+            return (
+                f"Idle for input {percent(waited, 0)} of this time: give the loader of validation"
+                " more workers, and keep them (persistent_workers=True)."
+            )
+        return "Validate less often, on larger batches, or on a part of the data."
+    if phase.kind == "checkpoint":
+        return "Save asynchronously, or less often."
+    return "Paid once per run, and no part of the verdict."

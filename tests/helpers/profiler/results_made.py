@@ -30,7 +30,7 @@ from fastfeed.profiler.model.result import (
     Verdict,
 )
 from fastfeed.profiler.model.trace import Origin
-from fastfeed.profiler.ranks.late_rank import late_ranks
+from fastfeed.profiler.ranks.ranks import late_ranks
 
 BUSY = ("compute", "comm", "h2d", "other", "overhead")
 US, MS = 1_000, 1_000_000

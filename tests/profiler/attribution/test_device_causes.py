@@ -7,7 +7,7 @@ import pytest
 from helpers.profiler.handmade import TraceBuilder
 
 from fastfeed.profiler.attribution.attribution import attribute_device
-from fastfeed.profiler.attribution.dependencies import producers
+from fastfeed.profiler.attribution.device_causes import producers
 from fastfeed.profiler.attribution.host import Host
 from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.trace import Kind, Waits

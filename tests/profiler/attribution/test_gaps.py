@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from helpers.profiler.handmade import TraceBuilder
 
-from fastfeed.profiler.attribution.gaps import Gaps, find_gaps
+from fastfeed.profiler.attribution.gaps import Gaps, busy_sets, find_gaps, op_edges
 from fastfeed.profiler.attribution.launches import launch_calls
-from fastfeed.profiler.attribution.time_breakdown import busy_sets, op_edges
 from fastfeed.profiler.model.trace import Overheads
 
 

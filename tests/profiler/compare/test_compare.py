@@ -116,7 +116,7 @@ def test_next_to_nothing_is_the_same_however_sure(monkeypatch: pytest.MonkeyPatc
         return by_key(compare(*results).devices[0].causes)["cause:launch_latency"].direction
 
     assert latency() == "same"
-    monkeypatch.setattr("fastfeed.profiler.compare.noise.FLOOR", 0)
+    monkeypatch.setattr("fastfeed.profiler.compare.compare.FLOOR", 0)
     assert latency() == "more"
 
 

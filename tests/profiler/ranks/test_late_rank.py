@@ -15,8 +15,7 @@ from fastfeed.profiler.analysis import analyze
 from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.result import ABSENT_RANKS, Charge, LateRank, Result
 from fastfeed.profiler.model.trace import Device, Kind, Process, RangeKind, Trace
-from fastfeed.profiler.ranks.late_rank import kernel_ratios, late_ranks
-from fastfeed.profiler.ranks.ranks import analyze_ranks
+from fastfeed.profiler.ranks.ranks import analyze_ranks, kernel_ratios, late_ranks
 from fastfeed.profiler.reports import document
 
 STEPS = 24

@@ -16,7 +16,7 @@ from fastfeed.profiler.analysis import analyze
 from fastfeed.profiler.model.result import Result
 from fastfeed.profiler.model.trace import RangeKind
 from fastfeed.profiler.reports import document, page, text
-from fastfeed.profiler.steps.numbers import missing_after
+from fastfeed.profiler.steps.marks import missing_after
 
 MS = 1_000_000
 

@@ -9,8 +9,8 @@ from helpers.profiler.handmade import TraceBuilder
 from fastfeed.profiler.analysis import analyze
 from fastfeed.profiler.model.trace import RangeKind
 from fastfeed.profiler.reports import document
-from fastfeed.profiler.steps.tf_data import slowest_stage
-from fastfeed.profiler.verdict.tf_data_advice import stage_advice
+from fastfeed.profiler.steps.metrics import slowest_stage
+from fastfeed.profiler.verdict.input_advice import stage_advice
 
 MS = 1_000_000
 PATH = "Root::Prefetch::BatchV2::ParallelMapV2::ParallelInterleaveV4[0]::TFRecord"

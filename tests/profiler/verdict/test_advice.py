@@ -9,7 +9,7 @@ from helpers.profiler.results_made import device
 
 from fastfeed.profiler.model.causes import FAMILIES, Cause
 from fastfeed.profiler.model.result import ABSENT_RANKS, Charge, DeviceResult, FeedResult, Remedy
-from fastfeed.profiler.ranks.late_rank import late_ranks
+from fastfeed.profiler.ranks.ranks import late_ranks
 from fastfeed.profiler.verdict.advice import remedies
 
 MS = 1_000_000

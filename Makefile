@@ -35,7 +35,7 @@ INSTALL = if ! command -v apt-get >/dev/null; then may=; \
 	elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then may=sudo; else may=; fi; \
 	if [ -n "$$may" ]; then $$may apt-get update -q && $$may apt-get install -qy $$packages || may=; fi
 
-# the kernel needs a compiler and the headers of libjpeg-turbo, libwebp, Highway and Python; without them everything works, slower
+# the kernel needs a compiler and Python's headers; with those of libjpeg-turbo, libwebp and Highway it is built faster
 kernel-needs:
 	@python=$$($(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("include"))'); \
 	has() { [ -f $(JPEGLIB) ] && [ -f $(HIGHWAY) ] && [ -f "$$python/Python.h" ] && command -v c++ >/dev/null; }; \
@@ -43,8 +43,8 @@ kernel-needs:
 	packages="g++ libjpeg-dev libwebp-dev libhwy-dev python3-dev"; $(INSTALL); \
 	if [ -z "$$may" ] && has; then echo "WebP will be decoded by Pillow, which is slower: install libwebp's headers" \
 	    "(Debian, Ubuntu: apt-get install libwebp-dev), then: make clean."; \
-	elif [ -z "$$may" ]; then echo "The kernel will not be built: install g++ and the headers of libjpeg-turbo, Highway and Python" \
-	    "(Debian, Ubuntu: apt-get install $$packages), then: make clean. Continuing with Pillow."; fi
+	elif [ -z "$$may" ]; then echo "libjpeg-turbo and Highway will be built from archives, if there is a compiler: install g++ and" \
+	    "their headers (Debian, Ubuntu: apt-get install $$packages), then: make clean."; fi
 
 nasm-needs:
 	@if command -v nasm >/dev/null; then exit 0; fi; \

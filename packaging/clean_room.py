@@ -2,7 +2,7 @@
 
 A virtual environment, PATH with nothing else (no compiler, no CMake), wheels only, a folder outside
 this tree: the decode tests, a Keras fit, a preprocessing job, an analysis (smoke.py). An archive of
-the source is tested too; it must end in an installation that decodes with Pillow.
+the source is tested too; it must end in an installation that plans jobs and analyzes traces.
 """
 
 from __future__ import annotations

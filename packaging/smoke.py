@@ -2,7 +2,8 @@
 doctor.
 
 Run it with the Python of the installation, in an empty folder. Exits with an AssertionError that
-says what is wrong. `--no-kernel` expects an installation that decodes with Pillow.
+says what is wrong. `--no-kernel` expects an installation without the native extension, which plans
+jobs and analyzes traces.
 """
 
 from __future__ import annotations
@@ -50,6 +51,16 @@ def fit(folder: Path, work: Path) -> None:
     assert history["loss"][-1] < history["loss"][0], history
 
 
+def build(work: Path) -> None:
+    import fastfeed as ff
+
+    command("preprocess", work / "photos", work / "shards", "--size", "64")
+    shards = ff.TarShards(str(work / "shards" / "*.tar"))
+    assert len(shards) == 48, len(shards)
+    with ff.Feed(shards, [ff.CenterCrop(64)], batch=48) as feed:
+        assert next(iter(feed)).images.shape == (48, 64, 64, 3)
+
+
 def trace(path: Path) -> None:
     """A PyTorch trace of 20 steps: 10 ms in which the loader is waited for, then a kernel of 5
     ms.
@@ -82,12 +93,12 @@ def trace(path: Path) -> None:
     )
 
 
-def command(*arguments: object) -> str:
+def command(*arguments: object, codes: tuple[int, ...] = (0,)) -> str:
     program = Path(sys.executable).parent / "fastfeed"
     done = subprocess.run(
         [str(program), *map(str, arguments)], check=False, capture_output=True, text=True
     )
-    assert done.returncode == 0, (
+    assert done.returncode in codes, (
         f"fastfeed {' '.join(map(str, arguments))}: {done.stdout}{done.stderr}"
     )
     return done.stdout
@@ -103,19 +114,19 @@ def main() -> None:
         f"fastfeed must be installed in {sys.prefix}, got {here}"
     )
     assert is_built() == kernel, f"the kernel must {'' if kernel else 'not '}be there"
-    report = json.loads(command("doctor", "--json"))
+    # without the kernel something has to be fixed
+    report = json.loads(command("doctor", "--json", codes=(0,) if kernel else (0, 1)))
     assert (report["kernel"] is not None) == kernel, report["kernel"]
     print("doctor:", report["kernel"])
     work = Path.cwd()
     photographs(work / "photos")
-    fit(work / "photos", work)
-    print("fit: the loss falls")
-    command("preprocess", work / "photos", work / "shards", "--size", "64")
-    shards = fastfeed.TarShards(str(work / "shards" / "*.tar"))
-    assert len(shards) == 48, len(shards)
-    with fastfeed.Feed(shards, [fastfeed.CenterCrop(64)], batch=48) as feed:
-        assert next(iter(feed)).images.shape == (48, 64, 64, 3)
-    print("preprocess: 48 photographs in shards")
+    if kernel:
+        fit(work / "photos", work)
+        print("fit: the loss falls")
+        build(work)
+    else:
+        command("preprocess", work / "photos", work / "shards", "--size", "64", "--dry-run")
+    print("preprocess: 48 images", "in shards" if kernel else "planned")
     trace(work / "trace.json")
     result = json.loads(command("analyze", work / "trace.json", "--json"))
     assert result["verdict"]["bound"] == "input", result["verdict"]

@@ -5,6 +5,10 @@
 # LIBJPEG_SHA256 and so on what it must hash to, if it is not one of the archives below. Defines JPEG::JPEG, WEBP_* and HWY_*.
 include(ExternalProject)
 
+if(NOT DEFINED FASTFEED_REQUIRE_SIMD)
+  set(FASTFEED_REQUIRE_SIMD ON)
+endif()
+
 set(LIBJPEG_VERSION 3.1.3)
 set(LIBWEBP_VERSION 1.6.0)
 set(HIGHWAY_VERSION 1.3.0)
@@ -104,9 +108,9 @@ set(webp_file "${bundled_root}/lib/${CMAKE_STATIC_LIBRARY_PREFIX}webpdecoder${CM
 set(hwy_file "${bundled_root}/lib/${CMAKE_STATIC_LIBRARY_PREFIX}hwy${CMAKE_STATIC_LIBRARY_SUFFIX}")
 
 if(NOT FASTFEED_KERNEL)
-  # REQUIRE_SIMD: without NASM it would be built three times slower, without a word. BUILD: else the date.
+  # REQUIRE_SIMD: without NASM a wheel would be three times slower, without a word. BUILD: else the date.
   ExternalProject_Add(libjpeg_turbo SOURCE_DIR "${LIBJPEG_DIR}" DOWNLOAD_COMMAND ""
-    CMAKE_ARGS ${bundled_arguments} -DENABLE_SHARED=OFF -DENABLE_STATIC=ON -DREQUIRE_SIMD=ON -DWITH_TURBOJPEG=OFF
+    CMAKE_ARGS ${bundled_arguments} -DENABLE_SHARED=OFF -DENABLE_STATIC=ON -DREQUIRE_SIMD=${FASTFEED_REQUIRE_SIMD} -DWITH_TURBOJPEG=OFF
                -DWITH_TOOLS=OFF -DWITH_TESTS=OFF -DWITH_JAVA=OFF -DWITH_CRT_DLL=ON -DBUILD=0
     BUILD_BYPRODUCTS "${libjpeg_file}")
   # the decoder alone; its own names have no prefix that would hide it with MSVC

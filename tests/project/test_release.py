@@ -237,6 +237,32 @@ def test_a_source_with_another_hash_is_refused(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.skipif(shutil.which("cmake") is None, reason="needs CMake: pip install cmake")
+@pytest.mark.parametrize("headers", [True, False])
+def test_libraries_are_the_systems_then_those_of_the_archives(
+    tmp_path: Path, headers: bool
+) -> None:
+    archive = tmp_path / "libjpeg.tar.gz"
+    archive.write_bytes(b"another archive")
+    (tmp_path / "jpeglib.h").write_text("#define JPEG_LIB_VERSION 80\n")
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.18)\nproject(order LANGUAGES NONE)\n"
+        f"include({(ROOT / 'fastfeed' / 'native' / 'libraries.cmake').as_posix()})\n"
+        'message(STATUS "${JPEG_LIBRARIES}")\n'
+    )
+    system = [f"-DJPEG_INCLUDE_DIR={tmp_path}", "-DJPEG_LIBRARY=/system/libjpeg.so"]
+    highway = [f"-DHWY_INCLUDE_DIR={tmp_path}", "-DHWY_LIBRARY=/system/libhwy.so"]
+    hidden = ["-DCMAKE_DISABLE_FIND_PACKAGE_JPEG=ON"]
+    command = ["cmake", "-S", str(tmp_path), "-B", str(tmp_path / "build"), *highway]
+    command += [f"-DLIBJPEG_SOURCE={archive}", *(system if headers else hidden)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    if headers:
+        assert done.returncode == 0 and "/system/libjpeg.so" in done.stdout, done.stderr
+    else:
+        assert "built from their archives" in done.stdout
+        assert "the SHA-256 must be 075920b8" in " ".join(done.stderr.split()), "as wheels do"
+
+
 def test_what_was_only_compiled_is_not_called_built() -> None:
     """For macOS and Windows there are objects of the kernel: nothing was linked, so nothing was
     built.

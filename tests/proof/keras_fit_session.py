@@ -17,7 +17,7 @@ from keras.src.trainers import epoch_iterator
 
 import fastfeed as ff
 from fastfeed.proof.measure import loaders
-from fastfeed.proof.measure.design import Design
+from fastfeed.proof.measure.block_sizes import BlockSizes
 from fastfeed.proof.measure.record import Record
 from fastfeed.proof.result import Proof
 from fastfeed.proof.run import trainer
@@ -29,7 +29,7 @@ X, Y = np.ones((24, 8), np.float32), np.ones((24, 1), np.float32)
 initialize = epoch_iterator.EpochIterator.__init__
 now = [0]  # time passes where it is spent
 loaders.steady_ns = lambda: now[0]
-loaders.choose = lambda *_: Design(rounds=4, warmup=3, steps=20)
+loaders.choose = lambda *_: BlockSizes(rounds=4, warmup=3, steps=20)
 trainer.refuse_loaded = lambda: None
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from fastfeed.errors import ProofError
 from fastfeed.proof.measure import loaders
-from fastfeed.proof.measure.design import Design
+from fastfeed.proof.measure.block_sizes import BlockSizes
 from fastfeed.proof.measure.record import Record
 from fastfeed.proof.result import Proof
 from fastfeed.proof.run import data_loaders, runner, trainer
@@ -42,7 +42,7 @@ def job(tmp_path, monkeypatch):
     )
     monkeypatch.setattr(trainer, "_run", [])
     monkeypatch.setattr(trainer, "refuse_loaded", lambda: None)
-    monkeypatch.setattr(loaders, "choose", lambda *_: Design(rounds=4, warmup=3, steps=20))
+    monkeypatch.setattr(loaders, "choose", lambda *_: BlockSizes(rounds=4, warmup=3, steps=20))
     monkeypatch.setenv("FASTFEED_PROVE", str(tmp_path))
     (tmp_path / trainer.JOB).write_text(json.dumps(Job(seconds=1.0).as_dict()))
     choice = Choice()

@@ -9,23 +9,22 @@ import pytest
 from rich.console import Console
 
 from fastfeed.errors import ProofError
-from fastfeed.proof.measure.design import Design, choose, least_block, shortened
+from fastfeed.proof.measure.block_sizes import BlockSizes, choose, least_block, shortened
 from fastfeed.proof.measure.modes import FEED_MODES, PARTS, Mode, order
 from fastfeed.proof.measure.record import Block, Record
-from fastfeed.proof.measure.statistics import difference, mean, parts
+from fastfeed.proof.measure.statistics import difference, mean, parts, t_quantile
 from fastfeed.proof.measure.whatif import Measured, what_if
 from fastfeed.proof.report import sentences
 from fastfeed.proof.report.text import plain
 from fastfeed.proof.result import Proof
 from fastfeed.proof.run.ranks import RankCount, Scaling
-from fastfeed.proof.student import student_95
 
 MS = 1_000_000
 
 
 def record(step_ms, rounds=4, noise_ms=0.0, **more):
     """One with these step times by mode, and this much more or less in every second round."""
-    design = Design(rounds, 5, 10)
+    sizes = BlockSizes(rounds, 5, 10)
     feed = {"name": "train", "source": "ImageFolder", "samples": 1000, "batch": 8, "steps": 125}
     feed |= {"threads": 2, "prefetch": 2, "side_process": False, "rank": 0, "world": 1}
     stages = {"read": 10 * 8 * 1 * MS, "decode": 10 * 8 * 6 * MS}
@@ -44,7 +43,7 @@ def record(step_ms, rounds=4, noise_ms=0.0, **more):
     ]
     values = {
         "modes": list(step_ms),
-        "design": design,
+        "sizes": sizes,
         "blocks": blocks,
         "rounds": rounds,
         "steps": 999,
@@ -81,10 +80,10 @@ def test_the_order_of_modes_is_drawn_for_each_round():
 
 @pytest.mark.parametrize("step_s", [0.001, 0.02, 0.2, 3.0])
 def test_a_design_fits_into_its_time_where_the_smallest_does(step_s):
-    design = choose(60.0, step_s, 5, 2)
-    assert 4 <= design.rounds <= 24 and design.steps >= 5
+    sizes = choose(60.0, step_s, 5, 2)
+    assert 4 <= sizes.rounds <= 24 and sizes.steps >= 5
     smallest = 4 * 5 * 10 * step_s
-    assert design.rounds * 5 * design.block * step_s <= max(60.0, smallest) * 1.01
+    assert sizes.rounds * 5 * sizes.block * step_s <= max(60.0, smallest) * 1.01
 
 
 def test_a_design_fits_into_short_epochs():
@@ -92,22 +91,22 @@ def test_a_design_fits_into_short_epochs():
     free, short = choose(60.0, 0.01, 5, 2), choose(60.0, 0.01, 5, 2, longest=12)
     assert free.rounds == 20 and short.block == 12
     assert short.rounds * short.block == pytest.approx(free.rounds * free.block, rel=0.02)
-    assert shortened(free, 12) == Design(157, 5, 7)
+    assert shortened(free, 12) == BlockSizes(157, 5, 7)
     assert shortened(free, 9) is None and least_block(2) == 10
 
 
 @pytest.mark.parametrize("steps", [50, 80, 120, 200, 400])
 def test_a_design_has_the_narrowest_intervals_that_its_time_allows(steps):
     """Of steps per mode; four rounds with long blocks know too little of how much they differ."""
-    design = choose(steps * 5 * 0.1, 0.1, 5, 2)
-    assert design.rounds * design.block <= steps
+    sizes = choose(steps * 5 * 0.1, 0.1, 5, 2)
+    assert sizes.rounds * sizes.block <= steps
 
     def width(rounds, steps):
-        return student_95(rounds - 1) / math.sqrt(rounds * steps)
+        return t_quantile(rounds - 1) / math.sqrt(rounds * steps)
 
     others = [(rounds, steps // rounds - 5) for rounds in range(4, 21)]
     best = min(width(rounds, counted) for rounds, counted in others if counted >= 5)
-    assert width(design.rounds, design.steps) == best
+    assert width(sizes.rounds, sizes.steps) == best
     assert best <= width(4, steps // 4 - 5)
 
 
@@ -130,7 +129,7 @@ def test_quantiles_of_student():
         (60, 2.000),
         (120, 1.980),
     ):
-        assert student_95(freedom) == pytest.approx(quantile, abs=6e-4)
+        assert t_quantile(freedom) == pytest.approx(quantile, abs=6e-4)
 
 
 def test_an_interval_by_hand():
@@ -266,7 +265,7 @@ def test_the_word(warm, noise, word):
 
 
 def test_an_undecided_proof_says_for_how_long_to_measure():
-    design = record({"resident": 10.0, "cached": 10.0, "busy": 10.0, "warm": 11.0})
+    sizes = record({"resident": 10.0, "cached": 10.0, "busy": 10.0, "warm": 11.0})
     noisy = [
         Block(
             b.mode,
@@ -277,10 +276,10 @@ def test_an_undecided_proof_says_for_how_long_to_measure():
             0,
             {},
         )
-        for b in design.blocks
+        for b in sizes.blocks
     ]
-    design.blocks = noisy
-    proof = Proof.of(design)
+    sizes.blocks = noisy
+    proof = Proof.of(sizes)
     assert sentences.word(proof) == "unsure"
     assert "times as long" in sentences.headline(proof)
 
@@ -303,15 +302,15 @@ def test_a_record_of_another_version_is_refused():
 
 def test_too_few_rounds():
     with pytest.raises(ProofError, match="ended after 7 steps, while it was still settling"):
-        Proof.of(record(STARVED, design=None, steps=7))
+        Proof.of(record(STARVED, sizes=None, steps=7))
     with pytest.raises(
         ProofError, match="ended after 99 steps, and a proof of 60 s takes about 240 here"
     ):
-        Proof.of(record(STARVED, rounds=1, design=Design(4, 5, 10), steps=99))
+        Proof.of(record(STARVED, rounds=1, sizes=BlockSizes(4, 5, 10), steps=99))
 
 
 def test_an_incomplete_proof_says_so():
-    proof = Proof.of(record(STARVED, rounds=2, design=Design(4, 5, 10), complete=False))
+    proof = Proof.of(record(STARVED, rounds=2, sizes=BlockSizes(4, 5, 10), complete=False))
     assert "only 2 of 4 rounds" in proof.notes[-1]
 
 

@@ -11,9 +11,9 @@ import fastfeed as ff
 import fastfeed.proof.measure.session
 from fastfeed.errors import ConfigError, ProofError
 from fastfeed.live.rates import Reading, rates
-from fastfeed.proof.measure.design import Design
+from fastfeed.proof.measure.block_sizes import BlockSizes
 from fastfeed.proof.measure.modes import Mode
-from fastfeed.proof.measure.session import Scheme, Session, Settings
+from fastfeed.proof.measure.session import Schedule, Session, Settings
 from fastfeed.proof.result import Proof
 
 
@@ -166,10 +166,10 @@ def test_epochs_that_are_shorter_than_a_block_make_shorter_blocks():
     script = Script(STARVED, 2)
     with scripted_feed(script) as feed:
         record = in_epochs_of(12, script, feed)
-    assert record.complete and record.design is not None and record.design.block == 11
+    assert record.complete and record.sizes is not None and record.sizes.block == 11
     proof = Proof.of(record)
     assert proof.parts["preparation"].ms == pytest.approx(STARVED.truth["preparation"], rel=0.1)
-    assert len(record.blocks) == record.rounds * 5 == record.design.rounds * 5
+    assert len(record.blocks) == record.rounds * 5 == record.sizes.rounds * 5
 
 
 def test_epochs_that_are_too_short_for_any_block():
@@ -186,7 +186,7 @@ def test_validation_after_short_epochs_is_no_second_trainer():
     script, asked = Script(FED), []
 
     def validate(session):
-        if session.record.design is None:
+        if session.record.sizes is None:
             asked.append(session.disturb())
 
     with (
@@ -226,17 +226,17 @@ def test_cold_blocks_read_no_file_twice_where_the_data_set_allows(samples, notes
 
 def test_all_ranks_take_the_first_ones_modes():
     """Else one of them would end before the others, which would wait for it."""
-    first = Scheme(Design(4, 5, 7), (Mode.RESIDENT, Mode.WARM), "it was not asked for")
+    first = Schedule(BlockSizes(4, 5, 7), (Mode.RESIDENT, Mode.WARM), "it was not asked for")
     script = Script(STARVED)
     with scripted_feed(script) as feed:
         feed.proof = session = Session(
-            feed, Settings(40.0), lambda: None, agree=lambda scheme: first
+            feed, Settings(40.0), lambda: None, agree=lambda schedule: first
         )
         for _ in session.iterate(None, False):
             script.train_on(feed)
         feed.proof = None
     assert session.record.modes == ["resident", "warm"] and session.record.no_cold == first.no_cold
-    assert session.record.design == first.design and len(session.record.blocks) == 8
+    assert session.record.sizes == first.sizes and len(session.record.blocks) == 8
 
 
 def test_an_error_in_the_step_ends_the_proof():

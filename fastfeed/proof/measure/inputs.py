@@ -11,7 +11,7 @@ import numpy as np
 from fastfeed.feed.feed import Feed
 from fastfeed.feed.producer import PlaceFunction
 from fastfeed.proof.measure.batches import Batches, Busy, Cached, Real, Resident
-from fastfeed.proof.measure.design import settling_steps
+from fastfeed.proof.measure.block_sizes import settling_steps
 from fastfeed.proof.measure.modes import Mode
 from fastfeed.proof.measure.page_cache import ColdCheck, FilePages
 from fastfeed.runtime.batch import Batch

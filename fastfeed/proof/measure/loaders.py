@@ -14,10 +14,10 @@ from typing import Any
 
 from fastfeed.adapters.watch.loader import count_samples
 from fastfeed.errors import ProofError
-from fastfeed.proof.measure.design import Design, choose, least_block, shortened
+from fastfeed.proof.measure.block_sizes import BlockSizes, choose, least_block, shortened
 from fastfeed.proof.measure.modes import LOADER_MODES, Mode, order
 from fastfeed.proof.measure.record import Block, Record
-from fastfeed.proof.measure.session import Agree, Scheme
+from fastfeed.proof.measure.session import Agree, Schedule
 from fastfeed.proof.synchronize import synchronize, uses_gpu
 from fastfeed.system.clocks import steady_ns
 
@@ -101,7 +101,7 @@ class LoaderSession:
         modes: Sequence[Mode] = LOADER_MODES,
         place: Place | None = None,
         on_change: Callable[[Record], None] = lambda record: None,
-        agree: Agree = lambda scheme: scheme,
+        agree: Agree = lambda schedule: schedule,
     ) -> None:
         """Begin the proof.
 
@@ -113,7 +113,7 @@ class LoaderSession:
             modes: Kinds of input, with RESIDENT and REAL.
             place: Makes the resident batch; None: `on_device`, for the device in use.
             on_change: Called with the record when a round has ended.
-            agree: Called with the scheme; returns the one to follow.
+            agree: Called with the schedule; returns the one to follow.
         """
         self.record = Record(_about(loader), seconds, modes=[mode.value for mode in modes])
         self.done = False
@@ -177,18 +177,18 @@ class LoaderSession:
                 "batches are not tensors that can be put on the device, so copying them counts as"
                 " the step"
             )
-        design = choose(record.seconds, step_s, len(self._modes), record.feed["prefetch"])
+        sizes = choose(record.seconds, step_s, len(self._modes), record.feed["prefetch"])
         # another order in each proof
-        scheme = self._agree(Scheme(design, self._modes, "", steady_ns()))
-        record.design = scheme.design
+        schedule = self._agree(Schedule(sizes, self._modes, "", steady_ns()))
+        record.sizes = schedule.sizes
         inputs = {
             Mode.RESIDENT: repeat(resident),
             Mode.CACHED: cycle(kept),
             Mode.REAL: self._epochs,
         }
-        while record.rounds < record.design.rounds:
+        while record.rounds < record.sizes.rounds:
             blocks = []
-            for mode in order(self._modes, record.rounds, scheme.seed):
+            for mode in order(self._modes, record.rounds, schedule.seed):
                 blocks.append((yield from self._whole_block(mode, inputs[mode])))
             record.blocks += blocks
             record.rounds += 1
@@ -211,30 +211,30 @@ class LoaderSession:
             block = yield from self._block(mode, batches)
             if block is not None:
                 return block
-            design = self._known_design()
-            if self._longest > design.block:
+            sizes = self._known_sizes()
+            if self._longest > sizes.block:
                 continue
-            shorter = shortened(design, self._longest - 1)
+            shorter = shortened(sizes, self._longest - 1)
             if shorter is None:
                 least = least_block(self.record.feed["prefetch"]) + 1
                 raise ProofError(
                     f"the trainer takes {self._longest} batches in a row from its loader, and a"
                     f" proof needs {least}; make its epochs longer, or validate less often"
                 )
-            self.record.design = shorter
+            self.record.sizes = shorter
 
     def _block(self, mode: Mode, batches: Iterator[Any]) -> Generator[Any, None, Block | None]:
         """One block of steps, timed from request to request; None if it was interrupted."""
-        design = self._known_design()
+        sizes = self._known_sizes()
         self._is_cut = False
-        for batch in islice(batches, design.warmup):
+        for batch in islice(batches, sizes.warmup):
             yield batch
             if self._is_cut:
                 return None
         begin = _now()
         cpu_ns = time.process_time_ns()
         waited_ns = 0
-        for _ in range(design.steps):
+        for _ in range(sizes.steps):
             asked = steady_ns()
             batch = next(batches)
             waited_ns += steady_ns() - asked
@@ -244,11 +244,11 @@ class LoaderSession:
         end = _now()
         cpu_ns = time.process_time_ns() - cpu_ns
         wait_ns = waited_ns if mode is Mode.REAL else 0
-        return Block(mode.value, self.record.rounds, design.steps, end - begin, cpu_ns, wait_ns, {})
+        return Block(mode.value, self.record.rounds, sizes.steps, end - begin, cpu_ns, wait_ns, {})
 
-    def _known_design(self) -> Design:
-        assert self.record.design is not None
-        return self.record.design
+    def _known_sizes(self) -> BlockSizes:
+        assert self.record.sizes is not None
+        return self.record.sizes
 
 
 def _now() -> int:

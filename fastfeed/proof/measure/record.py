@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from fastfeed.errors import ProofError
-from fastfeed.proof.measure.design import Design
+from fastfeed.proof.measure.block_sizes import BlockSizes
 from fastfeed.version import __version__
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Block", "Record"]
 
-_FORMAT = 1
+_FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Record:
     feed: dict[str, Any]  # name, source, batch, steps, threads, prefetch, side_process, rank, world
     seconds: float  # that it may take
     modes: list[str] = field(default_factory=list)
-    design: Design | None = None
+    sizes: BlockSizes | None = None
     blocks: list[Block] = field(default_factory=list)  # of whole rounds
     rounds: int = 0  # that are whole
     steps: int = 0  # that the trainer made
@@ -85,7 +85,7 @@ class Record:
             for name, value in values.items()
             if name not in ("fastfeed_prove_record", "version")
         }
-        design = known["design"]
-        known["design"] = None if design is None else Design(**design)
+        sizes = known["sizes"]
+        known["sizes"] = None if sizes is None else BlockSizes(**sizes)
         known["blocks"] = [Block(**block) for block in known["blocks"]]
         return cls(**known)

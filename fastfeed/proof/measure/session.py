@@ -17,15 +17,15 @@ from fastfeed.errors import ProofError
 from fastfeed.feed.feed import Feed
 from fastfeed.feed.producer import PlaceFunction
 from fastfeed.proof.measure.batches import Batches
-from fastfeed.proof.measure.design import Design, choose, least_block, shortened
-from fastfeed.proof.measure.first_steps import FirstSteps
+from fastfeed.proof.measure.block_sizes import BlockSizes, choose, least_block, shortened
 from fastfeed.proof.measure.inputs import Inputs
 from fastfeed.proof.measure.modes import FEED_MODES, Mode, order
 from fastfeed.proof.measure.page_cache import FilePages
 from fastfeed.proof.measure.record import Block, Record
+from fastfeed.proof.measure.warmup import Warmup
 from fastfeed.proof.synchronize import uses_gpu
 
-__all__ = ["Agree", "Scheme", "Session", "Settings"]
+__all__ = ["Agree", "Schedule", "Session", "Settings"]
 
 _DISTURBED = 3  # times that another feed was asked within one block: they are trained together
 # batches in a row of other feeds, before the first steps are done: this one is not trained with
@@ -43,16 +43,16 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Scheme:
+class Schedule:
     """What the first steps have shown to be possible."""
 
-    design: Design
+    sizes: BlockSizes
     modes: tuple[Mode, ...]
     no_cold: str  # why COLD is not among them
     seed: int = 0  # of the order of modes
 
 
-Agree = Callable[[Scheme], Scheme]  # of several ranks, all must take the scheme of one
+Agree = Callable[[Schedule], Schedule]  # of several ranks, all must take the schedule of one
 
 
 class OnChange(Protocol):
@@ -80,16 +80,16 @@ class Session:
         settings: Settings,
         synchronize: Callable[[], None],
         on_change: OnChange = lambda record: None,
-        agree: Agree = lambda scheme: scheme,
+        agree: Agree = lambda schedule: schedule,
     ) -> None:
         """synchronize: waits until the devices have nothing left to do."""
         self._feed, self._settings, self._synchronize = feed, settings, synchronize
         self._on_change, self._agree = on_change, agree
-        self._first = FirstSteps(feed, synchronize)
-        self._inputs = Inputs(feed, FilePages(feed.source), self._first.batches)
+        self._warmup = Warmup(feed, synchronize)
+        self._inputs = Inputs(feed, FilePages(feed.source), self._warmup.batches)
         self._place: PlaceFunction | None = None
         self._raw = False
-        self._design: Design | None = None
+        self._sizes: BlockSizes | None = None
         self._modes: tuple[Mode, ...] = ()
         self._seed = 0
         self._queue: list[Mode] = []  # of this round
@@ -113,7 +113,7 @@ class Session:
 
     def disturb(self) -> None:
         """Another feed was asked for a batch."""
-        if self._design is not None:
+        if self._sizes is not None:
             self._was_disturbed = True
             return
         self._elsewhere += 1
@@ -128,9 +128,9 @@ class Session:
     def close(self) -> None:
         """End all threads of the proof."""
         self._end_running()
-        self._first.close()
+        self._warmup.close()
         self._inputs.close()
-        self._first.batches.clear()
+        self._warmup.batches.clear()
 
     def _enter(self, place: PlaceFunction | None, raw: bool) -> None:
         if self._running is not None:
@@ -144,16 +144,16 @@ class Session:
         self._asked += 1
         self._elsewhere = 0
         self._check_disturbed()
-        if self._design is None:
-            batch = self._first.next(self._place, self._raw)
-            if self._first.step_s is None:
+        if self._sizes is None:
+            batch = self._warmup.next(self._place, self._raw)
+            if self._warmup.step_s is None:
                 return batch
-            self._plan(self._first.step_s)
-        design, running = self._known_design(), self._running
+            self._plan(self._warmup.step_s)
+        sizes, running = self._known_sizes(), self._running
         if running is not None:
-            if running.taken == design.warmup:
+            if running.taken == sizes.warmup:
                 running.since = self._counters()
-            elif running.taken == design.block:
+            elif running.taken == sizes.block:
                 self._end_block(running)
                 running = None
         if running is None:
@@ -177,47 +177,47 @@ class Session:
             if not problem:
                 modes = (*modes, Mode.COLD)
                 longest = self._inputs.longest_cold
-        scheme = self._agree(
+        schedule = self._agree(
             # the clock draws another order in each proof: a load may happen to fit one of them
-            Scheme(
+            Schedule(
                 choose(settings.seconds, step_s, len(modes), feed.prefetch, longest),
                 modes,
                 problem,
                 self._clock(),
             )
         )
-        self._modes, self._seed = scheme.modes, scheme.seed
-        record.modes, record.no_cold = [mode.value for mode in scheme.modes], scheme.no_cold
-        if Mode.COLD in scheme.modes and scheme.design.block > self._inputs.longest_cold:
+        self._modes, self._seed = schedule.modes, schedule.seed
+        record.modes, record.no_cold = [mode.value for mode in schedule.modes], schedule.no_cold
+        if Mode.COLD in schedule.modes and schedule.sizes.block > self._inputs.longest_cold:
             record.notes.append(
                 f"an epoch has {feed.plan.steps} steps, too few for a cold block: its files were"
                 " read from storage once and then from memory, so fetch is underestimated"
             )
-        self._take(scheme.design)
+        self._take(schedule.sizes)
 
-    def _take(self, design: Design) -> None:
-        self._design = self.record.design = design
+    def _take(self, sizes: BlockSizes) -> None:
+        self._sizes = self.record.sizes = sizes
         self._on_change(self.record)
 
     def _begin_round(self) -> bool:
         """False where all rounds are done."""
-        design = self._known_design()
+        sizes = self._known_sizes()
         if self._round:
             self.record.blocks += self._round
             self.record.rounds += 1
             self._round = []
             self._on_change(self.record)
-        if self.record.rounds == design.rounds:
+        if self.record.rounds == sizes.rounds:
             self.done = self.record.complete = True
             self._on_change(self.record)
             self.close()
             return False
-        self._inputs.begin_round(design.block)
+        self._inputs.begin_round(sizes.block)
         self._queue = order(self._modes, self.record.rounds, self._seed)
         return True
 
     def _end_block(self, running: _Running) -> None:
-        now, design = self._counters(), self._known_design()
+        now, sizes = self._counters(), self._known_sizes()
         since = running.since
         stages = {
             stage: ns - since["stages"].get(stage, (0, 0))[1]
@@ -228,7 +228,7 @@ class Session:
             Block(
                 mode=running.mode.value,
                 round=self.record.rounds,
-                steps=design.steps,
+                steps=sizes.steps,
                 ns=now["ns"] - since["ns"],
                 cpu_ns=now["cpu_ns"] - since["cpu_ns"],
                 wait_ns=now["wait_ns"] - since["wait_ns"],
@@ -264,10 +264,10 @@ class Session:
         """
         self._end_running()
         self._restarts += 1
-        design = self._known_design()
-        if self._restarts < _RESTARTS or self._longest > design.block:
+        sizes = self._known_sizes()
+        if self._restarts < _RESTARTS or self._longest > sizes.block:
             return
-        shorter = shortened(design, self._longest - 1)
+        shorter = shortened(sizes, self._longest - 1)
         if shorter is None:
             least = least_block(self._feed.prefetch) + 1
             raise ProofError(
@@ -289,9 +289,9 @@ class Session:
             )
         self._end_running()
 
-    def _known_design(self) -> Design:
-        assert self._design is not None
-        return self._design
+    def _known_sizes(self) -> BlockSizes:
+        assert self._sizes is not None
+        return self._sizes
 
     def _clock(self) -> int:
         return self._feed.timeline.clock()

@@ -16,7 +16,7 @@ from fastfeed.proof.report.sentences import (
     rate,
     shown,
 )
-from fastfeed.proof.result import Proof, verdict, word
+from fastfeed.proof.step_costs import StepCosts, verdict, word
 
 __all__ = ["TITLE", "page"]
 
@@ -38,7 +38,7 @@ td .soft { font-weight: 400; }
 """
 
 
-def page(proof: Proof) -> str:
+def page(proof: StepCosts) -> str:
     """HTML text; write it as UTF-8."""
     name = shown(proof.feed["name"] or proof.feed["source"])
     parts = (
@@ -54,7 +54,7 @@ def page(proof: Proof) -> str:
     return html_page.page(f"{TITLE}: {name}", headline(proof), body, style=_STYLE)
 
 
-def _head(proof: Proof) -> str:
+def _head(proof: StepCosts) -> str:
     feed = proof.feed
     is_feed = proof.slowest != "real"
     facts = [
@@ -76,11 +76,11 @@ def _head(proof: Proof) -> str:
     )
 
 
-def _rows(proof: Proof) -> list[tuple[str, Estimate]]:
+def _rows(proof: StepCosts) -> list[tuple[str, Estimate]]:
     return [("step", proof.steps["resident"]), *proof.parts.items()]
 
 
-def _bar(proof: Proof) -> str:
+def _bar(proof: StepCosts) -> str:
     real = max(1, proof.real.ns)
     pieces, legend, swatches = [], [], []
     for name, part in _rows(proof):
@@ -96,7 +96,7 @@ def _bar(proof: Proof) -> str:
     )
 
 
-def _act(proof: Proof) -> str:
+def _act(proof: StepCosts) -> str:
     remedy = proof.remedy
     if remedy is None or word(proof) == "not_starved":
         return ""
@@ -107,7 +107,7 @@ def _act(proof: Proof) -> str:
     )
 
 
-def _parts(proof: Proof) -> str:
+def _parts(proof: StepCosts) -> str:
     real = max(1.0, float(proof.real.ns))
     rows = [
         (
@@ -141,7 +141,7 @@ def _range(part: Estimate, real: float, color: str) -> Markup:
     )
 
 
-def _modes(proof: Proof) -> str:
+def _modes(proof: StepCosts) -> str:
     rows = [
         (
             MODES[name],
@@ -155,7 +155,7 @@ def _modes(proof: Proof) -> str:
     return f"<h2>Input modes</h2>{table(head, rows, stacked=True)}"
 
 
-def _what_if(proof: Proof) -> str:
+def _what_if(proof: StepCosts) -> str:
     if not proof.whatif:
         return ""
     rows = [(row.change, ms(row.step_ns), percent(row.gain), row.remedy) for row in proof.whatif]
@@ -165,7 +165,7 @@ def _what_if(proof: Proof) -> str:
     )
 
 
-def _notes(proof: Proof) -> str:
+def _notes(proof: StepCosts) -> str:
     notes = list(proof.notes)
     if proof.own_wait is not None:
         notes.append(

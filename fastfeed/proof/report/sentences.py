@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from fastfeed.printable import printable
-from fastfeed.proof.result import _STARVED, word
-
-if TYPE_CHECKING:
-    from fastfeed.proof.result import Proof
+from fastfeed.proof.step_costs import STARVED, StepCosts, word
 
 __all__ = [
     "MODES",
@@ -73,7 +69,7 @@ def faster(gain: float) -> str:
     return f"be {1 + gain:.1f} times as fast" if gain >= 1 else f"be {percent(gain)} faster"
 
 
-def headline(proof: Proof) -> str:
+def headline(proof: StepCosts) -> str:
     """What a faster feed could gain at most."""
     real, resident = proof.real, proof.steps["resident"]
     low, high = (max(0.0, end / real.ns) for end in (proof.input.low, proof.input.high))
@@ -93,19 +89,19 @@ def headline(proof: Proof) -> str:
     )
 
 
-def longer(proof: Proof) -> str:
+def longer(proof: StepCosts) -> str:
     """How long to measure for an interval that decides: its width falls with the square root of the
     time.
     """
     half = (proof.input.high - proof.input.low) / 2
-    distance = max(abs(proof.input.ns - _STARVED * proof.real.ns), 0.01 * proof.real.ns)
+    distance = max(abs(proof.input.ns - STARVED * proof.real.ns), 0.01 * proof.real.ns)
     times = math.ceil((half / distance) ** 2)
     if times > _TOO_MANY:
         return "The machine is too noisy for this: measure when nothing else runs on it."
     return f"Measure {max(2, times)} times as long, or when nothing else runs on this machine."
 
 
-def cannot(proof: Proof) -> str:
+def cannot(proof: StepCosts) -> str:
     """What a faster feed could not gain."""
     mode = "resident" if proof.steps["resident"].ns < proof.real.ns else proof.slowest
     left = percent(1.0 - proof.input_share) if proof.input_share >= 0.0005 else ""

@@ -11,7 +11,7 @@ from rich.text import Text
 from fastfeed.profiler.reports.layout import Sheet, bar, encodable, fitted
 from fastfeed.proof.measure.statistics import Estimate
 from fastfeed.proof.report.sentences import MODES, PARTS, cannot, headline, ms, percent, rate, shown
-from fastfeed.proof.result import Proof, verdict, word
+from fastfeed.proof.step_costs import StepCosts, verdict, word
 
 __all__ = ["plain", "render"]
 
@@ -22,7 +22,7 @@ _BARS = 76  # for bars in them,
 _WORDS = 140  # and for what the parts are
 
 
-def render(proof: Proof, console: Console) -> None:
+def render(proof: StepCosts, console: Console) -> None:
     """Print the report."""
     sheet = Sheet(console, min(console.width, 110), lines=12)
     label = verdict(proof).upper()
@@ -42,7 +42,7 @@ def render(proof: Proof, console: Console) -> None:
             console.print(encodable(line, console), highlight=False, soft_wrap=True)
 
 
-def plain(proof: Proof, width: int = 100) -> str:
+def plain(proof: StepCosts, width: int = 100) -> str:
     """Return the report as text without colors."""
     out = io.StringIO()
     render(
@@ -58,7 +58,7 @@ def _range(part: Estimate) -> str:
     return f"{ms(part.low)} to {ms(part.high)}"
 
 
-def _parts(proof: Proof, width: int, ascii: bool) -> Iterator[str]:
+def _parts(proof: StepCosts, width: int, ascii: bool) -> Iterator[str]:
     real = proof.real.ns
     rows = [("step", proof.steps["resident"]), *proof.parts.items(), ("total", proof.real)]
     yield ""
@@ -73,7 +73,7 @@ def _parts(proof: Proof, width: int, ascii: bool) -> Iterator[str]:
         yield line.rstrip()
 
 
-def _narrow_parts(proof: Proof) -> Iterator[str]:
+def _narrow_parts(proof: StepCosts) -> Iterator[str]:
     yield ""
     yield f"{'part of step':13}{'ms':>10}{'share':>10}"
     for name, part in [
@@ -86,7 +86,7 @@ def _narrow_parts(proof: Proof) -> Iterator[str]:
         yield f"    {_range(part)}"
 
 
-def _steps(proof: Proof, sheet: Sheet, wide: bool) -> Iterator[str]:
+def _steps(proof: StepCosts, sheet: Sheet, wide: bool) -> Iterator[str]:
     yield ""
     yield f"{'measured with':46}{'ms':>9}{'images/s':>12}{'cores':>8}" if wide else "measured with"
     for name, step in proof.steps.items():
@@ -98,7 +98,7 @@ def _steps(proof: Proof, sheet: Sheet, wide: bool) -> Iterator[str]:
         yield f"    {ms(step.ns)} ms, {images} images/s, {cores} cores"
 
 
-def _what_if(proof: Proof, sheet: Sheet, wide: bool) -> Iterator[str]:
+def _what_if(proof: StepCosts, sheet: Sheet, wide: bool) -> Iterator[str]:
     if not proof.whatif:
         return
     yield ""
@@ -119,7 +119,7 @@ def _indented(sheet: Sheet, text: str, columns: int) -> Iterator[str]:
         yield " " * columns + line.plain
 
 
-def _how(proof: Proof) -> str:
+def _how(proof: StepCosts) -> str:
     feed = proof.feed
     is_feed = proof.slowest != "real"
     whose = "the feed's" if is_feed else "the loop's"

@@ -14,7 +14,7 @@ from rich.table import Table
 from fastfeed.errors import ProofError
 from fastfeed.proof.measure.record import Record
 from fastfeed.proof.report.sentences import percent, rate
-from fastfeed.proof.result import SCHEMA, Proof
+from fastfeed.proof.step_costs import SCHEMA, StepCosts
 
 __all__ = ["RankCount", "Scaling"]
 
@@ -47,7 +47,7 @@ class RankCount:
                 " trainer must read RANK and WORLD_SIZE, as fastfeed.World.detect() does, and"
                 " train with the same feed on every rank"
             )
-        proofs = [Proof.of(record) for record in records]
+        proofs = [StepCosts.of(record) for record in records]
         slowest = max(proofs, key=lambda proof: proof.real.ns)
         images = sum(record.feed["batch"] for record in records)
         resident = max(proof.steps["resident"].ns for proof in proofs)

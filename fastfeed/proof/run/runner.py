@@ -22,10 +22,11 @@ from fastfeed.profiler.runner.injection import after_import
 from fastfeed.proof.measure.modes import FEED_MODES, Mode
 from fastfeed.proof.measure.record import Record
 from fastfeed.proof.report.sentences import shown
-from fastfeed.proof.result import Proof, steps_text
+from fastfeed.proof.result import Proof
 from fastfeed.proof.run import launch
 from fastfeed.proof.run.data_loaders import AFTER_IMPORT
 from fastfeed.proof.run.trainer import JOB, OTHERS, PROBLEM, complete_name, record_name
+from fastfeed.proof.step_costs import steps_text
 from fastfeed.system.signals import died_of, is_kill
 
 __all__ = ["Job", "Outcome", "concluded", "run"]

@@ -25,11 +25,11 @@ from fastfeed.distributed.cores import cores_for
 from fastfeed.distributed.world import World
 from fastfeed.errors import ProofError
 from fastfeed.feed.adapter_api import PROVE
-from fastfeed.proof.measure.design import Design
+from fastfeed.proof.measure.block_sizes import BlockSizes
 from fastfeed.proof.measure.loaders import Begin, LoaderSession, Place
 from fastfeed.proof.measure.modes import LOADER_MODES, Mode
 from fastfeed.proof.measure.record import Record
-from fastfeed.proof.measure.session import Scheme, Session, Settings
+from fastfeed.proof.measure.session import Schedule, Session, Settings
 from fastfeed.proof.synchronize import synchronize
 from fastfeed.runtime.atomic_write import atomic_write
 from fastfeed.runtime.thread_pool import LockedIterator
@@ -53,7 +53,7 @@ __all__ = [
 ]
 
 JOB, OTHERS, PROBLEM = "job.json", "others.json", "problem.txt"  # in the folder
-_SCHEME = "scheme.json"
+_SCHEDULE = "schedule.json"
 Unproven = Callable[[], Any]  # begins the iteration of a feed that is not measured
 _AGREE_S = 300.0  # that ranks wait for the first one
 _lock = threading.Lock()
@@ -257,16 +257,16 @@ class _Run:
         if record.complete:
             (self._folder / complete_name(self._world.rank)).touch()
 
-    def _agree(self, scheme: Scheme) -> Scheme:
-        """All ranks take the first one's scheme: they step together, and must change modes at the
+    def _agree(self, schedule: Schedule) -> Schedule:
+        """All ranks take the first one's schedule: they step together, and must change modes at the
         same step.
         """
-        path = self._folder / _SCHEME
+        path = self._folder / _SCHEDULE
         if self._world.size == 1:
-            return scheme
+            return schedule
         if self._world.rank == 0:
-            _write_json(path, asdict(scheme))
-            return scheme
+            _write_json(path, asdict(schedule))
+            return schedule
         end = time.monotonic() + _AGREE_S
         while not path.exists():
             if time.monotonic() > end:
@@ -276,8 +276,8 @@ class _Run:
                 )
             time.sleep(0.05)
         first = json.loads(path.read_text("utf-8"))
-        return Scheme(
-            Design(**first["design"]),
+        return Schedule(
+            BlockSizes(**first["sizes"]),
             tuple(map(Mode, first["modes"])),
             first["no_cold"],
             first["seed"],

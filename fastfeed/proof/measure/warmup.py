@@ -11,16 +11,16 @@ from typing import Any
 from fastfeed.feed.feed import Feed
 from fastfeed.feed.producer import BatchStream, PlaceFunction
 from fastfeed.proof.measure.batches import copied
-from fastfeed.proof.measure.design import settling_steps
+from fastfeed.proof.measure.block_sizes import settling_steps
 from fastfeed.runtime.batch import Batch
 
-__all__ = ["FirstSteps"]
+__all__ = ["Warmup"]
 
 _SETTLE = 10  # steps, at least
 _TIMED = 5  # of these, the last ones tell how long a step takes
 
 
-class FirstSteps:
+class Warmup:
     """Batches from the feed's beginning on, each placed when it is asked for."""
 
     def __init__(self, feed: Feed, synchronize: Callable[[], None]) -> None:

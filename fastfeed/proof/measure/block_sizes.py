@@ -7,9 +7,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from fastfeed.proof.student import student_95
+from fastfeed.proof.measure.statistics import t_quantile
 
-__all__ = ["MIN_ROUNDS", "Design", "choose", "least_block", "settling_steps", "shortened"]
+__all__ = ["MIN_ROUNDS", "BlockSizes", "choose", "least_block", "settling_steps", "shortened"]
 
 MIN_ROUNDS = 4  # below that an interval of 95 % is wider than what it is about
 _MAX_ROUNDS = 20  # rather longer blocks than more of them,
@@ -19,7 +19,7 @@ _MAX_STEPS = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Design:
+class BlockSizes:
     """A proof of `rounds` rounds, each with one block per mode."""
 
     rounds: int
@@ -39,11 +39,11 @@ def settling_steps(prefetch: int) -> int:
 
 def choose(
     seconds: float, step_s: float, modes: int, prefetch: int, longest: int | None = None
-) -> Design:
-    """The design that fits into a time.
+) -> BlockSizes:
+    """Sizes that fit into a time.
 
     Args:
-        seconds: For all of it. Where that is too little for the smallest design, the smallest is
+        seconds: For all of it. Where that is too little for the smallest, the smallest are
             taken.
         step_s: Of a step with real input, the slowest mode.
         modes: How many take turns.
@@ -53,25 +53,25 @@ def choose(
     warmup = settling_steps(prefetch)
     per_mode = seconds / max(step_s, 1e-6) / modes  # steps
     most = _MAX_STEPS if longest is None else max(_MIN_STEPS, min(_MAX_STEPS, longest - warmup))
-    designs = [
-        Design(rounds, warmup, max(_MIN_STEPS, min(most, int(per_mode / rounds) - warmup)))
+    candidates = [
+        BlockSizes(rounds, warmup, max(_MIN_STEPS, min(most, int(per_mode / rounds) - warmup)))
         for rounds in range(MIN_ROUNDS, _MAX_ROUNDS + 1)
     ]
-    fitting = [design for design in designs if design.rounds * design.block <= per_mode]
-    chosen = min(fitting or designs[:1], key=_width)
+    fitting = [sizes for sizes in candidates if sizes.rounds * sizes.block <= per_mode]
+    chosen = min(fitting or candidates[:1], key=_width)
     if chosen.steps == most:
         chosen = replace(chosen, rounds=max(chosen.rounds, _limited(per_mode / chosen.block)))
     return chosen
 
 
-def shortened(design: Design, longest: int) -> Design | None:
+def shortened(sizes: BlockSizes, longest: int) -> BlockSizes | None:
     """With blocks of at most so many steps, and more of them; None where that is too few for
     any.
     """
-    steps = min(design.steps, longest - design.warmup)
+    steps = min(sizes.steps, longest - sizes.warmup)
     if steps < _MIN_STEPS:
         return None
-    return replace(design, steps=steps, rounds=_limited(design.rounds * design.steps / steps))
+    return replace(sizes, steps=steps, rounds=_limited(sizes.rounds * sizes.steps / steps))
 
 
 def least_block(prefetch: int) -> int:
@@ -79,11 +79,11 @@ def least_block(prefetch: int) -> int:
     return settling_steps(prefetch) + _MIN_STEPS
 
 
-def _width(design: Design) -> float:
+def _width(sizes: BlockSizes) -> float:
     """The relative width of an interval if steps were independent: few rounds know little of their
     spread, many lose steps to settling.
     """
-    return student_95(design.rounds - 1) / math.sqrt(design.rounds * design.steps)
+    return t_quantile(sizes.rounds - 1) / math.sqrt(sizes.rounds * sizes.steps)
 
 
 def _limited(rounds: float) -> int:

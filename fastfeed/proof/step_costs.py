@@ -1,0 +1,244 @@
+"""Costs of a step by part of its input, and estimates of what changes would gain at most."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from fastfeed.errors import ProofError
+from fastfeed.proof.measure.modes import Mode
+from fastfeed.proof.measure.record import Record
+from fastfeed.proof.measure.statistics import Estimate, difference, mean, parts
+from fastfeed.proof.measure.whatif import Measured, WhatIf, what_if
+
+__all__ = ["SCHEMA", "STARVED", "StepCosts", "steps_text", "verdict", "word"]
+
+SCHEMA = 1
+_REAL = (Mode.COLD, Mode.WARM, Mode.REAL)  # the first of these that was measured counts
+_FEW = 2  # rounds; with fewer there is no interval
+_Costs = TypeVar("_Costs", bound="StepCosts")
+
+
+@dataclass(frozen=True, slots=True)
+class StepCosts:
+    """What a step costs by part of its input; fields as in `Proof`."""
+
+    steps: dict[str, Estimate]
+    parts: dict[str, Estimate]
+    input: Estimate
+    feed: dict[str, Any]
+    rounds: int
+    block_steps: int
+    own_wait: float | None
+    cores: dict[str, float]
+    stage_ms: dict[str, float]
+    whatif: tuple[WhatIf, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls: type[_Costs], record: Record, notes: Sequence[str] = ()) -> _Costs:
+        """Of what was measured.
+
+        Args:
+            record (Record): Of at least two whole rounds.
+            notes (Sequence[str]): Sentences that come first. Default: ().
+
+        Returns:
+            The result.
+
+        Raises:
+            ProofError: If there are fewer rounds.
+
+        Example:
+            >>> ff.Proof.of(record)  # doctest: +SKIP
+        """
+        if record.rounds < _FEW or record.sizes is None:
+            raise ProofError(_too_short(record))
+        by_mode = {
+            Mode(name): [b for b in record.blocks if b.mode == name] for name in record.modes
+        }
+        means = {mode: [b.ns / b.steps for b in blocks] for mode, blocks in by_mode.items()}
+        real = next(mode for mode in _REAL if mode in means)
+        images = {
+            mode: sum(b.steps for b in blocks) * record.feed["batch"]
+            for mode, blocks in by_mode.items()
+        }
+        stage_ms = {mode: _stages(by_mode[mode], images[mode]) for mode in _REAL if mode in means}
+        ns = {mode: float(mean(blocks).ns) for mode, blocks in means.items()}
+        spent = sum(b.ns for b in by_mode[real])
+        found, measured = parts(means), None
+        if "contention" in found:
+            measured = Measured(
+                resident=ns[Mode.RESIDENT],
+                contention=float(found["contention"].ns) if found["contention"].low > 0 else 0.0,
+                busy=ns[Mode.BUSY],
+                warm=ns[Mode.WARM],
+                cold=ns.get(Mode.COLD),
+                batch=record.feed["batch"],
+                threads=record.feed["threads"],
+                fetches="fetch" in found and found["fetch"].low > 0,
+                cores=record.cores,
+                warm_stage_ms=stage_ms[Mode.WARM],
+                cold_stage_ms=stage_ms[real],
+                gpu=record.gpu,
+                side_process=record.feed["side_process"],
+            )
+        return cls(
+            steps={mode.value: mean(blocks) for mode, blocks in means.items()},
+            parts=found,
+            input=difference(means[Mode.RESIDENT], means[real]),
+            feed=dict(record.feed),
+            rounds=record.rounds,
+            block_steps=record.sizes.steps,
+            own_wait=sum(b.wait_ns for b in by_mode[real]) / spent if spent else None,
+            cores={
+                m.value: sum(b.cpu_ns for b in bs) / max(1, sum(b.ns for b in bs))
+                for m, bs in by_mode.items()
+            },
+            stage_ms=stage_ms[real],
+            whatif=() if measured is None else what_if(measured),
+            notes=(*notes, *_notes(record)),
+        )
+
+    @property
+    def real(self) -> Estimate:
+        """Step time with real input: cold where that was measured, else warm; of a loader that is
+        no Feed, real.
+        """
+        return self.steps[self.slowest]
+
+    @property
+    def slowest(self) -> str:
+        """The kind of real input that `real` is of: "cold" where that was measured, else "warm", or
+        "real".
+        """
+        return next(mode.value for mode in _REAL if mode.value in self.steps)
+
+    @property
+    def input_share(self) -> float:
+        """Share of a step that its input costs, 0 to 1."""
+        return max(0.0, self.input.ns / self.real.ns) if self.real.ns > 0 else 0.0
+
+    @property
+    def gain(self) -> float:
+        """Images per second that an infinitely fast feed would give more, as a share."""
+        resident = self.steps["resident"].ns
+        return max(0.0, self.real.ns / resident - 1) if resident > 0 else 0.0
+
+    @property
+    def remedy(self) -> WhatIf | None:
+        """The change that would gain most, of those that can be made."""
+        return max(
+            (row for row in self.whatif if row.remedy), key=lambda row: row.gain, default=None
+        )
+
+    def images_per_second(self, mode: str) -> float:
+        """Images per second of this rank.
+
+        Args:
+            mode (str): A key of `steps`.
+
+        Returns:
+            Batch by step time; 0 where that is 0.
+
+        Example:
+            >>> feed = ff.Feed(ff.Arrays(np.zeros((64, 8, 8, 3), np.uint8)), [], batch=8)
+            >>> ff.prove(lambda batch: None, feed, seconds=1).images_per_second("warm") > 0
+            True
+        """
+        return self.feed["batch"] * 1e9 / self.steps[mode].ns if self.steps[mode].ns > 0 else 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """The result for JSON, as docs/proving.md documents it; fields are only ever added.
+
+        Returns:
+            Strings, numbers, lists and dicts; times are milliseconds per step.
+        """
+        return {
+            "fastfeed_prove": SCHEMA,
+            "feed": self.feed,
+            "rounds": self.rounds,
+            "block_steps": self.block_steps,
+            "steps": {name: step.as_dict() for name, step in self.steps.items()},
+            "parts": {name: part.as_dict() for name, part in self.parts.items()},
+            "input": self.input.as_dict(),
+            "input_share": self.input_share,
+            "gain_at_most": self.gain,
+            "feed_wait_share": self.own_wait,
+            "cpu_cores": self.cores,
+            "stage_ms_per_image": self.stage_ms,
+            "what_if": [row.as_dict() for row in self.whatif],
+            "verdict": verdict(self),
+            "notes": list(self.notes),
+        }
+
+
+def _stages(blocks: Sequence[Any], images: int) -> dict[str, float]:
+    """Thread time per image, milliseconds."""
+    total: dict[str, int] = {}
+    for block in blocks:
+        for stage, ns in block.stage_ns.items():
+            total[stage] = total.get(stage, 0) + ns
+    return {stage: ns / images / 1e6 for stage, ns in total.items()} if images else {}
+
+
+def _notes(record: Record) -> list[str]:
+    notes = list(record.notes)
+    if record.no_cold:
+        notes.append(f"fetch was not measured apart from preparation: {record.no_cold}")
+    elif Mode.COLD.value in record.modes and not record.cold_verified:
+        notes.append(
+            "files were dropped from the page cache, but this system does not say whether it still"
+            " has them"
+        )
+    if not record.complete and record.sizes is not None:
+        notes.append(
+            f"only {record.rounds} of {record.sizes.rounds} rounds were measured, so the intervals"
+            " are wide"
+        )
+    return notes
+
+
+def _too_short(record: Record) -> str:
+    if record.sizes is None:
+        return (
+            f"the run was too short for a proof: it ended after {steps_text(record.steps)}, while"
+            " it was still settling; let the trainer run for longer"
+        )
+    needed = record.sizes.block * len(record.modes) * record.sizes.rounds
+    return (
+        f"the run was too short for a proof: it ended after {steps_text(record.steps)}, and a proof"
+        f" of {record.seconds:g} s takes about {needed:,} here; let the trainer run for longer, or"
+        " lower --seconds"
+    )
+
+
+STARVED = 0.05  # the marks of the profiler and of `fastfeed watch`
+_SEVERE = 0.20
+
+
+def steps_text(steps: int) -> str:
+    """1 -> "1 step"."""
+    return f"{steps:,} step{'s' * (steps != 1)}"
+
+
+def word(costs: StepCosts) -> str:
+    """ "not_starved", "starved", "severe", or "unsure" where the interval does not decide."""
+    low = costs.input.low / costs.real.ns
+    high = costs.input.high / costs.real.ns
+    if high < STARVED:
+        return "not_starved"
+    if low >= _SEVERE:
+        return "severe"
+    return "starved" if low >= STARVED else "unsure"
+
+
+def verdict(costs: StepCosts) -> str:
+    """Two words for the same."""
+    return {
+        "not_starved": "not the input",
+        "starved": "it is the input",
+        "severe": "it is the input",
+        "unsure": "not decided",
+    }[word(costs)]

@@ -10,6 +10,8 @@
 # make wheel-test    installs and tries that wheel where there is no compiler
 # make sdist         builds the source archive
 # make docs          builds the site into build/docs
+# make release-check checks version and changelog, builds the site, the archive and wheels, and tries them
+# make release-tag   tags this commit as the version, after the same check of version and changelog
 # make gpu-kit       packs everything that needs a GPU into files to copy to a GPU machine: benchmarks/gpu_check/README.md
 # make gpu-kit-dry   runs the same steps here, on the CPU, with tiny inputs
 # make gpu-check     runs the same steps on this machine, with the packages it has
@@ -27,7 +29,7 @@ JPEGLIB ?= /usr/include/jpeglib.h
 HIGHWAY ?= /usr/include/hwy/highway.h
 WEBPLIB ?= /usr/include/webp/decode.h # optional: without it Pillow decodes WebP
 
-.PHONY: docs demo test test-ci test-nightly test-all test-needs lint bench wheel wheel-test same-bytes sdist reproducible test-lowest test-libjpeg gpu-kit gpu-kit-dry gpu-check fuzz clean kernel-needs nasm-needs launcher-needs browser-needs nsys
+.PHONY: release-check release-tag docs demo test test-ci test-nightly test-all test-needs lint bench wheel wheel-test same-bytes sdist reproducible test-lowest test-libjpeg gpu-kit gpu-kit-dry gpu-check fuzz clean kernel-needs nasm-needs launcher-needs browser-needs nsys
 
 # $$packages, as root or with a sudo that asks nothing; $$may is empty where that is not possible
 INSTALL = if ! command -v apt-get >/dev/null; then may=; \
@@ -155,6 +157,15 @@ test-lowest:
 sdist: $(VENV)/bin/python
 	$(PIP) install -q build
 	SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} $(BIN)/python -m build -q --sdist --outdir dist
+
+# all that a release needs, before its tag: fastfeed/version.py and CHANGELOG.md first
+release-check:
+	$(PYTHON) packaging/release.py check v$$($(PYTHON) packaging/release.py version)
+	$(MAKE) lint docs sdist wheel wheel-test
+	$(PYTHON) packaging/clean_room.py dist/fastfeed-$$($(PYTHON) packaging/release.py version).tar.gz
+
+release-tag:
+	$(PYTHON) packaging/release.py tag
 
 # the same source gives the same wheel, built in two places
 reproducible: nasm-needs

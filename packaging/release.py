@@ -1,12 +1,13 @@
-"""What a release must have: one version, a section of the changelog.
+"""Checks of a release, its notes and its tag: one version, a section of the changelog.
 
-`check [TAG]`, `notes`, `recipe SDIST NAME`.
+`check [TAG]`, `version`, `notes`, `tag`, `recipe SDIST NAME`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -69,6 +70,27 @@ def check(root: Path, tag: str = "") -> str:
     return wanted
 
 
+def tag(root: Path) -> str:
+    """Tag the commit that is checked out, if it can be released and nothing is uncommitted."""
+    wanted = version(root)
+    check(root, f"v{wanted}")
+
+    def git(*words: str) -> str:
+        done = subprocess.run(
+            ["git", *words], cwd=root, capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise ValueError(f"git {words[0]}: {done.stderr.strip()}")
+        return done.stdout
+
+    if changed := git("status", "--porcelain"):
+        raise ValueError(f"commit all changes before the tag, got {changed.splitlines()[0]!r}")
+    # the headings of the notes begin as comments do
+    message = f"fastfeed {wanted}\n\n{notes(root)}"
+    git("tag", "-a", f"v{wanted}", "--cleanup=verbatim", "-m", message)
+    return f"v{wanted} is made; to release it: git push origin v{wanted}\n"
+
+
 def recipe(root: Path, sdist: Path, maintainer: str) -> str:
     """The recipe for conda-forge of this version, whose source is the archive; maintainer: a handle
     on GitHub.
@@ -90,21 +112,22 @@ def recipe(root: Path, sdist: Path, maintainer: str) -> str:
 
 def main(arguments: list[str]) -> int:
     try:
-        if arguments[:1] == ["check"] and len(arguments) <= 2:
-            wanted = check(ROOT, *arguments[1:])
-            print(
-                f"fastfeed {wanted}:"
-                f" {'it can be released' if arguments[1:] else 'version and changelog agree'}."
-            )
-        elif arguments == ["notes"]:
-            print(notes(ROOT), end="")
-        elif arguments[:1] == ["recipe"] and len(arguments) == 3:
-            print(recipe(ROOT, Path(arguments[1]), arguments[2]), end="")
-        else:
-            got = " ".join(arguments) or "nothing"
-            raise ValueError(
-                f"pass 'check', 'check TAG', 'notes' or 'recipe SDIST NAME', got {got}"
-            )
+        match arguments:
+            case ["check"]:
+                print(f"fastfeed {check(ROOT)}: version and changelog agree.")
+            case ["check", name]:
+                print(f"fastfeed {check(ROOT, name)}: it can be released.")
+            case ["version"]:
+                print(version(ROOT))
+            case ["notes"]:
+                print(notes(ROOT), end="")
+            case ["tag"]:
+                print(tag(ROOT), end="")
+            case ["recipe", sdist, maintainer]:
+                print(recipe(ROOT, Path(sdist), maintainer), end="")
+            case _:
+                known = "check [TAG], version, notes, tag or recipe SDIST NAME"
+                raise ValueError(f"pass {known}, got {' '.join(arguments)!r}")
     except (OSError, ValueError) as error:
         print(f"release: {error}.", file=sys.stderr)
         return 1

@@ -87,6 +87,26 @@ def test_a_release_leaves_nothing_unreleased(tree: Path) -> None:
     assert release.check(tree) == "0.3.0.dev0"
 
 
+def test_a_tag_is_made_of_a_clean_commit_only(tree: Path) -> None:
+    release = script("release")
+
+    def git(*words: str) -> str:
+        who = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
+        return subprocess.check_output(["git", *who, *words], cwd=tree, text=True)
+
+    git("init", "-q")
+    git("config", "user.name", "a")
+    git("config", "user.email", "a@b.c")
+    with pytest.raises(ValueError, match="commit all changes before the tag"):
+        release.tag(tree)
+    git("add", "-A")
+    git("commit", "-qm", "all")
+    assert "git push origin v0.2.0" in release.tag(tree)
+    assert "### Added" in git("tag", "-n9", "-l", "v0.2.0")
+    with pytest.raises(ValueError, match="already exists"):
+        release.tag(tree)
+
+
 def test_version_and_changelog_of_this_tree_agree() -> None:
     release = script("release")
     wanted = release.check(ROOT)

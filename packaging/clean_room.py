@@ -22,11 +22,10 @@ from release import version
 
 ROOT = Path(__file__).resolve().parents[1]
 TEST_NEEDS = ("pytest>=8.2", "pytest-timeout>=2.3", "hypothesis>=6.100")
-MORE_NEEDS = ("aiohttp", "requests")  # the newest: of MORE_TESTS
+MORE_NEEDS = ("aiohttp", "requests", "opencv-python-headless")  # the newest: of MORE_TESTS
 SMOKE_NEEDS = ("keras>=3.3", "jax>=0.4.30")  # jax: the smallest backend of Keras
 TESTS = ("tests/decode", "tests/project/test_import.py", "tests/project/test_dependencies.py")
-# without the interpreter's lock: no OpenCV, which has no wheels there, and no Keras, which a job
-# needs
+# without the interpreter's lock: no Keras, which a job needs
 FREE_NEEDS = (
     "numpy>=2.0",
     "pillow>=12.0",

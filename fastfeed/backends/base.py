@@ -28,10 +28,7 @@ __all__ = [
 
 
 class Renderer(Protocol):
-    """Makes samples from encoded bytes. The batch builder calls it."""
-
-    # what `render` makes: where samples are mixed afterwards, conversion may come later
-    rendered: Program
+    """The rendering of a backend without `native_threads`: samples from encoded bytes."""
 
     def render(
         self,
@@ -50,7 +47,7 @@ class Renderer(Protocol):
 
 
 class NativeRenderer(Protocol):
-    """What a backend with `native_threads` has in addition."""
+    """The rendering of a backend with `native_threads`."""
 
     def render_native(
         self,
@@ -118,14 +115,17 @@ class Description(Protocol):
         ...
 
 
-class Backend(Renderer, Mixer, BatchMemory, Description, Protocol):
-    """A compiled program."""
+class Backend(Mixer, BatchMemory, Description, Protocol):
+    """A compiled program, which is a Renderer or a NativeRenderer, too."""
+
+    # the program of rendered samples: where they are mixed, conversion comes afterwards
+    rendered: Program
 
 
 class BackendModule(Protocol):
     """A module that compiles programs, named in the table `BACKENDS`."""
 
-    native_threads: bool  # with an executor its programs are a NativeRenderer
+    native_threads: bool  # its programs are a NativeRenderer; otherwise a Renderer
     whole_batches: (
         bool  # they take whole batches at once; otherwise any rows of one, from many threads
     )
@@ -139,7 +139,7 @@ class BackendModule(Protocol):
         threads: int,
         gpu: int = 0,
         decode: Any = "auto",  # as `Feed` takes it
-        executor: Executor | None = None,  # native threads to run on
+        executor: Executor | None = None,  # native threads to run on; its own by default
     ) -> Backend: ...
 
     def engine(self, decode: Any, /) -> Any:

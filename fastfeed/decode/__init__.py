@@ -9,7 +9,6 @@ from fastfeed.decode.pixels import PixelsEngine
 from fastfeed.decode.recode import Recoder
 from fastfeed.decode.router import RouterEngine
 from fastfeed.ops.program.compile import Program
-from fastfeed.runtime.kernel import warn_not_built
 
 __all__ = [
     "Bad",
@@ -32,9 +31,6 @@ def engine_for(program: Program, decode: str = "auto") -> DecodeEngine:
     if program.decode is None:
         return PixelsEngine()
     pillow = PillowEngine(program.decode)
-    if decode == "auto" and not is_built():
-        warn_not_built()
-        return pillow
-    if decode == "pillow":
+    if decode == "pillow" or (decode == "auto" and not is_built()):
         return pillow
     return RouterEngine(NativeEngine(program.decode), pillow)

@@ -19,7 +19,7 @@ from fastfeed.decode.pillow import PillowEngine
 from fastfeed.decode.pillow_warnings import Name, named
 from fastfeed.decode.router import RouterEngine
 from fastfeed.decode.sniff import sniff
-from fastfeed.errors import FeedClosed
+from fastfeed.errors import ConfigError, FeedClosed
 from fastfeed.ops.decode import Decode
 from fastfeed.runtime.addresses import Addresses, ArrayRows, Grouped, WholeFiles
 from fastfeed.runtime.thread_pool import ParallelJob, ThreadPool
@@ -27,6 +27,7 @@ from fastfeed.runtime.thread_pool import ParallelJob, ThreadPool
 __all__ = ["Executor", "Samples", "executor_for"]
 
 _SKIPPED = -2  # minus `Read::skipped` of native/samples.h
+_DECLINED = 3  # `unsupported_format`, as Status in native/image/header.h
 _NOTHING = np.zeros((1, 1, 3), np.uint8)
 
 Names = Callable[[int], Name | None]
@@ -78,11 +79,18 @@ class Executor:
     """The threads of one feed."""
 
     def __init__(
-        self, decode: Decode | None, threads: int, pillow: DecodeEngine | None = None
+        self,
+        decode: Decode | None,
+        threads: int,
+        pillow: DecodeEngine | None = None,
+        *,
+        only_pillow: bool = False,
     ) -> None:
-        """`pillow` decodes what the kernel declines; its own by default."""
+        """`pillow` decodes what the kernel declines, or every file; its own by default."""
         self.native: Any = importlib.import_module("fastfeed._native")
-        self.threads, self.decode = threads, decode
+        self.threads = threads
+        self.decode = decode
+        self._only_pillow = only_pillow
         self.pillow = PillowEngine(decode) if pillow is None and decode is not None else pillow
         self._threads: Any = self.native.Executor(threads)
         self._max_pixels = 0 if decode is None else decode.max_pixels
@@ -178,7 +186,7 @@ class Executor:
         self, handle: Any, spans: np.ndarray, stop: Stop, names: Names | None
     ) -> Samples:
         codes, sizes = np.empty(len(handle), np.int32), np.empty((len(handle), 2), np.int64)
-        others = handle.inspect(0, codes, sizes)
+        others = self._inspect(handle, 0, codes, sizes)
         if others and (skipped := np.flatnonzero(codes == _SKIPPED)).size:
             count = max(int(skipped[0]), 1)
             handle, codes, sizes, spans = (
@@ -195,6 +203,14 @@ class Executor:
             self._look_at_all(samples, np.flatnonzero(codes > 0).tolist(), stop)
         return samples
 
+    def _inspect(self, handle: Any, first: int, codes: np.ndarray, sizes: np.ndarray) -> int:
+        """Fill in codes and sizes of these samples; the number of codes other than 0."""
+        others = handle.inspect(first, codes, sizes)
+        if not self._only_pillow or self.decode is None:
+            return others
+        codes[codes == 0] = _DECLINED
+        return len(codes)
+
     def blob(self, samples: Samples, row: int) -> np.ndarray:
         """A file's bytes, or an image, without a copy: uint8 (bytes,) or (height, width, channels),
         read-only.
@@ -209,7 +225,8 @@ class Executor:
         height, width = (0, 0) if samples.encoded else blob.shape[:2]
         data = blob if samples.encoded else np.ascontiguousarray(blob)
         samples.handle.put(row, data, self._max_pixels, height, width)
-        samples.handle.inspect(row, samples.codes[row : row + 1], samples.sizes[row : row + 1])
+        one = slice(row, row + 1)
+        self._inspect(samples.handle, row, samples.codes[one], samples.sizes[one])
         if samples.codes[row]:
             self._look(samples, row)
 
@@ -229,7 +246,7 @@ class Executor:
 
     def _look(self, samples: Samples, row: int) -> None:
         """What Pillow says of a file that the kernel declines."""
-        bad = bad_of(int(samples.codes[row]))
+        bad = bad_of(_DECLINED if self._only_pillow else int(samples.codes[row]))
         if bad.reason not in (*DECLINED, "bomb") or self.pillow is None:
             samples.bad[row] = bad
             return
@@ -250,12 +267,13 @@ def _pixels(handle: Any, sizes: np.ndarray) -> Samples:
     return Samples(handle, codes, sizes, {}, {}, [], False, np.empty((0, 3), np.int64), None)
 
 
-def executor_for(
-    decode_op: Decode | None, decode: Any, engine: DecodeEngine, threads: int
-) -> Executor | None:
-    """Native threads, where the kernel is built and the `decode` argument of `engine_for`, which
-    made the engine, asks for it.
-    """
-    if not is_built() or decode not in ("auto", "native"):
-        return None
-    return Executor(decode_op, threads, engine.other if isinstance(engine, RouterEngine) else None)
+def executor_for(decode_op: Decode | None, engine: DecodeEngine, threads: int) -> Executor:
+    """Native threads that decode as `engine`, of `engine_for`, does."""
+    if not is_built():
+        raise ConfigError(
+            "a feed needs the native extension, which this installation lacks: install a wheel of"
+            " fastfeed, or a C++ compiler and fastfeed again (`fastfeed doctor` names the packages)"
+        )
+    pillow = engine.other if isinstance(engine, RouterEngine) else engine
+    only_pillow = not isinstance(engine, RouterEngine)
+    return Executor(decode_op, threads, pillow, only_pillow=only_pillow)

@@ -7,14 +7,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import cv2
 import numpy as np
+from PIL import Image, ImageDraw
 
 __all__ = [
     "HOURS",
     "LANDMARKS",
     "LANDS",
     "Scene",
+    "gray_to_rgb",
     "noise",
     "paint_land",
     "paint_sky",
@@ -104,28 +105,16 @@ class Scene:
         left, top = np.floor(corners.min(0)).astype(int).clip(0, (w, h))
         right, low = np.ceil(corners.max(0) + 1).astype(int).clip((left, top), (w, h))
         if left < right and top < low:
-            cover = np.zeros((low - top, right - left), np.uint8)
-            cv2.fillPoly(
-                cover,
-                [np.round((corners - (left, top)) * 16).astype(np.int32)],
-                255,
-                cv2.LINE_AA,
-                4,
-            )
+            cover = _polygon_cover(corners - (left, top), right - left, low - top)
             paint = np.asarray(color, np.float32)
-            shown = (
-                paint
-                if paint.ndim == 1
-                else cv2.resize(paint, cover.shape[::-1], interpolation=cv2.INTER_LINEAR)
-            )
-            self.blend(left, top, cover * np.float32(1 / 255), self.lighted(shown, facing))
+            shown = paint if paint.ndim == 1 else enlarge(paint, cover.shape)
+            self.blend(left, top, cover, self.lighted(shown, facing))
 
     def blend(self, x: int, y: int, cover: np.ndarray, color: np.ndarray) -> None:
         """Lay color over a rectangle as far as `cover` (0 to 1) says, roughened by the grain."""
         area = (slice(y, y + cover.shape[0]), slice(x, x + cover.shape[1]))
-        # numpy is slow over a last axis of 1
-        painted = color * cv2.cvtColor(self.grain[area], cv2.COLOR_GRAY2RGB)
-        self.pixels[area] += (painted - self.pixels[area]) * cv2.cvtColor(cover, cv2.COLOR_GRAY2RGB)
+        painted = color * gray_to_rgb(self.grain[area])
+        self.pixels[area] += (painted - self.pixels[area]) * gray_to_rgb(cover)
 
     def box(self, x: float, y: float, w: float, h: float, color: Color, *, facing: float) -> None:
         """Fill a rectangle; (x, y) is the middle of its lower edge."""
@@ -160,6 +149,51 @@ class Scene:
             )
 
 
+def _polygon_cover(corners: np.ndarray, width: int, height: int) -> np.ndarray:
+    """Share of each pixel inside a polygon: float32 (height, width), in steps of 1/16."""
+    canvas = Image.new("L", (width * 4, height * 4))
+    ImageDraw.Draw(canvas).polygon([tuple(corner) for corner in corners * 4], fill=255)
+    return np.asarray(canvas.reduce(4), np.float32) * np.float32(1 / 255)
+
+
+def gray_to_rgb(gray: np.ndarray) -> np.ndarray:
+    """The plane three times, (h, w, 3): NumPy is slow at broadcasting a last axis of 1."""
+    return np.repeat(gray, 3, axis=-1).reshape(*gray.shape, 3)
+
+
+def enlarge(
+    image: np.ndarray,
+    shape: tuple[int, ...],
+    filter: Image.Resampling = Image.Resampling.BILINEAR,
+) -> np.ndarray:
+    """The image resized to `shape` (height, width): float32 (h, w) or (h, w, 3), as it came."""
+    planes = np.moveaxis(np.atleast_3d(image).astype(np.float32), 2, 0)
+    resized = [Image.fromarray(plane).resize(shape[::-1], filter) for plane in planes]
+    return np.stack(list(map(np.asarray, resized)), axis=-1).reshape(*shape, *image.shape[2:])
+
+
+def remap(image: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Bilinear samples of a plane at float32 (h, w) coordinates; its edge repeats outside."""
+    height, width = image.shape
+    x = x.clip(0, width - 1)
+    y = y.clip(0, height - 1)
+    left = x.astype(np.int32).clip(max=width - 2)
+    top = y.astype(np.int32).clip(max=height - 2)
+    across = x - left
+    down = y - top
+    corner = top * width + left
+    a, b, c, d = (image.ravel().take(corner + step) for step in (0, 1, width, width + 1))
+    b -= a
+    b *= across
+    b += a
+    d -= c
+    d *= across
+    d += c
+    d -= b
+    d *= down
+    return b + d
+
+
 def noise(
     rng: np.random.Generator, shape: tuple[int, int], cells: float, octaves: int, keep: float
 ) -> np.ndarray:
@@ -171,7 +205,7 @@ def noise(
         grid = rng.standard_normal(
             [max(2, round(n * cells * 2**octave / max(shape))) for n in shape], np.float32
         )
-        total += weights[octave] * cv2.resize(grid, shape[::-1], interpolation=cv2.INTER_CUBIC)
+        total += weights[octave] * enlarge(grid, shape, Image.Resampling.BICUBIC)
     return total * (1.3 / np.hypot.reduce(weights))
 
 
@@ -184,9 +218,7 @@ def receding(texture: np.ndarray, h: int, w: int) -> np.ndarray:
         (np.arange(w, dtype=np.float32) / w - 0.5) * 120 / near + len(texture) / 2,
         np.repeat(60 / near, w, 1),
     )
-    return cv2.remap(texture, x, y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT) * (
-        0.3 + 0.7 * near
-    )
+    return remap(texture, x, y) * (0.3 + 0.7 * near)
 
 
 def paint_sky(
@@ -207,16 +239,14 @@ def paint_sky(
         top + (low - top) * (down ** rng.uniform(0.8, 1.8))[..., None] + glow[..., None] * sun * 0.5
     )
     field = noise(rng, (len(y) * 3, y.shape[1]), rng.uniform(4, 8), 6, 0.55)
-    puffs = cv2.remap(field, x * (w / 4), (1 - down) ** 0.6 * len(y) * 2.6, cv2.INTER_LINEAR)
+    puffs = remap(field, x * (w / 4), (1 - down) ** 0.6 * len(y) * 2.6)
     thick = (puffs - rng.uniform(-0.3, 1.6)).clip(0, 1)[..., None] * np.float32(
         rng.uniform(0.5, 0.9)
     )
     lit = (0.98 - 0.13 * np.roll(puffs, 6, 0).clip(-1, 2))[..., None] * (
         low * 0.6 + np.minimum(low + sun, 1) * 0.4
     )
-    return cv2.resize(sky + (lit - sky) * thick, (w, h), interpolation=cv2.INTER_LINEAR).astype(
-        np.float32
-    )
+    return enlarge(sky + (lit - sky) * thick, (h, w))
 
 
 def paint_land(s: Scene, horizon: int, color: Color) -> None:
@@ -238,7 +268,7 @@ def paint_land(s: Scene, horizon: int, color: Color) -> None:
         0,
         horizon,
         np.repeat(solid[:, None], w, 1),
-        s.lighted(color, 0.6) * cv2.cvtColor(soil, cv2.COLOR_GRAY2RGB),
+        s.lighted(color, 0.6) * gray_to_rgb(soil),
     )
 
 
@@ -250,7 +280,8 @@ def paint_water(s: Scene, line: int) -> None:
         np.arange(w, dtype=np.float32) + wave * 12,
         (line - 1 - below * 1.1 - np.abs(wave) * h * 0.03).clip(0),
     )
-    mirror = cv2.remap(s.pixels, x, y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
+    rows = y.round().astype(np.int32)
+    mirror = s.pixels.reshape(-1, 3).take(rows * w + x.clip(0, w - 1).astype(np.int32), axis=0)
     s.pixels[line:] = (
         mirror
         + (s.lighted((0.13, 0.26, 0.31), 0.3) - mirror) * (0.42 + 0.1 * wave).clip(0, 1)[..., None]

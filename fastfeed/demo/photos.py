@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-import cv2
 import numpy as np
 from PIL import Image
 
@@ -21,6 +21,7 @@ from fastfeed.demo.landmarks import (
     LANDMARKS,
     LANDS,
     Scene,
+    gray_to_rgb,
     noise,
     paint_land,
     paint_sky,
@@ -29,7 +30,7 @@ from fastfeed.demo.landmarks import (
 
 __all__ = ["MadePhotos", "make_photos", "photograph"]
 
-VERSION, SEED, NOTE = 1, 20240607, "PHOTOS.json"
+VERSION, SEED, NOTE = 2, 20240607, "PHOTOS.json"
 # (width, height), all over 1.5 MP
 SIZES = (
     (1536, 1024),
@@ -97,20 +98,16 @@ def develop(pixels: np.ndarray, rng: np.random.Generator) -> bytes:
     its orientation.
     """
     h, w = pixels.shape[:2]
-    tilt = cv2.getRotationMatrix2D((w / 2, h / 2), rng.normal(0, 0.9), 1.06)
-    frame = cv2.warpAffine(
-        cv2.convertScaleAbs(pixels, alpha=285), tilt, (w, h), borderMode=cv2.BORDER_REFLECT
-    )
-    y, x = np.linspace(-1, 1, h, dtype=np.float32)[:, None], np.linspace(-1, 1, w, dtype=np.float32)
-    gain = ((255 - rng.uniform(5, 50) * (x * x + y * y)) * rng.uniform(0.8, 1.0)).astype(np.uint8)
-    grit = (
-        (32 + rng.standard_normal((256, w), np.float32) * rng.uniform(3, 6.5))
-        .clip(0, 64)
-        .astype(np.uint8)
-    )
-    frame = cv2.multiply(frame, cv2.cvtColor(gain, cv2.COLOR_GRAY2RGB), scale=1 / 255)
-    grit = cv2.cvtColor(np.tile(grit, (h // 256 + 1, 1))[:h], cv2.COLOR_GRAY2RGB)
-    image, kind = Image.fromarray(cv2.addWeighted(frame, 1, grit, 1, -32)), rng.random()
+    frame = np.asarray(_tilted(pixels, rng.normal(0, 0.9)), np.float32)
+    y = np.linspace(-1, 1, h, dtype=np.float32)[:, None]
+    x = np.linspace(-1, 1, w, dtype=np.float32)
+    gain = (1 - rng.uniform(0.02, 0.2) * (x * x + y * y)) * rng.uniform(0.8, 1.0)
+    grit = rng.standard_normal((256, w), np.float32) * rng.uniform(3, 6.5)
+    grit = np.tile(grit, (h // 256 + 1, 1))[:h]
+    frame = frame * gray_to_rgb(gain.astype(np.float32))
+    frame += gray_to_rgb(grit + np.float32(0.5))
+    image = Image.fromarray(frame.clip(0, 255, out=frame).astype(np.uint8))
+    kind = rng.random()
     turned, exif, out = (
         int(rng.choice((1, 6, 8, 3), p=(0.8, 0.08, 0.07, 0.05))),
         Image.Exif(),
@@ -124,6 +121,27 @@ def develop(pixels: np.ndarray, rng: np.random.Generator) -> bytes:
         out, "JPEG", quality=int(rng.integers(84, 93)), exif=exif, progressive=bool(kind > 0.93)
     )
     return out.getvalue()
+
+
+def _tilted(pixels: np.ndarray, degrees: float) -> Image.Image:
+    """The scene as bytes, turned about its middle and enlarged until no corner is empty."""
+    height, width = pixels.shape[:2]
+    angle = math.radians(degrees)
+    longer = max(height, width) / min(height, width)
+    zoom = max(1.06, math.cos(angle) + longer * abs(math.sin(angle)))
+    a = math.cos(angle) / zoom
+    b = math.sin(angle) / zoom
+    matrix = (
+        a,
+        -b,
+        (width - a * width + b * height) / 2,
+        b,
+        a,
+        (height - b * width - a * height) / 2,
+    )
+    frame = Image.fromarray((pixels * 285).clip(0, 255).astype(np.uint8))
+    size = (width, height)
+    return frame.transform(size, Image.Transform.AFFINE, matrix, Image.Resampling.BILINEAR)
 
 
 def spoiled(good: bytes) -> tuple[bytes, ...]:

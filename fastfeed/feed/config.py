@@ -64,8 +64,8 @@ class FeedConfig:
         module = cast(BackendModule, importlib.import_module(self.backend))
         decode = module.engine(self.decode)
         engine = engine_for(self.program, decode)
-        executor = executor_for(self.program.decode, decode, engine, threads)
-        native = executor is not None and module.native_threads
+        executor = executor_for(self.program.decode, engine, threads)
+        native = module.native_threads
         group = self.program.mix.op.group if self.program.mix is not None else 1
         backend = partial(
             module.compile,

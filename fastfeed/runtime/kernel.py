@@ -36,7 +36,6 @@ def formats() -> tuple[str, ...]:
 def warn_not_built() -> None:
     """Logs, once per process, that Pillow decodes JPEGs although it was not asked to."""
     _log.warning(
-        "The JPEG kernel is not part of this installation: JPEGs are decoded by Pillow, and ops run"
-        ' in Python, which is slower. `fastfeed doctor` says what to install; decode="pillow"'
-        " silences this."
+        "The JPEG kernel is not part of this installation: JPEGs are decoded by Pillow, which is"
+        ' slower. `fastfeed doctor` says what to install; decode="pillow" silences this.'
     )

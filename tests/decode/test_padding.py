@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from helpers import jpegs
 from helpers.jpegs import encoded, textured, with_orientation
+from helpers.opencv_ops.windows import cut
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastfeed.backends.cpu.kernels.windows import cut
 from fastfeed.decode import Bad, Header, PixelsEngine, Request, engine_for
 from fastfeed.decode.native import is_built
 from fastfeed.decode.padding import decode_with_border

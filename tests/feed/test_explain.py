@@ -7,6 +7,7 @@ import pytest
 from helpers.photos import folder
 
 from fastfeed.distributed.world import World
+from fastfeed.errors import ConfigError
 from fastfeed.feed.explain import short
 from fastfeed.feed.feed import Feed
 from fastfeed.ops import (
@@ -85,9 +86,9 @@ Feed from ImageFolder({str(root)!r}): 20 images of 2 classes
     read     bytes                                                    encoded bytes
     decode   RandomResizedCrop + RandomFlip, one bilinear resampling  HWC uint8[224, 224, 3]
     convert  scale and offset by table                                CHW float32[3, 224, 224]
-    on pillow -> in Python with OpenCV
+    on pillow -> native threads
   a batch is float32[8, 3, 224, 224], 4.8 MB; at most 4 in memory (19.3 MB)
-  decoding holds at most 2.0 GiB at once (an image that needs more is decoded alone), encoded files 67.1 MB"""
+  decoding holds at most 2.0 GiB at once (an image that needs more is decoded alone), encoded files 100.7 MB"""
     )
     assert str(feed) == feed.explain()
     assert (
@@ -145,13 +146,15 @@ def test_functions_run_in_python():
     )
 
 
-def test_where_the_kernel_is_not_built(tmp_path, monkeypatch):
-    for module in ("fastfeed.decode", "fastfeed.decode.executor", "fastfeed.backends.cpu.backend"):
+@pytest.mark.parametrize("decode", ["auto", "pillow"])
+def test_without_the_native_extension_no_feed_starts(tmp_path, monkeypatch, decode):
+    for module in ("fastfeed.decode", "fastfeed.decode.executor"):
         monkeypatch.setattr(f"{module}.is_built", lambda: False)
-    why = "because the kernel is not built (`fastfeed doctor` says how)"
-    source = ImageFolder(folder(tmp_path / "photos", {"a": 10}))
-    assert f"\n    on pillow -> in Python with OpenCV, {why}\n" in str(
-        Feed(source, [CenterCrop(24)], batch=5)
-    )
+    files = ImageFolder(folder(tmp_path / "photos", {"a": 10}))
     arrays = Arrays(np.zeros((10, 8, 8, 3), np.uint8))
-    assert f"\n    on pixels -> in Python with OpenCV, {why}\n" in str(Feed(arrays, [], batch=5))
+    for source in (files, arrays):
+        with pytest.raises(
+            ConfigError,
+            match="a feed needs the native extension, which this installation lacks: install a",
+        ):
+            Feed(source, [CenterCrop(4)], batch=5, decode=decode if source is files else "auto")

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fastfeed.backends.cpu import backend as cpu
 from fastfeed.decode import Bad, Header, engine_for
 from fastfeed.ops.program.compile import fuse
 from fastfeed.runtime.timeline import Timeline
 from fastfeed.spec import Spec
+from helpers.opencv_ops import reference as cpu
 
 HERE = bool(importlib.util.find_spec("nvidia")) and bool(importlib.util.find_spec("nvidia.dali"))
 needs_dali = pytest.mark.skipif(

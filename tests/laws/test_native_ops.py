@@ -1,4 +1,4 @@
-"""Native threads make what the Python kernels define: the same bytes, over all ops."""
+"""Native threads make what OpenCV and NumPy define: the same bytes, over all ops."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import threading
 import numpy as np
 import pytest
 from helpers.op_examples import ALL, listed
+from helpers.opencv_ops import reference
 from helpers.photos import folder, picture
 
 import fastfeed.backends.cpu.backend as cpu
@@ -51,7 +52,7 @@ def render_both(source, ops, seed=3):
         engine = engine_for(branch)
         executor = Executor(branch.decode, 2)
         native = cpu.compile(branch, engine, Timeline(), len(ids), 2, executor=executor)
-        python = cpu.compile(branch, engine, Timeline(), len(ids), 2)
+        python = reference.compile(branch, engine)
         blobs = source.read(ids.tolist())
         headers = engine.probe(blobs)
         sizes = np.array([(header.height, header.width) for header in headers])
@@ -91,6 +92,14 @@ def test_arrays(op, channels):
         except Exception:  # some ops need three channels, or images of a least size
             continue
         check(render_both(Arrays(images), listed(op, size)), op)
+
+
+@pytest.mark.parametrize("op", PIXELS, ids=repr)
+def test_tables_of_neighbors(op):
+    """Native threads merge the tables of neighbors into one."""
+    if op.kind == "change":
+        images = np.stack([picture(i, (31, 43)) for i in range(N)])
+        check(render_both(Arrays(images), [Invert(), *listed(op, (31, 43)), Invert()]), op)
 
 
 @pytest.mark.parametrize("op", PIXELS, ids=repr)

@@ -13,8 +13,8 @@ from helpers.jpegs import NO_KERNEL, encoded
 from helpers.photos import jpeg, picture
 
 import fastfeed as ff
-from fastfeed.backends.cpu import reference
 from fastfeed.backends.cpu.backend import CpuBackend
+from fastfeed.backends.cpu.native_program import NativeProgram
 from fastfeed.decode import is_built
 from fastfeed.decode.executor import Executor
 from fastfeed.decode.pillow import PillowEngine
@@ -136,9 +136,9 @@ PILLOW = {
         {"decode": "pillow"},
     ),
     "op": (
-        reference,
-        "run",
-        lambda layers, choices, row, image, *_: is_bad(image),
+        NativeProgram,
+        "_through",
+        lambda self, parts, handle, *_: min(handle.bytes(0)) > 250,
         {"decode": "pillow"},
     ),
 }

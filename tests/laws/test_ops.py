@@ -8,11 +8,11 @@ import pickle
 import numpy as np
 import pytest
 from helpers.op_examples import ALL, CHANGES, EXAMPLES, MEANING, SIMPLE, listed
+from helpers.opencv_ops import kernels
 from helpers.photos import folder, picture
 
 import fastfeed
 from fastfeed import ops as every
-from fastfeed.backends.cpu import kernels
 from fastfeed.errors import SpecError
 from fastfeed.feed.feed import Feed
 from fastfeed.ops import OPS, Decode, RandomFlip, RandomResizedCrop, Resize
@@ -69,7 +69,7 @@ def test_every_op_is_public(kind):
 def test_every_simple_change_of_pixels_has_a_kernel():
     tables = (kernels.TABLES, kernels.MEASURED, kernels.KERNELS, kernels.NESTED)
     missing = {type(op) for op in SIMPLE if not any(type(op) in table for table in tables)}
-    assert not missing, f"{listed_names(missing)}: a kernel is missing in backends/cpu/kernels"
+    assert not missing, f"{listed_names(missing)}: a kernel is missing in helpers/opencv_ops"
 
 
 def test_every_simple_change_of_pixels_has_a_meaning():

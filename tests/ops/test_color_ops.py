@@ -8,16 +8,14 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from helpers import jpegs
 from helpers.op_examples.color import EXAMPLES, turned
+from helpers.opencv_ops.chain import run
+from helpers.opencv_ops.kernels import KERNELS
 from helpers.photos import picture
 
 import fastfeed as ff
-from fastfeed.backends.cpu.chain import run
-from fastfeed.backends.cpu.kernels import ALONE, KERNELS, MEASURED, NARROW, TABLES, lookup
-from fastfeed.backends.cpu.kernels.lookup import look_up
 from fastfeed.errors import ConfigError, SpecError
-from fastfeed.ops.program.layers import choose, layers, simple
+from fastfeed.ops.program.layers import layers, simple
 from fastfeed.sampling.rng import uniform
 from fastfeed.spec import Spec
 
@@ -80,53 +78,6 @@ def test_a_fixed_number_takes_no_draw(op, name, value):
     assert values_of(op, 3)[name].tolist() == [value] * 3
 
 
-@pytest.mark.parametrize("image", EVERY, ids=lambda image: f"{image.shape}")
-@pytest.mark.parametrize("op", [op for op in ON_BYTES if type(op) in ALONE | NARROW], ids=repr)
-def test_arithmetic_is_the_look_up_to_the_byte(op, image):
-    values = values_of(op, 20)
-    for row in range(20):
-        kind = type(op)
-        table = (
-            TABLES[kind](op, values, row)
-            if kind in TABLES
-            else MEASURED[kind](op, values, row, image.copy())
-        )
-        alone = (ALONE | NARROW)[kind](op, values, row, image.copy())
-        np.testing.assert_array_equal(alone, look_up(image.copy(), table).reshape(image.shape))
-        assert alone.shape == image.shape
-
-
-@pytest.mark.parametrize(
-    "wide",
-    [
-        False,
-        pytest.param(True, marks=pytest.mark.skipif(jpegs.native is None, reason=jpegs.NO_KERNEL)),
-    ],
-)
-@pytest.mark.parametrize("op", ON_BYTES, ids=repr)
-def test_neighbors_change_nothing_but_speed(op, wide, monkeypatch):
-    """The same with a table before, behind, left over or applied; by arithmetic or by a table
-    alone.
-    """
-    monkeypatch.setattr(lookup, "WIDE", wide)
-    parts, images = (
-        [*layers(op), *layers(ff.Invert())],
-        [image for image in EVERY if image.shape[2] == 3],
-    )
-    sizes = np.tile(np.array([[8, 8]]), (len(images), 1))
-    u = uniform(4, 0, np.arange(len(images)), 0, op.draws)
-    what, negative = choose(op, u, sizes), choose(ff.Invert(), np.empty((0, 0)), sizes)
-    for row, image in enumerate(images):
-        alone = run(parts[:1], what, row, image.copy(), leave=False)
-        assert alone[1] is None
-        both, table = run(parts, [*what, *negative], row, image.copy())
-        assert table is not None
-        np.testing.assert_array_equal(look_up(both, table), 255 - alone[0])
-        np.testing.assert_array_equal(
-            run(parts, [*what, *negative], row, image.copy(), leave=False)[0], 255 - alone[0]
-        )
-
-
 @pytest.mark.parametrize("op", [ff.Saturation((0, 2)), ff.Hue(0.5), ff.Grayscale()], ids=repr)
 def test_one_channel_has_no_color(op):
     image = NOISE[:, :, :1].copy()
@@ -173,8 +124,7 @@ def test_jitter_is_its_ops_one_by_one():
     op = ff.ColorJitter(0.4, (0.5, 2.0), 0.4, 0.1)
     took = jitter(op, 40)
     for row in range(40):
-        image, table = run(op.layers, took, row, NOISE.copy())
-        got = image if table is None else look_up(image, table)
+        got = run(op.layers, took, row, NOISE.copy())
         want = NOISE.copy()
         for one in took:
             k = int(one.choice[row])
@@ -183,8 +133,7 @@ def test_jitter_is_its_ops_one_by_one():
                 [type(one)(np.zeros(40, int), (one.values[k],))],
                 row,
                 want,
-                leave=False,
-            )[0]
+            )
         np.testing.assert_array_equal(got, want)
 
 

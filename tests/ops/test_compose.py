@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from helpers.opencv_ops.chain import run
 from helpers.photos import picture
 
-from fastfeed.backends.cpu.chain import run
 from fastfeed.errors import ConfigError, SpecError
 from fastfeed.feed.feed import Feed
 from fastfeed.ops import (
@@ -69,9 +69,7 @@ def what_happens(op, n, size=(4, 4), seed=0):
 def after(op, images, seed=0):
     """All images after the op, alone."""
     found = what_happens(op, len(images), images[0].shape[:2], seed)
-    return np.stack(
-        [run(layers(op), found, row, image.copy())[0] for row, image in enumerate(images)]
-    )
+    return np.stack([run(layers(op), found, row, image.copy()) for row, image in enumerate(images)])
 
 
 BLACK = np.zeros((4000, 4, 4, 3), np.uint8)
@@ -159,7 +157,7 @@ def test_a_row_depends_on_its_own_numbers_only(op):
     whole, u = after(op, images), numbers(op, 8)
     for row in range(8):
         alone = choose(op, u[row : row + 1], np.array([[40, 48]]))
-        np.testing.assert_array_equal(run(layers(op), alone, 0, images[row].copy())[0], whole[row])
+        np.testing.assert_array_equal(run(layers(op), alone, 0, images[row].copy()), whole[row])
 
 
 @pytest.mark.parametrize(

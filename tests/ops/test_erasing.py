@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from helpers.op_examples.erasing import EXAMPLES, MEANING
+from helpers.opencv_ops.kernels import KERNELS
 
 from fastfeed import CutOut, GridMask, RandomErasing
-from fastfeed.backends.cpu.kernels import KERNELS
 from fastfeed.errors import ConfigError, SpecError
 from fastfeed.ops.noise_table import LENGTH
 from fastfeed.sampling.rng import uniform

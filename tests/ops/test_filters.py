@@ -11,10 +11,10 @@ import cv2
 import numpy as np
 import pytest
 from helpers.op_examples.filters import EXAMPLES, MEANING
+from helpers.opencv_ops.kernels import KERNELS
 from helpers.photos import picture
 
 from fastfeed import GaussianBlur, GaussianNoise, JPEGCompression, Sharpness
-from fastfeed.backends.cpu.kernels import KERNELS
 from fastfeed.errors import ConfigError, SpecError
 from fastfeed.ops import noise_table
 from fastfeed.sampling.rng import uniform

@@ -7,11 +7,11 @@ from __future__ import annotations
 import cv2
 import numpy as np
 import pytest
+from helpers.opencv_ops import reference
+from helpers.opencv_ops.masks import mask_after as defined_mask
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastfeed.backends.cpu.backend import CpuBackend
-from fastfeed.backends.cpu.kernels.masks import mask_after as defined_mask
 from fastfeed.backends.cpu.masks import mask_after
 from fastfeed.decode.base import Header
 from fastfeed.decode.pixels import PixelsEngine
@@ -33,7 +33,6 @@ from fastfeed.ops import (
 )
 from fastfeed.ops.move_boxes import boxes_after, stages
 from fastfeed.ops.program.compile import fuse
-from fastfeed.runtime.timeline import Timeline
 from fastfeed.sampling.rng import uniform
 from fastfeed.spec import PIXELS
 
@@ -95,9 +94,7 @@ def run(ops, images, seed=0):
         def is_set(self) -> bool:
             return False
 
-    done = CpuBackend(program, PixelsEngine(), Timeline()).render(
-        images, headers, work, out, Never()
-    )
+    done = reference.compile(program, PixelsEngine()).render(images, headers, work, out, Never())
     assert done == [None] * len(images)
     return out, stages(program, work)
 

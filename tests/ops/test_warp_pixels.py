@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from helpers.op_examples.warp import EXAMPLES
+from helpers.opencv_ops import warps
+from helpers.opencv_ops.warps import KERNELS, warp
 from helpers.photos import picture
 from PIL import Image
 
-from fastfeed.backends.cpu.kernels import warps
-from fastfeed.backends.cpu.kernels.warps import KERNELS, warp
 from fastfeed.ops import Affine, Perspective, Rotate
 from fastfeed.ops.warp import affine_matrices
 from fastfeed.sampling.rng import uniform

@@ -15,7 +15,6 @@ from project.test_release import script
 yaml = pytest.importorskip("yaml", reason="needs PyYAML: pip install pyyaml")
 RECIPE = ROOT / "packaging" / "conda" / "recipe.yaml"
 pytestmark = pytest.mark.skipif(not RECIPE.is_file(), reason="not in a source tree")
-NAMES = {"opencv-python-headless": "py-opencv"}  # others have one name in both places
 
 
 @pytest.fixture
@@ -33,10 +32,7 @@ def array(name: str) -> dict[str, str]:
     """Requirements of an array in pyproject.toml: name -> the least version."""
     block = re.search(rf"^{name} = \[(.*?)\]$", (ROOT / "pyproject.toml").read_text(), re.M | re.S)
     assert block, name
-    return {
-        NAMES.get(need, need): least
-        for need, least in re.findall(r'"([\w-]+)>=([\d.]+)"', block[1])
-    }
+    return dict(re.findall(r'"([\w-]+)>=([\d.]+)"', block[1]))
 
 
 def least(requirements: list[Any]) -> dict[str, str]:

@@ -14,13 +14,10 @@ import pytest
 from helpers.photos import folder
 from helpers.traces import DIALECTS, steady
 
-from fastfeed.decode import is_built
-
 ROOT = Path(__file__).parents[2]
 MODULES = {
     "numpy": "numpy",
     "pillow": "PIL",
-    "opencv-python-headless": "cv2",
     "fsspec": "fsspec",
     "google-crc32c": "google_crc32c",
     "rich": "rich",
@@ -47,7 +44,7 @@ FEED = (
 STORAGE = {"numpy", "pillow", "fsspec", "google-crc32c"}
 JOBS = {
     "import fastfeed": ("import fastfeed", set()),
-    "a feed": (FEED, STORAGE if is_built() else STORAGE | {"opencv-python-headless"}),
+    "a feed": (FEED, STORAGE),
     "`fastfeed analyze`": (
         COMMAND.format(arguments=["analyze", "trace.json", "--json"]),
         {"numpy", "rich", "typer"},
@@ -78,7 +75,7 @@ def test_a_job_runs_with_nothing_but_what_it_needs(
     job: str, place: Path, python: Callable[..., Any]
 ) -> None:
     code, needs = JOBS[job]
-    blocked = {module for name, module in MODULES.items() if name not in needs}
+    blocked = {"cv2", *(module for name, module in MODULES.items() if name not in needs)}
     (place / "job.py").write_text(BLOCK.format(blocked=blocked, code=code))
     done = python(
         f"import os, runpy; os.chdir({str(place)!r}); runpy.run_path('job.py', run_name='__main__')"
@@ -94,6 +91,4 @@ def test_the_page_has_the_same_table() -> None:
     rows = dict(re.findall(r"^\| (.+?) \| (.+?) \|$", text, re.M))
     for job, (_, needs) in JOBS.items():
         named = set(re.findall(r"`([\w-]+)`", rows[job]))
-        assert named == (
-            needs if is_built() or job != "a feed" else needs - {"opencv-python-headless"}
-        ), job
+        assert named == needs, job

@@ -41,7 +41,7 @@ WITHOUT = """
 import asyncio, builtins, concurrent.futures, ctypes, importlib, io, itertools, json, logging, mmap, os, pathlib
 import multiprocessing.connection, platform, random, select, shutil, signal, socket, sqlite3, subprocess, sys
 import tarfile, tempfile, threading, uuid, zipfile
-import cv2, fsspec, fsspec.asyn, fsspec.implementations.local, google_crc32c, numpy, PIL.Image, PIL.ImageFile, rich
+import fsspec, fsspec.asyn, fsspec.implementations.local, google_crc32c, numpy, PIL.Image, PIL.ImageFile, rich
 import rich.progress, typer, typer.testing
 
 class Blocked:

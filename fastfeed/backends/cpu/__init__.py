@@ -1,1 +1,1 @@
-"""The reference backend on the CPU: NumPy, OpenCV and the C++ kernel."""
+"""The backend on the CPU: the native extension."""

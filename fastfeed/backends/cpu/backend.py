@@ -1,9 +1,7 @@
-"""The CPU backend: on native threads where there are any, and otherwise in NumPy and OpenCV."""
+"""The CPU backend: a program on native threads."""
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
@@ -11,12 +9,11 @@ from typing import Any
 import numpy as np
 
 from fastfeed.backends.cpu.native_program import NativeProgram
-from fastfeed.decode.base import Bad, DecodeEngine, Header, Stop
-from fastfeed.decode.executor import Executor, Samples
+from fastfeed.decode.base import Bad, DecodeEngine, Stop
+from fastfeed.decode.executor import Executor, Samples, executor_for
 from fastfeed.ops.mix_plan import MixPlan
 from fastfeed.ops.program.program import Program, Work
 from fastfeed.runtime.buffers import aligned
-from fastfeed.runtime.kernel import is_built
 from fastfeed.runtime.timeline import Timeline
 
 __all__ = ["CpuBackend", "compile", "engine", "native_threads", "whole_batches"]
@@ -28,7 +25,7 @@ _STAGES = ("decode", "augment", "convert")  # of native threads, in the order of
 
 
 class CpuBackend:
-    """Samples become bytes, the chain changes them, and one pass converts them."""
+    """One rank's program on its native threads; functions of users run in Python."""
 
     memory_name = "memory"
     xp: Any = np
@@ -40,30 +37,14 @@ class CpuBackend:
         program: Program,
         engine: DecodeEngine,
         timeline: Timeline,
-        executor: Executor | None = None,
+        executor: Executor,
     ) -> None:
         # samples are mixed as bytes: a quarter of the memory, and a lookup table converts the
         # result
         self.rendered = program if program.mix is None else program.raw()
-        self._engine, self._timeline = engine, timeline
-        self._native = self._reference = None
-        if executor is not None:
-            self._native = NativeProgram(self.rendered, program.convert, executor)
-        else:  # which loads OpenCV
-            reference = importlib.import_module("fastfeed.backends.cpu.reference").Reference
-            self._reference = reference(self.rendered, program.convert, engine, timeline)
-
-    def render(
-        self,
-        blobs: Sequence[Any],
-        headers: Sequence[Header],
-        work: Work,
-        out: np.ndarray,
-        stop: Stop,
-        batch: int = 0,
-    ) -> list[Bad | None]:
-        assert self._reference is not None
-        return self._reference.render(blobs, headers, work, out, stop, batch)
+        self._engine = engine
+        self._timeline = timeline
+        self._native = NativeProgram(self.rendered, program.convert, executor)
 
     def render_native(
         self,
@@ -74,8 +55,7 @@ class CpuBackend:
         stop: Stop,
         batch: int = 0,
     ) -> dict[int, Bad]:
-        """`render` of samples that native threads hold, but for those to be skipped (bool (n,))."""
-        assert self._native is not None
+        """Fill rows of `out`, but for those to be skipped (bool (n,)); returns row -> failure."""
         record = partial(self._timeline.record_native, batch, _STAGES)
         return self._native.run(samples, skip, work, out, stop, record)
 
@@ -88,27 +68,16 @@ class CpuBackend:
         stop: Stop,
         batch: int = 0,
     ) -> None:
-        if self._native is not None:
-            record = partial(self._timeline.record_native, batch, ("mix",))
-            self._native.mix(samples, members, plan, out, stop, record)
-        else:
-            assert self._reference is not None
-            self._reference.mix(samples, members, plan, out, batch)
+        record = partial(self._timeline.record_native, batch, ("mix",))
+        self._native.mix(samples, members, plan, out, stop, record)
 
     def synchronize(self) -> None:
         pass
 
     def decode_path(self) -> str:
-        name = self._engine.name
-        if self._native is None:
-            why = (
-                ""
-                if is_built()
-                else ", because the kernel is not built (`fastfeed doctor` says how)"
-            )
-            return f"{name} -> in Python with OpenCV{why}"
         names = dict.fromkeys(map(repr, self._native.python_ops))
-        return f"{name} -> native threads{'; in Python: ' if names else ''}{', '.join(names)}"
+        in_python = f"; in Python: {', '.join(names)}" if names else ""
+        return f"{self._engine.name} -> native threads{in_python}"
 
 
 def compile(
@@ -122,6 +91,7 @@ def compile(
     executor: Executor | None = None,
 ) -> CpuBackend:
     """The entry point of BACKENDS["cpu"]."""
+    executor = executor or executor_for(program.decode, engine, threads)
     return CpuBackend(program, engine, timeline, executor)
 
 

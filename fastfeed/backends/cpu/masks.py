@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -21,15 +20,10 @@ def mask_after(
 
     Pixels outside the image (borders of any mode, corners after a rotation) become `ignore`.
     """
-    native = kernel()
-    if native is None:  # the definition, which needs OpenCV
-        return importlib.import_module("fastfeed.backends.cpu.kernels.masks").mask_after(
-            stages, row, mask, ignore
-        )
     back, sizes, limits = (
         np.stack([getattr(stage, name)[row] for stage in stages])
         for name in ("back", "sizes", "limits")
     )
     out = np.empty(sizes[-1], np.uint8)
-    native.move_mask(np.ascontiguousarray(mask), back, sizes, limits, ignore, out)
+    kernel().move_mask(np.ascontiguousarray(mask), back, sizes, limits, ignore, out)
     return out

@@ -4,7 +4,6 @@ describes.
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from fastfeed.ops.mix_plan import BLEND, MOSAIC, PASTE, MixPlan
 
 __all__ = ["mix", "mix_labels"]
 
-_AT_ONCE = 32  # rows blended at once on a device: bounds the memory for floats
+_AT_ONCE = 32  # rows blended at once: bounds the memory for floats
 
 
 def mix(
@@ -25,12 +24,9 @@ def mix(
     Both are bytes or floats of one dtype and layout, and arrays of `xp`: NumPy's, or CuPy's on a
     device. They may not overlap. Bytes are rounded to the nearest.
     """
-    at_once = xp is not np or samples.dtype not in (np.uint8, np.float32)
     for row, how in enumerate(plan.how):
         own, *others = members[row]
         if how == BLEND:
-            if not at_once:
-                _blend(samples[own], samples[others[0]], float(plan.shares[row, 0]), out[row])
             continue
         if how == MOSAIC:
             top, left = (int(v) for v in plan.box[row, :2])
@@ -41,11 +37,10 @@ def mix(
             top, left, height, width = (int(v) for v in plan.box[row])
             region = _at(layout, slice(top, top + height), slice(left, left + width))
             out[row][region] = samples[others[0]][region]
-    if at_once:
-        rows = np.flatnonzero(plan.how == BLEND)
-        for begin in range(0, len(rows), _AT_ONCE):
-            chunk = rows[begin : begin + _AT_ONCE]
-            out[xp.asarray(chunk)] = _blended(samples, members[chunk], plan.shares[chunk], xp)
+    rows = np.flatnonzero(plan.how == BLEND)
+    for begin in range(0, len(rows), _AT_ONCE):
+        chunk = rows[begin : begin + _AT_ONCE]
+        out[xp.asarray(chunk)] = _blended(samples, members[chunk], plan.shares[chunk], xp)
 
 
 def mix_labels(soft: np.ndarray, members: np.ndarray, plan: MixPlan) -> np.ndarray:
@@ -56,20 +51,6 @@ def mix_labels(soft: np.ndarray, members: np.ndarray, plan: MixPlan) -> np.ndarr
         rows = np.flatnonzero(shares[:, j])
         out[rows] += soft[members[rows, j]] * shares[rows, j, None]
     return out
-
-
-def _blend(own: np.ndarray, other: np.ndarray, share: float, out: np.ndarray) -> None:
-    """With OpenCV, which lets other threads run; as two axes: for it a third is channels.
-
-    It is loaded here: native threads blend without it, and masks are pasted only.
-    """
-    cv2 = importlib.import_module("cv2")
-    rows = out.shape[0]
-    first, second = own.reshape(rows, -1), other.reshape(rows, -1)
-    if out.flags.c_contiguous:
-        cv2.addWeighted(first, share, second, 1 - share, 0, dst=out.reshape(rows, -1))
-    else:
-        out[...] = cv2.addWeighted(first, share, second, 1 - share, 0).reshape(out.shape)
 
 
 def _blended(samples: Any, members: np.ndarray, shares: np.ndarray, xp: Any) -> Any:

@@ -4,17 +4,16 @@ decodes.
 
 from __future__ import annotations
 
-import importlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fastfeed.backends.cpu import functions
 from fastfeed.backends.cpu.native_ops import (
     BORDERS,
     is_native,
@@ -22,7 +21,7 @@ from fastfeed.backends.cpu.native_ops import (
     native_layer,
     needs_noise,
 )
-from fastfeed.decode.base import DECLINED, ENLARGE, Bad, Header, Request, Stop
+from fastfeed.decode.base import DECLINED, ENLARGE, Bad, FunctionFailed, Header, Request, Stop
 from fastfeed.decode.executor import Executor, Samples
 from fastfeed.decode.multi_crop import decode_views
 from fastfeed.decode.native import bad_of
@@ -38,7 +37,7 @@ from fastfeed.ops.program.layers import Choices, Layer
 from fastfeed.ops.program.program import Program, Work
 from fastfeed.system.clocks import steady_ns
 
-__all__ = ["NativeProgram", "RecordSpans"]
+__all__ = ["NativeProgram", "OpFailed", "RecordSpans", "call_function"]
 
 _SLICE = 32  # samples that a thread takes through ops in Python at a time, at most
 _DONE, _CANCELLED = 0, 6  # as Status in native/header.h
@@ -105,7 +104,7 @@ class NativeProgram:
 
     @property
     def python_ops(self) -> tuple[Any, ...]:
-        """The ops that run in Python, as they have no native kernel: functions of users."""
+        """Functions of users, which run in Python."""
         return tuple(op for layer in self._layers if not layer.native for op in layer.layer.ops)
 
     def run(
@@ -233,7 +232,7 @@ class NativeProgram:
                     with call.timed(_AUGMENT):
                         try:
                             self._run_in_python(part, choices, k, pixels[k])
-                        except functions.OpFailed as failed:
+                        except OpFailed as failed:
                             call.results[rows[k]] = failed.bad()
                             skip[k] = True
                 continue
@@ -280,12 +279,7 @@ class NativeProgram:
                 chosen = own.choice[row]
                 if chosen < 0:
                     continue
-                op = layer.layer.ops[chosen]
-                if isinstance(op, Function):
-                    functions.call(op, own.values[chosen], row, image)
-                else:  # the definition of an op that has no native kernel, which needs OpenCV
-                    run = importlib.import_module("fastfeed.backends.cpu.chain").run
-                    image[...] = run([layer.layer], [own], row, image, leave=False)[0]
+                call_function(layer.layer.ops[chosen], own.values[chosen], row, image)
 
     def _images(self, pixels: np.ndarray) -> Any:
         """Windows (n, views, height, width, channels) as samples of the kernel."""
@@ -339,6 +333,41 @@ class NativeProgram:
                 "noise": noise,
             }
         )
+
+
+class OpFailed(Exception):
+    """A user's function raised, or returned something other than an image of its shape."""
+
+    def bad(self) -> Bad:
+        """The failure of its sample."""
+        bad = FunctionFailed("op_failed", str(self))
+        bad.error = self.__cause__ if isinstance(self.__cause__, Exception) else self
+        return bad
+
+
+def call_function(op: Function, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
+    """Apply a user's function in place; OpFailed unless it returns an image like its argument."""
+    shape, given = image.shape, image[...]  # a view: its shape and its flags are the function's own
+    try:
+        result = op.function(given, values["u"][row])
+    except MemoryError:  # says nothing about this sample
+        raise
+    except Exception as error:  # the feed's policy decides what it means
+        raise OpFailed(f"{op!r} raised {type(error).__name__}: {error}{_place(error)}") from error
+    if not isinstance(result, np.ndarray) or result.dtype != np.uint8 or result.shape != shape:
+        got = type(result).__name__
+        if isinstance(result, np.ndarray):
+            got = f"{result.dtype}{list(result.shape)}"
+        raise OpFailed(f"{op!r} must return uint8{list(shape)}, as it got, returned {got}")
+    if result is not given:
+        np.copyto(image, result)  # overlapping memory, as of image[:, ::-1], is fine
+    return image
+
+
+def _place(error: Exception) -> str:
+    """File and line of the user's function that raised."""
+    at = error.__traceback__ and error.__traceback__.tb_next  # the first is the call above
+    return f" ({Path(at.tb_frame.f_code.co_filename).name}, line {at.tb_lineno})" if at else ""
 
 
 def _halves(layer: Layer, number: int) -> list[_Layer]:

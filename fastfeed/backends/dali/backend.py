@@ -20,10 +20,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fastfeed.backends.cpu import chain
 from fastfeed.backends.cpu.mixing import mix
 from fastfeed.backends.cpu.native_program import NativeProgram
-from fastfeed.backends.dali import chain as dali_chain
+from fastfeed.backends.dali import chain
 from fastfeed.backends.dali.graph import Graph, gpu_count, no_gpu
 from fastfeed.backends.dali.host_memory import HostMemory
 from fastfeed.backends.dali.pipeline import Lane
@@ -32,8 +31,7 @@ from fastfeed.backends.decode_share import DecodeShare, decodes_on_cpu, kept_fil
 from fastfeed.backends.gpu_memory import GpuMemory, refused_all
 from fastfeed.backends.options import GpuDecode, as_gpu_decode
 from fastfeed.decode.base import Bad, DecodeEngine, Header, Request, Stop
-from fastfeed.decode.executor import Executor
-from fastfeed.decode.padding import decode_with_border
+from fastfeed.decode.executor import Executor, executor_for
 from fastfeed.decode.pillow_warnings import probe_named
 from fastfeed.errors import ConfigError, DeviceError
 from fastfeed.gpu_support import runs_on_gpu
@@ -85,13 +83,12 @@ class DaliBackend:
         threads: int,
         gpu: int,
         how: GpuDecode,
-        executor: Executor | None,
+        executor: Executor,
     ) -> None:
-        dali_chain.check(program)
-        self._executor, self._native = executor, None
-        if executor is not None:  # views are samples of their own here
-            own = replace(program.raw(), views=0, others=(), mix=None)
-            self._native = NativeProgram(own, own.convert, executor)
+        chain.check(program)
+        self._executor = executor
+        own = replace(program.raw(), views=0, others=(), mix=None)  # here views are samples
+        self._native = NativeProgram(own, own.convert, executor)
         self._program, self._engine, self._timeline, self._threads = (
             program,
             engine,
@@ -294,35 +291,22 @@ class DaliBackend:
 
     def _pixels(self, work: _RenderCall, rows: list[int]) -> tuple[np.ndarray, list[Bad | None]]:
         """Render these rows on the CPU, on all threads."""
-        program = self._program
-        if self._native is not None and self._executor is not None:
-            results = np.empty(
-                (len(rows), *(side or 0 for side in program.augmented.shape)), np.uint8
-            )
-            names = [work.headers[row].name for row in rows]
-            samples = self._executor.borrow(
-                [work.blobs[row] for row in rows], work.stop, names.__getitem__
-            )
-            skip = np.zeros(len(rows), bool)
-            skip[list(samples.bad)] = True
-            record = partial(
-                self._timeline.record_native, work.number, ("decode", "augment", "convert")
-            )
-            bad = samples.bad | self._native.run(
-                samples, skip, work.work[rows], results, work.stop, record
-            )
-            return results, [bad.get(k) for k in range(len(rows))]
-        pixels = np.empty((len(rows), *(side or 0 for side in program.pixels.shape)), np.uint8)
-        with self._timeline.span("decode", work.number):
-            request = work.request(rows, program.filter)
-            failures = decode_with_border(self._engine, request, program.border, pixels, work.stop)
-            if not program.chain:
-                return pixels, failures
-            results = np.empty(
-                (len(rows), *(side or 0 for side in program.augmented.shape)), np.uint8
-            )
-            chain.change(program.layers, work.work[rows].choices, failures, pixels, results)
-            return results, failures
+        results = np.empty(
+            (len(rows), *(side or 0 for side in self._program.augmented.shape)), np.uint8
+        )
+        names = [work.headers[row].name for row in rows]
+        samples = self._executor.borrow(
+            [work.blobs[row] for row in rows], work.stop, names.__getitem__
+        )
+        skip = np.zeros(len(rows), bool)
+        skip[list(samples.bad)] = True
+        record = partial(
+            self._timeline.record_native, work.number, ("decode", "augment", "convert")
+        )
+        bad = samples.bad | self._native.run(
+            samples, skip, work.work[rows], results, work.stop, record
+        )
+        return results, [bad.get(k) for k in range(len(rows))]
 
     def _store(
         self, work: _RenderCall, rows: list[int], pixels: np.ndarray, failures: list[Bad | None]
@@ -357,6 +341,7 @@ def compile(
             f'decode="{decode}" needs an NVIDIA GPU and its driver, none is here{why}; use'
             ' decode="cpu"'
         )
+    executor = executor or executor_for(program.decode, engine, threads)
     return DaliBackend(
         program, engine, timeline, batch, threads, gpu, as_gpu_decode(decode, "dali"), executor
     )

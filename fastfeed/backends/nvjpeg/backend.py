@@ -16,7 +16,7 @@ import importlib
 import logging
 import queue
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -33,8 +33,8 @@ from fastfeed.backends.nvjpeg.lane import Call, Lane
 from fastfeed.backends.nvjpeg.library import DRIVER, find_nvjpeg
 from fastfeed.backends.nvjpeg.windows import WindowKernel
 from fastfeed.backends.options import GpuDecode, as_gpu_decode
-from fastfeed.decode.base import Bad, DecodeEngine, Header, Stop
-from fastfeed.decode.executor import Executor, Samples
+from fastfeed.decode.base import Bad, DecodeEngine, Stop
+from fastfeed.decode.executor import Executor, Samples, executor_for
 from fastfeed.errors import ConfigError, DeviceError
 from fastfeed.gpu_support import runs_on_gpu
 from fastfeed.ops.convert import Convert
@@ -116,17 +116,6 @@ class NvjpegBackend:
         self._lanes.put(self._made())  # now, so that an error comes from the constructor
         for _ in range(how.lanes - 1):
             self._lanes.put(None)
-
-    def render(
-        self,
-        blobs: Sequence[Any],
-        headers: Sequence[Header],
-        work: Work,
-        out: Any,
-        stop: Stop,
-        batch: int = 0,
-    ) -> list[Bad | None]:
-        raise AssertionError("native threads hold the samples of this backend")
 
     def render_native(
         self, samples: Samples, skip: np.ndarray, work: Work, out: Any, stop: Stop, batch: int = 0
@@ -289,10 +278,7 @@ def compile(
     executor: Executor | None = None,
 ) -> NvjpegBackend:
     """The entry point of BACKENDS["nvjpeg"]."""
-    if executor is None:
-        raise ConfigError(
-            'engine="nvjpeg" needs the kernel, which is not built: `fastfeed doctor` says how'
-        )
+    executor = executor or executor_for(program.decode, engine, threads)
     how = as_gpu_decode(decode, "nvjpeg")
     return NvjpegBackend(program, timeline, batch, executor, *_gpu(gpu), how, engine.name)
 

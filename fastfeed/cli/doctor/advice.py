@@ -36,7 +36,6 @@ def advise(report: MachineReport) -> Iterator[Advice]:
         )
     if not report.pillow:
         yield Advice("Pillow is missing; every feed needs it:", "pip install pillow", problem=True)
-    yield from _opencv(report)
     yield from _gpu(report)
     yield from _kernel(report)
     if report.open_files and 0 <= report.open_files[0] < FEW_FILES:
@@ -76,24 +75,6 @@ def reinstall(name: str = "fastfeed") -> str:
     return f"pip install --force-reinstall --no-deps --no-cache-dir {editable}{shlex.quote(place)}"
 
 
-def _opencv(report: MachineReport) -> Iterator[Advice]:
-    if not report.opencv:
-        why = (
-            "the reference backend needs it"
-            if report.kernel
-            else "without the JPEG kernel every feed needs it"
-        )
-        yield Advice(
-            f"OpenCV is missing; {why}:",
-            "pip install opencv-python-headless",
-            problem=not report.kernel,
-        )
-    elif len(report.opencv) > 1:
-        names = [*report.opencv]
-        command = f"pip uninstall -y {' '.join(names)} && pip install {names[0]}"
-        yield Advice(f"{' and '.join(names)} install the same files. Keep one:", command)
-
-
 def _gpu(report: MachineReport) -> Iterator[Advice]:
     dali, cuda = report.dali, report.cuda
     extra = None if cuda is None or cuda < (12, 0) else "cuda13" if cuda >= (13, 0) else "cuda12"
@@ -130,11 +111,11 @@ def _kernel(report: MachineReport) -> Iterator[Advice]:
             f"{packages} && {reinstall()}" if packages else f"FASTFEED_BUNDLED=1 {reinstall()}"
         )
         needs = "" if packages else " (with a C++ compiler and NASM)"
-        text = "JPEGs decode through Pillow, which is slower. A wheel has the kernel"
+        text = "The kernel is missing; every feed needs it. A wheel has it"
         if report.platform.startswith("Windows"):
-            yield Advice(f"{text}.")
+            yield Advice(f"{text}.", problem=True)
         else:
-            yield Advice(f"{text}; to build it{needs}:", command)
+            yield Advice(f"{text}; to build it{needs}:", command, problem=True)
     elif kernel.huffman and not kernel.bundled:
         text = (
             "With the libjpeg-turbo that fastfeed builds itself (with NASM), JPEGs decode twice as"

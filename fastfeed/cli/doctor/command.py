@@ -12,7 +12,7 @@ import platform
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
-from importlib import import_module, metadata, util
+from importlib import import_module, metadata
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any
@@ -35,13 +35,6 @@ from fastfeed.system.processes import memory_bytes, open_files, usable_cores
 __all__ = ["collect", "doctor", "render", "with_advice"]
 
 DALI = ("nvidia-dali-cuda120", "nvidia-dali-cuda130")
-# Every build of OpenCV installs the same `cv2` folder.
-OPENCV = (
-    "opencv-python-headless",
-    "opencv-python",
-    "opencv-contrib-python-headless",
-    "opencv-contrib-python",
-)
 FRAMEWORKS = ("tensorflow", "tensorflow-cpu", "tf-nightly", "keras", "jax", "torch", "ray")
 CODECS = {"libjpeg_turbo": "libjpeg-turbo", "webp": "libwebp", "zlib": "zlib", "libtiff": "libtiff"}
 CODECS |= {"jpg_2000": "OpenJPEG", "avif": "libavif"}  # PIL.features name -> what people call it
@@ -79,7 +72,6 @@ def collect(
     *,
     environ: Mapping[str, str] | None = None,
     version: Callable[[str], str | None] = installed,
-    has_module: Callable[[str], bool] = lambda name: util.find_spec(name) is not None,
     nvml: Any = "pynvml",
     kernel: str | ModuleType = "fastfeed._native",
     root: Path = Path("/"),
@@ -94,9 +86,8 @@ def collect(
     except ConfigError as error:
         world, world_error = None, str(error)
     quota, memory_limit = cgroup_limits(root)
-    cores, pillow, opencv = os.cpu_count() or 1, version("pillow"), _versions(OPENCV, version)
-    if not opencv and has_module("cv2"):
-        opencv = {"cv2": "of unknown version"}  # built from source, or by conda
+    cores = os.cpu_count() or 1
+    pillow = version("pillow")
     report = MachineReport(
         fastfeed=version("fastfeed"),
         python=platform.python_version(),
@@ -110,7 +101,6 @@ def collect(
         pillow=pillow,
         codecs=_codecs() if pillow else {},
         kernel=find_kernel(kernel),
-        opencv=opencv,
         dali=_versions(DALI, version),
         vips=version("pyvips"),
         frameworks=_versions(FRAMEWORKS, version),
@@ -231,7 +221,6 @@ def sections(report: MachineReport) -> list[tuple[str, list[tuple[str, str]]]]:
     decode = [
         *kernel_rows(report.kernel),
         ("Pillow", f"{report.pillow} ({codecs})" if report.pillow else "not installed"),
-        ("OpenCV", _listed(report.opencv) or "not installed"),
         ("DALI", _listed(report.dali) or "not installed"),
         ("pyvips", report.vips or "not installed"),
     ]

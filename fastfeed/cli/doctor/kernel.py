@@ -11,7 +11,7 @@ from types import ModuleType
 
 __all__ = ["NOT_BUILT", "KernelInfo", "find_kernel", "kernel_rows"]
 
-NOT_BUILT = "not built: JPEGs decode through Pillow"
+NOT_BUILT = "not built: feeds do not start"
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,6 @@ class MachineReport:
     pillow: str | None
     codecs: dict[str, str]  # Pillow's libraries, with versions
     kernel: KernelInfo | None  # our JPEG kernel
-    opencv: dict[str, str]
     dali: dict[str, str]
     frameworks: dict[str, str]
     world: World | None

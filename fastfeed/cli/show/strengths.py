@@ -11,12 +11,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import cv2
 import numpy as np
+from PIL import Image
 
 from fastfeed.backends.cpu import backend as cpu
 from fastfeed.backends.cpu.mixing import mix
 from fastfeed.decode import PixelsEngine
+from fastfeed.decode.executor import Executor
 from fastfeed.errors import ConfigError, SpecError
 from fastfeed.ops.move_boxes import boxes_after, stages
 from fastfeed.ops.program.compile import Program, Work, fuse
@@ -55,7 +56,7 @@ def scaled(image: np.ndarray, short: float) -> np.ndarray:
     height, width = image.shape[:2]
     by = short / min(height, width)
     size = max(1, round(width * by)), max(1, round(height * by))
-    return cv2.resize(image, size, interpolation=cv2.INTER_AREA if by < 1 else cv2.INTER_LINEAR)
+    return _resized(image, size)
 
 
 def pictures(ops: Sequence[Any], photos: Sequence[np.ndarray], side: int) -> list[Picture]:
@@ -99,16 +100,17 @@ def _smallest(op: Any, photo: np.ndarray, side: int) -> np.ndarray:
 def _run(program: Program, photo: np.ndarray, u: np.ndarray) -> list[Picture]:
     """Run a program as a feed does, with random numbers of these strengths, shape (n,)."""
     n, engine = len(u), PixelsEngine()
-    blobs = [photo] * n
-    headers: Any = engine.probe(blobs)
     sizes = np.tile(np.array(photo.shape[:2]), (n, 1))
     work = program.work(program.draw(lambda slot, draws: _numbers(u, draws)), sizes)
     shape: Any = program.spec.shape
     out = np.empty((n, *shape), np.uint8)
-    backend = cpu.compile(program, engine, Timeline(), n, 1)
-    for bad in backend.render(blobs, headers, work, out, threading.Event()):
-        if bad is not None:
-            raise ConfigError(f"the ops fail: {bad.reason} {bad.detail}")
+    executor = Executor(None, 1)
+    backend = cpu.compile(program, engine, Timeline(), n, 1, executor=executor)
+    never = threading.Event()
+    samples = executor.borrow([photo] * n, never)
+    for bad in backend.render_native(samples, np.zeros(n, bool), work, out, never).values():
+        raise ConfigError(f"the ops fail: {bad.reason} {bad.detail}")
+    executor.close()
     moves = stages(program, work)
     moved = bool(program.window) or len(moves) > 1
     boxes = np.tile(np.array(sample_box(photo)), (n, 1))
@@ -158,9 +160,14 @@ def _covering(image: np.ndarray, height: int, width: int) -> np.ndarray:
     """The middle of the image, resized to cover that size."""
     by = max(height / image.shape[0], width / image.shape[1])
     size = max(width, round(image.shape[1] * by)), max(height, round(image.shape[0] * by))
-    image = cv2.resize(image, size, interpolation=cv2.INTER_AREA)
+    image = _resized(image, size)
     top, left = (image.shape[0] - height) // 2, (image.shape[1] - width) // 2
     return image[top : top + height, left : left + width]
+
+
+def _resized(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """The image in a size (width, height), antialiased."""
+    return np.asarray(Image.fromarray(image).resize(size, Image.Resampling.BILINEAR))
 
 
 def _caption(program: Program, work: Work, row: int, photo: np.ndarray) -> str:

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from fastfeed.backends.base import Backend, NativeRenderer
+from fastfeed.backends.base import Backend, NativeRenderer, Renderer
 from fastfeed.decode.base import Bad
 from fastfeed.faults import Failure
 from fastfeed.feed.batch.annotations import Annotations, Annotator, clear
@@ -106,7 +106,8 @@ class RowMaker:
             [samples.blobs[row] for row in good],
             [samples.headers[row] for row in good],
         )
-        results = backend.render(blobs, headers, work[good], target, batch.stop, batch.number)
+        renderer = cast(Renderer, backend)
+        results = renderer.render(blobs, headers, work[good], target, batch.stop, batch.number)
         if target is not out:
             with backend.device_context():  # `target` is given back to this backend's memory
                 out[good] = target

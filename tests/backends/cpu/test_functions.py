@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.opencv_ops.chain import run
 
-from fastfeed.backends.cpu.chain import run
-from fastfeed.backends.cpu.functions import OpFailed
+from fastfeed.backends.cpu.native_program import OpFailed
 from fastfeed.ops import Function, Invert
 from fastfeed.ops.program.compile import fuse
 from fastfeed.spec import PIXELS
@@ -34,7 +34,7 @@ def bent(image: np.ndarray, numbers: np.ndarray) -> np.ndarray:
 def changed(function) -> np.ndarray:
     program = fuse([Function(function), Invert()], PIXELS.with_size(4, 6))
     work = program.work(program.draw(lambda slot, k: np.zeros((1, k))), np.array([[4, 6]]))
-    return run(program.layers, work.choices, 0, np.full((4, 6, 3), 1, np.uint8), leave=False)[0]
+    return run(program.layers, work.choices, 0, np.full((4, 6, 3), 1, np.uint8))
 
 
 @pytest.mark.filterwarnings("ignore:Setting the shape")  # NumPy 2.5 would rather have it reshaped

@@ -1,6 +1,4 @@
-"""Look-ups and counts of bytes: the kernel and OpenCV do the same, for any size and not a byte
-further.
-"""
+"""Native look-ups, counts and conversions of bytes, for any size and not a byte further."""
 
 from __future__ import annotations
 
@@ -9,12 +7,10 @@ import pytest
 from helpers import jpegs
 from PIL import Image
 
-from fastfeed.backends.cpu.kernels import lookup
-from fastfeed.backends.cpu.reference import convert
 from fastfeed.ops import Normalize, ToFloat, ToLayout
 from fastfeed.ops.convert import Convert
 
-needs_kernel = pytest.mark.skipif(jpegs.native is None, reason=jpegs.NO_KERNEL)
+pytestmark = pytest.mark.skipif(jpegs.native is None, reason=jpegs.NO_KERNEL)
 RNG = np.random.default_rng(11)
 SIDES = [  # (height, width): around the 64 bytes that are looked up at once
     (1, 1),
@@ -32,18 +28,7 @@ SIDES = [  # (height, width): around the 64 bytes that are looked up at once
 ]
 
 
-@pytest.fixture(params=["kernel", "kernel, not wide", "OpenCV"])
-def implementation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every implementation, whichever this processor would choose."""
-    if request.param != "OpenCV" and jpegs.native is None:
-        pytest.skip(jpegs.NO_KERNEL)
-    monkeypatch.setattr(lookup, "WIDE", request.param == "kernel")
-    if request.param == "OpenCV":
-        monkeypatch.setattr(lookup, "NATIVE", None)
-
-
 @pytest.mark.parametrize("channels", [1, 3])
-@pytest.mark.usefixtures("implementation")
 def test_every_byte_and_none_further(channels: int):
     for sides in SIDES:
         size = sides[0] * sides[1] * channels
@@ -54,24 +39,23 @@ def test_every_byte_and_none_further(channels: int):
             inside = want[100:-100].reshape(*sides, channels)
             for c in range(channels):
                 inside[:, :, c] = tables[:, c % own][inside[:, :, c]]
-            got = lookup.look_up(
-                buffer[100:-100].reshape(*sides, channels), tables[:, 0] if own == 1 else tables
-            )
+            got = buffer[100:-100].reshape(*sides, channels)
+            jpegs.native.look_up(got, tables[:, 0].copy() if own == 1 else tables, got)
             np.testing.assert_array_equal(got, inside, str(sides))
             np.testing.assert_array_equal(buffer, want)
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-@pytest.mark.usefixtures("implementation")
 def test_counts(channels: int):
     for sides in SIDES:
         for levels in (256, 3):  # many values, and few, which neighbors share
             image = RNG.integers(0, levels, (*sides, channels), dtype=np.uint8)
             want = [np.bincount(image[:, :, c].ravel(), minlength=256) for c in range(channels)]
-            np.testing.assert_array_equal(lookup.count(image), want, str(sides))
+            counts = np.empty((channels, 256), np.uint32)
+            jpegs.native.count(image, counts)
+            np.testing.assert_array_equal(counts, want, str(sides))
 
 
-@needs_kernel
 @pytest.mark.parametrize(
     ("image", "table", "out", "message"),
     [
@@ -90,7 +74,6 @@ def test_the_kernel_refuses(
         jpegs.native.look_up(*(np.zeros(shape, np.uint8) for shape in (image, table, out)))
 
 
-@needs_kernel
 def test_grays_are_those_of_pillow():
     for sides in SIDES:
         pixels = RNG.integers(0, 256, (*sides, 3), dtype=np.uint8)
@@ -105,7 +88,6 @@ def test_grays_are_those_of_pillow():
         )
 
 
-@needs_kernel
 def test_the_kernel_takes_no_copies():
     """What is written into a converted copy would be lost."""
     image, table = np.zeros((4, 5, 3), np.uint8), np.zeros(256, np.uint8)
@@ -126,35 +108,24 @@ def test_the_kernel_takes_no_copies():
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("layout", ["HWC", "CHW"])
 @pytest.mark.parametrize("channels", [1, 3])
-@pytest.mark.usefixtures("implementation")
 def test_conversion_is_its_table(channels: int, layout: str, dtype: str):
     for sides in SIDES:
         mean = (0.4, 0.5, 0.3)[:channels]
         how = Convert.of([ToFloat(dtype), Normalize(mean, mean), ToLayout(layout)], channels)
-        pixels = RNG.integers(0, 256, (2, *sides, channels), dtype=np.uint8)
+        pixels = RNG.integers(0, 256, (*sides, channels), dtype=np.uint8)
         want = np.stack(
             [how.table()[:, c][pixels[..., c]] for c in range(channels)],
-            axis=-1 if layout == "HWC" else 1,
+            axis=-1 if layout == "HWC" else 0,
         )
         buffer = np.full(want.size + 64, 7, dtype)
-        convert(how, pixels, buffer[32:-32].reshape(want.shape))
+        out = buffer[32:-32].reshape(want.shape)
+        jpegs.native.convert(pixels, how.table(), out, layout == "CHW")
         np.testing.assert_array_equal(buffer[32:-32].reshape(want.shape), want, str(sides))
         assert (buffer[:32] == 7).all() and (buffer[-32:] == 7).all(), (
             "bytes around the images were written"
         )
 
 
-@pytest.mark.parametrize("channels", [1, 3])
-@pytest.mark.parametrize("layout", ["HWC", "CHW"])
-def test_bytes_keep_what_they_are(layout: str, channels: int):
-    pixels = RNG.integers(0, 256, (3, 17, 21, channels), dtype=np.uint8)
-    want = pixels if layout == "HWC" else pixels.transpose(0, 3, 1, 2)
-    out = np.zeros(want.shape, np.uint8)
-    convert(Convert.of([ToLayout(layout)], channels), pixels, out)
-    np.testing.assert_array_equal(out, want)
-
-
-@needs_kernel
 @pytest.mark.parametrize(
     ("table", "dtypes", "out", "planar", "message"),
     [

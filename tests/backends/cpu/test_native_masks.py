@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from helpers import jpegs
+from helpers.opencv_ops.masks import mask_after as defined
 
-from fastfeed.backends.cpu.kernels.masks import mask_after as defined
 from fastfeed.backends.cpu.masks import mask_after
 from fastfeed.ops.move_boxes import Stage
 

@@ -12,6 +12,7 @@ from helpers import dali_cases
 from helpers.dali_cases import Differences, differences
 from helpers.meaning import SAME, Within
 from helpers.op_examples import ON_DALI
+from helpers.opencv_ops import reference as cpu
 from helpers.side_by_side import (
     HERE,
     arrays,
@@ -24,7 +25,6 @@ from helpers.side_by_side import (
 )
 
 import fastfeed as ff
-from fastfeed.backends.cpu import backend as cpu
 from fastfeed.decode import Request, engine_for
 from fastfeed.ops import OPS
 from fastfeed.ops.program.compile import Windows, Work, fuse

@@ -19,10 +19,10 @@ from helpers.dali_cases import (
     stored,
 )
 from helpers.op_examples import CHANGES, EXAMPLES, ON_DALI
+from helpers.opencv_ops import reference as cpu
 from helpers.side_by_side import HERE, compiled, encoded, files, needs_dali, picture
 
 import fastfeed as ff
-from fastfeed.backends.cpu import backend as cpu
 from fastfeed.decode import Header, engine_for
 from fastfeed.errors import ConfigError
 from fastfeed.ops.program.compile import fuse

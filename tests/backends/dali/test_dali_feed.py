@@ -205,7 +205,7 @@ import json, resource, sys, threading
 from pathlib import Path
 resource.setrlimit(resource.RLIMIT_AS, (24 << 30, 24 << 30))  # a hostile file must not take the machine with it
 import numpy as np, fastfeed as ff
-from fastfeed.backends.cpu import backend as cpu
+from helpers.opencv_ops import reference as cpu
 from fastfeed.backends.dali import backend as dali
 from fastfeed.backends.dali.plain import plain_rows
 from fastfeed.decode import Bad, engine_for

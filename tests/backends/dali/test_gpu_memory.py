@@ -10,8 +10,8 @@ import types
 
 import numpy as np
 import pytest
+from helpers.opencv_ops.reference import convert
 
-from fastfeed.backends.cpu.reference import convert
 from fastfeed.backends.dali.host_memory import HostMemory
 from fastfeed.backends.gpu_memory import GpuMemory
 from fastfeed.errors import DeviceMemory, MissingExtra

@@ -38,7 +38,7 @@ def test_declarations_are_those_of_the_headers():
         pytest.skip(
             "needs NVIDIA's headers: pip install nvidia-nvjpeg nvidia-cuda-runtime nvidia-cuda-crt"
         )
-    options = [f"-I{folder}" for folder in [*sorted(includes), ROOT / "fastfeed/native"]]
+    options = [f"-I{folder}" for folder in [*sorted(includes), ROOT / "fastfeed/native/gpu"]]
     source = ROOT / "tests/helpers/nvjpeg_abi.cpp"
     command = [
         "c++",
@@ -94,6 +94,6 @@ def test_the_library_itself_has_all_functions():
     found = ctypes.CDLL(library.find_nvjpeg(13))
     names = re.findall(
         r'find\(library, nvjpeg, "(\w+)"',
-        (ROOT / "fastfeed/native/nvjpeg_api.cpp").read_text("utf-8"),
+        (ROOT / "fastfeed/native/gpu/nvjpeg_api.cpp").read_text("utf-8"),
     )
     assert len(names) == 16 and [name for name in names if not hasattr(found, name)] == []

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fastfeed.backends.cpu.kernels.warps import warp
 from fastfeed.ops.move_boxes import Stage
+from helpers.opencv_ops.warps import warp
 
 __all__ = ["mask_after"]
 

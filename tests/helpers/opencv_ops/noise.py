@@ -7,9 +7,9 @@ from typing import Any
 import cv2
 import numpy as np
 
-from fastfeed.backends.cpu.kernels.scratch import planes
 from fastfeed.ops.filters import GaussianNoise
 from fastfeed.ops.noise_table import LENGTH, STEPS, steps
+from helpers.opencv_ops.scratch import planes
 
 __all__ = ["KERNELS"]
 

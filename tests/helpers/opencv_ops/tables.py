@@ -1,23 +1,18 @@
-"""Color ops that replace each byte by another.
-
-Some are faster by arithmetic than by OpenCV's look-up, where no neighbor could share it. Their
-table is what the arithmetic makes of all 256 bytes, so both ways give the same.
-"""
+"""Color ops that replace each byte by another."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import cv2
 import numpy as np
 
-from fastfeed.backends.cpu.kernels.lookup import count
-from fastfeed.backends.cpu.kernels.scratch import planes, split
 from fastfeed.ops.color import Brightness, Contrast
 from fastfeed.ops.levels import LUT, AutoContrast, Equalize, Gamma, Invert, Posterize, Solarize
+from helpers.opencv_ops.lookup import count
+from helpers.opencv_ops.scratch import split
 
-__all__ = ["ALONE", "MEASURED", "NARROW", "TABLES"]
+__all__ = ["MEASURED", "TABLES"]
 
 _BYTES = np.arange(256)
 _SAME = np.arange(256, dtype=np.uint8)
@@ -37,12 +32,8 @@ def line(image: np.ndarray, slope: float, shift: float) -> np.ndarray:
     return cv2.convertScaleAbs(image, dst=image, alpha=slope, beta=shift - _CUT)
 
 
-def brightness(op: Brightness, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
-    return line(image, float(values["factor"][row]), 0)
-
-
 def brightness_table(op: Brightness, values: dict[str, Any], row: int) -> np.ndarray:
-    return brightness(op, values, row, _SAME[None].copy())[0]
+    return line(_SAME[None].copy(), float(values["factor"][row]), 0)[0]
 
 
 def _toward(values: dict[str, Any], row: int, image: np.ndarray) -> tuple[float, float]:
@@ -60,37 +51,16 @@ def _toward(values: dict[str, Any], row: int, image: np.ndarray) -> tuple[float,
     return factor, int(gray + 0.5) * (1 - factor)
 
 
-def contrast(op: Contrast, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
-    return line(image, *_toward(values, row, image))
-
-
 def contrast_table(op: Contrast, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
     return line(_SAME[None].copy(), *_toward(values, row, image))[0]
-
-
-def solarize(op: Solarize, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
-    flat = image.reshape(image.shape[0], -1)
-    # above, not from: the last byte that stays is one less than the first that is inverted
-    last = math.ceil(values["threshold"][row]) - 1
-    over = cv2.threshold(flat, last, 255, cv2.THRESH_BINARY, dst=planes(1, *flat.shape)[0])[1]
-    cv2.bitwise_xor(flat, over, dst=flat)
-    return image
 
 
 def solarize_table(op: Solarize, values: dict[str, Any], row: int) -> np.ndarray:
     return np.where(values["threshold"][row] > _BYTES, _SAME, _NEGATIVE)
 
 
-def posterize(op: Posterize, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
-    return np.bitwise_and(image, _MASKS[values["bits"][row]], out=image)
-
-
 def posterize_table(op: Posterize, values: dict[str, Any], row: int) -> np.ndarray:
     return _SAME & _MASKS[values["bits"][row]]
-
-
-def invert(op: Invert, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
-    return np.bitwise_not(image, out=image)
 
 
 def invert_table(op: Invert, values: dict[str, Any], row: int) -> np.ndarray:
@@ -127,14 +97,6 @@ def equalize_table(op: Equalize, values: dict[str, Any], row: int, image: np.nda
     return np.ascontiguousarray(equal.T)
 
 
-def equalize(op: Equalize, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
-    table, channels = equalize_table(op, values, row, image), split(image)
-    for c, plane in enumerate(channels):
-        cv2.LUT(plane, np.ascontiguousarray(table[:, c]), dst=plane)
-    cv2.merge(channels, image)
-    return image
-
-
 def _stretch(low: int, high: int) -> np.ndarray:
     """The table of ImageOps.autocontrast for one channel, in integers, where Pillow's floats
     sometimes miss one.
@@ -145,26 +107,6 @@ def _stretch(low: int, high: int) -> np.ndarray:
     table[low : high + 1] = _PRODUCTS[: high - low + 1] // np.uint16(high - low)
     table[high:] = 255
     return table
-
-
-def autocontrast(
-    op: AutoContrast, values: dict[str, Any], row: int, image: np.ndarray
-) -> np.ndarray:
-    channels, same = split(image), True
-    for plane in channels:
-        low, high = cv2.minMaxLoc(plane)[:2]
-        if high - low == 255 or high <= low:
-            continue
-        same = False
-        if (
-            high - low >= 32
-        ):  # non-integers are at least 1 / 255 from an integer; errors of float32 are 2**-11
-            cv2.normalize(plane, plane, 2**-10 - 0.5, 2**-10 + 254.5, cv2.NORM_MINMAX)
-        else:
-            cv2.LUT(plane, _stretch(int(low), int(high)), dst=plane)
-    if not same:
-        cv2.merge(channels, image)
-    return image
 
 
 def autocontrast_table(
@@ -183,11 +125,3 @@ TABLES = {
     LUT: own_table,
 }
 MEASURED = {Contrast: contrast_table, Equalize: equalize_table, AutoContrast: autocontrast_table}
-ALONE = {Posterize: posterize, Invert: invert}
-NARROW = {
-    Brightness: brightness,
-    Solarize: solarize,
-    Contrast: contrast,
-    Equalize: equalize,
-    AutoContrast: autocontrast,
-}

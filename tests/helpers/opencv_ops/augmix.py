@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -13,8 +12,6 @@ from fastfeed.ops.augmix import AugMix
 
 __all__ = ["NESTED"]
 
-_LOCAL = threading.local()  # fresh memory would cost as much as the blend
-
 
 def mix(
     op: AugMix, values: dict[str, Any], row: int, image: np.ndarray, run: Callable[..., Any]
@@ -24,12 +21,12 @@ def mix(
     """
     versions, chain = [image], op.chain
     for choices in values["chains"]:
-        versions.append(run(chain, choices, row, image.copy(), leave=False)[0])
+        versions.append(run(chain, choices, row, image.copy()))
     flat = [version.reshape(len(image), -1) for version in versions]
     shares = values["shares"][row].tolist()
     if len(flat) % 2:
         flat, shares = [*flat, image.reshape(len(image), -1)], [*shares, 0.0]
-    total, pair = _sums(flat[0].shape)
+    total, pair = np.empty((2, *flat[0].shape), np.float32)
     for k in range(0, len(flat), 2):  # two at a time: half as many passes
         target = pair if k else total
         cv2.addWeighted(
@@ -38,15 +35,6 @@ def mix(
         if k:
             cv2.add(total, pair, dst=total)
     return cv2.convertScaleAbs(total, dst=flat[0]).reshape(image.shape)
-
-
-def _sums(shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Two float32 arrays of this thread's own, of any content."""
-    need = shape[0] * shape[1]
-    buffer: np.ndarray | None = getattr(_LOCAL, "buffer", None)
-    if buffer is None or buffer.shape[1] < need:
-        buffer = _LOCAL.buffer = np.empty((2, need), np.float32)
-    return buffer[0, :need].reshape(shape), buffer[1, :need].reshape(shape)
 
 
 NESTED = {AugMix: mix}

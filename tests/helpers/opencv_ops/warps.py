@@ -8,10 +8,10 @@ import cv2
 import numpy as np
 from PIL import Image
 
-from fastfeed.backends.cpu.kernels.scratch import planes
-from fastfeed.backends.cpu.kernels.warp_arrays import warp_pixels
 from fastfeed.ops.base import shade
 from fastfeed.ops.warp import Affine, Perspective, Rotate
+from helpers.opencv_ops.scratch import planes
+from helpers.opencv_ops.warp_arrays import warp_pixels
 
 __all__ = ["KERNELS", "warp"]
 

@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import cv2
 import numpy as np
+from PIL import Image
 
-from fastfeed.backends.cpu.kernels.lookup import NATIVE
-from fastfeed.backends.cpu.kernels.scratch import planes
 from fastfeed.ops.color import Grayscale, Hue, Saturation
-from fastfeed.runtime.buffers import aligned
+from helpers.opencv_ops.scratch import planes
 
 __all__ = ["KERNELS"]
 
 _BLOCK = 1 << 16  # pixels at a time, so that all planes of Hue stay in a core's cache
-_LOCAL = threading.local()  # .turns: dict of (height, width) -> Turn
 
 
 def grayscale(op: Grayscale, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
-    """Pillow's L by the kernel in C++; by OpenCV, whose weights have 14 or 15 bits, a level off at
-    a few pixels.
-    """
-    if image.shape[2] == 1:
-        return image
-    if NATIVE:
-        NATIVE.gray(image)
-        return image
-    return cv2.cvtColor(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), cv2.COLOR_GRAY2RGB, dst=image)
+    """Pillow's L in all channels."""
+    if image.shape[2] == 3:
+        image[...] = np.asarray(Image.fromarray(image).convert("L"))[:, :, None]
+    return image
 
 
 def saturation(op: Saturation, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
@@ -73,23 +65,13 @@ def hue(op: Hue, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndar
     step = max(_BLOCK // width, 1)
     for top in range(0, height, step):
         part = image[top : top + step]
-        turn = _turn(*part.shape[:2])
+        turn = Turn(*part.shape[:2])
         channels = turn.channels
         cv2.split(part, [channels[c] for c in order])
         if share:
             turn(abs(share))
         cv2.merge([channels[order[(c - thirds) % 3]] for c in range(3)], part)
     return image
-
-
-def _turn(height: int, width: int) -> Turn:
-    """This thread's."""
-    turns: dict[tuple[int, int], Turn] = _LOCAL.__dict__.setdefault("turns", {})
-    if (height, width) not in turns:
-        if len(turns) >= 4:
-            turns.clear()
-        turns[height, width] = Turn(height, width)
-    return turns[height, width]
 
 
 class Turn:
@@ -104,7 +86,7 @@ class Turn:
     __slots__ = ("_memory", "_views", "channels")
 
     def __init__(self, height: int, width: int) -> None:
-        memory = self._memory = aligned((14, height, width), "uint8")
+        memory = self._memory = planes(14, height, width)
         around, over, middle = memory[:5], memory[5:9], memory[9:13]
         self.channels = list(memory[1:4])
         # views cost as much as a tenth of the work

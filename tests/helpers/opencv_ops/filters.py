@@ -8,8 +8,8 @@ from typing import Any
 import cv2
 import numpy as np
 
-from fastfeed.backends.cpu.kernels.scratch import planes
 from fastfeed.ops.filters import GaussianBlur, JPEGCompression, Sharpness
+from helpers.opencv_ops.scratch import planes
 
 __all__ = ["KERNELS"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-import cv2
 import numpy as np
 
 from fastfeed.decode.base import Header, Request
@@ -30,11 +29,7 @@ def cut(op: Window, values: dict[str, Any], row: int, image: np.ndarray) -> np.n
         down, across = values["flip"][row].tolist()
         if not (down or across):
             return np.ascontiguousarray(part)
-        # then the cut is all of it, and may be turned in place
-        target = image if part.shape == image.shape else None
-        return cv2.flip(part, -1 if down and across else int(across), dst=target).reshape(
-            part.shape
-        )
+        return part[:: -1 if down else 1, :: -1 if across else 1].copy()
     rows = slice(row, row + 1)
     windows = Windows(
         values["box"][rows], values["flip"][rows], values["size"][rows], values["limit"][rows]

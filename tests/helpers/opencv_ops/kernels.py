@@ -1,4 +1,4 @@
-"""What each simple op does to one image, on the CPU: six tables by type.
+"""Tables by type with the function for each simple op on one image.
 
 Images are uint8, C-contiguous (height, width, channels) with 1 or 3 channels; tables are uint8
 (256,) or (256, channels). `values` are the op's params of n samples, `row` is the one that is
@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastfeed.backends.cpu import functions
-from fastfeed.backends.cpu.kernels import (
+from fastfeed.backends.cpu.native_program import call_function
+from fastfeed.ops.function import Function
+from helpers.opencv_ops import (
     augmix,
     colors,
     erasing,
@@ -21,14 +22,13 @@ from fastfeed.backends.cpu.kernels import (
     windows,
 )
 
-__all__ = ["ALONE", "KERNELS", "MEASURED", "NARROW", "NESTED", "TABLES"]
+__all__ = ["KERNELS", "MEASURED", "NESTED", "TABLES"]
 
 _MODULES: tuple[Any, ...] = (
     augmix,
     colors,
     erasing,
     filters,
-    functions,
     noise,
     tables,
     warps,
@@ -44,5 +44,9 @@ def _all(name: str) -> dict[type, Any]:
     }
 
 
-TABLES, MEASURED, KERNELS = _all("TABLES"), _all("MEASURED"), _all("KERNELS")
-ALONE, NARROW, NESTED = _all("ALONE"), _all("NARROW"), _all("NESTED")
+TABLES, MEASURED, KERNELS = (
+    _all("TABLES"),
+    _all("MEASURED"),
+    {Function: call_function, **_all("KERNELS")},
+)
+NESTED = _all("NESTED")

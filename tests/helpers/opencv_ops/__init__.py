@@ -1,0 +1,1 @@
+"""The meaning of ops in OpenCV and NumPy, image by image: what native threads have to reproduce."""

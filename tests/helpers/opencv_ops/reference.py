@@ -1,0 +1,80 @@
+"""Batches in OpenCV and NumPy: what native threads have to reproduce."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fastfeed.backends.cpu.mixing import mix
+from fastfeed.backends.cpu.native_program import OpFailed
+from fastfeed.decode.base import Bad, DecodeEngine, Header, Request, Stop
+from fastfeed.decode.multi_crop import decode_views
+from fastfeed.decode.padding import decode_with_border
+from fastfeed.ops.convert import Convert
+from fastfeed.ops.mix_plan import MixPlan
+from fastfeed.ops.program.program import Program, Work
+from helpers.opencv_ops import lookup
+from helpers.opencv_ops.chain import run
+
+__all__ = ["Reference", "compile", "convert"]
+
+
+class Reference:
+    """A program image by image, with the methods of a backend that tests call."""
+
+    def __init__(self, program: Program, engine: DecodeEngine) -> None:
+        self.rendered = program if program.mix is None else program.raw()
+        self._final = program.convert
+        self._engine = engine
+
+    def render(
+        self,
+        blobs: Sequence[Any],
+        headers: Sequence[Header],
+        work: Work,
+        out: np.ndarray,
+        stop: Stop,
+    ) -> list[Bad | None]:
+        """As `Renderer.render` of `backends.base`."""
+        program = self.rendered
+        images = out.reshape(-1, *out.shape[2:]) if program.views else out
+        sides = [side or 0 for side in program.pixels.shape]
+        pixels = np.empty((len(images), *sides), np.uint8)
+        request = Request(blobs, headers, work.windows, program.filter)
+        if program.views:
+            by_sample = pixels.reshape(len(blobs), program.views, *sides)
+            results = decode_views(self._engine, request, program.border, by_sample, stop)
+        else:
+            results = decode_with_border(self._engine, request, program.border, pixels, stop)
+        for row, target in enumerate(images):
+            sample = row // work.views
+            if results[sample] is not None:
+                continue
+            try:
+                image = run(program.layers, work.choices, row, pixels[row])
+            except OpFailed as failed:
+                results[sample] = failed.bad()
+            else:
+                convert(program.convert, image[None], target[None])
+        return results
+
+    def mix(self, samples: np.ndarray, members: np.ndarray, plan: MixPlan, out: np.ndarray) -> None:
+        """As `Mixer.mix`."""
+        pixels = np.empty((len(out), *samples.shape[1:]), np.uint8)
+        mix(samples, members, plan, pixels)
+        convert(self._final, pixels, out)
+
+
+def compile(program: Program, engine: DecodeEngine, *_: Any, **__: Any) -> Reference:
+    """Takes the arguments of a backend's `compile`."""
+    return Reference(program, engine)
+
+
+def convert(how: Convert, pixels: np.ndarray, out: np.ndarray) -> None:
+    """uint8 (n, height, width, channels) to how.dtype in how.layout, written to `out`."""
+    table = np.arange(256, dtype=np.uint8)[:, None] if how.keeps_bytes else how.table()
+    table = np.broadcast_to(table, (256, pixels.shape[-1]))
+    for image, target in zip(pixels, out, strict=True):
+        lookup.convert(image, table, target, how.layout == "CHW")

@@ -23,7 +23,8 @@ from typer.testing import CliRunner
 
 from fastfeed.cli import app
 from fastfeed.errors import ConfigError
-from fastfeed.profiler.runner import nsight, surroundings
+from fastfeed.profiler.runner import environment as runner_environment
+from fastfeed.profiler.runner import nsight
 
 pytestmark = pytest.mark.slow
 
@@ -47,7 +48,7 @@ sys.exit(int(sys.argv[1]))
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(nsight, "ROOT", tmp_path)
-    monkeypatch.setattr(surroundings, "_NVPROF", ())
+    monkeypatch.setattr(runner_environment, "_NVPROF", ())
     bin = tmp_path / "bin"
     bin.mkdir()
     for program in ("sh", "true"):

@@ -58,9 +58,7 @@ class Stream(io.RawIOBase):
     """Decompressed bytes of a file. `read(n)` returns at most n bytes, and b"" only at the end."""
 
     def __init__(self, source: Any, compression: str = "", inner: Stream | None = None) -> None:
-        """`source` has `read1(n)`; `compression` names what it decompresses, `inner` is the stream
-        it reads from.
-        """
+        """Stream over `source.read1(n)`; `compression` names what it decompresses, of `inner`."""
         self._source, self._compression, self._inner = source, compression, inner
         self._reason = ""
 
@@ -147,9 +145,7 @@ def read_up_to(stream: Stream, size: int = HEAD) -> bytes:
 
 @contextmanager
 def as_file(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A path to the decompressed content, for readers that need a file: the path itself, or a
-    temporary copy.
-    """
+    """A path to the decompressed content: the path itself, or a temporary copy."""
     path = Path(path)
     if not is_compressed(path):
         yield path
@@ -185,9 +181,7 @@ def _unpack(path: Path, stream: Stream, out: BinaryIO) -> None:
 
 
 def _database_size(head: bytes) -> int:
-    """Bytes of the SQLite database that begins so; 0 of anything else, and where the writer was too
-    old to say.
-    """
+    """Size of the SQLite database that begins so, bytes; 0 if unknown."""
     if not head.startswith(b"SQLite format 3\0") or len(head) < 100 or head[24:28] != head[92:96]:
         return 0
     page = int.from_bytes(head[16:18], "big")
@@ -282,9 +276,7 @@ def _decompressor(path: Path, compression: str, compressed: Any) -> Any:
 
 
 class _ZstdFrames:
-    """Consecutive zstd frames, by the `zstandard` package, whose own reader does not report a
-    truncated one.
-    """
+    """Consecutive zstd frames; the reader of `zstandard` itself reports no truncation."""
 
     def __init__(self, new_decoder: Any, compressed: Any) -> None:
         self._new_decoder, self._compressed = new_decoder, compressed

@@ -1,5 +1,4 @@
-"""Reads fastfeed's own timeline: JSON lines of several feeds, ranks and processes, as one trace on
-the wall clock.
+"""Reads timelines of feeds: JSON lines of feeds, ranks and processes on the wall clock.
 
 Spans become Ranges named "fastfeed:<stage>", their domain is the id of their feed.
 `Trace.metadata["feeds"]` has one dict per feed: feed, pid, name, rank, host, start, end (on the
@@ -173,9 +172,7 @@ def _is_time(value: Any, limit: int = _MAX_TIME) -> TypeGuard[int]:
 
 
 def _assign_pending(feed: _FeedSpans, strings: Strings) -> None:
-    """Assigns pending spans to a process: lines do not name theirs, but all lines of one write are
-    from one process.
-    """
+    """Assigns pending spans, which are lines of one write, to one process."""
     pids = [header[0] for header in feed.headers]
     pid = pids[0]
     if len(pids) > 1 and feed.pending:
@@ -271,9 +268,7 @@ def _trace(path: Path, feeds: list[_FeedSpans], strings: Strings, notes: list[st
 
 
 def _offsets(feeds: list[_FeedSpans], notes: list[str]) -> Iterator[tuple[str, int]]:
-    """(feed, wall minus monotonic): of all anchors of its host where those are of one clock, else
-    of its own.
-    """
+    """(feed, wall minus monotonic): from all anchors of its host if they share a clock."""
     for host in dict.fromkeys(feed.host for feed in feeds):
         on_host = [feed for feed in feeds if feed.host == host]
         offsets_of = {feed.id: [wall - mono for mono, wall in feed.anchors] for feed in on_host}
@@ -300,9 +295,7 @@ def _median(values: list[int]) -> int:
 def _feed_summaries(
     feed: _FeedSpans, rows: np.ndarray, base: int, strings: Strings
 ) -> list[dict[str, Any]]:
-    """Summaries of one feed and of its helper processes; rows are start, end, thread, stage, batch,
-    feed.
-    """
+    """Summaries of a feed and its helpers; rows: start, end, thread, stage, batch, feed."""
     headers = {header[0]: header for header in feed.headers}.values()
     summaries = [
         {"feed": feed.id, "pid": pid, "name": name, "rank": rank, "host": host}

@@ -1,6 +1,4 @@
-"""How many events of one file are held, since a few megabytes can unpack to more than a machine
-has.
-"""
+"""Limit of events per file: a few megabytes can unpack to more than a machine has."""
 
 from __future__ import annotations
 

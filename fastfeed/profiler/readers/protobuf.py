@@ -1,5 +1,4 @@
-"""Decodes protocol buffers without generated code: the fields of one message, or of a million
-messages at once.
+"""Decodes protocol buffers without generated code: one message, or a million at once.
 
 A field is a number, a wire type (VARINT, FIXED64, LEN, FIXED32) and a value. The value of LEN is
 where its bytes begin; all of these functions say where a field ends, and none copies what is in it.
@@ -85,8 +84,7 @@ def fields(data: Content, start: int, end: int) -> Iterator[Field]:
 def split(
     data: Content, start: int, end: int, number: int, min_size: int = 0
 ) -> tuple[list[Field], np.ndarray, np.ndarray, bool]:
-    """A message with very many LEN fields of one number below 16: the other fields, and where those
-    begin and end.
+    """A message with very many LEN fields of one number below 16: other fields, begins, ends.
 
     Those of fewer than `least` bytes are left out. The last value says whether the message is
     complete; fields before the damage are returned in any case. More fields than any real message
@@ -186,8 +184,7 @@ def _varint(data: Content, at: int, end: int) -> tuple[int, int]:
 
 
 class FieldIterator:
-    """Iterates over the fields of many messages at once: each step yields the next field of all
-    that have one.
+    """Iterates over the fields of many messages at once: the next field of all that have one.
 
     `begin` and `end` are int64 arrays. Iterating gives (rows, number, wire, value, stop), arrays of
     one length: `rows` are indexes into `begin`. After that, `damaged` counts the messages that were

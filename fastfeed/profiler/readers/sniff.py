@@ -1,6 +1,4 @@
-"""Names files that are not traces, for error messages: what the file is, and what to give
-instead.
-"""
+"""Names files that are not traces, for error messages, and says which to pass instead."""
 
 from __future__ import annotations
 
@@ -62,9 +60,7 @@ _XPROF_RESULTS = re.compile(
 
 
 def describe_known(head: bytes) -> str:
-    """The rest of the sentence "FILE is ..." where the first bytes clearly belong to another
-    format, else "".
-    """
+    """Rest of the sentence "FILE is ..." if the first bytes belong to another format, else ""."""
     for magic, description in _MAGIC.items():
         if head.startswith(magic):
             return description if ";" in description else f"{description}, not a trace; {_HINT}"
@@ -129,9 +125,7 @@ def is_own_tracks(head: bytes) -> bool:
 
 
 def is_xprof_result(path: Path) -> bool:
-    """Whether this has the name of a file that xprof computes from a recording and stores next to
-    it.
-    """
+    """True for names of files that xprof computes and stores next to a recording."""
     return _XPROF_RESULTS.search(path.name) is not None
 
 

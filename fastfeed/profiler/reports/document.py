@@ -1,5 +1,4 @@
-"""A result as a JSON document: `json.dumps(as_dict(result))`. docs/profile_json.md describes every
-field.
+"""A result as a JSON document, with the fields that docs/profile_json.md describes.
 
 The schema is "fastfeed.analysis/1". New fields keep the number; changing or removing a field
 raises it. Times are integer nanoseconds on the clock of the trace, spans are half-open [start,

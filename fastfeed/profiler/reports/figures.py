@@ -75,9 +75,7 @@ class StepShares:
 
 
 def by_need(result: Result) -> list[DeviceResult]:
-    """The device that the verdict is about first, then those that wait most for input, then by idle
-    time.
-    """
+    """Devices: the verdict's first, then by share of waiting for input, then by idle time."""
     if not result.devices:
         return []
     focused = focus(result.devices)
@@ -120,9 +118,7 @@ def cause_rows(device: DeviceResult, period: Period | None = None) -> list[Cause
 
 
 def phase_rows(device: DeviceResult) -> list[PhaseRow]:
-    """Parts of the run other than steady training that take half a percent of the recording or
-    more, largest first.
-    """
+    """Parts of the run other than steady training, from half a percent on, largest first."""
     rows = [
         PhaseRow(
             f"{phase.count:,} × {PHASES[phase.kind]}" if phase.count > 1 else PHASES[phase.kind],
@@ -146,9 +142,7 @@ def gain(result: Result) -> str:
 
 
 def judged_share(result: Result) -> Share:
-    """What the verdict is about: the share of copies where the device is starved of them, else that
-    of input.
-    """
+    """Share that the verdict is about: of copies if they starve the device, else of input."""
     if result.verdict.word == "starved_of_copies" and result.devices:
         return focus(result.devices).copies
     return result.verdict.share
@@ -178,8 +172,7 @@ def step_shares(device: DeviceResult) -> StepShares:
 
 
 def offsets(result: Result) -> list[int]:
-    """What to subtract from each device's times to put all on one clock that starts with the first
-    op.
+    """Offsets that put each device's times on one clock, which starts with the first op.
 
     Clocks of ranks are shifted by their estimated offsets. Recordings that share no collective keep
     their own clocks, each starting at 0.

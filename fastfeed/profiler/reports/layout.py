@@ -1,6 +1,4 @@
-"""Terminal layout: labels in a column, sentences limited to a number of lines, bars of
-characters.
-"""
+"""Terminal layout: labels in a column, sentences of limited lines, bars of characters."""
 
 from __future__ import annotations
 
@@ -83,9 +81,7 @@ class Sheet:
         width: int = 0,
         first: int = 0,
     ) -> list[Text]:
-        """Wrapped to the width, `first` columns of the first line reserved; cut with an ellipsis
-        after `lines`.
-        """
+        """Lines of this width, the first `first` columns reserved; an ellipsis after `lines`."""
         width = max(8, width or self.width)
         limit = self.lines if lines is None else lines
         full_text = Text("·" * first + text.replace(" %", _NO_BREAK + "%"), style=style)
@@ -118,9 +114,7 @@ def pack_lines(items: Sequence[str], width: int) -> list[str]:
 
 
 def bar(share: float, width: int, ascii: bool = False) -> str:
-    """A bar for this share of the width, in eighths of a column; empty only if the share is
-    zero.
-    """
+    """A bar for this share of the width, in eighths of a column; empty only for 0."""
     eighths = round(max(0.0, min(1.0, share)) * width * 8)
     if ascii:
         return "#" * max(round(eighths / 8), share > 0)

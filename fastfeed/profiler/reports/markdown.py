@@ -1,6 +1,4 @@
-"""A compact report in Markdown, for a comment on a pull request: the headline, a table, and the
-change to make.
-"""
+"""A compact Markdown report for a pull request: headline, table, and change to make."""
 
 from __future__ import annotations
 
@@ -20,8 +18,7 @@ _MEANS_SOMETHING = re.compile(r"([\\`*_{}\[\]<>|#~&])")
 
 
 def as_markdown(result: Result) -> str:
-    """The headline, the devices, the largest causes of idle time and the recommended change, as
-    Markdown of GitHub.
+    """Headline, devices, largest causes of idle time and recommended change as Markdown.
 
     Args:
         result (Result): What `analyze` returned.

@@ -1,5 +1,4 @@
-"""Tracks for ui.perfetto.dev, in the Chrome JSON that it opens: what the device did, gap causes,
-steps, input waits.
+"""Tracks for ui.perfetto.dev as Chrome JSON: device, causes of gaps, steps, input waits.
 
 Times are microseconds with three decimals, so exact to the nanosecond, since the first op of all
 devices. `otherData` contains that moment on each device's own clock.

@@ -1,6 +1,4 @@
-"""The data behind the page's timeline: lanes of spans, steps, gaps; integer nanoseconds since the
-first op.
-"""
+"""Data of the page's timeline: lanes, steps, gaps; integer nanoseconds since the first op."""
 
 from __future__ import annotations
 
@@ -33,9 +31,7 @@ LOOK = {
 
 
 def data(result: Result, rows: int) -> dict[str, Any]:
-    """For `JSON.parse`: at most about `rows` spans and mixes over all devices, five times as many
-    if exact.
-    """
+    """Data for `JSON.parse`: about `rows` spans and mixes, five times as many if exact."""
     devices = figures.by_need(result)[:PICTURES]
     begin = dict(zip(map(id, result.devices), figures.offsets(result), strict=True))
     return timelines([(device, begin[id(device)]) for device in devices], rows)
@@ -78,9 +74,7 @@ def _flat_lane(lane: merging.TimelineLane, rows: int) -> list[int]:
 
 
 def _where(device: DeviceResult, limit: int) -> tuple[np.ndarray, list[list[str]]]:
-    """A table of (thread, what it was in), and the row of each slice; slices with little time get
-    none.
-    """
+    """A table of (thread, name), and the row of each slice; 0 for slices with little time."""
     width = len(device.names) + 1
     key = (device.slices.thread.astype(np.int64) + 1) * width + device.slices.name + 1
     keys, inverse = numbered(key)

@@ -1,5 +1,4 @@
-"""One screen of text: verdict, time breakdown, causes, worst gaps, the recommended change, and its
-caveats.
+"""One screen of text: verdict, time breakdown, causes, gaps, change, caveats.
 
 It starts with the essentials and adds details while the terminal has room; without a terminal, up
 to 40 lines.

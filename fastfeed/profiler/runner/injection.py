@@ -1,6 +1,4 @@
-"""The recorder that the command's own Python loads: put on PYTHONPATH, and asked afterwards what it
-did.
-"""
+"""The recorder that the command's own Python loads from PYTHONPATH, and its messages."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fastfeed.profiler.runner import surroundings
+from fastfeed.profiler.runner import environment
 from fastfeed.profiler.runner.settings import RANKS, Settings
 
 __all__ = ["FOLDER", "FRAMEWORKS", "Injection", "after_import", "injected"]
@@ -67,23 +65,18 @@ class Injection:
         return {**environ, _VARIABLE: self.plan(), "PYTHONPATH": _python_path(environ)}
 
     def variables(self) -> dict[str, str]:
-        """The same for a command under nsys, which may put folders of its own on PYTHONPATH: ours
-        come before.
-        """
+        """Variables for a command under nsys, whose own folders on PYTHONPATH come after ours."""
         return {_VARIABLE: self.plan(), "FASTFEED_PYTHON": str(FOLDER)}
 
     def notes(self, code: int) -> tuple[str, ...]:
         """Sentences for the user: why there is no recording, or why it is shorter than wanted."""
         messages = self._messages()
         texts = [str(message["text"]) for message in messages if message["event"] == "note"]
-        failure = (
-            "steps and loaders are not marked"
-            if self._recorder == "nvtx"
-            else "the recording failed"
-        )
-        texts += [
-            f"{failure}: {message['text']}" for message in messages if message["event"] == "failed"
-        ]
+        failure = "the recording failed"
+        if self._recorder == "nvtx":
+            failure = "steps and loaders are not marked"
+        failed = [message["text"] for message in messages if message["event"] == "failed"]
+        texts += [f"{failure}: {text}" for text in failed]
         is_recorded = any(message["event"] == "trace" for message in messages)
         if not texts and not is_recorded and self._recorder != "nvtx":
             texts.append(f"no training step was recorded: {self._why_nothing(messages, code)}")
@@ -103,7 +96,7 @@ class Injection:
         if "python" not in by_event:
             return (
                 "the command runs no Python 3.9 or later that reads PYTHONPATH; to record programs"
-                f" of other languages, {surroundings.system()}"
+                f" of other languages, {environment.system()}"
             )
         frameworks = list(
             dict.fromkeys(_NAMES[message["name"]] for message in by_event.get("framework", ()))

@@ -38,18 +38,10 @@ _FLAGS: dict[str, re.Pattern[str]] = dict.fromkeys(
 )
 _FLAGS |= {"srun": _SRUN, "horovodrun": _HOROVOD}
 _TWO = {"mca", "gmca", "prtemca", "pmixmca", "env", "genv"}
+_PROGRAM_OPTIONS = {"--no-python", "--no_python", "--run-path", "--run_path"}
 _TORCH_MODULES = ("torch.distributed.run", "torch.distributed.launch")
-_WHOLE = (
-    "accelerate",
-    "deepspeed",
-    "ray",
-    "composer",
-    "parallel",
-    "jsrun",
-    "aprun",
-    "flux",
-    "colossalai",
-)
+_WHOLE = ("accelerate", "deepspeed", "ray", "composer", "parallel", "jsrun", "aprun", "flux")
+_WHOLE += ("colossalai",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +64,7 @@ def detect_launcher(command: Sequence[str]) -> Launch | None:
     """What a command launches, None where it is an ordinary program."""
     name = os.path.basename(command[0])
     if name == "torchrun" or _module(command) in _TORCH_MODULES:
-        has_program = any(
-            option in command
-            for option in ("--no-python", "--no_python", "--run-path", "--run_path")
-        )
+        has_program = not _PROGRAM_OPTIONS.isdisjoint(command)
         return Launch("torchrun", "whole" if has_program else "interpreter")
     if name in _FLAGS:
         programs = _programs(command, _FLAGS[name])
@@ -132,7 +121,8 @@ def _programs(command: Sequence[str], flags: re.Pattern[str]) -> tuple[int, ...]
             continue
         # srun -n4
         attached = not word.startswith("--") and len(option) > 1 and option[1:].isdigit()
-        index += (
-            1 if "=" in word or flags.fullmatch(option) or attached else 3 if option in _TWO else 2
-        )
+        if "=" in word or flags.fullmatch(option) or attached:
+            index += 1
+        else:
+            index += 3 if option in _TWO else 2
     return tuple(programs)

@@ -36,6 +36,7 @@ _VERSION = re.compile(rb"(?:Tegra Profiler Report|Nsight Systems Stream) (\d+)[@
 # what it prints of fields that it lacks
 _DUMP = re.compile(r"libprotobuf|ProtobufUtils|Can't parse message of type")
 _STREAM = b"Nsight Systems Stream"
+_ERROR = re.compile(r"newer|error|invalid|fail|cannot|not ", re.I)
 
 
 def find() -> Path | None:
@@ -82,16 +83,12 @@ def version(nsys: Path) -> str:
 
 def importer(nsys: Path) -> Path | None:
     """The program of this nsys that makes a report of a .qdstrm."""
-    for program in (nsys.absolute(), nsys.resolve()):
-        for folder in program.parents[:4]:
-            for subfolder in ("", "nsight-systems/", "lib/nsight-systems/"):
-                programs = sorted(
-                    program_
-                    for program_ in folder.glob(f"{subfolder}host-*/QdstrmImporter")
-                    if _runs(program_)
-                )
-                if programs:
-                    return programs[0]
+    folders = (*nsys.absolute().parents[:4], *nsys.resolve().parents[:4])
+    for folder in folders:
+        for subfolder in ("", "nsight-systems/", "lib/nsight-systems/"):
+            programs = sorted(folder.glob(f"{subfolder}host-*/QdstrmImporter"))
+            if program := next(filter(_runs, programs), None):
+                return program
     return None
 
 
@@ -105,10 +102,8 @@ def export(report: Path, into: Path, nsys: Path | None = None) -> Path:
     source = imported(report, into, nsys) if _is_stream(report) else report
     output = into / f"{report.stem}.sqlite"
     command = [nsys, "export", "--type=sqlite", "--force-overwrite=true", f"--output={output}"]
-    if (
-        "--include-blobs" in _run([nsys, "export", "--help"]).stdout
-    ):  # what NCCL says of each collective
-        command.append("--include-blobs=true")
+    if "--include-blobs" in _run([nsys, "export", "--help"]).stdout:
+        command.append("--include-blobs=true")  # has payloads of NCCL's collectives
     result = _run([*command, source], into)
     if result.returncode or not output.is_file():
         raise TraceError(_refusal(nsys, report, result))
@@ -169,11 +164,7 @@ def _head(report: Path) -> bytes:
 def _refusal(nsys: Path, report: Path, result: subprocess.CompletedProcess[str]) -> str:
     """nsys's own sentence, and what to do about it: a newer report needs a newer nsys."""
     installed = version(nsys)
-    lines = [
-        line.strip()
-        for part in (result.stderr, result.stdout)
-        for line in re.split(r"[\r\n]+", part)
-    ]
+    lines = map(str.strip, re.split(r"[\r\n]+", f"{result.stderr}\n{result.stdout}"))
     lines = [line for line in lines if line and "%" not in line]  # progress
     if any(_DUMP.search(line) for line in lines):
         program = f"{nsys}, version {installed}," if installed else f"{nsys}"
@@ -183,19 +174,12 @@ def _refusal(nsys: Path, report: Path, result: subprocess.CompletedProcess[str])
             " or a later one, or export it where it was recorded: nsys export --type sqlite"
             f" {report.name}"
         )
-    errors = [
-        line for line in lines if re.search(r"newer|error|invalid|fail|cannot|not ", line, re.I)
-    ]
-    message = (
-        " ".join((errors or lines[-1:])[:2])
-        or f"it ended with code {result.returncode} and without a word"
-    )
+    errors = [line for line in lines if _ERROR.search(line)]
+    message = " ".join((errors or lines[-1:])[:2])
+    message = message or f"it ended with code {result.returncode} and without a word"
     report_version = _written_by(report)
-    if (
-        report_version
-        and installed
-        and _versions(Path(report_version)) > _versions(Path(installed))
-    ):
+    is_newer = _versions(Path(report_version)) > _versions(Path(installed))
+    if report_version and installed and is_newer:
         return (
             f"{report} was written by Nsight Systems{report_version}, and {nsys} is the older"
             f" {installed} ({message}); install Nsight Systems{report_version} or later, or export"

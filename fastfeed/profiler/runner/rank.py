@@ -1,6 +1,4 @@
-"""`python -m fastfeed.profiler.runner.rank SPEC COMMAND...`: what a launcher starts instead of a
-rank's program.
-"""
+"""Records one rank: `python -m fastfeed.profiler.runner.rank SPEC COMMAND...`, by launchers."""
 
 from __future__ import annotations
 
@@ -9,7 +7,7 @@ import os
 import sys
 from dataclasses import replace
 
-from fastfeed.profiler.runner.child import unrunnable
+from fastfeed.profiler.runner.foreground import unrunnable
 from fastfeed.profiler.runner.session import record_rank
 from fastfeed.profiler.runner.settings import TIMELINE, Settings, rank_of
 

@@ -6,9 +6,11 @@ import contextlib
 import fcntl
 import glob
 import os
+import re
 import shutil
 import signal
 import stat
+import subprocess
 import sys
 import tempfile
 import time
@@ -18,14 +20,24 @@ from functools import partial
 from pathlib import Path
 
 from fastfeed.errors import TraceError
-from fastfeed.profiler.runner import capture, injection
-from fastfeed.profiler.runner.child import Foreground
-from fastfeed.profiler.runner.processes import descendants, parents, processor_time, runs
+from fastfeed.profiler.runner import injection
+from fastfeed.profiler.runner.foreground import (
+    Foreground,
+    descendants,
+    parents,
+    processor_time,
+    runs,
+)
 from fastfeed.profiler.runner.settings import Settings
 
 __all__ = [
+    "SHIM",
     "SUFFIXES",
     "RunResult",
+    "last_line",
+    "nsys_command",
+    "nvprof_command",
+    "options_of",
     "recordings",
     "under_framework",
     "under_nsys",
@@ -60,9 +72,7 @@ def without_profiler(settings: Settings, environ: Mapping[str, str]) -> RunResul
 
 
 def under_framework(settings: Settings, name: str, environ: Mapping[str, str]) -> RunResult:
-    """Run the command, whose own Python records its training steps with its framework's
-    profiler.
-    """
+    """Run the command, whose own Python records its steps with its framework's profiler."""
     with injection.injected(settings, settings.tool, name) as recorder:
         with Foreground() as front:
             code = front.run(settings.command, recorder.environment(environ))
@@ -70,13 +80,12 @@ def under_framework(settings: Settings, name: str, environ: Mapping[str, str]) -
 
 
 def under_nsys(settings: Settings, name: str, environ: Mapping[str, str]) -> RunResult:
-    """Run the command under nsys, into `name`.nsys-rep of the folder, or .qdstrm where nsys has no
-    importer.
+    """Run the command under nsys, into `name`.nsys-rep, or .qdstrm without an importer.
 
     TraceError if nsys does not start the command.
     """
     assert settings.nsys is not None
-    output, options = settings.out / name, capture.options_of(settings.nsys)
+    output, options = settings.out / name, options_of(settings.nsys)
     with _scratch() as scratch, injection.injected(settings, "nvtx", name) as marks:
         log = scratch / "nsys.log"
         env = {**environ, "TMPDIR": str(scratch), "FASTFEED_PID": str(scratch / "pid")}
@@ -84,7 +93,7 @@ def under_nsys(settings: Settings, name: str, environ: Mapping[str, str]) -> Run
         env |= {"FASTFEED_TMPDIR": environ.get("TMPDIR", ""), **pipes, **marks.variables()}
         # where nsys keeps the streams to itself they are pipes
         env.setdefault("PYTHONUNBUFFERED", "1")
-        command = capture.nsys_command(
+        command = nsys_command(
             settings.nsys, options, output, settings.command, settings.delay, settings.duration
         )
         with Foreground() as front, _open_log(log) as number, _startup_lock() as release:
@@ -103,8 +112,7 @@ def under_nsys(settings: Settings, name: str, environ: Mapping[str, str]) -> Run
             _wait_for_agents(front)
         if monitor.pid() is None:
             raise TraceError(
-                "nsys did not start the command:"
-                f" {_disk_full(scratch, 'TMPDIR') or capture.last_line(log)}"
+                f"nsys did not start the command: {_disk_full(scratch, 'TMPDIR') or last_line(log)}"
             )
         if not recordings(settings.out, name) and not _recover(scratch, output):
             return RunResult(code, (monitor.why_ended or _no_recording(settings, log),))
@@ -116,7 +124,7 @@ def under_nvprof(
 ) -> RunResult:
     """Run the command under nvprof, into `name`.<pid>.nvprof for each process that used a GPU."""
     with _scratch() as scratch, Foreground() as front:
-        command = capture.nvprof_command(nvprof, settings.out / name, settings.command)
+        command = nvprof_command(nvprof, settings.out / name, settings.command)
         code = front.run(command, {**environ, "TMPDIR": str(scratch)})
     if recordings(settings.out, name):
         return RunResult(code)
@@ -134,9 +142,7 @@ def recordings(out: Path, name: str) -> list[Path]:
 
 
 class _CommandMonitor:
-    """Tracks the command's process and its parents: where signals go, and which survive if nsys
-    ends first.
-    """
+    """The command's process and its parents: targets of signals, survivors of nsys."""
 
     def __init__(
         self,
@@ -147,33 +153,32 @@ class _CommandMonitor:
         begun: Callable[[], None],
         written: Callable[[], int],  # bytes of nsys's files
     ) -> None:
-        self._front, self._path, self._log, self._pipes, self._begun = (
-            front,
-            path,
-            log,
-            pipes,
-            begun,
-        )
-        self._deadline, self._written = time.monotonic() + START_S, written
-        # processor time and bytes of nsys's files, and when
-        self._work, self._bytes, self._worked_at = (0, 0, 0.0)
+        self._front = front
+        self._path = path
+        self._log = log
+        self._pipes = pipes
+        self._begun = begun
+        self._written = written
+        self._deadline = time.monotonic() + START_S
+        self._work = (0, 0)  # processor time, and bytes of nsys's files
+        self._worked_at = 0.0
         self._ancestors: list[int] = []
         self.why_ended = ""  # by us
-        self._piped, self._copied = False, 0  # bytes of the log that the terminal has
+        self._piped = False
+        self._copied = 0  # bytes of the log that the terminal has
 
     def pid(self) -> int | None:
         """None as long as the command has not begun."""
         if not self._ancestors:
             with contextlib.suppress(OSError, ValueError):
                 pid, how = self._path.read_text().split()
-                self._piped, self._ancestors = how == "piped", parents(int(pid))
+                self._piped = how == "piped"
+                self._ancestors = parents(int(pid))
                 self._begun()
         return self._ancestors[0] if self._ancestors else None
 
     def look(self, child: int = 0) -> None:
-        """Notice the start; show what came through nsys's pipes, where the command has no other
-        streams.
-        """
+        """Notice the start; show output of nsys's pipes if the command has no other streams."""
         if self.pid() is None:
             self._wake()
             if child and time.monotonic() > self._deadline:
@@ -201,25 +206,20 @@ class _CommandMonitor:
         """The command has ended, and what is left of nsys does nothing."""
         if runs(self._ancestors[0]):
             return False
-        work, now = sum(map(processor_time, _of_nsys(child, self._front))), time.monotonic()
+        now = time.monotonic()
+        work = sum(map(processor_time, _of_nsys(child, self._front)))
         # copying a large recording to a slow file system takes next to no processor time
         written = self._written()
-        if (
-            abs(work - self._work) > _BUSY * END_S * _TICKS
-            or written != self._bytes
-            or not self._worked_at
-        ):
-            self._work, self._bytes, self._worked_at = work, written, now
+        is_busy = abs(work - self._work[0]) > _BUSY * END_S * _TICKS
+        if is_busy or written != self._work[1] or not self._worked_at:
+            self._work = (work, written)
+            self._worked_at = now
         return now - self._worked_at > END_S
 
     def _wake(self) -> None:
-        """Opening a pipe to write waits for a reader; where that one has gone, the first write
-        shall say so.
-        """
+        """Open and close pipes to wake their writers, which then see that a reader has gone."""
         for path in self._pipes:
-            with contextlib.suppress(
-                OSError
-            ):  # /proc is hidden, or the pipe is another user's: it is not opened then
+            with contextlib.suppress(OSError):  # /proc is hidden, or it is another user's pipe
                 os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
 
     def wait_for_command(self, code: int) -> int:
@@ -234,9 +234,7 @@ class _CommandMonitor:
 
 
 def _wait_for_agents(front: Foreground) -> None:
-    """See nsys's agents off, within limits: the next nsys may be near, and two get in each other's
-    way.
-    """
+    """Wait for nsys's agents, within limits: two instances of nsys disturb each other."""
     deadline = time.monotonic() + _AGENTS_S
     while any(map(_is_nsys, front.orphans())) and time.monotonic() < deadline:
         # killing one would leave locks in /dev/shm, and every later nsys would fail
@@ -249,9 +247,7 @@ def _of_nsys(child: int, front: Foreground) -> set[int]:
 
 
 def _written(scratch: Path, log: Path, output: Path) -> int:
-    """Bytes of the files that nsys writes, but for its messages: those of its scratch folder, and
-    the recording.
-    """
+    """Bytes of nsys's files, messages excluded: its scratch folder, and the recording."""
     size = 0
     files = (os.path.join(folder, name) for folder, _, names in os.walk(scratch) for name in names)
     for path in (*files, *glob.glob(f"{glob.escape(str(output))}.*")):
@@ -269,9 +265,7 @@ def _is_nsys(pid: int) -> bool:
 
 @contextlib.contextmanager
 def _startup_lock() -> Iterator[Callable[[], None]]:
-    """One nsys at a time begins its command, until the given function is called: several at once
-    hang at times.
-    """
+    """Let one nsys at a time begin its command: several at once hang at times."""
     path = Path(tempfile.gettempdir()) / f"fastfeed-nsys-{os.getuid()}.lock"
     try:
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -311,43 +305,32 @@ def _open_log(log: Path) -> Iterator[int]:
 
 
 def _pipe(number: int) -> str:
-    """The path of a stream that is a pipe; "" for any other, as a file would lose its position when
-    opened again.
-    """
+    """The path of a stream that is a pipe, else "": a reopened file loses its position."""
     return f"/proc/{os.getpid()}/fd/{number}" if stat.S_ISFIFO(os.fstat(number).st_mode) else ""
 
 
 def _streams(log: int) -> list[tuple]:
     """The terminal's streams at numbers that nsys hands on, nsys's own messages into the log."""
     piped = [number for number in (1, 2) if _pipe(number)]
+    copies = [(number, number + _FIRST) for number in range(3) if number not in piped]
+    # nsys takes no number that we mean to use
+    logged = [*((0, number + _FIRST) for number in piped), (log, 1), (log, 2)]
     return [
-        *(
-            (os.POSIX_SPAWN_DUP2, number, number + _FIRST)
-            for number in range(3)
-            if number not in piped
-        ),
+        *((os.POSIX_SPAWN_DUP2, *pair) for pair in copies),
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-        *(
-            (os.POSIX_SPAWN_DUP2, 0, number + _FIRST) for number in piped
-        ),  # nsys takes no number that we mean to use
-        *((os.POSIX_SPAWN_DUP2, log, number) for number in (1, 2)),
+        *((os.POSIX_SPAWN_DUP2, *pair) for pair in logged),
     ]
 
 
 @contextlib.contextmanager
 def _scratch() -> Iterator[Path]:
     """A folder for this rank's profiler: several that share one get in each other's way."""
-    path = Path(tempfile.mkdtemp(prefix="fastfeed-"))
-    try:
-        yield path
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="fastfeed-", ignore_cleanup_errors=True) as path:
+        yield Path(path)
 
 
 def _recover(scratch: Path, output: Path) -> bool:
-    """Move a recording that nsys could not bring to its place; it then leaves it in its scratch
-    folder.
-    """
+    """Move a recording that nsys left in its scratch folder; False if there is none."""
     for path in scratch.glob("nsys-report-*"):
         if path.suffix in SUFFIXES:
             moved = output.with_name(output.name + path.suffix)
@@ -368,14 +351,88 @@ def _no_recording(settings: Settings, log: Path) -> str:
         return (
             f"nsys left no recording: did the command end within --delay {settings.delay}? Lower it"
         )
-    return f"nsys left no recording: {capture.last_line(log)}"
+    return f"nsys left no recording: {last_line(log)}"
 
 
 def _disk_full(folder: Path, name: str) -> str:
     """What to do about a disk with little room; "" where there is room."""
     free = shutil.disk_usage(folder).free
-    return (
-        f"{folder} has {free >> 20} MiB free; free some space, or set {name}"
-        if free < _MIN_FREE
-        else ""
-    )
+    if free >= _MIN_FREE:
+        return ""
+    return f"{folder} has {free >> 20} MiB free; free some space, or set {name}"
+
+
+SHIM = Path(__file__).with_name("streams.sh").read_text("utf-8")
+
+
+_EMPTY = ("Processing [", "usage:", "Try 'nsys", "Importer error status", "Generat")
+_EMPTY += ("Unable to retrieve the importer",)
+
+
+# flag of `nsys profile` and its value, each given only if this version knows it
+_LIGHT = {
+    "trace": "cuda,nvtx",
+    "sample": "none",  # CPU sampling needs rights that containers lack, and large files
+    "cpuctxsw": "none",
+    "force-overwrite": "true",
+    "wait": "primary",  # a daemon that the command leaves behind does not hold the recording up
+    "kill": "none",  # the end of a recording is not the end of the command
+    "stats": "false",
+}
+
+
+def options_of(nsys: Path) -> frozenset[str]:
+    """The options that `nsys profile` of this version knows, without their dashes."""
+    try:
+        result = subprocess.run(
+            [nsys, "profile", "--help"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=60,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise TraceError(f"cannot run {nsys}: {error}; name another nsys with --nsys") from error
+    options = frozenset(re.findall(r"--([a-z][a-z-]+)", result.stdout + result.stderr))
+    if "output" not in options:
+        raise TraceError(
+            f"{nsys} is not Nsight Systems: it does not explain `profile --help`; name another with"
+            " --nsys"
+        )
+    return options
+
+
+def nsys_command(
+    nsys: Path,
+    options: frozenset[str],
+    output: Path,
+    command: Sequence[str],
+    delay: int,
+    duration: int,
+) -> list[str]:
+    """`nsys profile ... command`."""
+    flags = [f"--{name}={value}" for name, value in _LIGHT.items() if name in options]
+    if delay:
+        flags.append(f"--delay={delay}")
+    if duration:
+        flags.append(f"--duration={duration}")
+    name = str(output).replace("%", "%%")  # %p and %q{} mean something to nsys
+    return [str(nsys), "profile", *flags, f"--output={name}", "/bin/sh", "-c", SHIM, "sh", *command]
+
+
+def nvprof_command(nvprof: Path, output: Path, command: Sequence[str]) -> list[str]:
+    """`nvprof ... command`: one file for each process that used the GPU."""
+    name = str(output).replace("%", "%%")
+    flags = ["--profile-child-processes", "--force-overwrite", "--export-profile"]
+    return [str(nvprof), *flags, f"{name}.%p.nvprof", *command]
+
+
+def last_line(log: Path) -> str:
+    """What a profiler said last, for a sentence about its failure."""
+    try:
+        lines = [line.strip() for line in log.read_text(errors="replace").splitlines()]
+    except OSError:
+        lines = []
+    messages = [line for line in lines if line and not line.startswith(_EMPTY)]
+    return messages[-1].rstrip(".") if messages else "it said nothing"

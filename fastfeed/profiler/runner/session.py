@@ -14,12 +14,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from fastfeed.errors import ConfigError, TraceError
-from fastfeed.profiler.runner import recorder, surroundings
-from fastfeed.profiler.runner.child import hold_streams
+from fastfeed.profiler.runner import environment, recorder
+from fastfeed.profiler.runner.foreground import hold_streams
 from fastfeed.profiler.runner.injection import FRAMEWORKS
 from fastfeed.profiler.runner.launchers import Launch, detect_launcher, interpreter
-from fastfeed.profiler.runner.previous import check_previous, remove_previous
-from fastfeed.profiler.runner.settings import TIMELINE, Recording, Settings, prepare_folder, rank_of
+from fastfeed.profiler.runner.output_folder import check_previous, prepare_folder, remove_previous
+from fastfeed.profiler.runner.settings import TIMELINE, Recording, Settings, rank_of
 
 __all__ = ["record", "record_rank"]
 
@@ -35,9 +35,8 @@ def record(settings: Settings, environ: Mapping[str, str] = os.environ) -> Recor
     prepare_folder(settings.out)
     if not settings.force:
         check_previous(settings.out, None if launch else rank)
-    if not (
-        launch and environ.get("SLURM_NNODES", "1") != "1"
-    ):  # other machines may be at work in the folder already
+    # other machines may be at work in the folder already
+    if not (launch and environ.get("SLURM_NNODES", "1") != "1"):
         remove_previous(settings.out, None if launch else rank)
     env = {**environ, TIMELINE: str(settings.out / "timeline.jsonl")}
     if environ.get(TIMELINE):
@@ -54,11 +53,8 @@ def record(settings: Settings, environ: Mapping[str, str] = os.environ) -> Recor
         result = record_rank(replace(settings, tool=tool), names[0], env)
         code = result.code
         notes += result.notes
-        if names == ["trace"] and tool in (
-            "auto",
-            *FRAMEWORKS,
-        ):  # the command may have started ranks itself
-            names += _ranks_in(settings.out)
+        if names == ["trace"] and tool in ("auto", *FRAMEWORKS):
+            names += _ranks_in(settings.out)  # the command may have started ranks itself
     for name in names:
         notes += _notes_of(settings.out / f"{name}.notes")
     traces = [path for name in names for path in _import_recordings(settings, name, notes)]
@@ -76,7 +72,7 @@ def record_rank(settings: Settings, name: str, environ: Mapping[str, str]) -> re
         if settings.tool in ("auto", *FRAMEWORKS):
             return recorder.under_framework(settings, name, environ)
         if settings.tool == "nvprof":
-            nvprof = surroundings.nvprof(environ)
+            nvprof = environment.nvprof(environ)
             if nvprof is None:
                 raise TraceError("nvprof is not on this machine")
             return recorder.under_nvprof(settings, name, environ, nvprof)
@@ -92,7 +88,7 @@ def _choose(
     """The profiler to use, "" for none."""
     from fastfeed.profiler.runner import nsight
 
-    active = surroundings.active_profiler(environ)
+    active = environment.active_profiler(environ)
     if active is not None:
         notes.append(
             f"this process runs under a profiler already ({active}): recording only feed timelines"
@@ -112,9 +108,9 @@ def _choose(
     nsys = settings.nsys or nsight.find()
     if nsys is None and settings.tool == "nsys":
         raise ConfigError(
-            f"nsys was not found: {surroundings.system()}; or record with --with auto, without nsys"
+            f"nsys was not found: {environment.system()}; or record with --with auto, without nsys"
         )
-    if nsys is None or step_options or not (is_chosen or surroundings.has_gpu()):
+    if nsys is None or step_options or not (is_chosen or environment.has_gpu()):
         return settings, settings.tool  # the profiler of the framework that trains
     if not os.access(nsys, os.X_OK) or nsys.is_dir():
         raise ConfigError(f"--nsys must name the program nsys of Nsight Systems, got {nsys}")
@@ -122,12 +118,12 @@ def _choose(
 
 
 def _nvprof(environ: Mapping[str, str]) -> str:
-    if surroundings.nvprof(environ) is None:
+    if environment.nvprof(environ) is None:
         raise ConfigError(
             "--with nvprof needs nvprof, which CUDA 12 and older have and newer do not; use --with"
             " nsys"
         )
-    unsupported = {name: cap for name, cap in surroundings.capabilities().items() if cap >= 8}
+    unsupported = {name: cap for name, cap in environment.capabilities().items() if cap >= 8}
     if unsupported:
         name, cap = next(iter(unsupported.items()))
         raise ConfigError(
@@ -160,9 +156,7 @@ def _script(command: list[str]) -> Iterator[Path]:
 
 
 def _import_recordings(settings: Settings, name: str, notes: list[str]) -> list[Path]:
-    """The recordings of a rank, each in the form to keep: nsys of some distributions leaves raw
-    ones.
-    """
+    """The recordings of a rank in the form to keep; raw ones are imported."""
     from fastfeed.profiler.runner import nsight
 
     recordings = []

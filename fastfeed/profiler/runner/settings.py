@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
-from fastfeed.errors import ConfigError
-
-__all__ = ["RANKS", "TIMELINE", "Recording", "Settings", "free_folder", "prepare_folder", "rank_of"]
+__all__ = ["RANKS", "TIMELINE", "Recording", "Settings", "rank_of"]
 
 TIMELINE = "FASTFEED_TIMELINE"  # where feeds write theirs
-RANKS = (
-    "RANK",
-    "OMPI_COMM_WORLD_RANK",
-    "PMIX_RANK",
-    "PMI_RANK",
-    "MV2_COMM_WORLD_RANK",
-    "HOROVOD_RANK",
-)
-RANKS += ("PALS_RANKID", "JAX_PROCESS_ID", "SLURM_PROCID")
+RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK")
+RANKS += ("HOROVOD_RANK", "PALS_RANKID", "JAX_PROCESS_ID", "SLURM_PROCID")
 _STEP_OPTIONS = ("skip_steps", "record_steps", "stop_after")
 
 
@@ -43,15 +32,13 @@ class Settings:
         return json.dumps(asdict(self), default=str)
 
     def step_options(self) -> str:
-        """Options that only a framework's profiler takes and that differ from their defaults; ""
-        for none.
-        """
+        """Non-default options that only a framework's profiler takes, joined; "" for none."""
         changed = [
-            field.name for field in fields(self) if getattr(self, field.name) != field.default
+            f"--{field.name.replace('_', '-')}"
+            for field in fields(self)
+            if field.name in _STEP_OPTIONS and getattr(self, field.name) != field.default
         ]
-        return " and ".join(
-            f"--{name.replace('_', '-')}" for name in changed if name in _STEP_OPTIONS
-        )
+        return " and ".join(changed)
 
     @classmethod
     def from_json(cls, text: str) -> Settings:
@@ -78,33 +65,3 @@ def rank_of(environ: Mapping[str, str]) -> int | None:
         if environ.get(name, "").isdigit():
             return int(environ[name])
     return None
-
-
-def free_folder(environ: Mapping[str, str]) -> Path:
-    """A folder for a run that names none.
-
-    All ranks of a job get the same, runs at a desk a new one each.
-    """
-    first = Path("fastfeed-profile").absolute()
-    job = environ.get("SLURM_JOB_ID") or environ.get("TORCHELASTIC_RUN_ID")
-    if rank_of(environ) is not None:
-        return first.with_name(f"{first.name}-{job}") if job and job != "none" else first
-    count = 1
-    while (folder := first if count == 1 else first.with_name(f"{first.name}-{count}")).exists():
-        count += 1
-    return folder
-
-
-def prepare_folder(out: Path) -> None:
-    """Make the folder, and be sure that it can be written."""
-    probe = out / f".fastfeed-{os.getpid()}"
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        probe.write_bytes(b"x")
-        probe.unlink()
-    except OSError as error:
-        full = " or free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
-        raise ConfigError(
-            f"cannot write a recording into {out}: {error.strerror}; name another folder with"
-            f" --out{full}"
-        ) from error

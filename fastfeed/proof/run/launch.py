@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
 from fastfeed.errors import ProofError
-from fastfeed.profiler.runner.processes import descendants
+from fastfeed.profiler.runner.foreground import descendants
 from fastfeed.system.processes import process_state
 from fastfeed.system.signals import ENDING
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from fastfeed.profiler.runner.processes import children
+from fastfeed.profiler.runner.foreground import children
 
 __all__ = ["process_tree"]
 

@@ -38,7 +38,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("NSYS", raising=False)
     # else nsys, if installed
-    monkeypatch.setattr("fastfeed.profiler.runner.surroundings.has_gpu", lambda: False)
+    monkeypatch.setattr("fastfeed.profiler.runner.environment.has_gpu", lambda: False)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "scratch"))
     (tmp_path / "scratch").mkdir()
     fake_torch.install(tmp_path / "site")
@@ -342,7 +342,7 @@ def test_nsys_is_chosen_where_there_is_a_gpu(here: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setenv("NSYS", str(fake_nsys.install(here / "nsys")))
     assert record(Settings(("true",), here / "out"), os.environ).tool == "auto"
-    monkeypatch.setattr("fastfeed.profiler.runner.surroundings.has_gpu", lambda: True)
+    monkeypatch.setattr("fastfeed.profiler.runner.environment.has_gpu", lambda: True)
     assert record(Settings(("true",), here / "out"), os.environ).tool == "nsys"
     assert record(Settings(("true",), here / "out", stop_after=True), os.environ).tool == "auto"
     with pytest.raises(

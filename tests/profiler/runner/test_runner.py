@@ -264,8 +264,8 @@ def test_pipes_that_cannot_be_opened_again(here: Path):
     """
     blind = "; ".join(
         [
-            "from fastfeed.profiler.runner import child, recorder",
-            "child._POLL_S = 0.001",  # so that the watch looks before nsys begins
+            "from fastfeed.profiler.runner import foreground, recorder",
+            "foreground._POLL_S = 0.001",  # so that the watch looks before nsys begins
             "recorder._pipe = lambda number: '/proc/0/fd/1'",
         ]
     )

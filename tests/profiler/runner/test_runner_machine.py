@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from fastfeed.profiler.runner import child, processes, recorder, surroundings, unrunnable
+from fastfeed.profiler.runner import environment, foreground, recorder, unrunnable
 
 
 @pytest.mark.parametrize(
@@ -32,14 +32,14 @@ def test_says_how_to_install_nsys(tmp_path: Path, release: str | None, says: str
     path = tmp_path / "os-release"
     if release is not None:
         path.write_text(release)
-    assert says in surroundings.system(path)
+    assert says in environment.system(path)
 
 
 def test_sees_another_profiler():
-    assert surroundings.active_profiler({"PATH": "/bin"}) is None
-    assert surroundings.active_profiler({"CUDA_INJECTION64_PATH": ""}) is None
+    assert environment.active_profiler({"PATH": "/bin"}) is None
+    assert environment.active_profiler({"CUDA_INJECTION64_PATH": ""}) is None
     assert (
-        surroundings.active_profiler({"CUDA_INJECTION64_PATH": "/x.so"})
+        environment.active_profiler({"CUDA_INJECTION64_PATH": "/x.so"})
         == "CUDA_INJECTION64_PATH=/x.so"
     )
 
@@ -62,20 +62,20 @@ def test_asks_the_driver_for_its_gpus(
     program.write_text(f"#!/bin/sh\n{text}\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    assert surroundings.capabilities() == found
+    assert environment.capabilities() == found
     program.unlink()
-    assert surroundings.capabilities() == {}
+    assert environment.capabilities() == {}
 
 
 def test_finds_nvprof(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(surroundings, "_NVPROF", ())
-    assert surroundings.nvprof({"PATH": str(tmp_path), "CUDA_HOME": str(tmp_path / "cuda")}) is None
+    monkeypatch.setattr(environment, "_NVPROF", ())
+    assert environment.nvprof({"PATH": str(tmp_path), "CUDA_HOME": str(tmp_path / "cuda")}) is None
     (tmp_path / "cuda" / "bin").mkdir(parents=True)
     for place in (tmp_path / "cuda" / "bin" / "nvprof", tmp_path / "nvprof"):
         place.touch()
         place.chmod(0o755)
         assert (
-            surroundings.nvprof({"PATH": str(tmp_path), "CUDA_HOME": str(tmp_path / "cuda")})
+            environment.nvprof({"PATH": str(tmp_path), "CUDA_HOME": str(tmp_path / "cuda")})
             == place
         )
 
@@ -107,11 +107,11 @@ def test_processes_with_names_of_any_bytes():
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
         assert process.stdout and process.stdout.readline()
-        assert processes.runs(process.pid) and processes.processor_time(process.pid) >= 0
-        assert processes.parents(process.pid) == [process.pid]
-        assert process.pid in processes.descendants(os.getpid())
+        assert foreground.runs(process.pid) and foreground.processor_time(process.pid) >= 0
+        assert foreground.parents(process.pid) == [process.pid]
+        assert process.pid in foreground.descendants(os.getpid())
         process.communicate()
-    assert not processes.runs(process.pid) and processes.processor_time(process.pid) == 0
+    assert not foreground.runs(process.pid) and foreground.processor_time(process.pid) == 0
 
 
 def test_an_nsys_that_only_writes_does_not_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -126,7 +126,7 @@ def test_an_nsys_that_only_writes_does_not_hang(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(recorder, "processor_time", lambda _: 7)
     written = partial(recorder._written, tmp_path, log, output)
     monitor = recorder._CommandMonitor(
-        child.Foreground(), tmp_path / "pid", log, [], lambda: None, written
+        foreground.Foreground(), tmp_path / "pid", log, [], lambda: None, written
     )
     monitor._ancestors = [1]
     for size in range(1, 6):

@@ -23,7 +23,7 @@ from helpers.profiler.signalled import when_ready
 from fastfeed.errors import TraceError
 from fastfeed.profiler import readers
 from fastfeed.profiler.runner import Recording, Settings, nsight, record
-from fastfeed.profiler.runner.capture import options_of
+from fastfeed.profiler.runner.recorder import options_of
 
 pytestmark = pytest.mark.slow
 

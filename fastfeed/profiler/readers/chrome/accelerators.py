@@ -1,6 +1,4 @@
-"""Names Chrome traces whose device work is not read: of accelerators other than GPUs, and of
-TensorFlow 1.
-"""
+"""Chrome traces of devices that are not read: other accelerators, and TensorFlow 1."""
 
 from __future__ import annotations
 
@@ -34,9 +32,7 @@ _PROCESSES = (
 
 
 def describe(categories: Iterable[bytes], names: TraceNames) -> str:
-    """The rest of the sentence "FILE is ..." for a trace without work of a GPU; "" where no other
-    device is known.
-    """
+    """Rest of the sentence "FILE is ..." for a trace without work of a GPU; "" if unknown."""
     texts = [cat.decode("utf-8", "replace").lower() for cat in categories]
     for prefix, description in _CATEGORIES:
         if any(text.startswith(prefix) for text in texts):

@@ -1,6 +1,4 @@
-"""Arguments of events: bytes as the writer wrote them, or a parsed dict where its order of keys is
-another.
-"""
+"""Arguments of events: bytes as written, or a parsed dict if its keys have another order."""
 
 from __future__ import annotations
 
@@ -98,9 +96,7 @@ def size_of(args: Any) -> int:
 
 
 def copy_of(args: Any) -> tuple[int, int]:
-    """(bytes, pageable) of a copy in a trace of JAX or TensorFlow: `kind_src:pageable
-    kind_dst:device size:4`.
-    """
+    """(bytes, pageable) of a copy of JAX: `kind_src:pageable kind_dst:device size:4`."""
     if not isinstance(args, dict | bytes) or (
         isinstance(args, bytes) and b"memcpy_details" not in args
     ):
@@ -128,9 +124,7 @@ def collective(args: dict[str, Any]) -> tuple[str, int, int]:
 
 
 def launch_of(args: dict[str, Any], thread_key: tuple[Any, ...]) -> tuple[tuple[int, int], int]:
-    """((device, stream), correlation) of arguments in another order; the thread key gives what they
-    lack.
-    """
+    """((device, stream), correlation) of arguments in any order, completed by the thread key."""
     device, stream = (number(args.get(key), None) for key in ("device", "stream"))
     if device is None:
         device = number(thread_key[0], 0)

@@ -109,9 +109,7 @@ class NameIndex(dict[Any, int]):
 
 
 class PairIndex(dict[Any, int]):
-    """Text like b'"pid": 1, "tid": 2', or a tuple, to an index in `all`: distinct pairs of first
-    and last value.
-    """
+    """Text like b'"pid": 1, "tid": 2', or a tuple, to an index in `all`, the distinct pairs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -141,9 +139,7 @@ class PairIndex(dict[Any, int]):
 
 
 class ColumnBuilder:
-    """Columns that grow by pieces: `add(start=..., corr=-1)`; `take("start")` returns a column and
-    drops it.
-    """
+    """Columns that grow by pieces: `add(start=..., corr=-1)`; `take("start")` removes a column."""
 
     def __init__(self) -> None:
         self._pieces: dict[str, list[np.ndarray]] = {}
@@ -164,9 +160,7 @@ class ColumnBuilder:
 
 
 class EventTable:
-    """Rows of events by what they are: device work, calls, other host ranges, waits of streams, and
-    unknown ones.
-    """
+    """Rows of events by kind: device work, calls, other host ranges, waits of streams, unknown."""
 
     def __init__(self) -> None:
         self.strings = Strings()
@@ -193,9 +187,7 @@ class EventTable:
                 self._group(cat, family, group)
 
     def count(self, cat: bytes, rows: int) -> None:
-        """Count rows; TraceError for so many categories that each cannot stand for a kind of
-        events.
-        """
+        """Count rows; TraceError for more categories than kinds of events."""
         self.categories[cat] = self.categories.get(cat, 0) + rows
         if len(self.categories) > _MAX_CATEGORIES:
             raise TraceError(

@@ -62,9 +62,7 @@ def assign_hosts(
     host: str,
     rank: int | None,
 ) -> Hosts:
-    """`calls` and `others` are the numbers of rows of API calls and of other host ranges of each
-    thread key.
-    """
+    """Processes and threads, from the numbers of API calls and other ranges of each thread key."""
     weights: dict[Any, int] = {}
     for (pid, _), call, other in zip(thread_keys, calls.tolist(), others.tolist(), strict=True):
         # in a container a process may have the number of a GPU: API calls tell them apart

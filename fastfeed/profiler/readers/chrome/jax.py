@@ -1,5 +1,4 @@
-"""Events of trace.json.gz from JAX and TensorFlow, which have no categories: their processes tell
-what they are.
+"""Events of trace.json.gz from JAX and TensorFlow, classified by process for want of categories.
 
 A process '/device:GPU:0' has a thread for each stream, and threads with summaries of the same time;
 '/host:CPU' has the threads of the program. The exporter keeps the first million events and does not
@@ -35,9 +34,7 @@ _SET = re.compile(r"memset", re.I)
 
 
 def exported_devices(names: TraceNames) -> tuple[str, ...]:
-    """Processes like '/device:GPU:0' and '/host:CPU'; none where another program wrote the
-    trace.
-    """
+    """Processes like '/device:GPU:0' and '/host:CPU'; empty for traces of other programs."""
     return tuple(
         sorted(
             {name for name in names.processes.values() if re.search(r"(^|\s)/(device|host):", name)}

@@ -36,8 +36,7 @@ _COLUMNS = ("cat", "name", "thread_key", "ts", "dur", "args")
 
 
 class KeyLayout:
-    """`rows(piece)`: tuples of cat, name, thread_key, ts, dur, args as written, and the text of any
-    other event.
+    """`rows(piece)`: tuples of cat, name, thread_key, ts, dur, args, and the text of other events.
 
     Where there is such text, the six before it are empty. `ValueError` for an order that this
     cannot do.

@@ -1,6 +1,4 @@
-"""JSON as lenient as real files demand, and where a list of events ends, also one of events that
-are no JSON.
-"""
+"""Lenient JSON, and the end of a list of events, even if these are no JSON."""
 
 from __future__ import annotations
 
@@ -67,8 +65,7 @@ def loads_all(texts: Iterable[bytes]) -> list[dict[str, Any]]:
 
 
 def end_of_list(texts: Sequence[bytes]) -> int | None:
-    """Where in the last of these texts, which belong together, the brace is after which the list of
-    events ends.
+    """Position of the brace in the last of these consecutive texts that ends the list of events.
 
     -1 where quotes or brackets do not match.
     """
@@ -90,9 +87,7 @@ def end_of_list(texts: Sequence[bytes]) -> int | None:
 
 
 def after_list(texts: Sequence[bytes]) -> bytes | None:
-    """What follows the last event, from its brace on, if that is the end of the list and of a whole
-    file.
-    """
+    """Content after the last event, from its brace on; None if the list does not end here."""
     text = b"},{".join(texts)
     end = end_of_list([text])
     if end is None:

@@ -1,6 +1,4 @@
-"""Chrome trace JSON: Kineto (torch.profiler) of every age, on NVIDIA and AMD, and trace.json.gz of
-JAX and TensorFlow.
-"""
+"""Chrome trace JSON: Kineto of every age, on NVIDIA and AMD, and exports of JAX and TensorFlow."""
 
 from __future__ import annotations
 

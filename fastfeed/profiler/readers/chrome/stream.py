@@ -1,5 +1,4 @@
-"""Parses the events of a Chrome trace, a few megabytes at a time; the keys around them are
-`EventStream.metadata`.
+"""Parses events, a few megabytes at a time; the keys around them are `EventStream.metadata`.
 
 Complete events are taken apart by the native kernel; without it, by one regular expression for the
 order of keys that the writer has (see layout.py). Only the others go through the JSON parser, where
@@ -47,8 +46,7 @@ _BARE = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[")
 
 
 class EventStream:
-    """`for groups in EventStream(source): ...`; then `metadata` has the keys next to traceEvents,
-    `notes` damage.
+    """Iterable of groups of events; then `metadata` has the other keys, `notes` the damage.
 
     Where there is a `scan`, it takes a piece and returns the texts of the events that it leaves to
     the parser.
@@ -96,9 +94,7 @@ class EventStream:
 
     @property
     def held(self) -> int:
-        """Events in memory that are no rows yet, and those that took time although nothing is in
-        them.
-        """
+        """Events in memory that are no rows yet, and those that cost time without content."""
         return len(self.meta) + self._begun + self._dropped + self._unopened
 
     def _matched(self, piece: bytes) -> tuple[dict[bytes, list[Any]], list[bytes]]:

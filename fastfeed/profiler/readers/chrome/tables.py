@@ -35,9 +35,7 @@ _RANGE_KINDS = {"op": RangeKind.OP, "python": RangeKind.PYTHON, "annotation": Ra
 
 
 def counts(events: EventTable, which: str) -> np.ndarray:
-    """Rows of `calls` or of `ranges` for each thread key, before they are taken; overhead belongs
-    to no thread.
-    """
+    """Rows of `calls` or `ranges` per thread key, overhead excluded, before they are taken."""
     table_ = events.calls if which == "calls" else events.ranges
     counts_ = np.zeros(len(events.thread_keys.all), np.int64)
     overhead = np.array(
@@ -200,9 +198,7 @@ def _is_first(start: np.ndarray, *others: np.ndarray) -> np.ndarray:
 
 
 def _process(start: np.ndarray, corr: np.ndarray, hosts: Hosts, launches: Calls) -> np.ndarray:
-    """Index of the process that launched each op; several may use one number, then the latest
-    before it.
-    """
+    """Process that launched each op; if several use one number, the latest before it."""
     if len(hosts.processes) == 1 or not len(launches.start):
         return np.full(len(start), hosts.main, np.int32)
     process_of_thread = np.array([thread.process for thread in hosts.threads], np.int32)

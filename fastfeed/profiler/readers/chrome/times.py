@@ -1,6 +1,4 @@
-"""Decimal text as integers, exactly: microseconds with any number of decimals, for millions of
-events.
-"""
+"""Exact integers from decimal text: microseconds with any number of decimals."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Reads an export of Nsight Systems as numpy columns; tables and columns that an age of the schema
-lacks are empty.
-"""
+"""Reads an export as numpy columns; tables and columns missing in its schema are empty."""
 
 from __future__ import annotations
 
@@ -63,8 +61,7 @@ class NsysDatabase:
         texts: Sequence[str] = (),
         where: str = "TRUE",
     ) -> list[tuple]:
-        """Rows of a small table: int for columns of integers, then str for those of texts, whatever
-        is stored there.
+        """Rows of a small table: integers, then texts, whatever is stored there.
 
         None is NULL, and what stands for a column that is missing. A table that is missing has no
         rows.
@@ -105,9 +102,7 @@ class NsysDatabase:
     def texts(
         self, table: str, column: str, expression: str, where: str = ""
     ) -> Iterator[list[str | None]]:
-        """A text column, a chunk of rows at a time, in the order of the rows; `expression` is SQL
-        of the column.
-        """
+        """A text column in chunks of rows, in their order; `expression` is SQL of the column."""
         value = f"ifnull({expression}, '{_NULL}')"
         chunks = self._chunks(table, (column,), (f"group_concat({value}, '{_SEPARATOR}')",), where)
         for after, count, joined in chunks:
@@ -120,9 +115,7 @@ class NsysDatabase:
     def _chunks(
         self, table: str, names: Sequence[str], values: Sequence[str], where: str
     ) -> Iterator[tuple]:
-        """(row id before, rows, *values) of chunks of a table, where the values are SQL of its
-        columns.
-        """
+        """(row id before, rows, *values) of chunks of a table; values are SQL of its columns."""
         query = (
             f"SELECT max(at), count(*), {', '.join(values)} FROM"
             f" ({self._select_chunk(table, names, where)})"

@@ -1,6 +1,4 @@
-"""The host side of an export of Nsight Systems: API calls, system calls, the profiler's own work,
-scheduling.
-"""
+"""The host side of an export: API and system calls, the profiler's own work, scheduling."""
 
 from __future__ import annotations
 
@@ -57,9 +55,7 @@ def raw_overheads(db: NsysDatabase) -> ColumnMap:
 
 
 def raw_loads(db: NsysDatabase, names: Strings) -> ColumnMap:
-    """What CUDA did inside of a call: loading modules and functions, compiling, waiting for the
-    launch queue.
-    """
+    """CUDA's work inside a call: loading modules, compiling, waiting for the launch queue."""
     rows = db.columns("CUPTI_ACTIVITY_KIND_OVERHEAD", ("start", "end", "globalTid", "nameId"))
     ids = rows.pop("nameId")
     rows[NAME] = name_indexes(db, ids, names, other="CUDA overhead")

@@ -1,5 +1,4 @@
-"""Processes and threads behind the global ids of an export of Nsight Systems, and GPUs behind its
-device numbers.
+"""Processes, threads and GPUs by the global ids and device numbers of an export.
 
 globalTid = (hardware 8 bits) << 56 | (machine 8) << 48 | (pid 24) << 24 | (tid 24), as a signed
 64-bit integer; a globalPid is that of a process with its lowest 24 bits zero.
@@ -173,9 +172,7 @@ def _gpus(db: NsysDatabase) -> dict[int, dict[str, str]]:
 
 
 def _cuda_devices(db: NsysDatabase) -> dict[tuple[int, int], tuple[int | None, str]]:
-    """(pid, CUDA's number) to (id in TARGET_INFO_GPU, the device's own uuid, which differs where it
-    is a MIG slice).
-    """
+    """(pid, CUDA's number) to (id in TARGET_INFO_GPU, own uuid, which differs for a MIG slice)."""
     table = "TARGET_INFO_CUDA_DEVICE"
     if not db.has(table, "gpuId", "cudaId", "pid"):
         return {}

@@ -1,6 +1,4 @@
-"""Reads the metadata of an export of Nsight Systems: version, clock, machine, environment, lost
-records.
-"""
+"""Reads the metadata of an export: version, clock, machine, environment, lost records."""
 
 from __future__ import annotations
 
@@ -135,9 +133,7 @@ def _number(text: str) -> int | None:
 
 
 def _environment(capture: list[tuple[str, str]], system: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of process 0: a row each, `NAME="value"`; older versions keep the
-    device's in one text.
-    """
+    """Variables of process 0: a row each, `NAME="value"`; older versions have one text."""
     lines = [value for name, value in capture if name == "PROCESS_0:ENVIRONMENT_VARIABLE"]
     lines = lines or system.get("DeviceEnvironment", "").split(";")
     pairs = (line.partition("=") for line in lines)
@@ -172,9 +168,7 @@ def _clock(db: NsysDatabase, exported: Mapping[str, str]) -> tuple[int | None, i
 
 
 def _losses(db: NsysDatabase) -> tuple[int, tuple[str, ...]]:
-    """Records of the GPU and its calls that nsys says it lost, and what else went wrong, in its own
-    words.
-    """
+    """Number of lost records of the GPU and its calls, and other diagnostics in nsys's words."""
     table = "DIAGNOSTIC_EVENT"
     if not db.has(table, "text"):
         return 0, ()

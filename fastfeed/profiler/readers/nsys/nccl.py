@@ -1,5 +1,4 @@
-"""Reads NVTX payloads of NCCL: bytes and communicator of a collective, rank and number of ranks of
-a process.
+"""Reads NVTX payloads of NCCL: bytes and communicator of a collective, rank of a process.
 
 A payload in NVTX_EVENTS.binaryData is a header (domain u32, flags u32, schema u32, flags u32,
 payload bytes u64, total bytes u64), then fields as NVTX_PAYLOAD_SCHEMA_ENTRIES lists them. Exports
@@ -115,8 +114,7 @@ def _from_json(text: str) -> dict[str, int]:
 def messages(
     ops: ColumnMap, calls: ColumnMap, payloads: list[NcclRange], names: Strings
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Communicator (int32 name, -1 unknown) and bytes of each op; those of other ops than COMM stay
-    what they are.
+    """Communicator (int32 name, -1 unknown) and bytes of each op; other ops keep theirs.
 
     A launch is inside of the range of its collective, or, after ncclGroupStart, inside of
     ncclGroupEnd and then after the ranges of all that it does: those since the launch before.

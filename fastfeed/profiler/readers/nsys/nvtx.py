@@ -1,6 +1,4 @@
-"""Reads the NVTX ranges of an export of Nsight Systems: names, domains, open ranges, and the kind
-of each range.
-"""
+"""Reads the NVTX ranges of an export: names, domains, open ranges, kinds."""
 
 from __future__ import annotations
 
@@ -88,8 +86,7 @@ def _no_ranges() -> ColumnMap:
 def _name_indexes(
     db: NsysDatabase, ids: np.ndarray, names: Strings
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Name indexes, and which ranges are PyTorch operators: numbers in their names would make every
-    name distinct.
+    """Name indexes, and which ranges are PyTorch operators, whose names would hold numbers.
 
     The name is in `text`, or, for a registered string, referenced by `textId`.
     """
@@ -111,9 +108,7 @@ def _name_indexes(
 
 
 class _RangeNames(dict[str | None, int]):
-    """Maps texts shortened by SQL to indexes of names: -2 - index for an operator, -1 for no
-    text.
-    """
+    """Indexes of names by texts that SQL shortened: -2 - index for an operator, -1 for no text."""
 
     def __init__(self, names: Strings) -> None:
         super().__init__({None: -1})
@@ -145,9 +140,7 @@ def _domains(db: NsysDatabase) -> dict[tuple[int, int], str]:
 def _domain_names(
     rows: ColumnMap, domains: dict[tuple[int, int], str], names: Strings
 ) -> np.ndarray:
-    """A domain without a known creation event keeps its number as a name; domain 0 is NVTX's own,
-    -1.
-    """
+    """Domain names; without a creation event "domain 5"; domain 0 is NVTX's own, -1."""
     names_ = np.full(len(rows["start"]), -1, np.int32)
     pids = process_of(rows["globalTid"])
     others = {}
@@ -164,9 +157,7 @@ def _domain_names(
 def _range_kinds(
     name: np.ndarray, domain: np.ndarray, operator: np.ndarray, names: Strings
 ) -> np.ndarray:
-    """RangeKind of each range; _HELD for holding the interpreter's lock: no wait, and it would hide
-    what runs in it.
-    """
+    """RangeKind of each range; _HOLDS_GIL is no wait, and would hide what runs in it."""
     kind = np.array([_kind_by_name(text) for text in names.all] or [0], np.uint8)[name]
     kind[operator & (kind == RangeKind.NVTX)] = RangeKind.OP
     for index in np.unique(domain[domain >= 0]).tolist():
@@ -193,9 +184,7 @@ def _kind_by_name(text: str) -> int:
 
 
 def _empty_domains(rows: ColumnMap, domains: dict[tuple[int, int], str]) -> tuple[str, ...]:
-    """Note on Python's domains without a range: the package nvtx writes none under an nsys that is
-    too old for it.
-    """
+    """Note on Python's domains without a range: nvtx writes none under an nsys too old for it."""
     pairs = (
         set(zip(process_of(rows["globalTid"]).tolist(), rows["domainId"].tolist(), strict=True))
         if domains

@@ -1,6 +1,4 @@
-"""The device side of an export of Nsight Systems: kernels, copies, memsets, whole graphs, waits of
-streams.
-"""
+"""The device side of an export: kernels, copies, memsets, whole graphs, waits of streams."""
 
 from __future__ import annotations
 
@@ -200,9 +198,7 @@ def _by_sync(rows: ColumnMap, records: ColumnMap) -> np.ndarray:
 
 
 def _latest(rows: ColumnMap, records: ColumnMap) -> np.ndarray:
-    """The record of the same event with the greatest correlation id below the wait's: ids count up
-    in a process.
-    """
+    """The record of the same event with the greatest correlation id below the wait's."""
     wanted_codes, record_codes = _pair_codes(rows, records, "eventId")
     order = np.lexsort((records["correlationId"], record_codes))
     keys = (record_codes[order] << 33) + records["correlationId"][order]
@@ -223,9 +219,7 @@ def _pair_codes(rows: ColumnMap, records: ColumnMap, key: str) -> tuple[np.ndarr
 def _last_up_to(
     keys: np.ndarray, upto: np.ndarray, places: np.ndarray, lower: np.ndarray
 ) -> np.ndarray:
-    """Return the place of the last of the sorted keys in [least, upto], for each pair; -1 where
-    there is none.
-    """
+    """Place of the last of the sorted keys in [lower, upto], for each pair; -1 if none."""
     if not len(keys):
         return np.full(len(upto), -1, np.int64)
     at = np.searchsorted(keys, upto, side="right") - 1

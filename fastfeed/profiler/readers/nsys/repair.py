@@ -1,6 +1,4 @@
-"""Repairs or drops invalid rows of an export: without a start, ending before they begin, or without
-a process.
-"""
+"""Repairs or drops rows without a start, ending before they begin, or without a process."""
 
 from __future__ import annotations
 
@@ -15,9 +13,7 @@ __all__ = ["close_open_ranges", "drop_invalid", "left_out", "owners_of"]
 
 
 def drop_invalid(rows: ColumnMap, noun: str, notes: list[str]) -> ColumnMap:
-    """The rows that have a start and do not end before it. nsys, too, leaves out what starts at
-    0.
-    """
+    """Rows with a start and no earlier end; like nsys, without those that start at 0."""
     valid = (rows["start"] > 0) & (rows["end"] >= rows["start"])
     if valid.all():
         return rows
@@ -26,9 +22,7 @@ def drop_invalid(rows: ColumnMap, noun: str, notes: list[str]) -> ColumnMap:
 
 
 def close_open_ranges(rows: ColumnMap, last: int, notes: list[str]) -> ColumnMap:
-    """Ranges that were open at the end of the recording end with it; what ends before it begins is
-    left out.
-    """
+    """Ranges open at the end of the recording end with it; those that end too early are dropped."""
     last = max(last, int(rows["start"].max(initial=0)))
     rows = {**rows, "end": np.where(rows["end"] == -1, last, rows["end"])}
     valid = rows["end"] >= rows["start"]

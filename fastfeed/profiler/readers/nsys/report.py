@@ -1,6 +1,4 @@
-"""Reads reports of Nsight Systems (.nsys-rep, .qdrep, .qdstrm), through the nsys of this
-machine.
-"""
+"""Reads reports of Nsight Systems (.nsys-rep, .qdrep, .qdstrm) with the installed nsys."""
 
 from __future__ import annotations
 

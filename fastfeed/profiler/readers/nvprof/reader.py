@@ -283,9 +283,7 @@ class _TraceBuilder:
         return self._ops(op_rows, Kind.OTHER, name, -1, rows[:, 6])
 
     def _ops(self, rows: np.ndarray, *columns: np.ndarray | int) -> np.ndarray:
-        """Rows of start, end, device, stream, ... and columns of kind, name, corr, bytes,
-        pageable.
-        """
+        """Rows of start, end, device, stream, kind, name, corr, bytes, pageable."""
         distinct, inverse = np.unique(rows[:, 2], return_inverse=True)
         device = [self.devices.setdefault(id, len(self.devices)) for id in distinct.tolist()]
         values = [*columns, *[-1] * (5 - len(columns))]

@@ -81,17 +81,13 @@ class NvprofDatabase:
             return {}
 
     def rows(self, name: str, *columns: str) -> np.ndarray:
-        """Columns of a table as they are; -1 for what is missing, rows with absurd numbers left
-        out.
-        """
+        """Columns of a table; -1 for missing values, rows with absurd numbers left out."""
         return self._read(name, columns, None)[0]
 
     def with_blob(
         self, name: str, blob: str, *columns: str, blob_words: int = 2
     ) -> tuple[np.ndarray, np.ndarray]:
-        """As `rows`, and the first 32-bit words of a blob, int64, shape (n, words): 0 for what is
-        missing.
-        """
+        """As `rows`, and the first 32-bit words of a blob, int64, shape (n, words); else 0."""
         table, blobs = self._read(name, columns, blob)
         size = blob_words * 4
         words = b"".join(

@@ -224,9 +224,7 @@ def _kind(name: str) -> Kind:
 
 
 def _add_marker(printed: _PrintedTables, process: int, time: int, event: str, text: str) -> None:
-    """An NVTX range: its start and its end are separate rows; of several with one name the
-    innermost ends first.
-    """
+    """An NVTX range from two rows; of several with one name the innermost ends first."""
     text = text.split(" (Domain:")[0].strip(' "')
     starts = printed.open.setdefault((process, text), [])
     if event == "Range start":

@@ -124,9 +124,7 @@ def work_of(plane: Plane, names: Strings) -> DeviceWork:
 
 
 def copy_details(events: PlaneEvents) -> CopyDetails:
-    """Sizes and memory kinds of copies, from their details: `kind_src:pageable kind_dst:device
-    size:512 async:1`.
-    """
+    """Sizes and memory kinds of copies: `kind_src:pageable kind_dst:device size:512 async:1`."""
     size = np.full(len(events), -1, np.int64)
     source, target = np.full((2, len(events)), -1, np.int8)
     for stat in ("memcpy_details", "memset_details"):
@@ -156,8 +154,7 @@ def _kind(name: str) -> Kind:
 
 
 def with_launch_details(ops: Ops, calls: Calls, sizes: CopyDetails, names: Sequence[str]) -> Ops:
-    """Return the ops with details that only their launches have: direction, size and memory of
-    copies.
+    """Ops with the direction, size and memory of copies that only their launches have.
 
     `sizes` has a row per call.
     """

@@ -1,6 +1,4 @@
-"""Reads the host planes of an XSpace: API calls, TraceMe annotations, Python frames, and steps, per
-thread.
-"""
+"""Reads the host planes of an XSpace: API calls, annotations, Python frames, steps."""
 
 from __future__ import annotations
 
@@ -88,9 +86,7 @@ def host_of(plane: Plane, threads: ThreadTable, names: Strings, amd: bool) -> Ho
 
 
 def _call_names(events: PlaneEvents, rows: np.ndarray, names: Strings, prefix: str) -> np.ndarray:
-    """Indexes of call names; a copy with async:0 in its details gets the name of the blocking
-    call.
-    """
+    """Indexes of call names; a copy with async:0 in its details is the blocking call."""
     codes, texts = events.texts("memcpy_details")
     waits = np.array([*("async:0" in text for text in texts), False])[codes]
     queued, blocking = [], []

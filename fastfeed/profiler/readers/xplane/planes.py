@@ -1,5 +1,4 @@
-"""Parses an XSpace, as JAX and TensorFlow save it: planes (a device, the host) of lines (a stream,
-a thread) of events.
+"""Parses an XSpace: planes (device, host) of lines (stream, thread) of events.
 
 The schema is tsl/profiler/protobuf/xplane.proto. Event and stat names are kept once per plane,
 behind the events that use them. An event's start is `line.timestamp_ns * 1000 + offset_ps`, in
@@ -104,9 +103,7 @@ class PlaneEvents:
         return values
 
     def texts(self, stat: str) -> tuple[np.ndarray, list[str]]:
-        """A text stat of every event: int32 codes, -1 where it has none, and what they stand
-        for.
-        """
+        """A text stat of every event: int32 codes, -1 if missing, and the texts."""
         codes = np.full(len(self), -1, np.int32)
         if stat not in self.stats:
             return codes, []
@@ -282,9 +279,7 @@ def events_of(plane: Plane, lines: tuple[PlaneLine, ...], wanted: frozenset[str]
 def _decoded(
     view: np.ndarray, begin: np.ndarray, end: np.ndarray, wanted_ids: np.ndarray
 ) -> tuple[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray], list[np.ndarray], int]:
-    """(metadata id, offset ps, duration ps, has a time) of events; (event, id, number, value, stop)
-    of their stats.
-    """
+    """Columns (metadata id, offset ps, duration ps, has a time), and (event, id, ...) of stats."""
     meta, offset, length = np.zeros((3, len(begin)), np.int64)
     timed = np.ones(len(begin), bool)
     stat_spans: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
@@ -320,9 +315,7 @@ def _decoded(
 def _may_be_wanted(
     view: np.ndarray, begin: np.ndarray, stop: np.ndarray, wanted_ids: np.ndarray
 ) -> np.ndarray:
-    """Whether a stat may be a wanted one: its id usually comes first; where it does not, the answer
-    is yes.
-    """
+    """Mask of stats that may be wanted: their id, if it comes first, is one of these."""
     starts_with_id = ((view[begin] & np.uint64(0xFF)) == 8) & (stop - begin > 1)
     which, _ = varints(view, begin + 1)
     return np.where(starts_with_id, np.isin(which, wanted_ids), True)

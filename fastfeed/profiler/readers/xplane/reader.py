@@ -1,6 +1,4 @@
-"""Reads XPlane files (.xplane.pb), which the profilers of JAX and TensorFlow write: GPUs of NVIDIA
-and of AMD.
-"""
+"""Reads XPlane files (.xplane.pb) of JAX and TensorFlow: GPUs of NVIDIA and AMD."""
 
 from __future__ import annotations
 
@@ -232,9 +230,7 @@ def concatenate(kind: type[Table], parts: Sequence[Table]) -> Table:
 
 
 def _wall(planes: Sequence[Plane], ops: Ops, ranges: Ranges) -> int | None:
-    """Nanoseconds since 1970 of time 0: the profile's start, unless the events say their time in
-    full.
-    """
+    """Nanoseconds since 1970 of time 0: the profile's start, unless event times are absolute."""
     first = min(
         (int(table_.start.min()) for table_ in (ops, ranges) if len(table_.start)), default=0
     )

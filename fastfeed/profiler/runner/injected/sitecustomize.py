@@ -1,6 +1,4 @@
-"""Start the recorder in a Python that `fastfeed profile` or `prove` runs, then import its own
-`sitecustomize`.
-"""
+"""Start the recorder in a profiled Python, then import its own `sitecustomize`."""
 
 import os
 import sys

@@ -1,5 +1,4 @@
-"""Recorder inside the recorded program: counts training steps, and runs the framework's profiler
-over some of them.
+"""Recorder inside the program: counts training steps, profiles some of them.
 
 It runs in the program's own Python, where fastfeed need not be installed: it imports the standard
 library alone, and no framework before the program does. Python 3.9 or later.

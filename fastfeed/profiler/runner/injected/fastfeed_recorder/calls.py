@@ -1,6 +1,4 @@
-"""Number of functions that a training step calls: a profiler keeps an event of each, in memory when
-it ends.
-"""
+"""Number of functions that a training step calls; a profiler holds each in memory."""
 
 from __future__ import annotations
 
@@ -14,9 +12,7 @@ _MAX_CALLS = 600_000  # to record: torch.profiler took 1.5 kB for each when it e
 
 
 class CallCount:
-    """Calls of this thread in one step; 0 where they were not counted, as something else traces
-    calls.
-    """
+    """Calls of this thread in one step; 0 if something else traces calls already."""
 
     def __init__(self) -> None:
         self._count = 0

@@ -1,6 +1,4 @@
-"""Steps of JAX: calls of the compiled function that takes what it returned before, as a state of
-training is.
-"""
+"""Steps of JAX: calls of the compiled function that takes what it returned before."""
 
 from __future__ import annotations
 

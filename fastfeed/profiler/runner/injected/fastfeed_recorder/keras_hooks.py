@@ -21,9 +21,7 @@ class _Fit:
 
 
 def callbacks(window: Any) -> dict[str, Any]:
-    """Functions to call after the import of a module, by its name; Keras 2 names that of its
-    callbacks differently.
-    """
+    """Functions to call after the import of a module, by its names in Keras 2 and 3."""
     fit = _Fit()
     return {name: lambda module: _count_batches(module, window, fit) for name in _MODULES}
 

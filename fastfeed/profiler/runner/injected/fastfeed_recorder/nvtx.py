@@ -1,5 +1,4 @@
-"""NVTX ranges through the library that Nsight Systems names in the environment, without any
-package.
+"""NVTX ranges through the library named in the environment, without any package.
 
 The protocol is that of nvtx3/nvtxDetail/nvtxInit.h: the library asks for a table of functions and
 fills it in.

@@ -1,6 +1,4 @@
-"""The plan of a recording, which `fastfeed profile` wrote into the environment, and messages back
-to it.
-"""
+"""Plan of a recording, read from the environment, and messages to `fastfeed profile`."""
 
 from __future__ import annotations
 
@@ -50,9 +48,7 @@ class Plan:
         return self.name if rank is None or self.name != "trace" else f"rank{rank}"
 
     def restore_environment(self) -> None:
-        """Leave out the recorder from the environment of processes that the program starts from now
-        on.
-        """
+        """Remove the recorder from the environment of processes that are started from now on."""
         os.environ.pop(VARIABLE, None)
         folders = os.environ.pop("PYTHONPATH", "").split(os.pathsep)
         others = [folder for folder in folders if folder != self.folder]

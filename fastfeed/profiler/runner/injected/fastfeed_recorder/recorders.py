@@ -97,9 +97,7 @@ class _TorchRecorder:
 
 @contextlib.contextmanager
 def _silent_kineto() -> Iterator[None]:
-    """Kineto takes its level of messages from the environment when it is first used, and logs that
-    it starts.
-    """
+    """Keep Kineto from logging its start: it reads its level from the environment once."""
     before = os.environ.get("KINETO_LOG_LEVEL")
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     try:

@@ -1,6 +1,4 @@
-"""Steps of TensorFlow's and Keras's own loops: calls of a `tf.function` that applies gradients, or
-applying them.
-"""
+"""Steps of TensorFlow's and Keras's loops: calls that apply gradients."""
 
 from __future__ import annotations
 
@@ -17,9 +15,7 @@ _FUNCTIONS = "tensorflow.python.eager.polymorphic_function.polymorphic_function"
 
 
 class _Calls(threading.local):
-    """The functions that this thread runs now, outermost first, and those of all threads that apply
-    gradients.
-    """
+    """Functions that this thread runs, outermost first; of all threads, those that train."""
 
     def __init__(self, training: weakref.WeakSet[Any]) -> None:
         self.active: list[Any] = []

@@ -1,6 +1,4 @@
-"""The recorded steps: counts the training steps of the program, starts and stops a recorder between
-two of them.
-"""
+"""The recorded steps: counts training steps, starts and stops a recorder between them."""
 
 from __future__ import annotations
 
@@ -76,17 +74,13 @@ class Window:
             self._end_program()
 
     def step_back(self, reason: str) -> None:
-        """Stop recording because the program is about to profile itself; what is recorded is
-        kept.
-        """
+        """Stop and keep the recording because the program is about to profile itself."""
         if self._recorder is not None and not self._closed:
             self._log.write("note", text=reason)
             self.attempt(self._stop)
 
     def attempt(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Return `function(*args)`, or None and stop recording if it raises: the program runs
-        on.
-        """
+        """Return `function(*args)`; None, and no further recording, if it raises."""
         try:
             return function(*args)
         except Exception as error:
@@ -204,9 +198,7 @@ class Window:
         self._frameworks = []
 
     def _forked(self) -> None:
-        """In a child: loaders' workers are left alone; a child of a process that does not train may
-        train itself.
-        """
+        """Leave workers of loaders alone; a child of a process that does not train may train."""
         self._calls.end()
         if self._recorder is not None:
             with contextlib.suppress(Exception):

@@ -62,13 +62,9 @@ def nvprof(environ: Mapping[str, str] = os.environ) -> Path | None:
     homes = [
         f"{environ[name]}/bin/nvprof" for name in ("CUDA_HOME", "CUDA_PATH") if environ.get(name)
     ]
-    candidates = [
-        path
-        for pattern in (*homes, *_NVPROF)
-        for path in sorted(glob(pattern))
-        if os.access(path, os.X_OK)
-    ]
-    return Path(on_path or candidates[0]) if on_path or candidates else None
+    installed = [path for pattern in (*homes, *_NVPROF) for path in sorted(glob(pattern))]
+    path = on_path or next((path for path in installed if os.access(path, os.X_OK)), None)
+    return Path(path) if path else None
 
 
 def has_gpu(devices: Path = Path("/dev")) -> bool:
@@ -77,9 +73,7 @@ def has_gpu(devices: Path = Path("/dev")) -> bool:
 
 
 def capabilities() -> dict[str, float]:
-    """GPU name -> compute capability, as the driver says; empty where there is no GPU or no
-    driver.
-    """
+    """Compute capability by name of GPU, from the driver; empty without GPU or driver."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return {}

@@ -1,16 +1,17 @@
-"""What an earlier run left in the folder of a recording: removed if it is ours, refused if it is
-not.
-"""
+"""The folder of a recording: its name, and files that an earlier run left."""
 
 from __future__ import annotations
 
+import errno
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from fastfeed.errors import ConfigError
+from fastfeed.profiler.runner.settings import rank_of
 
-__all__ = ["check_previous", "remove_previous"]
+__all__ = ["check_previous", "free_folder", "prepare_folder", "remove_previous"]
 
 _OURS = re.compile(
     r"(trace|rank(?P<rank>\d+)|pid\d+)(\.\d+)?\.(qdstrm|nsys-rep|qdrep|sqlite|nvprof|notes|torch\.json\.gz|xplane\.pb)"
@@ -22,9 +23,7 @@ _TIMELINE = re.compile(rb'"fastfeed_timeline"|^\["[^"\n]{1,80}",\s*"(span|anchor
 
 
 def check_previous(out: Path, rank: int | None) -> None:
-    """ConfigError where this run would replace a file that has the name of one of ours and was
-    written by others.
-    """
+    """Raise ConfigError if this run would replace files of others with names of ours."""
     foreign = [path for path in _previous(out, rank) if not _is_own(path)]
     if foreign:
         named = ", ".join(path.name for path in foreign[:3]) + ", ..." * (len(foreign) > 3)
@@ -35,9 +34,7 @@ def check_previous(out: Path, rank: int | None) -> None:
 
 
 def remove_previous(out: Path, rank: int | None) -> None:
-    """Remove what an earlier run left in the folder: two runs must not be taken for ranks of
-    one.
-    """
+    """Remove files of an earlier run: two runs must not be taken for ranks of one."""
     for path in [*_previous(out, rank)]:
         path.unlink()
 
@@ -71,3 +68,33 @@ def _is_own(path: Path) -> bool:
     return not head or (
         _PAGE in head if path.suffix == ".html" else _TIMELINE.search(head) is not None
     )
+
+
+def free_folder(environ: Mapping[str, str]) -> Path:
+    """A folder for a run that names none.
+
+    All ranks of a job get the same, runs at a desk a new one each.
+    """
+    first = Path("fastfeed-profile").absolute()
+    job = environ.get("SLURM_JOB_ID") or environ.get("TORCHELASTIC_RUN_ID")
+    if rank_of(environ) is not None:
+        return first.with_name(f"{first.name}-{job}") if job and job != "none" else first
+    count = 1
+    while (folder := first if count == 1 else first.with_name(f"{first.name}-{count}")).exists():
+        count += 1
+    return folder
+
+
+def prepare_folder(out: Path) -> None:
+    """Make the folder, and be sure that it can be written."""
+    probe = out / f".fastfeed-{os.getpid()}"
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        probe.write_bytes(b"x")
+        probe.unlink()
+    except OSError as error:
+        full = " or free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+        raise ConfigError(
+            f"cannot write a recording into {out}: {error.strerror}; name another folder with"
+            f" --out{full}"
+        ) from error

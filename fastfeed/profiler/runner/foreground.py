@@ -11,19 +11,22 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from fastfeed.profiler.runner.processes import children
+from fastfeed.system.processes import stat_fields
 
-__all__ = ["Foreground", "Started", "hold_streams", "unrunnable"]
+__all__ = [
+    "Foreground",
+    "Started",
+    "children",
+    "descendants",
+    "hold_streams",
+    "parents",
+    "processor_time",
+    "runs",
+    "unrunnable",
+]
 
-_FORWARDED = (
-    signal.SIGINT,
-    signal.SIGTERM,
-    signal.SIGHUP,
-    signal.SIGQUIT,
-    signal.SIGUSR1,
-    signal.SIGUSR2,
-)
-_WAITED = (*_FORWARDED, signal.SIGCHLD)
+_FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
+_WAITED = tuple(signal.Signals[name] for name in (*_FORWARDED, "SIGCHLD"))
 _POLL_S = 0.1  # how soon a child's start is noticed; its end is noticed at once
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of linux/prctl.h
 
@@ -31,9 +34,7 @@ Started = Callable[[], "int | None"]
 
 
 def unrunnable(command: Sequence[str]) -> tuple[int, str] | None:
-    """Why a command cannot be run, with the exit code that a shell gives: 127 not found, 126 not
-    executable.
-    """
+    """Exit code of a shell (127 not found, 126 not executable) and reason for a bad command."""
     name = command[0]
     if shutil.which(name):
         return None
@@ -45,19 +46,12 @@ def unrunnable(command: Sequence[str]) -> tuple[int, str] | None:
         return 126, f"cannot run {name}: it is not executable; try: {hint}"
     if os.sep not in name and path.suffix == ".py" and path.exists():
         return 127, f"cannot run {name}: it is not a program on PATH; try: python {name}"
-    return (
-        127,
-        (
-            f"cannot run {name}: no such program; name one after --, such as: fastfeed profile --"
-            " python train.py"
-        ),
-    )
+    example = "fastfeed profile -- python train.py"
+    return 127, f"cannot run {name}: no such program; name one after --, such as: {example}"
 
 
 def hold_streams() -> None:
-    """Streams that are closed become /dev/null: else the next file that is opened would be one of
-    them.
-    """
+    """Open closed streams as /dev/null, so that no file takes their numbers."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -66,15 +60,12 @@ def hold_streams() -> None:
 
 
 def _adopt(enable: bool) -> None:
-    with contextlib.suppress(
-        OSError, AttributeError
-    ):  # not on Linux: no one waits for orphans then
+    with contextlib.suppress(OSError, AttributeError):  # not on Linux
         ctypes.CDLL(None).prctl(_SUBREAPER, int(enable), 0, 0, 0)
 
 
 class Foreground:
-    """`with Foreground() as front: code = front.run(command, env)`: this process stands behind a
-    command.
+    """A command that this process stands behind: `with Foreground() as front: front.run(...)`.
 
     Signals of this process go on to the command, except those that the terminal sends to the whole
     foreground group, which reach a command of that group without us. Orphans among our descendants
@@ -86,7 +77,8 @@ class Foreground:
 
     def __enter__(self) -> Foreground:
         self._before = signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED)
-        self._children, self._ended = children(), {}
+        self._children = children()
+        self._ended = {}
         _adopt(True)
         return self
 
@@ -102,17 +94,21 @@ class Foreground:
         command: Sequence[str],
         env: Mapping[str, str],
         *,
-        started: (
-            Started | None
-        ) = None,  # the process that signals are for, None as long as it has not begun
-        # in a process group of its own, which the terminal's Ctrl-C does not reach
+        started: Started | None = None,
         apart: bool = False,
-        actions: Sequence[tuple] = (),  # of os.posix_spawn
-        idle: Callable[[int], None] = lambda _: (
-            None
-        ),  # called a few times per second with the child's number
+        actions: Sequence[tuple] = (),
+        idle: Callable[[int], None] = lambda _: None,
     ) -> int:
-        """Run and return the exit code as a shell has it: 128 + n for signal n."""
+        """Run and return the exit code as a shell has it: 128 + n for signal n.
+
+        Args:
+            command: Program and arguments.
+            env: Its environment.
+            started: The process that signals are for; None as long as it has not begun.
+            apart: In another process group, which the terminal's Ctrl-C does not reach.
+            actions: File actions of `os.posix_spawn`.
+            idle: Called a few times per second with the child's number.
+        """
         for stream in (sys.stdout, sys.stderr):
             if stream:  # None where it is closed
                 stream.flush()
@@ -143,11 +139,9 @@ class Foreground:
                 return self._ended.pop(pid, None)
             received = signal.sigtimedwait(_WAITED, _POLL_S)
             idle(pid)
-            if (
-                received is None
-                or received.si_signo == signal.SIGCHLD
-                or (received.si_code > 0 and not apart)
-            ):
+            if received is None or received.si_signo == signal.SIGCHLD:
+                continue
+            if received.si_code > 0 and not apart:  # the terminal sent it to the command, too
                 continue
             with contextlib.suppress(ProcessLookupError):  # it has just ended
                 os.kill((started() if started else None) or pid, received.si_signo)
@@ -174,3 +168,48 @@ class Foreground:
                 self._ended[pid] = code if code >= 0 else 128 - code
                 gone += pid in more
         return not gone
+
+
+def children(pid: int | None = None) -> set[int]:
+    """Return the children of a process, by default this one."""
+    pids: set[int] = set()
+    for path in Path(f"/proc/{pid or 'self'}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            pids.update(map(int, path.read_text().split()))
+    return pids
+
+
+def descendants(pid: int) -> set[int]:
+    """Children, their children, and so on."""
+    pids: set[int] = set()
+    ahead = {pid}
+    while ahead:
+        ahead = set().union(*map(children, ahead)) - pids
+        pids |= ahead
+    return pids
+
+
+def parents(pid: int) -> list[int]:
+    """A process, its parent, that one's parent, up to this process."""
+    pids = [pid]
+    while len(pids) < 64:
+        fields = stat_fields(pids[-1])
+        if not fields:
+            break
+        parent = int(fields[1])
+        if parent <= 1 or parent == os.getpid():
+            break
+        pids.append(parent)
+    return pids
+
+
+def processor_time(pid: int) -> int:
+    """Clock ticks that its threads have taken; 0 where it has ended."""
+    fields = stat_fields(pid)
+    return int(fields[11]) + int(fields[12]) if fields else 0
+
+
+def runs(pid: int) -> bool:
+    """It has not ended; a process that has ended but was not waited for yet does not."""
+    fields = stat_fields(pid)
+    return bool(fields) and fields[0] not in ("Z", "X")

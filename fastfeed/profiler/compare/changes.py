@@ -18,11 +18,11 @@ class MetricChange:
     title: str
     before: float  # share of the judged window
     after: float
-    before_ns: float | None  # per step
-    after_ns: float | None
+    before_ns: float | None = None  # per step
+    after_ns: float | None = None
     # per step, after minus before: value, and its 95 % interval
-    change_ns: tuple[float, float, float] | None
-    direction: str  # "less", "more", "same" (within noise, or negligible), "unknown"
+    change_ns: tuple[float, float, float] | None = None
+    direction: str = "unknown"  # "less", "more", "same" (within noise, or negligible), "unknown"
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,14 +55,14 @@ def share(device: DeviceResult, key: str) -> float:
     period = device.judged
     if key == "input":
         staged = period.budget.h2d * device.metrics.get("h2d_pageable", 0.0)
-        return device.share.value + staged / max(period.budget.window, 1)
+        return device.share.value + period.share(staged)
     if key == IDLE:
         lost = period.budget.idle
     elif key in FAMILIES:
         lost = family_costs(device)[key]
     else:
-        lost = period.causes.get(Cause[key.upper()], 0)
-    return lost / period.budget.window if period.budget.window else 0.0
+        lost = period.ns(Cause[key.upper()])
+    return period.share(lost)
 
 
 def check(gates: Sequence[Gate], result: Result) -> tuple[int, list[str]]:
@@ -74,7 +74,8 @@ def check(gates: Sequence[Gate], result: Result) -> tuple[int, list[str]]:
     if result.verdict.word == "abstained":
         why = "; ".join(result.verdict.reasons) or "the trace does not support a verdict"
         return ABSTAINED, [f"{', '.join(map(str, gates))} cannot be judged: {why}"]
-    sentences, code = [], 0
+    sentences = []
+    code = 0
     for gate in gates:
         worst = max(result.devices, key=lambda device: share(device, gate.key))
         value = share(worst, gate.key)
@@ -89,13 +90,10 @@ def check(gates: Sequence[Gate], result: Result) -> tuple[int, list[str]]:
 def _check_feeds(gates: Sequence[Gate], result: Result) -> tuple[int, list[str]]:
     """Check waits by timelines without a GPU: at least what a GPU would feel."""
     worst = max(result.feeds, key=lambda feed: feed.wait_share)
-    value, code, sentences = worst.wait_share, 0, []
-    for gate in gates:
-        if value > gate.above:
-            code = TRIPPED
-        says = "is exceeded" if value > gate.above else "holds"
-        sentences.append(
-            f"{gate} {says}: no GPU was recorded, and the trainer waited {percent(value)} of the"
-            f" time for batches of {worst.name or worst.feed or 'the feed'}, rank {worst.rank}"
-        )
-    return code, sentences
+    tripped = [gate for gate in gates if worst.wait_share > gate.above]
+    return TRIPPED if tripped else 0, [
+        f"{gate} {'is exceeded' if gate in tripped else 'holds'}: no GPU was recorded, and the"
+        f" trainer waited {percent(worst.wait_share)} of the time for batches of"
+        f" {worst.name or worst.feed or 'the feed'}, rank {worst.rank}"
+        for gate in gates
+    ]

@@ -107,11 +107,11 @@ def _device_change(before: DeviceResult, after: DeviceResult) -> DeviceChange:
             cause.title,
             before,
             after,
-            (before.judged.causes.get(cause, 0), after.judged.causes.get(cause, 0)),
+            (before.judged.ns(cause), after.judged.ns(cause)),
             (_spans_with_cause(before, cause), _spans_with_cause(after, cause)),
         )
         for cause in Cause
-        if before.judged.causes.get(cause) or after.judged.causes.get(cause)
+        if before.judged.ns(cause) or after.judged.ns(cause)
     ]
     causes.sort(key=lambda change: (-abs(_change_size(change)), -change.after))
     label = before.label if before.label == after.label else f"{before.label} / {after.label}"
@@ -132,25 +132,20 @@ def _change_size(change: MetricChange) -> float:
 
 def _steps(device: DeviceResult) -> np.ndarray:
     """The steps of the judged period: spans, shape (n, 2); empty if it is not made of steps."""
-    return (
-        device.steps.spans[device.steps.steady] if device.steady is not None else intervals.empty()
-    )
+    if device.steady is None:
+        return intervals.empty()
+    return device.steps.spans[device.steps.steady]
 
 
 def _part_spans(device: DeviceResult, part: str) -> np.ndarray:
-    return (
-        intervals.union(_idle_spans(device))
-        if part == "idle"
-        else device.busy.get(part, intervals.empty())
-    )
-
-
-def _idle_spans(device: DeviceResult) -> np.ndarray:
-    return intervals.spans_at(device.slices)
+    if part == "idle":
+        return _spans_with_cause(device, *Cause)
+    return device.busy.get(part, intervals.empty())
 
 
 def _spans_with_cause(device: DeviceResult, *causes: Cause) -> np.ndarray:
-    return intervals.union(_idle_spans(device)[np.isin(device.slices.cause, causes)])
+    rows = np.isin(device.slices.cause, causes)
+    return intervals.union(intervals.spans_at(device.slices, rows))
 
 
 def _metric_change(
@@ -162,10 +157,8 @@ def _metric_change(
     sets: tuple[np.ndarray, np.ndarray],
 ) -> MetricChange:
     """Change per step of what these sets cover; `ns` covers the whole judged periods."""
-    windows = [max(device.judged.budget.window, 1) for device in (before, after)]
-    shares = ns[0] / windows[0], ns[1] / windows[1]
     spans = _steps(before), _steps(after)
-    change = MetricChange(key, title, *shares, None, None, None, "unknown")
+    change = MetricChange(key, title, before.judged.share(ns[0]), after.judged.share(ns[1]))
     if min(map(len, spans)) == 0:
         return change
     spent = [intervals.overlap(steps, covered) for steps, covered in zip(spans, sets, strict=True)]
@@ -174,7 +167,7 @@ def _metric_change(
 
 def _step_change(before: DeviceResult, after: DeviceResult) -> MetricChange:
     """Change of the step length, from start to end, wherever the device starts in it."""
-    change = MetricChange("step", "step", 1.0, 1.0, None, None, None, "unknown")
+    change = MetricChange("step", "step", 1.0, 1.0)
     spans = _steps(before), _steps(after)
     if min(map(len, spans)) == 0:
         return change
@@ -184,22 +177,20 @@ def _step_change(before: DeviceResult, after: DeviceResult) -> MetricChange:
 
 def _input_change(before: DeviceResult, after: DeviceResult) -> MetricChange:
     """Input as the verdict counts it; input by proxy is only in the shares, less precise."""
-    shares = before.share.value, after.share.value
-    windows = before.judged.budget.window, after.judged.budget.window
-    change = _metric_change(
-        "input",
-        "input",
-        before,
-        after,
-        (shares[0] * windows[0], shares[1] * windows[1]),
-        (_spans_with_cause(before, *STARVING), _spans_with_cause(after, *STARVING)),
+    sets = _spans_with_cause(before, *STARVING), _spans_with_cause(after, *STARVING)
+    change = replace(
+        _metric_change("input", "input", before, after, (0, 0), sets),
+        before=before.share.value,
+        after=after.share.value,
     )
     by_proxy = any(
         charge.cause in STARVING for device in (before, after) for charge in device.charges
     )
     if not by_proxy:
         return change
-    a, b, direction = _interval(before.share), _interval(after.share), "unknown"
+    a = _interval(before.share)
+    b = _interval(after.share)
+    direction = "unknown"
     if a is not None and b is not None:
         direction = "less" if b[1] < a[0] else "more" if a[1] < b[0] else "same"
     return replace(change, before_ns=None, after_ns=None, change_ns=None, direction=direction)
@@ -296,10 +287,8 @@ def _change(before: FeedResult, after: FeedResult) -> FeedChange:
     waited, trained = zip(*(rounds(union(feed.waits)) for feed in (before, after)), strict=True)
     waited = [each[1:] for each in waited]
     length = [wait + each[1:] for wait, each in zip(waited, trained, strict=True)]
-    batch = MetricChange("batch", "batch to batch", 1.0, 1.0, None, None, None, "unknown")
-    wait = MetricChange(
-        "wait", "trainer waits", before.wait_share, after.wait_share, None, None, None, "unknown"
-    )
+    batch = MetricChange("batch", "batch to batch", 1.0, 1.0)
+    wait = MetricChange("wait", "trainer waits", before.wait_share, after.wait_share)
     if min(map(len, length)):
         batch = _with_statistics(batch, length, length)
         wait = _with_statistics(wait, waited, length)
@@ -317,9 +306,7 @@ def _stage(name: str, before: FeedResult, after: FeedResult) -> MetricChange:
     ns = [feed.stages.get(name, (0, 0))[1] for feed in (before, after)]
     shares = [part / max(feed.span_ns, 1) for part, feed in zip(ns, (before, after), strict=True)]
     each = [part / max(feed.batches, 1) for part, feed in zip(ns, (before, after), strict=True)]
-    return MetricChange(
-        f"stage:{name}", name, shares[0], shares[1], each[0], each[1], None, "unknown"
-    )
+    return MetricChange(f"stage:{name}", name, shares[0], shares[1], each[0], each[1])
 
 
 def _summarize(comparison: Comparison) -> tuple[str, str]:

@@ -111,6 +111,14 @@ class Period:
     causes: Mapping[Cause, int]  # ns; sum is budget.idle; causes without time are left out
     input: InputWait
 
+    def ns(self, *causes: Cause) -> int:
+        """Idle nanoseconds with one of these causes."""
+        return sum(self.causes.get(cause, 0) for cause in causes)
+
+    def share(self, ns: float) -> float:
+        """These nanoseconds as a fraction of the window."""
+        return ns / max(self.budget.window, 1)
+
 
 @dataclass(frozen=True, slots=True)
 class Phase:

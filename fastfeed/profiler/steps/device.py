@@ -211,7 +211,7 @@ def _worst_gaps(
         return ()
     inside = overlap(gaps_spans := spans_at(gaps), judged.spans)
     weight = inside
-    if sum(judged.causes.get(cause, 0) for cause in INPUT_CAUSES) * 5 > judged.budget.idle:
+    if judged.ns(*INPUT_CAUSES) * 5 > judged.budget.idle:
         is_input = np.isin(slices.cause, INPUT_CAUSES)
         by_input = np.zeros(len(gaps.start), np.int64)
         np.add.at(by_input, slices.gap[is_input], (slices.end - slices.start)[is_input])

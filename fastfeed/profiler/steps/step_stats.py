@@ -31,7 +31,7 @@ def step_spreads(attribution: Attribution, steps: Steps, judged: Period) -> Mapp
     length = overlap(steady, judged.spans)
     sets = {name: attribution.busy[name] for name in BUSY if measure(attribution.busy[name])}
     for cause in Cause:
-        if judged.causes.get(cause):
+        if judged.ns(cause):
             sets[cause.key] = spans_with_cause(attribution.slices, cause)
     spent = {key: overlap(steady, covered) for key, covered in sets.items()}
     spent = {key: each for key, each in spent.items() if each.any()}
@@ -66,8 +66,7 @@ def _spread(spent: np.ndarray, length: np.ndarray, mean: int) -> Spread:
 def share_of(steps: Steps, judged: Period, *lost: np.ndarray) -> Share:
     """The part of the judged period that these sets cover, and its spread over steps."""
     covered = intersect(union(*lost), judged.spans)
-    window = max(judged.budget.window, 1)
-    value = measure(covered) / window
+    value = judged.share(measure(covered))
     windows = steps.spans[steps.steady]
     if 0 < len(windows) < MIN_STEPS and measure(judged.spans) <= measure(union(windows)):
         return Share(value)

@@ -42,11 +42,8 @@ def abstention_reasons(device: DeviceResult, origin: Origin) -> tuple[str, ...]:
         reasons.append(f"The profiler lost {plural(origin.dropped, 'record')}.")
     missing, expected = _missing_steps(device)
     if origin.incomplete:
-        recorded = int((device.steps.spans[:, 0] < device.last).sum())
-        expected, missing = (
-            recorded + missing + device.steps.unrecorded,
-            missing + device.steps.unrecorded,
-        )
+        missing += device.steps.unrecorded
+        expected = missing + int((device.steps.spans[:, 0] < device.last).sum())
         if missing > _MAX_MISSING * expected:
             reasons.append(
                 f"Only {expected - missing:,} of {expected:,} steps are left in a damaged file."
@@ -103,11 +100,9 @@ def abstention_reasons(device: DeviceResult, origin: Origin) -> tuple[str, ...]:
 def _launch_reasons(device: DeviceResult, window: int, idle: int) -> list[str]:
     """Reasons that concern launches, or the host before them."""
     judged, metrics, reasons = device.judged, device.metrics, []
-    unlaunched = judged.causes.get(Cause.NO_LAUNCH, 0)
-    shared, against_record = (
-        metrics.get("shared_launches", 0.0),
-        metrics.get("contradicted_ms", 0.0) * 1e6,
-    )
+    unlaunched = judged.ns(Cause.NO_LAUNCH)
+    shared = metrics.get("shared_launches", 0.0)
+    against_record = metrics.get("contradicted_ms", 0.0) * 1e6
     if shared > _MAX_SHARED:
         reasons.append(
             f"{percent(shared, 0)} of the device operations share their launch with others, which"
@@ -141,7 +136,7 @@ def _launch_reasons(device: DeviceResult, window: int, idle: int) -> list[str]:
             f" nothing{_mostly_in(device)}. If it prepares batches, analyze with --input-range and"
             " its name."
         )
-    unknown = judged.causes.get(Cause.HOST_UNKNOWN, 0) + unlaunched
+    unknown = judged.ns(Cause.HOST_UNKNOWN) + unlaunched
     if (
         unknown > 0.2 * idle
         and not _has_recorded_waits(device)
@@ -161,9 +156,8 @@ def _held_share(device: DeviceResult) -> float:
     """
     metrics = device.metrics
     is_complete = device.launches == device.ops and not metrics.get("lost_launches")
-    return metrics.get("held_share", 0.0) + (
-        0.0 if is_complete else metrics.get("unavailable_share", 0.0)
-    )
+    unavailable = 0.0 if is_complete else metrics.get("unavailable_share", 0.0)
+    return metrics.get("held_share", 0.0) + unavailable
 
 
 def has_all_recorded(device: DeviceResult, reasons: Sequence[str]) -> bool:
@@ -172,10 +166,7 @@ def has_all_recorded(device: DeviceResult, reasons: Sequence[str]) -> bool:
 
 
 def _unplaced_share(device: DeviceResult) -> float:
-    judged = device.judged
-    return (judged.causes.get(Cause.HOST_CODE, 0) + judged.causes.get(Cause.IO, 0)) / max(
-        judged.budget.window, 1
-    )
+    return device.judged.share(device.judged.ns(Cause.HOST_CODE, Cause.IO))
 
 
 def _mostly_in(device: DeviceResult) -> str:
@@ -184,10 +175,11 @@ def _mostly_in(device: DeviceResult) -> str:
     return next((f", mostly in {time}" for time in unplaced), "")
 
 
-def _assumed_share(device: DeviceResult) -> float:
-    """Share of the cost of input that only its place in the step shows to be input."""
+def _is_assumed(device: DeviceResult) -> bool:
+    """True if input starves the device, and mostly input that only its place in the step shows."""
     assumed = device.metrics.get("assumed_input_ms", 0.0) * 1e6
-    return assumed / max(device.share.value * device.judged.budget.window, 1)
+    cost = max(device.share.value * device.judged.budget.window, 1)
+    return device.share.value >= STARVED and assumed > _MAX_ASSUMED * cost
 
 
 def _lost_share(device: DeviceResult) -> float:
@@ -209,10 +201,8 @@ def _has_recorded_waits(device: DeviceResult) -> bool:
     waits = device.judged.input.waits
     if device.steady is not None:
         return waits >= device.metrics["steps"] / 2
-    return (
-        waits >= _MIN_WAITS
-        and _longest_without_waits(device) <= _MAX_WITHOUT * device.judged.budget.window
-    )
+    longest = _longest_without_waits(device) if waits >= _MIN_WAITS else np.inf
+    return longest <= _MAX_WITHOUT * device.judged.budget.window
 
 
 def _longest_without_waits(device: DeviceResult) -> int:
@@ -276,31 +266,19 @@ def confidence(device: DeviceResult, origin: Origin) -> str:
     ranks that may starve it, input that is mostly assumed.
     """
     steps = int(device.steps.steady.sum())
-    level = (
-        2
-        if steps >= CONFIRMED_STEPS and not device.steps.guessed
-        else 1
-        if steps >= LIKELY_STEPS
-        else 0
-    )
     missing, expected = _missing_steps(device)
-    if origin.incomplete or missing > _MAX_MISSING * expected:
-        level -= 1
-    if _lost_share(device) >= _SOME_LOST:
-        level -= 1
-    if _starved_by_others(device):
-        level -= 1
-    if device.share.value >= STARVED and _assumed_share(device) > _MAX_ASSUMED:
-        level -= 1
+    level = (steps >= LIKELY_STEPS) + (steps >= CONFIRMED_STEPS and not device.steps.guessed)
+    level -= bool(origin.incomplete) or missing > _MAX_MISSING * expected
+    level -= _lost_share(device) >= _SOME_LOST
+    level -= _starved_by_others(device)
+    level -= _is_assumed(device)
     return _LEVELS[max(level, 0)]
 
 
 def _starved_by_others(device: DeviceResult) -> bool:
     """True if collectives may hide waits for the input of ranks that are missing."""
-    budget = device.judged.budget
-    return device.metrics.get("absent_ranks", 0) > 0 and _could_starve(
-        device, budget.comm / max(budget.window, 1)
-    )
+    comm = device.judged.share(device.judged.budget.comm)
+    return device.metrics.get("absent_ranks", 0) > 0 and _could_starve(device, comm)
 
 
 def doubts(device: DeviceResult, origin: Origin) -> list[str]:
@@ -317,7 +295,7 @@ def doubts(device: DeviceResult, origin: Origin) -> list[str]:
             f"Only {expected - missing:,} of {expected:,} steps are in the recording, by their"
             " numbers."
         )
-    unlaunched = judged.causes.get(Cause.NO_LAUNCH, 0)
+    unlaunched = judged.ns(Cause.NO_LAUNCH)
     if not origin.host_calls:
         sentences.append(
             "The host's API calls were not recorded: the causes of the little idle time are"
@@ -326,7 +304,7 @@ def doubts(device: DeviceResult, origin: Origin) -> list[str]:
     elif unlaunched > _MAX_MISSING * max(judged.budget.idle, 1):
         sentences.append(
             f"{percent(unlaunched / max(judged.budget.idle, 1), 0)} of the idle time,"
-            f" {percent(unlaunched / max(judged.budget.window, 1))} of the window, ends in"
+            f" {percent(judged.share(unlaunched))} of the window, ends in"
             " operations whose launch was not recorded."
         )
     if _lost_share(device) >= _SOME_LOST:
@@ -340,7 +318,7 @@ def doubts(device: DeviceResult, origin: Origin) -> list[str]:
             " one of them was late because of its input, so is this one. Pass the traces of all"
             " ranks together."
         )
-    if device.share.value >= STARVED and _assumed_share(device) > _MAX_ASSUMED:
+    if _is_assumed(device):
         prepares = next(
             (time for time in device.functions if time.cause.family == "input"), "this code"
         )

@@ -230,7 +230,7 @@ def _alloc(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tup
 
 def _module_load(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tuple[str, str]:
     """The driver loads a kernel at its first use, unless set to load all at the start."""
-    share = percent(spent / max(device.judged.budget.window, 1))
+    share = percent(device.judged.share(spent))
     evidence = (
         f"The GPU idled {duration(spent)}, {share} of the time, while contexts were set up or"
         " kernels loaded."
@@ -249,7 +249,7 @@ def _fixed_advice(
 ) -> Callable[[DeviceResult, int, Sequence[FeedResult]], tuple[str, str]]:
     def advise(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tuple[str, str]:
         return change or change_in(device.framework, what), evidence.format(
-            lost=duration(spent), share=percent(spent / max(device.judged.budget.window, 1))
+            lost=duration(spent), share=percent(device.judged.share(spent))
         )
 
     return advise
@@ -257,7 +257,7 @@ def _fixed_advice(
 
 def _comm(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tuple[str, str]:
     exposed, waited = device.judged.budget.comm, sum(charge.ns for charge in device.charges)
-    on_host = device.judged.causes.get(Cause.HOST_COMM, 0)
+    on_host = device.judged.ns(Cause.HOST_COMM)
     if on_host * 2 > spent:
         return (
             (

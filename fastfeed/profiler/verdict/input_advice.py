@@ -89,8 +89,8 @@ def input_advice(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) 
         feed is not None and feed.busiest and feed.waited_ns * 2 >= spent
     ):  # otherwise the wait is for another loader
         return feed_advice(feed), evidence
-    causes = device.judged.causes
-    if causes.get(Cause.INPUT_IN_THREAD, 0) > causes.get(Cause.INPUT, 0):
+    in_thread = device.judged.ns(Cause.INPUT_IN_THREAD)
+    if in_thread > device.judged.ns(Cause.INPUT):
         work = next(
             (f"{time}" for time in device.functions if time.cause is Cause.INPUT_IN_THREAD),
             "preparing batches",
@@ -100,10 +100,7 @@ def input_advice(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) 
                 f"Move {work} out of the training thread: to the loader's workers, a prefetching"
                 " thread, or a fastfeed feed, which works ahead on native threads."
             ),
-            (
-                f"{evidence} The training thread prepares batches itself for"
-                f" {duration(causes[Cause.INPUT_IN_THREAD])}."
-            ),
+            (f"{evidence} The training thread prepares batches itself for {duration(in_thread)}."),
         )
     if (stage := device.stage) is not None:
         return (
@@ -275,9 +272,7 @@ def phase_change(device: DeviceResult, phase: Phase) -> str:
     """Advice on one phase, as a sentence."""
     if phase.kind == "epoch_start":
         return _epoch_change(device)
-    waited = sum(phase.period.causes.get(cause, 0) for cause in INPUT_CAUSES) / max(
-        phase.period.budget.window, 1
-    )
+    waited = phase.period.share(phase.period.ns(*INPUT_CAUSES))
     if phase.kind == "validation":
         if waited >= _MUCH:
             return (

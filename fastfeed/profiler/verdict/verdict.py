@@ -209,7 +209,7 @@ def _headline(
     reasons: Sequence[str],
 ) -> str:
     share, judged = device.share, device.judged
-    idle = judged.budget.idle / max(judged.budget.window, 1)
+    idle = judged.share(judged.budget.idle)
     where = device.label if count > 1 else "The GPU"
     limit = (
         "the GPU itself is the bottleneck"
@@ -245,9 +245,7 @@ def _headline(
             f" {percent(device.copies.value)} of the time, with nothing to compute meanwhile{more}."
         )
     much = "severely starved" if verdict_word == "severe" else "starved"
-    staged = judged.causes.get(Cause.H2D_STAGING, 0) > sum(
-        judged.causes.get(cause, 0) for cause in INPUT_CAUSES
-    )
+    staged = judged.ns(Cause.H2D_STAGING) > judged.ns(*INPUT_CAUSES)
     mostly = ", mostly for copies from pageable memory" if staged else ""
     mostly = mostly or (subject if bound == "input" else "")
     waits = f"it waits for input {percent(share.value)} of the time{mostly}"
@@ -279,9 +277,7 @@ def _evidence(device: DeviceResult, advice: Sequence[Remedy]) -> tuple[str, ...]
             f"{percent(device.share.steps_over, 0)} of the steps lose more than 5 % to input."
         )
     if device.steady is not None:
-        whole = sum(device.whole.causes.get(cause, 0) for cause in STARVING) / max(
-            device.whole.budget.window, 1
-        )
+        whole = device.whole.share(device.whole.ns(*STARVING))
         if abs(whole - device.share.value) > 0.01:
             more = (
                 "its start and validation"
@@ -381,6 +377,6 @@ def _how_to_record(device: DeviceResult | None = None, origin: Origin | None = N
     if device is None or origin is None or not origin.host_calls:
         return _GENERAL
     judged = device.judged
-    if judged.causes.get(Cause.HOST_UNKNOWN, 0) <= _MOSTLY * judged.budget.idle:
+    if judged.ns(Cause.HOST_UNKNOWN) <= _MOSTLY * judged.budget.idle:
         return _GENERAL
     return _FRAMES.get(origin.dialect, _GENERAL)

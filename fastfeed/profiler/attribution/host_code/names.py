@@ -50,35 +50,10 @@ class Function(NamedTuple):
         )
 
 
-_FRAMEWORKS = frozenset(
-    (
-        "torch",
-        "torchvision",
-        "torchaudio",
-        "jax",
-        "jaxlib",
-        "flax",
-        "optax",
-        "haiku",
-        "equinox",
-        "orbax",
-        "tensorflow",
-        "keras",
-        "tf_keras",
-        "lightning",
-        "pytorch_lightning",
-        "accelerate",
-        "transformers",
-        "diffusers",
-        "deepspeed",
-        "numpy",
-        "scipy",
-        "PIL",
-        "cv2",
-        "pandas",
-        "pyarrow",
-        "fsspec",
-    )
+_FRAMEWORK = re.compile(
+    "torch|torchvision|torchaudio|jax|jaxlib|flax|optax|haiku|equinox|orbax|"
+    "tensorflow|keras|tf_keras|lightning|pytorch_lightning|accelerate|transformers|"
+    "diffusers|deepspeed|numpy|scipy|PIL|cv2|pandas|pyarrow|fsspec"
 )
 _LIBRARY = re.compile(r"(site|dist)-packages/|lib/python3|^<frozen|^<string>")
 _FRAME = re.compile(r"^(?P<file>[^<>]*\.pyx?|<[^<>]*>)\((?P<line>\d+)\): (?P<name>.+)$")
@@ -86,125 +61,79 @@ _METHOD = re.compile(
     r"^<built-in (?:function (?P<function>[\w.]+)|method (?P<method>\w+) of (?P<owner>[\w.]+).*)>?$"
 )
 
-_SIGNS: tuple[tuple[Sign, str], ...] = (
-    (
-        Sign.ITERATES,
-        r"\): (__a?next__|__a?iter__|__getitems?__|a?next|get_next)$|<built-in function a?next>",
+
+def _pattern(*patterns: str) -> re.Pattern[str]:
+    return re.compile("|".join(patterns), re.IGNORECASE)
+
+
+_SIGNS = {
+    Sign.ITERATES: _pattern(
+        r"\): (__a?next__|__a?iter__|__getitems?__|a?next|get_next)$|"
+        r"<built-in function a?next>",
+        r"^builtins a?next$",
     ),
-    (Sign.ITERATES, r"^builtins a?next$"),
-    (
-        Sign.BLOCKS,
-        (
-            r"(acquire|join|wait|get|put) of _?(thread|queue)\b|^_?thread \w*acquire|built-in"
-            r" function sleep|^time sleep$"
-        ),
-    ),
-    (
-        Sign.BLOCKS,
-        r"threading\.py\(\d+\): (wait|join|acquire|_wait\w*)$|queue\.py\(\d+\): get$|selectors\.py",
-    ),
-    (
-        Sign.BLOCKS,
+    Sign.BLOCKS: _pattern(
+        r"(acquire|join|wait|get|put) of _?(thread|queue)\b|^_?thread \w*acquire|"
+        r"built-in function sleep|^time sleep$",
+        r"threading\.py\(\d+\): (wait|join|acquire|_wait\w*)$|queue\.py\(\d+\): get$|"
+        r"selectors\.py",
         r"^<unknown> (acquire|wait|recv\w*|poll|select)$",
-    ),  # a method that is not Python, in an XPlane
-    (
-        Sign.BLOCKS,
-        r"concurrent/futures/\S*\): (result|wait|as_completed)$|asyncio/\S*\): (run\w*|_run_once)$",
+        r"concurrent/futures/\S*\): (result|wait|as_completed)$|asyncio/\S*\): (run\w*|"
+        r"_run_once)$",
+        r"(multiprocessing/|^)(queues|connection|pool|synchronize|managers)\.py\(\d+\): (get|"
+        r"poll|wait|next|_?recv\w*)$",
+        r"method (poll|select|recv\w*|accept|kqueue) of |built-in function (select|wait\w*|"
+        r"_?poll)>",
     ),
-    (
-        Sign.BLOCKS,
-        r"(multiprocessing/|^)(queues|connection|pool|synchronize|managers)\.py\(\d+\): "
-        r"(get|poll|wait|next|_?recv\w*)$",
+    Sign.DECODES: _pattern(
+        r"(^|/)(PIL|cv2|torchvision/(transforms|io|datasets)|albumentations|imageio|skimage|"
+        r"turbojpeg)/",
+        r"(^|/)(av|decord|librosa|torchaudio|soundfile|tokenizers|sentencepiece|tiktoken|nltk|"
+        r"spacy)/",
+        r"ImagingCore|ImagingDecoder|imdecode|imread|^cv2\b|Tokenizer object|\bpin_memory\b|"
+        r"\bcollate",
     ),
-    (
-        Sign.BLOCKS,
-        (
-            r"method (poll|select|recv\w*|accept|kqueue) of |built-in function"
-            r" (select|wait\w*|_?poll)>"
-        ),
+    Sign.PREPARES: _pattern(
+        r"\): (\w*_)?(data|batch|load|fetch|sampl|collat|augment|transform|preproc|prepare|"
+        r"tokeni[sz]|decod|prefetch|read|crop|resiz|feed|image|frames?|generat|input|iter)",
     ),
-    (
-        Sign.DECODES,
-        r"(^|/)(PIL|cv2|torchvision/(transforms|io|datasets)|albumentations|imageio|skimage|turbojpeg)/",
+    Sign.RECORDS: _pattern(
+        r"(^|/)(logging|wandb|mlflow|tensorboard\w*|comet_ml|neptune|aim|torchmetrics|"
+        r"matplotlib|tqdm)/",
+        r"built-in function print>|^builtins print$|json/|pickle\.py\(\d+\): dump|"
+        r"sklearn/metrics/",
+        r"\): _*((\w+_)?(log|logs|logger|logging|metrics?|checkpoints?|save|saves|saved|"
+        r"report|plot|summary|eval|evaluate|evaluation|validate|validation)(_\w+)?)$",
     ),
-    (
-        Sign.DECODES,
-        r"(^|/)(av|decord|librosa|torchaudio|soundfile|tokenizers|sentencepiece|tiktoken|nltk|spacy)/",
-    ),
-    (
-        Sign.DECODES,
-        (
-            r"ImagingCore|ImagingDecoder|imdecode|imread|^cv2\b|Tokenizer"
-            r" object|\bpin_memory\b|\bcollate"
-        ),
-    ),
-    (
-        Sign.PREPARES,
-        r"\): (\w*_)?(data|batch|load|fetch|sampl|collat|augment|transform|preproc|prepare|tokeni[sz]|decod|prefetch|"
-        r"read|crop|resiz|feed|image|frames?|generat|input|iter)",
-    ),
-    (
-        Sign.RECORDS,
-        r"(^|/)(logging|wandb|mlflow|tensorboard\w*|comet_ml|neptune|aim|torchmetrics|matplotlib|tqdm)/",
-    ),
-    (
-        Sign.RECORDS,
-        r"built-in function print>|^builtins print$|json/|pickle\.py\(\d+\): dump|sklearn/metrics/",
-    ),
-    (
-        Sign.RECORDS,
-        r"\): _*((\w+_)?(log|logs|logger|logging|metrics?|checkpoints?|save|saves|saved|report|plot|summary|eval|"
-        r"evaluate|evaluation|validate|validation)(_\w+)?)$",
-    ),
-    (
-        Sign.SIMULATES,
+    Sign.SIMULATES: _pattern(
         r"(^|/)(gym|gymnasium|pettingzoo|envpool|dm_env|dm_control|ale_py|mujoco|pufferlib)/",
+        r"(^|[/_])(vec_)?(env|envs|environments?|simulators?)\w*(/\S*)?\.py\(\d+\): (step\w*|"
+        r"reset\w*)$",
+        r"\): (env|environment|vec_env|simulator)_step$",
+        # by convention; steps of trainers and schedules that launch nothing have such file names
+        r"^(?!\S*(torch|jax|tensorflow|keras|optax|lightning|trainer|optim|sched|ema|scal|"
+        r"solver|profil|accelerat))\S+\.py\(\d+\): step(_async|_wait)?$",
     ),
-    (
-        Sign.SIMULATES,
-        (
-            r"(^|[/_])(vec_)?(env|envs|environments?|simulators?)\w*(/\S*)?\.py\(\d+\):"
-            r" (step\w*|reset\w*)$"
-        ),
+    Sign.TRANSFERS: _pattern(
+        r"method (read\w*|write|flush|send\w*|connect|seek) of |built-in function (open|read|"
+        r"p?read|fsync)>",
+        r"^(io|_io|posix|socket) \w+$|(^|/)(http|ssl|urllib3?|botocore|requests|shutil)(/|"
+        r"\.py)",
     ),
-    (Sign.SIMULATES, r"\): (env|environment|vec_env|simulator)_step$"),
-    # by convention; steps of trainers and of schedules that launch nothing are in files of such
-    # names
-    (
-        Sign.SIMULATES,
-        r"^(?!\S*(torch|jax|tensorflow|keras|optax|lightning|trainer|optim|sched|ema|scal|solver|profil|accelerat))\S+"
-        r"\.py\(\d+\): step(_async|_wait)?$",
+    Sign.COLLECTS: _pattern(
+        r"built-in function collect>|^gc collect$|^gc\b|garbage[ _]?collect",
     ),
-    (
-        Sign.TRANSFERS,
-        (
-            r"method (read\w*|write|flush|send\w*|connect|seek) of |built-in function"
-            r" (open|read|p?read|fsync)>"
-        ),
+    Sign.RECEIVES: _pattern(
+        r"(^|/)(queues?|connection|pool|managers)\.py\(\d+\): (get|next|_?recv\w*)$",
+        r"method (get|recv\w*) of |^<unknown> (get|recv\w*)$|^_?queue \w* ?get$",
     ),
-    (
-        Sign.TRANSFERS,
-        r"^(io|_io|posix|socket) \w+$|(^|/)(http|ssl|urllib3?|botocore|requests|shutil)(/|\.py)",
-    ),
-    (Sign.COLLECTS, r"built-in function collect>|^gc collect$|^gc\b|garbage[ _]?collect"),
-    (Sign.RECEIVES, r"(^|/)(queues?|connection|pool|managers)\.py\(\d+\): (get|next|_?recv\w*)$"),
-    (Sign.RECEIVES, r"method (get|recv\w*) of |^<unknown> (get|recv\w*)$|^_?queue \w* ?get$"),
-    (
-        Sign.SENDS,
+    Sign.SENDS: _pattern(
         r"(^|/)(queues?|connection)\.py\(\d+\): (put|_?send\w*)$|method (put|send\w*) of ",
     ),
-    (
-        Sign.PROFILES,
+    Sign.PROFILES: _pattern(
         r"torch/(autograd/)?profiler\b|torch/profiler/|jax/_src/profiler|^profiler\.py\(",
     ),
-)
-_PATTERNS = [
-    (
-        sign,
-        re.compile("|".join(pattern for other, pattern in _SIGNS if other is sign), re.IGNORECASE),
-    )
-    for sign in Sign
-]
+}
 
 
 @lru_cache(maxsize=65_536)
@@ -216,7 +145,7 @@ def parse(name: str) -> Function:
         top = re.split(r"[/\\.]", file.removeprefix("./"), maxsplit=1)[0]
         is_library = (
             top in sys.stdlib_module_names
-            or top in _FRAMEWORKS
+            or _FRAMEWORK.fullmatch(top) is not None
             or _LIBRARY.search(file) is not None
         )
         return Function(match["name"], file, int(match["line"]), not is_library)
@@ -230,6 +159,6 @@ def signs(names: Sequence[str]) -> np.ndarray:
     """Which signs each name has: bool, shape (len(names), len(Sign))."""
     table = np.zeros((len(names), len(Sign)), bool)
     for at, name in enumerate(names):
-        for sign, pattern in _PATTERNS:
+        for sign, pattern in _SIGNS.items():
             table[at, sign] = pattern.search(name) is not None
     return table

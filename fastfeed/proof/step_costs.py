@@ -22,7 +22,7 @@ _Costs = TypeVar("_Costs", bound="StepCosts")
 
 @dataclass(frozen=True, slots=True)
 class StepCosts:
-    """What a step costs by part of its input; fields as in `Proof`."""
+    """Costs of a step by part of its input; fields as in `Proof`."""
 
     steps: dict[str, Estimate]
     parts: dict[str, Estimate]
@@ -38,7 +38,7 @@ class StepCosts:
 
     @classmethod
     def of(cls: type[_Costs], record: Record, notes: Sequence[str] = ()) -> _Costs:
-        """Of what was measured.
+        """Conclude from a record.
 
         Args:
             record (Record): Of at least two whole rounds.
@@ -103,16 +103,12 @@ class StepCosts:
 
     @property
     def real(self) -> Estimate:
-        """Step time with real input: cold where that was measured, else warm; of a loader that is
-        no Feed, real.
-        """
+        """Step time with real input: cold if measured, else warm; "real" for other loaders."""
         return self.steps[self.slowest]
 
     @property
     def slowest(self) -> str:
-        """The kind of real input that `real` is of: "cold" where that was measured, else "warm", or
-        "real".
-        """
+        """Kind of input behind `real`: "cold", "warm", or "real" for other loaders."""
         return next(mode.value for mode in _REAL if mode.value in self.steps)
 
     @property
@@ -235,7 +231,7 @@ def word(costs: StepCosts) -> str:
 
 
 def verdict(costs: StepCosts) -> str:
-    """Two words for the same."""
+    """Verdict in words."""
     return {
         "not_starved": "not the input",
         "starved": "it is the input",

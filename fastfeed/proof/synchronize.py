@@ -12,9 +12,7 @@ __all__ = ["frameworks", "synchronize", "uses_gpu"]
 
 
 def synchronize() -> None:
-    """PyTorch by `cuda.synchronize` on each device whose memory it holds, JAX by its live arrays,
-    TensorFlow by `sync_devices`.
-    """
+    """Wait by `cuda.synchronize`, JAX's live arrays and TensorFlow's `sync_devices`."""
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
     if cuda is not None and cuda.is_initialized():
         # a trainer's device need not be this thread's; a call for one that is not in use would make
@@ -36,7 +34,7 @@ def synchronize() -> None:
 
 
 def uses_gpu() -> bool:
-    """Whether a framework of this process computes on a device other than the CPU."""
+    """True if a framework of this process computes on another device than the CPU."""
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
     if cuda is not None and cuda.is_initialized():
         return True
@@ -48,5 +46,5 @@ def uses_gpu() -> bool:
 
 
 def frameworks() -> list[str]:
-    """Names of those that `synchronize` waits for here."""
+    """Names of the frameworks that `synchronize` waits for here."""
     return [name for name in ("torch", "jax", "tensorflow") if name in sys.modules]

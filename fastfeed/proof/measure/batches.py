@@ -19,7 +19,7 @@ __all__ = ["Batches", "Busy", "Cached", "Real", "Resident", "copied"]
 
 
 class Batches(Protocol):
-    """What a trainer is given during one block."""
+    """Source of batches during one block."""
 
     def next(self) -> Any: ...
 
@@ -40,9 +40,7 @@ class Resident:
 
 
 class Cached:
-    """Finished batches, placed ahead of their turn by a thread of their own, as far ahead as the
-    feed works.
-    """
+    """Finished batches, placed by a separate thread as far ahead as the feed works."""
 
     def __init__(
         self, pool: ThreadPool, batches: Sequence[Batch], place: PlaceFunction | None, depth: int
@@ -53,7 +51,8 @@ class Cached:
             return
         stop = CancelToken(pool)
         prefetcher: Prefetcher[Any] = Prefetcher(pool, _jobs(batches, place, stop), depth, stop)
-        self._placed, self.close = prefetcher, prefetcher.close
+        self._placed = prefetcher
+        self.close = prefetcher.close
 
     def next(self) -> Any:
         return next(self._placed)
@@ -66,7 +65,9 @@ class Busy:
     """
 
     def __init__(self, cached: Cached, stream: BatchStream, depth: int) -> None:
-        self._cached, self._stream, self._depth = cached, stream, depth
+        self._cached = cached
+        self._stream = stream
+        self._depth = depth
         self._owed = 0  # batches that a trainer would have taken
         self._begun = False
 
@@ -100,9 +101,7 @@ class Real:
 
 
 def copied(batch: Batch, allocate: Allocate) -> Batch:
-    """In memory of its own, of the kind that the feed fills: its buffers are few and are needed for
-    real batches.
-    """
+    """Copy a batch out of the feed's buffers, which are few and needed for real batches."""
     arrays, rebuild = flatten(batch)
     return rebuild(iter([_copy(array, allocate) for array in arrays]))
 

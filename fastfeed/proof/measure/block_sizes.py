@@ -1,6 +1,4 @@
-"""How many steps a proof takes: rounds of one block per mode, each block some steps to settle and
-some that count.
-"""
+"""Sizes of a proof: rounds of one block per mode, and the steps of a block."""
 
 from __future__ import annotations
 
@@ -65,9 +63,7 @@ def choose(
 
 
 def shortened(sizes: BlockSizes, longest: int) -> BlockSizes | None:
-    """With blocks of at most so many steps, and more of them; None where that is too few for
-    any.
-    """
+    """Shorten blocks to at most `longest` steps and add rounds; None if that is too short."""
     steps = min(sizes.steps, longest - sizes.warmup)
     if steps < _MIN_STEPS:
         return None
@@ -80,9 +76,7 @@ def least_block(prefetch: int) -> int:
 
 
 def _width(sizes: BlockSizes) -> float:
-    """The relative width of an interval if steps were independent: few rounds know little of their
-    spread, many lose steps to settling.
-    """
+    """Relative width of an interval over independent steps; few rounds or much settling widen it."""
     return t_quantile(sizes.rounds - 1) / math.sqrt(sizes.rounds * sizes.steps)
 
 

@@ -1,6 +1,4 @@
-"""Opens the input of a block: batches of its mode, from steps of the plan whose files are warm or
-cold.
-"""
+"""Inputs of blocks: batches of a mode, from steps whose files are warm or cold."""
 
 from __future__ import annotations
 
@@ -27,7 +25,9 @@ class Inputs:
     """
 
     def __init__(self, feed: Feed, pages: FilePages, finished: list[Batch]) -> None:
-        self._feed, self._pages, self._finished = feed, pages, finished
+        self._feed = feed
+        self._pages = pages
+        self._finished = finished
         self._pool = ThreadPool(1, name="fastfeed-proof")
         self._place: PlaceFunction | None = None
         self._raw = False
@@ -37,11 +37,13 @@ class Inputs:
         self._window = range(0)
 
     def place_with(self, place: PlaceFunction | None, raw: bool) -> None:
-        """Batches are for an iteration with this function."""
-        self._place, self._raw, self._resident = place, raw, None
+        """Place batches with this function from now on."""
+        self._place = place
+        self._raw = raw
+        self._resident = None
 
     def check_cold(self) -> ColdCheck:
-        """Whether files can be made cold, tried on a few."""
+        """Try on a few files if they can be made cold."""
         return self._pages.check(self._ids(range(settling_steps(self._feed.prefetch) + 5)))
 
     @property

@@ -1,7 +1,7 @@
 """A proof with any loader: real batches against the same few, from host memory and on the device.
 
-A loader that is no Feed cannot be told to make batches that are thrown away, or to read its files
-from memory, so there are three kinds of input instead of five, and two parts: copy and loading.
+A loader that is no Feed cannot make batches on demand that are thrown away, or read its files from
+memory, so there are three kinds of input instead of five, and two parts: copy and loading.
 """
 
 from __future__ import annotations
@@ -34,13 +34,11 @@ Place = Callable[[Any], tuple[Any, bool]]  # a batch on the device, and whether 
 
 
 class _Ended(Exception):
-    """The loader has no more batches, and cannot begin again."""
+    """The loader has ended and cannot be iterated again."""
 
 
 class _Epochs:
-    """The batches of a loader, epoch after epoch; `begin` starts one, and `batches` may be one
-    under way.
-    """
+    """Batches of a loader, epoch after epoch; `batches` may be an epoch under way."""
 
     def __init__(self, begin: Begin, batches: Iterator[Any] | None = None) -> None:
         self.restarts = 0
@@ -281,9 +279,7 @@ def _about(loader: Any) -> dict[str, Any]:
 
 
 def _device() -> Any:
-    """The device that PyTorch or TensorFlow computes on; None: the host, or neither of them is in
-    use.
-    """
+    """Device of PyTorch or TensorFlow; None: the host, or neither is in use."""
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
     if cuda is not None and cuda.is_initialized():
         return f"cuda:{cuda.current_device()}"

@@ -10,9 +10,9 @@ __all__ = ["FEED_MODES", "LOADER_MODES", "PARTS", "Mode", "order"]
 
 
 class Mode(str, enum.Enum):
-    """Where a batch comes from.
+    """Kind of input that a trainer is measured with.
 
-    Each kind costs what the one before it costs, and one thing more.
+    Each kind costs as much as the one before and one thing more.
     """
 
     RESIDENT = "resident"  # the same batch each time, on the device already
@@ -39,8 +39,7 @@ PARTS: dict[
 
 
 def order(modes: Sequence[Mode], turn: int, seed: int) -> list[Mode]:
-    """The modes of one round, in an order that is drawn for it: randomized blocks (Fisher, The
-    Design of Experiments).
+    """Modes of one round in random order: randomized blocks (Fisher, The Design of Experiments).
 
     Whatever else changes on the machine in the course of a round then hits each mode as likely as
     any other, and independently of other rounds, as the intervals assume. Orders with a system do

@@ -1,6 +1,4 @@
-"""Makes the files of coming batches warm, or cold: no root, no other file of the machine is
-touched.
-"""
+"""Warm or cold files of coming batches, without root and without touching other files."""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ Range = tuple[bytes, int, int]  # path, first byte, bytes; 0 bytes: to the end
 
 @dataclass(frozen=True, slots=True)
 class ColdCheck:
-    """Whether files can be made cold; `problem` says why not."""
+    """Result of trying to make files cold; `problem` is the reason if they stay warm."""
 
     problem: str = ""
     verified: bool = False  # the system says that they were not in memory afterwards
@@ -130,7 +128,8 @@ class _opened:
     """`with _opened(path) as fd:` None where it is not a file that can be read."""
 
     def __init__(self, path: bytes) -> None:
-        self._path, self._fd = path, -1
+        self._path = path
+        self._fd = -1
 
     def __enter__(self) -> int | None:
         try:

@@ -1,4 +1,4 @@
-"""What a session has measured so far, as it is written to a file: plain numbers, no conclusions."""
+"""Measurements of a session as plain numbers, without conclusions; written to a file."""
 
 from __future__ import annotations
 

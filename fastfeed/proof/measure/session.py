@@ -1,5 +1,4 @@
-"""One proof: decides at each request which batch the trainer gets, and times blocks of steps from
-request to request.
+"""Session of one proof: chooses the batch of each request, and times blocks of steps.
 
 The time of a block is that between its first counted request and the one after its last, both after
 waiting for the devices: it holds whatever the trainer does, whether the framework computes in the
@@ -35,7 +34,7 @@ _RESTARTS = 3  # blocks in a row that an ending iteration has cut short
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a proof was asked for."""
+    """Options of one proof."""
 
     seconds: float = 60.0
     cold: bool = True
@@ -44,7 +43,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """What the first steps have shown to be possible."""
+    """Sizes and modes that the first steps have shown to be possible."""
 
     sizes: BlockSizes
     modes: tuple[Mode, ...]
@@ -83,8 +82,11 @@ class Session:
         agree: Agree = lambda schedule: schedule,
     ) -> None:
         """synchronize: waits until the devices have nothing left to do."""
-        self._feed, self._settings, self._synchronize = feed, settings, synchronize
-        self._on_change, self._agree = on_change, agree
+        self._feed = feed
+        self._settings = settings
+        self._synchronize = synchronize
+        self._on_change = on_change
+        self._agree = agree
         self._warmup = Warmup(feed, synchronize)
         self._inputs = Inputs(feed, FilePages(feed.source), self._warmup.batches)
         self._place: PlaceFunction | None = None
@@ -96,7 +98,10 @@ class Session:
         self._round: list[Block] = []
         self._running: _Running | None = None
         self._asked = 0  # requests in this iteration
-        self._restarts, self._disturbed, self._longest, self._elsewhere = 0, 0, 0, 0
+        self._restarts = 0
+        self._disturbed = 0
+        self._longest = 0
+        self._elsewhere = 0
         self._was_disturbed = False
         self.record = Record.of(feed, settings.seconds)
         self.done = False
@@ -137,7 +142,8 @@ class Session:
             self._longest = max(self._longest, self._asked)
             self._restart()
         self._asked = 0
-        self._place, self._raw = place, raw
+        self._place = place
+        self._raw = raw
         self._inputs.place_with(place, raw)
 
     def _next(self) -> Any:
@@ -186,8 +192,10 @@ class Session:
                 self._clock(),
             )
         )
-        self._modes, self._seed = schedule.modes, schedule.seed
-        record.modes, record.no_cold = [mode.value for mode in schedule.modes], schedule.no_cold
+        self._modes = schedule.modes
+        self._seed = schedule.seed
+        record.modes = [mode.value for mode in schedule.modes]
+        record.no_cold = schedule.no_cold
         if Mode.COLD in schedule.modes and schedule.sizes.block > self._inputs.longest_cold:
             record.notes.append(
                 f"an epoch has {feed.plan.steps} steps, too few for a cold block: its files were"
@@ -200,7 +208,7 @@ class Session:
         self._on_change(self.record)
 
     def _begin_round(self) -> bool:
-        """False where all rounds are done."""
+        """Start the next round; False after the last."""
         sizes = self._known_sizes()
         if self._round:
             self.record.blocks += self._round
@@ -259,9 +267,7 @@ class Session:
             self._feed.live.paused(self._clock())
 
     def _restart(self) -> None:
-        """The block under way does not count; the same mode is tried again, in a shorter block if
-        need be.
-        """
+        """Discard the block under way and try its mode again, in a shorter block if necessary."""
         self._end_running()
         self._restarts += 1
         sizes = self._known_sizes()
@@ -274,7 +280,9 @@ class Session:
                 f"the trainer ends an epoch after {self._longest} steps, and a proof needs {least}"
                 f" steps in a row here; raise steps_per_epoch to {least}"
             )
-        self._restarts, self._queue, self._round = 0, [], []
+        self._restarts = 0
+        self._queue = []
+        self._round = []
         self._take(shorter)
 
     def _check_disturbed(self) -> None:

@@ -59,7 +59,7 @@ class Estimate:
         return self.low > 0 or self.high < 0
 
     def holds(self, ns: float) -> bool:
-        """Whether the interval holds this value.
+        """Test if the interval contains a value.
 
         Args:
             ns (float): Nanoseconds per step.

@@ -24,11 +24,13 @@ class Warmup:
     """Batches from the feed's beginning on, each placed when it is asked for."""
 
     def __init__(self, feed: Feed, synchronize: Callable[[], None]) -> None:
-        self._feed, self._synchronize = feed, synchronize
+        self._feed = feed
+        self._synchronize = synchronize
         self._steps = max(_SETTLE, settling_steps(feed.prefetch) + _TIMED)
         self._stream: BatchStream | None = None
-        self._taken, self._since_ns = 0, 0
-        self.batches: list[Batch] = []  # in memory of their own
+        self._taken = 0
+        self._since_ns = 0
+        self.batches: list[Batch] = []  # copies, apart from the feed's buffers
         self.step_s: float | None = None  # of a step; None until the first steps are done
 
     def next(self, place: PlaceFunction | None, raw: bool) -> Any:

@@ -1,9 +1,9 @@
-"""What a change would make of a step, from the proof's parts and the threads' time per image.
+"""Step times after a change, from the proof's parts and the threads' time per image.
 
 A feed of n threads that need m ms of thread time per image makes a batch of b in b m / n ms at
 best. Where that is longer than the step with a busy feed, the step is as long as the threads take,
 and changes as their time does. Where it is not, the wait has another reason, and nothing that
-spares the threads time changes it. Twice the cores, or cores of its own, leave no contention. No
+spares the threads time changes it. Twice the cores, or separate cores, leave no contention. No
 estimate is below the part that was measured, or above it.
 """
 
@@ -51,14 +51,14 @@ class WhatIf:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What the estimates are made of; times per step in nanoseconds."""
+    """Measurements that the estimates are made of; times per step in nanoseconds."""
 
     resident: float
     busy: float
     warm: float
     cold: float | None
     contention: float  # 0 where its interval holds 0
-    fetches: bool  # cold files cost more than warm ones, as far as can be told
+    fetches: bool  # cold files cost more than warm ones, as far as the intervals show
     batch: int
     threads: int
     cores: int
@@ -82,9 +82,7 @@ class Measured:
         return self.batch * sum(stage_ms.values()) * 1e6 / threads
 
     def changed(self, stage_ms: Mapping[str, float], threads: float, contention: float) -> float:
-        """The step with this thread time, so many threads and so much contention; never more than
-        it takes now.
-        """
+        """Step time with other thread time, threads and contention; never longer than now."""
         least = self.busy - self.contention + contention  # of the trainer
         before, after = self.make(self.stage_ms, self.threads), self.make(stage_ms, threads)
         if before > self.busy:
@@ -153,7 +151,7 @@ def what_if(measured: Measured) -> tuple[WhatIf, ...]:
 
 
 def _threads_needed(measured: Measured, stage_ms: Mapping[str, float]) -> int:
-    """So that a batch is made in no more time than the step takes."""
+    """Threads that make a batch within one step."""
     alone = measured.make(stage_ms, 1)
     if alone / measured.threads > measured.busy:
         alone = max(alone, measured.real * measured.threads)  # as they were measured
@@ -170,9 +168,7 @@ def _more_threads(measured: Measured, needed: int, doubled: int) -> str:
 
 
 def _gpu_share(measured: Measured, stage_ms: Mapping[str, float], decode: float) -> float | None:
-    """Return the share of images that a GPU must decode so that the rest keeps up; None: all are
-    too few.
-    """
+    """Share of images that a GPU must decode so that the rest keeps up; None: all are too few."""
     surplus = sum(stage_ms.values()) - measured.busy * measured.threads / measured.batch / 1e6
     share = surplus / decode
     return min(1.0, max(0.0, share)) if share <= 1 else None

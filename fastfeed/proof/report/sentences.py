@@ -65,12 +65,12 @@ def shown(name: str) -> str:
 
 
 def faster(gain: float) -> str:
-    """A share of images per second more, as a reader says it."""
+    """Gain in images per second, in words."""
     return f"be {1 + gain:.1f} times as fast" if gain >= 1 else f"be {percent(gain)} faster"
 
 
 def headline(proof: StepCosts) -> str:
-    """What a faster feed could gain at most."""
+    """Largest gain that a faster feed could bring, as a sentence."""
     real, resident = proof.real, proof.steps["resident"]
     low, high = (max(0.0, end / real.ns) for end in (proof.input.low, proof.input.high))
     found = (
@@ -90,9 +90,7 @@ def headline(proof: StepCosts) -> str:
 
 
 def longer(proof: StepCosts) -> str:
-    """How long to measure for an interval that decides: its width falls with the square root of the
-    time.
-    """
+    """Advice on how long to measure; widths fall with the square root of the time."""
     half = (proof.input.high - proof.input.low) / 2
     distance = max(abs(proof.input.ns - STARVED * proof.real.ns), 0.01 * proof.real.ns)
     times = math.ceil((half / distance) ** 2)
@@ -102,7 +100,7 @@ def longer(proof: StepCosts) -> str:
 
 
 def cannot(proof: StepCosts) -> str:
-    """What a faster feed could not gain."""
+    """Limit that no feed can pass, as a sentence."""
     mode = "resident" if proof.steps["resident"].ns < proof.real.ns else proof.slowest
     left = percent(1.0 - proof.input_share) if proof.input_share >= 0.0005 else ""
     limit = (

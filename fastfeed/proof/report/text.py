@@ -1,4 +1,4 @@
-"""The report in a terminal."""
+"""The report of a proof in a terminal."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Loaders of an unchanged trainer: a DataLoader whose batch an optimizer of PyTorch steps on, or the
-data of Keras's `fit`. The first one is measured.
+"""Loaders of an unchanged trainer that are measured.
 
+The first one is: a DataLoader whose batch an optimizer of PyTorch steps on, or the data of Keras's
+`fit`.
 `fastfeed prove` has these functions called in the trainer when it has imported their modules.
 """
 

@@ -1,6 +1,4 @@
-"""Starts the processes of a trainer, waits for them, and ends them together with all that they have
-started.
-"""
+"""Processes of a trainer: started, waited for, ended with all their descendants."""
 
 from __future__ import annotations
 
@@ -29,9 +27,7 @@ _KILL_S = 10.0  # after SIGTERM
 
 @contextmanager
 def orderly() -> Iterator[None]:
-    """SIGTERM and the like end this process by SystemExit, so that what it has started is ended as
-    well.
-    """
+    """Turn SIGTERM and the like into SystemExit, so that started processes are ended too."""
 
     def leave(number: int, _: object) -> None:
         raise SystemExit(128 + number)
@@ -49,7 +45,7 @@ def orderly() -> Iterator[None]:
 
 
 def start(command: Sequence[str], more: Mapping[str, str]) -> Process[bytes]:
-    """With more variables in its environment. Its output goes to standard error."""
+    """Start a command with more variables; its output goes to standard error."""
     try:
         return Process(list(command), env={**os.environ, **more}, stdout=_stderr())
     except (OSError, ValueError) as error:
@@ -58,9 +54,7 @@ def start(command: Sequence[str], more: Mapping[str, str]) -> Process[bytes]:
 
 
 def wait(processes: Sequence[Process[bytes]], is_complete: Callable[[], bool]) -> list[int]:
-    """Until all have ended, one has failed, or a complete proof's processes have had their time to
-    exit. Exit codes.
-    """
+    """Exit codes, once all have ended, one has failed, or a complete proof has timed out."""
     complete_at: float | None = None
     while any(process.poll() is None for process in processes):
         if any(process.returncode for process in processes):
@@ -97,9 +91,7 @@ def _stderr() -> int:
 
 
 def _tree(processes: Iterable[Process[bytes]]) -> dict[int, str]:
-    """Descendants of those that run: process -> when it started, as its number may be given
-    again.
-    """
+    """Running descendants by process number, with their start time: numbers are reused."""
     running = [process.pid for process in processes if process.poll() is None]
     return {pid: process_state(pid)[1] for parent in running for pid in descendants(parent)}
 

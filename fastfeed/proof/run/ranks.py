@@ -1,6 +1,4 @@
-"""One row per number of ranks: images/s with a batch on the device and with real input, speed-up
-and efficiency.
-"""
+"""Table of ranks: images/s with a resident batch and with real input, speed-up, efficiency."""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ _WHAT = (
 
 @dataclass(frozen=True, slots=True)
 class RankCount:
-    """What so many ranks reach together: the slowest rank's step counts for all."""
+    """Throughput of one number of ranks; the slowest rank's step counts for all."""
 
     ranks: int
     synthetic: float  # images/s of all ranks, one batch on each device

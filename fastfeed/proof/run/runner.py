@@ -1,6 +1,4 @@
-"""Starts the trainer, or several ranks of it, with FASTFEED_PROVE set, and reads what it has
-measured.
-"""
+"""Runs of a trainer, on one rank or several, with FASTFEED_PROVE set."""
 
 from __future__ import annotations
 
@@ -34,7 +32,7 @@ __all__ = ["Job", "Outcome", "concluded", "run"]
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What is asked of a trainer."""
+    """Options of a proof, passed to the trainer's process."""
 
     seconds: float = 60.0
     cold: bool = True
@@ -49,7 +47,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run of the trainer has left."""
+    """Files and exit code that a run of the trainer has left."""
 
     code: int  # the first exit code that is not 0; negative: the signal that killed it
     records: tuple[Record, ...]  # by rank; those that have begun
@@ -63,7 +61,7 @@ def run(command: Sequence[str], job: Job, ranks: int | None = None) -> Outcome:
     Args:
         command: The trainer and its arguments.
         job: What to measure.
-        ranks: Start so many processes with the environment of torchrun; None: one, with the
+        ranks: Number of processes to start with the environment of torchrun; None: one, with the
             environment as it is.
     """
     with launch.orderly(), _folder(job) as folder:
@@ -97,7 +95,7 @@ def run(command: Sequence[str], job: Job, ranks: int | None = None) -> Outcome:
 
 
 def concluded(outcome: Outcome, job: Job, ranks: int = 1) -> Proof:
-    """The first rank's proof. ProofError where there is none, with what happened instead."""
+    """The first rank's proof; ProofError with the reason if it could not be made."""
     if outcome.problem:
         raise ProofError(outcome.problem)
     if not outcome.records or (outcome.code and len(outcome.records) < ranks):
@@ -123,7 +121,7 @@ def concluded(outcome: Outcome, job: Job, ranks: int = 1) -> Proof:
 
 @contextmanager
 def _folder(job: Job) -> Iterator[Path]:
-    """For what a run leaves, with its job in it."""
+    """Temporary folder of a run, with its job in it."""
     try:
         folder = tempfile.TemporaryDirectory(prefix="fastfeed-prove-", ignore_cleanup_errors=True)
         (Path(folder.name) / JOB).write_text(json.dumps(job.as_dict()), "utf-8")
@@ -171,7 +169,7 @@ def _no_feed(outcome: Outcome, job: Job) -> str:
 
 
 def _torchrun(rank: int, ranks: int, port: int) -> dict[str, str]:
-    """What torchrun sets for one machine (pytorch.org/docs/stable/elastic/run.html)."""
+    """Variables that torchrun sets on one machine (docs.pytorch.org/docs/stable/elastic/run.html)."""
     own = {
         "RANK": rank,
         "LOCAL_RANK": rank,

@@ -1,9 +1,10 @@
-"""The proof inside an unchanged trainer: FASTFEED_PROVE names the folder of the job; the feed asks
-here for batches, or a loader that is measured in its place.
+"""The proof inside an unchanged trainer, whose feed or loader asks here for batches.
+
+FASTFEED_PROVE names the folder of the job.
 
 The record is written after each round, so that a run that ends early leaves what is known. The run
 ends with the proof: by SystemExit(0) in the thread that asked, or, where that is not the main
-thread, without more ado.
+thread, by `os._exit`.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def complete_name(rank: int) -> str:
 def iterate(
     feed: Feed, place: PlaceFunction | None, raw: bool, unproven: Unproven
 ) -> LockedIterator[Any]:
-    """Instead of the feed's own iteration, which `unproven` begins."""
+    """Iterate in place of the feed; `unproven` begins its own iteration."""
     folder = os.environ.get(PROVE)
     if not folder:  # ff.prove()
         session: Session = feed.proof
@@ -89,7 +90,7 @@ def iterate(
 
 
 def may_measure_loaders() -> bool:
-    """Whether a loader that is no Feed can be measured: no Feed is, and none is asked for."""
+    """True if a loader that is no Feed can be measured: no Feed is, and none is asked for."""
     return _run_of(os.environ[PROVE]).takes_loaders
 
 
@@ -198,7 +199,7 @@ class _Run:
         return None
 
     def _claim(self) -> None:
-        """One process measures a rank; those that come after the proof end at once."""
+        """Claim the rank for this process; later processes end if the proof is complete."""
         if (self._folder / complete_name(self._world.rank)).exists():
             self._end(f"fastfeed prove: process {os.getpid()} ends here, as the proof is complete")
         claim = self._folder / f"process-{self._world.rank}"
@@ -247,7 +248,7 @@ class _Run:
             yield batch
 
     def _told(self, error: ProofError) -> ProofError:
-        """The error, after `fastfeed prove` can read it."""
+        """Record the error for `fastfeed prove` and return it."""
         with suppress(OSError):
             (self._folder / PROBLEM).write_text(str(error), "utf-8", "backslashreplace")
         return error
@@ -258,9 +259,7 @@ class _Run:
             (self._folder / complete_name(self._world.rank)).touch()
 
     def _agree(self, schedule: Schedule) -> Schedule:
-        """All ranks take the first one's schedule: they step together, and must change modes at the
-        same step.
-        """
+        """Follow rank 0's schedule: all ranks must change modes at the same step."""
         path = self._folder / _SCHEDULE
         if self._world.size == 1:
             return schedule

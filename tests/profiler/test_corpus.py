@@ -1,6 +1,4 @@
-"""Every real trace at hand: the table in docs/profiler_corpus.md is what the analysis says of it,
-with a reason.
-"""
+"""Every real trace at hand has the result in docs/profiler_corpus.md, with a reason."""
 
 from __future__ import annotations
 
@@ -43,9 +41,7 @@ SOURCES = {
 
 @pytest.fixture(scope="module")
 def traces(data: Path) -> Mapping[str, list[Path]]:
-    """Files by what the table calls them: without their suffixes; the ranks of one run are a
-    folder.
-    """
+    """Files by their names in the table: without suffixes; the ranks of one run are a folder."""
     found: dict[str, list[Path]] = {}
     for path in sorted((data / "traces").rglob("*")):
         if path.is_file() and path.parent != data / "traces":

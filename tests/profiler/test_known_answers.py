@@ -111,9 +111,7 @@ def test_two_gpus_that_are_busy_and_wait_for_each_other(analyzed):
 
 
 def test_the_same_run_before_and_after_moves_input_to_the_launches(analyzed):
-    """The pair that PyTorch ships to show its own plugin: more workers, and nothing else
-    changed.
-    """
+    """PyTorch's own pair for its plugin: more workers, and nothing else changed."""
     without = only(analyzed("kineto/tb_resnet50_nw0_span1.pt.trace.json.gz"))
     workers = only(analyzed("kineto/tb_resnet50_nw4_span1.pt.trace.json.gz"))
     assert without.judged.input.exposed > 20 * workers.judged.input.exposed
@@ -129,9 +127,7 @@ def test_layers_of_one_forward_pass_are_no_steps(analyzed, name: str):
 
 
 def test_optimizer_steps_are_steps_and_what_precedes_them_is_cold(analyzed):
-    """Thirty steps; before the first ends, cuDNN and the loader's workers take a third of the
-    recording.
-    """
+    """Thirty steps; cuDNN and the loader's workers take a third of the recording before."""
     device = only(analyzed("more/kineto/param_resnet.json.gz"))
     assert device.steps.found_by == "optimizer steps (Optimizer.step#SGD.step)"
     assert len(device.steps.labels) == 29

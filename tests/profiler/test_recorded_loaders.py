@@ -1,6 +1,4 @@
-"""Recordings of loaders that are not known by name, whose true cost is known: what the GPU is idle
-for is input.
-"""
+"""Recordings of unknown loaders with known cost: the GPU's idle time is input."""
 
 from __future__ import annotations
 

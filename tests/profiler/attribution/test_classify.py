@@ -1,6 +1,4 @@
-"""What names of ranges and frames say of the host: the words of frameworks, and words that only
-look alike.
-"""
+"""Activities by the names of ranges and frames, with names that only look alike."""
 
 from __future__ import annotations
 

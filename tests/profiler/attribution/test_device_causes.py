@@ -128,9 +128,7 @@ def test_a_process_with_two_devices_may_wait_for_the_other():
 
 
 def _waits_for_device_1(delay: int) -> TraceBuilder:
-    """In each of 10 rounds device 0 has to wait for work of device 1, and is told so once it is
-    idle.
-    """
+    """In each of 10 rounds device 0 waits for work of device 1, recorded once it is idle."""
     builder = TraceBuilder()
     for n in range(10):
         at = n * 10 * MS

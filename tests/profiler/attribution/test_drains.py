@@ -1,6 +1,4 @@
-"""Idle time after a synchronizing call has returned: synchronization's as far as it would not be
-there without it.
-"""
+"""Idle time after a synchronizing call: charged to it as far as it would not be there without it."""
 
 from __future__ import annotations
 
@@ -30,9 +28,7 @@ def program(
     steps: bool = False,
     site: str = "",
 ) -> TraceBuilder:
-    """One thread runs Python, launches kernels of these lengths, and waits for the last of them,
-    again and again.
-    """
+    """One thread runs Python, launches kernels of these lengths, and waits for the last of them."""
     builder = TraceBuilder()
     host = device = 0
     for number in range(rounds):
@@ -100,9 +96,7 @@ def test_one_long_activity_is_a_cause_of_its_own():
 
 @pytest.mark.parametrize("seed", range(8))
 def test_what_is_left_is_what_a_run_without_synchronizing_idles(seed: int):
-    """The same program without the calls, simulated: its idle time is what is not
-    synchronization's.
-    """
+    """The simulated program without the calls has the idle time that is not synchronization's."""
     draws = np.random.default_rng(seed)
     python = int(draws.integers(20, 400)) * US
     kernels = draws.integers(10, 120, int(draws.integers(1, 6))) * US

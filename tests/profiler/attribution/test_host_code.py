@@ -1,6 +1,4 @@
-"""What a thread does while it launches nothing: frames that nest, and the kind of each stretch of
-code.
-"""
+"""Code of a thread that launches nothing: nested frames, and the kind of each stretch."""
 
 from __future__ import annotations
 
@@ -38,11 +36,10 @@ def run(
     tail: float = 0.0,
     threads: int = 2,
 ) -> Result:
-    """Steps of 20 ms that launch for 10 ms, from 10 ms on or around the frames; frames are `at` ms
-    into the step.
+    """Steps of 20 ms that launch for 10 ms, from 10 ms on or around the frames.
 
-    `copies`: a batch is copied before the first kernel. `tail` ms at the end of a step are outside
-    of its mark.
+    Frames are `at` ms into the step. `copies`: a batch is copied before the first kernel. `tail` ms
+    at the end of a step are outside of its mark.
     """
     builder = TraceBuilder()
     builder.range(0, STEPS * STEP, "zork.py(7): loop")

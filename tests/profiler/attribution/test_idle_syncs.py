@@ -1,6 +1,4 @@
-"""A thread that waits for devices with nothing to do waits for the thread that feeds them: the
-others are asked.
-"""
+"""Syncs of a thread with idle devices, explained by the threads that feed the devices."""
 
 from __future__ import annotations
 
@@ -22,9 +20,7 @@ def jax(
     other_end: int = 54 * MS,
     kind: RangeKind = RangeKind.OP,
 ):
-    """8 GPUs work for 10 ms, idle for 44 while the main thread is in block_until_ready, and work
-    again.
-    """
+    """8 GPUs work for 10 ms, idle for 44 with the main thread in block_until_ready, and work again."""
     builder = TraceBuilder()
     for number in range(4):
         builder.range(number * 10, number * 10 + 5, "train.py:1 main", thread=MAIN)

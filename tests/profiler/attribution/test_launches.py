@@ -1,6 +1,4 @@
-"""Which call launched an op: the first with its id in its process, whether ids count up or are far
-apart.
-"""
+"""The call that launched an op: the first with its id in its process, dense ids or sparse."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Before and after: what moved, what is noise, and what the sentence says; of made results, then of
-a real pair.
-"""
+"""Comparisons before and after, of made results and of a real pair: moves, noise, the sentence."""
 
 from __future__ import annotations
 
@@ -235,9 +233,7 @@ def test_other_work_and_other_profilers_are_told() -> None:
 @pytest.mark.parametrize("width", [40, 80, 200])
 @pytest.mark.parametrize("name", sorted(made.EVERY))
 def test_the_screen(name: str, width: int) -> None:
-    """Every kind of result against a healthy one: one screen, no line too wide, no control
-    characters.
-    """
+    """Every kind of result against a healthy one: one screen of plain lines that fit."""
     for pair in ((made.EVERY[name](), made.healthy()), (made.healthy(), made.EVERY[name]())):
         text = screen(compare(*pair), width)
         lines = text.splitlines()

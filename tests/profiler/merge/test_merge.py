@@ -38,9 +38,7 @@ def gpu(
     tids: tuple[int, ...] = (100,),
     nvtx: int | None = None,
 ) -> Trace:
-    """A process that launches something in each step; with `nvtx` waits are in the trace, that much
-    late.
-    """
+    """A process that launches work in each step; with `nvtx` waits are in the trace, that late."""
     names = ["kernel", "cudaLaunchKernel", "fastfeed:wait"]
     ops = table(
         Ops,
@@ -148,9 +146,7 @@ def test_by_the_wall_clock() -> None:
 
 
 def test_refined_and_not_twice() -> None:
-    """The waits are in the trace as NVTX, 30 us off by the wall clocks: they stay as they are,
-    decode moves along.
-    """
+    """Waits in the trace as NVTX, 30 us off by the wall clocks, stay; decode moves along."""
     trace = gpu(nvtx=30_000)
     merged = merge(trace, feed())
     spans = added(merged)
@@ -177,9 +173,7 @@ def test_ranges_that_both_have_are_told_whose_they_are() -> None:
 
 @pytest.mark.parametrize("skip", [0, 3])
 def test_by_the_pattern(skip: int) -> None:
-    """Without a wall clock, by the distances of the ranges that both saw; the trace may have begun
-    later.
-    """
+    """Without a wall clock, by the distances of ranges in both; the trace may begin later."""
     trace = gpu(wall=None, nvtx=0)
     ranges = Ranges(**{name: getattr(trace.ranges, name)[skip:] for name in Ranges.__slots__})
     merged = merge(replace(trace, ranges=ranges), feed(wall=None))
@@ -234,9 +228,7 @@ def test_outside_of_the_trace() -> None:
 
 
 def test_threads_of_another_numbering() -> None:
-    """nvprof has ids of pthreads: the thread whose calls follow the waits is the trainer's, not the
-    busiest.
-    """
+    """nvprof has ids of pthreads: the trainer's calls follow the waits, busiest or not."""
     trace = gpu(tids=(0xAAAA, 0xBBBB))  # the calls are of the second
     backward = table(
         Calls,

@@ -1,6 +1,4 @@
-"""Counting without sorting says what numpy.unique says, whatever the type and however far values
-are apart.
-"""
+"""Counting without sorting agrees with numpy.unique for any type and spread of values."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The rank that the others wait for: by slower kernels, by a cause of its own, or a different one
-in every step.
-"""
+"""The rank that the others wait for: slower kernels, another cause, or a new one in every step."""
 
 from __future__ import annotations
 
@@ -22,9 +20,7 @@ STEPS = 24
 
 
 def _rank(rank: int, computes: list[int], slowest: list[int], pieces: int = 4) -> Trace:
-    """Steps whose kernels take so long in all, and a collective that ends with the slowest
-    rank's.
-    """
+    """Steps with kernels of this length in all, and a collective that ends with the slowest rank's."""
     builder = TraceBuilder()
     at = 0
     for number, (own, longest) in enumerate(zip(computes, slowest, strict=True)):

@@ -1,6 +1,4 @@
-"""`fastfeed analyze` on files of several ranks that wait in NCCL's kernels for the slowest: who,
-and for what.
-"""
+"""`fastfeed analyze` on files of several ranks that wait in NCCL's kernels for the slowest."""
 
 from __future__ import annotations
 
@@ -50,9 +48,7 @@ def charged(device: dict[str, Any]) -> dict[tuple[str, str | None], float]:
 
 @pytest.mark.parametrize("ranks", [2 + 1, 4, 8])
 def test_all_ranks_wait_for_the_loader_of_one(tmp_path: Path, ranks: int) -> None:
-    """Their own loaders are quick: the time inside of NCCL is that rank's input, and the verdict is
-    about input.
-    """
+    """Their loaders are quick: time inside NCCL is that rank's input, and so is the verdict."""
     told = analyzed(nccl_run(tmp_path, ranks, late_loader))
     assert told["verdict"]["word"] in ("starved", "severe"), told["verdict"]["headline"]
     assert told["verdict"]["bound"] == "input"
@@ -91,9 +87,7 @@ def test_healthy_ranks_are_healthy(tmp_path: Path) -> None:
 
 
 def test_the_file_of_one_rank_alone_confirms_nothing(tmp_path: Path) -> None:
-    """The late one's file is missing: half of the time is in collectives, and what they wait for is
-    not known.
-    """
+    """Without the late one's file, half of the time is in collectives for unknown reasons."""
     files = nccl_run(tmp_path, 4, late_loader)
     alone = analyzed(files[:1])["verdict"]
     assert alone["word"] == "not_starved" and alone["bound"] == "comm"

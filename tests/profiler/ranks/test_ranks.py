@@ -1,6 +1,4 @@
-"""Who waits for whom inside collectives, and what the late one is late for: made runs, where both
-are known.
-"""
+"""Waits inside collectives and their causes, in made runs with known answers."""
 
 from __future__ import annotations
 
@@ -42,9 +40,7 @@ def late_loader(rank: int, number: int) -> tuple[dict[Cause, int], int]:
 @pytest.mark.parametrize("ranks", [2, 4, 8])
 @pytest.mark.parametrize("skewed", [0, 5 * MS, -3_600_000 * MS])
 def test_starvation_by_proxy(ranks: int, skewed: int) -> None:
-    """Every other rank's wait is charged to the late one and its loader, whatever the clocks
-    show.
-    """
+    """Every rank's wait is charged to the late one and its loader, whatever the clocks show."""
     run = members(
         talks(ranks), late_loader, ranks=ranks, skew=[rank * skewed for rank in range(ranks)]
     )
@@ -115,9 +111,7 @@ def test_what_was_not_recorded_has_no_cause() -> None:
 
 
 def test_blame_is_passed_on() -> None:
-    """0 waits for 1's loader in one group, so 2 waits for 0 in another: it waits for 1's loader
-    too.
-    """
+    """0 waits for 1's loader in one group, 2 for 0 in another: so 2 waits for 1's loader."""
     pair, other = Talk((0, 1), group="tensor"), Talk((0, 2), group="data")
 
     def before(rank: int, number: int) -> tuple[dict[Cause, int], int]:
@@ -152,9 +146,7 @@ def test_waits_behind_compute_cost_nothing() -> None:
 
 
 def test_lateness_that_compute_hid_is_waited_for_in_the_next_collective() -> None:
-    """Two buckets of gradients: while 0 waits in the first for 1's loader, it makes the second,
-    which 1 does after.
-    """
+    """Two buckets: while 0 waits in the first for 1's loader, it makes the second."""
     buckets = [Talk((0, 1)), Talk((0, 1))] * STEPS
 
     def before(rank: int, number: int) -> tuple[dict[Cause, int], int]:
@@ -175,9 +167,7 @@ def test_lateness_that_compute_hid_is_waited_for_in_the_next_collective() -> Non
 
 
 def test_a_lead_ends_where_no_one_waits() -> None:
-    """The second of three buckets finds both even; what 1 computes longer before the third is its
-    own lateness.
-    """
+    """The second of three buckets finds both even; 1's longer work before the third is its own."""
     buckets = [Talk((0, 1))] * 3 * STEPS
 
     def before(rank: int, number: int) -> tuple[dict[Cause, int], int]:
@@ -193,9 +183,7 @@ def test_a_lead_ends_where_no_one_waits() -> None:
 
 
 def test_a_rank_alone_is_estimated() -> None:
-    """By how much longer its collectives took than the shortest; the note says that it is an
-    estimate.
-    """
+    """Excess of its collectives over the shortest; the note calls it an estimate."""
     alone = members(talks(2), late_loader)[:1]
     analysis = analyze_ranks(alone)
     assert analysis.ranks == ()

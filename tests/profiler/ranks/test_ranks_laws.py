@@ -1,6 +1,4 @@
-"""What holds for any ranks: waits are time in kernels, each nanosecond is blamed once, order does
-not matter.
-"""
+"""Laws of any ranks: waits are time in kernels, blamed once, whatever the order."""
 
 from __future__ import annotations
 
@@ -23,9 +21,7 @@ groups = st.sampled_from([(0, 1, 2, 3), (0, 1), (2, 3), (0, 2), (1, 3), (1, 2, 3
 
 @st.composite
 def runs(draw: st.DrawFn, skewed: bool = True) -> list[RankDevice]:
-    """Up to 40 collectives of several groups, each rank with losses of its own; some begin to
-    record later.
-    """
+    """Up to 40 collectives of several groups, each rank with its losses; some record later."""
     some = draw(st.lists(groups, min_size=1, max_size=40))
     talks = [Talk(ranks, group=f"group {ranks}", stream=20 + len(ranks)) for ranks in some]
     seed, late = (

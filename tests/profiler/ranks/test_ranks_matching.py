@@ -1,6 +1,4 @@
-"""Which collectives are the same one: extra ones, missing ones, unnamed groups, pairs, and runs
-that are not one.
-"""
+"""Matching of collectives: extra ones, missing ones, unnamed groups, pairs, and different runs."""
 
 from __future__ import annotations
 
@@ -231,9 +229,7 @@ def test_absent_ranks_are_told() -> None:
 
 
 def test_waits_for_absent_ranks_are_estimated() -> None:
-    """Rank 2 loads for 9 ms before every second collective, and its trace is not given; of 0 and 1
-    it is 0, by 4.
-    """
+    """Rank 2, absent, loads for 9 ms before every second collective; of 0 and 1 it is 0, by 4."""
 
     def before(rank: int, number: int) -> tuple[dict[Cause, int], int]:
         late = {0: 4 * MS, 2: 9 * MS * (number % 2)}.get(rank, 0)

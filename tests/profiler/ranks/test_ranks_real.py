@@ -1,6 +1,4 @@
-"""Real runs: two ranks in one recording of nsys, and four GPUs of one process; what they wait for
-inside NCCL.
-"""
+"""Waits inside NCCL in real runs: two ranks in one recording, and four GPUs of one process."""
 
 from __future__ import annotations
 
@@ -56,9 +54,7 @@ def test_waits_inside_nccl(members: list[RankDevice]) -> None:
 
 
 def test_all_leave_together(members: list[RankDevice]) -> None:
-    """What the matching rests on: both ends of an exchange lie some 20 us apart, while starts lie
-    up to 3 ms apart.
-    """
+    """Both ends of an exchange are some 20 us apart, its starts up to 3 ms: matching needs that."""
     result = analyze_ranks(members)
     assert 9_000 < result.clocks[0].spread_ns < 25_000
     assert {clock.found_by for clock in result.clocks} == {"same file"}
@@ -72,9 +68,7 @@ def test_one_rank_alone_can_only_be_estimated(members: list[RankDevice]) -> None
 
 
 def test_replicas_of_one_process_wait_for_the_last(data: Path) -> None:
-    """DataParallel launches its four replicas one after the other: broadcasts and reductions wait
-    for the fourth.
-    """
+    """DataParallel launches four replicas in turn: collectives wait for the fourth."""
     result = analyze_ranks(
         read_members(data / "traces" / "kineto" / "lotus_v100_imagenet_b128_gpu4.json.xz")
     )

@@ -56,9 +56,7 @@ def test_idle_nanoseconds_have_their_true_cause(analyzed: tuple[str, str, Judged
 
 
 def test_no_cause_is_made_up(analyzed: tuple[str, str, Judged]) -> None:
-    """What is said of a cause is true of it, too: no column of the matrix is off by more than a
-    point of the window.
-    """
+    """No column of the matrix is off by more than a point of the window."""
     _, dialect, run = analyzed
     for gpu, device, truth in run.devices():
         wrong: Counter[Cause] = Counter()

@@ -1,6 +1,4 @@
-"""Against the truth: who waited for whom, and why; clocks that differ; processes that share;
-timelines merged.
-"""
+"""Waits of ranks against the truth, with skewed clocks, shared processes, merged timelines."""
 
 from __future__ import annotations
 
@@ -24,10 +22,9 @@ DIALECTS = ALL["late_peer"].dialects
 
 
 def _waited(run: Judged, victim: int, culprit: int) -> tuple[int, int]:
-    """Nanoseconds in which the victim did nothing but wait for that rank: before its first op, and
-    since.
+    """Nanoseconds in which the victim only waited for that rank: before its first op, and since.
 
-    Of each rank its GPU has the same number.
+    Each rank's GPU has the same number.
     """
     first = min(op.start for op in run.run.ops if op.gpu == culprit)
     mine = [item for item in run.run.proxies if (item.victim, item.culprit) == (victim, culprit)]
@@ -183,9 +180,7 @@ def test_timelines_name_the_wait_of_a_late_rank() -> None:
     "name", ("healthy", "deep_queue", "late_peer", "across_streams", "slow_loader")
 )
 def test_what_is_judged_is_most_of_what_the_devices_did(name: str) -> None:
-    """A host far ahead is done long before its device: a step is where its work ran, not where it
-    was launched.
-    """
+    """A host far ahead is done long before its device: a step is where its work ran."""
     run = judged(name, "nsys")
     for gpu, device, _ in run.devices():
         assert device.judged.budget.window > 0.6 * run.window(gpu)

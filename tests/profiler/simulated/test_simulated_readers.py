@@ -159,9 +159,7 @@ def test_the_feeds_timeline(scenario: str) -> None:
 
 @pytest.mark.parametrize("dialect", ("nsys", "chrome", "timeline"))
 def test_clocks_of_ranks_differ_by_their_skew(dialect: str) -> None:
-    """Where the dialect tells the wall clock: time 0 of both is the same moment but for the
-    skew.
-    """
+    """With wall clocks, time 0 of both is the same moment but for the skew."""
     run = run_of("clock_skew")
     wall = []
     for at, trace in enumerate(traces_of("clock_skew", dialect)):

@@ -1,6 +1,4 @@
-"""Recordings of a few steps, of several epochs, and of runs that validate, against the truth of the
-simulated run.
-"""
+"""Recordings of a few steps, several epochs, and validation, against the simulated truth."""
 
 from __future__ import annotations
 
@@ -110,9 +108,7 @@ def test_a_few_marked_steps_are_all_used(active: int, cost: int, seed: int):
 @pytest.mark.parametrize("active", (1, 2, 3))
 @pytest.mark.parametrize("cost", (5 * MS, 14 * MS))
 def test_work_of_the_step_before_is_no_gap_in_the_recording(active: int, cost: int):
-    """Nothing synchronizes: the GPU still works when the first step begins, for launches before the
-    recording.
-    """
+    """Unsynchronized: the GPU still works for earlier launches when the first step begins."""
     run = one_gpu(0, lambda batch: cost, steps=10 + active, workers=1, depth=2)
     marks = [one for one in run.ranges if one.kind is RangeKind.STEP][8 : 8 + active]
     begin, end = marks[0].start, marks[-1].end

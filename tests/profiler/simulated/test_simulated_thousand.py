@@ -1,6 +1,4 @@
-"""Random runs whose truth is known: the share, the word, the steps, and how sure the report is of
-them.
-"""
+"""Random runs with known truth: the share, the word, the steps, and their confidence."""
 
 from __future__ import annotations
 
@@ -40,9 +38,7 @@ class Outcome:
 
     @property
     def has_right_word(self) -> bool:
-        """The word of a true share within a point; `borderline` where the interval holds a
-        threshold.
-        """
+        """The word of a true share within a point; `borderline` if the interval allows it."""
         true = {share + off for share in self.run.shares for off in (-POINT, 0.0, POINT)}
         share = self.device.share
         return self.result.verdict.word in {
@@ -51,9 +47,7 @@ class Outcome:
 
     @property
     def is_confirmed_and_wrong(self) -> bool:
-        """Steps that are none or of another length, a wrong share, or a word that is not that of
-        the truth.
-        """
+        """Wrong steps or a wrong share, or a word other than that of the truth."""
         device, run = self.device, self.run
         if self.result.verdict.confidence != "confirmed":
             return False

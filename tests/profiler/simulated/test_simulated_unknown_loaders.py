@@ -22,10 +22,9 @@ STARVING = 0.06  # of the window: enough to call it starved whatever the interva
 
 
 def input_shares(run: Run, result: Result) -> tuple[float, float]:
-    """The share of the judged time that the device waited for input or its preparation: the true
-    one, the reported one.
+    """True and reported share of judged time that the device waited for input.
 
-    From its first operation on: the truth does not tell of the time before.
+    From its first operation on: the truth does not include the time before.
     """
     (device,) = result.devices
     first = min(op.start for op in run.ops)

@@ -73,9 +73,7 @@ def test_cores_of_the_machine(recorded: object, cores: float | None):
 
 
 def test_copies_by_their_bytes():
-    """2 MB from pageable and 6 MB from pinned memory in 1 ms each, half of the second overlapping a
-    kernel.
-    """
+    """2 MB pageable and 6 MB pinned in 1 ms each, half of the second behind a kernel."""
     builder = TraceBuilder()
     builder.op(0, MS, (-5, -4), kind=Kind.H2D, bytes=2_000_000, pageable=1, stream=9)
     builder.op(2 * MS, 3 * MS, (-3, -2), kind=Kind.H2D, bytes=6_000_000, pageable=0, stream=9)

@@ -1,6 +1,4 @@
-"""Parts of a run: which names and which patterns tell validation and starts of epochs, and which do
-not.
-"""
+"""Parts of a run: names and patterns that show validation and starts of epochs, and others."""
 
 from __future__ import annotations
 
@@ -16,9 +14,7 @@ NEXT = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 
 
 class Program:
-    """Batches one after the other: 4 ms of waiting, 10 ms of work, and a backward pass where it
-    trains.
-    """
+    """Batches in sequence: 4 ms of waiting, 10 ms of work, and a backward pass if it trains."""
 
     def __init__(self) -> None:
         self.builder = TraceBuilder()

@@ -1,6 +1,4 @@
-"""The time that a recording covers: from the mark of the first step on, if the device was recorded
-from there.
-"""
+"""The recorded time: from the mark of the first step on, if the device was recorded from there."""
 
 from __future__ import annotations
 
@@ -28,9 +26,7 @@ def device_of(builder: TraceBuilder) -> DeviceResult:
 def marked_run(
     *steps: tuple[int, int], name: str = "ProfilerStep#{}", ops: int = 4
 ) -> TraceBuilder:
-    """Steps (start, end) that wait in a loader for 10 ms and then run kernels back to back to their
-    end.
-    """
+    """Steps (start, end) with 10 ms in a loader, and then kernels back to back to their end."""
     builder = TraceBuilder()
     for number, (start, end) in enumerate(steps):
         builder.range(start, end, name.format(number), RangeKind.STEP)
@@ -60,9 +56,7 @@ def test_each_step_of_a_short_schedule_counts(count: int, pause: int, length: in
 
 
 def test_the_host_may_wait_at_the_end_of_the_last_step():
-    """Programs that fetch the next batch at the end of a step: no operation follows the last
-    wait.
-    """
+    """No operation follows the last wait if the next batch is fetched at the end of a step."""
     builder = TraceBuilder()
     for number in range(3):
         at = number * 40 * MS
@@ -115,9 +109,7 @@ def test_steps_before_the_one_that_works_first_are_not_known():
 
 
 def test_the_last_step_ends_where_marks_continue_without_operations():
-    """The device was recorded for less time than the host: where it stopped in the third step is
-    not known.
-    """
+    """The device was recorded for less time than the host, and stopped within the third step."""
     builder = marked_run((0, 30 * MS), (30 * MS, 60 * MS), (60 * MS, 80 * MS))
     builder.range(80 * MS, 120 * MS, "ProfilerStep#3", RangeKind.STEP)
     assert device_of(builder).last == 80 * MS

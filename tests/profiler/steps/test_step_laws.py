@@ -18,9 +18,7 @@ COUNTS = (3, 4, 5, 6, 7, 12, 30, 100)
 @pytest.mark.parametrize("lacks", (0.0, 0.02, 0.4, 0.9, 0.999))
 @pytest.mark.parametrize("steps", COUNTS)
 def test_of_equal_steps_the_share_is_that_of_each(steps: int, lacks: float, share: float):
-    """The recording of a GPU begins with its first operation: the wait that opens the first step
-    lies before it.
-    """
+    """A GPU's recording begins with its first operation, after the wait that opens the step."""
     result = analyze([even_steps(steps, share, lacks=lacks)])
     assert result.devices[0].share.value == pytest.approx(share, abs=0.001)
     if result.devices[0].steps.steady.sum() > 2:  # two whole steps say nothing about their spread
@@ -34,9 +32,7 @@ def test_of_equal_steps_the_share_is_that_of_each(steps: int, lacks: float, shar
 def test_the_last_step_counts_only_if_its_end_is_known(
     steps: int, lacks: float, tail: float, share: float
 ):
-    """A mark around the computation alone leaves the end of the last step open; where no step is
-    whole there is no verdict.
-    """
+    """A mark around the computation alone leaves the last end open; no whole step, no verdict."""
     result = analyze([even_steps(steps, share, lacks=lacks, tail=tail, mark="train {}")])
     if result.verdict.word == "abstained":
         assert steps == 2 or (steps == 3 and lacks > 0.99)

@@ -31,9 +31,7 @@ def found_steps(
     calls: tuple[int, ...] = (),
     waits: np.ndarray | None = None,
 ) -> Steps:
-    """The steps of process 0, whose threads are 0 and 1; each op was launched by the call at its
-    place.
-    """
+    """The steps of process 0, of threads 0 and 1; each op was launched by the call at its index."""
     names = tuple(dict.fromkeys(row[3] for row in rows)) or ("k",)
     start, end, thread, name, kind = zip(*rows, strict=True) if rows else ((),) * 5
     began, ended = np.array(ops, np.int64).T
@@ -87,9 +85,7 @@ def test_hours_between_two_recordings_are_of_no_step():
 
 @pytest.mark.parametrize("recorded", (True, False))
 def test_batches_that_come_in_bursts_are_no_breaks(recorded: bool):
-    """Two batches at once, and then a wait between two annotations that is far longer than they
-    are.
-    """
+    """Two batches at once, and then a wait far longer than the annotations around it."""
     bursts = [(at + n * 10, at + n * 10 + 9) for at in range(0, 10_000, 1_000) for n in range(2)]
     bursts.insert(1, (4, 9))
     waits = np.array([(at + 19, at + 1_000) for at in range(0, 9_000, 1_000)]) if recorded else None
@@ -229,9 +225,7 @@ def test_the_first_steps_are_cold():
 
 
 def test_incomplete_steps_are_not_steady():
-    """The device worked from 260 to 640 only: the steps that reach far outside of that were cut
-    off.
-    """
+    """The device worked from 260 to 640 only: steps that reach far outside of that were cut off."""
     steps = found_steps(*marks(*even(10)), ops=((260, 640),))
     assert steps.spans[steps.steady].tolist() == [[300, 400], [400, 500], [500, 600]]
 
@@ -266,9 +260,7 @@ def test_a_recording_that_ends_inside_a_step_does_not_count_it():
 
 
 def test_a_last_step_is_compared_with_usual_ones():
-    """The first ones are short, as their batches were loaded before: the last is longer than they,
-    and still open.
-    """
+    """The first ones are short, with batches loaded before; the last is longer, and still open."""
     rows = marks((0, 30), (30, 60), *even(8, first=60), (860, 920))
     assert found_steps(*rows, ops=((0, 920),)).steady.tolist() == [False] * 2 + [True] * 8 + [False]
 
@@ -294,9 +286,7 @@ def test_what_recurs_inside_one_marked_range_is_no_step():
     "name", ("FSDP::pre_forward (blocks.{}._wrapped)", "nn.Module: DecoderLayer_{}", "h.{}.attn")
 )
 def test_rounds_that_each_run_another_layer_are_no_steps(name: str):
-    """Nothing marks the forward pass around them; steps that each run all layers begin after the
-    same one.
-    """
+    """Nothing marks the forward pass around them; steps with all layers begin after the same one."""
     layers = [
         (at + 10 * part, at + 10 * part + 9) for at in range(0, 10_000, 400) for part in range(11)
     ]

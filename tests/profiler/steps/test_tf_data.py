@@ -18,10 +18,9 @@ DEPTH = {name: at for at, name in enumerate(PATH.split("::"))}
 
 
 def pipeline(steps: int = 24, **own: int) -> TraceBuilder:
-    """Steps of 100 ms that wait for a batch; every stage of the pipeline takes so many milliseconds
-    for itself.
+    """Steps of 100 ms that wait for a batch, with each stage's milliseconds of self time.
 
-    The trainer calls Root and Prefetch, and another thread what comes before them.
+    The trainer calls Root and Prefetch, and another thread the stages before them.
     """
     builder = TraceBuilder()
     wait = sum(own.values()) * MS

@@ -9,9 +9,7 @@ from fastfeed.profiler.model.trace import RangeKind
 
 
 def test_a_step_is_named_once():
-    """The host is a step ahead of the device, inside a range that is a step itself and nothing
-    more.
-    """
+    """The host is a step ahead of the device, inside a range that is only a step itself."""
     made, ms = TraceBuilder(), 1_000_000
     for step in range(8):
         begin = 20 * step * ms

@@ -37,9 +37,7 @@ def damaged(trace: Trace, reason: str = "the file ends early") -> Trace:
 
 
 def test_launches_that_are_missing_but_cannot_be_input_get_a_verdict():
-    """Most of what little the GPU is idle ends in operations without a launch: 3 % of the time
-    cannot starve it.
-    """
+    """Most of 3 % idle time ends in operations without a launch: too little to starve it."""
     builder = TraceBuilder()
     for n in range(24):
         at = n * STEP
@@ -102,9 +100,7 @@ def _starved(late: int = 30 * MS) -> Trace:
 
 
 def test_correlation_ids_that_are_all_equal_are_damage():
-    """Every operation is then launched by the first call, long before: no gap is late, and no wait
-    costs anything.
-    """
+    """The first call launches every operation, long before: no gap is late, no wait costs."""
     trace = _starved()
     assert verdict(trace).word == "severe"
     ones = (np.ones_like(table.corr) for table in (trace.ops, trace.calls))
@@ -129,9 +125,7 @@ def test_graphs_launch_many_operations_at_once():
 
 
 def test_idle_time_that_is_launched_and_waited_for_contradicts_itself():
-    """The ids of the calls are shifted: each operation seems to have been launched a step
-    earlier.
-    """
+    """Shifted call ids: each operation seems to have been launched a step earlier."""
     trace = _starved(275_000 * 40)
     calls = replace(trace.calls, corr=trace.calls.corr + 1)
     judged = verdict(replace(trace, calls=calls))
@@ -232,9 +226,7 @@ def test_a_single_marked_step_is_judged_with_its_wait(share: float, word: str):
 
 @pytest.mark.parametrize(("lacks", "word"), [(0.6, "abstained"), (0.3, "starved_of_copies")])
 def test_a_marked_step_of_which_the_gpu_lacks_most_has_no_verdict(lacks: float, word: str):
-    """The work before it was launched earlier, and the GPU looks busy in what is left of the
-    step.
-    """
+    """The work before it was launched earlier, and the GPU looks busy in the rest of the step."""
     builder = TraceBuilder()
     builder.range(0, 100 * MS, "ProfilerStep#6", RangeKind.STEP)
     builder.op(int(lacks * 100 * MS), 80 * MS, kind=Kind.H2D)
@@ -253,9 +245,7 @@ def test_a_single_step_without_a_wait_is_judged():
 
 
 def test_three_unmarked_steps_of_which_the_first_lacks_its_wait():
-    """Two waits and three computations are left: 3.8 % of the time, and 5.6 % with the wait before
-    them.
-    """
+    """Two waits, three computations: 3.8 % of the time, and 5.6 % with the wait before them."""
     judged = verdict(even_steps(3, 0.056, mark="", waits="DataLoader.__next__"))
     assert judged.word in ("borderline", "starved") or "begins after 5.6" in judged.reasons[0]
 
@@ -269,9 +259,7 @@ def with_ops(trace: Trace, count: int) -> Trace:
 
 
 def test_steps_whose_work_a_damaged_file_lacks():
-    """All 24 are marked, and the device is recorded in six: these may be those that found their
-    batches ready.
-    """
+    """All 24 are marked, and the device is recorded in six, which may be the fast ones."""
     whole = _starved()
     few = with_ops(whole, 6)
     assert verdict(few).word != "abstained"
@@ -290,9 +278,7 @@ def test_no_device_in_a_damaged_file_is_no_matter_of_the_program():
 
 
 def _shared_gpu() -> TraceBuilder:
-    """Steps of eight kernels that are launched at once; another process has the GPU for a third of
-    the time.
-    """
+    """Steps of eight kernels launched at once; another process has the GPU a third of the time."""
     builder = TraceBuilder()
     for n in range(24):
         at = n * STEP

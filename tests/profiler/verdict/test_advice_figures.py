@@ -1,6 +1,4 @@
-"""Figures and notes of a verdict: per step only where steps are judged, and of which file a note
-is.
-"""
+"""Figures and notes of a verdict: per step only if steps are judged, with the file of a note."""
 
 from __future__ import annotations
 

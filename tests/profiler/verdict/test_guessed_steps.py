@@ -13,9 +13,7 @@ MS = 1_000_000
 
 
 def streamed(mark: str) -> Result:
-    """Forty rounds of a copy that nothing hides and two kernels, each with a mark around it, or
-    with none.
-    """
+    """Forty rounds of an exposed copy and two kernels, each with a mark around it, or none."""
     builder = TraceBuilder()
     for number in range(40):
         at = number * 10 * MS

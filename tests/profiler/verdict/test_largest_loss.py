@@ -21,9 +21,7 @@ def run(
     hidden: int = 0,
     steps: int = 24,
 ) -> Verdict:
-    """Steps of 100 ms, parts in milliseconds; a kernel fills the rest, and hides the last `hidden`
-    of the copy.
-    """
+    """Steps of 100 ms with parts in ms; a kernel fills the rest, and hides `hidden` of the copy."""
     builder = TraceBuilder()
     for n in range(steps):
         at = n * STEP

@@ -1,6 +1,4 @@
-"""Device records that were lost while host calls are all there: what ran then would count as
-idle.
-"""
+"""Lost device records with complete host calls: the work would count as idle."""
 
 from __future__ import annotations
 
@@ -137,9 +135,7 @@ def test_the_driver_is_the_outer_call_of_some_runtimes():
 
 
 def test_what_the_host_launched_ahead_on_another_stream_is_not_lost():
-    """Copies of a stream of their own are far ahead; the recording ends before the kernels launched
-    meanwhile.
-    """
+    """Copies on another stream are far ahead; the recording ends before the kernels."""
     builder = TraceBuilder()
     for n in range(60):
         at = n * MS

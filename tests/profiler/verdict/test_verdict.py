@@ -23,9 +23,7 @@ def run(
     other: int = 0,
     loader: str = "DataLoader.__next__",
 ) -> TraceBuilder:
-    """Steps of 100 ms: so many for a batch, in the call of a pageable copy, in an operator; the
-    rest is one kernel.
-    """
+    """Steps of 100 ms with a batch, the call of a pageable copy, an operator, and one kernel."""
     builder = TraceBuilder()
     for n in range(steps):
         at = n * STEP
@@ -102,9 +100,7 @@ def test_a_busy_device_is_its_own_limit():
 
 
 def test_many_small_causes_are_no_busy_device():
-    """9 ms in an operator, 8 of allocating, 8 of synchronizing: none costs a tenth, and a quarter
-    is lost.
-    """
+    """9 ms in an operator, 8 of allocating, 8 of syncing: none costs a tenth, all a quarter."""
     builder = run(other=25 * MS)
     for n in range(24):
         at = n * STEP

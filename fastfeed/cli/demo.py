@@ -10,9 +10,8 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from fastfeed.cli.screen.help import option
@@ -78,22 +77,17 @@ def demo(
         soft_wrap=True,
     )
     with train, val:
-        with _progress(console) as progress:
-            bar = _callback(keras, progress, epochs, len(train))
-            try:
-                history = model.fit(
-                    train.to_keras(),
-                    validation_data=val.to_keras(),
-                    epochs=epochs,
-                    verbose=0,
-                    callbacks=[bar],
-                ).history
-            except (
-                Exception
-            ) as error:  # TensorFlow makes its own error of ours, with a graph's trace around it
-                if ours := train.error or val.error:
-                    raise ours from error
-                raise
+        try:
+            history = model.fit(
+                train.to_keras(),
+                validation_data=val.to_keras(),
+                epochs=epochs,
+                verbose=1 if console.is_terminal else 2,
+            ).history
+        except Exception as error:  # TensorFlow wraps ours in one with a graph's trace
+            if ours := train.error or val.error:
+                raise ours from error
+            raise
         console.print(
             "", _table(train, val, history), _bad(train, val, root), sep="\n", highlight=False
         )
@@ -115,16 +109,13 @@ def _generated(root: Path, console: Console) -> Path:
     from fastfeed.demo.photos import make_photos
 
     root.parent.mkdir(parents=True, exist_ok=True)
-    with _progress(console) as progress:
-        task = progress.add_task("making photographs", total=None, note="")
+    with console.status("making images") as status:
         try:
             photos = make_photos(
-                root,
-                progress=lambda done, total: progress.update(task, completed=done, total=total),
+                root, progress=lambda done, of: status.update(f"making images: {done} of {of}")
             )
         except FileExistsError as error:
-            raise ConfigError(f"{error}; --work says where photographs are made") from error
-        progress.update(task, visible=False)
+            raise ConfigError(f"{error}; --work says where images are made") from error
     console.print(
         f"{photos.images} photographs of {len(photos.classes)} kinds of landmarks in {photos.root},"
         f" and {len(photos.broken)} files broken on purpose",
@@ -165,39 +156,6 @@ def _feeds(root: Path, work: Path, batch: int, backend: str, seed: int) -> tuple
         name="val",
     )
     return train, val
-
-
-def _progress(console: Console) -> Progress:
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    return Progress(*columns, TextColumn("{task.fields[note]}"), console=console)
-
-
-def _callback(keras: Any, progress: Progress, epochs: int, steps: int) -> Any:
-    class Bar(keras.callbacks.Callback):
-        """One line for the run, one for the epoch."""
-
-        def on_train_begin(self, logs: Any = None) -> None:
-            self.run = progress.add_task("epochs", total=epochs, note="")
-            self.epoch = progress.add_task("steps", total=steps, note="")
-
-        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-            progress.reset(self.epoch, total=steps)
-
-        def on_train_batch_end(self, step: int, logs: Any = None) -> None:
-            note = f"loss {float(logs['loss']):.3f}" if logs else ""
-            progress.update(self.epoch, completed=step + 1, note=note)
-
-        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-            metrics = {k: v for k, v in (logs or {}).items() if "accuracy" in k}
-            note = "  ".join(f"{k.replace('weighted_', '')} {v:.2f}" for k, v in metrics.items())
-            progress.update(self.run, completed=epoch + 1, note=note)
-
-    return Bar()
 
 
 def _table(train: Feed, val: Feed, history: dict[str, list[float]]) -> Table:

@@ -15,7 +15,7 @@ from rich.text import Text
 from fastfeed.cli.open_source import StorageOption, storage_options
 from fastfeed.cli.screen.help import argument, option
 from fastfeed.cli.screen.streams import Console
-from fastfeed.cli.screen.table import show_facts
+from fastfeed.cli.screen.table import plural, show_facts
 
 if TYPE_CHECKING:
     from fastfeed.sources.shards.base import ShardedSource
@@ -107,12 +107,12 @@ def _folder(source: str, out: Path | None, workers: int, storage: Storage) -> tu
         ("classes", _spread(list(listed.classes.values()), "image")),
     ]
     if unclassed := listed.images - classed:
-        facts.append(("no class", f"{_count(unclassed, 'image')}, directly in it"))
+        facts.append(("no class", f"{plural(unclassed, 'image')}, directly in it"))
     facts.append(
         ("size", f"{decimal(listed.size)}, {decimal(listed.size // listed.images)} per image")
     )
     if empty := listed.folders - len(listed.classes):
-        facts.append(("empty", f"{_count(empty, 'folder')} without images"))
+        facts.append(("empty", f"{plural(empty, 'folder')} without images"))
     if listed.left_out:
         facts.append(
             ("left out", ", ".join(f"{n:,} {what}" for what, n in listed.left_out.most_common(8)))
@@ -121,7 +121,7 @@ def _folder(source: str, out: Path | None, workers: int, storage: Storage) -> tu
         facts.append(
             (
                 "resumed",
-                f"{listed.resumed:,} of {_count(listed.folders, 'folder')} from an earlier run",
+                f"{listed.resumed:,} of {plural(listed.folders, 'folder')} from an earlier run",
             )
         )
     facts.append(("listing", f"{to}, {decimal(os.path.getsize(to))}"))
@@ -156,7 +156,7 @@ def _shards(
         ("classes", _spread(counts[counts > 0].tolist(), "sample")),
     ]
     if missing := int((labels < 0).sum()):
-        facts.append(("no label", _count(missing, "sample")))
+        facts.append(("no label", plural(missing, "sample")))
     size = int(opened.sizes(ids).sum())
     facts.append(("shards", _spread(np.diff(opened.bounds).tolist(), "sample")))
     facts.append(("size", f"{decimal(size)}, {decimal(size // len(opened))} a sample"))
@@ -184,11 +184,7 @@ def _spread(counts: Sequence[int], what: str) -> str:
     if not counts:
         return "none"
     few, many = min(counts), max(counts)
-    return f"{len(counts):,}, of {f'{few:,} to ' if few < many else ''}{_count(many, what)}"
-
-
-def _count(n: int, what: str) -> str:
-    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
+    return f"{len(counts):,}, of {f'{few:,} to ' if few < many else ''}{plural(many, what)}"
 
 
 def _interrupted(what: str) -> typer.Exit:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,8 +13,8 @@ import typer
 from fastfeed.cli.screen import streams
 from fastfeed.cli.screen.help import MORE, argument, flag, option
 from fastfeed.cli.screen.streams import say
+from fastfeed.cli.traces import report_files
 from fastfeed.errors import ConfigError, ProofError
-from fastfeed.runtime.atomic_write import atomic_write
 
 if TYPE_CHECKING:
     from fastfeed.proof.measure.modes import Mode
@@ -66,7 +65,11 @@ def prove(
     if math.isnan(seconds):
         raise ConfigError("--seconds must be a number, got nan")
     counts, limit = _counts(ranks), _limit(fail_on)
-    _check(html, bool(counts))
+    if html is not None and counts:
+        raise ConfigError(
+            "--html shows one proof, and --ranks makes a table of several; leave one of them out"
+        )
+    report_files.check([], html, None, force=False)
     _check_command(command)
     if counts:
         _several(command, counts, Job(seconds, cold, feed, _ends()), limit, as_json)
@@ -82,7 +85,7 @@ def prove(
         _show(proof, as_json)
     finally:  # minutes were spent on it
         if html is not None:
-            _write(html, proof.html())
+            say(report_files.save_page(html, proof.html()))
     _exit(limit, proof.input.low / proof.real.ns, proof.input.high / proof.real.ns)
 
 
@@ -172,51 +175,6 @@ def _limit(fail_on: str | None) -> float | None:
     if found is None or float(found[1]) > 100:
         raise ConfigError(f"--fail-on must be a limit such as 'input>5%', got {fail_on!r}")
     return float(found[1]) / 100
-
-
-def _check(html: Path | None, several: bool) -> None:
-    if html is None:
-        return
-    if several:
-        raise ConfigError(
-            "--html shows one proof, and --ranks makes a table of several; leave one of them out"
-        )
-    if (
-        html.suffix.lower() not in (".html", ".htm")
-        or html.is_dir()
-        or not html.absolute().parent.is_dir()
-    ):
-        raise ConfigError(f"--html must be a .html in an existing folder, got {html}")
-    try:
-        is_own = not html.exists() or not html.stat().st_size or _is_own(html)
-        with tempfile.TemporaryFile(dir=html.absolute().parent):
-            pass
-    except OSError as error:
-        raise _unwritable(html, error) from error
-    if not is_own:
-        raise ConfigError(
-            f"--html would overwrite {html}, which fastfeed did not write; choose another name"
-        )
-
-
-def _is_own(path: Path) -> bool:
-    from fastfeed.proof.report.page import TITLE
-
-    with path.open("rb") as file:
-        return f"<title>{TITLE}".encode() in file.read(2048)
-
-
-def _write(path: Path, page: str) -> None:
-    try:
-        with atomic_write(path) as file:
-            file.write(page.encode("utf-8", "replace"))
-    except OSError as error:
-        raise _unwritable(path, error) from error
-    say(f"report: {path}")
-
-
-def _unwritable(path: Path, error: OSError) -> ConfigError:
-    return ConfigError(f"cannot write {path}: {error.strerror or error}; choose another path")
 
 
 def _check_command(command: list[str]) -> None:

@@ -20,6 +20,7 @@ from fastfeed.cli.open_source import (
 )
 from fastfeed.cli.screen.help import ACCESS, MORE, argument, flag, option
 from fastfeed.cli.screen.streams import Console
+from fastfeed.cli.screen.table import plural, size_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -120,7 +121,7 @@ def plan(
     elif out is not None:
         Console(stderr=as_json).print(
             "no picture: it shows how steps differ, and the epoch has"
-            f" {_count_of(plan.steps, 'step')}, fewer than {_LEAST_STEPS}; pass a smaller --batch"
+            f" {plural(plan.steps, 'step')}, fewer than {_LEAST_STEPS}; pass a smaller --batch"
             " or --world-size",
             soft_wrap=True,
             highlight=False,
@@ -197,8 +198,8 @@ def _show(simulation: Simulation, speed: float, ranks_per_node: int) -> None:
     console, plan, f = Console(), simulation.plan, figures(simulation, speed, ranks_per_node)
     console.print(str(simulation.source), soft_wrap=True, highlight=False, markup=False)
     console.print(
-        f"{_count_of(plan.world.size, 'rank')} x batch {plan.batch} ="
-        f" {_count_of(plan.global_batch, 'sample')} per step, {_count_of(plan.steps, 'step')},"
+        f"{plural(plan.world.size, 'rank')} x batch {plan.batch} ="
+        f" {plural(plan.global_batch, 'sample')} per step, {plural(plan.steps, 'step')},"
         f" shuffle {plan.shuffle}; an epoch takes {_time(f['epoch_s'])} at {speed:g} images/s per"
         " rank",
         soft_wrap=True,
@@ -212,30 +213,18 @@ def _show(simulation: Simulation, speed: float, ranks_per_node: int) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("", "min", "mean", "max"):
         table.add_column(name, justify="left" if not name else "right")
-    files = lies_in_files(simulation.source)
+    size = _size if simulation.bytes.any() else _unknown
+    machine = plural(min(ranks_per_node, plan.world.size), "rank")
     rows = [
         ("samples per rank and epoch", simulation.samples, _count),
-        (
-            "bytes per rank and epoch",
-            simulation.bytes,
-            _size if simulation.bytes.any() else _unknown,
-        ),
+        ("bytes per rank and epoch", simulation.bytes, size),
+        ("shards per rank and epoch", simulation.units_read, _count),
+        ("shards per rank and step", simulation.per_step, _count),
+        ("shards in a global batch", simulation.in_batch, _count),
+        (f"shards per machine of {machine} and epoch", simulation.node_units_read, _count),
     ]
-    rows += (
-        []
-        if files
-        else [
-            ("shards per rank and epoch", simulation.units_read, _count),
-            ("shards per rank and step", simulation.per_step, _count),
-            ("shards in a global batch", simulation.in_batch, _count),
-            (
-                f"shards per machine of {_count_of(f['ranks_per_node'], 'rank')} and epoch",
-                simulation.node_units_read,
-                _count,
-            ),
-        ]
-    )
-    for name, values, text in rows:
+    files = lies_in_files(simulation.source)
+    for name, values, text in rows[:2] if files else rows:
         table.add_row(name, *(text(float(v)) for v in (values.min(), values.mean(), values.max())))
     console.print(table)
     console.print(
@@ -266,10 +255,6 @@ def _show(simulation: Simulation, speed: float, ranks_per_node: int) -> None:
     console.print(rates)
 
 
-def _count_of(count: object, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def _count(value: object) -> str:
     number = float(value)  # type: ignore[arg-type]
     return f"{number:,.0f}" if number >= 100 or number == int(number) else f"{number:,.1f}"
@@ -280,25 +265,16 @@ def _unknown(value: object) -> str:
 
 
 def _size(value: object) -> str:
-    if value is None:
-        return "unknown"
-    number = float(value)  # type: ignore[arg-type]
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if number < 1000 or unit == "TB":
-            return f"{number:.3g} {unit}"
-        number /= 1000
-    raise AssertionError
+    return "unknown" if value is None else size_text(float(value))  # type: ignore[arg-type]
 
 
 def _time(seconds: object) -> str:
     total = float(seconds)  # type: ignore[arg-type]
     if total < 1:
         return f"{max(total * 1000, 1):.0f} ms"
+    if total < 60:
+        return f"{total:.1f} s"
+    if total < 3600:
+        return f"{total / 60:.1f} min"
     hours, rest = divmod(round(total), 3600)
-    return (
-        f"{total:.1f} s"
-        if total < 60
-        else f"{hours}:{rest // 60:02d}:{rest % 60:02d} h"
-        if hours
-        else f"{total / 60:.1f} min"
-    )
+    return f"{hours}:{rest // 60:02d}:{rest % 60:02d} h"

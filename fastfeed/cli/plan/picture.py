@@ -11,6 +11,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from fastfeed.cli.plan.cluster import Simulation
 from fastfeed.cli.plan.files import Groups
+from fastfeed.cli.screen.table import plural, size_text
 
 __all__ = ["draw"]
 
@@ -38,7 +39,7 @@ def _shards(simulation: Simulation) -> Image.Image:
     plan, traces = simulation.plan, simulation.traces
     picture, pen, font = _sheet(
         len(traces),
-        f"{_number(plan.world.size, 'rank')}, {simulation.units:,} shards, shuffle {plan.shuffle}",
+        f"{plural(plan.world.size, 'rank')}, {simulation.units:,} shards, shuffle {plan.shuffle}",
         "color: the shard that a rank reads most from, by its position in storage",
     )
     _legend(picture, pen, font, _VIRIDIS, "0", f"{simulation.units - 1:,}")
@@ -65,7 +66,7 @@ def _files(simulation: Simulation, groups: Groups) -> Image.Image:
     kind = "class" if groups.names else "part of the listing"
     picture, pen, font = _sheet(
         1,
-        f"{_number(plan.world.size, 'rank')}, {len(simulation.source):,} samples, shuffle"
+        f"{plural(plan.world.size, 'rank')}, {len(simulation.source):,} samples, shuffle"
         f" {plan.shuffle}",
         f"color: share of each {kind} in the batches, relative to its share of all samples",
     )
@@ -163,19 +164,9 @@ def _bytes(
     if read.shape[1] > 1:
         text += f"; the busiest rank reads {simulation.imbalance:.1%} more than the mean"
     pen.text((left, top - 18), text, _INK, font)
-    _axes(pen, font, top, _TRACE, _size(float(most.max())), "", "0", simulation.plan.steps, left)
-
-
-def _size(count: float) -> str:
-    for unit in ("B", "kB", "MB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} GB"
-
-
-def _number(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    _axes(
+        pen, font, top, _TRACE, size_text(float(most.max())), "", "0", simulation.plan.steps, left
+    )
 
 
 def _sheet(

@@ -119,84 +119,56 @@ def _facts(
 ) -> list[tuple[str, str]]:
     from fastfeed.preprocess.model.format import format_duration, format_reasons, format_size
 
+    sampled, bad = estimated.sampled, estimated.bad.total()
     images = f"{estimated.images:,}"
     if job is not None:
-        images += (
-            f" of {len(job.plan):,}, {len(job.records):,} of {len(job.shards):,} shards are done"
-            " already"
-        )
+        images += f" of {len(job.plan):,}, {len(job.records):,} of {len(job.shards):,} shards done"
+    spread = ""
+    if estimated.spread:
+        spread = f", {format_size(estimated.low)} to {format_size(estimated.high)}"
+    incoming = ""
+    if estimated.bytes_in:
+        whole = format_size(estimated.bytes_in * estimated.good)
+        incoming = f"about {whole}, {format_size(estimated.bytes_in)} per image"
+    skipped = sorted(source.left_out.items())[:8]
+    seconds = estimated.seconds(workers)
+    about = (
+        f"about {format_duration(seconds)}" if seconds >= 1 else "less than a second, plus startup,"
+    )
+    stages = {name: took for name, took in estimated.stages.items() if took >= 5e-5}
     rows = [
         ("images", images),
         (
             "shards",
             f"{estimated.shards:,} of up to {recipe.packing.samples:,}, {recipe.packing.format}",
         ),
-    ]
-    if source.left_out:
-        rows.append(
-            (
-                "left out",
-                ", ".join(f"{n:,} {what}" for what, n in sorted(source.left_out.items())[:8]),
-            )
-        )
-    if recipe.looks:
-        rows.append(
-            (
-                "survey",
-                (
-                    "a survey of all photographs, for duplicates or sizes: not included in this"
-                    " estimate"
-                ),
-            )
-        )
-    rows.append(("sample", f"{estimated.sampled:,} photographs were processed, spread over all"))
-    bad = estimated.bad.total()
-    rows.append(
+        ("left out", ", ".join(f"{n:,} {what}" for what, n in skipped)),
+        (
+            "survey",
+            "a survey of all images, for duplicates or sizes: not included in this estimate"
+            * recipe.looks,
+        ),
+        ("sample", f"{sampled:,} images were processed, spread over all"),
         (
             "bad",
-            (
-                f"{bad} of these ({bad / max(estimated.sampled, 1):.1%}):"
-                f" {format_reasons(estimated.bad)}"
-                if bad
-                else "none"
-            ),
-        )
-    )
-    spread = (
-        f", {format_size(estimated.low)} to {format_size(estimated.high)}"
-        if estimated.spread
-        else ""
-    )
-    rows.append(
+            f"{bad} of these ({bad / sampled:.1%}): {format_reasons(estimated.bad)}"
+            if bad
+            else "none",
+        ),
         (
             "output",
-            (
-                f"about {format_size(estimated.output)}{spread}, {format_size(estimated.bytes_out)}"
-                " per image"
-            ),
-        )
-    )
-    if estimated.bytes_in:
-        rows.append(
-            (
-                "input",
-                (
-                    f"about {format_size(estimated.bytes_in * estimated.good)}, "
-                    f"{format_size(estimated.bytes_in)} per image"
-                ),
-            )
-        )
-    if estimated.free is not None:
-        rows.append(("free", f"{format_size(estimated.free)} in the target"))
-    stages = {name: took for name, took in estimated.stages.items() if took >= 5e-5}
-    stage_times = ", ".join(f"{name} {1e3 * took:.1f}" for name, took in stages.items())
-    seconds = estimated.seconds(workers)
-    about = (
-        f"about {format_duration(seconds)}" if seconds >= 1 else "less than a second, plus startup,"
-    )
-    rows.append(("time", f"{about} with {workers} worker{'s' if workers != 1 else ''}"))
-    rows.append(("ms per image", stage_times))
-    return rows
+            f"about {format_size(estimated.output)}{spread},"
+            f" {format_size(estimated.bytes_out)} per image",
+        ),
+        ("input", incoming),
+        (
+            "free",
+            "" if estimated.free is None else f"{format_size(estimated.free)} in the target",
+        ),
+        ("time", f"{about} with {workers} worker{'s' if workers != 1 else ''}"),
+        ("ms per image", ", ".join(f"{name} {1e3 * took:.1f}" for name, took in stages.items())),
+    ]
+    return [(name, text) for name, text in rows if text]
 
 
 def _warnings(estimated: Estimate, recipe: Recipe, dst: str) -> list[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from fastfeed.cli.open_source import label_kind_of, storage_options
@@ -35,65 +36,42 @@ _COLORS = {"white": (255, 255, 255), "black": (0, 0, 0), "gray": (128, 128, 128)
 
 def recipe_of(values: Mapping[str, Any]) -> Recipe:
     """The recipe from the options, by name. ConfigError."""
-    from fastfeed.preprocess.model.recipe import (
-        Choice,
-        Encoding,
-        Limits,
-        Metadata,
-        Packing,
-        Recipe,
-        Scaling,
-    )
+    from fastfeed.preprocess.model import recipe
 
-    buckets, mode = (
-        tuple(_sides("--buckets", text) for text in _names(values["buckets"])),
-        values["mode"],
+    buckets = tuple(_sides("--buckets", text) for text in _names(values["buckets"]))
+    changed = dict(
+        values,
+        size=_size(values["size"]),
+        buckets=buckets,
+        matte=_color("--matte", values["matte"]),
+        fill=_color("--fill", values["fill"]),
+        image=values["image_format"],
+        formats=_names(values["only_formats"]),
+        samples=values["shard_samples"],
+        exif=_names(values["exif"]),
+        extras=values["with_"],
+        extras_batch=values["with_batch"],
     )
-    if buckets and mode == "short":  # the default mode
-        mode = "buckets"
-    image_format, enlarge = values["image_format"], values["enlarge"]
+    if buckets and changed["mode"] == "short":  # the default mode
+        changed["mode"] = "buckets"
     if values["format"] == "raw":  # pixels, and all of one size
-        mode = "cover" if mode == "short" else mode
-        image_format, enlarge = (
-            "raw" if image_format == "jpeg" else image_format,
-            enlarge or mode in ("cover", "exact"),
-        )
-    return Recipe(
-        Scaling(
-            _size(values["size"]),
-            mode,
-            values["filter"],
-            enlarge,
-            buckets,
-            _color("--matte", values["matte"]),
-            _color("--fill", values["fill"]),
-            values["full_decode"],
-        ),
-        Encoding(
-            image_format,
-            values["quality"],
-            values["subsampling"],
-            values["keep_small"],
-            values["optimize"],
-        ),
-        Limits(
-            values["min_side"],
-            values["max_aspect"],
-            _names(values["only_formats"]),
-            values["max_pixels"],
-        ),
-        Packing(values["format"], values["shard_samples"]),
-        Choice(
-            values["shuffle"],
-            values["val"],
-            values["split_seed"],
-            values["split_by"],
-            values["dedupe"],
-            values["distance"],
-        ),
-        Metadata(
-            values["absolute_uri"], _names(values["exif"]), values["with_"], values["with_batch"]
-        ),
+        if changed["mode"] == "short":
+            changed["mode"] = "cover"
+        if changed["image"] == "jpeg":
+            changed["image"] = "raw"
+        changed["enlarge"] = values["enlarge"] or changed["mode"] in ("cover", "exact")
+
+    def part(kind: Any) -> Any:
+        names = (field.name for field in fields(kind))
+        return kind(**{name: changed[name] for name in names if name in changed})
+
+    return recipe.Recipe(
+        part(recipe.Scaling),
+        part(recipe.Encoding),
+        part(recipe.Limits),
+        part(recipe.Packing),
+        part(recipe.Choice),
+        part(recipe.Metadata),
     )
 
 

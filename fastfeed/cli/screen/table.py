@@ -1,4 +1,4 @@
-"""Facts printed by a command: a title, and lines of name and value."""
+"""Facts printed by a command: a title, lines of name and value, numbers in words."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["show_facts"]
+__all__ = ["plural", "show_facts", "size_text"]
 
 
 def show_facts(console: Console, title: str, facts: Iterable[tuple[str, str]]) -> None:
@@ -20,3 +20,17 @@ def show_facts(console: Console, title: str, facts: Iterable[tuple[str, str]]) -
     for name, value in facts:
         table.add_row(Text(f"  {name}"), Text(value))  # Text: brackets are not markup here
     console.print(table)
+
+
+def plural(count: object, noun: str) -> str:
+    """`1 rank`, `1,000 ranks`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def size_text(count: float) -> str:
+    """`2.34 MB`, of three digits."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} TB"

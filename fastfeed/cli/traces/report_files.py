@@ -5,11 +5,13 @@ written at its end.
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fastfeed.errors import ConfigError, TraceError
+from fastfeed.runtime.atomic_write import atomic_write
 
 if TYPE_CHECKING:
     from fastfeed.profiler.model.result import Result
@@ -18,7 +20,11 @@ __all__ = ["check", "save", "save_page"]
 
 _HTML, _PERFETTO = "--html", "--perfetto"
 _SUFFIXES = {_HTML: (".html", ".htm"), _PERFETTO: (".json", ".json.gz")}
-_TITLES = (b"<title>Why is this GPU idle", b"<title>Before and after: ")  # of every page
+_TITLES = (  # of every page
+    b"<title>Why is this GPU idle",
+    b"<title>Before and after: ",
+    b"<title>Is it the input",
+)
 
 
 def check(inputs: Sequence[Path], html: Path | None, perfetto: Path | None, force: bool) -> None:
@@ -40,6 +46,11 @@ def check(inputs: Sequence[Path], html: Path | None, perfetto: Path | None, forc
             raise ConfigError(
                 f"{option} must be a {' or '.join(suffixes)} in an existing folder, got {path}"
             )
+        try:
+            with tempfile.TemporaryFile(dir=path.absolute().parent):
+                pass
+        except OSError as error:
+            raise _unwritable(path, error) from error
     for option, path in outputs.items():
         if not path.exists():
             continue
@@ -75,7 +86,8 @@ def save(result: Result, html: Path | None, perfetto: Path | None) -> list[str]:
 def save_page(path: Path, html: str) -> str:
     """Write one HTML page. Returns a line of text about it."""
     try:
-        path.write_text(html, "utf-8")
+        with atomic_write(path) as file:
+            file.write(html.encode("utf-8", "replace"))
     except OSError as error:
         raise _unwritable(path, error) from error
     return f"report: {path}"

@@ -1,5 +1,4 @@
-"""Builds, and with --test tries, the wheel for Linux on aarch64 from another machine: `make wheel
-ARCH=aarch64`.
+"""Build the wheel for Linux on aarch64 from another machine: `make wheel ARCH=aarch64`.
 
 zig is the compiler. Python for aarch64, from Debian's packages, runs the build under QEMU, so that
 tags, headers and names are those of the other machine; CMake, Ninja and zig run natively.

@@ -130,9 +130,7 @@ def main() -> None:
 
 
 def lowest() -> list[str]:
-    """Requirements that pin each dependency, and PyArrow, to the oldest release series that
-    pyproject.toml allows.
-    """
+    """Requirements with each dependency, and PyArrow, at the oldest allowed release series."""
     text = (ROOT / "pyproject.toml").read_text()
     block = re.search(r"^dependencies = \[\n(.*?)^\]", text, re.MULTILINE | re.DOTALL)
     extra = re.search(r"^parquet = .*$", text, re.MULTILINE)
@@ -176,9 +174,7 @@ def free_threaded(dist: Path) -> Path:
 
 
 def environment(room: Path, python: str) -> Callable[..., None]:
-    """A function that runs a program of the new environment, and exits with its status if it
-    fails.
-    """
+    """A function that runs a program of the new environment and exits if it fails."""
     subprocess.run([python, "-m", "venv", str(room / "venv")], check=True)
     bin_folder = room / "venv" / ("Scripts" if os.name == "nt" else "bin")
     kept = KEPT + (KEPT_ON_WINDOWS if os.name == "nt" else ())

@@ -1,6 +1,4 @@
-"""Unpacks Debian packages of any architecture into a folder, with all that they depend on, as any
-user.
-"""
+"""Unpack Debian packages of any architecture, with dependencies, as any user."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def unreleased(root: Path) -> str:
 
 
 def check(root: Path, tag: str = "") -> str:
-    """What is released. ValueError if the tag, the version and the changelog do not agree."""
+    """The version to release. ValueError if the tag, the version and the changelog disagree."""
     wanted = version(root)
     if tag and tag != f"v{wanted}":
         raise ValueError(
@@ -92,9 +92,7 @@ def tag(root: Path) -> str:
 
 
 def recipe(root: Path, sdist: Path, maintainer: str) -> str:
-    """The recipe for conda-forge of this version, whose source is the archive; maintainer: a handle
-    on GitHub.
-    """
+    """Recipe for conda-forge whose source is the archive; maintainer: a handle on GitHub."""
     wanted = version(root)
     if not re.fullmatch(r"[A-Za-z0-9](-?[A-Za-z0-9]){0,38}", maintainer):
         raise ValueError(

@@ -62,9 +62,7 @@ def build(work: Path) -> None:
 
 
 def trace(path: Path) -> None:
-    """A PyTorch trace of 20 steps: 10 ms in which the loader is waited for, then a kernel of 5
-    ms.
-    """
+    """A PyTorch trace of 20 steps, each with 10 ms of waiting and a kernel of 5 ms."""
     events = []
     for step in range(20):
         start = 15_000 * step

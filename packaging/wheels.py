@@ -102,9 +102,7 @@ def main() -> None:
 
 
 def usable(name: str) -> tuple[str, str]:
-    """The path of a Python, and why it cannot be used: a shim of a version manager may stand for
-    none.
-    """
+    """Path of a Python, and why it cannot be used, as with a shim of a version manager."""
     path = shutil.which(name)
     if path is None:
         return "", "is not on PATH"
@@ -174,9 +172,7 @@ def built(
 
 
 def repaired(wheel: Path, bin_folder: Path, environ: dict[str, str]) -> Path:
-    """The wheel with the lowest manylinux tag that its symbols allow, and nothing of the machine
-    inside.
-    """
+    """The wheel with the lowest manylinux tag possible, and nothing of the machine inside."""
     out = wheel.parent / "repaired"
     shutil.rmtree(out, ignore_errors=True)
     environ = environ | {"PATH": f"{bin_folder}{os.pathsep}{environ['PATH']}"}
@@ -189,9 +185,7 @@ def repaired(wheel: Path, bin_folder: Path, environ: dict[str, str]) -> Path:
 
 
 def check(wheel: Path, bin_folder: Path) -> None:
-    """Exits with what is wrong: size, missing kernel, licences or bill of materials, libraries of
-    the machine, ABI.
-    """
+    """Exit with faults: size, missing kernel, licenses or bill of materials, libraries, ABI."""
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         kernels = [name for name in names if re.fullmatch(r"fastfeed/_native\..*so", name)]

@@ -1,6 +1,4 @@
-"""`fastfeed demo`: trains a Keras model on a folder of photographs, and prints how well the feed
-kept up.
-"""
+"""`fastfeed demo`: train a Keras model on a folder of images, and show how well the feed kept up."""
 
 from __future__ import annotations
 

@@ -74,9 +74,7 @@ def index(
         )
     if kind == "folder":
         if label is not None:
-            raise ConfigError(
-                "--label is for shards: an image's class is the folder that it lies in"
-            )
+            raise ConfigError("--label is for shards: an image's class is its folder")
         facts, use = _folder(source, out, workers, opened)
     else:
         facts, use = _shards(source, kind, out, label, opened)

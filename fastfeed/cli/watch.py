@@ -146,10 +146,9 @@ def _go_on(
     servers: list[Server],
     notes: list[str],
 ) -> None:
-    """Until Ctrl-C.
+    """Show views until Ctrl-C; a server without a terminal prints nothing more.
 
-    What serves prints nothing more where there is no terminal; `notes` are for the screen, which
-    hides what was printed before.
+    `notes` are for the screen, which hides earlier lines.
     """
     live = None
     if console.is_terminal and not as_json:

@@ -1,6 +1,4 @@
-"""What `fastfeed doctor` recommends: what to fix, what could be better, and what to try next, as
-commands to copy.
-"""
+"""Advice of `fastfeed doctor`: problems, improvements, and a command to try next."""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ PACKAGES = {
 
 
 def advise(report: MachineReport) -> Iterator[Advice]:
-    """What to do: problems first, what is optional last."""
+    """Advice for a report: problems first, optional advice last."""
     if report.world_error:
         yield Advice(
             f"The launcher's environment cannot be read: {report.world_error}.", problem=True
@@ -53,7 +51,7 @@ def advise(report: MachineReport) -> Iterator[Advice]:
 
 
 def next_command(report: MachineReport) -> str:
-    """What to try where nothing has to be fixed: a line for a shell, with a comment."""
+    """A next command to try if nothing has to be fixed, with a comment."""
     if "keras" in report.frameworks and any(
         name.startswith(("tensorflow", "tf-")) for name in report.frameworks
     ):

@@ -1,6 +1,4 @@
-"""What `fastfeed doctor` says of the kernel: its libraries, the instruction set, who decodes
-Huffman codes.
-"""
+"""Facts about the kernel for `fastfeed doctor`: libraries, instruction set, Huffman decoder."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What every rank of a cluster will read in an epoch, computed from the plan without reading any
-data.
-"""
+"""Simulation of what each rank of a cluster reads in an epoch, from the plan alone."""
 
 from __future__ import annotations
 
@@ -54,9 +52,7 @@ class Simulation:
 
     @property
     def imbalance(self) -> float:
-        """How much more than the mean the busiest rank reads, as a fraction; of bytes where they
-        are known.
-        """
+        """Excess of the busiest rank over the mean, a fraction; of bytes if they are known."""
         read = self.bytes if self.bytes.any() else self.samples
         return float(read.max() / read.mean() - 1) if read.mean() else 0.0
 
@@ -157,7 +153,5 @@ def simulate(
 
 
 def _together(ranks: list[Plan], epoch: int, step: int) -> np.ndarray:
-    """The ids of all ranks, one after the other; of an incomplete last batch each rank has its
-    share, and padding.
-    """
+    """Ids of all ranks in order, each with its share of an incomplete last batch and padding."""
     return np.concatenate([rank.ids(epoch, step) for rank in ranks])

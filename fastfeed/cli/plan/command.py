@@ -1,6 +1,4 @@
-"""`fastfeed plan SOURCE --world-size 256 --batch 128`: computes what each rank of a cluster will
-read.
-"""
+"""`fastfeed plan SOURCE --world-size 256 --batch 128`: compute what each rank will read."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["plan"]
 
-_RANKS, _BATCH = 8, 128  # by default, where there is data enough
+_RANKS, _BATCH = 8, 128  # by default, if there is enough data
 _LEAST_STEPS = 4  # of a picture
 _CHUNK = 8 << 20  # bytes that a disk cache fetches at once
 
@@ -166,9 +164,7 @@ def figures(simulation: Simulation, speed: float, ranks_per_node: int) -> dict[s
 def _simulated(
     source: Source, plan: Plan, epoch: int, ranks_per_node: int, drawn: bool
 ) -> tuple[Simulation, Groups | None]:
-    """The epoch; for a picture of samples that are in no shards, also by the size and the class of
-    each.
-    """
+    """Simulation of an epoch, with groups of samples if the picture shows files."""
     from fastfeed.cli.plan.cluster import simulate
     from fastfeed.cli.plan.files import groups_of, lies_in_files, sizes_of, with_mean_size
     from fastfeed.sources.base import Sharded

@@ -1,6 +1,4 @@
-"""What `fastfeed plan` knows of samples that are files of their own: their classes, and their
-sizes.
-"""
+"""Classes and sizes of samples that are separate files, for `fastfeed plan`."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ _ROWS, _PLACE = 60, 8  # of a picture; samples that are a row at least
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Groups:
-    """Samples by class or, where there is no more than one, by place in the listing."""
+    """Samples by class or, with a single class, by place in the listing."""
 
     of: np.ndarray  # int64 (samples,): the group of each
     names: tuple[str, ...]  # of classes; empty for places
@@ -39,9 +37,7 @@ class Groups:
 
 
 def groups_of(source: Source) -> Groups:
-    """Classes by label or by folder, neighbors joined if there are more than a picture has rows
-    for.
-    """
+    """Classes by label or folder; neighbors are joined if a picture has too few rows."""
     of, names = _classes(source)
     if len(names) < 2:
         rows = min(max(len(source) // _PLACE, 1), _ROWS)
@@ -72,14 +68,12 @@ def _classes(source: Source) -> tuple[np.ndarray, tuple[str, ...]]:
 
 
 def lies_in_files(source: Source) -> bool:
-    """Each sample is a file of its own, in a folder or named by a table."""
+    """True if each sample is a separate file, in a folder or named by a table."""
     return not isinstance(source, Sharded) or getattr(source, "paths", None) is not None
 
 
 def sizes_of(source: Source, every: bool = False) -> tuple[np.ndarray, np.ndarray]:
-    """Ids, int64 (n,), and bytes, float64 (n,), of the samples whose sizes are known: all of them,
-    or some.
-    """
+    """Ids, int64 (n,), and bytes, float64 (n,), of samples with known sizes, or some of them."""
     limit = _ALL if every else _MEASURED
     ids = np.unique(np.linspace(0, len(source) - 1, min(len(source), limit), dtype=np.int64))
     listed = getattr(source, "sizes", np.zeros_like)(ids).tolist()
@@ -96,9 +90,7 @@ def sizes_of(source: Source, every: bool = False) -> tuple[np.ndarray, np.ndarra
 
 
 def with_mean_size(simulation: Simulation) -> Simulation:
-    """With bytes by the mean size of some files, where sizes are not known and the files are
-    local.
-    """
+    """The simulation with bytes by the mean file size, if sizes are unknown and files local."""
     source = simulation.source
     if simulation.bytes.any() or not lies_in_files(source):
         return simulation

@@ -1,6 +1,4 @@
-"""The picture of `fastfeed plan --out`: which rank reads which shard when, or what batches of a
-folder consist of.
-"""
+"""The picture of `fastfeed plan --out`: shards read by ranks, or classes in batches."""
 
 from __future__ import annotations
 
@@ -19,23 +17,19 @@ _LEFT, _TOP, _GAP = 110, 66, 54  # pixels around the panels
 _WIDTH, _RANKS, _TRACE = 1000, 420, 120  # of the panels; heights
 _BARS, _LINE, _NAME = 160, 16, 14  # width of the bars, height of a line, characters of a name
 _MOST = 2.0  # times an even mix: the brightest color
-_PER_CELL, _FEWEST = 8, 24  # samples that most cells count, as long as there are so many columns
+_PER_CELL, _FEWEST = 8, 24  # samples that most cells count; columns kept in any case
 _RANGES = 100  # columns of the panel of bytes
 _PAPER, _INK, _PALE = (255, 255, 255), (32, 36, 44), (236, 238, 242)
 _DOT, _BAND = (38, 84, 160), (178, 198, 228)
 
 
 def draw(simulation: Simulation, groups: Groups | None = None) -> Image.Image:
-    """Draw which shard each rank reads when or, with groups of samples, what batches consist of,
-    and their bytes.
-    """
+    """Draw reads of shards by rank or, with groups of samples, the contents of batches."""
     return _shards(simulation) if groups is None else _files(simulation, groups)
 
 
 def _shards(simulation: Simulation) -> Image.Image:
-    """Ranks over time, colored by the shard each reads most from; below, the shards of single ranks
-    over time.
-    """
+    """Ranks over time, colored by the shard each reads most; below, shards of single ranks."""
     plan, traces = simulation.plan, simulation.traces
     picture, pen, font = _sheet(
         len(traces),
@@ -59,9 +53,7 @@ def _shards(simulation: Simulation) -> Image.Image:
 
 
 def _files(simulation: Simulation, groups: Groups) -> Image.Image:
-    """Samples of each class, how often each class is in the batches over time, and the bytes of a
-    step.
-    """
+    """Samples of each class, their frequency in batches over time, and bytes per step."""
     plan, counts = simulation.plan, groups.counts
     kind = "class" if groups.names else "part of the listing"
     picture, pen, font = _sheet(
@@ -81,9 +73,7 @@ def _files(simulation: Simulation, groups: Groups) -> Image.Image:
 
 
 def _joined(mix: np.ndarray) -> np.ndarray:
-    """Neighboring columns added up until most cells count several samples, or color would be chance
-    alone.
-    """
+    """Sums of neighboring columns, so that most cells count several samples, not noise."""
     groups, columns = mix.shape
     enough = int(mix.sum()) // (groups * _PER_CELL)
     kept = min(columns, max(enough, _FEWEST))
@@ -91,17 +81,13 @@ def _joined(mix: np.ndarray) -> np.ndarray:
 
 
 def _shades(mix: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Indices of colors, int64 like mix: 0 for no sample, 255 for _MOST times those of an even mix
-    or more.
-    """
+    """Color indices, int64 like mix: 0 for no sample, 255 for _MOST times an even mix or more."""
     expected = mix.sum(axis=0) * counts[:, None] / counts.sum()
     return np.minimum(mix / expected * 255 / _MOST, 255).astype(int)
 
 
 def _bars(pen: ImageDraw.ImageDraw, font: ImageFont.FreeTypeFont, groups: Groups) -> None:
-    """The name of each row of the panel and, for classes, a bar: how many samples there are of
-    it.
-    """
+    """Row names and, for classes, a bar with the number of samples."""
     counts, rows = groups.counts, len(groups.counts)
     edges = _TOP + np.arange(rows + 1) * _RANKS // rows
     every = max(1, -(-_LINE * rows // _RANKS))  # rows with room for a line
@@ -139,9 +125,7 @@ def _bytes(
     top: int,
     left: int,
 ) -> None:
-    """Bytes that a rank reads in a step: the mean over time, and the range from the least to the
-    most.
-    """
+    """Bytes read per rank and step: the mean over time, and the range."""
     read = simulation.step_bytes
     if not read.any():
         pen.text(

@@ -23,9 +23,7 @@ _CODES = (
 
 
 class WithRun(Group):
-    """Passes arguments that are not a command to `run`; the help shows the options of `run`, then
-    the commands.
-    """
+    """Group that runs `run` by default and shows its options and the commands."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """`photos/ shards/ --size 256` is `run photos/ shards/ --size 256`."""
@@ -57,7 +55,7 @@ class WithRun(Group):
         return [*self.commands["run"].params, *self.get_params(ctx)]
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """`run` need not be said."""
+        """Usage of `run`, which need not be named."""
         return [*usage(self.commands["run"].params), "or COMMAND ..."]
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:

@@ -155,9 +155,7 @@ def _job_in_plan(
 
 
 def _take_names(values: dict[str, Any], request: Mapping[str, Any]) -> None:
-    """Names of columns and the like are in the job: its plan has those that the command line does
-    not.
-    """
+    """Take names of columns from the job's plan where the command line has none."""
     for name in ("label", "label_kind", "image", "caption"):
         if values[name] is None:
             values[name] = request.get(name)

@@ -1,6 +1,4 @@
-"""Values of the options of `fastfeed preprocess`, converted for the library: the recipe, the
-source, the limits.
-"""
+"""Option values of `fastfeed preprocess`, converted for the library, and back to words."""
 
 from __future__ import annotations
 
@@ -100,7 +98,7 @@ def opener(path: str, values: Mapping[str, Any]) -> InputRequest:
 
 
 def target_options(values: Mapping[str, Any]) -> dict[str, object] | None:
-    """Storage options of DST; None if there are none."""
+    """Storage options of DST, or None."""
     return storage_options(values["target_option"] or [], "--target-option") or None
 
 

@@ -1,4 +1,4 @@
-"""What commands print: reports on standard output, sentences on standard error."""
+"""Output of commands: reports on standard output, sentences on standard error."""
 
 from __future__ import annotations
 
@@ -20,9 +20,7 @@ _DIRECTIONS = "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u206
 
 
 def visible(text: str, keep: str = "") -> str:
-    """Text whose control characters, but for those in `keep`, are escapes: a file's name must not
-    steer a terminal.
-    """
+    """Text with control characters, except those in `keep`, as escapes."""
     return "".join(
         char if char in keep or not _is_control(char) else ascii(char)[1:-1] for char in text
     )
@@ -33,16 +31,14 @@ def _is_control(char: str) -> bool:
 
 
 class Console(rich.console.Console):
-    """A console whose reader may leave: BrokenPipeError, instead of the end of the process with
-    exit code 1.
-    """
+    """A console that raises BrokenPipeError if its reader leaves, instead of exiting."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
 
 
 def say(text: str, style: str | None = None) -> None:
-    """One line on standard error. Where that cannot be written no one can be told."""
+    """Print one line on standard error, if it can be written."""
     try:
         Console(stderr=True, soft_wrap=True).print(
             visible(text), style=style, markup=False, highlight=False
@@ -52,10 +48,7 @@ def say(text: str, style: str | None = None) -> None:
 
 
 def fail(text: str) -> None:
-    """The lines of an error on standard error, as they are.
-
-    Where that cannot be written no one can be told.
-    """
+    """Print the lines of an error on standard error, if it can be written."""
     try:
         if sys.stderr is not None:
             print(text, file=sys.stderr, flush=True)
@@ -82,9 +75,7 @@ def report(stderr: bool = False) -> Iterator[Console]:
 
 
 class _Output(io.FileIO):
-    """Standard output that remembers why it could not be written: such an error does not say of
-    which file it is.
-    """
+    """Standard output that remembers its error, which does not name the file."""
 
     error: OSError | None = None
 
@@ -122,11 +113,9 @@ def _is_of_output(error: OSError) -> bool:
 
 @contextmanager
 def command_output() -> Iterator[None]:
-    """Around a whole command: it ends without an error where the reader of standard output has
-    left.
+    """Context of a command that ends quietly if the reader of its output leaves.
 
-    ConfigError where standard output cannot be written for another reason. Other errors of the
-    system pass.
+    Raises ConfigError if standard output cannot be written; other errors pass.
     """
     try:
         yield

@@ -1,6 +1,4 @@
-"""`fastfeed show DIR`: draws a contact sheet of what the trainer will see, or a grid of what ops
-do.
-"""
+"""`fastfeed show DIR`: draw samples as the trainer will see them, or the effect of ops."""
 
 from __future__ import annotations
 
@@ -276,9 +274,7 @@ def folder(directory: Path) -> ImageFolder:
 
 
 def contact_sheet(batch: Batch, classes: tuple[str, ...]) -> Image.Image:
-    """The images of a uint8 HWC batch in a grid of about 4:3, with class names and sample ids under
-    them.
-    """
+    """Images of a uint8 HWC batch in a grid of about 4:3, with class names and sample ids."""
     from PIL import Image, ImageDraw, ImageFont
 
     n, height, width = batch.images.shape[:3]

@@ -1,6 +1,4 @@
-"""Parses `fastfeed show --ops`: the name of a recipe or a family, "all", or a list of ops in
-Python.
-"""
+"""Parser of `fastfeed show --ops`: a recipe, a family, "all", or a list of ops in Python."""
 
 from __future__ import annotations
 
@@ -37,9 +35,7 @@ class OpSection:
 
 
 def sections(text: str) -> list[OpSection]:
-    """Parse a recipe's name, a family's, "all", or an expression such as "ColorJitter(0.4),
-    RandAugment()".
-    """
+    """Parse the name of a recipe or family, "all", or "ColorJitter(0.4), RandAugment()"."""
     from fastfeed import recipes
 
     if text == "all":

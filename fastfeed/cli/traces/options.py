@@ -1,4 +1,4 @@
-"""What `analyze`, `diff` and `profile` share: options, reading trace files, checking limits."""
+"""Options, trace reading and limits shared by `analyze`, `diff` and `profile`."""
 
 from __future__ import annotations
 

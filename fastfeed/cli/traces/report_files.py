@@ -1,6 +1,4 @@
-"""The files that `analyze`, `diff` and `profile` write: checked before any long work starts,
-written at its end.
-"""
+"""Report files of commands, checked before long work starts and written at the end."""
 
 from __future__ import annotations
 
@@ -28,10 +26,9 @@ _TITLES = (  # of every page
 
 
 def check(inputs: Sequence[Path], html: Path | None, perfetto: Path | None, force: bool) -> None:
-    """ConfigError for a path that cannot be written, that is an input, or that is somebody else's
-    file.
+    """Raise ConfigError for a path that cannot be written, is an input, or is a foreign file.
 
-    `force` allows to overwrite any file that is not an input.
+    `force` allows overwriting any file that is not an input.
     """
     outputs = {
         option: path for option, path in ((_HTML, html), (_PERFETTO, perfetto)) if path is not None
@@ -98,9 +95,7 @@ def _unwritable(path: Path, error: OSError) -> ConfigError:
 
 
 def _is_one_of(path: Path, inputs: Sequence[Path]) -> bool:
-    """Whether this file, by whatever name or link, is an input or a trace in a folder that is
-    one.
-    """
+    """True if this file, by any name or link, is an input or a trace in an input folder."""
     from fastfeed.profiler.readers.folders import expand
 
     if Path("-") in inputs and os.path.samestat(os.fstat(0), path.stat()):
@@ -110,7 +105,7 @@ def _is_one_of(path: Path, inputs: Sequence[Path]) -> bool:
 
 
 def _is_own(path: Path) -> bool:
-    """Whether an earlier run wrote this, or it is empty."""
+    """True if an earlier run wrote this file, or it is empty."""
     from fastfeed.profiler.readers import decompress, sniff
 
     if not path.stat().st_size:

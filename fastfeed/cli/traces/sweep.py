@@ -24,7 +24,7 @@ SCHEMA = "fastfeed.sweep/1"
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run: what is told of its result, or why there is none.
+    """One run: facts of its result, or why it has no result.
 
     The result itself may be large and is not kept.
     """

@@ -1,6 +1,6 @@
 """Serves the newest view over HTTP: metrics, the page, its JSON.
 
-On the loopback unless told otherwise; GET alone.
+It binds to the loopback by default, and answers GET alone.
 """
 
 from __future__ import annotations
@@ -47,9 +47,7 @@ def parse_address(text: str, option: str) -> tuple[str, int]:
 
 
 class Server:
-    """Answers from what `view` was set to last; requests never look at a feed or a GPU
-    themselves.
-    """
+    """Server that answers from the last `view`; requests never look at a feed or a GPU."""
 
     def __init__(self, host: str, port: int, option: str) -> None:
         """Port 0 takes any that is free.

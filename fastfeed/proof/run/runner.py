@@ -5,29 +5,38 @@ from __future__ import annotations
 import json
 import math
 import os
+import signal
 import socket
+import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from fastfeed.errors import ProofError
 from fastfeed.feed.adapter_api import PROVE
+from fastfeed.profiler.runner.foreground import descendants
 from fastfeed.profiler.runner.injection import after_import
 from fastfeed.proof.measure.modes import FEED_MODES, Mode
 from fastfeed.proof.measure.record import Record
 from fastfeed.proof.report.sentences import shown
 from fastfeed.proof.result import Proof
-from fastfeed.proof.run import launch
 from fastfeed.proof.run.data_loaders import AFTER_IMPORT
 from fastfeed.proof.run.trainer import JOB, OTHERS, PROBLEM, complete_name, record_name
 from fastfeed.proof.step_costs import steps_text
-from fastfeed.system.signals import died_of, is_kill
+from fastfeed.system.processes import process_state
+from fastfeed.system.signals import ENDING, died_of, is_kill
 
 __all__ = ["Job", "Outcome", "concluded", "run"]
+
+_POLL_S = 0.1
+_AFTER_S = 60.0  # that a trainer may take to exit when its proof is complete
+_INTERRUPTED_S = 5.0  # the same after Ctrl-C, which the terminal sends to the trainer as well
+_KILL_S = 10.0  # after SIGTERM
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,20 +73,20 @@ def run(command: Sequence[str], job: Job, ranks: int | None = None) -> Outcome:
         ranks: Number of processes to start with the environment of torchrun; None: one, with the
             environment as it is.
     """
-    with launch.orderly(), _folder(job) as folder:
+    with _orderly(), _folder(job) as folder:
         port = _free_port() if ranks else 0
         variables = {PROVE: str(folder)} | after_import(AFTER_IMPORT, os.environ)
-        processes: list[launch.Process[bytes]] = []
+        processes: list[subprocess.Popen[bytes]] = []
         interrupted = True
         try:
             for rank in range(ranks or 1):
                 more = _torchrun(rank, ranks, port) if ranks else {}
-                processes.append(launch.start(command, variables | more))
+                processes.append(_start(command, variables | more))
             hint = _Hint(folder)
-            codes = launch.wait(processes, lambda: hint.show() or _is_complete(folder, ranks or 1))
+            codes = _wait(processes, lambda: hint.show() or _is_complete(folder, ranks or 1))
             interrupted = False
         finally:
-            launch.end(processes, interrupted)
+            _end(processes, interrupted)
         texts = {
             path.name: path.read_text("utf-8")
             for path in folder.iterdir()
@@ -207,3 +216,104 @@ class _Hint:
 
 def _is_complete(folder: Path, ranks: int) -> bool:
     return all((folder / complete_name(rank)).exists() for rank in range(ranks))
+
+
+@contextmanager
+def _orderly() -> Iterator[None]:
+    """Turn SIGTERM and the like into SystemExit, so that started processes are ended too."""
+
+    def leave(number: int, _: object) -> None:
+        raise SystemExit(128 + number)
+
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in ENDING:
+            if signal.getsignal(number) is signal.SIG_DFL:  # not SIGINT, or what nohup ignores
+                before[number] = signal.signal(number, leave)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _start(command: Sequence[str], more: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Start a command with more variables; its output goes to standard error."""
+    try:
+        return subprocess.Popen(list(command), env={**os.environ, **more}, stdout=_stderr())
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ProofError(f"cannot run {command[0]}: {reason}; name a program after --") from error
+
+
+def _wait(
+    processes: Sequence[subprocess.Popen[bytes]], is_complete: Callable[[], bool]
+) -> list[int]:
+    """Exit codes, once all have ended, one has failed, or a complete proof has timed out."""
+    complete_at: float | None = None
+    while any(process.poll() is None for process in processes):
+        if any(process.returncode for process in processes):
+            break  # the others would wait for it
+        if complete_at is None and is_complete():
+            complete_at = time.monotonic()
+        if complete_at is not None and time.monotonic() - complete_at > _AFTER_S:
+            break
+        time.sleep(_POLL_S)
+    return [process.returncode or 0 for process in processes]
+
+
+def _end(processes: Sequence[subprocess.Popen[bytes]], interrupted: bool) -> None:
+    """End those that still run, and their descendants. A second Ctrl-C meanwhile kills them."""
+    tree = _tree(processes)
+    try:
+        if interrupted:
+            _await(processes, {}, _INTERRUPTED_S)
+            tree |= _tree(processes)
+        _send(processes, tree, signal.SIGTERM)
+        _await(processes, tree, _KILL_S)
+    finally:
+        tree |= _tree(processes)
+        _send(processes, tree, getattr(signal, "SIGKILL", signal.SIGTERM))
+        for process in processes:
+            process.wait()
+
+
+def _stderr() -> int:
+    with suppress(OSError, ValueError):  # closed, or no real file
+        if sys.__stderr__ is not None:
+            return sys.__stderr__.fileno()
+    return subprocess.DEVNULL
+
+
+def _tree(processes: Iterable[subprocess.Popen[bytes]]) -> dict[int, str]:
+    """Running descendants by process number, with their start time: numbers are reused."""
+    running = [process.pid for process in processes if process.poll() is None]
+    return {pid: process_state(pid)[1] for parent in running for pid in descendants(parent)}
+
+
+def _lives(pid: int, started: str) -> bool:
+    state, found = process_state(pid)
+    return bool(started) and found == started and state not in ("Z", "X")
+
+
+def _send(
+    processes: Iterable[subprocess.Popen[bytes]], tree: Mapping[int, str], number: int
+) -> None:
+    for process in processes:
+        process.send_signal(number)  # nothing, where it has ended
+    for pid, started in tree.items():
+        if _lives(pid, started):
+            with suppress(OSError):
+                os.kill(pid, number)
+
+
+def _await(
+    processes: Sequence[subprocess.Popen[bytes]], tree: Mapping[int, str], seconds: float
+) -> None:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if all(process.poll() is not None for process in processes) and not any(
+            map(_lives, tree, tree.values())
+        ):
+            return
+        time.sleep(_POLL_S)

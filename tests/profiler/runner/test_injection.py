@@ -119,7 +119,7 @@ def test_a_long_recording_ends_after_five_steps(run: Run):
 
 @pytest.mark.parametrize(
     ("calls", "notes"),
-    [(1000, ()), (100, ("a step calls so many functions that they are not recorded",))],
+    [(1000, ()), (100, ("functions are not recorded, because a step calls too many of them",))],
 )
 def test_functions_that_a_step_calls_bound_the_recording(
     run: Run, calls: int, notes: tuple[str, ...]

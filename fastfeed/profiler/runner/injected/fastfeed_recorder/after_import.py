@@ -24,7 +24,7 @@ def install_named(functions: str | None) -> None:
     """Call functions by their names, which are imported only then.
 
     Args:
-        functions: JSON, {module: "package.module:function"}; None: there are none.
+        functions: JSON, {module: "package.module:function"}; None: no functions.
     """
     if functions:
         named = {

@@ -91,7 +91,7 @@ def _addresses(slots: Any) -> Any:
 
 @functools.lru_cache(1)
 def load() -> _Library:
-    """The library; RuntimeError where there is none, or it refuses."""
+    """Load the library; RuntimeError if none is named or it refuses."""
     path = os.environ.get("NVTX_INJECTION64_PATH")
     if not path:
         raise RuntimeError("NVTX_INJECTION64_PATH, which names the library of nsys, is not set")

@@ -166,7 +166,7 @@ class Window:
         self._steps, has_functions = self._calls.steps(self.plan.steps, _MIN_STEPS)
         if not has_functions:
             self._log.write(
-                "note", text="a step calls so many functions that they are not recorded"
+                "note", text="functions are not recorded, because a step calls too many of them"
             )
         recorder.start(has_functions)
         self._recorder = recorder

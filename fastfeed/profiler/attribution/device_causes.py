@@ -46,19 +46,13 @@ def launch_call_causes(
     cause[is_long & ~is_first & device_busy & (ops.kind[op] == Kind.COMPUTE)] = Cause.QUEUE_FULL
     thread = calls.thread[call]
     long_rows = np.flatnonzero(is_long)
-    long_rows = long_rows[np.argsort(thread[long_rows], kind="stable")]
-    for group in (
-        np.split(long_rows, np.flatnonzero(np.diff(thread[long_rows])) + 1)
-        if len(long_rows)
-        else ()
-    ):
-        thread_id = thread[group[0]]
-        covered = overlap(span[group], host.spans_of(int(thread_id), Activity.ALLOC))
-        cause[group[covered * 2 > span[group, 1] - span[group, 0]]] = Cause.ALLOC
-        covered = overlap(span[group], host.contention(int(thread_id)))
-        cause[group[covered * 2 > span[group, 1] - span[group, 0]]] = Cause.CPU_CONTENTION
-    blocking = host.call_activity[call] == Activity.COPY
-    cause[blocking] = Cause.COPY
+    for number in distinct(thread[long_rows]).tolist():
+        own = long_rows[thread[long_rows] == number]
+        half = (span[own, 1] - span[own, 0]) / 2
+        allocating = overlap(span[own], host.spans_of(number, Activity.ALLOC))
+        cause[own[allocating > half]] = Cause.ALLOC
+        cause[own[overlap(span[own], host.contention(number)) > half]] = Cause.CPU_CONTENTION
+    cause[host.call_activity[call] == Activity.COPY] = Cause.COPY
     cause[(ops.kind[op] == Kind.H2D) & (ops.pageable[op] == 1)] = Cause.H2D_STAGING
     return [AttributedSpans(span, cause, thread.astype(np.int32), calls.name[call])]
 
@@ -108,11 +102,7 @@ def queue_causes(trace: Trace, gaps: Gaps, host: Host) -> list[AttributedSpans]:
 
 
 def _cannot_wait(trace: Trace, op: np.ndarray, call: np.ndarray) -> np.ndarray:
-    """Mask of ops that wait for no other stream, host function or graph node: shape (n,).
-
-    True in a process with one stream, and with several on one device if waits for events are
-    recorded, and none of this stream is.
-    """
+    """Mask of ops that, by the record, wait for no stream, host function or graph node: (n,)."""
     ops, waits, calls = trace.ops, trace.waits, trace.calls
     streams = np.unique(np.column_stack([ops.process, ops.device, ops.stream]), axis=0)
     with_several = streams[:-1, 0][streams[1:, 0] == streams[:-1, 0]]

@@ -27,10 +27,7 @@ BUSY = ("compute", "comm", "h2d", "other", "overhead")
 
 @dataclass(frozen=True, slots=True)
 class Gaps:
-    """Columns, one row per gap, in order of time.
-
-    Late, call and queued follow each other; each may be empty.
-    """
+    """One row per gap, in order of time; late, call and queued follow each other, maybe empty."""
 
     start: np.ndarray  # int64
     end: np.ndarray

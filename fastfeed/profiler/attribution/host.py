@@ -146,10 +146,10 @@ class Host:
         """Indexes into Trace.calls of each wait and of its event's recording; -1 unknown."""
         if self._wait_calls is None:
             waits = self.trace.waits
-            waiting, recording = (
-                calls_by_id(self.trace, waits.process, corr) for corr in (waits.corr, waits.on_corr)
+            self._wait_calls = (
+                calls_by_id(self.trace, waits.process, waits.corr),
+                calls_by_id(self.trace, waits.process, waits.on_corr),
             )
-            self._wait_calls = waiting, recording
         return self._wait_calls
 
     def device_work(self, process: int) -> np.ndarray:
@@ -164,14 +164,12 @@ class Host:
         """The other threads of the same process, those that launch most first."""
         threads, calls = self.trace.threads, self.trace.calls
         launches = np.bincount(calls.thread[self.launch[self.launch >= 0]], minlength=len(threads))
-        same = [
-            other
-            for other in range(len(threads))
-            if threads[other].process == threads[thread].process
+        others = [
+            index
+            for index, other in enumerate(threads)
+            if other.process == threads[thread].process and index != thread
         ]
-        return sorted(
-            (other for other in same if other != thread), key=lambda other: -int(launches[other])
-        )
+        return sorted(others, key=lambda other: -int(launches[other]))
 
     def feeding_spans(self, thread: int, activity: Activity) -> np.ndarray:
         """Like `spans_of`; inside a framework, only what brings data and work to devices."""
@@ -187,8 +185,7 @@ class Host:
 
     def innermost_name(self, thread: int, activity: int, at: np.ndarray) -> np.ndarray:
         """Name of the innermost range of an activity around each instant: int32, or -1."""
-        rows = self.rows(thread, activity)
-        row = self.innermost_row(rows, at)
+        row = self.innermost_row(self.rows(thread, activity), at)
         return np.where(row >= 0, self.name[row], -1).astype(np.int32)
 
     def innermost_row(self, rows: np.ndarray, at: np.ndarray) -> np.ndarray:

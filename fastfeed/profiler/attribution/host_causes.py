@@ -9,26 +9,14 @@ import numpy as np
 from fastfeed.profiler.attribution.classify import Activity
 from fastfeed.profiler.attribution.host import Host
 from fastfeed.profiler.model.causes import Cause
-from fastfeed.profiler.model.columns import numbered
+from fastfeed.profiler.model.columns import distinct, numbered
 from fastfeed.profiler.model.intervals import empty, intersect, subtract, union
 
 __all__ = ["AttributedSpans", "host_causes", "in_time_order"]
 
 # Before WAITING: what a parked thread is known to wait for. After it: what it merely happens to be
 # in.
-_BEFORE_WAITING = (
-    Activity.INPUT,
-    Activity.CHECKPOINT,
-    Activity.COMPILE,
-    Activity.LOAD,
-    Activity.ALLOC,
-    Activity.COPY,
-    Activity.SYNC,
-    Activity.HOST_COMM,
-    Activity.INPUT_IN_THREAD,
-    Activity.ENVIRONMENT,
-    Activity.IO,
-)
+_BEFORE_WAITING = tuple(activity for activity in Activity if activity <= Activity.IO)
 # What another thread does that a synchronizing thread waits for. Not for input: that is read ahead
 # all the time.
 _FEEDING = (
@@ -92,13 +80,10 @@ def in_time_order(parts: list[AttributedSpans]) -> AttributedSpans:
 def host_causes(
     host: Host, late: np.ndarray, thread: np.ndarray, process: np.ndarray, overhead: np.ndarray
 ) -> list[AttributedSpans]:
-    """Split late spans by cause. They must be disjoint and in order; the parts cover them exactly.
+    """Split late spans, disjoint and in order, (n, 2), by cause; the parts cover them exactly.
 
-    Args:
-        late: shape (n, 2), empty spans allowed.
-        thread: the thread that launched the op the gap waited for, int, shape (n,); -1 unknown.
-        process: of that op; its main thread explains what the launching thread does not.
-        overhead: the set of nanoseconds spent in the profiler itself.
+    `thread` launched the op the gap waited for, -1 unknown; the main thread of `process` explains
+    what that thread does not. `overhead` is the profiler's own time, a set.
     """
     parts: list[AttributedSpans] = []
     processes, inverse = numbered(process)
@@ -111,39 +96,24 @@ def host_causes(
     many = len(host.trace.threads) + 1
     pairs = (thread + 1) * many + main + 1
     nonempty = np.flatnonzero(late[:, 1] > late[:, 0])
-    nonempty = nonempty[np.argsort(pairs[nonempty], kind="stable")]
-    for rows in (
-        np.split(nonempty, np.flatnonzero(np.diff(pairs[nonempty])) + 1) if len(nonempty) else ()
-    ):
-        launcher, main_thread = int(pairs[rows[0]] // many) - 1, int(pairs[rows[0]] % many) - 1
-        rest = late[rows]
-        profiling = intersect(rest, overhead)
-        parts.append(AttributedSpans.of(profiling, Cause.PROFILER, launcher))
+    for pair in distinct(pairs[nonempty]).tolist():
+        launcher, main_thread = (number - 1 for number in divmod(pair, many))
+        rest = late[nonempty[pairs[nonempty] == pair]]
+        parts.append(AttributedSpans.of(intersect(rest, overhead), Cause.PROFILER, launcher))
         rest = subtract(rest, overhead)
-        rest, parked = _explain(host, rest, int(launcher), parts, is_last=launcher == main_thread)
+        rest, parked = _explain(host, rest, launcher, parts, is_last=launcher == main_thread)
+        rest = union(rest, parked)
         if main_thread not in (launcher, -1):
-            unexplained, still_parked = _explain(
-                host, union(rest, parked), int(main_thread), parts, is_last=True
-            )
-            rest = union(unexplained, still_parked)
-        else:
-            rest = union(rest, parked)
-        rest = _explain_by_tf_data(host, rest, int(launcher), parts)
+            rest = union(*_explain(host, rest, main_thread, parts, is_last=True))
+        # TensorFlow runs ops on any free thread, so any may be waiting for the iterator
+        waiting = host.tf_data_waits(launcher)
+        parts.append(AttributedSpans.of(intersect(rest, waiting), Cause.INPUT, launcher))
+        rest = subtract(rest, waiting)
         # a parked thread was inside something too: better than no cause
         for activity in _AFTER_WAITING:
-            rest = _take_activity(host, rest, int(launcher), activity, parts)
+            rest = _take_activity(host, rest, launcher, activity, parts)
         parts.append(AttributedSpans.of(rest, Cause.HOST_UNKNOWN, launcher))
     return parts
-
-
-def _explain_by_tf_data(
-    host: Host, rest: np.ndarray, thread: int, parts: list[AttributedSpans]
-) -> np.ndarray:
-    """Take tf.data waits on any thread: TensorFlow runs ops on any free executor thread."""
-    waiting = host.tf_data_waits(thread)
-    explained = intersect(rest, waiting)
-    parts.append(AttributedSpans.of(explained, Cause.INPUT, thread))
-    return subtract(rest, waiting)
 
 
 def _explain(
@@ -167,10 +137,7 @@ def _explain(
 def _explain_idle_syncs(
     host: Host, rest: np.ndarray, thread: int, parts: list[AttributedSpans]
 ) -> np.ndarray:
-    """Explain syncs with idle devices by the threads that feed the devices.
-
-    The rest is synchronization.
-    """
+    """Explain syncs with idle devices by the threads that feed the devices, if they do."""
     syncing = intersect(rest, host.spans_of(thread, Activity.SYNC)) if thread >= 0 else empty()
     if not len(syncing):
         return rest
@@ -191,18 +158,10 @@ def _explain_idle_syncs(
 def _take_activity(
     host: Host, rest: np.ndarray, thread: int, activity: Activity, parts: list[AttributedSpans]
 ) -> np.ndarray:
-    if not len(rest):
-        return rest
-    covered = host.spans_of(thread, activity)
+    covered = host.spans_of(thread, activity) if len(rest) else empty()
     explained = intersect(rest, covered)
     if not len(explained):
         return rest
-    parts.append(
-        AttributedSpans.of(
-            explained,
-            activity.cause,
-            thread,
-            host.innermost_name(thread, activity, explained[:, 0]),
-        )
-    )
+    name = host.innermost_name(thread, activity, explained[:, 0])
+    parts.append(AttributedSpans.of(explained, activity.cause, thread, name))
     return subtract(rest, covered)

@@ -20,11 +20,7 @@ def launch_calls(trace: Trace) -> np.ndarray:
 
 
 def calls_by_id(trace: Trace, process: np.ndarray, corr: np.ndarray) -> np.ndarray:
-    """Index into `trace.calls` by process and correlation id: int64, -1 for none.
-
-    If several calls share an id (the runtime call and the driver call inside it), the outermost one
-    is used: the one that started first.
-    """
+    """Index into `trace.calls` of each process and id's first call: int64, -1 for none."""
     calls = trace.calls
     result = np.full(len(corr), -1, np.int64)
     usable = np.argsort(calls.start, kind="stable")
@@ -60,10 +56,7 @@ def _first_with(keys: np.ndarray, rows: np.ndarray, target: np.ndarray) -> np.nd
 
 
 def is_first_use(trace: Trace) -> np.ndarray:
-    """Mask of the first op of each name on each device: bool, shape (len(ops),).
-
-    Drivers load kernels lazily.
-    """
+    """Mask of the first op of each name on each device, which loads its kernel."""
     ops = trace.ops
     key = ops.device.astype(np.int64) * (len(trace.names) + 1) + ops.name
     key -= key.min(initial=0)

@@ -70,10 +70,7 @@ def lost_launches(
 
 
 def _last_run(trace: Trace, rows: np.ndarray, has_op: np.ndarray) -> np.ndarray:
-    """Time up to which launches like each of these are known to have run: int64, (n,).
-
-    That is the last one with an operation; else the last synchronization of the thread.
-    """
+    """Time of the last launch known to have run of each kind, else of the last sync: (n,)."""
     calls = trace.calls
     _, group = np.unique(
         calls.thread[rows].astype(np.int64) * (len(trace.names) + 1) + calls.name[rows],
@@ -107,10 +104,7 @@ def _is_captured(trace: Trace, rows: np.ndarray) -> np.ndarray:
 
 
 def _nests(trace: Trace, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Mask of calls inside one of the others, or around one: bool, shape (n,).
-
-    A call of the runtime makes one of the driver, and the operation names either.
-    """
+    """Mask of calls inside or around one of the others, as runtime and driver calls are: (n,)."""
     calls = trace.calls
     nested = np.zeros(len(rows), bool)
     for thread in distinct(calls.thread[rows]):

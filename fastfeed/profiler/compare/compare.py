@@ -244,13 +244,7 @@ def _comparability_notes(a: Result, b: Result, changes: Sequence[DeviceChange]) 
 def _with_statistics(
     change: MetricChange, per_step: Sequence[np.ndarray], lengths: Sequence[np.ndarray]
 ) -> MetricChange:
-    """Adds the statistics over steps.
-
-    Args:
-        change: without them.
-        per_step: int64 nanoseconds for each side, shape (steps,).
-        lengths: int64 nanoseconds of the steps of each side, shape (steps,).
-    """
+    """The change with statistics over steps: int64 ns per step, and lengths of steps."""
     value, low, high = statistics.difference(
         per_step[0], np.ones_like(per_step[0]), per_step[1], np.ones_like(per_step[1])
     )

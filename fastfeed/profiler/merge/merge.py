@@ -50,10 +50,7 @@ class _ProcessMap:
 
 
 def combine(traces: Sequence[Trace]) -> list[Trace]:
-    """Merge timelines into GPU traces, cycles of one process, and nvprof's two tables.
-
-    Without a GPU trace timelines are returned as they are.
-    """
+    """Merge timelines into GPU traces, cycles of one process, and nvprof's two tables."""
     timelines = [trace for trace in traces if trace.origin.dialect == "timeline"]
     gpu_traces = _join_nvprof(
         join_cycles([trace for trace in traces if trace.origin.dialect != "timeline"])

@@ -135,10 +135,7 @@ def subtract(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def overlap(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Nanoseconds of the set `b` in each span of `a`: int64, shape (len(a),).
-
-    Spans of `a` may overlap each other.
-    """
+    """Nanoseconds of the set `b` in each span of `a`, which may overlap: int64, (len(a),)."""
     if not len(b):
         return np.zeros(len(a), np.int64)
     if len(b) == 1:  # a whole recording

@@ -24,10 +24,7 @@ _LEVEL = 0.95
 
 
 def share(parts: np.ndarray, wholes: np.ndarray) -> tuple[float, float]:
-    """95 % confidence interval of sum(parts) / sum(wholes), with one of each per step, in order.
-
-    Both int64 nanoseconds, shape (steps,). (0, 1), any share, for fewer than 3 steps.
-    """
+    """95 % confidence interval of sum(parts) / sum(wholes), int64 ns per step; (0, 1) below 3."""
     parts, wholes = _steps(parts, wholes)
     if len(parts) < MIN_STEPS:
         return 0.0, 1.0

@@ -45,10 +45,7 @@ class PeerWaits:
 
 @dataclass(frozen=True, slots=True)
 class BlamedWaits:
-    """A victim's waits, each nanosecond blamed once; sorted and disjoint.
-
-    Columns have shape (n,).
-    """
+    """A victim's waits, each nanosecond blamed once; sorted, disjoint columns of shape (n,)."""
 
     spans: np.ndarray  # int64 (n, 2), on the victim's clock
     culprit: np.ndarray  # int64, index of the member

@@ -215,10 +215,7 @@ def _blame_members(
     member_clocks: Sequence[Clock],
     with_absent: set[int],
 ) -> tuple[list[Blame], list[int]]:
-    """Every member's blame, and the time that others waited for it.
-
-    `with_absent`: members that may have waited for absent ranks.
-    """
+    """Every member's blame, also for absent ranks, and the time others waited for it."""
     if not matched:
         return [Blame() for _ in members], [0] * len(members)
     offsets = np.array([clock.offset_ns for clock in member_clocks], np.int64)
@@ -404,13 +401,10 @@ def _compute_rows(trace: Trace, device: int, judged: np.ndarray) -> np.ndarray:
 
 
 def kernel_ratios(members: Sequence[tuple[Trace, np.ndarray]]) -> tuple[float | None, ...]:
-    """Time that the same kernels take on each member, relative to the median of all members.
+    """Time that the same kernels take on each member, relative to the median of all.
 
     Per member, the median over kernels of its mean time by that of the median member, weighted by
     time. None for all if they do not run the same kernels equally often.
-
-    Args:
-        members: The trace and the rows of the kernels of each; see `_compute_rows`.
     """
     nothing = (None,) * len(members)
     totals = [_by_name(trace, rows) for trace, rows in members]
@@ -452,14 +446,7 @@ def _weighted_median(values: np.ndarray, weight: np.ndarray) -> float:
 def late_ranks(
     charges: Sequence[Sequence[Charge]], kernels: Mapping[str, float | None]
 ) -> tuple[LateRank | None, ...]:
-    """The late rank as each member sees it, or None.
-
-    That is the one that costs all of them most, unless a member waits mostly for another.
-
-    Args:
-        charges: The waits of each member.
-        kernels: By each member's label, its kernels' time relative to the others'.
-    """
+    """The rank that costs all members most, or another that a member mostly waits for."""
     common = _late_rank([charge for own in charges for charge in own], kernels)
     if common is None or common.changes:
         return (common,) * len(charges)

@@ -239,10 +239,7 @@ def _numberless(name: str) -> str:
 
 
 def missing_after(labels: Sequence[str]) -> np.ndarray:
-    """Steps that the numbers skip after each label: int64, (n,); 0 if they do not count up.
-
-    Of several numbers in a label the last that changes counts: "epoch 1 batch 7/500".
-    """
+    """Steps that the last changing number of the labels skips after each: int64, shape (n,)."""
     missing = np.zeros(len(labels), np.int64)
     texts = [_NUMBER.findall(label) for label in labels]
     if len(labels) < _MIN_LABELS or len({len(text) for text in texts}) > 1:
@@ -266,13 +263,6 @@ def recorded_edges(
     the device was idle until the first operation, provided that the recording has the launch of
     that operation, inside the step, and as many launches in this step as in the others. The last
     step is known up to the end of its mark in the same way.
-
-    Args:
-        trace: The recording.
-        device: Index into `trace.devices`.
-        process: Index into `trace.processes`: whose marks count.
-        launch: The launch call of each operation, from `launch_calls`.
-        waits: A set of spans in which the main thread of the process waits for input, or None.
     """
     edges = op_edges(trace, device)
     marked = marked_steps(trace, process, waits)

@@ -141,10 +141,7 @@ def _training_times(
 
 
 def _first_of_fetches(waits: np.ndarray, launched: np.ndarray) -> np.ndarray:
-    """Which waits begin a fetch: indexes, int64.
-
-    Waits without a launch between them are for the same batch.
-    """
+    """Indexes of waits that begin a fetch, with a launch since the wait before: int64."""
     before = np.searchsorted(np.sort(launched), waits[:, 0])
     return np.flatnonzero(np.diff(before, prepend=-1) > 0)
 

@@ -306,10 +306,7 @@ def _layer_starts(trace: Trace, process: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _among_layers(at: np.ndarray, layers: tuple[np.ndarray, np.ndarray]) -> bool:
-    """True if most of these instants follow another layer than the instant before.
-
-    A step runs all layers: what is launched once per step follows the same one each time.
-    """
+    """True if most of these instants follow another layer, as a whole step does not."""
     start, number = layers
     place = np.searchsorted(start, np.sort(at), side="right") - 1
     number = number[place[place >= 0]]

@@ -150,10 +150,7 @@ def _launch_reasons(device: DeviceResult, window: int, idle: int) -> list[str]:
 
 
 def _held_share(device: DeviceResult) -> float:
-    """Share of the idle time with launched work that did not start.
-
-    If no launch and no operation is missing, the GPU was not available instead.
-    """
+    """Share of the idle time with launched work that did not start, and is not all recorded."""
     metrics = device.metrics
     is_complete = device.launches == device.ops and not metrics.get("lost_launches")
     unavailable = 0.0 if is_complete else metrics.get("unavailable_share", 0.0)
@@ -222,10 +219,7 @@ def _could_starve(device: DeviceResult, share: float) -> bool:
 
 
 def _cut_wait(device: DeviceResult) -> int:
-    """Waiting for input in marked steps before the first operation, if no step is whole: ns.
-
-    The whole recording is judged then, with the rest of these steps without their waits.
-    """
+    """Input waits in marked steps before the first operation, if no step is whole: ns."""
     steps = device.steps
     if steps.guessed or steps.steady.any() or len(steps.labels) < 2:
         return 0
@@ -233,10 +227,7 @@ def _cut_wait(device: DeviceResult) -> int:
 
 
 def _opening_wait(device: DeviceResult) -> int:
-    """Wait for input right before the first operation, if no step is judged: nanoseconds.
-
-    At most the longest of the others: the first may be the start of the loader.
-    """
+    """Input wait before the first operation, if no step is judged; at most a usual one: ns."""
     before = device.waits[device.waits[:, 0] < device.first]
     if device.steady is not None or not len(before):
         return 0

@@ -68,10 +68,7 @@ def proxy_input(device: DeviceResult) -> int:
 
 
 def input_advice(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tuple[str, str]:
-    """The change, and the evidence for it.
-
-    `spent` is the cost of input in the judged window, nanoseconds.
-    """
+    """The change, and the evidence for it; `spent` is the judged cost of input in ns."""
     metrics, waits = device.metrics, device.judged.input
     culprits = [charge for charge in device.charges if charge.cause in INPUT_CAUSES]
     if culprits and proxy_input(device) * 2 > spent:

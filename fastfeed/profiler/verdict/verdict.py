@@ -92,10 +92,7 @@ def _word(device: DeviceResult) -> str:
 
 
 def _lacks_copies(device: DeviceResult) -> bool:
-    """True if exposed copies starve the device, and cost more than anything else.
-
-    If the host launches slowly, copies are exposed because of that.
-    """
+    """True if exposed copies starve the device, and cost more than anything else."""
     if starved_word(device.copies) not in _STARVED:
         return False
     costs = family_costs(device)
@@ -367,13 +364,7 @@ def _change(verdict_word: str, advice: Sequence[Remedy], bound: str) -> str:
 
 
 def _how_to_record(device: DeviceResult | None = None, origin: Origin | None = None) -> str:
-    """The command or options for a better recording, with frames if those are missing.
-
-    Args:
-        device (DeviceResult | None): The device that the verdict is about. Default: None, no device
-            was active.
-        origin (Origin | None): Origin of its trace. Default: None.
-    """
+    """The command or options for a better recording, with frames if those are missing."""
     if device is None or origin is None or not origin.host_calls:
         return _GENERAL
     judged = device.judged

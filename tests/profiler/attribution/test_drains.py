@@ -1,4 +1,4 @@
-"""Idle time after a synchronizing call: charged to it as far as it would not be there without it."""
+"""Idle time after a synchronizing call: charged to it if it would not be there without it."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def jax(
     other_end: int = 54 * MS,
     kind: RangeKind = RangeKind.OP,
 ):
-    """8 GPUs work for 10 ms, idle for 44 with the main thread in block_until_ready, and work again."""
+    """8 GPUs work for 10 ms, idle for 44 as the main thread blocks until ready, and work again."""
     builder = TraceBuilder()
     for number in range(4):
         builder.range(number * 10, number * 10 + 5, "train.py:1 main", thread=MAIN)

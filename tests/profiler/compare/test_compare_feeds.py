@@ -20,7 +20,7 @@ MS = 1_000_000
 
 
 def run(wait: int, batches: int = 40, step: int = 50, first: int = 900, jitter: int = 2) -> Result:
-    """A trainer that waits `wait` of every `wait + step` milliseconds; the first batch takes long."""
+    """A trainer that waits `wait` of every `wait + step` milliseconds; the first wait is long."""
     builder = TraceBuilder()
     at = 0
     for n in range(batches):

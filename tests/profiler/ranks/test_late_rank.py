@@ -20,7 +20,7 @@ STEPS = 24
 
 
 def _rank(rank: int, computes: list[int], slowest: list[int], pieces: int = 4) -> Trace:
-    """Steps with kernels of this length in all, and a collective that ends with the slowest rank's."""
+    """Steps with kernels of this length, and a collective that ends with the slowest rank's."""
     builder = TraceBuilder()
     at = 0
     for number, (own, longest) in enumerate(zip(computes, slowest, strict=True)):

@@ -286,7 +286,7 @@ def test_what_recurs_inside_one_marked_range_is_no_step():
     "name", ("FSDP::pre_forward (blocks.{}._wrapped)", "nn.Module: DecoderLayer_{}", "h.{}.attn")
 )
 def test_rounds_that_each_run_another_layer_are_no_steps(name: str):
-    """Nothing marks the forward pass around them; steps with all layers begin after the same one."""
+    """Nothing marks the forward pass around them; whole steps begin after the same layer."""
     layers = [
         (at + 10 * part, at + 10 * part + 9) for at in range(0, 10_000, 400) for part in range(11)
     ]

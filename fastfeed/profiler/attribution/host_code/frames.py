@@ -16,10 +16,7 @@ _STILL = 0.8  # of a frame: other threads may still launch the work of the step 
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """Ranges of one thread that nest, in order of start, the outer before the inner.
-
-    Columns of length n.
-    """
+    """Nested ranges of one thread, in order of start, the outer before the inner."""
 
     start: np.ndarray  # int64
     end: np.ndarray  # int64
@@ -63,15 +60,10 @@ def nest(
     work: np.ndarray,
     still: np.ndarray,
 ) -> Frames:
-    """Frames from ranges of one thread, in any order; those shorter than 20 us are left out.
+    """Frames from ranges of one thread; those shorter than 20 us are left out.
 
-    Args:
-        start: int64 ns, shape (n,).
-        end: int64 ns, shape (n,).
-        name: int32, shape (n,).
-        own: Sorted launches by this thread of work other than copies to the device, int64 ns.
-        work: The same by any thread of the process.
-        still: Long spans without one: a set.
+    `own` and `work`: sorted launches of work other than copies to the device, int64 ns, by this
+    thread and by any of the process. `still`: the set of long spans without any.
     """
     rows = np.flatnonzero(end - start >= _MIN_NS)
     rows = rows[np.lexsort((-end[rows], start[rows]))]

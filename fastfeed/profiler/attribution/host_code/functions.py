@@ -24,16 +24,7 @@ _MOST = 20  # functions
 def function_times(
     trace: Trace, frames: Mapping[int, Frames], slices: Slices, late: np.ndarray, judged: np.ndarray
 ) -> tuple[FunctionTime, ...]:
-    """Idle time by function, the longest first; at most twenty.
-
-    Args:
-        trace: The recording.
-        frames: By thread.
-        slices: The idle time of the device.
-        late: Spans in which the device was idle and nothing was launched, shape (n, 2); gaps of a
-            millisecond or more count.
-        judged: The set of spans that the verdict is about.
-    """
+    """The twenty functions with most idle time, by gaps of a millisecond or more."""
     long = union(late[late[:, 1] - late[:, 0] >= LONG_NS])
     window = intersect(judged, long)
     sums: dict[tuple[str, str, Cause], _Sum] = {}

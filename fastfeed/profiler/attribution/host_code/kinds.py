@@ -152,11 +152,7 @@ class ThreadCode:
 
 
 def classify_code(code: ThreadCode) -> CodeSpans:
-    """The stretches of a thread's code without a launch, with the kind of each.
-
-    A stretch is a millisecond or longer; shorter ones count if they are input beyond doubt. Ranges
-    with conclusive names, and calls of the API, are not code.
-    """
+    """The stretches of a thread's code without a launch, with the kind of each."""
     known = _known(code)
     start, end, name = _stretches(code, known)
     pieces = subtract(spans(start, end), known)
@@ -185,15 +181,7 @@ def _known(code: ThreadCode) -> np.ndarray:
 def _kinds(
     code: ThreadCode, span: np.ndarray, name: np.ndarray, pieces: np.ndarray, length: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The activity of each stretch, and whether it is input only by its place.
-
-    Args:
-        code: The thread.
-        span: The stretches, shape (n, 2).
-        name: The function of each, shape (n,).
-        pieces: A set of spans: what of the stretches is code.
-        length: Nanoseconds of pieces in each, shape (n,).
-    """
+    """The activity of each stretch, and whether only its place shows that it is input."""
     trace = code.trace
     says = _signs(code, span, pieces, length)
     place = _places(code, name, span)
@@ -232,11 +220,7 @@ def _kinds(
 def _take_usual_kinds(
     code: ThreadCode, span: np.ndarray, name: np.ndarray, length: np.ndarray, activity: np.ndarray
 ) -> np.ndarray:
-    """Write a function's usual kind into `activity` where nothing else decides.
-
-    Usual is the kind in most steps, or for most of its time. Returns which stretches got one: bool,
-    shape (n,). Functions that also launch have no kind.
-    """
+    """Write a function's usual kind into `activity` where nothing else decides; return where."""
     frames = code.frames
     told = np.zeros(len(name), bool)
     calls = np.isin(name, frames.name[frames.quiet]) & ~np.isin(name, frames.name[~frames.quiet])

@@ -1,6 +1,4 @@
-"""Checks the arguments of public classes and functions: names that there are, values of the types
-that are written.
-"""
+"""Checks of arguments of public classes and functions: known names, values of annotated types."""
 
 from __future__ import annotations
 
@@ -45,8 +43,7 @@ class UnknownOption(ConfigError, TypeError):
 
 
 def checked(public: _Public) -> _Public:
-    """Decorator of a public class or function: unknown and mistyped arguments are refused with what
-    is allowed.
+    """Refuse unknown and mistyped arguments of a public class or function, as a decorator.
 
     Types are those of the annotations: flags, numbers, texts, paths, literals, and classes of
     fastfeed. Anything else in an annotation is left to the function. So is a wrong type at first,
@@ -56,9 +53,7 @@ def checked(public: _Public) -> _Public:
 
 
 def checked_early(public: _Public) -> _Public:
-    """As `checked`, for what reads storage or changes something: a wrong flag is refused before
-    that.
-    """
+    """Refuse wrong flags before anything is read or changed; otherwise as `checked`."""
     return _checked(public, early=True)
 
 
@@ -83,7 +78,7 @@ def _checked(public: Any, early: bool) -> Any:
 
 
 def _own_error(function: Any, args: Any, kwargs: Any) -> None:
-    """Raise what the function itself says of arguments of which one is wrong, if it does."""
+    """Raise the function's own error for wrong arguments, if it has one."""
     try:
         made = function(*args, **kwargs)
     except FastfeedError:
@@ -96,7 +91,7 @@ def _own_error(function: Any, args: Any, kwargs: Any) -> None:
 
 @functools.cache
 def _parameters(function: Any) -> dict[str, Any]:
-    """The types of its parameters by name, in order; `Any` where they cannot be told."""
+    """Types of parameters by name, in order; `Any` if unknown."""
     found = {}
     for parameter in inspect.signature(function).parameters.values():
         kind = parameter.annotation
@@ -114,9 +109,7 @@ def _parameters(function: Any) -> dict[str, Any]:
 def _problem(
     name: str, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[ConfigError, bool] | None:
-    """What is wrong with the arguments, and whether that is a flag, of which no function says
-    more.
-    """
+    """The error for these arguments, and whether it is sure, as it is for flags."""
     parameters = _parameters(function)
     if ... in parameters.values():
         return None
@@ -141,7 +134,7 @@ def _problem(
 
 
 def _fits(value: Any, kind: Any) -> bool:
-    """Whether a value may be of this type; True where that cannot be told."""
+    """Test a value against an annotation; True for annotations that are not understood."""
     origin = typing.get_origin(kind)
     if origin in _UNIONS:
         return any(_fits(value, one) for one in typing.get_args(kind))
@@ -174,7 +167,7 @@ def _is_plain(kind: type) -> bool:
 
 
 def _words(kind: Any) -> str:
-    """The type as a sentence has it."""
+    """Words for a type in an error."""
     if typing.get_origin(kind) in _UNIONS:
         return " or ".join(dict.fromkeys(map(_words, typing.get_args(kind))))
     if typing.get_origin(kind) is typing.Literal:

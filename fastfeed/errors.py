@@ -73,8 +73,8 @@ class ConfigError(FastfeedError, ValueError):
 
     Args:
         *args (object): The text.
-        field (str): Name of the argument, which the command line shows as its option. Default: "",
-            no single one.
+        field (str): Name of the argument, which the command line shows as its option; "" for none
+            or several. Default: "".
 
     Example:
         >>> ff.RandomFlip(1.5)
@@ -180,8 +180,7 @@ class TargetError(FastfeedError, OSError):
 
 
 class SampleError(FastfeedError, RuntimeError):
-    """One sample is bad and the policy is "raise", or your own function raised an error, which is
-    the cause.
+    """A bad sample with policy "raise", or an error in your own function, which is the cause.
 
     Example:
         >>> def fails(image, numbers):
@@ -237,8 +236,7 @@ class TraceError(FastfeedError, ValueError):
 
 
 class ProofError(FastfeedError, RuntimeError):
-    """`fastfeed prove` cannot measure this trainer, or refuses what it does: the weights of a proof
-    are meaningless.
+    """`fastfeed prove` cannot measure this trainer, or refuses a call; its weights are meaningless.
 
     Example:
         >>> issubclass(ff.errors.ProofError, RuntimeError)

@@ -1,6 +1,4 @@
-"""Names of other libraries, and what to write here in their place: for the errors that unknown
-names end in.
-"""
+"""Names of other libraries and their equivalents here, for errors about unknown names."""
 
 from __future__ import annotations
 
@@ -115,16 +113,14 @@ _OPTIONS = {
 
 
 def name_hint(name: str, known: Iterable[str]) -> str:
-    """What to write for a name that fastfeed does not have, as the end of a sentence; empty where
-    nothing is close.
-    """
+    """End of a sentence that names the equivalent of an unknown name; empty if none is close."""
     if name in _NAMES:
         return f"; write {_NAMES[name]}"
     return _close(name, known, "ff.")
 
 
 def option_hint(option: str, known: Iterable[str]) -> str:
-    """What to write for an argument that a function does not take, likewise."""
+    """End of a sentence that names the equivalent of an unknown argument."""
     known = list(known)
     if option in _OPTIONS and option not in known:
         words = _OPTIONS[option]

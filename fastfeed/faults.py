@@ -1,5 +1,4 @@
-"""Bad samples as data, not exceptions: the failure, the policy for it, and the limits that end a
-run.
+"""Bad samples as data: the failure, its policy, and the limits that end a run.
 
 `feed/quarantine.py` keeps the list of them.
 """
@@ -62,10 +61,10 @@ class Failure:
 
     Args:
         id (int): Sample id.
-        uri (str): Where it lies.
+        uri (str): Its location.
         stage (str): "read", "decode" or "augment".
         reason (str): A key of `fastfeed.faults.REASONS`, such as "truncated".
-        detail (str): What the system or the decoder said: a line of up to 1,000 printable
+        detail (str): Message of the system or the decoder: a line of up to 1,000 printable
             characters. Default: "".
         offset (int | None): Bytes into the shard. Default: None, the source has no shards.
 
@@ -96,7 +95,7 @@ class Failure:
 @checked
 @dataclass(frozen=True, slots=True)
 class FaultPolicy:
-    """What happens to a bad sample, and when the run stops.
+    """Policy for bad samples, and limits that stop the run.
 
     Args:
         action (str): "substitute" puts another sample in its place, chosen by (seed, epoch, id), so
@@ -156,7 +155,7 @@ class FaultPolicy:
 @checked
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """What a feed does while storage answers none of its reads.
+    """Behavior of a feed while storage answers none of its reads.
 
     It waits, with a line in the log ("fastfeed", level WARNING), and resumes when storage answers
     again: batches are what they would have been.
@@ -208,8 +207,7 @@ class Outage:
 
 
 def ends_run(error: BaseException) -> bool:
-    """Whether an error that was raised at a sample ends the run; any other makes that sample bad:
-    `internal`.
+    """True if an error at a sample ends the run; any other marks the sample as `internal`.
 
     Those of the family are raised on purpose, and a lack of memory or of file descriptors says
     nothing about a sample.
@@ -233,8 +231,7 @@ def error_text(error: BaseException) -> str:
 
 
 def too_many(bad: int, handled: int, max_share: float) -> bool:
-    """Whether `bad` of `handled` samples exceed the limit by more than three standard deviations of
-    a binomial count.
+    """True if `bad` of `handled` exceed the limit by three standard deviations of a binomial.
 
     The margin keeps a data set at four fifths of the limit from being stopped by an unlucky start.
     """

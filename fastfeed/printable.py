@@ -18,8 +18,7 @@ _LONG_QUOTES = [
 
 
 def printable(value: object, limit: int | None = LIMIT) -> str:
-    """One line without control characters, of up to `limit` characters; a longer value says how
-    long it is.
+    """One line of up to `limit` characters without control characters; longer values are cut.
 
     What steers a terminal, breaks a line or cannot be encoded is written as an escape, such as
     `\\x1b`.
@@ -45,9 +44,7 @@ def printable(value: object, limit: int | None = LIMIT) -> str:
 
 
 def printable_message(text: str) -> str:
-    """A whole message, which may have several lines: longer words and quotes than LIMIT are cut,
-    control characters escaped.
-    """
+    """A message of one or more lines with long words and quotes cut, control characters escaped."""
     if len(text) > LIMIT:
         for quotes in _LONG_QUOTES:
             text = quotes.sub(lambda found: found[0][0] + printable(found[1]) + found[0][0], text)

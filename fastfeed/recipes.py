@@ -124,8 +124,7 @@ def cifar_train(*, policy: Any = None) -> list[Any]:
 
 @checked
 def stock_photo_train(size: int = 299, *, policy: Any = None) -> list[Any]:
-    """Fine-tune on large photographs, for example of landmarks: gentle crops and colors, never
-    upside down.
+    """Fine-tune on large photographs with gentle crops and colors, never upside down.
 
     A crop keeps a third of the photograph or more, so that the landmark stays visible; hues are
     kept because they distinguish stone from brick. Values are in [-1, 1], as Inception's and

@@ -1,5 +1,4 @@
-"""From a recipe for one GPU to many ranks: global batch, learning rate and warm-up, each with its
-source.
+"""Global batch, learning rate and warm-up for many ranks, each with its source.
 
     plan = fastfeed.scaling.plan_batch(base_batch=256, base_lr=0.1)         # in a job of 8 ranks
     print(plan)                                                             # batch 2048 = 8 x 256,
@@ -60,8 +59,7 @@ RULES: dict[str, tuple[float, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """Batch size and learning rate; `print(plan)` says how they follow from the recipe, and whose
-    rule that is.
+    """Batch size and learning rate; `print(plan)` explains them and names the source.
 
     Made by `plan_batch`.
 
@@ -268,7 +266,7 @@ def plan_batch(
             nearest = " and ".join(str(batch) for batch in (below, below + size) if batch)
             raise ConfigError(
                 f'base_batch must be a multiple of {size} (ranks) under rule="fixed-global", got'
-                f" {base_batch}; nearest: {nearest}, each a recipe of its own, or another number of"
+                f" {base_batch}; nearest: {nearest}, each a separate recipe, or another number of"
                 " ranks"
             )
         return BatchPlan(

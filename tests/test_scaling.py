@@ -172,7 +172,7 @@ def test_a_feed_with_another_global_batch_is_refused():
             {},
             (
                 'base_batch must be a multiple of 8 (ranks) under rule="fixed-global", got 100;'
-                " nearest: 96 and 104, each a recipe of its own, or another number of ranks"
+                " nearest: 96 and 104, each a separate recipe, or another number of ranks"
             ),
         ),
         (
@@ -180,7 +180,7 @@ def test_a_feed_with_another_global_batch_is_refused():
             {},
             (
                 'base_batch must be a multiple of 8 (ranks) under rule="fixed-global", got 6;'
-                " nearest: 8, each a recipe of its own, or another number of ranks"
+                " nearest: 8, each a separate recipe, or another number of ranks"
             ),
         ),
         (

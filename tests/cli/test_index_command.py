@@ -145,7 +145,7 @@ def test_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch):
         ),
         (
             ("photos", "--label", "cls"),
-            "--label is for shards: an image's class is the folder that it lies in",
+            "--label is for shards: an image's class is its folder",
         ),
         (
             ("train.parquet",),

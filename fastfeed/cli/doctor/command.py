@@ -121,7 +121,7 @@ def with_advice(report: MachineReport) -> MachineReport:
 
 
 def find_gpus(nvml: Any) -> dict[str, Any]:
-    """The last fields of MachineReport: GPUs and driver, or why there are none.
+    """The last fields of MachineReport: GPUs and driver, or why none was found.
 
     `nvml` is the module or its name.
     """

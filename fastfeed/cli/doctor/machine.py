@@ -37,7 +37,7 @@ class MachineReport:
     world: World | None
     world_error: str | None
     gpus: tuple[GpuInfo, ...] = ()
-    no_gpu: str | None = None  # why there is none
+    no_gpu: str | None = None  # why none was found
     driver: str | None = None
     vips: str | None = None  # pyvips
     cuda: tuple[int, int] | None = None  # newest CUDA that the driver runs

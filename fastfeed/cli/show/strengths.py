@@ -52,7 +52,7 @@ def sample_box(image: np.ndarray) -> tuple[float, float, float, float]:
 
 
 def scaled(image: np.ndarray, short: float) -> np.ndarray:
-    """The image resized to a short side of so many pixels."""
+    """The image resized to this short side in pixels."""
     height, width = image.shape[:2]
     by = short / min(height, width)
     size = max(1, round(width * by)), max(1, round(height * by))
@@ -171,7 +171,7 @@ def _resized(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
 
 
 def _caption(program: Program, work: Work, row: int, photo: np.ndarray) -> str:
-    """What was drawn, in a few words."""
+    """Caption of a drawing: its random choices in a few words."""
     parts = []
     if program.window:
         windows = work.windows

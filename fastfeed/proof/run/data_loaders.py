@@ -12,7 +12,6 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from fastfeed.adapters.watch.keras_data import watched_adapter
 from fastfeed.adapters.watch.loader import Watched
 from fastfeed.proof.measure.loaders import Begin, LoaderSession, Place
 from fastfeed.proof.run import trainer
@@ -80,7 +79,7 @@ def watch_fit(module: Any, choice: Choice | None = None) -> None:
         owner = getattr(data, "_fastfeed", getattr(adapter, "_fastfeed", None))
         is_feed = owner is not None and not isinstance(owner, Watched)
         if not is_feed and trainer.may_measure_loaders():
-            self.data_adapter = _endless(adapter, _FitData(chosen, data, adapter))
+            self.data_adapter = _endless(_FitData(chosen, data, adapter))
             self._num_batches = None
 
     module.EpochIterator.__init__ = initialize_and_take
@@ -121,10 +120,10 @@ class Choice:
         """Start an epoch of the data of `fit`, or continue the proof, if it is of this data."""
         if not self._is_made:
             self._is_fit = True
-            self._choose(fit.data, begin, begin(), fit.place)
+            self._choose(fit.loader, begin, begin(), fit.place)
             if self._session is not None:
                 self._session.record.feed["steps"] = fit.adapter.num_batches
-        if self._session is not None and fit.data is self._loader:
+        if self._session is not None and fit.loader is self._loader:
             return trainer.measured(self._session)
         self.cut()
         return begin()
@@ -162,9 +161,10 @@ class Epoch:
 class _FitData:
     """The data of one `fit`, as Keras's adapter gives it to the backend."""
 
-    def __init__(self, choice: Choice, data: Any, adapter: Any) -> None:
-        self.data = data
+    def __init__(self, choice: Choice, loader: Any, adapter: Any) -> None:
+        self.loader = loader
         self.adapter = adapter
+        self._data = adapter  # for Watched.to_keras, which needs no more of a Watched
         self._choice = choice
         backend = sys.modules["keras.src.backend.config"].backend()
         self.place: Place | None = _put_by_jax if backend == "jax" else None
@@ -197,9 +197,9 @@ def _put_by_jax(batch: Any) -> tuple[Any, bool]:
     return sys.modules["jax"].device_put(batch), True
 
 
-def _endless(adapter: Any, data: Any) -> Any:
+def _endless(data: Any) -> Any:
     """Keras's adapter with batches of the proof, which end with it and not with an epoch."""
-    watched: Any = watched_adapter(data, adapter)
+    watched = Watched.to_keras(data)
     watched.__class__ = type("ProofAdapter", (type(watched),), {"num_batches": None})
     return watched
 

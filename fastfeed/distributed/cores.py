@@ -8,8 +8,6 @@ from pathlib import Path
 from fastfeed.distributed.world import World
 from fastfeed.system.processes import usable_cores
 
-__all__ = ["cgroup_limits", "cores_for"]
-
 
 def cores_for(world: World, root: Path = Path("/")) -> int:
     """Cores for one rank: its share of the machine, within its affinity and its container's quota.
@@ -28,9 +26,8 @@ def cgroup_limits(root: Path = Path("/")) -> tuple[float | None, int | None]:
     memory: list[int] = []
     for line in _text(root / "proc/self/cgroup").splitlines():
         _, names, path = line.split(":", 2)
-        for name in {"", "cpu", "memory"}.intersection(
-            names.split(",")
-        ):  # version 2 has no name, version 1 has many
+        for name in {"", "cpu", "memory"}.intersection(names.split(",")):
+            # version 2 has no name, version 1 has many
             own = root.joinpath("sys/fs/cgroup", name, path.strip("/"))
             # Inside a container `own` may be a path of the host that does not exist here; its
             # parents do.
@@ -40,16 +37,14 @@ def cgroup_limits(root: Path = Path("/")) -> tuple[float | None, int | None]:
                     cpu_max
                     or _text(folder / "cpu.cfs_quota_us") + _text(folder / "cpu.cfs_period_us")
                 ).split()
-                if len(parts) == 2 and all(
-                    part.isdigit() for part in parts
-                ):  # "max" and -1 are no limit
+                if len(parts) == 2 and all(part.isdigit() for part in parts):
+                    # "max" and -1 are no limit
                     cores.append(int(parts[0]) / int(parts[1]))
                 limit = (
                     _text(folder / "memory.max") or _text(folder / "memory.limit_in_bytes")
                 ).strip()
-                if (
-                    limit.isdigit() and int(limit) < 1 << 60
-                ):  # version 1 writes "no limit" as a huge number
+                if limit.isdigit() and int(limit) < 1 << 60:
+                    # version 1 writes "no limit" as a huge number
                     memory.append(int(limit))
     return min(cores, default=None), min(memory, default=None)
 

@@ -13,8 +13,6 @@ from fastfeed.distributed.world import World
 from fastfeed.errors import ConfigError
 from fastfeed.gpu_support import runs_on_gpu
 
-__all__ = ["pin_gpu"]
-
 NAME = "CUDA_VISIBLE_DEVICES"
 ENTRY = re.compile(r"[0-9]+|(GPU|MIG)-[0-9A-Za-z/-]+")
 

@@ -11,8 +11,6 @@ from typing import Any
 from fastfeed.distributed.world import World
 from fastfeed.errors import ConfigError
 
-__all__ = ["check_process_groups", "check_ranks"]
-
 
 def check_ranks(world: World, framework: str, rank: int, size: int) -> None:
     """Raise ConfigError if the framework and the feed disagree on this process's rank.
@@ -23,11 +21,10 @@ def check_ranks(world: World, framework: str, rank: int, size: int) -> None:
     launcher, _, what = world.found_by.partition(": ")
     if not what or (world.size == size and (launcher != "default" or world.rank == rank)):
         return
-    alike = (
-        "every process would train on the same samples"
-        if world.size == 1
-        else "several would train on the same"
-    )
+    if world.size == 1:
+        alike = "every process would train on the same samples"
+    else:
+        alike = "several would train on the same"
     raise ConfigError(
         f"the feed reads as rank {world.rank} of {world.size} ({what}), but {framework} runs this"
         f" process as {rank} of {size}:"

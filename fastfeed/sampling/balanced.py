@@ -13,8 +13,6 @@ from fastfeed.errors import ConfigError
 from fastfeed.sampling.base import MOST_SAMPLES, Epoch, Visits, check_count
 from fastfeed.sampling.permute import permute
 
-__all__ = ["Balanced", "Classes"]
-
 _ROUND, _PASS = 2**32, 2**32 + 1  # in keys, in the place of an epoch number, which is smaller
 _PART = 1 << 18  # labels that are read at once
 

@@ -18,18 +18,6 @@ from fastfeed.errors import ConfigError
 from fastfeed.sampling.base import Epoch, Visits, check_count
 from fastfeed.sampling.permute import permute
 
-__all__ = [
-    "Blocks",
-    "EqualUnits",
-    "ListedUnits",
-    "ShuffledUnits",
-    "Units",
-    "bounds_of",
-    "equal_units",
-    "lane_of",
-    "windows",
-]
-
 
 @checked
 @dataclass(frozen=True, slots=True)

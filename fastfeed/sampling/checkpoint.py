@@ -13,8 +13,6 @@ from fastfeed.errors import StateError
 from fastfeed.runtime.atomic_write import atomic_write
 from fastfeed.system.descriptors import open_regular
 
-__all__ = ["load_state", "save_state"]
-
 _MOST = 1 << 26  # bytes: a state is a few kilobytes
 _UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR)
 

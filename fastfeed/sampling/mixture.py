@@ -29,8 +29,6 @@ from fastfeed.sampling.blocks import (
 from fastfeed.sampling.permute import permute
 from fastfeed.sampling.proportions import Proportions, proportions_of
 
-__all__ = ["PART", "MixtureOrder", "MixturePart", "PartPasses"]
-
 _AS_STORED, _SHUFFLED, _BLOCKS = range(3)  # how a part is read
 
 

@@ -16,8 +16,6 @@ import numpy as np
 
 from fastfeed.runtime.kernel import kernel
 
-__all__ = ["permute"]
-
 _ROUNDS = 8
 _WORD = 0xFFFFFFFFFFFFFFFF
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)

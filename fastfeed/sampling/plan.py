@@ -254,11 +254,10 @@ class Plan:
         each, rest = divmod(count, size)
 
         def edge(rank: int) -> int:
-            earlier = (
-                rank
-                if each < self.global_batch // size
-                else self.global_batch * rank // size - each * rank
-            )
+            if each < self.global_batch // size:
+                earlier = rank
+            else:
+                earlier = self.global_batch * rank // size - each * rank
             return each * rank + min(earlier, rest)  # of these, one more, as the batch has room for
 
         return edge(self.world.rank), edge(self.world.rank + 1)

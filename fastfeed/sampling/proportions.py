@@ -18,8 +18,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Proportions", "proportions_of"]
-
 _TOTAL = 2**30  # of integer weights, so that products of two of them fit into 63 bits
 
 

@@ -12,8 +12,6 @@ import numpy as np
 from fastfeed.errors import ConfigError
 from fastfeed.runtime.kernel import kernel
 
-__all__ = ["PER_SLOT", "SLOT_SUBSTITUTE", "check_seed", "philox", "uniform"]
-
 PER_SLOT = 2 << 16  # numbers per sample: two per block; more would overlap the next slot
 SLOT_SUBSTITUTE = 0xFFFF  # op slots count up from 0; the fault policy draws from the last one
 

@@ -15,8 +15,6 @@ from fastfeed.errors import ConfigError
 from fastfeed.sampling.base import Epoch, Visits, check_count
 from fastfeed.sampling.permute import permute
 
-__all__ = ["WeightLine", "Weighted"]
-
 _BITS = 52  # the line is about 2**52 long, and an epoch's offset has as many bits
 _LINE, _OFFSET = 2**32, 2**32 + 1  # in keys, in the place of an epoch number, which is smaller
 _MOST = 2**31 - 1  # positions per epoch, so that products of two of them fit into 63 bits

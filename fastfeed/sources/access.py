@@ -23,20 +23,6 @@ from fastfeed.storage.byte_sizes import max_body
 from fastfeed.storage.reads import is_local
 from fastfeed.storage.storage import Storage
 
-__all__ = [
-    "REFUSED",
-    "Access",
-    "Allow",
-    "IndexNames",
-    "Refusal",
-    "advice",
-    "allow_of",
-    "allowed_values",
-    "guarded",
-    "is_public",
-    "shard_paths",
-]
-
 REFUSED = "not allowed: "  # how a client's error says that it is a refusal
 
 # what follows :// is a bucket or a repository, which the client looks up at its own endpoint, not a
@@ -182,11 +168,10 @@ class Access:
             return None
         lexical = os.path.abspath(path)
         places = [root for root in self.roots if is_local(root)]
-        where = (
-            f"outside of {', '.join(os.path.abspath(root) for root in places)}"
-            if places
-            else "a local file"
-        )
+        if places:
+            where = f"outside of {', '.join(os.path.abspath(root) for root in places)}"
+        else:
+            where = "a local file"
         if real != lexical and self._is_below(lexical):
             where = f"a link to {real}, {where}"
         return Refusal(where, path=os.path.dirname(real))

@@ -17,8 +17,6 @@ from fastfeed.sources.mnist_cifar import read_cifar, read_mnist
 from fastfeed.spec import Spec
 from fastfeed.storage.byte_sizes import in_bytes
 
-__all__ = ["Arrays"]
-
 _FINGERPRINTED = 256 << 20  # bytes of pixels: half a second in memory
 
 

@@ -13,8 +13,6 @@ from fastfeed.storage.byte_sizes import in_bytes
 from fastfeed.system.folders import private_folder
 from fastfeed.system.processes import user
 
-__all__ = ["cache_folder", "cache_limit", "cache_size", "trim_cache"]
-
 # suffixes by folder; nothing else is counted or removed
 _KINDS = {"index": ".ffindex", "tables": ".ffarrays"}
 

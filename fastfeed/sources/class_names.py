@@ -14,19 +14,6 @@ from pathlib import Path
 from fastfeed.errors import SourceError
 from fastfeed.printable import printable
 
-__all__ = [
-    "AmbiguousClasses",
-    "canonical_integers",
-    "class_folders",
-    "class_names",
-    "class_numbers",
-    "code_points",
-    "equal_names",
-    "nfc",
-    "order_text",
-    "parts_text",
-]
-
 _CANONICAL = re.compile("0|-?[1-9][0-9]{0,18}")
 
 
@@ -95,12 +82,13 @@ def class_folders(
     `loose` counts images outside of all folders.
     """
     if not folders:
-        hint = (
-            f"{loose} images lie in it directly; move them into one folder per class, or pass"
-            " labeled=False"
-            if loose
-            else "expected one folder per class"
-        )
+        if loose:
+            hint = (
+                f"{loose} images lie in it directly; move them into one folder per class, or pass"
+                " labeled=False"
+            )
+        else:
+            hint = "expected one folder per class"
         raise SourceError(f"ImageFolder: no class folders in {root}: {hint}")
     if equal := equal_names(folders):
         shown = " and ".join(f"{name!r} ({code_points(name)})" for name in equal)

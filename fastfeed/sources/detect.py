@@ -15,8 +15,6 @@ from fastfeed.storage.expand import SPLIT, expand_braces
 from fastfeed.storage.reads import is_local
 from fastfeed.system.descriptors import open_regular
 
-__all__ = ["kind_of"]
-
 _TABLES = (".parquet", ".csv", ".tsv", ".jsonl", ".ndjson")
 _SHARDS = {
     ".mds": "mds",
@@ -78,9 +76,8 @@ def _inside(folder: Path) -> str:
                 if entry.name.startswith("_") or is_hidden(entry.name):
                     continue
                 if entry.is_dir():
-                    if (
-                        "=" in entry.name and _inside(Path(entry.path)) == "table"
-                    ):  # a part of a table
+                    if "=" in entry.name and _inside(Path(entry.path)) == "table":
+                        # a part of a table
                         return "table"
                     folders = True
                 elif suffix in IMAGE_EXTENSIONS:

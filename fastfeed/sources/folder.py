@@ -43,8 +43,6 @@ from fastfeed.storage.reads import ByteRange, Completed, MappedRead, Pending, St
 from fastfeed.storage.storage import Storage
 from fastfeed.system.within import Within
 
-__all__ = ["ImageFolder"]
-
 # files of which sizes are asked before it is looked at how long that takes
 _SIZES_AT_ONCE = 1 << 13
 _FIRST_WORD_S, _NEXT_WORD_S = 5.0, 30.0  # of waiting, before the log says why

@@ -28,8 +28,6 @@ from fastfeed.sources.base import (
 from fastfeed.sources.class_names import class_names, class_numbers, nfc
 from fastfeed.storage.reads import DeferredRead, MappedRead, Pending
 
-__all__ = ["Mixture"]
-
 
 @checked_early
 class Mixture:
@@ -62,11 +60,10 @@ class Mixture:
         *,
         length: int | None = None,
     ) -> None:
-        by_name = (
-            dict(sources)
-            if isinstance(sources, Mapping)
-            else {str(i): s for i, s in enumerate(sources)}
-        )
+        if isinstance(sources, Mapping):
+            by_name = dict(sources)
+        else:
+            by_name = {str(i): s for i, s in enumerate(sources)}
         if not by_name:
             raise ConfigError("Mixture needs at least one source, got none")
         for name, source in by_name.items():
@@ -289,11 +286,10 @@ class Mixture:
     def columns(self, ids: np.ndarray) -> dict[str, np.ndarray]:
         """The columns that every source has."""
         names = self._shared_columns()
-        parts = (
-            self._gather(ids, lambda part, _, own: self._optionals[part].columns(own))
-            if names
-            else []
-        )
+        if names:
+            parts = self._gather(ids, lambda part, _, own: self._optionals[part].columns(own))
+        else:
+            parts = []
         merged: dict[str, np.ndarray] = {}
         for name in names:
             values = [answer[name] for _, answer in parts] or [np.empty(0)]

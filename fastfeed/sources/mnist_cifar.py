@@ -27,17 +27,6 @@ from fastfeed.errors import ConfigError, SourceError
 from fastfeed.storage.local_file import read_file
 from fastfeed.storage.reads import Unread
 
-__all__ = [
-    "MEMORY",
-    "Call",
-    "byte_array",
-    "read_cifar",
-    "read_idx",
-    "read_mnist",
-    "read_pickle",
-    "text_of",
-]
-
 _CIFAR_PIXELS = 3 * 32 * 32
 MEMORY = 1_000_000_000  # bytes of a file, unpacked
 _LABELS = 1 << 31  # above every label that CIFAR can have

@@ -35,8 +35,6 @@ from fastfeed.storage.fingerprint import OBJECTS_SEPARATOR, fingerprint
 from fastfeed.storage.reads import Pending, Unread
 from fastfeed.storage.storage import Storage
 
-__all__ = ["Objects"]
-
 
 @checked_early
 class Objects:

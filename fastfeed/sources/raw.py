@@ -22,8 +22,6 @@ from fastfeed.storage.reads import Stat, Unread, is_local
 from fastfeed.storage.shard_files import Shards
 from fastfeed.storage.storage import Storage
 
-__all__ = ["RawShards"]
-
 _LABELS = ".labels.npy"
 _MAGIC = b"\x93NUMPY"
 _HEAD = 64 << 10  # bytes: a header is far shorter

@@ -40,7 +40,6 @@ from fastfeed.storage.storage import Storage
 if TYPE_CHECKING:
     from fastfeed.sources.tables.row_group_images import RowGroups
 
-__all__ = ["Images", "Table", "folder_of", "memory_of"]
 
 _STATE = ("notes", "_requested", "_root", "_requested_classes", "_memory", "_storage", "_allow")
 

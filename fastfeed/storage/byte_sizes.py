@@ -9,8 +9,6 @@ from typing import Any
 from fastfeed.errors import ConfigError
 from fastfeed.storage.local_file import MAX_BYTES
 
-__all__ = ["BodyTooLarge", "check_announced", "in_bytes", "max_announced", "max_body"]
-
 _UNITS = {"B": 1} | {
     f"{letter}{kind}": base**power
     for power, letter in enumerate("KMGT", 1)

@@ -20,8 +20,6 @@ from fastfeed.storage.reads import Unread
 from fastfeed.storage.retry import Diagnosis, Health, Latencies
 from fastfeed.storage.s3 import S3Reader, is_s3
 
-__all__ = ["Endpoint", "Endpoints", "connect", "explain", "parse_uri", "settings"]
-
 _EXTRAS = {
     "s3": ("s3fs", "s3"),
     "s3a": ("s3fs", "s3"),
@@ -88,16 +86,14 @@ def settings(protocol: str, options: dict[str, Any], in_flight: int) -> dict[str
     if protocol not in ("s3", "s3a"):
         return dict(options)
     config = {
-        "max_pool_connections": (
-            2 * in_flight
-        ),  # its default of 10 would be the limit; hedges come on top
+        # its default of 10 would be the limit; hedges come on top
+        "max_pool_connections": 2 * in_flight,
         "retries": {"max_attempts": 0},
     }
     own = {
         "max_concurrency": 1,  # an object read whole would else be asked for its size first
-        "use_listings_cache": (
-            False
-        ),  # every object ever listed would stay in memory, and be what it was then
+        # every object ever listed would stay in memory, and be what it was then
+        "use_listings_cache": False,
     }
     return own | options | {"config_kwargs": config | options.get("config_kwargs", {})}
 

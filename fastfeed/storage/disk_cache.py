@@ -90,11 +90,10 @@ class Cache:
         try:
             os.makedirs(self.folder, exist_ok=True)
         except OSError as error:
-            what = (
-                "is not a folder"
-                if os.path.exists(self.folder)
-                else f"cannot be created: {error.strerror}"
-            )
+            if os.path.exists(self.folder):
+                what = "is not a folder"
+            else:
+                what = f"cannot be created: {error.strerror}"
             raise SourceError(
                 f"Cache: {self.folder} {what}; pass a folder on a local disk"
             ) from error
@@ -287,9 +286,8 @@ class Cache:
                     status.st_mtime_ns == self._mark_ns or self._is_sound(fd, path, length)
                 )
                 now = time.time_ns()
-                if (
-                    is_whole and abs(now - status.st_atime_ns) > _TOUCH_NS
-                ):  # either way: clocks may be set back
+                if is_whole and abs(now - status.st_atime_ns) > _TOUCH_NS:
+                    # either way: clocks may be set back
                     with suppress(OSError):
                         set_times(fd, path, now, self._mark_ns or status.st_mtime_ns)
                 parts = tuple(
@@ -337,9 +335,8 @@ def cache_of(cache: str | os.PathLike[str] | Cache | None) -> Cache | None:
     return cache if cache is None or isinstance(cache, Cache) else Cache(cache)
 
 
-@lru_cache(
-    4096
-)  # a large object is asked for many times, a small one by `missing` and then by `get`
+# a large object is asked for many times, a small one by `missing` and then by `get`
+@lru_cache(4096)
 def prefix_of(folder: str, chunk: int, uri: str, version: str, size: int) -> str:
     """The path of an object's chunks, up to their number.
 

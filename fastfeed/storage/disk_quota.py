@@ -25,8 +25,6 @@ from fastfeed.system.folders import free_bytes
 from fastfeed.system.locks import lock, unlock
 from fastfeed.system.processes import after_fork
 
-__all__ = ["Quota"]
-
 _BLOCK = 4096  # bytes; a file takes whole ones
 _FILLED = 0.9  # of the limit, after old files have been removed
 # bytes, or share of the disk if less, that are left to others
@@ -152,10 +150,8 @@ class Quota:
             return fd
 
     def _remove(self, draft: str, length: int) -> None:
-        with (
-            suppress(OSError),
-            self._locked_usage() as usage,
-        ):  # the error that brought us here is the one to tell
+        with suppress(OSError), self._locked_usage() as usage:
+            # the error that brought us here is the one to tell
             os.unlink(draft)
             usage.add(-_blocks(length))
 
@@ -167,9 +163,8 @@ class Quota:
                 fd = self._open_usage()
                 try:
                     _lock(fd)
-                    if (
-                        os.fstat(fd).st_nlink
-                    ):  # else removed while we waited: it is another file that has to be locked
+                    if os.fstat(fd).st_nlink:
+                        # else removed while we waited: it is another file that has to be locked
                         yield _Usage(fd, self._boot)
                         return
                 finally:
@@ -194,9 +189,8 @@ class Quota:
     def _make_room(self, target: int, enough: int) -> int:
         """Remove files down to `target` bytes if more than `enough` are in use; return the use."""
         used = 0
-        for _ in range(
-            3
-        ):  # files that are read between the two looks are not old any more, and then others are
+        for _ in range(3):
+            # files that are read between the two looks are not old any more, and then others are
             used, ages, sizes = self._measure()
             if used <= enough or not len(ages):
                 break
@@ -319,16 +313,14 @@ def _is_abandoned(draft: str, status: os.stat_result) -> bool:
 
 def _lock(fd: int) -> None:
     _locked.add(fd)
-    with suppress(
-        OSError
-    ):  # a file system without locks: threads still wait for each other, processes may miscount
+    with suppress(OSError):
+        # a file system without locks: threads still wait for each other, processes may miscount
         lock(fd)
 
 
 def _unlock(fd: int) -> None:
-    with suppress(
-        OSError
-    ):  # by name, since a copy of fd in a process forked without Python would hold the lock
+    with suppress(OSError):
+        # by name, since a copy of fd in a process forked without Python would hold the lock
         unlock(fd)
     _locked.discard(fd)
     os.close(fd)

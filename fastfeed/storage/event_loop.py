@@ -16,8 +16,6 @@ from fsspec.asyn import get_loop
 from fastfeed.storage.reads import Pending
 from fastfeed.system.processes import after_fork
 
-__all__ = ["Submissions", "batched", "completed", "defer", "launch", "results"]
-
 T = TypeVar("T")
 
 Submissions = list[tuple["Future[Any]", Callable[[], Awaitable[Any]]]]
@@ -25,9 +23,8 @@ Submissions = list[tuple["Future[Any]", Callable[[], Awaitable[Any]]]]
 _POLL_S = 0.2  # how often a thread that waits looks for Ctrl-C
 
 _running: set[asyncio.Task[None]] = set()  # an event loop holds its tasks weakly
-_inherited: list[
-    Any
-] = []  # tasks of the process that this one was forked from: ending them would be reported
+# tasks of the process that this one was forked from: ending them would be reported
+_inherited: list[Any] = []
 
 
 class _Deferred(threading.local):
@@ -44,9 +41,8 @@ class _Submitted(Future[T]):
 
     def result(self, timeout: float | None = None) -> T:
         _flush()
-        while (
-            True
-        ):  # in steps: a signal that comes just before a wait without end would not be seen
+        while True:
+            # in steps: a signal that comes just before a wait without end would not be seen
             is_done = self.done()
             try:
                 return super().result(_POLL_S if timeout is None else timeout)

@@ -14,8 +14,6 @@ from fastfeed.printable import printable
 from fastfeed.storage.reads import Stat, is_local
 from fastfeed.storage.storage import Storage
 
-__all__ = ["SPLIT", "expand_braces", "find_files", "local_stat"]
-
 # TFRecords are called train-00000-of-01024, too: train-*-of-01024
 SPLIT = re.compile(r"[0-9*?}]-of-[0-9]{2,}$")
 
@@ -40,11 +38,10 @@ def find_files(
     exists under a name with such characters is meant literally. SourceError where one is missing,
     ConfigError where one is given twice.
     """
-    items = (
-        list(paths)
-        if isinstance(paths, Iterable) and not isinstance(paths, (str, bytes))
-        else [paths]
-    )
+    if isinstance(paths, Iterable) and not isinstance(paths, (str, bytes)):
+        items = list(paths)
+    else:
+        items = [paths]
     if not items or not all(isinstance(item, (str, os.PathLike)) for item in items):
         raise ConfigError(
             f"{who} needs a path, a pattern such as 'train-{{000..099}}{suffix}', or a list; got"
@@ -104,11 +101,10 @@ def _expanded(pattern: str) -> Iterator[str]:
     if depth:
         raise ConfigError(f"a brace in {pattern!r} is not closed")
     parts = [pattern[a + 1 : b] for a, b in zip(commas, [*commas[1:], end], strict=True)]
-    options = (
-        _numbers(pattern, parts[0])
-        if len(parts) == 1
-        else [o for part in parts for o in expand_braces(part)]
-    )
+    if len(parts) == 1:
+        options = _numbers(pattern, parts[0])
+    else:
+        options = [o for part in parts for o in expand_braces(part)]
     tails = expand_braces(pattern[end + 1 :])
     if len(options) * len(tails) > _MAX_FILES:
         raise ConfigError(
@@ -219,9 +215,8 @@ def _stats(uris: list[str], storage: Storage, who: str, suffix: str) -> dict[str
         for uri, stat in zip(remaining, storage.stat(remaining), strict=True):
             if isinstance(stat, Stat):
                 stats[uri] = stat
-            elif stat.reason != "not_found" or uri.endswith(
-                suffix
-            ):  # else it may be a folder: it is listed later
+            elif stat.reason != "not_found" or uri.endswith(suffix):
+                # else it may be a folder: it is listed later
                 missing.append(f"{printable(uri)}: {stat.detail or stat.reason}")
                 down = down or stat.reason in STORAGE
     if missing:

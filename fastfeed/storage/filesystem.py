@@ -18,8 +18,6 @@ from fastfeed.storage.reads import ByteRange, Unread
 from fastfeed.storage.s3 import S3Reader
 from fastfeed.system.processes import after_fork
 
-__all__ = ["DaemonThreads", "call", "list_files", "read_range"]
-
 # whose clients have limits, see `clients.settings`
 _LIMITED = frozenset({"http", "https", "gs", "gcs"})
 T = TypeVar("T")
@@ -101,9 +99,8 @@ async def read_range(
     BodyTooLarge for a whole object of more than `limit` bytes whose size was not known.
     """
     stat, start, stop = span.stat, span.start, span.stop
-    if (
-        start and stop is None
-    ):  # without an end, nothing would show that a server without ranges sent all
+    if start and stop is None:
+        # without an end, nothing would show that a server without ranges sent all
         stop = (await call(system, "info", path)).get("size")
         if stop is None:
             return Unread("io_error", "the server does not say how large it is")

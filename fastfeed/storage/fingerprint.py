@@ -10,8 +10,6 @@ import hashlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
-__all__ = ["OBJECTS_SEPARATOR", "difference", "fingerprint"]
-
 OBJECTS_SEPARATOR = " with objects "  # between a source's and that of its boxes and masks
 
 _SLICES = 16

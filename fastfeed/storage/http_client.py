@@ -13,8 +13,6 @@ from aiohttp.resolver import DefaultResolver
 from fastfeed.storage.byte_sizes import BodyTooLarge, check_announced
 from fastfeed.storage.local_file import MAX_BYTES
 
-__all__ = ["Connector", "GuardedClient", "limited_response", "new_session"]
-
 # what a request says of itself; anything else may be a secret: Authorization, Cookie, X-Api-Key,
 # Private-Token ...
 _PLAIN_HEADERS = frozenset(
@@ -70,9 +68,8 @@ def limited_response(limit: int) -> type[aiohttp.ClientResponse]:
             if self._body is None:
                 try:
                     self._body = await _body(self, limit)
-                except (
-                    BaseException
-                ):  # also a cancellation: the connection is not reused; raised again
+                except BaseException:
+                    # also a cancellation: the connection is not reused; raised again
                     self.close()
                     raise
             return await super().read()
@@ -92,11 +89,10 @@ async def _body(response: aiohttp.ClientResponse, limit: int) -> bytes:
         pieces.append(piece)
         size += len(piece)
         if size > most:
-            what = (
-                "a compressed body"
-                if is_packed
-                else "a body of a length that the server does not say"
-            )
+            if is_packed:
+                what = "a compressed body"
+            else:
+                what = "a body of a length that the server does not say"
             raise BodyTooLarge(f"{what} has more than {most:,} bytes")
     return b"".join(pieces)
 

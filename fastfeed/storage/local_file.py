@@ -16,17 +16,6 @@ from fastfeed.storage.reads import Unread
 from fastfeed.system.descriptors import EXHAUSTED, open_file, open_regular
 from fastfeed.system.within import Within
 
-__all__ = [
-    "MAX_BYTES",
-    "closers",
-    "open_to_read",
-    "over_files",
-    "raise_exhausted",
-    "read_file",
-    "size_of",
-    "unread",
-]
-
 _T = TypeVar("_T")
 _Path = str | bytes | os.PathLike[str]
 
@@ -34,9 +23,8 @@ _Path = str | bytes | os.PathLike[str]
 _NO_SUCH_PATH = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP}
 
 _PAUSES_S = (0.0, 0.05, 0.2, 0.5, 1.0)  # before another try to open a file
-closers: list[
-    Callable[[], bool]
-] = []  # close files that are held open and not in use; True if there were any
+# close files that are held open and not in use; True if there were any
+closers: list[Callable[[], bool]] = []
 
 MAX_BYTES = 1 << 30  # of one file; a photograph is far below
 
@@ -84,11 +72,10 @@ def raise_exhausted(error: OSError, what: str) -> None:
     """StorageError if the process or the machine has run out of something; otherwise nothing."""
     if error.errno not in EXHAUSTED:
         return
-    advice = (
-        "raise the limit on open files, `ulimit -n`"
-        if error.errno == errno.EMFILE
-        else "close other programs"
-    )
+    if error.errno == errno.EMFILE:
+        advice = "raise the limit on open files, `ulimit -n`"
+    else:
+        advice = "close other programs"
     text = f"{what}: {error.strerror or error}; no sample is listed as bad for it: {advice}"
     exhausted = StorageError(text)
     exhausted.errno = error.errno

@@ -20,8 +20,6 @@ from fastfeed.storage.filesystem import DaemonThreads, read_range
 from fastfeed.storage.reads import ByteRange, Pending, Stat, Unread
 from fastfeed.storage.retry import RetryPolicy, retry
 
-__all__ = ["CachedRead", "ChunkFetches", "ChunkParts", "Limiter", "Permit", "RangeReads"]
-
 _writers = DaemonThreads(4, "storage-cache")
 
 
@@ -175,9 +173,8 @@ class CachedRead:
         span: ByteRange,
         cache: Cache,
         work: Future[ChunkParts] | None,  # fetches the missing chunks
-        fetch: Callable[
-            [Sequence[Chunk]], Future[ChunkParts]
-        ],  # for chunks evicted in the meantime
+        # for chunks evicted in the meantime
+        fetch: Callable[[Sequence[Chunk]], Future[ChunkParts]],
     ) -> None:
         assert span.stat is not None and span.stop is not None
         self._span = span

@@ -7,19 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
-__all__ = [
-    "ByteRange",
-    "Completed",
-    "DeferredRead",
-    "MappedRead",
-    "Pending",
-    "Stat",
-    "Unread",
-    "is_local",
-    "stat_of",
-]
-
-
 _VERSIONS = (
     *(
         "ETag",

@@ -25,19 +25,6 @@ from fastfeed.printable import printable
 from fastfeed.storage.reads import Unread
 from fastfeed.system.descriptors import EXHAUSTED
 
-__all__ = [
-    "Diagnosis",
-    "Health",
-    "Latencies",
-    "RetryPolicy",
-    "failing_since",
-    "is_cached",
-    "last_answer",
-    "patience",
-    "retry",
-    "sent_again",
-]
-
 T = TypeVar("T")
 
 _DEAD = 10.0  # times the seconds after which a read lags
@@ -207,9 +194,8 @@ async def _retry(
     while True:
         start, limit = clock(), min(policy.attempt_s + extra, remaining)
         lag = None if latencies is None else latencies.lags_after(size)
-        if (
-            lag is not None
-        ):  # later, no answer is likely; if all have become slow, the next attempt is longer
+        if lag is not None:
+            # later, no answer is likely; if all have become slow, the next attempt is longer
             limit = min(
                 limit, max(policy.first_attempt_s, _DEAD * lag) * 2 ** min(attempts, 60) + extra
             )
@@ -240,11 +226,10 @@ async def _retry(
             health.failed(last.detail or last.reason)
         remaining -= clock() - start
         delay = wait * (0.5 + random.random())  # jitter: not in step with other readers
-        left = (
-            math.inf
-            if health is None
-            else health.patience_left(policy.refused_s, policy.patience_s)
-        )
+        if health is None:
+            left = math.inf
+        else:
+            left = health.patience_left(policy.refused_s, policy.patience_s)
         delay, down = min(delay, left), left <= 0
         if remaining <= delay or attempts >= policy.attempts or down:
             if exhausted is not None:  # says nothing about what was to be read

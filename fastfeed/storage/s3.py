@@ -22,7 +22,6 @@ try:
 except ImportError:
     obstore = None
 
-__all__ = ["S3Reader", "is_s3"]
 
 _PROCESS = os.getpid()  # that obstore's threads belong to
 _CREDENTIALS_LAST = timedelta(minutes=5)  # then s3fs is asked again; it renews those that expire

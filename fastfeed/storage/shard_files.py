@@ -22,8 +22,6 @@ from fastfeed.storage.storage import Storage
 from fastfeed.system.descriptors import has_pread, pread
 from fastfeed.system.processes import after_fork, open_files
 
-__all__ = ["LazyBytes", "OpenFile", "Shards", "budget", "chunks_of", "open_count", "split_at"]
-
 _OPEN = 128  # files held open by one source
 # by all of a process; what it may open where the system does not say
 _LEAST, _MOST, _WINDOWS = (16, 4096, 512)

@@ -5,7 +5,3 @@ Linux: CLOCK_MONOTONIC, as is `time.monotonic_ns`. Windows: the performance coun
 """
 
 from __future__ import annotations
-
-from time import perf_counter_ns as steady_ns
-
-__all__ = ["steady_ns"]

@@ -14,22 +14,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-__all__ = [
-    "APPEND",
-    "CREATE",
-    "EXHAUSTED",
-    "NEW",
-    "READ",
-    "closing_file",
-    "has_pread",
-    "open_file",
-    "open_regular",
-    "pread",
-    "pwrite",
-    "set_times",
-    "start_writeback",
-]
-
 READ = os.O_RDONLY
 CREATE = os.O_RDWR | os.O_CREAT
 APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND

@@ -15,8 +15,6 @@ from contextlib import suppress
 
 from fastfeed.system.descriptors import open_file
 
-__all__ = ["free_bytes", "private_folder", "sync_folder"]
-
 
 def private_folder(path: str) -> str:
     """Create a folder of this user alone, in one of all users, or use it.

@@ -11,8 +11,6 @@ import os
 from types import ModuleType
 from typing import Any
 
-__all__ = ["lock", "unlock"]
-
 fcntl: ModuleType | None
 msvcrt: Any
 try:

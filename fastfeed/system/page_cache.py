@@ -12,8 +12,6 @@ import os
 import sys
 from typing import Any
 
-__all__ = ["can_forget", "forget", "is_held"]
-
 _fadvise = getattr(os, "posix_fadvise", None)
 
 

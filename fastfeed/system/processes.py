@@ -15,23 +15,6 @@ from importlib import import_module
 
 from fastfeed.system.shared_memory import is_available
 
-__all__ = [
-    "after_fork",
-    "boot_id",
-    "can_supervise",
-    "has_owners",
-    "limit_memory",
-    "machine",
-    "memory_bytes",
-    "open_files",
-    "pid_namespace",
-    "process_exists",
-    "process_state",
-    "stat_fields",
-    "usable_cores",
-    "user",
-]
-
 
 def can_supervise() -> bool:
     """Return True if worker processes can share descriptors and memory and end with this one."""

@@ -16,8 +16,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["anonymous", "is_available", "mapped"]
-
 _MAP_POPULATE = 0x8000
 
 

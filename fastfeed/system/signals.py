@@ -9,8 +9,6 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["ENDING", "died_of", "is_kill", "no_interrupt", "unblock_interrupt"]
-
 ENDING = tuple(
     getattr(signal, name)
     for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT")

@@ -14,8 +14,6 @@ from typing import Any
 
 from fastfeed.system.descriptors import open_file
 
-__all__ = ["Within"]
-
 _F_GETPATH = 50  # of macOS
 
 

@@ -11,8 +11,6 @@ import numpy as np
 from fastfeed.errors import ConfigError
 from fastfeed.sources.base import Instances
 
-__all__ = ["FORMATS", "BoxLists"]
-
 # what the four numbers are -> columns that begin at left and top, columns of right and bottom, or
 # of width and height
 FORMATS = {
@@ -73,9 +71,8 @@ class BoxLists:
         format: str,
         classes: int,
         where: Callable[[int, int], str],  # (image, number of its box)
-        sizes: (
-            np.ndarray | None
-        ) = None,  # (n, 2): height, width of the images, where that is known; NaN where not
+        # (n, 2): height, width of the images, where that is known; NaN where not
+        sizes: (np.ndarray | None) = None,
     ) -> BoxLists:
         """Build from one array, and check finiteness, order of edges, labels and overlap."""
         first, last, lengths = FORMATS[format]
@@ -96,11 +93,10 @@ class BoxLists:
                     f"Objects: {box} {message.format(box=boxes[at].tolist(), label=labels[at])}"
                 )
 
-        sides = (
-            "its width or height is negative"
-            if lengths
-            else "its right or bottom edge is before the other"
-        )
+        if lengths:
+            sides = "its width or height is negative"
+        else:
+            sides = "its right or bottom edge is before the other"
         refuse(~np.isfinite(corners).all(axis=1), "must be finite numbers, got {box}")
         order = f"got {{box}} as {format}: {sides}; format is one of {', '.join(FORMATS)}"
         refuse((corners[:, 2:] < corners[:, :2]).any(axis=1), order)

@@ -30,8 +30,6 @@ from fastfeed.storage.local_file import read_file, size_of
 from fastfeed.storage.reads import ByteRange, MappedRead, Pending, Stat, Unread, is_local
 from fastfeed.storage.storage import Storage
 
-__all__ = ["ListedFiles", "read_coco"]
-
 _KEY = b'"segmentation"'
 _OBJECTS = 10  # times its bytes that JSON takes as Python objects, about
 
@@ -66,11 +64,10 @@ def _read(uri: str, storage: Storage, memory: int) -> bytes:
         data = stat
     else:
         _check_memory(uri, stat.size, memory)
-        data = (
-            read_file(path, limit=memory)
-            if is_local(path)
-            else storage.read([ByteRange(uri, stat=stat)])[0]
-        )
+        if is_local(path):
+            data = read_file(path, limit=memory)
+        else:
+            data = storage.read([ByteRange(uri, stat=stat)])[0]
     if isinstance(data, Unread):
         raise SourceError(
             f"Objects.coco: cannot read {printable(uri)}: {data.reason} {data.detail}".rstrip()
@@ -240,11 +237,10 @@ def _matched(source: Source, paths: Sequence[str], listed: _CocoFile) -> np.ndar
             )
         else:
             lost = sorted(set(listed.names) - set(paths))
-            problem = (
-                f"{len(lost)} of its images are not in the source, such as {lost[0]}"
-                if lost
-                else "a file twice"
-            )
+            if lost:
+                problem = f"{len(lost)} of its images are not in the source, such as {lost[0]}"
+            else:
+                problem = "a file twice"
         raise SourceError(
             f"Objects.coco: {listed.uri} and the images must name the same files: {problem}; pass"
             " the folder that file_name begins at, whose files are then taken by the annotations'"

@@ -15,8 +15,6 @@ from fastfeed.sources.tables.string_column import StringColumn
 from fastfeed.storage.event_loop import results
 from fastfeed.storage.storage import Storage
 
-__all__ = ["Masks", "masks_of"]
-
 
 class Masks(Protocol):
     """One segmentation mask per image."""

@@ -9,8 +9,6 @@ import numpy as np
 
 from fastfeed.sources.tables.string_column import StringColumn
 
-__all__ = ["ROWS", "FileTable", "in_pieces", "joined", "packed", "unpacked"]
-
 ROWS = 1 << 16  # of a piece
 
 

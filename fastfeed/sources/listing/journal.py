@@ -27,8 +27,6 @@ from fastfeed.sources.tables.string_column import StringColumn
 from fastfeed.system.descriptors import CREATE, open_file, open_regular, pread, pwrite
 from fastfeed.system.locks import lock
 
-__all__ = ["End", "FileJournal", "Journal", "MemoryJournal", "folders_listed"]
-
 _MAGIC = b"fastfeed listing 2\n"
 _RECORD = struct.Struct("<III")
 
@@ -264,9 +262,8 @@ class _OrderCheck:
     """Counts the images of each folder, and checks that they are in order."""
 
     def __init__(self) -> None:
-        self._folders: dict[
-            str, tuple[int, bool, bytes]
-        ] = {}  # images, whether they are, the last one
+        # images, whether they are, the last one
+        self._folders: dict[str, tuple[int, bool, bytes]] = {}
 
     def look(self, folder: str, rows: FileTable) -> None:
         """Check more images of a folder."""

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 
 from fastfeed.printable import printable
 
-__all__ = ["SYSTEM_FOLDERS", "LeftOut", "extension_of", "is_hidden", "may_be_hidden"]
-
 # what systems and network disks put next to photographs: thumbnails, deleted files, snapshots
 SYSTEM_FOLDERS = frozenset(
     {

@@ -31,8 +31,6 @@ from fastfeed.sources.listing.remote_tree import RemoteTree, trimmed
 from fastfeed.storage.reads import is_local
 from fastfeed.storage.storage import Storage
 
-__all__ = ["ListingProgress", "Summary", "gather", "list_images", "listing_progress"]
-
 
 @dataclass(frozen=True, slots=True)
 class Summary:
@@ -176,11 +174,10 @@ def gather(
         folders = list(choose(names, loose.images))
         _walk(tree, folders, journal, count)
     number = {folder: i for i, folder in enumerate(folders)} | {"": -1}
-    walked = (
-        _merged(journal, folders)
-        if include_loose
-        else ((folder, rows) for folder in folders for rows in journal.rows(folder))
-    )
+    if include_loose:
+        walked = _merged(journal, folders)
+    else:
+        walked = ((folder, rows) for folder in folders for rows in journal.rows(folder))
     parts = [FileTable(packed([]), labels=np.empty(0, np.int32))]
     for folder, rows in walked:
         parts.append(replace(rows, labels=np.full(len(rows), number[folder], np.int32)))
@@ -198,9 +195,8 @@ def _left_out_text(left_out: LeftOut) -> str:
 
 def _left_out(journal: Journal) -> LeftOut:
     total = LeftOut()
-    for folder in sorted(
-        journal.ends
-    ):  # folders may end in any order, the examples are always the same
+    for folder in sorted(journal.ends):
+        # folders may end in any order, the examples are always the same
         total.update(journal.ends[folder].left_out)
     return total
 
@@ -250,9 +246,8 @@ def _walk(tree: Tree, folders: Sequence[str], journal: Journal, count: ListingPr
     try:
         for work in as_completed([pool.submit(list_group, group) for group in groups]):
             work.result()
-    except (
-        BaseException
-    ):  # Ctrl-C as well: folders under way stop listing, or the pool's end would wait for them
+    except BaseException:
+        # Ctrl-C as well: folders under way stop listing, or the pool's end would wait for them
         tree.stop()
         raise
     finally:

@@ -32,8 +32,6 @@ from fastfeed.storage.reads import Stat, Unread, is_local
 from fastfeed.storage.shard_files import Shards
 from fastfeed.storage.storage import Storage
 
-__all__ = ["ARRAYS", "facts_of", "read_listing", "suffix_of", "write_listing"]
-
 ARRAYS = ".ffarrays"
 
 _COLUMNS = ("path", "class", "label", "size", "version")

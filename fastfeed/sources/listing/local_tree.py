@@ -16,8 +16,6 @@ from fastfeed.sources.listing.file_table import ROWS, FileTable, packed
 from fastfeed.sources.listing.left_out import LeftOut, extension_of, is_hidden
 from fastfeed.storage.local_file import over_files
 
-__all__ = ["IMAGE_EXTENSIONS", "LocalTree", "Tree"]
-
 IMAGE_EXTENSIONS = (
     *(
         ".jpg",
@@ -34,13 +32,8 @@ IMAGE_EXTENSIONS = (
         ".pgm",
     ),
     *(".pbm", ".pnm"),
-    *(
-        ".jp2",
-        ".j2k",
-        ".avif",
-        ".heic",
-        ".heif",
-    ),  # HEIC is listed everywhere: where it is not decoded, it is reported
+    # HEIC is listed everywhere: where it is not decoded, it is reported
+    *(".jp2", ".j2k", ".avif", ".heic", ".heif"),
 )
 _DEPTH = 100  # folders inside folders
 _LINKED = 10_000  # paths through links to one folder: links that cross multiply
@@ -97,11 +90,10 @@ class LocalTree:
         self._extensions = frozenset(e.lower() for e in extensions)
         self._who = who
         self._stats = stats
-        within = (
-            None
-            if allow_links is None
-            else [os.path.realpath(folder) for folder in (root, *allow_links)]
-        )
+        if allow_links is None:
+            within = None
+        else:
+            within = [os.path.realpath(folder) for folder in (root, *allow_links)]
         self._within = (
             None if within is None else tuple(os.path.join(folder, "") for folder in within)
         )
@@ -230,7 +222,6 @@ def _identity(path: str) -> _Id:
 def _is_folder(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
-    except (
-        OSError
-    ):  # a link to itself, or into a place that may not be looked at: read() will say what is wrong
+    except OSError:
+        # a link to itself, or into a place that may not be looked at: read() will say what is wrong
         return False

@@ -24,8 +24,6 @@ from fastfeed.storage.reads import Stat, Unread, stat_of
 from fastfeed.storage.retry import RetryPolicy
 from fastfeed.storage.storage import Storage
 
-__all__ = ["RemoteTree", "trimmed"]
-
 _WHOLE_S = 3600.0  # that the listing of a folder may take where it comes in one piece
 _GROUPS = 4  # of folders for each request in flight: large ones may lie together
 _ATTEMPTS = 17  # at each page: about a minute where they fail at once, as a read is given
@@ -243,19 +241,17 @@ def _date(text: Any) -> datetime:
 
 
 async def _whole(system: Any, path: str, deep: bool, token: str) -> _Page:
-    response = (
-        (await list_files(system, path)).values()
-        if deep
-        else await call(system, "ls", path, detail=True)
-    )
+    if deep:
+        response = (await list_files(system, path)).values()
+    else:
+        response = await call(system, "ls", path, detail=True)
     files, folders = [], []
     for info in sorted(response, key=lambda info: info["name"]):
         name = info["name"][len(path) :].strip("/") if info["name"].startswith(path) else None
         if info["type"] == "directory" and name:
             folders.append(name)
-        elif (
-            name is not None
-        ):  # the size of a link, as SFTP has them, is not that of what it leads to
+        elif name is not None:
+            # the size of a link, as SFTP has them, is not that of what it leads to
             sized = info["type"] == "file" and info.get("size") is not None
             files.append((name, stat_of(info) if sized else Stat(-1, "")))
     return _Page(files, folders)

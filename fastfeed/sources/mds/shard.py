@@ -24,23 +24,6 @@ from fastfeed.storage.reads import ByteRange, Stat, Unread, is_local
 from fastfeed.storage.storage import Storage
 from fastfeed.system.descriptors import open_regular
 
-__all__ = [
-    "IMAGES",
-    "LABELS",
-    "VALUES",
-    "ColumnLayout",
-    "Damaged",
-    "column_encodings",
-    "column_locations",
-    "header",
-    "image_file",
-    "is_image",
-    "is_label",
-    "is_value",
-    "short_value",
-    "value_of",
-]
-
 _LONGEST_NAME = 255  # bytes
 _MAX_CONFIG = 1 << 20  # bytes of a configuration
 

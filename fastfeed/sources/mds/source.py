@@ -51,8 +51,6 @@ from fastfeed.storage.local_file import read_file
 from fastfeed.storage.reads import ByteRange, Stat, Unread, is_local
 from fastfeed.storage.storage import Storage
 
-__all__ = ["MDSShards", "expand_indexes"]
-
 _NAMES = ("uri", "key", "filename", "id")  # columns that name a sample, where they are texts
 _NOTES = 50  # kept per shard
 _DAMAGED = 1  # in place of a check

@@ -36,8 +36,6 @@ from fastfeed.storage.reads import MappedRead, Pending, Stat, Unread
 from fastfeed.storage.shard_files import Shards, split_at
 from fastfeed.storage.storage import Storage
 
-__all__ = ["Paths", "ShardedSource"]
-
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 

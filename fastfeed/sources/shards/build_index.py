@@ -25,8 +25,6 @@ from fastfeed.storage.storage import Storage
 from fastfeed.system.descriptors import pread
 from fastfeed.system.locks import lock
 
-__all__ = ["ForwardReader", "build", "build_lock", "read_shard"]
-
 T = TypeVar("T")
 
 _LOCAL_BLOCK, _REMOTE_BLOCK = 64 << 10, 4 << 20  # bytes read at once in a scan

@@ -18,20 +18,6 @@ from fastfeed.sources.shards.index import NOWHERE, Index, ShardScan
 from fastfeed.storage.reads import Completed, MappedRead, Pending, Unread
 from fastfeed.storage.shard_files import Shards, split_at
 
-__all__ = [
-    "LARGEST",
-    "LARGEST_ARRAY",
-    "ExtraColumns",
-    "HasExtraColumns",
-    "ValueLocation",
-    "add_row",
-    "as_array",
-    "as_json",
-    "bytes_columns",
-    "column_names",
-    "read_npy",
-]
-
 LARGEST, LARGEST_ARRAY = 1 << 20, 64 << 20  # bytes of one value; more is damage, or no text
 # instead of an offset: the sample has no such value; what holds it is damaged, as an offset behind
 # all shards is
@@ -153,11 +139,10 @@ class ExtraColumns:
                 out[row] = Completed(Unread("bomb", f"{size} bytes, the limit is {largest}"))
             else:
                 ranges.append((row, index.shard_of(entry), offset - self._head, offset + size))
-        reads = (
-            shards.fetch_all([bounds[1:] for bounds in ranges])
-            if shards.remote
-            else [None] * len(ranges)
-        )
+        if shards.remote:
+            reads = shards.fetch_all([bounds[1:] for bounds in ranges])
+        else:
+            reads = [None] * len(ranges)
         for (row, shard, start, stop), remote in zip(ranges, reads, strict=True):
             cuts, check = (start, start + self._head, stop), int(index.checks[entries[row]])
             if remote is None:
@@ -218,11 +203,10 @@ def read_npy(data: bytes) -> np.ndarray:
     file = io.BytesIO(data)
     try:
         version = np.lib.format.read_magic(file)
-        read_header = (
-            np.lib.format.read_array_header_1_0
-            if version == (1, 0)
-            else np.lib.format.read_array_header_2_0
-        )
+        if version == (1, 0):
+            read_header = np.lib.format.read_array_header_1_0
+        else:
+            read_header = np.lib.format.read_array_header_2_0
         shape, _, dtype = read_header(file)
         if math.prod(shape) * dtype.itemsize != len(data) - file.tell():
             raise ValueError(f"{len(data) - file.tell()} bytes for {dtype} {shape}")

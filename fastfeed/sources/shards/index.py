@@ -25,18 +25,6 @@ from fastfeed.storage.reads import Stat
 from fastfeed.storage.shard_files import LazyBytes, OpenFile, budget, chunks_of, open_count
 from fastfeed.system.descriptors import open_regular
 
-__all__ = [
-    "NOWHERE",
-    "Index",
-    "Notes",
-    "Section",
-    "ShardScan",
-    "is_index",
-    "load",
-    "save",
-    "sections",
-]
-
 _FAMILY = b"fastfeed index "
 _MAGIC = _FAMILY + b"1\n"
 _START = struct.Struct(f"<{len(_MAGIC)}sQII")
@@ -45,10 +33,8 @@ _COLUMNS = (
     ("lengths", np.uint32),
     ("checks", np.uint32),  # of what shows at a read that the shard is still the same; 0: nothing
     ("labels", np.int32),  # -1: none
-    (
-        "ends",
-        np.uint32,
-    ),  # of each name, in the names of its shard; like the names, it stays in the file
+    # of each name, in the names of its shard; like the names, it stays in the file
+    ("ends", np.uint32),
 )
 _READ = 4 << 20  # bytes
 NOWHERE = 1 << 62  # an offset that no shard has
@@ -290,14 +276,12 @@ def load(
             names = begin + 4 * samples
             if crc != check or names > size or not _fit(header, columns, size - names):
                 return None
-            if (
-                kept and open_count() * 2 >= budget()
-            ):  # of very many sources: their files do not stay open
+            if kept and open_count() * 2 >= budget():
+                # of very many sources: their files do not stay open
                 return Index(header, columns, kept[: 4 * samples], kept[4 * samples :], path)
             data = OpenFile(path)
-            if not os.path.samestat(
-                os.fstat(data.fd), os.fstat(file.fileno())
-            ):  # replaced meanwhile
+            if not os.path.samestat(os.fstat(data.fd), os.fstat(file.fileno())):
+                # replaced meanwhile
                 return load(path, kind, of)
             return Index(
                 header,

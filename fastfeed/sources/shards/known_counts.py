@@ -15,8 +15,6 @@ from fastfeed.sources.shards.index import Index, Section
 from fastfeed.storage.reads import is_local
 from fastfeed.system.descriptors import open_regular
 
-__all__ = ["add_missing", "in_record", "is_cut", "missing", "tell"]
-
 _log = logging.getLogger("fastfeed")
 
 _CUT = ("cut off at ", "empty file", "empty: no records")  # how notes begin

@@ -23,18 +23,6 @@ from fastfeed.sources.class_names import (
 )
 from fastfeed.sources.shards.index import Index
 
-__all__ = [
-    "LabelKind",
-    "check_label_kind",
-    "checked_classes",
-    "integers_in",
-    "missing_classes",
-    "number_integers",
-    "number_labels",
-    "resolve_kind",
-    "text_label",
-]
-
 LabelKind = Literal["name", "index"]
 
 _SHOWN = 5  # labels in a message
@@ -84,11 +72,10 @@ def checked_classes(classes: Any, who: str) -> tuple[str, ...] | None:
     """
     if classes is None:
         return None
-    items = (
-        list(classes)
-        if isinstance(classes, Iterable) and not isinstance(classes, (str, bytes))
-        else [None]
-    )
+    if isinstance(classes, Iterable) and not isinstance(classes, (str, bytes)):
+        items = list(classes)
+    else:
+        items = [None]
     are_names = all(
         isinstance(item, (str, int, np.integer)) and not isinstance(item, bool) for item in items
     )

@@ -20,8 +20,6 @@ from fastfeed.sources.tables.columns import (
 )
 from fastfeed.sources.tables.string_column import StringColumn, numbers
 
-__all__ = ["BoxColumn", "ExtraColumn", "WeightColumn"]
-
 _EXACT = 1 << 53  # integers up to this are themselves as float64
 _AT_ONCE = 1 << 18  # rows checked together: they fit into the CPU's caches
 
@@ -147,9 +145,8 @@ class ExtraColumn(ColumnParser):
         key, parts = f"carried {self.names[0]}", self._parts
         untyped = [p.values for p in parts if isinstance(p.values, StringColumn) and not p.typed]
         parsed = numbers(untyped) if len(untyped) == len(parts) else None
-        if parsed is not None and not _lacks_room(
-            parsed, parts
-        ):  # else they stay texts, which have room for a gap
+        if parsed is not None and not _lacks_room(parsed, parts):
+            # else they stay texts, which have room for a gap
             parts = [
                 ColumnPart(values, part.null) for values, part in zip(parsed, parts, strict=True)
             ]

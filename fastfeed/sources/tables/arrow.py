@@ -13,8 +13,6 @@ from fastfeed.printable import printable
 from fastfeed.sources.tables.columns import Codes, ColumnPart
 from fastfeed.sources.tables.string_column import StringColumn
 
-__all__ = ["is_bytes", "is_text", "part"]
-
 
 def part(array: Any, coded: bool, name: str, uri: str, first: int) -> ColumnPart:
     """Some rows, the first of them being row `first` of its file. SourceError."""
@@ -70,11 +68,10 @@ def _is_number(kind: Any) -> bool:
 
 
 def _codes(array: Any) -> Codes:
-    coded = (
-        array
-        if pa.types.is_dictionary(array.type)
-        else array.cast(pa.large_string()).dictionary_encode()
-    )
+    if pa.types.is_dictionary(array.type):
+        coded = array
+    else:
+        coded = array.cast(pa.large_string()).dictionary_encode()
     codes = coded.indices.fill_null(0).to_numpy(zero_copy_only=False)
     return Codes(codes.astype(np.int64), tuple(coded.dictionary.to_pylist()))
 
@@ -85,11 +82,10 @@ def _strings(array: Any) -> StringColumn:
     if not len(array):
         return StringColumn.of([])
     ends = np.frombuffer(ends, np.int64)[array.offset : array.offset + len(array) + 1]
-    data = (
-        np.frombuffer(blob, np.uint8)[ends[0] : ends[-1]]
-        if blob is not None
-        else np.empty(0, np.uint8)
-    )
+    if blob is not None:
+        data = np.frombuffer(blob, np.uint8)[ends[0] : ends[-1]]
+    else:
+        data = np.empty(0, np.uint8)
     return StringColumn(data.copy(), ends[1:] - ends[0])  # Arrow's memory is given back
 
 

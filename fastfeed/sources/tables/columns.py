@@ -23,17 +23,6 @@ from fastfeed.sources.shards.labels import LabelKind, integers_in, number_intege
 from fastfeed.sources.tables.inline_images import has_inline
 from fastfeed.sources.tables.string_column import StringColumn, fractions
 
-__all__ = [
-    "Codes",
-    "ColumnArrays",
-    "ColumnParser",
-    "ColumnPart",
-    "LabelColumn",
-    "PathColumn",
-    "RowLocator",
-    "without_null",
-]
-
 ColumnArrays = dict[str, list[np.ndarray]]
 
 
@@ -248,18 +237,16 @@ class LabelColumn(ColumnParser):
             bad = np.isnan(safe) | (safe < -1) | (safe >= 2.0**63) | (safe != np.floor(safe))
         else:
             safe = np.where(missing, np.zeros(1, values.dtype), values)
-            bad = (
-                (safe < -1) | (safe >= 1 << 63)
-                if values.dtype.kind != "b"
-                else np.zeros(len(safe), bool)
-            )
+            if values.dtype.kind != "b":
+                bad = (safe < -1) | (safe >= 1 << 63)
+            else:
+                bad = np.zeros(len(safe), bool)
         if bad.any():
             row = int(np.argmax(bad))
-            hint = (
-                self._NO_CLASS
-                if np.isfinite(safe[row]) and safe[row] != np.floor(safe[row])
-                else ""
-            )
+            if np.isfinite(safe[row]) and safe[row] != np.floor(safe[row]):
+                hint = self._NO_CLASS
+            else:
+                hint = ""
             raise self._wrong(first + row, name, self._NEEDED, safe[row], hint)
         return safe.astype(np.int64), missing
 

@@ -16,8 +16,6 @@ from fastfeed.printable import printable
 from fastfeed.sources.tables.columns import Codes, ColumnPart
 from fastfeed.sources.tables.string_column import StringColumn
 
-__all__ = ["no_column", "read_csv", "read_json"]
-
 # characters of a field, such as an image in base64; Python's own limit is 131,072 for all readers
 _FIELD = 256 << 20
 _ROWS = 1 << 16  # that are Python objects at the same time
@@ -102,11 +100,10 @@ def _column_index(name: str, header: Sequence[str], uri: str) -> int:
             f"Table: {count} columns of {uri} are called {printable(repr(name))}; give them"
             " different names"
         )
-    hint = (
-        "; is it separated by semicolons? Save it with commas"
-        if len(header) == 1 and ";" in header[0]
-        else ""
-    )
+    if len(header) == 1 and ";" in header[0]:
+        hint = "; is it separated by semicolons? Save it with commas"
+    else:
+        hint = ""
     raise no_column(name, uri, header, hint or "; the first line must name the columns")
 
 
@@ -160,11 +157,10 @@ def _objects(lines: Iterable[bytes], uri: str) -> Iterator[dict[str, Any]]:
             if number > 1 or not line.lstrip().startswith(b"["):
                 raise SourceError(f"Table: {uri}, line {number}: not JSON ({error})") from error
         if type(row) is not dict:
-            hint = (
-                "; write one object per line instead of one array"
-                if line.lstrip().startswith(b"[")
-                else ""
-            )
+            if line.lstrip().startswith(b"["):
+                hint = "; write one object per line instead of one array"
+            else:
+                hint = ""
             raise SourceError(
                 f"Table: {uri}, line {number}: not an object like {{...}}, but"
                 f" {printable(repr(line), 80)}{hint}"
@@ -174,11 +170,10 @@ def _objects(lines: Iterable[bytes], uri: str) -> Iterator[dict[str, Any]]:
 
 def _values(values: list[Any], coded: bool, name: str, uri: str, first: int) -> ColumnPart:
     kinds = {type(value) for value in values}
-    null = (
-        np.fromiter((value is None for value in values), bool, len(values))
-        if type(None) in kinds
-        else None
-    )
+    if type(None) in kinds:
+        null = np.fromiter((value is None for value in values), bool, len(values))
+    else:
+        null = None
     kinds.discard(type(None))
     if not kinds:
         return ColumnPart(np.full(len(values), np.nan), null)

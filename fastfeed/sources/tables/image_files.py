@@ -34,8 +34,6 @@ from fastfeed.storage.reads import (
 from fastfeed.storage.storage import Storage
 from fastfeed.system.within import Within
 
-__all__ = ["ImageFiles"]
-
 _ALLOWED, _REFUSED = 1, 2
 _REFUSALS = 1000  # looked at for what to allow
 

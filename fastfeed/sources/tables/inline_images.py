@@ -10,8 +10,6 @@ from urllib.parse import unquote_to_bytes
 from fastfeed.sources.tables.string_column import StringColumn
 from fastfeed.storage.reads import Unread
 
-__all__ = ["LONGEST_PATH", "has_inline", "inline_image", "is_inline"]
-
 LONGEST_PATH = 4096  # bytes, on Linux, with its end
 _SHORTEST = 40  # characters of base64: no image has less
 _DATA = re.compile(r"data:([^,]{0,200}),", re.IGNORECASE)

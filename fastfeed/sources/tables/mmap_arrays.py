@@ -20,8 +20,6 @@ from fastfeed.runtime.atomic_write import atomic_write
 from fastfeed.system.descriptors import CREATE, open_file, open_regular
 from fastfeed.system.locks import lock
 
-__all__ = ["alone", "joined", "load", "put", "save"]
-
 _MAGIC = b"fastfeed arrays 1\n"
 _ALIGN = 64  # bytes
 

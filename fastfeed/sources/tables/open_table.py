@@ -30,8 +30,6 @@ from fastfeed.storage.expand import local_stat
 from fastfeed.storage.reads import Stat, is_local
 from fastfeed.storage.storage import Storage
 
-__all__ = ["OpenedTable", "RequestedColumns", "label_classes", "open_table", "reopen_table"]
-
 _MEANING = 2  # of the arrays in a cached file: of another, they are made again
 # of the table, from which on its columns are kept in a file: less is read in no time
 KEEP_BYTES = 4 << 20
@@ -132,11 +130,10 @@ def reopen_table(
     opened: OpenedTable, requested: RequestedColumns, storage: Storage, memory: int
 ) -> OpenedTable:
     """Open the same table in another process. SourceError if it has changed."""
-    cached = (
-        _load_cached(opened.cache_path, opened.files, requested)
-        if opened.cache_path is not None
-        else None
-    )
+    if opened.cache_path is not None:
+        cached = _load_cached(opened.cache_path, opened.files, requested)
+    else:
+        cached = None
     if cached is not None:
         return cached
     remote = [uri for uri, _ in opened.files if not is_local(uri)]

@@ -29,21 +29,6 @@ except ImportError as error:
     raise MissingExtra.of("Table", "PyArrow", "parquet") from error
 from fastfeed.sources.tables.arrow import is_bytes, is_text, part
 
-__all__ = [
-    "BadFile",
-    "Budget",
-    "Footer",
-    "PartialFile",
-    "TooLarge",
-    "class_names",
-    "give_back",
-    "image_column",
-    "images",
-    "metadata",
-    "read_footer",
-    "read_parquet",
-]
-
 _MAGIC = b"PAR1"
 _TAIL = 256 << 10  # bytes read at first for the footer
 _GAP = 256 << 10  # bytes that are read in vain rather than to send another request
@@ -130,11 +115,10 @@ def read_footer(shards: Shards, file: int) -> Footer:
     size, uri = shards.stats[file].size, shards.uris[file]
     tail = _read(shards, file, max(0, size - _TAIL), size)
     if tail[-4:] != _MAGIC:
-        problem = (
-            "is encrypted"
-            if tail[-4:] == b"PARE"
-            else f"ends with {tail[-4:]!r}: no Parquet file, or cut off"
-        )
+        if tail[-4:] == b"PARE":
+            problem = "is encrypted"
+        else:
+            problem = f"ends with {tail[-4:]!r}: no Parquet file, or cut off"
         raise SourceError(f"Table: {uri} {problem}" if tail else f"Table: {uri} is empty")
     length = int.from_bytes(tail[-8:-4], "little") + 8
     if length > size:
@@ -172,11 +156,10 @@ def image_column(shards: Shards, file: int, footer: Footer, name: str) -> tuple[
         if path:
             return None, f"{name}.path"
     actual_type = "null in every row" if pa.types.is_null(kind) else printable(kind)
-    hint = (
-        "; write a row for each image"
-        if pa.types.is_list(kind) and is_bytes(kind.value_type)
-        else ""
-    )
+    if pa.types.is_list(kind) and is_bytes(kind.value_type):
+        hint = "; write a row for each image"
+    else:
+        hint = ""
     raise SourceError(
         f"Table: column {printable(repr(name))} of {footer.uri} must hold {_IMAGE}, got"
         f" {actual_type}{hint}"

@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["STRUCT", "ColumnChunk", "Pages", "RowGroup", "Thrift", "pages_of", "row_groups"]
-
 _BYTE, _DOUBLE, _BINARY, _LIST, _SET, STRUCT = 3, 7, 8, 9, 10, 12
 _DEEPEST = 32  # values inside values
 

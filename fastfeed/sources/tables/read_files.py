@@ -26,17 +26,6 @@ from fastfeed.storage.shard_files import Shards
 from fastfeed.storage.storage import Storage
 from fastfeed.system.descriptors import open_regular
 
-__all__ = [
-    "MEMORY",
-    "TableFile",
-    "Unit",
-    "find_table",
-    "partition_columns",
-    "partition_parts",
-    "partitioned_files",
-    "read_files",
-]
-
 _FORMATS = {
     ".csv": "CSV",
     ".tsv": "CSV",
@@ -82,18 +71,16 @@ class TableFile:
 
 def find_table(table: Paths, storage: Storage) -> tuple[list[tuple[str, Stat]], list[str]]:
     """The files meant, and notes on what is left out of folders. ConfigError, SourceError."""
-    if any(
-        hasattr(table, name) for name in ("to_parquet", "write_parquet", "column_names")
-    ):  # its items are columns
+    if any(hasattr(table, name) for name in ("to_parquet", "write_parquet", "column_names")):
+        # its items are columns
         kind = f"{type(table).__module__.partition('.')[0]}.{type(table).__name__}"
         raise ConfigError(
             f"Table: got a table in memory, {kind}; write it to a .parquet file, and pass that"
         )
-    items = (
-        list(table)
-        if isinstance(table, Iterable) and not isinstance(table, (str, bytes))
-        else [table]
-    )
+    if isinstance(table, Iterable) and not isinstance(table, (str, bytes)):
+        items = list(table)
+    else:
+        items = [table]
     paths: list[str | os.PathLike[str]] = []
     notes: list[str] = []
     for item in items:

@@ -26,8 +26,6 @@ from fastfeed.sources.tables.row_group_paths import FOOTERS, RowGroupPaths, foot
 from fastfeed.storage.reads import Completed, Pending, Unread
 from fastfeed.storage.shard_files import Shards
 
-__all__ = ["RowGroups"]
-
 _WASTE = 4  # times what was used may be read before a warning
 
 

@@ -21,8 +21,6 @@ from fastfeed.storage.reads import Completed, MappedRead, Pending, Unread
 from fastfeed.storage.shard_files import Shards
 from fastfeed.storage.storage import Storage
 
-__all__ = ["FOOTERS", "RowGroupPaths", "footer_metadata"]
-
 _KEPT = 16  # row groups whose paths are in memory
 FOOTERS = 64  # of files, unpacked
 _EACH = 64  # bytes of a text besides its characters

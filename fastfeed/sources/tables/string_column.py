@@ -16,8 +16,6 @@ import numpy as np
 
 from fastfeed.sources.class_names import canonical_integers
 
-__all__ = ["StringColumn", "fractions", "numbers"]
-
 _AT_ONCE = 1 << 16  # texts that are Python objects at the same time
 
 
@@ -125,9 +123,8 @@ def numbers(parts: Sequence[StringColumn]) -> list[np.ndarray] | None:
     kinds: list[tuple[Callable[[list[str]], list[Any] | None], Any]] = [
         (canonical_integers, np.int64)
     ]
-    if any(
-        ord(".") in part.blob for part in parts
-    ):  # else `1e5` is one of several codes rather than a number
+    if any(ord(".") in part.blob for part in parts):
+        # else `1e5` is one of several codes rather than a number
         kinds.append((fractions, np.float64))
     kinds.append((_bools, np.bool_))
     for parse, dtype in kinds:

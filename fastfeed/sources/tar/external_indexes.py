@@ -27,8 +27,6 @@ from fastfeed.storage.reads import ByteRange, Unread, is_local
 from fastfeed.storage.storage import Storage
 from fastfeed.system.descriptors import open_regular
 
-__all__ = ["members_from_dali", "samples_in_dali", "shards_from_wids"]
-
 _KIND = "wids-shard-index-v1"
 _GAP = 1 << 20  # bytes between two members that are looked at
 _HEAD = 30  # bytes of the first line of an .idx, at most
@@ -172,9 +170,8 @@ def _check_links(reader: ForwardReader, first: int, last: int, names: Set[str]) 
     """_Mismatch if there are links to members in these bytes, of which it lists none."""
     for at in range(first, min(last, first + _GAP), BLOCK):
         target = leads_to(reader.read(at, BLOCK))
-        if target is not None and (
-            target in names or at > first
-        ):  # behind another header, its names may be longer
+        if target is not None and (target in names or at > first):
+            # behind another header, its names may be longer
             raise _Mismatch("it leaves out the links of the archive")
 
 

@@ -18,16 +18,6 @@ import numpy as np
 from fastfeed.errors import SourceError
 from fastfeed.sources.shards.build_index import ForwardReader
 
-__all__ = [
-    "BLOCK",
-    "Member",
-    "header_matches",
-    "leads_to",
-    "members",
-    "strip_dot_slash",
-    "why_excluded",
-]
-
 BLOCK = 512  # bytes: headers and contents begin at multiples of it
 _ZEROS = bytes(BLOCK)
 _SHORT = 100  # bytes of a name; a longer one is in another header, too
@@ -158,11 +148,10 @@ def _entries(reader: ForwardReader, notes: list[str]) -> Iterator[Member]:
             if kind in _FILES and name.endswith("/"):
                 kind = b"5"
             sparse = any(key.startswith("GNU.sparse") for key in overrides)
-            why = (
-                "the names before it are damaged"
-                if unreadable
-                else why_excluded(name, size, b"S" if sparse else kind)
-            )
+            if unreadable:
+                why = "the names before it are damaged"
+            else:
+                why = why_excluded(name, size, b"S" if sparse else kind)
             if why:
                 notes.append(f"left out {name!r} at {at}: {why}")
             elif kind in _LINKS:

@@ -42,8 +42,6 @@ from fastfeed.storage.disk_cache import Cache
 from fastfeed.storage.reads import Stat, Unread
 from fastfeed.storage.storage import Storage
 
-__all__ = ["TarShards"]
-
 _MAX_LABEL = 1 << 20  # bytes of a label; more is damage
 _NOTES = 50  # kept per shard, of the archive and of the samples
 _LOOKED_AT = 1000  # members of a shard, for the names in a message
@@ -291,13 +289,10 @@ class _Samples:
         folder, slash, base = member.name.rpartition("/")
         stem, dot, extension = base.partition(".")
         if not stem or not dot or re.match(r"__[^/]*__(/|$)", member.name):  # as webdataset does
-            why = (
-                "hidden"
-                if not stem
-                else "metadata of the shard is not read"
-                if dot
-                else "no extension"
-            )
+            if not stem:
+                why = "hidden"
+            else:
+                why = "metadata of the shard is not read" if dot else "no extension"
             self.notes.append(f"left out {member.name!r} at {member.offset - BLOCK}: {why}")
             return
         key, extension = folder + slash + stem, extension.lower()

@@ -24,8 +24,6 @@ from fastfeed.printable import printable
 from fastfeed.sources.shards.labels import text_label
 from fastfeed.sources.tfrecord.protobuf import HEAD, LazyMessage, Malformed, fields, signed, varint
 
-__all__ = ["LONGEST_NAME", "Example", "FeatureNames", "to_python"]
-
 Bounds = tuple[int, int]  # bytes [first, last)
 
 LONGEST_NAME, _LONGEST_TEXT, _LONGEST_FILE = 1000, 1000, 255  # bytes

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-__all__ = ["HEAD", "LazyMessage", "Malformed", "fields", "signed", "varint"]
-
 _BLOCK = 2048  # bytes read at once
 HEAD = 20  # bytes of a field's number and length, at most
 

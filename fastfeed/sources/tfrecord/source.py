@@ -40,8 +40,6 @@ from fastfeed.storage.reads import Unread, is_local
 from fastfeed.storage.storage import Storage
 from fastfeed.system.descriptors import open_regular
 
-__all__ = ["TFRecords", "lengths_from_idx", "missing_records", "records"]
-
 _HEADER, _TAIL = 12, 4  # bytes: length and its checksum; the data's checksum
 _MOST = 1 << 31  # bytes of a record: protobuf takes no message of that size
 _NO_IMAGE = "no record has an image: "  # prefix of a shard's first note
@@ -243,11 +241,10 @@ class _ShardScanner:
 
     def end(self) -> ShardScan:
         """The samples and notes."""
-        all_lack = (
-            [_NO_IMAGE + (self._reason or "all are cut off")]
-            if self._scan.offsets and not self._images
-            else []
-        )
+        if self._scan.offsets and not self._images:
+            all_lack = [_NO_IMAGE + (self._reason or "all are cut off")]
+        else:
+            all_lack = []
         self._scan.notes = all_lack + self.structure.all() + self._contents.all()
         return self._scan
 

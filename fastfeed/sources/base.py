@@ -8,10 +8,11 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from fastfeed.errors import ConfigError
+from fastfeed.faults import Failure
 from fastfeed.printable import printable
 from fastfeed.runtime.addresses import Addresses
 from fastfeed.spec import Spec
-from fastfeed.storage.reads import Pending
+from fastfeed.storage.reads import Pending, Unread
 
 __all__ = [
     "NOTE",
@@ -30,6 +31,7 @@ __all__ = [
     "check_source",
     "notes_of",
     "notes_text",
+    "sample_or_failure",
     "says_where",
     "summary",
     "with_notes",
@@ -413,3 +415,10 @@ def with_notes(text: str, notes: Sequence[str]) -> str:
     """The `str` of a source: a line about it, and its first notes below."""
     more = [f"and {len(notes) - _NOTES:,} more, see .notes"] if len(notes) > _NOTES else []
     return "\n  ".join([text, *(printable(note, NOTE) for note in notes[:_NOTES]), *more])
+
+
+def sample_or_failure(source: Source, i: int, data: bytes | Unread) -> bytes | Failure:
+    """The bytes of sample i, or the Failure that an Unread means."""
+    if isinstance(data, Unread):
+        return Failure(i, source.uri(i), "read", data.reason, data.detail)
+    return data

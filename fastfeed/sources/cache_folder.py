@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from fastfeed.errors import ConfigError
 from fastfeed.storage.byte_sizes import in_bytes
 from fastfeed.system.folders import private_folder
+from fastfeed.system.locks import lock
 from fastfeed.system.processes import user
 
 # suffixes by folder; nothing else is counted or removed
@@ -77,3 +78,20 @@ def _files(folder: Path) -> Iterator[tuple[float, int, Path]]:
                             status.st_size,
                             Path(entry.path),
                         )
+
+
+@contextmanager
+def build_lock(*paths: Path) -> Iterator[None]:
+    """One process of a machine builds; the others wait for its result.
+
+    Locks the first path that it can.
+    """
+    with ExitStack() as stack:
+        for path in paths:
+            with suppress(OSError):  # a read-only folder
+                path.parent.mkdir(parents=True, exist_ok=True)
+                file = stack.enter_context(open(path.with_suffix(".lock"), "ab"))
+                with suppress(OSError):  # a file system without locks
+                    lock(file.fileno())
+                break
+        yield

@@ -19,7 +19,7 @@ from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
 from fastfeed.printable import printable, warn
 from fastfeed.runtime.addresses import WholeFiles
-from fastfeed.sources.base import with_notes
+from fastfeed.sources.base import sample_or_failure, with_notes
 from fastfeed.sources.class_names import (
     AmbiguousClasses,
     class_folders,
@@ -317,9 +317,7 @@ class ImageFolder:
             data = Unread("empty")
         elif isinstance(data, bytes) and size not in (-1, len(data)):
             data = Unread("changed", f"{len(data)} bytes, {size} when it was listed")
-        if isinstance(data, Unread):
-            return Failure(i, self.uri(i), "read", data.reason, data.detail)
-        return data
+        return sample_or_failure(self, i, data)
 
     @property
     def fingerprint(self) -> str:

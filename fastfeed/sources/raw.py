@@ -16,9 +16,9 @@ from fastfeed.runtime.addresses import FileRanges
 from fastfeed.sources.base import summary, with_notes
 from fastfeed.sources.shards.base import Paths
 from fastfeed.spec import Spec
-from fastfeed.storage.expand import find_files
+from fastfeed.storage.expand import find_files, stat_file
 from fastfeed.storage.fingerprint import fingerprint
-from fastfeed.storage.reads import Stat, Unread, is_local
+from fastfeed.storage.reads import Unread
 from fastfeed.storage.shard_files import Shards
 from fastfeed.storage.storage import Storage
 
@@ -248,11 +248,11 @@ def _images_of(uri: str) -> str:
 def _labels(uri: str, count: int, storage: Storage) -> np.ndarray:
     """Labels: int64 (count,); -1 without a file of labels. SourceError."""
     path = uri.removesuffix(".npy") + _LABELS
-    if is_local(path) and not os.path.exists(path):
-        return np.full(count, -1, np.int64)
-    stat = _stat(path, storage)
-    if stat is None:
-        return np.full(count, -1, np.int64)
+    stat = stat_file(path, storage)
+    if isinstance(stat, Unread):
+        if stat.reason == "not_found":
+            return np.full(count, -1, np.int64)
+        raise SourceError(f"RawShards: cannot read {path}: {stat.detail or stat.reason}")
     data = Shards([path], [stat], storage).read(0, 0, stat.size)
     start, shape, kind = _npy(data, path)
     if shape != (count,) or kind not in ("<i8", "<i4", "|u1", "<u1") or isinstance(data, Unread):
@@ -263,15 +263,3 @@ def _labels(uri: str, count: int, storage: Storage) -> np.ndarray:
     if len(labels) != count:
         raise SourceError(f"RawShards: {path} is cut off")
     return labels.astype(np.int64)
-
-
-def _stat(uri: str, storage: Storage) -> Stat | None:
-    if is_local(uri):
-        status = os.stat(uri)
-        return Stat(status.st_size, str(status.st_mtime_ns))
-    result = storage.stat([uri])[0]
-    if isinstance(result, Stat):
-        return result
-    if result.reason == "not_found":
-        return None
-    raise SourceError(f"RawShards: cannot read {uri}: {result.detail or result.reason}")

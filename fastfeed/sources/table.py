@@ -14,7 +14,7 @@ from fastfeed.errors import ConfigError
 from fastfeed.faults import Failure
 from fastfeed.runtime.addresses import Addresses
 from fastfeed.sources.access import Access, allow_of
-from fastfeed.sources.base import notes_text, summary, with_notes
+from fastfeed.sources.base import notes_text, sample_or_failure, summary, with_notes
 from fastfeed.sources.shards.base import Paths
 from fastfeed.sources.shards.labels import LabelKind, check_label_kind, checked_classes
 from fastfeed.sources.tables.columns import RowLocator
@@ -221,7 +221,8 @@ class Table:
         if self.remote:
             return results(self.fetch(ids))
         return [
-            self._look(int(i), self._unlabeled(int(i)) or self._images.read(int(i))) for i in ids
+            sample_or_failure(self, int(i), self._unlabeled(int(i)) or self._images.read(int(i)))
+            for i in ids
         ]
 
     def addresses(self, ids: np.ndarray) -> Addresses | None:
@@ -239,7 +240,7 @@ class Table:
     def _fetch(self, i: int) -> Pending:
         missing = self._unlabeled(i)
         pending = self._images.fetch(i) if missing is None else Completed(missing)
-        return MappedRead(pending, lambda data: self._look(i, data))
+        return MappedRead(pending, lambda data: sample_or_failure(self, i, data))
 
     @property
     def remote(self) -> bool:
@@ -259,11 +260,6 @@ class Table:
         if self._labels is None or self._labels[i] >= 0:
             return None
         return Unread("label_missing", f"row {self._where.row(i)}: no label")
-
-    def _look(self, i: int, data: bytes | Unread) -> bytes | Failure:
-        if isinstance(data, Unread):
-            return Failure(i, self.uri(i), "read", data.reason, data.detail)
-        return data
 
     @property
     def fingerprint(self) -> str:

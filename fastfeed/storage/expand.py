@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import STORAGE
 from fastfeed.printable import printable
-from fastfeed.storage.reads import Stat, is_local
+from fastfeed.storage.local_file import unread
+from fastfeed.storage.reads import Stat, Unread, is_local
 from fastfeed.storage.storage import Storage
 
 # TFRecords are called train-00000-of-01024, too: train-*-of-01024
@@ -138,6 +139,16 @@ def local_stat(path: str) -> Stat:
     """Return the size and version of a local file. Raises OSError."""
     status = os.stat(path)
     return Stat(status.st_size, str(status.st_mtime_ns))
+
+
+def stat_file(uri: str, storage: Storage) -> Stat | Unread:
+    """Size and version of a file, local or remote."""
+    if not is_local(uri):
+        return storage.stat([uri])[0]
+    try:
+        return local_stat(uri)
+    except OSError as error:
+        return unread(error, uri)
 
 
 def _exists(path: str) -> bool:

@@ -5,3 +5,7 @@ Linux: CLOCK_MONOTONIC, as is `time.monotonic_ns`. Windows: the performance coun
 """
 
 from __future__ import annotations
+
+import time
+
+steady_ns = time.perf_counter_ns

@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
+from fastfeed.sources.cache_folder import build_lock
 from fastfeed.sources.class_names import AmbiguousClasses
 from fastfeed.sources.folder import ImageFolder
 from fastfeed.sources.listing.listing import list_images
 from fastfeed.sources.listing.listing_file import ARRAYS, facts_of
 from fastfeed.sources.listing.local_tree import IMAGE_EXTENSIONS
-from fastfeed.sources.tables.mmap_arrays import alone
 from fastfeed.storage.reads import is_local
 from fastfeed.storage.storage import Storage
 
@@ -144,7 +144,7 @@ def _listing(
         # stay
         return None
     mtime_before = _mtime_ns(path)
-    with alone(Path(path)):  # parts of a job may start at the same time
+    with build_lock(Path(path)):  # parts of a job may start at the same time
         usable = mtime_before is not None and not fresh
         if (usable or _mtime_ns(path) != mtime_before) and facts_of(path, "ImageFolder").get(
             "root"

@@ -19,7 +19,7 @@ from fastfeed.printable import printable
 from fastfeed.runtime.addresses import Addresses
 from fastfeed.sources.access import Access
 from fastfeed.sources.annotations.boxes import BoxLists
-from fastfeed.sources.base import Source
+from fastfeed.sources.base import Source, sample_or_failure
 from fastfeed.sources.tables.columns import RowLocator
 from fastfeed.sources.tables.image_files import ImageFiles
 from fastfeed.sources.tables.string_column import StringColumn
@@ -287,7 +287,7 @@ class ListedFiles:
         """Read the bytes of files."""
         if self.remote:
             return results(self.fetch(ids))
-        return [self._look(int(i), self._files.read(int(i))) for i in ids]
+        return [sample_or_failure(self, int(i), self._files.read(int(i))) for i in ids]
 
     def addresses(self, ids: np.ndarray) -> Addresses | None:
         """Local files; None if any are remote."""
@@ -296,14 +296,11 @@ class ListedFiles:
     def fetch(self, ids: Sequence[int]) -> list[Pending]:
         """Begin to read files."""
         return [
-            MappedRead(self._files.fetch(int(i)), lambda data, i=int(i): self._look(i, data))
+            MappedRead(
+                self._files.fetch(int(i)), lambda data, i=int(i): sample_or_failure(self, i, data)
+            )
             for i in ids
         ]
-
-    def _look(self, i: int, data: bytes | Unread) -> bytes | Failure:
-        if isinstance(data, Unread):
-            return Failure(i, self.uri(i), "read", data.reason, data.detail)
-        return data
 
     @property
     def fingerprint(self) -> str:

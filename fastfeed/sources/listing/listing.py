@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
-import threading
-import time
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -28,8 +25,11 @@ from fastfeed.sources.listing.left_out import LeftOut
 from fastfeed.sources.listing.listing_file import ARRAYS, suffix_of, write_listing
 from fastfeed.sources.listing.local_tree import IMAGE_EXTENSIONS, LocalTree, Tree
 from fastfeed.sources.listing.remote_tree import RemoteTree, trimmed
+from fastfeed.sources.progress import Progress, progress_bar
 from fastfeed.storage.reads import is_local
 from fastfeed.storage.storage import Storage
+
+_LISTED = "folders, {task.fields[images]:,} images, {task.fields[rate]:,.0f}/s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def list_images(
         root = trimmed(root)
         tree = RemoteTree(root, storage, kinds, who, at_once=at_once)
     facts["root"] = root
-    with _disk(who, out), listing_progress(f"listing {root}", progress) as count:
+    with _disk(who, out), progress_bar(f"listing {root}", progress, _LISTED) as count:
         partial, is_complete = FileJournal(out + ".partial", facts), False
         try:
             resumed = len(partial.ends.keys() - {""})
@@ -167,7 +167,7 @@ def gather(
     the root. `include_loose` includes these images; then all are in the order of paths.
     """
     journal = MemoryJournal()
-    with listing_progress(title, progress) as count:
+    with progress_bar(title, progress, _LISTED) as count:
         names, loose = _top(tree, journal, count), journal.ends[""]
         if loose.images and not include_loose:
             loose.left_out.add("(no class)", loose.more["first"], loose.images)
@@ -201,7 +201,7 @@ def _left_out(journal: Journal) -> LeftOut:
     return total
 
 
-def _top(tree: Tree, journal: Journal, count: ListingProgress) -> list[str]:
+def _top(tree: Tree, journal: Journal, count: Progress) -> list[str]:
     """The folders below the root, sorted; images directly in the root go to the journal."""
     if "" in journal.ends:
         return journal.ends[""].more["folders"]
@@ -216,7 +216,7 @@ def _top(tree: Tree, journal: Journal, count: ListingProgress) -> list[str]:
     return folders
 
 
-def _walk(tree: Tree, folders: Sequence[str], journal: Journal, count: ListingProgress) -> None:
+def _walk(tree: Tree, folders: Sequence[str], journal: Journal, count: Progress) -> None:
     """List these folders, except those already listed."""
 
     def list_group(group: list[str]) -> None:
@@ -226,7 +226,7 @@ def _walk(tree: Tree, folders: Sequence[str], journal: Journal, count: ListingPr
             nonlocal ended
             for folder in group[ended:until]:
                 journal.end(folder, left_outs[folder])
-                count.add(folders=1)
+                count.add(1)
             ended = max(ended, until)
 
         for folder, rows in tree.below(group, left_outs):
@@ -288,66 +288,3 @@ class _LooseImages:
             if last < len(remaining) or (more := next(self._parts, None)) is None:
                 return
             self._remaining = more
-
-
-class ListingProgress:
-    """Counts folders and images; from several threads."""
-
-    def __init__(self, bar: Any = None, task: Any = None) -> None:
-        self._bar = bar
-        self._task = task
-        self._lock = threading.Lock()
-        self._images = 0
-        self._folders = 0
-        self._started = time.monotonic()
-
-    def begin(self, folders: int, resumed: int) -> None:
-        """Set the number of folders, and how many an earlier run has listed."""
-        with self._lock:
-            self._folders = resumed
-            if self._bar is not None and folders:
-                self._bar.update(self._task, total=folders, completed=resumed)
-
-    def add(self, images: int = 0, folders: int = 0) -> None:
-        """Count images and folders."""
-        with self._lock:
-            self._images += images
-            self._folders += folders
-            if self._bar is not None:
-                rate = self._images / max(time.monotonic() - self._started, 1e-3)
-                self._bar.update(
-                    self._task, completed=self._folders, images=self._images, rate=rate
-                )
-
-    def now(self, activity: str) -> None:
-        """Show the current activity."""
-        if self._bar is not None:
-            self._bar.update(self._task, description=activity)
-
-
-@contextlib.contextmanager
-def listing_progress(title: str, show: bool | None) -> Iterator[ListingProgress]:
-    """A count with a bar; None: where stderr is a terminal."""
-    if show is False or (show is None and not sys.stderr.isatty()):
-        yield ListingProgress()
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        SpinnerColumn,
-        TextColumn,
-        TimeElapsedColumn,
-    )
-
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("folders, {task.fields[images]:,} images, {task.fields[rate]:,.0f}/s"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        yield ListingProgress(bar, bar.add_task(title, total=None, images=0, rate=0.0))

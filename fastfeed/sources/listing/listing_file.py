@@ -27,8 +27,8 @@ from fastfeed.sources.tables import mmap_arrays as mapped
 from fastfeed.sources.tables.columns import Codes, ColumnPart
 from fastfeed.sources.tables.read_files import read_files
 from fastfeed.sources.tables.string_column import StringColumn, numbers
-from fastfeed.storage.expand import local_stat
-from fastfeed.storage.reads import Stat, Unread, is_local
+from fastfeed.storage.expand import stat_file
+from fastfeed.storage.reads import Stat, Unread
 from fastfeed.storage.shard_files import Shards
 from fastfeed.storage.storage import Storage
 
@@ -202,7 +202,9 @@ def read_listing(
         return _read_arrays(path, versions, who)
     requested = {"class": True, "size": False} | ({"version": False} if versions else {})
     columns: dict[str, list[ColumnPart]] = {name: [] for name in ("path", *requested)}
-    stat = _stat(path, storage, who)
+    stat = stat_file(path, storage)
+    if isinstance(stat, Unread):
+        raise SourceError(f"{who}: cannot read {path}: {stat.detail or stat.reason}")
     for part_of in read_files([(path, stat)], "path", requested, None, storage):
         for name, part in part_of.parts:
             columns[name].append(part)
@@ -259,16 +261,6 @@ def _arrays(path: str, who: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]
 def facts_of(path: str, who: str) -> dict[str, Any]:
     """The header of a listing as arrays: "root", and "left_out", file counts by extension."""
     return _arrays(path, who)[0]
-
-
-def _stat(path: str, storage: Storage, who: str) -> Stat:
-    try:
-        stat = local_stat(path) if is_local(path) else storage.stat([path])[0]
-    except OSError as error:
-        raise SourceError(f"{who}: cannot read {path}: {error.strerror}") from error
-    if isinstance(stat, Unread):
-        raise SourceError(f"{who}: cannot read {path}: {stat.detail or stat.reason}")
-    return stat
 
 
 def _codes(part: ColumnPart, folders: dict[str, int]) -> np.ndarray:

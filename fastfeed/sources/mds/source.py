@@ -43,7 +43,7 @@ from fastfeed.sources.shards.extra_columns import (
     add_row,
     column_names,
 )
-from fastfeed.sources.shards.index import ShardScan
+from fastfeed.sources.shards.index import Notes, ShardScan
 from fastfeed.sources.shards.labels import LabelKind
 from fastfeed.storage.disk_cache import Cache
 from fastfeed.storage.expand import find_files
@@ -52,7 +52,6 @@ from fastfeed.storage.reads import ByteRange, Stat, Unread, is_local
 from fastfeed.storage.storage import Storage
 
 _NAMES = ("uri", "key", "filename", "id")  # columns that name a sample, where they are texts
-_NOTES = 50  # kept per shard
 _DAMAGED = 1  # in place of a check
 _WHY = {
     "pkl": " (pickles are not loaded: they can run any code)",
@@ -198,7 +197,7 @@ class MDSShards(ShardedSource):
                     " shard"
                 )
         name_column = next((name for name in _NAMES if kinds.get(name) == "str"), None)
-        notes: list[str] = []
+        notes = Notes()
         for k, (start, stop) in enumerate(
             zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
         ):
@@ -211,16 +210,14 @@ class MDSShards(ShardedSource):
                 scan.add(image.offset, image.size, label, name or b"%06d" % k)
             except Damaged as error:
                 locations = {}
-                notes.append(f"sample {k} at {start} is damaged: {error}")
+                notes.add(f"sample {k} at {start} is damaged: {error}")
                 scan.add(min(start, reader.size), 0, None, b"%06d" % k, _DAMAGED)
             add_row(column_scan, self._names, locations)
-        scan.notes = notes[:_NOTES] + (
-            [f"and {len(notes) - _NOTES} more"] if len(notes) > _NOTES else []
-        )
+        scan.notes = notes.all()
         return scan, column_scan
 
     def _label_in(
-        self, reader: ForwardReader, location: ValueLocation, k: int, notes: list[str]
+        self, reader: ForwardReader, location: ValueLocation, k: int, notes: Notes
     ) -> int | str | None:
         assert self._label is not None
         try:
@@ -238,7 +235,7 @@ class MDSShards(ShardedSource):
                 )
             return value if value >= 0 else None
         except (ValueError, RecursionError) as error:
-            notes.append(f"no label in sample {k}: {error}")
+            notes.add(f"no label in sample {k}: {error}")
             return None
 
     def _check_columns(

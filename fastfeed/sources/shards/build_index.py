@@ -5,25 +5,24 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from fastfeed.errors import ConfigError, SourceError, StorageError
 from fastfeed.printable import warn
-from fastfeed.sources.cache_folder import cache_folder, trim_cache
+from fastfeed.sources.cache_folder import build_lock, cache_folder, trim_cache
+from fastfeed.sources.progress import progress_bar
 from fastfeed.sources.shards.index import Index, Section, ShardScan, is_index, load, save, sections
 from fastfeed.sources.shards.known_counts import add_missing
 from fastfeed.storage.local_file import open_to_read, raise_exhausted
 from fastfeed.storage.reads import ByteRange, Stat, Unread, is_local
 from fastfeed.storage.storage import Storage
 from fastfeed.system.descriptors import pread
-from fastfeed.system.locks import lock
 
 T = TypeVar("T")
 
@@ -185,14 +184,15 @@ def _scan_all(
     work: dict[Future[Section], int] = {}
     pool = ThreadPoolExecutor(threads, thread_name_prefix="fastfeed-index")
     try:
-        with _progress_bar(who, len(pending), progress) as advance:
+        with progress_bar(f"{who}: scanning shards", progress) as count:
+            count.begin(len(pending))
             work = {
                 pool.submit(_scan_shard, who, uri, stat, scan, storage, stop): i
                 for i, uri, stat in pending
             }
             for future in as_completed(work):
                 parts[work[future]] = future.result()
-                advance()
+                count.add(1)
                 if time.monotonic() - saved > _SAVE_S:
                     keep()
                     saved = time.monotonic()
@@ -268,49 +268,6 @@ def read_shard(
         raise SourceError(f"{who}: cannot read {uri}: {error.strerror or error}") from error
     finally:
         os.close(fd)
-
-
-@contextlib.contextmanager
-def _progress_bar(who: str, total: int, progress: bool | None) -> Iterator[Callable[[], Any]]:
-    """Progress bar on the terminal."""
-    if progress is False or (progress is None and not (sys.stderr and sys.stderr.isatty())):
-        yield lambda: None
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (
-        TextColumn(f"{who}: scanning shards"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=total)
-        yield lambda: bar.advance(task)
-
-
-@contextlib.contextmanager
-def build_lock(*paths: Path) -> Iterator[None]:
-    """One process of a machine builds; the others wait for its result.
-
-    Locks the first path that it can.
-    """
-    with contextlib.ExitStack() as stack:
-        for path in paths:
-            with contextlib.suppress(OSError):  # a read-only folder
-                path.parent.mkdir(parents=True, exist_ok=True)
-                file = stack.enter_context(open(path.with_suffix(".lock"), "ab"))
-                with contextlib.suppress(OSError):  # a file system without locks
-                    lock(file.fileno())
-                break
-        yield
 
 
 def _index_files(

@@ -9,16 +9,14 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from fastfeed.runtime.atomic_write import atomic_write
-from fastfeed.system.descriptors import CREATE, open_file, open_regular
-from fastfeed.system.locks import lock
+from fastfeed.system.descriptors import open_regular
 
 _MAGIC = b"fastfeed arrays 1\n"
 _ALIGN = 64  # bytes
@@ -47,23 +45,6 @@ def put(file: BinaryIO, header: dict[str, Any], arrays: Parts) -> None:
         file.write(bytes(-file.tell() % _ALIGN))
         for part in arrays[name]:
             file.write(np.ascontiguousarray(part, kind).data)
-
-
-@contextmanager
-def alone(path: Path) -> Iterator[None]:
-    """One process of a machine writes the file; the others wait, and find it."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        fd = open_file(path.with_suffix(".lock"), CREATE)
-    except OSError:  # a place that cannot be written: each for itself
-        yield
-        return
-    try:
-        with suppress(OSError):  # a file system without locks
-            lock(fd)
-        yield
-    finally:
-        os.close(fd)
 
 
 def load(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:

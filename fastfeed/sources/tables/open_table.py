@@ -13,7 +13,7 @@ import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.printable import warn
-from fastfeed.sources.cache_folder import cache_folder, trim_cache
+from fastfeed.sources.cache_folder import build_lock, cache_folder, trim_cache
 from fastfeed.sources.class_names import class_numbers, nfc
 from fastfeed.sources.shards.labels import LabelKind, missing_classes
 from fastfeed.sources.tables.annotations import BoxColumn, ExtraColumn, WeightColumn
@@ -24,7 +24,7 @@ from fastfeed.sources.tables.columns import (
     PathColumn,
     RowLocator,
 )
-from fastfeed.sources.tables.mmap_arrays import alone, joined, load, save
+from fastfeed.sources.tables.mmap_arrays import joined, load, save
 from fastfeed.sources.tables.read_files import TableFile, read_files
 from fastfeed.storage.expand import local_stat
 from fastfeed.storage.reads import Stat, is_local
@@ -119,7 +119,7 @@ def open_table(
     path = _cache_path(files, requested)
     opened = _load_cached(path, files, requested)
     if opened is None:
-        with alone(path):
+        with build_lock(path):
             opened = _load_cached(path, files, requested) or _save_cached(
                 *_read_all(files, requested, storage, memory), requested, path
             )

@@ -14,6 +14,7 @@ from helpers.tables import every, image_bytes, labels, write
 
 from fastfeed.errors import SourceError
 from fastfeed.sources import Table
+from fastfeed.sources.cache_folder import build_lock
 from fastfeed.sources.tables import mmap_arrays as mapped
 from fastfeed.sources.tables import open_table as opening
 from fastfeed.sources.tables import read_files as reading
@@ -247,10 +248,10 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch):
 
 def test_one_at_a_time(tmp_path):
     path = tmp_path / "sub" / "a"
-    with mapped.alone(path), open(tmp_path / "sub" / "a.lock") as other:
+    with build_lock(path), open(tmp_path / "sub" / "a.lock") as other:
         with pytest.raises(BlockingIOError):
             fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    with mapped.alone(path):
+    with build_lock(path):
         pass
 
 

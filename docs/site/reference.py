@@ -38,8 +38,8 @@ MODULES = ("errors", "recipes", "scaling")
 SHORT = {"__version__", *MODULES}
 EXTENDING = {  # section of the page -> its first words, module, and the classes of it that are documented
     "Sources": ("A source of your own has these members: [how to add one](../CONTRIBUTING.md).",
-                "fastfeed.sources.base", "Source Fetching Addressable Noted Sharded Annotated ReadsColumns Located "
-                "Holding"),
+                "fastfeed.sources.base", "Source Fetching Addressable HasNotes Sharded Annotated ReadsColumns HasObjects "
+                "BlockReader"),
     "Ops": ("An op of your own has these members: [how to add one](../CONTRIBUTING.md).",
             "fastfeed.ops.base", "Op Simple Geometry Composite Mixing Splitting"),
     "Orders": ("The order of samples, as `Feed(shuffle=...)` takes it.", "fastfeed.sampling.base", "Order"),

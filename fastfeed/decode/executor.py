@@ -21,7 +21,7 @@ from fastfeed.decode.router import RouterEngine
 from fastfeed.decode.sniff import sniff
 from fastfeed.errors import ConfigError, FeedClosed
 from fastfeed.ops.decode import Decode
-from fastfeed.runtime.addresses import Addresses, ArrayRows, Grouped, WholeFiles
+from fastfeed.runtime.addresses import ArrayRows, Grouped, SampleLocations, WholeFiles
 from fastfeed.runtime.thread_pool import ParallelJob, ThreadPool
 
 __all__ = ["Executor", "Samples", "executor_for"]
@@ -117,7 +117,7 @@ class Executor:
 
     def read(
         self,
-        addresses: Addresses,
+        addresses: SampleLocations,
         max_bytes: int,
         stop: Stop,
         skip: np.ndarray | None = None,

@@ -29,7 +29,7 @@ from fastfeed.runtime.timeline import Timeline
 from fastfeed.sampling import Repeated
 from fastfeed.sampling.plan import Plan
 from fastfeed.sampling.rng import PER_SLOT
-from fastfeed.sources.base import Holding, Source
+from fastfeed.sources.base import BlockReader, Source
 
 __all__ = ["FeedConfig", "check_fit", "timeline_path"]
 
@@ -59,7 +59,7 @@ class FeedConfig:
             limit_decoding(self.memory)
         plan, threads = self.plan, self.threads
         for source in getattr(self.source, "sources", [self.source]):  # of a mixture
-            if isinstance(source, Holding):
+            if isinstance(source, BlockReader):
                 source.expect(plan.batch * self.buffers)
         module = cast(BackendModule, importlib.import_module(self.backend))
         decode = module.engine(self.decode)

@@ -9,7 +9,7 @@ from fastfeed.feed.faults.quarantine import Quarantine
 from fastfeed.live.meter import Meter
 from fastfeed.live.status import LiveStatus, SlowCounts
 from fastfeed.runtime.timeline import Timeline
-from fastfeed.storage.retry import sent_again
+from fastfeed.storage.retry import retry_count
 from fastfeed.version import __version__
 
 if TYPE_CHECKING:
@@ -49,11 +49,11 @@ def live_status(
         "local_rank": plan.world.local_rank,
     }
 
-    progress, begun = timeline.progress, sent_again()
+    progress, begun = timeline.progress, retry_count()
 
     def slow() -> SlowCounts:
         stages = {stage: spent for stage, spent in timeline.totals().items() if stage != "wait"}
-        retries = progress.retries + sent_again() - begun
+        retries = progress.retries + retry_count() - begun
         bad = len(quarantine.failures)
         return SlowCounts(
             stages, bad, producer.helper_pid, progress.read_bytes, retries, progress.doing()

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["Addresses", "ArrayRows", "FileRanges", "Grouped", "WholeFiles"]
+__all__ = ["ArrayRows", "FileRanges", "Grouped", "SampleLocations", "WholeFiles"]
 
 
 class WholeFiles(NamedTuple):
@@ -81,7 +81,7 @@ class Grouped(NamedTuple):
 
     @classmethod
     def of(
-        cls, length: int, parts: Sequence[tuple[np.ndarray, Addresses | None]]
+        cls, length: int, parts: Sequence[tuple[np.ndarray, SampleLocations | None]]
     ) -> Grouped | None:
         """Groups with rows of their own, which may be groups themselves. None: there are none."""
         groups: list[tuple[np.ndarray, WholeFiles | FileRanges | ArrayRows]] = []
@@ -93,4 +93,4 @@ class Grouped(NamedTuple):
         return cls(length, groups) if groups else None
 
 
-Addresses = WholeFiles | FileRanges | ArrayRows | Grouped
+SampleLocations = WholeFiles | FileRanges | ArrayRows | Grouped

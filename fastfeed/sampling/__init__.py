@@ -9,7 +9,15 @@ import numpy as np
 
 from fastfeed.errors import ConfigError
 from fastfeed.sampling.balanced import Balanced
-from fastfeed.sampling.base import MOST_SAMPLES, AsStored, Epoch, Full, Order, Repeated, Visits
+from fastfeed.sampling.base import (
+    MOST_SAMPLES,
+    Epoch,
+    Order,
+    Repeated,
+    Sequential,
+    Shuffled,
+    Visits,
+)
 from fastfeed.sampling.blocks import Blocks
 from fastfeed.sampling.mixture import MixtureOrder, MixturePart
 from fastfeed.sampling.weighted import Weighted
@@ -33,7 +41,7 @@ __all__ = [
 
 Shuffle = Literal["full", "none"] | Order
 
-NAMES: dict[str, Order] = {"full": Full(), "none": AsStored()}
+NAMES: dict[str, Order] = {"full": Shuffled(), "none": Sequential()}
 
 
 def order_of(shuffle: Shuffle) -> Order:
@@ -59,7 +67,9 @@ def bind(shuffle: Shuffle | bool, source: Any) -> Shuffle:
     if isinstance(shuffle, bool):
         shuffle = "full" if shuffle else "none"
     order = order_of(shuffle)
-    if getattr(source, "shares", None) is not None and isinstance(order, Full | AsStored | Blocks):
+    if getattr(source, "shares", None) is not None and isinstance(
+        order, Shuffled | Sequential | Blocks
+    ):
         ranges = zip(pairwise(np.asarray(source.starts).tolist()), source.shares, strict=True)
         parts = [
             MixturePart(first, last - first, share, shuffle)  # type: ignore[arg-type]

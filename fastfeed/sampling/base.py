@@ -13,11 +13,11 @@ from fastfeed.sampling.permute import permute
 
 __all__ = [
     "MOST_SAMPLES",
-    "AsStored",
     "Epoch",
-    "Full",
     "Order",
     "Repeated",
+    "Sequential",
+    "Shuffled",
     "Visits",
     "check_count",
 ]
@@ -108,12 +108,12 @@ class Order(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Full:
+class Shuffled:
     """shuffle="full": every sample once, in pseudorandom order."""
 
     open: ClassVar[bool] = True
 
-    def bind(self, source: Any) -> Full:
+    def bind(self, source: Any) -> Shuffled:
         return self
 
     def positions(self, samples: int) -> int:
@@ -124,12 +124,12 @@ class Full:
 
 
 @dataclass(frozen=True, slots=True)
-class AsStored:
+class Sequential:
     """shuffle="none": every sample once, in the order of the source."""
 
     open: ClassVar[bool] = True
 
-    def bind(self, source: Any) -> AsStored:
+    def bind(self, source: Any) -> Sequential:
         return self
 
     def positions(self, samples: int) -> int:

@@ -23,7 +23,7 @@ _CACHED = 2  # orders of columns: prefetching crosses from one epoch to the next
 
 
 @dataclass(frozen=True, slots=True)
-class WeightLine:
+class CumulativeWeights:
     """All samples on a line, as long as their weights, in another order for every cycle.
 
     Sample i belongs to column i % 2**18, and columns are what is permuted: up to 2**18 samples in
@@ -42,10 +42,10 @@ class WeightLine:
         return f"<{len(self.ends)} weights, {self.digest}, drawn per epoch>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return WeightLine, (self.ends, self.digest, self.total, self.largest)
+        return CumulativeWeights, (self.ends, self.digest, self.total, self.largest)
 
     @classmethod
-    def of(cls, weights: Any) -> WeightLine:
+    def of(cls, weights: Any) -> CumulativeWeights:
         """From the weight of every sample: any unit, finite, >= 0, some above 0."""
         try:
             array = np.asarray(weights)
@@ -62,7 +62,7 @@ class WeightLine:
         return cls.read(len(array), lambda first, last: array[first:last])
 
     @classmethod
-    def read(cls, samples: int, weights: Callable[[int, int], Any]) -> WeightLine:
+    def read(cls, samples: int, weights: Callable[[int, int], Any]) -> CumulativeWeights:
         """From weights that are read a part at a time, so that no second array of all is held."""
         lengths = np.empty(samples, np.int64)
         values, digest = lengths.view(np.float64), hashlib.sha256()
@@ -163,8 +163,8 @@ class Weighted:
     def __post_init__(self) -> None:
         if self.length is not None:
             object.__setattr__(self, "length", check_count("Weighted.length", self.length, _MOST))
-        if self.weights is not None and not isinstance(self.weights, WeightLine):
-            object.__setattr__(self, "weights", WeightLine.of(self.weights))
+        if self.weights is not None and not isinstance(self.weights, CumulativeWeights):
+            object.__setattr__(self, "weights", CumulativeWeights.of(self.weights))
 
     def bind(self, source: Any) -> Weighted:
         if self.weights is not None:
@@ -176,7 +176,7 @@ class Weighted:
                 f"Weighted() takes the weights of the source, and {type(source).__name__} has none;"
                 " pass one per sample, as in Weighted(weights)"
             )
-        line = WeightLine.read(len(source), lambda first, last: read(np.arange(first, last)))
+        line = CumulativeWeights.read(len(source), lambda first, last: read(np.arange(first, last)))
         return Weighted(line, self.length)
 
     def positions(self, samples: int) -> int:

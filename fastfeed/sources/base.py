@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -10,7 +11,7 @@ import numpy as np
 from fastfeed.errors import ConfigError
 from fastfeed.faults import Failure
 from fastfeed.printable import printable
-from fastfeed.runtime.addresses import Addresses
+from fastfeed.runtime.addresses import SampleLocations
 from fastfeed.spec import Spec
 from fastfeed.storage.reads import Pending, Unread
 
@@ -18,11 +19,11 @@ __all__ = [
     "NOTE",
     "Addressable",
     "Annotated",
+    "BlockReader",
     "Fetching",
-    "Holding",
+    "HasNotes",
+    "HasObjects",
     "Instances",
-    "Located",
-    "Noted",
     "Optionals",
     "ReadsColumns",
     "Sharded",
@@ -118,7 +119,7 @@ class Fetching(Protocol):
 
 
 @runtime_checkable
-class Holding(Protocol):
+class BlockReader(Protocol):
     """A source that reads blocks of samples, and keeps those of samples to come."""
 
     def expect(self, samples: int) -> None:
@@ -145,7 +146,7 @@ class Holding(Protocol):
 class Addressable(Protocol):
     """A source whose bytes native threads can read at known locations."""
 
-    def addresses(self, ids: np.ndarray) -> Addresses | None:
+    def addresses(self, ids: np.ndarray) -> SampleLocations | None:
         """Locations of the bytes of samples.
 
         One that cannot be read there is read with `read`, which gives the reason.
@@ -161,7 +162,7 @@ class Addressable(Protocol):
 
 
 @runtime_checkable
-class Noted(Protocol):
+class HasNotes(Protocol):
     """A source of files."""
 
     @property
@@ -269,7 +270,7 @@ class Instances(NamedTuple):
 
 
 @runtime_checkable
-class Located(Protocol):
+class HasObjects(Protocol):
     """A source with boxes or masks; each of them is optional."""
 
     object_classes: tuple[str, ...]  # names by label of an object; empty where they have no names
@@ -359,7 +360,7 @@ class Optionals:
         return self._call("masks", ids)
 
 
-def addresses_of(source: Any, ids: np.ndarray) -> Addresses | None:
+def addresses_of(source: Any, ids: np.ndarray) -> SampleLocations | None:
     """Locations of the bytes of samples, int64 (n,); None if only `read` can get them.
 
     A subclass or an object that overrides `read` or `uri` has no locations.
@@ -370,7 +371,7 @@ def addresses_of(source: Any, ids: np.ndarray) -> Addresses | None:
     for kind in type(source).__mro__:
         if callable(vars(kind).get("addresses")):
             addresses = source.addresses(ids)
-            return addresses if isinstance(addresses, Addresses) else None
+            return addresses if isinstance(addresses, SampleLocations) else None
         if own & vars(kind).keys() and (
             "read" in vars(kind) or not kind.__module__.startswith("fastfeed.")
         ):
@@ -391,7 +392,7 @@ def frame_of(source: Any) -> str:
 
 def notes_of(source: Any) -> list[str]:
     """Notes on skipped and damaged files; empty for sources without notes."""
-    return list(source.notes) if isinstance(source, Noted) else []
+    return list(source.notes) if isinstance(source, HasNotes) else []
 
 
 NOTE = 500  # characters of a note that is shown
@@ -422,3 +423,15 @@ def sample_or_failure(source: Source, i: int, data: bytes | Unread) -> bytes | F
     if isinstance(data, Unread):
         return Failure(i, source.uri(i), "read", data.reason, data.detail)
     return data
+
+
+# until the next minor version
+_RENAMED = {"Holding": "BlockReader", "Located": "HasObjects", "Noted": "HasNotes"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _RENAMED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    text = f"fastfeed.sources.base.{name} is now called {_RENAMED[name]}"
+    warnings.warn(text, DeprecationWarning, stacklevel=2)
+    return globals()[_RENAMED[name]]

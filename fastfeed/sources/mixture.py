@@ -86,16 +86,18 @@ class Mixture:
             [(n, s.classes) for n, s in by_name.items()], "class names"
         )
         self._optionals = [Optionals(source) for source in self.sources]
-        self._located = {i: self._optionals[i] for i, s in enumerate(self.sources) if says_where(s)}
-        frames = {self.names[i]: self._optionals[i].frame for i in self._located}
+        self._with_objects = {
+            i: self._optionals[i] for i, s in enumerate(self.sources) if says_where(s)
+        }
+        frames = {self.names[i]: self._optionals[i].frame for i in self._with_objects}
         if len(set(frames.values())) > 1:
             raise ConfigError(
                 f"Mixture: boxes and masks must be in one frame, got {frames}; pass"
                 " Objects(frame=...)"
             )
         self.frame = next(iter(frames.values()), "displayed")
-        boxed = [i for i, source in self._located.items() if source.most]
-        kinds = [(self.names[i], self._located[i].object_classes) for i in boxed]
+        boxed = [i for i, source in self._with_objects.items() if source.most]
+        kinds = [(self.names[i], self._with_objects[i].object_classes) for i in boxed]
         self.object_classes, tables = self._merge(kinds, "names for labels of objects")
         self._kinds = dict(zip(boxed, tables, strict=True))
 
@@ -318,12 +320,12 @@ class Mixture:
 
         return self._scatter(ids, ask)
 
-    # -- Located
+    # -- HasObjects
 
     @property
     def most(self) -> int:
         """The largest room of all sources; 0 if none has boxes."""
-        return max((source.most for source in self._located.values()), default=0)
+        return max((source.most for source in self._with_objects.values()), default=0)
 
     def objects(self, ids: np.ndarray) -> Instances | None:
         """Boxes with labels by the merged names; sources without have 0.
@@ -336,7 +338,7 @@ class Mixture:
         counts, sizes = np.zeros(len(ids), np.int64), np.full((len(ids), 2), np.nan)
 
         def ask(part: int, _: Source, own: np.ndarray) -> tuple[int, Instances | None]:
-            return part, self._located[part].objects(own) if part in self._kinds else None
+            return part, self._with_objects[part].objects(own) if part in self._kinds else None
 
         for at, (part, instances) in self._gather(ids, ask):
             if instances is not None:
@@ -352,11 +354,13 @@ class Mixture:
 
     def masks(self, ids: Sequence[int]) -> list[Any] | None:
         """Masks, None for sources without; class ids are taken to mean the same in all sources."""
-        if all(source.masks([]) is None for source in self._located.values()):
+        if all(source.masks([]) is None for source in self._with_objects.values()):
             return None
 
         def ask(part: int, _: Source, own: np.ndarray) -> list[Any]:
-            masks = self._located[part].masks(own.tolist()) if part in self._located else None
+            masks = (
+                self._with_objects[part].masks(own.tolist()) if part in self._with_objects else None
+            )
             return [None] * len(own) if masks is None else [self._own(part, mask) for mask in masks]
 
         return self._scatter(ids, ask)

@@ -12,14 +12,14 @@ from fastfeed.arguments import checked_early
 from fastfeed.errors import ConfigError
 from fastfeed.faults import Failure
 from fastfeed.printable import printable
-from fastfeed.runtime.addresses import Addresses
+from fastfeed.runtime.addresses import SampleLocations
 from fastfeed.sources.access import allowed_values
 from fastfeed.sources.annotations.boxes import FORMATS, BoxLists
 from fastfeed.sources.annotations.coco import read_coco
 from fastfeed.sources.annotations.masks import Masks, masks_of
 from fastfeed.sources.base import (
+    BlockReader,
     Fetching,
-    Holding,
     Instances,
     Optionals,
     Sharded,
@@ -259,7 +259,7 @@ class Objects:
         """Read samples from the source."""
         return self.source.read(ids)
 
-    def addresses(self, ids: np.ndarray) -> Addresses | None:
+    def addresses(self, ids: np.ndarray) -> SampleLocations | None:
         """Locations of samples in the source."""
         return addresses_of(self.source, ids)
 
@@ -303,12 +303,12 @@ class Objects:
 
     def expect(self, samples: int) -> None:
         """Reserve room in the source."""
-        if isinstance(self.source, Holding):
+        if isinstance(self.source, BlockReader):
             self.source.expect(samples)
 
     def hold(self, ids: np.ndarray) -> list[Pending] | None:
         """Acquire blocks of the source."""
-        return self.source.hold(ids) if isinstance(self.source, Holding) else None
+        return self.source.hold(ids) if isinstance(self.source, BlockReader) else None
 
     # -- Sharded
 
@@ -347,7 +347,7 @@ class Objects:
         """Columns that the source reads from storage."""
         return self._optionals.column_values(ids)
 
-    # -- Located
+    # -- HasObjects
 
     @property
     def most(self) -> int:

@@ -19,7 +19,7 @@ from fastfeed.spec import Spec
 from fastfeed.storage.expand import find_files, stat_file
 from fastfeed.storage.fingerprint import fingerprint
 from fastfeed.storage.reads import Unread
-from fastfeed.storage.shard_files import Shards
+from fastfeed.storage.shard_files import ShardReader
 from fastfeed.storage.storage import Storage
 
 _LABELS = ".labels.npy"
@@ -73,7 +73,7 @@ class RawShards:
         self.notes += [f"left out {uri}: an array of {_images_of(uri)}" for uri in others]
         if not files:
             raise SourceError(f"RawShards: no images in {shards}, only {_LABELS}")
-        self._shards = Shards([uri for uri, _ in files], [stat for _, stat in files], own)
+        self._shards = ShardReader([uri for uri, _ in files], [stat for _, stat in files], own)
         heads = [_header(self._shards, k) for k in range(len(files))]
         full = [head for head in heads if head[1][0]] or heads[:1]
         self._size = full[0][1][1:]
@@ -197,7 +197,7 @@ def _text(size: tuple[int, ...]) -> str:
     return " x ".join(map(str, size))
 
 
-def _header(shards: Shards, k: int) -> tuple[int, tuple[int, ...]]:
+def _header(shards: ShardReader, k: int) -> tuple[int, tuple[int, ...]]:
     """Offset of the pixels, and the shape (n, height, width, channels). SourceError."""
     uri, size = shards.uris[k], shards.stats[k].size
     start, shape, kind = _npy(shards.read(k, 0, min(size, _HEAD)), uri)
@@ -253,7 +253,7 @@ def _labels(uri: str, count: int, storage: Storage) -> np.ndarray:
         if stat.reason == "not_found":
             return np.full(count, -1, np.int64)
         raise SourceError(f"RawShards: cannot read {path}: {stat.detail or stat.reason}")
-    data = Shards([path], [stat], storage).read(0, 0, stat.size)
+    data = ShardReader([path], [stat], storage).read(0, 0, stat.size)
     start, shape, kind = _npy(data, path)
     if shape != (count,) or kind not in ("<i8", "<i4", "|u1", "<u1") or isinstance(data, Unread):
         raise SourceError(

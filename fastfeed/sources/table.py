@@ -12,7 +12,7 @@ import numpy as np
 from fastfeed.arguments import checked_early
 from fastfeed.errors import ConfigError
 from fastfeed.faults import Failure
-from fastfeed.runtime.addresses import Addresses
+from fastfeed.runtime.addresses import SampleLocations
 from fastfeed.sources.access import Access, allow_of
 from fastfeed.sources.base import notes_text, sample_or_failure, summary, with_notes
 from fastfeed.sources.shards.base import Paths
@@ -34,7 +34,7 @@ from fastfeed.storage.disk_cache import Cache, cache_of
 from fastfeed.storage.event_loop import results
 from fastfeed.storage.fingerprint import fingerprint
 from fastfeed.storage.reads import Completed, MappedRead, Pending, Unread, is_local
-from fastfeed.storage.shard_files import Shards
+from fastfeed.storage.shard_files import ShardReader
 from fastfeed.storage.storage import Storage
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ class Table:
             from fastfeed.sources.tables.row_group_images import RowGroups  # loads PyArrow
             from fastfeed.sources.tables.row_group_paths import RowGroupPaths
 
-            shards = Shards(uris, [stat for _, stat in opened.files], self._storage)
+            shards = ShardReader(uris, [stat for _, stat in opened.files], self._storage)
             columns = self._arrays, opened.leaf
             named = RowGroupPaths(*columns, shards, roots, self._storage, access, self._memory)
             self._images = self._groups = RowGroups(
@@ -225,7 +225,7 @@ class Table:
             for i in ids
         ]
 
-    def addresses(self, ids: np.ndarray) -> Addresses | None:
+    def addresses(self, ids: np.ndarray) -> SampleLocations | None:
         """Local images named by path; None for others."""
         if not isinstance(self._images, ImageFiles):
             return None

@@ -49,7 +49,7 @@ def patience(seconds: float) -> Iterator[None]:
         _patience.reset(token)
 
 
-def sent_again() -> int:
+def retry_count() -> int:
     """Requests that this process has sent again after one that failed, or next to one that lags."""
     return _requests["again"]
 

@@ -52,7 +52,7 @@ class _FileTable(NamedTuple):
         )
 
 
-class Shards:
+class ShardReader:
     """Reads ranges of shards, and notices files that have changed since they were listed."""
 
     def __init__(self, uris: Sequence[str], stats: Sequence[Stat], storage: Storage) -> None:
@@ -232,7 +232,7 @@ class Shards:
         with self._lock:
             self._files.pop(shard, None)
 
-    def held(self) -> list[tuple[int, Shards, int]]:
+    def held(self) -> list[tuple[int, ShardReader, int]]:
         """Files that are held open: when each was last used, and the shard."""
         if self._pid != os.getpid():
             self._forget()
@@ -288,7 +288,7 @@ class _Process:
     """All that hold files open, how many files are being opened, and the lock for both."""
 
     opening: ClassVar[int] = 0
-    holders: ClassVar[weakref.WeakSet[Shards]] = weakref.WeakSet()
+    holders: ClassVar[weakref.WeakSet[ShardReader]] = weakref.WeakSet()
     lock = threading.Lock()
 
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fastfeed.sources import Table
-from fastfeed.storage.shard_files import Shards
+from fastfeed.storage.shard_files import ShardReader
 
 Columns = Mapping[str, Sequence[Any]]
 FORMATS = ("csv", "tsv", "jsonl", "parquet")
@@ -75,13 +75,13 @@ class Reads:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.seen: list[tuple[int, int, int]] = []
-        read = Shards.read
+        read = ShardReader.read
 
-        def counted(shards: Shards, shard: int, start: int, stop: int) -> object:
+        def counted(shards: ShardReader, shard: int, start: int, stop: int) -> object:
             self.seen.append((shard, start, stop))
             return read(shards, shard, start, stop)
 
-        monkeypatch.setattr(Shards, "read", counted)
+        monkeypatch.setattr(ShardReader, "read", counted)
 
     def take(self) -> int:
         """How many since the last time."""

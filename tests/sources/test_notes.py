@@ -15,7 +15,7 @@ from helpers.trees import names, tree
 
 from fastfeed import Feed, RandomResizedCrop
 from fastfeed.errors import SourceError
-from fastfeed.sources import Arrays, ImageFolder, Mixture, Objects, Table, TarShards
+from fastfeed.sources import Arrays, ImageFolder, Mixture, Objects, Table, TarShards, base
 from fastfeed.sources.base import notes_of
 
 ODD = (
@@ -202,3 +202,9 @@ def test_many_notes_are_printed_in_part(tmp_path):
         "  left out 1 .x09 file: a/1.x09",
         "  and 2 more, see .notes",
     ]
+
+
+@pytest.mark.parametrize("name", ["Holding", "Located", "Noted"])
+def test_former_names_of_protocols_still_work(name: str) -> None:
+    with pytest.warns(DeprecationWarning, match=f"{name} is now called"):
+        assert getattr(base, name) in (base.BlockReader, base.HasObjects, base.HasNotes)

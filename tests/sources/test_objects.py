@@ -16,7 +16,7 @@ from PIL import Image
 from fastfeed.errors import ConfigError
 from fastfeed.faults import Failure
 from fastfeed.sources import Arrays, ImageFolder, Mixture, Objects, TarShards
-from fastfeed.sources.base import Annotated, Fetching, Located, Sharded
+from fastfeed.sources.base import Annotated, Fetching, HasObjects, Sharded
 from fastfeed.storage.fingerprint import difference
 
 IMAGES = Arrays(
@@ -81,7 +81,7 @@ def test_all_else_is_the_source(tmp_path: Path):
         and isinstance(source, Sharded)
         and isinstance(source, Annotated)
     )
-    assert isinstance(source, Located) and not isinstance(inner, Located)
+    assert isinstance(source, HasObjects) and not isinstance(inner, HasObjects)
     assert (
         source.remote and source.fetch([3])[0].result() == inner.read([3])[0] == source.read([3])[0]
     )
@@ -263,7 +263,7 @@ def test_a_mixture_says_what_its_sources_say(tmp_path: Path):
     mixed = Mixture(
         {"one": one, "plain": pixels, "two": two, "masks": Objects(pixels, masks=[mask] * 3)}
     )
-    assert isinstance(mixed, Located) and (mixed.most, mixed.object_classes) == (
+    assert isinstance(mixed, HasObjects) and (mixed.most, mixed.object_classes) == (
         3,
         ("w", "x", "y", "z"),
     )

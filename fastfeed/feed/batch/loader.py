@@ -23,10 +23,10 @@ from fastfeed.feed.faults.outages import Outages
 from fastfeed.feed.faults.quarantine import Quarantine
 from fastfeed.ops.program.program import Program, Work
 from fastfeed.ops.source_crop import parts
-from fastfeed.runtime.addresses import Addresses
+from fastfeed.runtime.addresses import SampleLocations
 from fastfeed.runtime.timeline import Timeline
 from fastfeed.sources.arrays import Arrays
-from fastfeed.sources.base import Holding, Optionals, Sharded, Source, addresses_of
+from fastfeed.sources.base import BlockReader, Optionals, Sharded, Source, addresses_of
 from fastfeed.storage.reads import Pending
 
 __all__ = ["LoadedSamples", "Loader", "ReadRows"]
@@ -199,7 +199,7 @@ class Loader:
     def _read_addresses(
         self,
         executor: Executor,
-        addresses: Addresses,
+        addresses: SampleLocations,
         ids: np.ndarray,
         bad: dict[int, Failure | None],
         batch: PendingBatch,
@@ -290,7 +290,7 @@ class Loader:
         """
         if (
             batch.ahead is None
-            and isinstance(self._source, Holding)
+            and isinstance(self._source, BlockReader)
             and isinstance(self._source, Sharded)
         ):
             count = 1 + int(

@@ -24,7 +24,7 @@ from fastfeed.feed.helper_process.job import PickledJob
 from fastfeed.feed.helper_process.messages import Closed, pack_error, receive, send
 from fastfeed.feed.helper_process.shared_memory import BufferKey, SharedBuffers
 from fastfeed.runtime.thread_pool import ThreadPool
-from fastfeed.storage.retry import sent_again
+from fastfeed.storage.retry import retry_count
 from fastfeed.system.signals import unblock_interrupt
 
 # how often to check that the parent lives: a process it forked may keep the socket open
@@ -138,7 +138,7 @@ class _Helper:
         """Bytes read, and reads and requests repeated, since the last message."""
         assert self._builders is not None
         read_bytes, retries = self._builders[0].timeline.progress.drain()
-        before, self._sent_again = self._sent_again, sent_again()
+        before, self._sent_again = self._sent_again, retry_count()
         return read_bytes, retries + self._sent_again - before
 
     def end(self) -> None:

@@ -24,7 +24,7 @@ from fastfeed.sources.tfrecord.protobuf import LazyMessage, Malformed
 from fastfeed.sources.tfrecord.source import records
 from fastfeed.storage.expand import SPLIT, find_files
 from fastfeed.storage.reads import Stat, Unread
-from fastfeed.storage.shard_files import Shards
+from fastfeed.storage.shard_files import ShardReader
 from fastfeed.storage.storage import Storage
 
 __all__ = ["peek_columns"]
@@ -57,14 +57,14 @@ def peek_columns(kind: str, paths: Paths, storage: Storage, allow: Allow) -> lis
 
 def _peeks(files: list[tuple[str, Stat]], storage: Storage) -> Any:
     """The first shards: some may be empty."""
-    shards = Shards([uri for uri, _ in files], [stat for _, stat in files], storage)
+    shards = ShardReader([uri for uri, _ in files], [stat for _, stat in files], storage)
     for k, (uri, stat) in enumerate(files[:10]):
         yield ForwardReader(
             uri, stat.size, lambda start, count, k=k: _read(shards, k, start, count), _BLOCK
         )
 
 
-def _read(shards: Shards, k: int, start: int, count: int) -> bytes:
+def _read(shards: ShardReader, k: int, start: int, count: int) -> bytes:
     data = shards.read(k, start, min(start + count, shards.stats[k].size))
     if isinstance(data, Unread):
         raise SourceError(f"cannot read {shards.uris[k]}: {data.detail or data.reason}")
@@ -100,7 +100,7 @@ def _features(reader: ForwardReader) -> list[str]:
 
 def _columns(uri: str, stat: Stat, storage: Storage) -> list[str]:
     """Column names of a table, from its header, its first lines or its footer."""
-    shards, name = Shards([uri], [stat], storage), uri.lower().partition("?")[0]
+    shards, name = ShardReader([uri], [stat], storage), uri.lower().partition("?")[0]
     if name.endswith(".parquet"):
         from fastfeed.sources.tables.parquet import read_footer  # loads PyArrow
 

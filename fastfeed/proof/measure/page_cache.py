@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fastfeed.runtime.addresses import Addresses, ArrayRows, FileRanges, Grouped
+from fastfeed.runtime.addresses import ArrayRows, FileRanges, Grouped, SampleLocations
 from fastfeed.sources.base import Fetching, Source, addresses_of
 from fastfeed.system import page_cache
 from fastfeed.system.descriptors import open_file
@@ -143,7 +143,7 @@ class _opened:
             os.close(self._fd)
 
 
-def _addressed(addresses: Addresses) -> Iterator[Range]:
+def _addressed(addresses: SampleLocations) -> Iterator[Range]:
     if isinstance(addresses, ArrayRows):
         return
     if isinstance(addresses, Grouped):

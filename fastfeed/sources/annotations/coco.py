@@ -16,7 +16,7 @@ import numpy as np
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
 from fastfeed.printable import printable
-from fastfeed.runtime.addresses import Addresses
+from fastfeed.runtime.addresses import SampleLocations
 from fastfeed.sources.access import Access
 from fastfeed.sources.annotations.boxes import BoxLists
 from fastfeed.sources.base import Source, sample_or_failure
@@ -289,7 +289,7 @@ class ListedFiles:
             return results(self.fetch(ids))
         return [sample_or_failure(self, int(i), self._files.read(int(i))) for i in ids]
 
-    def addresses(self, ids: np.ndarray) -> Addresses | None:
+    def addresses(self, ids: np.ndarray) -> SampleLocations | None:
         """Local files; None if any are remote."""
         return None if self._has_urls else self._files.addresses(ids)
 

@@ -29,7 +29,7 @@ from fastfeed.sources.tables.read_files import read_files
 from fastfeed.sources.tables.string_column import StringColumn, numbers
 from fastfeed.storage.expand import stat_file
 from fastfeed.storage.reads import Stat, Unread
-from fastfeed.storage.shard_files import Shards
+from fastfeed.storage.shard_files import ShardReader
 from fastfeed.storage.storage import Storage
 
 ARRAYS = ".ffarrays"
@@ -224,7 +224,7 @@ def read_listing(
 def _parquet_facts(path: str, stat: Stat, storage: Storage) -> dict[str, Any]:
     from fastfeed.sources.tables.parquet import read_footer  # loads PyArrow
 
-    metadata = read_footer(Shards([path], [stat], storage), 0).about.metadata or {}
+    metadata = read_footer(ShardReader([path], [stat], storage), 0).about.metadata or {}
     facts = json.loads(metadata.get(b"fastfeed", b"{}"))
     return facts if isinstance(facts, dict) else {}
 

@@ -33,7 +33,7 @@ from fastfeed.storage.disk_cache import Cache, cache_of
 from fastfeed.storage.expand import find_files
 from fastfeed.storage.fingerprint import fingerprint
 from fastfeed.storage.reads import MappedRead, Pending, Stat, Unread
-from fastfeed.storage.shard_files import Shards, split_at
+from fastfeed.storage.shard_files import ShardReader, split_at
 from fastfeed.storage.storage import Storage
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -75,7 +75,7 @@ class ShardedSource(ABC):
         self._folder_notes = list[str]()
         files, own = self._files(shards, own)
         self._index = build(who, files, kind, self._scan, own, index, progress)
-        self._shards = Shards([uri for uri, _ in files], [stat for _, stat in files], own)
+        self._shards = ShardReader([uri for uri, _ in files], [stat for _, stat in files], own)
         if not len(self._index):
             where = f"{len(files)} shards, the first is {files[0][0]}"
             raise SourceError(f"{who}: no images in {where}{self._first_notes()}")

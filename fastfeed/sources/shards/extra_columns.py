@@ -16,7 +16,7 @@ from fastfeed.errors import ConfigError
 from fastfeed.faults import Failure
 from fastfeed.sources.shards.index import NOWHERE, Index, ShardScan
 from fastfeed.storage.reads import Completed, MappedRead, Pending, Unread
-from fastfeed.storage.shard_files import Shards, split_at
+from fastfeed.storage.shard_files import ShardReader, split_at
 
 LARGEST, LARGEST_ARRAY = 1 << 20, 64 << 20  # bytes of one value; more is damage, or no text
 # instead of an offset: the sample has no such value; what holds it is damaged, as an offset behind
@@ -82,7 +82,7 @@ class ExtraColumns:
     def __init__(
         self,
         index: Index,
-        shards: Shards,
+        shards: ShardReader,
         names: tuple[str, ...],
         head: int,
         largest: Callable[[str], int],

@@ -15,7 +15,7 @@ import numpy as np
 
 from fastfeed.errors import ConfigError, FastfeedError
 from fastfeed.printable import printable
-from fastfeed.runtime.addresses import Addresses, Grouped, WholeFiles
+from fastfeed.runtime.addresses import Grouped, SampleLocations, WholeFiles
 from fastfeed.sources.access import REFUSED, Access, Refusal, advice, guarded
 from fastfeed.sources.tables.columns import RowLocator
 from fastfeed.sources.tables.inline_images import LONGEST_PATH, inline_image, is_inline
@@ -95,7 +95,7 @@ class ImageFiles:
             return Unread("not_allowed", self._access.left(uri).detail)
         return data
 
-    def addresses(self, ids: np.ndarray) -> Addresses | None:
+    def addresses(self, ids: np.ndarray) -> SampleLocations | None:
         """Local files of rows, int64 (n,), -1 to skip; None if any may be remote."""
         if self.remote:
             return None

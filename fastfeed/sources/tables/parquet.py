@@ -19,7 +19,7 @@ from fastfeed.sources.tables.csv_jsonl import no_column
 from fastfeed.sources.tables.parquet_footer import Pages, RowGroup, pages_of, row_groups
 from fastfeed.storage.event_loop import results
 from fastfeed.storage.reads import Unread
-from fastfeed.storage.shard_files import Shards
+from fastfeed.storage.shard_files import ShardReader
 
 try:
     import pyarrow as pa
@@ -110,7 +110,7 @@ class Footer:
             raise SourceError(f"Table: {self.uri} is damaged: {error}") from error
 
 
-def read_footer(shards: Shards, file: int) -> Footer:
+def read_footer(shards: ShardReader, file: int) -> Footer:
     """SourceError where a file is not Parquet, or damaged."""
     size, uri = shards.stats[file].size, shards.uris[file]
     tail = _read(shards, file, max(0, size - _TAIL), size)
@@ -141,7 +141,9 @@ def metadata(tail: bytes) -> pq.FileMetaData:
         raise BadFile(str(error)) from error
 
 
-def image_column(shards: Shards, file: int, footer: Footer, name: str) -> tuple[str | None, str]:
+def image_column(
+    shards: ShardReader, file: int, footer: Footer, name: str
+) -> tuple[str | None, str]:
     """Column of the images' bytes, `image` or `image.bytes`; or None and the column of paths."""
     kind = footer.kind(name)
     if is_text(kind):
@@ -166,7 +168,7 @@ def image_column(shards: Shards, file: int, footer: Footer, name: str) -> tuple[
     )
 
 
-def _is_empty(shards: Shards, file: int, footer: Footer, leaf: str) -> bool:
+def _is_empty(shards: ShardReader, file: int, footer: Footer, leaf: str) -> bool:
     """Return True if a column is all null, as Hugging Face's `datasets` writes for paths."""
     if any(
         footer.span(k, leaf)[2] > _NO_IMAGES + group.rows for k, group in enumerate(footer.groups)
@@ -194,7 +196,7 @@ def class_names(footer: Footer, name: str) -> tuple[str, ...]:
 
 
 def read_parquet(
-    shards: Shards,
+    shards: ShardReader,
     file: int,
     footer: Footer,
     requested: Mapping[str, bool],
@@ -330,7 +332,7 @@ def give_back() -> None:
 class PartialFile(io.RawIOBase):
     """A file of which some ranges were read; others are read when PyArrow wants them after all."""
 
-    def __init__(self, shards: Shards, file: int, pieces: Sequence[tuple[int, bytes]]) -> None:
+    def __init__(self, shards: ShardReader, file: int, pieces: Sequence[tuple[int, bytes]]) -> None:
         self._shards = shards
         self._file = file
         self._at = 0
@@ -381,11 +383,13 @@ def _open(
     )
 
 
-def _read(shards: Shards, file: int, start: int, stop: int) -> bytes:
+def _read(shards: ShardReader, file: int, start: int, stop: int) -> bytes:
     return _fetch(shards, file, [(start, stop)])[0][1]
 
 
-def _fetch(shards: Shards, file: int, spans: Sequence[tuple[int, int]]) -> list[tuple[int, bytes]]:
+def _fetch(
+    shards: ShardReader, file: int, spans: Sequence[tuple[int, int]]
+) -> list[tuple[int, bytes]]:
     if shards.remote:
         spans = _merged(spans)
         answers = results([shards.fetch(file, start, stop) for start, stop in spans])

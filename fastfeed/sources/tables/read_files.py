@@ -22,7 +22,7 @@ from fastfeed.sources.tables.csv_jsonl import read_csv, read_json
 from fastfeed.sources.tables.string_column import StringColumn
 from fastfeed.storage.expand import find_files
 from fastfeed.storage.reads import ByteRange, Stat, Unread, is_local
-from fastfeed.storage.shard_files import Shards
+from fastfeed.storage.shard_files import ShardReader
 from fastfeed.storage.storage import Storage
 from fastfeed.system.descriptors import open_regular
 
@@ -252,7 +252,7 @@ def _read_parquet(
 ) -> Iterator[TableFile]:
     from fastfeed.sources.tables import parquet  # loads PyArrow
 
-    shards = Shards([uri for uri, _ in files], [stat for _, stat in files], storage)
+    shards = ShardReader([uri for uri, _ in files], [stat for _, stat in files], storage)
     budget = parquet.Budget(memory, sum(stat.size for _, stat in files))
 
     def read(file: int) -> TableFile:

@@ -24,7 +24,7 @@ from fastfeed.sources.tables.columns import RowLocator
 from fastfeed.sources.tables.parquet import BadFile, PartialFile, TooLarge, images
 from fastfeed.sources.tables.row_group_paths import FOOTERS, RowGroupPaths, footer_metadata
 from fastfeed.storage.reads import Completed, Pending, Unread
-from fastfeed.storage.shard_files import Shards
+from fastfeed.storage.shard_files import ShardReader
 
 _WASTE = 4  # times what was used may be read before a warning
 
@@ -44,7 +44,7 @@ class RowGroups:
         arrays: dict[str, np.ndarray],
         leaf: str,
         where: RowLocator,
-        shards: Shards,
+        shards: ShardReader,
         memory: int,
         paths: RowGroupPaths,
     ) -> None:

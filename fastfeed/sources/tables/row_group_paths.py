@@ -18,7 +18,7 @@ from fastfeed.sources.tables.parquet import BadFile, PartialFile, TooLarge, imag
 from fastfeed.sources.tables.parquet_footer import row_groups
 from fastfeed.sources.tables.string_column import StringColumn
 from fastfeed.storage.reads import Completed, MappedRead, Pending, Unread
-from fastfeed.storage.shard_files import Shards
+from fastfeed.storage.shard_files import ShardReader
 from fastfeed.storage.storage import Storage
 
 _KEPT = 16  # row groups whose paths are in memory
@@ -36,7 +36,7 @@ class RowGroupPaths:
         self,
         arrays: dict[str, np.ndarray],
         leaf: str,  # the column of images, in which such a row has null
-        shards: Shards,
+        shards: ShardReader,
         roots: list[str],
         storage: Storage,
         access: Access,
@@ -132,7 +132,9 @@ def _footer(arrays: dict[str, np.ndarray], file: int) -> bytes:
     return arrays["footers"][start:stop].tobytes()
 
 
-def _column(arrays: dict[str, np.ndarray], name: str, shards: Shards, file: int) -> _Column | None:
+def _column(
+    arrays: dict[str, np.ndarray], name: str, shards: ShardReader, file: int
+) -> _Column | None:
     """None where structs have no paths. ValueError, BadFile."""
     groups = row_groups(_footer(arrays, file), shards.stats[file].size)
     if not all(group.chunks_of(name) for group in groups):

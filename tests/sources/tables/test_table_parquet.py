@@ -23,7 +23,7 @@ from fastfeed.feed.feed import Feed
 from fastfeed.ops import Resize
 from fastfeed.sampling import Blocks
 from fastfeed.sources import Table
-from fastfeed.storage.shard_files import Shards
+from fastfeed.storage.shard_files import ShardReader
 
 BLOBS = [bytes([i]) * (1000 + i) for i in range(20)]
 
@@ -228,7 +228,7 @@ def test_in_a_process_that_was_forked_while_a_thread_reads(tmp_path, monkeypatch
     """What that thread held is held for ever there."""
     source = Table(image_bytes(tmp_path / "t.parquet", BLOBS, 5), image="image")
     source.read([6])
-    read, reading, go_on = Shards.read, threading.Event(), threading.Event()
+    read, reading, go_on = ShardReader.read, threading.Event(), threading.Event()
 
     def slow(*place: Any) -> Any:
         if threading.current_thread().name == "slow":
@@ -236,7 +236,7 @@ def test_in_a_process_that_was_forked_while_a_thread_reads(tmp_path, monkeypatch
             go_on.wait()
         return read(*place)
 
-    monkeypatch.setattr(Shards, "read", slow)
+    monkeypatch.setattr(ShardReader, "read", slow)
     thread = threading.Thread(target=source.read, args=([0],), name="slow")
     thread.start()
     reading.wait()

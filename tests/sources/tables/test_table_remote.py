@@ -23,7 +23,7 @@ from fastfeed.sources import Storage, Table
 from fastfeed.sources.tables import read_files as reading
 from fastfeed.storage.reads import MappedRead
 from fastfeed.storage.retry import RetryPolicy
-from fastfeed.storage.shard_files import Shards
+from fastfeed.storage.shard_files import ShardReader
 
 IMAGES = {f"/photos/{i}.jpg": b"image %d" % i for i in range(6)}
 BLOBS = [bytes([i]) * 3000 for i in range(24)]
@@ -172,13 +172,13 @@ class Fetches:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count, self.waiting, self.go_on = 0, threading.Event(), threading.Event()
         self.go_on.set()
-        fetch = Shards.fetch
+        fetch = ShardReader.fetch
 
         def counted(*place: Any) -> Any:
             self.count += 1
             return MappedRead(fetch(*place), self._wait)
 
-        monkeypatch.setattr(Shards, "fetch", counted)
+        monkeypatch.setattr(ShardReader, "fetch", counted)
 
     def _wait(self, data: Any) -> Any:
         self.waiting.set()

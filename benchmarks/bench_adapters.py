@@ -21,6 +21,7 @@ import numpy as np
 from rounds import DATA, finish, interleaved, parser, ratio
 
 import fastfeed as ff
+from fastfeed.feed.session import FeedSession
 from fastfeed.runtime.buffers import aligned
 
 # an epoch shows every file so often, with other crops: beginning one is not what is asked
@@ -123,8 +124,10 @@ def handover(kind: str, backend: str) -> float:
     module = import_module(f"fastfeed.adapters.{framework}")
     if framework == "tfdata":
         feed = ff.Feed(ff.Arrays(np.zeros((256, 224, 224, 3), np.uint8)), [], batch=256)
-        tuples = module.BatchTuples.of(feed)
-        endless = module.build_dataset(feed, feed, lambda _: (arrays for _ in iter(int, 1)), tuples)
+        tuples = module.BatchTuples.of(FeedSession.of(feed))
+        endless = module.build_dataset(
+            FeedSession.of(feed), feed, lambda _: (arrays for _ in iter(int, 1)), tuples
+        )
         walk = iter(endless)
         times = timed(lambda: next(walk))
     else:

@@ -16,6 +16,7 @@ from rounds import DATA, arguments, finish, interleaved, ratio
 
 import fastfeed as ff
 from fastfeed.decode import Request, engine_for
+from fastfeed.feed.session import FeedSession
 from fastfeed.sampling.rng import uniform
 
 BATCH, CHUNK, EPOCHS = 50, 16, 6
@@ -56,7 +57,8 @@ def walk(feed: ff.Feed) -> int:
 
 def decode_alone(feed: ff.Feed, threads: int):
     """The same crops of the same images in the same order, by the engine alone."""
-    program, plan, source = feed.program, feed.plan, feed.source
+    session = FeedSession.of(feed)
+    program, plan, source = session.program, session.plan, session.source
     engine, blobs = engine_for(program), source.read(range(len(source)))
     sizes = np.array([(h.height, h.width) for h in engine.probe(blobs)])
     work = []

@@ -9,6 +9,7 @@ from typing import Any
 from rounds import DATA, arguments, finish, rss_mb
 
 import fastfeed as ff
+from fastfeed.feed.session import FeedSession
 
 BATCH, EPOCHS = 32, 100
 
@@ -31,7 +32,7 @@ def grow(prefetch: int, threads: int) -> dict[str, Any]:
     source = ff.ImageFolder(DATA / "imagenet-sample", labeled=False)
     ops = [ff.RandomResizedCrop(224), ff.RandomFlip(), ff.Normalize.imagenet()]
     with ff.Feed(source, ops, batch=BATCH, threads=threads, prefetch=prefetch) as feed:
-        batch_mb = math.prod((BATCH, *feed.program.spec.shape)) * 4 / 1e6
+        batch_mb = math.prod((BATCH, *FeedSession.of(feed).program.spec.shape)) * 4 / 1e6
         before, after_epoch = rss_mb(), []
         for _ in range(EPOCHS):
             for _batch in feed:

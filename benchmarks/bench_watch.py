@@ -17,6 +17,7 @@ from rounds import DATA, arguments, finish  # puts `helpers` on the path
 from helpers.hogs import HOGS, Hogs, trainer_on  # isort: skip
 
 import fastfeed as ff
+from fastfeed.feed.session import FeedSession
 from fastfeed.live.folder import folders
 from fastfeed.live.states import State
 from fastfeed.live.watch import Watch
@@ -91,11 +92,12 @@ def publishing(rounds: int) -> list[float]:
         os.environ["FASTFEED_LIVE"] = folder
         with ff.Feed(ff.ImageFolder(PHOTOGRAPHS), [ff.CenterCrop(64)], batch=8) as feed:
             next(iter(feed))
+            live = FeedSession.of(feed).live
 
             def publish() -> None:
                 for step in range(LOOP):
-                    feed.live.requested(step, 1)
-                    feed.live.delivered(step, (0, step))
+                    live.requested(step, 1)
+                    live.delivered(step, (0, step))
 
             return [spent(publish, LOOP) for _ in range(rounds)]
 

@@ -16,8 +16,9 @@ parser.add_argument("--epochs", type=int, default=14)
 args = parser.parse_args()
 root = made.photographs(args.data)
 
+images = ff.ImageFolder(root / "train")
 feed = ff.Feed(
-    ff.ImageFolder(root / "train"),
+    images,
     [ff.RandomResizedCrop(64, scale=(0.35, 1)), ff.RandomFlip()],
     batch=16,
 )
@@ -30,7 +31,7 @@ val = ff.Feed(
 # batch_size=16).prefetch(2)
 train = feed.to_tfdata()
 
-classes = len(feed.source.classes)
+classes = len(images.classes)
 net = tf.keras.Sequential([tf.keras.Input((64, 64, 3)), tf.keras.layers.Rescaling(1 / 127.5, -1)])
 for filters in (32, 48, 64, 96):
     net.add(tf.keras.layers.Conv2D(filters, 3, padding="same", use_bias=False))

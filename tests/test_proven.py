@@ -13,6 +13,7 @@ from helpers.needs import missing
 
 import fastfeed as ff
 from fastfeed import gpu_support as proven
+from fastfeed.feed.session import FeedSession
 
 ROOT = Path(__file__).parents[1]
 # whatever runs on a GPU uses one of these names; the profiler and fastfeed.live only read what
@@ -45,7 +46,7 @@ RUNS_NOTHING_THERE = {
     "backends/dali/backend.py:engine": "chooses the processor's decoder",
     "backends/gpu_memory.py:find_cupy": "imports it",
     "backends/nvjpeg/library.py:find_nvjpeg": "looks for a file",
-    "feed/for_adapters.py:ForAdapters": "prints it",
+    "feed/session.py:FeedSession": "prints it",
     "runtime/placement.py:Placement": "the contract of placements, which say it",
     "runtime/placement.py:flatten": "looks for arrays",
     "runtime/placement.py:on_host": "copies to the processor, which CuPy does",
@@ -53,10 +54,10 @@ RUNS_NOTHING_THERE = {
 }
 ON_GPU = {  # what runs there: its path, and what it needs
     "fastfeed.feed.feed:Feed": ("feed",),
-    "fastfeed.feed.framework_methods:ForTrainers.to_keras": ("keras",),
-    "fastfeed.feed.framework_methods:ForTrainers.to_tfdata": ("tensorflow",),
-    "fastfeed.feed.framework_methods:ForTrainers.to_jax": ("jax",),
-    "fastfeed.feed.framework_methods:ForTrainers.to_torch": ("torch",),
+    "fastfeed.feed.feed:Feed.to_keras": ("keras",),
+    "fastfeed.feed.feed:Feed.to_tfdata": ("tensorflow",),
+    "fastfeed.feed.feed:Feed.to_jax": ("jax",),
+    "fastfeed.feed.feed:Feed.to_torch": ("torch",),
     "fastfeed.backends.options:GpuDecode": ("dali",),
     "fastfeed.distributed.launch:pin_gpu": ("ranks",),
     "fastfeed.adapters.prefetch_to_device:prefetch_to_device": ("feed",),
@@ -107,13 +108,13 @@ def test_print_says_it_of_accelerators_alone(feed, monkeypatch, name):
     monkeypatch.setattr(Accelerator, "name", name)
     known = proven.EXPERIMENTAL.get(name.split()[0].lower())
     assert "experimental" not in str(feed)
-    feed.place_on(Accelerator())
+    FeedSession.of(feed).place_on(Accelerator())
     assert (
         f"placed on {name}{f' (experimental: {known[0]})' if known else ''}: at most 4 batches"
         in str(feed)
     )
     monkeypatch.setattr(Accelerator, "accelerator", False)
-    feed.place_on(Accelerator())
+    FeedSession.of(feed).place_on(Accelerator())
     assert f"placed on {name}: at most" in str(feed) and str(feed).count("placed on") == 1
 
 
@@ -122,7 +123,7 @@ def test_a_path_without_a_line_is_silent(feed, monkeypatch):
         """Runs there."""
 
     monkeypatch.setattr(proven, "EXPERIMENTAL", {"jax": proven.EXPERIMENTAL["jax"]})
-    feed.place_on(Accelerator())
+    FeedSession.of(feed).place_on(Accelerator())
     assert "experimental" not in str(feed)
     assert proven.runs_on_gpu("torch")(decodes).__doc__ == "Runs there."
     assert "it has not been run on a GPU yet" in proven.runs_on_gpu("jax")(decodes).__doc__

@@ -29,7 +29,6 @@ FEED = [
     "state",
     "restore",
     "stats",
-    "error",
     "explain",
     "close",
 ]
@@ -43,7 +42,7 @@ EXTENDING = {  # section of the page -> its first words, module, and the classes
     "Ops": ("An op of your own has these members: [how to add one](../CONTRIBUTING.md).",
             "fastfeed.ops.base", "Op Simple Geometry Composite Mixing Splitting"),
     "Orders": ("The order of samples, as `Feed(shuffle=...)` takes it.", "fastfeed.sampling.base", "Order"),
-    "Framework adapters": ("What an adapter calls on a feed.", "fastfeed.feed.adapter_api", "ForAdapters"),
+    "Framework adapters": ("What an adapter gets of a feed.", "fastfeed.feed.session", "FeedSession"),
 }  # fmt: skip
 PYTHON = {  # page -> title, first words, public names; ops are those of fastfeed.ops
     "feed": ("Feed", "Turns samples into batches.", "Feed Batch Boxes FeedStats Spec GpuDecode prefetch_to_device"),

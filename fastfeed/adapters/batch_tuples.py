@@ -10,31 +10,34 @@ import numpy as np
 
 from fastfeed.errors import ConfigError
 from fastfeed.feed.batch.annotations import annotator
-from fastfeed.feed.feed import Feed
+from fastfeed.feed.session import FeedSession
 from fastfeed.runtime.batch import Batch
 from fastfeed.sampling.plan import Plan
 
 __all__ = ["BatchTuples", "image_specs", "label_spec", "target_specs"]
 
 
-def image_specs(feed: Feed) -> list[tuple[tuple[int, ...], str]]:
+def image_specs(session: FeedSession) -> list[tuple[tuple[int, ...], str]]:
     """Shape and dtype of one sample's images; one entry per size of its views."""
-    return [(program.shape, program.spec.dtype) for program in (feed.program, *feed.program.others)]
+    return [
+        (program.shape, program.spec.dtype)
+        for program in (session.program, *session.program.others)
+    ]
 
 
-def label_spec(feed: Feed) -> tuple[tuple[int, ...], str]:
+def label_spec(session: FeedSession) -> tuple[tuple[int, ...], str]:
     """Shape and dtype of one label: an integer, or a share of every class."""
-    soft = feed.program.targets
+    soft = session.program.targets
     return ((), "int64") if soft is None else ((soft.classes,), "float32")
 
 
-def target_specs(feed: Feed) -> dict[str, tuple[tuple[int, ...], str]]:
+def target_specs(session: FeedSession) -> dict[str, tuple[tuple[int, ...], str]]:
     """What is learned from each sample, by name: shape and dtype.
 
     Of a source that says where things are, "boxes" and "labels" of objects, and "masks"; else its
     label, unnamed.
     """
-    return dict(annotator(feed.source, feed.program).specs) or {"": label_spec(feed)}
+    return dict(annotator(session.source, session.program).specs) or {"": label_spec(session)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,7 +67,7 @@ class BatchTuples:
     @classmethod
     def of(
         cls,
-        feed: Feed,
+        session: FeedSession,
         padded: bool = False,
         weighted: bool = False,
         factors: np.ndarray | None = None,
@@ -73,13 +76,13 @@ class BatchTuples:
         that all ranks may have batches of one shape; `padded`: also where there is one rank, since
         every shape is compiled.
         """
-        plan = feed.plan
-        weighted = feed.weighted or factors is not None or (weighted and plan.tail == "pad")
+        plan = session.plan
+        weighted = session.weighted or factors is not None or (weighted and plan.tail == "pad")
         loose = plan.tail == "pad" and plan.length % plan.global_batch != 0 and not padded
         loose = loose and (plan.world.size == 1 or not weighted)
         last = plan.steps - 1
         real = int(plan.weights(last).sum())
-        names, sizes = tuple(target_specs(feed)), len(image_specs(feed))
+        names, sizes = tuple(target_specs(session)), len(image_specs(session))
         if factors is not None and names != ("",):
             raise ConfigError(
                 f"class_weight is by the label of an image, and this feed gives {', '.join(names)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from fastfeed.errors import ConfigError
-from fastfeed.feed.feed import Feed
+from fastfeed.feed.session import FeedSession
 from fastfeed.runtime.placement import Placement
 
 __all__ = ["Where", "on_device"]
@@ -13,11 +13,13 @@ __all__ = ["Where", "on_device"]
 Where = Literal["auto", "host", "device"]
 
 
-def on_device(feed: Feed, placement: Placement, convert: Where) -> bool:
+def on_device(session: FeedSession, placement: Placement, convert: Where) -> bool:
     """Whether the device converts.
 
     "auto": if it is an accelerator, since bytes are a quarter of the floats.
     """
     if convert not in ("auto", "host", "device"):
         raise ConfigError(f"convert must be one of auto, host, device, got {convert!r}")
-    return feed.converts and (placement.accelerator if convert == "auto" else convert == "device")
+    return session.converts and (
+        placement.accelerator if convert == "auto" else convert == "device"
+    )

@@ -15,11 +15,11 @@ from fastfeed.adapters.batch_tuples import BatchTuples
 from fastfeed.adapters.device_convert import Where, on_device
 from fastfeed.distributed.rank_agreement import check_ranks
 from fastfeed.errors import ConfigError, MissingExtra
-from fastfeed.feed.feed import Feed
+from fastfeed.feed.session import FeedSession
 from fastfeed.gpu_support import runs_on_gpu
 from fastfeed.ops.convert import Convert
 from fastfeed.runtime.buffers import aligned
-from fastfeed.runtime.misuse import TrainerInput
+from fastfeed.runtime.guards import guarded
 from fastfeed.runtime.placement import on_host, out_of_memory
 from fastfeed.runtime.thread_pool import LockedIterator
 
@@ -33,17 +33,17 @@ except ImportError as error:
 __all__ = ["JaxFeed", "JaxPlacement", "check", "placement", "to_jax"]
 
 
-def to_jax(feed: Feed, sharding: Any = None, convert: Where = "auto") -> JaxFeed:
+def to_jax(session: FeedSession, sharding: Any = None, convert: Where = "auto") -> JaxFeed:
     """See Feed.to_jax."""
-    check(feed)
-    placement = JaxPlacement(sharding, feed.prefetch + 2)
-    placement.check(feed.plan.batch, feed.plan.global_batch)
-    return JaxFeed(feed, placement, on_device(feed, placement, convert))
+    check(session)
+    placement = JaxPlacement(sharding, session.prefetch + 2)
+    placement.check(session.plan.batch, session.plan.global_batch)
+    return JaxFeed(session, placement, on_device(session, placement, convert))
 
 
-def check(feed: Feed) -> None:
+def check(session: FeedSession) -> None:
     """Raise if JAX runs several processes but the feed was set up for one."""
-    check_ranks(feed.plan.world, "JAX", jax.process_index(), jax.process_count())
+    check_ranks(session.plan.world, "JAX", jax.process_index(), jax.process_count())
 
 
 def placement(device: Any, live_batches: int) -> JaxPlacement:
@@ -51,7 +51,8 @@ def placement(device: Any, live_batches: int) -> JaxPlacement:
     return JaxPlacement(device, live_batches)
 
 
-class JaxFeed(TrainerInput):
+@guarded
+class JaxFeed:
     """Yields one epoch per iteration: (images, labels), plus weights where they may differ from 1.
 
     With `tail="pad"` there are always weights, however many processes there are.
@@ -60,15 +61,15 @@ class JaxFeed(TrainerInput):
     batches have the same shape, so nothing is compiled twice: padding stays in, with weight 0.
     """
 
-    def __init__(self, feed: Feed, placement: JaxPlacement, raw: bool) -> None:
-        self.feed, self._placement = feed, placement
-        self._convert = device_convert(feed.program.convert) if raw else None
-        tuples = BatchTuples.of(feed, padded=True, weighted=True)
+    def __init__(self, session: FeedSession, placement: JaxPlacement, raw: bool) -> None:
+        self._session, self._placement = session, placement
+        self._convert = device_convert(session.program.convert) if raw else None
+        tuples = BatchTuples.of(session, padded=True, weighted=True)
         self._place, self._nested = lambda batch: placement.put(tuples(batch)), tuples.nested
-        feed.place_on(placement, raw=raw)
+        session.place_on(placement, raw=raw)
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        batches = self.feed.placed(self._place, raw=self._convert is not None)
+        batches = self._session.placed(self._place, raw=self._convert is not None)
         return LockedIterator(self._taken(batches), batches.close)
 
     def _taken(self, batches: Iterator[Any]) -> Generator[tuple[Any, ...], None, None]:
@@ -83,13 +84,13 @@ class JaxFeed(TrainerInput):
 
     def __len__(self) -> int:
         """Steps per epoch, the same on every process."""
-        return len(self.feed)
+        return len(self._session)
 
     def __repr__(self) -> str:
-        return f"{self.feed!r}.to_jax({self._placement.where})"
+        return f"{self._session!r}.to_jax({self._placement.where})"
 
     def __str__(self) -> str:
-        return self.feed.explain()
+        return self._session.explain()
 
 
 @runs_on_gpu("jax")

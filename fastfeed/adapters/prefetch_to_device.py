@@ -10,6 +10,7 @@ from typing import Any
 from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError
 from fastfeed.feed.feed import Feed
+from fastfeed.feed.session import FeedSession
 from fastfeed.gpu_support import runs_on_gpu
 from fastfeed.runtime.batch import Batch
 from fastfeed.runtime.placement import Placement, Rebuild, flatten, wait_until_written
@@ -75,9 +76,10 @@ def prefetch_to_device(iterable: Iterable[Any], device: Any, depth: int = 2) -> 
             f"depth must be an integer >= 1, got {depth!r}; it is the number of batches ahead"
         )
     if isinstance(iterable, Feed):
-        placement = _placement(device, iterable.prefetch + 2)
-        iterable.place_on(placement)
-        return _Loops(iterable, partial(_of_feed, iterable, placement))
+        session = FeedSession.of(iterable)
+        placement = _placement(device, session.prefetch + 2)
+        session.place_on(placement)
+        return _Loops(iterable, partial(_placed, session, placement))
     if not isinstance(iterable, Iterable):
         raise ConfigError(f"prefetch_to_device needs an iterable of batches, got {iterable!r}")
     begin = partial(_Prefetched, iterable, _placement(device, depth + 2), depth)
@@ -132,12 +134,12 @@ class _Loops:
             self._begun.close()
 
 
-def _of_feed(feed: Feed, placement: Placement) -> LockedIterator[Batch]:
+def _placed(session: FeedSession, placement: Placement) -> LockedIterator[Batch]:
     def place(batch: Batch) -> tuple[Any, Rebuild]:
         arrays, rebuild = flatten(batch)
         return placement.put(tuple(arrays)), rebuild
 
-    batches = feed.placed(place)
+    batches = session.placed(place)
     return LockedIterator(
         (rebuild(iter(placement.take(placed))) for placed, rebuild in batches), batches.close
     )

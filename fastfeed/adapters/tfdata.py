@@ -10,7 +10,7 @@ import numpy as np
 
 from fastfeed.adapters.batch_tuples import BatchTuples, image_specs, target_specs
 from fastfeed.errors import ConfigError, FeedClosed, MissingExtra
-from fastfeed.feed.feed import Feed
+from fastfeed.feed.session import FeedSession
 from fastfeed.gpu_support import runs_on_gpu
 from fastfeed.runtime.buffers import aligned
 from fastfeed.runtime.placement import on_host, out_of_memory
@@ -26,7 +26,7 @@ _AHEAD = 2  # batches that TensorFlow holds on a device
 _ALIGNMENT = 64  # bytes
 
 
-def to_tfdata(feed: Feed, device: str | None = None) -> Any:
+def to_tfdata(session: FeedSession, device: str | None = None) -> Any:
     """Elements are (images, labels), plus weights where samples are masked or the source has
     weights.
 
@@ -38,15 +38,15 @@ def to_tfdata(feed: Feed, device: str | None = None) -> Any:
     and under a multi-device strategy, TensorFlow takes batches before the trainer does, so
     `feed.state()` is ahead of training.
     """
-    tuples = BatchTuples.of(feed)
+    tuples = BatchTuples.of(session)
 
-    def epoch(feed: Feed) -> Iterator[tuple[Any, ...]]:
-        for batch in feed:
+    def epoch(session: FeedSession) -> Iterator[tuple[Any, ...]]:
+        for batch in session.placed(None):
             # a generator's element is NumPy's
             yield tuples.nested([on_host(array) for array in tuples(batch)])
 
-    dataset = build_dataset(feed, feed, epoch, tuples)
-    return dataset if device is None else on_device(dataset, device, feed)
+    dataset = build_dataset(session, session, epoch, tuples)
+    return dataset if device is None else on_device(dataset, device, session)
 
 
 def on_device(dataset: Any, device: str, owner: Any) -> Any:
@@ -58,7 +58,10 @@ def on_device(dataset: Any, device: str, owner: Any) -> Any:
 
 
 def build_dataset(
-    feed: Feed, owner: Any, epoch: Callable[[Any], Iterable[tuple[Any, ...]]], tuples: BatchTuples
+    session: FeedSession,
+    owner: Any,
+    epoch: Callable[[Any], Iterable[tuple[Any, ...]]],
+    tuples: BatchTuples,
 ) -> Any:
     """A dataset over `epoch(owner)`, with tuples structured by `tuples.nested`.
 
@@ -67,10 +70,10 @@ def build_dataset(
     because an epoch resumed in the middle is shorter. Batches are page-aligned, so TensorFlow uses
     them without a copy.
     """
-    batch = None if tuples.loose else feed.plan.batch
+    batch = None if tuples.loose else session.plan.batch
     specs = [
-        *image_specs(feed),
-        *target_specs(feed).values(),
+        *image_specs(session),
+        *target_specs(session).values(),
         *([((), "float32")] if tuples.weighted else []),
     ]
     signature = tuples.nested([tf.TensorSpec((batch, *shape), dtype) for shape, dtype in specs])

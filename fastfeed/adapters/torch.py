@@ -15,11 +15,11 @@ from fastfeed.adapters.batch_tuples import BatchTuples
 from fastfeed.adapters.device_convert import Where, on_device
 from fastfeed.distributed.rank_agreement import check_process_groups
 from fastfeed.errors import ConfigError, DeviceMemory, MissingExtra
-from fastfeed.feed.feed import Feed
+from fastfeed.feed.session import FeedSession
 from fastfeed.gpu_support import runs_on_gpu
 from fastfeed.ops.convert import Convert
 from fastfeed.runtime.buffers import aligned
-from fastfeed.runtime.misuse import TrainerInput
+from fastfeed.runtime.guards import guarded
 from fastfeed.runtime.placement import lacks_memory, on_host, out_of_memory
 from fastfeed.runtime.thread_pool import LockedIterator
 
@@ -36,24 +36,24 @@ _CHANNELS_LAST = 'images are NHWC; PyTorch\'s own models take NCHW: add ToLayout
 
 
 @runs_on_gpu("torch")
-def to_torch(feed: Feed, device: Any = None, convert: Where = "auto") -> TorchFeed:
+def to_torch(session: FeedSession, device: Any = None, convert: Where = "auto") -> TorchFeed:
     """See Feed.to_torch."""
-    check(feed)
-    if feed.is_proving:
+    check(session)
+    if session.is_proving:
         importlib.import_module("fastfeed.adapters.no_saving").refuse_torch()
     if device is None:
         device = (
-            f"cuda:{feed.plan.world.gpu % torch.cuda.device_count()}"
+            f"cuda:{session.plan.world.gpu % torch.cuda.device_count()}"
             if torch.cuda.is_available()
             else "cpu"
         )
-    placement = TorchPlacement(device, feed.prefetch + 2)
-    return TorchFeed(feed, placement, on_device(feed, placement, convert))
+    placement = TorchPlacement(device, session.prefetch + 2)
+    return TorchFeed(session, placement, on_device(session, placement, convert))
 
 
-def check(feed: Feed) -> None:
+def check(session: FeedSession) -> None:
     """Raise if torch.distributed runs several processes but the feed was set up for one."""
-    check_process_groups(feed.plan.world)
+    check_process_groups(session.plan.world)
 
 
 def placement(device: Any, live_batches: int) -> TorchPlacement:
@@ -61,7 +61,8 @@ def placement(device: Any, live_batches: int) -> TorchPlacement:
     return TorchPlacement(device, live_batches)
 
 
-class TorchFeed(TrainerInput):
+@guarded
+class TorchFeed:
     """Yields one epoch per iteration: (images, labels), plus weights where the source has them or
     samples are masked.
 
@@ -74,46 +75,46 @@ class TorchFeed(TrainerInput):
     For a source with annotations, labels are a dict of tensors: "boxes", "labels", "masks".
     """
 
-    def __init__(self, feed: Feed, placement: TorchPlacement, raw: bool) -> None:
-        self.feed, self.device = feed, placement.device
+    def __init__(self, session: FeedSession, placement: TorchPlacement, raw: bool) -> None:
+        self._session, self.device = session, placement.device
         self._placement = placement
-        todo = DeviceConvert(feed.program.convert, self.device) if raw else None
-        tuples = BatchTuples.of(feed)
+        todo = DeviceConvert(session.program.convert, self.device) if raw else None
+        tuples = BatchTuples.of(session)
         self._raw, self._place, self._nested = (
             raw,
             lambda batch: placement.put(tuples(batch), convert=todo),
             tuples.nested,
         )
-        feed.place_on(placement, raw=raw)
-        feed.notes = [line for line in feed.notes if line != _CHANNELS_LAST]
-        if feed.program.spec.layout == "HWC":
-            feed.notes.append(_CHANNELS_LAST)
+        session.place_on(placement, raw=raw)
+        session.notes = [line for line in session.notes if line != _CHANNELS_LAST]
+        if session.program.spec.layout == "HWC":
+            session.notes.append(_CHANNELS_LAST)
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        placed = self.feed.placed(self._place, self._raw)
+        placed = self._session.placed(self._place, self._raw)
         return LockedIterator(
             (self._nested(self._placement.take(one)) for one in placed), placed.close
         )
 
     def __len__(self) -> int:
         """Steps per epoch, the same on every rank."""
-        return len(self.feed)
+        return len(self._session)
 
     def state_dict(self) -> dict[str, Any]:
         """The position after the last batch that was yielded: a small dictionary, valid at any
         world size.
         """
-        return self.feed.state()
+        return self._session.state()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume from a saved position."""
-        self.feed.restore(state)
+        self._session.restore(state)
 
     def __repr__(self) -> str:
-        return f"{self.feed!r}.to_torch({str(self.device)!r})"
+        return f"{self._session!r}.to_torch({str(self.device)!r})"
 
     def __str__(self) -> str:
-        return self.feed.explain()
+        return self._session.explain()
 
 
 _streams: dict[Any, Any] = {}

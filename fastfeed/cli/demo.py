@@ -62,11 +62,14 @@ def demo(
         import keras
 
         from fastfeed.demo import classifier
+        from fastfeed.feed.session import FeedSession
     keras.utils.set_random_seed(seed)
     train, val = _feeds(root, work, batch or classifier.BATCH, backend, seed)
     console.print(str(train), soft_wrap=True, highlight=False, markup=False)
-    epochs = epochs or classifier.epochs_for(len(train.source))
-    model = classifier.build(len(train.source.classes), classifier.IMAGE_SIZE, epochs * len(train))
+    epochs = epochs or classifier.epochs_for(train.plan.length)
+    model = classifier.build(
+        len(FeedSession.of(train).source.classes), classifier.IMAGE_SIZE, epochs * len(train)
+    )
     console.print(
         f"\nA CNN of {model.count_params():,} parameters on Keras {keras.__version__} with"
         f" {keras.backend.backend()}: {epochs} epoch{'s' if epochs != 1 else ''} of {len(train)}"
@@ -83,7 +86,8 @@ def demo(
                 verbose=1 if console.is_terminal else 2,
             ).history
         except Exception as error:  # TensorFlow wraps ours in one with a graph's trace
-            if ours := train.error or val.error:
+            errors = (FeedSession.of(feed).cursor.error for feed in (train, val))
+            if ours := next(filter(None, errors), None):
                 raise ours from error
             raise
         console.print(

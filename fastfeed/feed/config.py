@@ -1,112 +1,138 @@
-"""A feed's configuration and its validation.
-
-All values pickle, so that a helper process can make the same batches.
-"""
+"""A feed's configuration and its checks: no thread is started and no file opened."""
 
 from __future__ import annotations
 
-import importlib
 import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
-from fastfeed.backends.base import BackendModule
-from fastfeed.decode import engine_for
-from fastfeed.decode.executor import executor_for
-from fastfeed.decode.memory_limit import limit_decoding
+from fastfeed.backends.options import choose
+from fastfeed.decode.memory_limit import check_memory
+from fastfeed.distributed.cores import cores_for
 from fastfeed.distributed.world import World
 from fastfeed.errors import ConfigError
-from fastfeed.faults import Outage
-from fastfeed.feed.batch.builder import BatchBuilder
-from fastfeed.feed.batch.rows import Branch
-from fastfeed.feed.batch.task_sizes import TaskSizes
-from fastfeed.feed.faults.quarantine import Quarantine
-from fastfeed.ops.program.compile import Program
-from fastfeed.runtime.timeline import Timeline
-from fastfeed.sampling import Repeated
+from fastfeed.faults import FaultPolicy, Outage, fault_policies
+from fastfeed.ops.base import Op
+from fastfeed.ops.program.compile import Program, fuse
+from fastfeed.runtime.guards import check_workers
+from fastfeed.sampling import Repeated, Weighted, bind
 from fastfeed.sampling.plan import Plan
 from fastfeed.sampling.rng import PER_SLOT
-from fastfeed.sources.base import BlockReader, Source
+from fastfeed.sources.base import Source, check_source, says_where
 
-__all__ = ["FeedConfig", "check_fit", "timeline_path"]
+__all__ = ["BACKENDS", "FeedConfig"]
+
+# loaded on demand
+BACKENDS = {name: f"fastfeed.backends.{name}.backend" for name in ("cpu", "dali", "nvjpeg")}
 
 _LABELS_AT_ONCE = 1 << 20  # checked in one call
 
 
 @dataclass(frozen=True, slots=True)
 class FeedConfig:
-    """All that batches depend on. Building, opening and starting come later."""
+    """All that batches depend on; it pickles, so that a helper process can make the same ones."""
 
     source: Source
     program: Program
     plan: Plan
-    backend: str  # name of its module
+    backend: str  # key of BACKENDS
     decode: Any  # as `Feed` takes it
     threads: int
-    buffers: int  # batches whose memory is reused
+    prefetch: int  # batches ahead of the one in use
+    policy: FaultPolicy
     outage: Outage
-    memory: int | None  # bytes that decoding may hold at once in this process; None: as it is
+    memory: int | None  # bytes that decoding may hold at once in this process; None: unchanged
+    quarantine: str | os.PathLike[str] | None
+    side_process: bool
+    name: str
     weigh: bool  # by the source's weights, where it has any
 
-    def builders(
-        self, quarantine: Quarantine, timeline: Timeline
-    ) -> tuple[BatchBuilder, BatchBuilder]:
-        """The builder of batches, and that of raw ones."""
-        if self.memory is not None:
-            limit_decoding(self.memory)
-        plan, threads = self.plan, self.threads
-        for source in getattr(self.source, "sources", [self.source]):  # of a mixture
-            if isinstance(source, BlockReader):
-                source.expect(plan.batch * self.buffers)
-        module = cast(BackendModule, importlib.import_module(self.backend))
-        decode = module.engine(self.decode)
-        engine = engine_for(self.program, decode)
-        executor = executor_for(self.program.decode, engine, threads)
-        native = module.native_threads
-        group = self.program.mix.op.group if self.program.mix is not None else 1
-        backend = partial(
-            module.compile,
-            engine=engine,
-            timeline=timeline,
-            batch=plan.batch + 2 * (group - 1),  # groups at the batch's edges are made completely
-            threads=threads,
-            gpu=plan.world.gpu,
-            decode=self.decode,
-            executor=executor,
+    @property
+    def buffers(self) -> int:
+        """Batches whose memory is reused."""
+        return self.prefetch + 2
+
+    @classmethod
+    def make(
+        cls,
+        source: Source,
+        ops: Sequence[Op | Callable[[np.ndarray, np.ndarray], np.ndarray]],
+        *,
+        batch: int | None = None,
+        global_batch: int | None = None,
+        seed: int = 0,
+        world: World | None = None,
+        shuffle: Any = "full",
+        tail: Any = "drop",
+        threads: int | None = None,
+        prefetch: int = 2,
+        decode: Any = "auto",
+        backend: str | None = None,
+        on_bad: Any = "substitute",
+        on_error: Any = None,
+        outage: float | Outage = Outage(),  # noqa: B008
+        memory: int | None = None,
+        quarantine: str | os.PathLike[str] | None = None,
+        side_process: bool = False,
+        name: str = "",
+    ) -> FeedConfig:
+        """Check the arguments of `Feed`; ConfigError where one is wrong or two do not fit."""
+        check_source(source, "source")
+        check_workers(explicit_world=world is not None)
+        world = world if world is not None else World.detect()
+        if not isinstance(world, World):
+            raise ConfigError(
+                f"world must be a World such as World(rank=0, size=2) or None, got {world!r}"
+            )
+        threads = cores_for(world) if threads is None else threads
+        _check_count("threads", threads, 1)
+        _check_count("prefetch", prefetch, 0)
+        check_memory(memory)
+        chosen, decode = choose(decode, backend, BACKENDS)
+        if not isinstance(side_process, bool):
+            raise ConfigError(f"side_process must be True or False, got {side_process!r}")
+        program = fuse(ops, source.spec, classes=len(source.classes), objects=says_where(source))
+        plan = Plan.make(
+            len(source),
+            batch=batch,
+            global_batch=global_batch,
+            seed=seed,
+            world=world,
+            shuffle=bind(shuffle, source),
+            tail=tail,
+            mixed=program.mix is not None,
         )
-
-        lanes = getattr(self.decode, "lanes", 2) if module.whole_batches else 0
-        sizes = TaskSizes.of(plan.batch, group, threads, native, lanes)
-
-        def branches(programs: list[Program]) -> list[Branch]:
-            return [
-                Branch(program, backend(program), plan.batch, self.buffers, sizes)
-                for program in programs
-            ]
-
-        programs = [self.program, *self.program.others]
-        builder = BatchBuilder(
-            self.source,
-            branches(programs),
+        _check_fit(program, plan, source)
+        policy, outage = fault_policies(on_bad, on_error, outage)
+        # samples drawn in proportion to their weight must not be weighted again in the loss
+        weigh = not (isinstance(shuffle, Weighted) and shuffle.weights is None)
+        return cls(
+            source,
+            program,
             plan,
-            engine,
+            chosen,
+            decode,
+            threads,
+            prefetch,
+            policy,
+            outage,
+            memory,
             quarantine,
-            timeline,
-            sizes,
-            self.outage,
-            self.weigh,
-            executor,
-            native,
+            side_process,
+            name,
+            weigh,
         )
-        if module.whole_batches:  # a GPU converts where it decodes
-            return builder, builder
-        return builder, builder.with_branches(branches([program.raw() for program in programs]))
 
 
-def check_fit(program: Program, plan: Plan, source: Source) -> None:
+def _check_count(argument: str, value: Any, minimum: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < minimum:
+        raise ConfigError(f"{argument} must be an integer >= {minimum}, got {value!r}")
+
+
+def _check_fit(program: Program, plan: Plan, source: Source) -> None:
     """ConfigError for what would go wrong in the middle of a run, or train on nonsense."""
     for branch in (program, *program.others):
         _check_draws(branch)
@@ -166,14 +192,3 @@ def _check_labels(program: Program, source: Source) -> None:
             f"{source!r} has no labels, but the ops make soft labels; use a labeled source, or"
             " leave these ops out"
         )
-
-
-def timeline_path(world: World) -> str | None:
-    """The path in FASTFEED_TIMELINE, with `.rank1` inserted before its suffix if there are several
-    ranks.
-    """
-    path = os.environ.get("FASTFEED_TIMELINE")
-    if not path or world.size == 1:
-        return path or None
-    stem, suffix = os.path.splitext(path)
-    return f"{stem}.rank{world.rank}{suffix}"

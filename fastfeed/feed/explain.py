@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fastfeed.decode.memory_limit import DECODING
 from fastfeed.feed.batch.annotations import annotator
 from fastfeed.ops.function import Function
 from fastfeed.ops.program.program import Program
@@ -17,9 +19,13 @@ from fastfeed.ops.program.window import Step
 from fastfeed.sampling.plan import Plan
 from fastfeed.sources.base import Optionals, notes_of, notes_text, with_notes
 
+if TYPE_CHECKING:
+    from fastfeed.backends.base import Backend
+    from fastfeed.feed.config import FeedConfig
+
 _LONG = 60  # characters of a field's value
 
-__all__ = ["decoding_text", "feed_text", "placed_text", "program_text", "short"]
+__all__ = ["feed_text", "placed_text", "program_text", "short"]
 
 
 def short(op: Any) -> str:
@@ -53,10 +59,9 @@ def _imagenet(kind: type[Any]) -> Any:
     return kind.imagenet() if hasattr(kind, "imagenet") else None
 
 
-def feed_text(
-    source: Any, plan: Plan, program: Program, how: str, path: str, batches: int, memory_name: str
-) -> str:
-    """What a feed will do; at most `batches` are in the memory of this name."""
+def feed_text(config: FeedConfig, backend: Backend, encoded: int) -> str:
+    """The lines of `print(feed)`; `encoded`: bytes that files take before they are decoded."""
+    source, plan, program = config.source, config.plan, config.program
     world = plan.world
     ranks = (
         f", rank {world.rank} of {world.size} (global {plan.global_batch})"
@@ -66,39 +71,47 @@ def feed_text(
     shapes, more, size = _batch(source, plan, program)
     about, notes = repr(source), notes_of(source)
     counted = notes_text(notes)  # others say all of them in a line
+    count = config.buffers
     lines = [
         with_notes(f"Feed from {about}", notes if counted and about.endswith(counted) else []),
         (
             f"  batch {plan.batch}{ranks}, {plan.steps} steps per epoch, "
             f"shuffle {plan.shuffle}, tail {plan.tail}, seed {plan.seed}"
         ),
-        f"  {how}",
-        program_text(program, path),
+        f"  {_threads_text(config)}",
+        program_text(program, backend.decode_path()),
         (
             f"  a batch is {' and '.join(shapes)}, {size / 1e6:.1f} MB; "
-            f"at most {batches} in {memory_name} ({batches * size / 1e6:.1f} MB)"
+            f"at most {count} in {backend.memory_name} ({count * size / 1e6:.1f} MB)"
         ),
     ]
     if more:
         lines.append(f"  with {', '.join(more)}")
+    if program.decode is not None:
+        memory = config.memory or 2 * DECODING.bytes
+        limit = f"{memory / 2**30:,.1f} GiB" if memory >= 1 << 30 else f"{memory / 1e6:,.1f} MB"
+        lines.append(
+            f"  decoding holds at most {limit} at once (an image that needs more is decoded alone),"
+            f" encoded files {encoded / 1e6:,.1f} MB"
+        )
     return "\n".join(lines)
 
 
-def decoding_text(memory: int, encoded: int) -> str:
-    """What decoding takes, in bytes, and what files take before that."""
-    limit = f"{memory / 2**30:,.1f} GiB" if memory >= 1 << 30 else f"{memory / 1e6:,.1f} MB"
-    return (
-        f"decoding holds at most {limit} at once (an image that needs more is decoded alone), "
-        f"encoded files {encoded / 1e6:,.1f} MB"
-    )
+def _threads_text(config: FeedConfig) -> str:
+    threads = f"{config.threads} thread{'s' * (config.threads != 1)}"
+    if config.side_process:
+        threads += " of a helper process"
+    batches = f"{config.prefetch} batch{'es' * (config.prefetch != 1)}"
+    listed = f", listed in {Path(config.quarantine)}" if config.quarantine is not None else ""
+    return f"{threads}, {batches} ahead, bad samples: {config.policy.action}{listed}"
 
 
-def placed_text(
-    name: str, source: Any, plan: Plan, program: Program, batches: int, raw: bool
-) -> str:
-    """What a device holds of a feed; `raw`: batches arrive as bytes and are converted there."""
-    size = _batch(source, plan, program, carried=False)[2]
-    text = f"placed on {name}: at most {batches} batches, {batches * size / 1e6:.1f} MB"
+def placed_text(name: str, config: FeedConfig, raw: bool) -> str:
+    """The line for a device that holds batches; `raw`: it converts them from bytes."""
+    plan, program = config.plan, config.program
+    size = _batch(config.source, plan, program, carried=False)[2]
+    count = config.buffers
+    text = f"placed on {name}: at most {count} batches, {count * size / 1e6:.1f} MB"
     if raw:
         size = plan.batch * math.prod(program.shape)
         text += (

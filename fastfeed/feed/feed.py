@@ -2,53 +2,78 @@
 
 from __future__ import annotations
 
+import importlib
+import operator
 import os
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 
 from fastfeed.arguments import checked, checked_early
-from fastfeed.backends.options import DecodeBy, GpuDecode, choose
-from fastfeed.decode.memory_limit import DECODING, check_memory
-from fastfeed.distributed.cores import cores_for
+from fastfeed.backends.options import DecodeBy, GpuDecode
 from fastfeed.distributed.world import World
-from fastfeed.errors import ConfigError, ProofError, StateError
-from fastfeed.faults import FaultPolicy, Outage, fault_policies
-from fastfeed.feed.adapter_api import ForAdapters
-from fastfeed.feed.config import FeedConfig, check_fit, timeline_path
-from fastfeed.feed.explain import decoding_text, feed_text
-from fastfeed.feed.faults.quarantine import Quarantine
-from fastfeed.feed.framework_methods import ForTrainers
-from fastfeed.feed.helper_process.job import HelperJob
-from fastfeed.feed.helper_process.producer import HelperProducer
-from fastfeed.feed.identity import changes, identity
-from fastfeed.feed.iterator import BatchIterator, Cursor
-from fastfeed.feed.live_status import live_status
-from fastfeed.feed.producer import PlaceFunction, Producer, ThreadProducer
+from fastfeed.faults import FaultPolicy, Outage
+from fastfeed.feed.config import FeedConfig
+from fastfeed.feed.iterator import BatchIterator
+from fastfeed.feed.producer import PlaceFunction
+from fastfeed.feed.session import FeedSession
 from fastfeed.gpu_support import runs_on_gpu
-from fastfeed.live.meter import FeedStats, Meter
+from fastfeed.live.meter import FeedStats
 from fastfeed.ops.base import Op
-from fastfeed.ops.program.compile import fuse
-from fastfeed.printable import printable, warn
+from fastfeed.printable import warn
 from fastfeed.runtime.batch import Batch
-from fastfeed.runtime.misuse import check_workers
-from fastfeed.runtime.timeline import Timeline
-from fastfeed.sampling import Shuffle, Weighted, bind
+from fastfeed.runtime.guards import NotAnArray, guarded
+from fastfeed.sampling import Shuffle
 from fastfeed.sampling.plan import Plan
-from fastfeed.sources.base import Source, check_source, says_where
-from fastfeed.storage.fingerprint import difference
+from fastfeed.sources.base import Source
 
 __all__ = ["Feed"]
 
-# loaded on demand
-BACKENDS = {name: f"fastfeed.backends.{name}.backend" for name in ("cpu", "dali", "nvjpeg")}
+ADAPTERS = {  # loaded on demand
+    "to_keras": "fastfeed.adapters.keras.adapter",
+    "keras_backup": "fastfeed.adapters.keras.backup",
+    "to_tfdata": "fastfeed.adapters.tfdata",
+    "to_jax": "fastfeed.adapters.jax",
+    "to_torch": "fastfeed.adapters.torch",
+}
+
+# names that a feed had in 0.1, and their places in its session
+MOVED = {
+    "error": "cursor.error",
+    "moves": "cursor.moves",
+    "epoch_ended": "cursor.epoch_ended",
+    "open_batches": "cursor.open",
+    "start_batches": "producer.start",
+    "side_process": "config.side_process",
+} | {
+    name: name
+    for name in (
+        "advance",
+        "allocate",
+        "converts",
+        "is_proving",
+        "live",
+        "meter",
+        "notes",
+        "partial",
+        "place_on",
+        "placed",
+        "prefetch",
+        "program",
+        "proof",
+        "source",
+        "threads",
+        "timeline",
+        "weighted",
+    )
+}
 
 
 @checked
+@guarded
 @runs_on_gpu("feed")
-class Feed(ForAdapters, ForTrainers):
+class Feed:
     """Yields batches of augmented images, prepared ahead of the trainer.
 
     Each iteration yields one epoch, and the next iteration the next epoch, also if the last one was
@@ -135,85 +160,55 @@ class Feed(ForAdapters, ForTrainers):
         side_process: bool = False,
         name: str = "",
     ) -> None:
-        check_source(source, "source")
-        check_workers(explicit_world=world is not None)
-        world = world if world is not None else World.detect()
-        if not isinstance(world, World):
-            raise ConfigError(
-                f"world must be a World such as World(rank=0, size=2) or None, got {world!r}"
-            )
-        threads = cores_for(world) if threads is None else threads
-        for argument, value, minimum in (("threads", threads, 1), ("prefetch", prefetch, 0)):
-            if (
-                isinstance(value, bool)
-                or not isinstance(value, (int, np.integer))
-                or value < minimum
-            ):
-                raise ConfigError(f"{argument} must be an integer >= {minimum}, got {value!r}")
-        check_memory(memory)
-        chosen, decode = choose(decode, backend, BACKENDS)
-        if not isinstance(side_process, bool):
-            raise ConfigError(f"side_process must be True or False, got {side_process!r}")
-        self.source, self.threads, self.prefetch = source, threads, prefetch
-        self.program = fuse(
-            ops, source.spec, classes=len(source.classes), objects=says_where(source)
-        )
-        self.plan = Plan.make(
-            len(source),
+        config = FeedConfig.make(
+            source,
+            ops,
             batch=batch,
             global_batch=global_batch,
             seed=seed,
             world=world,
-            shuffle=bind(shuffle, source),
+            shuffle=shuffle,
             tail=tail,
-            mixed=self.program.mix is not None,
+            threads=threads,
+            prefetch=prefetch,
+            decode=decode,
+            backend=backend,
+            on_bad=on_bad,
+            on_error=on_error,
+            outage=outage,
+            memory=memory,
+            quarantine=quarantine,
+            side_process=side_process,
+            name=name,
         )
-        # samples drawn in proportion to their weight must not be weighted again in the loss
-        self._drawn_by_weight = isinstance(shuffle, Weighted) and shuffle.weights is None
-        check_fit(self.program, self.plan, source)
-        policy, outage = fault_policies(on_bad, on_error, outage)
-        self._quarantine = Quarantine(
-            quarantine, policy=policy, length=len(source), rank=world.rank, uri=source.uri
+        self._session = FeedSession.open(config)
+
+    def __getattr__(self, name: str) -> Any:
+        """Names that moved to the session, with a DeprecationWarning."""
+        if name == "shape":
+            raise NotAnArray(self)
+        if name not in MOVED:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        warn(
+            f"feed.{name} is deprecated and ends with the next minor version; use"
+            f" FeedSession.of(feed).{MOVED[name]}, from fastfeed.feed.session import FeedSession",
+            DeprecationWarning,
+            stacklevel=2,
         )
-        self._timeline = Timeline(timeline_path(world), rank=world.rank, name=name)
-        weigh = not self._drawn_by_weight
-        config = FeedConfig(
-            source,
-            self.program,
-            self.plan,
-            BACKENDS[chosen],
-            decode,
-            threads,
-            prefetch + 2,
-            outage,
-            memory,
-            weigh,
-        )
-        builder, raw = config.builders(self._quarantine, self._timeline)
-        self._memory, self._encoded = memory, builder.encoded_bytes
-        self._backend, self._backend_name, self.side_process = builder.backend, chosen, side_process
-        self._producer: Producer = ThreadProducer(builder, raw, prefetch)
-        if side_process:
-            self._producer = HelperProducer(
-                HelperJob.of(config, builder), prefetch, self._quarantine, self._timeline
-            )
-        self._meter = Meter()
-        self.live = live_status(
-            self._meter, self._timeline, self._quarantine, self._producer, config, name
-        )
-        tell = self._quarantine.tell
-        self._cursor = Cursor(
-            self._producer, self.plan, self._meter, self._timeline, self.live, tell
-        )
-        self.notes: list[str] = []  # lines that adapters add to `explain`
+        return operator.attrgetter(MOVED[name])(self._session)
+
+    @property
+    def plan(self) -> Plan:
+        """The order of samples: batch size, ranks, steps per epoch."""
+        return self._session.plan
 
     def __len__(self) -> int:
         """Steps per epoch, the same on every rank."""
         return self.plan.steps
 
     def __iter__(self) -> Iterator[Batch]:
-        """One epoch, from the position of `restore` or `seek` if that lies inside it."""
-        return self.placed(None)
+        """One epoch, from the position of `restore` or `seek` if that is inside it."""
+        return self._session.placed(None)
 
     @checked_early
     def batches(
@@ -230,14 +225,14 @@ class Feed(ForAdapters, ForTrainers):
             epoch (int): First epoch, counts from 0. Default: 0.
             start (int): First step within it. Default: 0.
             epochs (int | None): How many epochs; None never ends. Default: 1.
-            place (Callable | None): As in `placed`. Default: None.
-            raw (bool): As in `placed`. Default: False.
+            place (Callable | None): Called with each batch by the thread that finished it, ahead of
+                its turn; its result is yielded. Default: None, the batches.
+            raw (bool): Images are uint8 HWC, not converted yet. Default: False.
 
         Returns:
             An iterator of batches.
         """
-        opened = partial(self._cursor.open, epoch, start, epochs, place, raw)
-        return self._proven(place, raw, opened) if self.is_proving else opened()  # type: ignore[return-value]
+        return self._session.batches(epoch, start, epochs, place, raw)
 
     @checked_early
     def seek(self, epoch: int, step: int = 0) -> None:
@@ -247,7 +242,7 @@ class Feed(ForAdapters, ForTrainers):
             epoch (int): Counts from 0.
             step (int): Within the epoch, in [0, len(feed)). Default: 0.
         """
-        self._cursor.seek(epoch, step)
+        self._session.cursor.seek(epoch, step)
 
     @checked_early
     def state(self, at: tuple[int, int] | None = None) -> dict[str, Any]:
@@ -263,16 +258,7 @@ class Feed(ForAdapters, ForTrainers):
         Raises:
             ProofError: If a proof is measuring this feed's trainer.
         """
-        if self.proof is not None:
-            raise ProofError(
-                "feed.state() is refused during a proof: the weights are meaningless; run the"
-                " trainer without `fastfeed prove` to save it, or switch its checkpoints off for"
-                " the proof"
-            )
-        position = self.plan.state(
-            *(self._cursor.position if at is None else at), self.source.fingerprint
-        )
-        return position | identity(self.program, self._quarantine.policy)
+        return self._session.state(at)
 
     @checked_early
     def restore(self, state: dict[str, Any], strict: bool | Literal["ops"] = True) -> None:
@@ -290,21 +276,7 @@ class Feed(ForAdapters, ForTrainers):
         Raises:
             StateError: If the state does not fit this feed; the text names the field.
         """
-        source, own = self.source, identity(self.program, self._quarantine.policy)
-
-        def changed(before: str) -> str:
-            return difference(before, source.fingerprint, len(source), source.uri)
-
-        position = self.plan.position(
-            state, source.fingerprint if strict else None, changed, known=own
-        )
-        if other := changes(state, own):
-            if strict == "ops":
-                raise StateError(
-                    f"cannot restore: {other}; create the feed as it was, or call restore(state)"
-                )
-            warn(f"restored at the saved position, but {printable(other, 1000)}", stacklevel=3)
-        self.seek(*position)
+        self._session.restore(state, strict, stacklevel=4)
 
     def stats(self) -> FeedStats:
         """Throughput, wait time, time per stage and bad samples since the feed was created.
@@ -312,7 +284,7 @@ class Feed(ForAdapters, ForTrainers):
         Returns:
             The totals.
         """
-        return self._meter.stats(self._timeline.totals(), self._quarantine.failures, self.threads)
+        return self._session.stats()
 
     def explain(self) -> str:
         """What this feed will do, as `print(feed)` shows it. Reads no image.
@@ -320,35 +292,153 @@ class Feed(ForAdapters, ForTrainers):
         Returns:
             The plan, and the spec after every stage, as lines.
         """
-        quarantine = self._quarantine
-        bad = quarantine.policy.action + (
-            f", listed in {quarantine.path}" if quarantine.path else ""
-        )
-        where = " of a helper process" if self.side_process else ""
-        threads, ahead = "thread" + "s" * (self.threads != 1), "batch" + "es" * (self.prefetch != 1)
-        how = f"{self.threads} {threads}{where}, {self.prefetch} {ahead} ahead, bad samples: {bad}"
-        path, memory_name = self._backend.decode_path(), self._backend.memory_name
-        text = feed_text(
-            self.source, self.plan, self.program, how, path, self.prefetch + 2, memory_name
-        )
-        if self.program.decode is not None:
-            text += f"\n  {decoding_text(self._memory or 2 * DECODING.bytes, self._encoded)}"
-        return "\n".join([text, *(f"  {line}" for line in self.notes)])
+        return self._session.explain()
 
     __str__ = explain
 
     def __repr__(self) -> str:
-        return f"Feed({self.source!r}, batch={self.plan.batch}, steps={self.plan.steps})"
+        return repr(self._session)
 
     def close(self) -> None:
         """Stop the threads. `with`, garbage collection and interpreter exit do this as well."""
-        self._cursor.close()
-        self._producer.close()
-        self._timeline.close()
-        self.live.close()
+        self._session.close()
 
     def __enter__(self) -> Feed:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @checked_early
+    @runs_on_gpu("keras")
+    def to_keras(self, class_weight: Mapping[int, float] | None = None) -> Any:
+        """For `model.fit(feed.to_keras())`, `evaluate` and `predict`, with any Keras backend.
+
+        Args:
+            class_weight (Mapping[int, float] | None): Factor of the loss by label, 1 for labels
+                that are not named; a soft label has the weighted mean of its classes' factors. Pass
+                it here, not to `fit`, which would ignore it for a feed and is refused. Default:
+                None.
+
+        Returns:
+            A data set for Keras, one epoch per iteration.
+
+        Raises:
+            ConfigError: If class_weight is not a mapping of labels to finite factors of 0 or more.
+            MissingExtra: If Keras is not installed.
+
+        Example:
+            >>> model.fit(feed.to_keras(), epochs=90)  # doctest: +SKIP
+            >>> model.fit(feed.to_keras(class_weight={0: 1.0, 1: 2.5}))  # doctest: +SKIP
+        """
+        return _adapter("to_keras").to_keras(self._session, class_weight)
+
+    @checked_early
+    def keras_backup(
+        self,
+        folder: str | os.PathLike[str],
+        save_freq: str | int = "epoch",
+        delete_checkpoint: bool = True,
+    ) -> Any:
+        """A Keras callback like BackupAndRestore that also saves the data position.
+
+        Args:
+            folder (str | os.PathLike[str]): Where model and position are saved.
+            save_freq (str | int): "epoch", or a number of batches. Default: "epoch".
+            delete_checkpoint (bool): Delete the backup when training has ended. Default: True.
+
+        Returns:
+            The callback.
+
+        Raises:
+            ConfigError: If save_freq is neither "epoch" nor a number of batches of 1 or more.
+            MissingExtra: If Keras is not installed.
+
+        Example:
+            >>> model.fit(feed.to_keras(), callbacks=[feed.keras_backup("backup")])  # doctest: +SKIP
+        """
+        return _adapter("keras_backup").keras_backup(
+            self._session, folder, save_freq, delete_checkpoint
+        )
+
+    @checked_early
+    @runs_on_gpu("tensorflow")
+    def to_tfdata(self, device: str | None = None) -> Any:
+        """A `tf.data.Dataset` of one epoch per iteration.
+
+        Args:
+            device (str | None): "/GPU:0" prefetches two batches to that device. Default: None, in
+                host memory.
+
+        Returns:
+            The data set.
+
+        Raises:
+            ConfigError: If TensorFlow has no such device.
+            MissingExtra: If TensorFlow is not installed.
+
+        Example:
+            >>> for images, labels in feed.to_tfdata():  # doctest: +SKIP
+            ...     train_step(images, labels)
+        """
+        return _adapter("to_tfdata").to_tfdata(self._session, device=device)
+
+    @checked_early
+    @runs_on_gpu("jax")
+    def to_jax(self, sharding: Any = None, convert: str = "auto") -> Any:
+        """An iterable of `jax.Array` tuples, one epoch per iteration, prefetched to a device.
+
+        Args:
+            sharding (Any): A jax.Device, or a Sharding of the leading axis; one that spans
+                processes yields global arrays. Default: None, this process's first device.
+            convert (str): "device" runs Normalize, ToFloat and ToLayout on the device, so that only
+                uint8 is copied; "host" runs them on the CPU; "auto" is "device" unless the device
+                is the CPU. Default: "auto".
+
+        Returns:
+            The iterable.
+
+        Raises:
+            ConfigError: If the sharding does not divide the batch, or JAX runs other ranks than the
+                feed.
+            MissingExtra: If JAX is not installed.
+
+        Example:
+            >>> for images, labels in feed.to_jax():  # doctest: +SKIP
+            ...     state = train_step(state, images, labels)
+        """
+        return _adapter("to_jax").to_jax(self._session, sharding=sharding, convert=convert)
+
+    @checked_early
+    @runs_on_gpu("torch")
+    def to_torch(self, device: Any = None, convert: str = "auto") -> Any:
+        """An iterable of tensor tuples, one epoch per iteration, prefetched to a device.
+
+        Images are (n, height, width, channels); with `ToLayout("CHW")` among the ops (n, channels,
+        height, width), as PyTorch's own models take them. The result has `state_dict()` and
+        `load_state_dict()`.
+
+        Args:
+            device (Any): A torch.device or its name. Default: None, this rank's GPU.
+            convert (str): "device" runs Normalize, ToFloat and ToLayout on the device, so that only
+                uint8 is copied; "host" runs them on the CPU; "auto" is "device" unless the device
+                is the CPU. Default: "auto".
+
+        Returns:
+            The iterable.
+
+        Raises:
+            ConfigError: If PyTorch has no such device, or torch.distributed runs other ranks than
+                the feed.
+            MissingExtra: If PyTorch is not installed.
+
+        Example:
+            >>> for images, labels in feed.to_torch("cuda"):  # doctest: +SKIP
+            ...     loss = criterion(model(images), labels)
+        """
+        return _adapter("to_torch").to_torch(self._session, device=device, convert=convert)
+
+
+def _adapter(name: str) -> Any:
+    """Load an adapter, and with it its framework."""
+    return importlib.import_module(ADAPTERS[name])

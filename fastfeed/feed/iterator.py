@@ -133,9 +133,14 @@ class Cursor:
         )
 
     def open(
-        self, epoch: int, start: int, epochs: int | None, place: PlaceFunction | None, raw: bool
+        self,
+        epoch: int,
+        start: int,
+        place: PlaceFunction | None = None,
+        raw: bool = False,
+        epochs: int | None = None,
     ) -> BatchIterator[Any]:
-        """Batches from any position; this cursor stays where it is."""
+        """Batches from any position, counted and recorded; this cursor stays where it is."""
         if epochs is not None and epochs < 0:
             raise ConfigError(f"epochs must be >= 0, or None for no end, got {epochs}")
         if epoch < 0 or not 0 <= start < self._plan.steps:
@@ -146,7 +151,7 @@ class Cursor:
         check_process_groups(self._plan.world)
         placed = place is not None
         stream = self._producer.start(
-            epoch, start, epochs, _with_ids(place) if placed else None, raw
+            epoch, start, _with_ids(place) if place is not None else None, raw, epochs
         )
         return BatchIterator(
             stream, placed, self._plan, self._meter, self._timeline, self._status, epoch, start
@@ -199,7 +204,7 @@ class Cursor:
         )
         if iterator is None or not stands_here or self._options != (place, raw):
             self.close()
-            self._iterator = iterator = self.open(*self.position, None, place, raw)
+            self._iterator = iterator = self.open(*self.position, place, raw)
             self._options = (place, raw)
             self._status.set_leader(iterator)
         self._meter.pause()
@@ -213,7 +218,7 @@ class Cursor:
 
     def seek(self, epoch: int, step: int) -> None:
         """Let the next iteration begin here."""
-        self.open(epoch, step, 1, None, False).close()  # checks the arguments
+        self.open(epoch, step, epochs=1).close()  # checks the arguments
         self.advance(epoch, step)
         self.moves += 1
 

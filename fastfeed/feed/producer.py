@@ -6,19 +6,30 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 
+from fastfeed.backends.base import BackendModule
+from fastfeed.decode import engine_for
+from fastfeed.decode.executor import executor_for
+from fastfeed.decode.memory_limit import limit_decoding
 from fastfeed.feed.batch.builder import BatchBuilder
 from fastfeed.feed.batch.readahead import ReadAhead
+from fastfeed.feed.batch.rows import Branch
+from fastfeed.feed.batch.task_sizes import TaskSizes
+from fastfeed.feed.config import BACKENDS, FeedConfig
+from fastfeed.feed.faults.quarantine import Quarantine
 from fastfeed.gpu_support import runs_on_gpu
+from fastfeed.ops.program.program import Program
 from fastfeed.runtime.batch import Batch
 from fastfeed.runtime.buffers import Allocate
 from fastfeed.runtime.placement import flatten
 from fastfeed.runtime.thread_pool import CancelToken, ParallelJob, Prefetcher, ThreadPool
+from fastfeed.runtime.timeline import Timeline
+from fastfeed.sources.base import BlockReader
 
-__all__ = ["BatchStream", "PlaceFunction", "Producer", "ThreadProducer"]
+__all__ = ["BatchStream", "PlaceFunction", "Producer", "ThreadProducer", "open_builders"]
 
 # called with each finished batch ahead of time, for example to copy it to a device; its result is
 # yielded
@@ -47,9 +58,14 @@ class Producer(Protocol):
     """Starts streams of batches at any position."""
 
     def start(
-        self, epoch: int, step: int, epochs: int | None, place: PlaceFunction | None, raw: bool
+        self,
+        epoch: int,
+        step: int,
+        place: PlaceFunction | None = None,
+        raw: bool = False,
+        epochs: int | None = None,
     ) -> BatchStream:
-        """Batches from a position on. `raw`: images stay bytes, and the device converts them."""
+        """Batches from a position. `raw`: images stay bytes, and the device converts them."""
         ...
 
     def use_memory(self, allocate: Allocate) -> None:
@@ -64,6 +80,50 @@ class Producer(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+def open_builders(
+    config: FeedConfig, quarantine: Quarantine, timeline: Timeline
+) -> tuple[BatchBuilder, BatchBuilder]:
+    """Open the builder of batches, and that of raw ones."""
+    if config.memory is not None:
+        limit_decoding(config.memory)
+    plan, threads, program = config.plan, config.threads, config.program
+    for source in getattr(config.source, "sources", [config.source]):  # of a mixture
+        if isinstance(source, BlockReader):
+            source.expect(plan.batch * config.buffers)
+    module = cast(BackendModule, importlib.import_module(BACKENDS[config.backend]))
+    decode = module.engine(config.decode)
+    engine = engine_for(program, decode)
+    executor = executor_for(program.decode, engine, threads)
+    native = module.native_threads
+    group = program.mix.op.group if program.mix is not None else 1
+    lanes = getattr(config.decode, "lanes", 2) if module.whole_batches else 0
+    sizes = TaskSizes.of(plan.batch, group, threads, native, lanes)
+
+    def branches(programs: list[Program]) -> list[Branch]:
+        made = []
+        for part in programs:
+            backend = module.compile(
+                part,
+                engine=engine,
+                timeline=timeline,
+                batch=plan.batch + 2 * (group - 1),  # groups at the batch's edges are made whole
+                threads=threads,
+                gpu=plan.world.gpu,
+                decode=config.decode,
+                executor=executor,
+            )
+            made.append(Branch(part, backend, plan.batch, config.buffers, sizes))
+        return made
+
+    programs = [program, *program.others]
+    builder = BatchBuilder(
+        config, branches(programs), engine, quarantine, timeline, sizes, executor, native
+    )
+    if module.whole_batches:  # a GPU converts where it decodes
+        return builder, builder
+    return builder, builder.with_branches(branches([part.raw() for part in programs]))
 
 
 class ThreadProducer:
@@ -87,7 +147,12 @@ class ThreadProducer:
                     branch.buffers.use_allocator(allocate)
 
     def start(
-        self, epoch: int, step: int, epochs: int | None, place: PlaceFunction | None, raw: bool
+        self,
+        epoch: int,
+        step: int,
+        place: PlaceFunction | None = None,
+        raw: bool = False,
+        epochs: int | None = None,
     ) -> BatchStream:
         builder = self._raw if raw else self._builder
         return _ThreadStream(builder, self._pool, self._depth, (epoch, step), epochs, place)
@@ -108,7 +173,9 @@ class _ThreadStream:
         self._stop = CancelToken(pool)
         self._read_ahead = builder.read_ahead()
         jobs = _jobs(builder, self._stop, self._read_ahead, start, epochs, place)
-        self._prefetcher = Prefetcher(pool, jobs, depth, self._stop, builder.timeline.progress.tell)
+        self._prefetcher = Prefetcher(
+            pool, jobs, depth, self._stop, builder.timeline.progress.report_wait
+        )
 
     def __next__(self) -> Any:
         return next(self._prefetcher)

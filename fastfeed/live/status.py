@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Protocol
 from fastfeed.live.folder import folders, process_identity, writable_folder
 from fastfeed.live.meter import Meter
 from fastfeed.live.page import COUNTERS, IDLE, TRAINING, WAITING, Page, PageWriter
-from fastfeed.runtime.progress import Doing
+from fastfeed.runtime.progress import CurrentStage
 from fastfeed.system.processes import has_owners
 
 __all__ = ["LiveStatus"]
@@ -43,7 +43,7 @@ class SlowCounts(NamedTuple):
     helper_pid: int = 0
     read_bytes: int = 0
     retries: int = 0
-    doing: Doing | None = None
+    doing: CurrentStage | None = None
 
 
 class Closable(Protocol):

@@ -8,7 +8,7 @@ from typing import Any
 from fastfeed.arguments import checked
 from fastfeed.distributed.cores import cores_for
 from fastfeed.errors import ConfigError, ProofError
-from fastfeed.feed.feed import Feed
+from fastfeed.feed.session import FeedSession
 from fastfeed.proof.measure.loaders import measure_loader
 from fastfeed.proof.measure.session import Session, Settings
 from fastfeed.proof.result import Proof
@@ -55,14 +55,7 @@ def prove(
         >>> proof.input.ns == sum(part.ns for part in proof.parts.values())
         True
     """
-    held = next(
-        (
-            h
-            for h in (feed, getattr(feed, "feed", None), getattr(feed, "_fastfeed", None))
-            if isinstance(h, Feed)
-        ),
-        None,
-    )
+    held = FeedSession.find(feed)
     if not isinstance(feed, Iterable):
         raise ConfigError(
             "feed must be a Feed, feed.to_torch(), feed.to_jax() or a loader, got"

@@ -1,4 +1,4 @@
-"""What the threads of a feed have read, and what they are at: for its live page."""
+"""Counters and current stages of a feed's threads, for its live page."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from fastfeed.system.clocks import steady_ns
 
-__all__ = ["Doing", "Progress"]
+__all__ = ["CurrentStage", "Progress"]
 
 
-class Doing(NamedTuple):
-    """What the batch that is needed first is at."""
+class CurrentStage(NamedTuple):
+    """Stage of the next batch."""
 
     stage: str
     where: str  # the endpoint or folder that it is read from; empty: none
@@ -26,7 +26,7 @@ class Progress:
         self.read_bytes = 0  # of samples
         self.retries = 0  # reads that were repeated
         # called with the time by a thread that waits for a batch
-        self.told: Callable[[int], None] | None = None
+        self.on_wait: Callable[[int], None] | None = None
         self._clock = clock
         # (number of the batch, thread) -> stage, where, since
         self._doing: dict[tuple[int, int], tuple[str, Callable[[], str] | None, int]] = {}
@@ -41,7 +41,7 @@ class Progress:
                 self.retries += retries
 
     def enter(self, batch: int, stage: str, where: Callable[[], str] | None = None) -> None:
-        """This thread is at a stage of a batch now; `where` is called only when somebody looks."""
+        """This thread is at a stage of a batch now; `where` is called only by `current`."""
         key = (batch, threading.get_ident())
         with self._lock:
             self._doing[key] = (stage, where, self._clock())
@@ -51,23 +51,21 @@ class Progress:
         with self._lock:
             self._doing.pop((batch, threading.get_ident()), None)
 
-    def tell(self) -> None:
-        """A batch is still being waited for."""
-        told = self.told
-        if told is not None:
-            told(self._clock())
+    def report_wait(self) -> None:
+        """Report that a thread still waits for a batch."""
+        on_wait = self.on_wait
+        if on_wait is not None:
+            on_wait(self._clock())
 
-    def doing(self) -> Doing | None:
-        """What takes longest in the batch that is needed first; None: none is being made in this
-        process.
-        """
+    def current(self) -> CurrentStage | None:
+        """The longest running stage of the next batch; None: this process makes no batch."""
         with self._lock:
             if not self._doing:
                 return None
             first = min(batch for batch, _ in self._doing)
             entries = [entry for (batch, _), entry in self._doing.items() if batch == first]
         stage, where, since_ns = min(entries, key=lambda entry: entry[2])
-        return Doing(stage, where() if where is not None else "", since_ns)
+        return CurrentStage(stage, where() if where is not None else "", since_ns)
 
     def drain(self) -> tuple[int, int]:
         """(bytes, retries) since the last call: for a helper process that passes them on."""

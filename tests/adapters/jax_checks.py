@@ -20,6 +20,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import fastfeed as ff
 from fastfeed.errors import ConfigError, DeviceMemory, FeedClosed
+from fastfeed.feed.session import FeedSession
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (44, 8, 6, 3), dtype=np.uint8)
 OPS = [ff.RandomFlip(), ff.Normalize.imagenet(), ff.ToLayout("CHW")]
@@ -79,7 +80,7 @@ def check_memory_is_taken_as_it_is_and_not_used_again():
     big = np.random.default_rng(1).integers(0, 256, (64, 64, 64, 3), dtype=np.uint8)
     with ff.Feed(ff.Arrays(big, np.arange(64)), [], batch=8, threads=2) as data:
         where = set()
-        placed = data.placed(None)
+        placed = FeedSession.of(data).placed(None)
         for batch in placed:
             array = jax.device_put(batch.images)
             assert array.unsafe_buffer_pointer() == batch.images.ctypes.data

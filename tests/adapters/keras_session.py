@@ -20,6 +20,7 @@ import numpy as np
 from keras.src.trainers import data_adapters
 
 import fastfeed as ff
+from fastfeed.feed.session import FeedSession
 
 folder, seen, placers = Path(sys.argv[2]), [], set()
 
@@ -145,7 +146,7 @@ train.close()
 # a feed that is no longer referenced ends, also after fit
 train, _ = feeds()
 model().fit(train.to_keras(), epochs=1, verbose=0)
-gone = weakref.ref(train)
+gone = weakref.ref(FeedSession.of(train))
 del train
 keras.backend.clear_session()
 gc.collect()

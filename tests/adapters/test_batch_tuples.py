@@ -7,6 +7,7 @@ import fastfeed as ff
 from fastfeed.adapters.batch_tuples import BatchTuples, label_spec
 from fastfeed.adapters.keras.epochs import Epochs
 from fastfeed.errors import ConfigError
+from fastfeed.feed.session import FeedSession
 
 IMAGES, LABELS = np.zeros((20, 6, 4, 3), np.uint8), np.arange(20) % 5 - 1  # -1: without a label
 FACTORS = np.array([1, 4, 1, 0.5], np.float32)
@@ -22,18 +23,18 @@ def test_zeros_look_as_batches_do():
     for ops in ([], [ff.OneHot(4)], [*SOFT, ff.ToFloat("float16"), ff.ToLayout("CHW")]):
         for factors in (None, FACTORS):
             with feed(ops) as data:
-                epochs = Epochs(data, factors)
+                epochs = Epochs(FeedSession.of(data), factors)
                 found = next(epochs.walk())
                 assert [(z.shape, z.dtype) for z in epochs.zeros()] == [
                     (f.shape, f.dtype) for f in found
                 ]
-                assert label_spec(data) == (found[1].shape[1:], str(found[1].dtype))
+                assert label_spec(FeedSession.of(data)) == (found[1].shape[1:], str(found[1].dtype))
 
 
 def test_integer_labels_weigh_what_their_class_weighs():
     with feed([]) as data:
         # classes beyond weigh 1, and so does no label
-        tuples = BatchTuples.of(data, factors=FACTORS[:3])
+        tuples = BatchTuples.of(FeedSession.of(data), factors=FACTORS[:3])
         for batch in data.batches(0):
             _, labels, weights = tuples(batch)
             assert weights.tolist() == [
@@ -45,7 +46,7 @@ def test_soft_labels_weigh_the_mean_of_their_classes_by_share():
     table = {-1: 1, 0: 1, 1: 4, 2: 1, 3: 0.5}
     with feed([ff.OneHot(4)]) as data, feed([]) as plain:
         for batch, same in zip(data.batches(0), plain.batches(0), strict=True):
-            weights = BatchTuples.of(data, factors=FACTORS)(batch)[2]
+            weights = BatchTuples.of(FeedSession.of(data), factors=FACTORS)(batch)[2]
             assert weights.dtype == np.float32
             assert weights.tolist() == [table[label] for label in same.labels.tolist()]
     with feed(SOFT) as data:
@@ -58,14 +59,16 @@ def test_soft_labels_weigh_the_mean_of_their_classes_by_share():
         ):  # more than there are, and fewer
             known = np.append(factors, [1])[:4]
             for batch in data.batches(0):
-                weights = BatchTuples.of(data, factors=factors.astype(np.float32))(batch)[2]
+                weights = BatchTuples.of(FeedSession.of(data), factors=factors.astype(np.float32))(
+                    batch
+                )[2]
                 rest = 1 - batch.labels.sum(axis=1)  # of a partner without a label
                 np.testing.assert_allclose(weights, batch.labels @ known + rest, rtol=1e-6)
 
 
 def test_padding_of_soft_labels_is_cut_off():
     with feed([ff.OneHot(4)], tail="pad", shuffle=False) as data:
-        tuples = BatchTuples.of(data)
+        tuples = BatchTuples.of(FeedSession.of(data))
         assert [tuples(batch)[1].shape for batch in data.batches(0)] == [(8, 4), (8, 4), (4, 4)]
 
 
@@ -83,7 +86,7 @@ def test_the_number_of_items_does_not_depend_on_the_number_of_ranks(samples, opt
             with ff.Feed(
                 source, [], batch=8, shuffle=False, tail="pad", world=world, **options
             ) as data:
-                tuples = BatchTuples.of(data, **how)
+                tuples = BatchTuples.of(FeedSession.of(data), **how)
                 for batch in data.batches(0):
                     images, labels, *weights = tuples(batch)
                     arities.add(len(weights))
@@ -103,7 +106,7 @@ def test_an_empty_batch_of_a_rank_is_refused_on_all(rank):
     world = ff.World(rank, 3)
     with ff.Feed(ff.Arrays(IMAGES, LABELS), [], batch=3, tail="pad", world=world) as data:
         with pytest.raises(ConfigError) as error:
-            BatchTuples.of(data)
+            BatchTuples.of(FeedSession.of(data))
         assert (
             str(error.value)
             == 'tail="pad" leaves 2 of 20 samples to the last batch of 3 ranks, which would be'
@@ -113,4 +116,6 @@ def test_an_empty_batch_of_a_rank_is_refused_on_all(rank):
         )
     for options in ({"on_bad": "mask"}, {"tail": "drop"}, {"batch": 4}):
         with feed([], world=world, **{"batch": 3, "tail": "pad", **options}) as data:
-            assert all(len(BatchTuples.of(data)(batch)[0]) for batch in data.batches(0))
+            assert all(
+                len(BatchTuples.of(FeedSession.of(data))(batch)[0]) for batch in data.batches(0)
+            )

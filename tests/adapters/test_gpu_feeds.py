@@ -11,6 +11,7 @@ from helpers.side_by_side import needs_dali
 
 import fastfeed as ff
 from fastfeed.backends.options import GpuDecode
+from fastfeed.feed.session import FeedSession
 
 pytestmark = needs_dali
 PIXELS = np.random.default_rng(0).integers(0, 256, (16, 24, 32, 3), dtype=np.uint8)
@@ -44,7 +45,7 @@ def test_epochs_that_keras_makes_a_dataset_of_are_numpys(feed):
     """Under a strategy of several devices, or with several steps per execution."""
     from fastfeed.adapters.keras.epochs import Epochs
 
-    got = [images for images, _ in Epochs(feed).walk()]
+    got = [images for images, _ in Epochs(FeedSession.of(feed)).walk()]
     assert all(isinstance(images, np.ndarray) for images in got) and np.array_equal(
         np.concatenate(got), PIXELS
     )

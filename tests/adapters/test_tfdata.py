@@ -61,7 +61,8 @@ feed.seek(5, 3)
 result["restored"] = len(list(data))
 ranks.close(), padded.close()
 
-watched = weakref.ref(feed)
+from fastfeed.feed.session import FeedSession
+watched = weakref.ref(FeedSession.of(feed))
 mapped = data.map(lambda x, y: x)
 lost = tf.data.experimental.from_variant(tf.data.experimental.to_variant(data), structure=data.element_spec)
 del feed, data, walked

@@ -11,6 +11,7 @@ import pytest
 
 import fastfeed as ff
 from fastfeed.errors import ConfigError, FeedClosed
+from fastfeed.feed.session import FeedSession
 
 torch = pytest.importorskip(
     "torch", reason="PyTorch is not installed: make test TORCH=torch==2.13.0"
@@ -117,7 +118,7 @@ def test_conversion_on_the_device_differs_by_rounding_alone():
 
 def test_bytes_need_no_conversion_and_are_not_touched():
     with feed([]) as data:
-        assert not data.converts
+        assert not FeedSession.of(data).converts
         images, _ = next(iter(data.to_torch("cpu", convert="device")))
         assert images.dtype == torch.uint8
 

@@ -15,6 +15,7 @@ from helpers.needs import needs
 
 import fastfeed as ff
 from fastfeed.errors import ConfigError
+from fastfeed.feed.session import FeedSession
 from fastfeed.live.folder import folders
 from fastfeed.live.page import read_page
 from fastfeed.live.pages import find_pages
@@ -38,14 +39,14 @@ def starved_loop(feed, clock, minutes, wait, steps_per_second=2, **options):
 
 
 def train(feed, clock, watch, steps, wait, step_ns=500_000_000):
-    feed.timeline.clock = clock
+    FeedSession.of(feed).timeline.clock = clock
     for _ in range(steps):
-        feed._meter.record_request(clock.now, 0)
-        feed.live.requested(clock.now, 0)
+        FeedSession.of(feed).meter.record_request(clock.now, 0)
+        FeedSession.of(feed).live.requested(clock.now, 0)
         asked = clock.now
         clock.now += int(step_ns * wait)
-        feed._meter.record_delivery(asked, clock.now, 10)
-        feed.live.delivered(clock.now, (0, 0))
+        FeedSession.of(feed).meter.record_delivery(asked, clock.now, 10)
+        FeedSession.of(feed).live.delivered(clock.now, (0, 0))
         clock.now += step_ns - int(step_ns * wait)
         watch.step()
 
@@ -92,7 +93,7 @@ def test_steps_that_a_callback_times_are_on_the_page():
         for _ in feed:
             clock.now += 25_000_000
             watch.step()
-        counters = read_page(feed.live.path).counters
+        counters = read_page(FeedSession.of(feed).live.path).counters
     assert counters["framework_steps"] == 4
     assert counters["framework_ns"] == 4 * 25_000_000
 
@@ -311,12 +312,12 @@ def test_a_step_costs_less_than_a_five_hundredth_of_20_ms():
     """Processor time of this thread, pages and callback together; the best of several rounds."""
     with numbers() as feed:
         list(feed)
-        watch, meter, rounds = ff.StepWatch(feed), feed._meter, []
+        watch, meter, rounds = ff.StepWatch(feed), FeedSession.of(feed).meter, []
         for _ in range(10):
             began = time.thread_time_ns()
             for step in range(500):
-                feed.live.requested(step, 0)
-                feed.live.delivered(step, (0, step))
+                FeedSession.of(feed).live.requested(step, 0)
+                FeedSession.of(feed).live.delivered(step, (0, step))
                 meter.record_delivery(step, step, 10)
                 watch.step()
             rounds.append((time.thread_time_ns() - began) / 500)

@@ -19,6 +19,7 @@ from PIL import Image
 import fastfeed as ff
 from fastfeed.faults import Failure, FaultPolicy
 from fastfeed.feed.entries import checked, size_of
+from fastfeed.feed.session import FeedSession
 from fastfeed.sources.base import addresses_of
 from fastfeed.spec import ENCODED, Spec
 
@@ -276,7 +277,7 @@ def test_what_runs_in_python_is_in_the_timeline():
     source = Given(ENCODED, png.getvalue(), read=lambda: time.sleep(0.002))
     with ff.Feed(source, [ff.Resize((8, 8)), ff.Function(slow)], batch=8, threads=2) as feed:
         next(iter(feed))
-        totals = feed.timeline.totals()
+        totals = FeedSession.of(feed).timeline.totals()
     assert totals["augment"][1] >= 8 * 2_000_000
     assert totals["read"][1] >= 2_000_000
     assert totals["decode"][1] > 0

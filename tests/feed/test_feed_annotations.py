@@ -11,6 +11,7 @@ from helpers.photos import picture
 
 import fastfeed as ff
 from fastfeed.adapters.batch_tuples import BatchTuples
+from fastfeed.feed.session import FeedSession
 
 IMAGES = np.stack([picture(i, (20, 30)) for i in range(12)])
 NAN = float("nan")
@@ -62,21 +63,25 @@ def test_columns_go_with_their_samples():
 def test_weights_reach_the_trainer():
     weights = np.linspace(0, 2, 12)
     with feed(Told(weights), batch=5, tail="pad", shuffle="none") as made:
-        assert made.weighted
+        assert FeedSession.of(made).weighted
         batches = list(made)
         np.testing.assert_allclose(np.concatenate([b.weights for b in batches])[:12], weights)
         assert batches[-1].weights[2:].tolist() == [0, 0, 0]
-        assert [len(BatchTuples.of(made)(batch)) for batch in made.batches()] == [3, 3, 3]
+        assert [len(BatchTuples.of(FeedSession.of(made))(batch)) for batch in made.batches()] == [
+            3,
+            3,
+            3,
+        ]
     with feed(Told(), batch=5) as made:
-        assert not made.weighted and [
-            len(BatchTuples.of(made)(batch)) for batch in made.batches()
+        assert not FeedSession.of(made).weighted and [
+            len(BatchTuples.of(FeedSession.of(made))(batch)) for batch in made.batches()
         ] == [2, 2]
 
 
 def test_what_is_drawn_by_weight_is_not_weighed_again():
     weights = np.arange(12)
     with feed(Told(weights), batch=6, shuffle=ff.Weighted()) as made:
-        assert not made.weighted
+        assert not FeedSession.of(made).weighted
         for batch in made.batches(epochs=3):
             assert (batch.weights == 1).all() and 0 not in batch.ids
     with feed(Told(weights), batch=6, shuffle=ff.Weighted(np.ones(12))) as made:

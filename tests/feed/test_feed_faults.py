@@ -23,6 +23,7 @@ from fastfeed.faults import FaultPolicy
 from fastfeed.feed.batch import loader as loading
 from fastfeed.feed.batch import task_sizes
 from fastfeed.feed.feed import Feed
+from fastfeed.feed.session import FeedSession
 from fastfeed.ops import Normalize, RandomResizedCrop, Resize, ToLayout
 from fastfeed.sources import Arrays, ImageFolder
 
@@ -106,7 +107,7 @@ def test_masked_samples_are_black_with_weight_zero(damaged):
     source, bad = damaged
     with feed(source, [RandomResizedCrop(16)], batch=8, on_bad="mask") as data:
         batches = list(data)
-        assert data.weighted
+        assert FeedSession.of(data).weighted
     ids, weights, images = (
         np.concatenate([getattr(b, n) for b in batches]) for n in ("ids", "weights", "images")
     )

@@ -17,6 +17,7 @@ from PIL import Image
 import fastfeed as ff
 from fastfeed.adapters.batch_tuples import BatchTuples
 from fastfeed.errors import ConfigError, SpecError
+from fastfeed.feed.session import FeedSession
 from fastfeed.runtime.batch import Batch
 from fastfeed.runtime.placement import flatten
 
@@ -246,7 +247,7 @@ def test_trainers_get_images_and_a_dict():
         (located(N, masks=False), ["boxes", "labels"]),
     ):
         with feed(source, [], batch=10, tail="pad") as made:
-            tuples = BatchTuples.of(made)
+            tuples = BatchTuples.of(FeedSession.of(made))
             for batch in made.batches():
                 images, targets = tuples.nested(tuples(batch))
                 rows = slice(0, 4 if batch.step == 2 else 10)
@@ -254,13 +255,13 @@ def test_trainers_get_images_and_a_dict():
                 np.testing.assert_array_equal(targets["boxes"], batch.objects.boxes[rows])
                 np.testing.assert_array_equal(targets["labels"], batch.objects.labels[rows])
         with feed(source, [], batch=10, on_bad="mask") as made:
-            tuples = BatchTuples.of(made)
+            tuples = BatchTuples.of(FeedSession.of(made))
             images, targets, weights = tuples.nested(tuples(next(iter(made))))
             assert list(targets) == names and weights.tolist() == [1] * 10
         with pytest.raises(
             ConfigError, match="class_weight is by the label of an image, and this feed gives boxes"
         ):
-            BatchTuples.of(made, factors=np.ones(2, np.float32))
+            BatchTuples.of(FeedSession.of(made), factors=np.ones(2, np.float32))
 
 
 def test_batches_are_placed_with_their_boxes():

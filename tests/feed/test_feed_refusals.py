@@ -148,7 +148,10 @@ def test_default_threads_are_shared_by_the_ranks_of_a_machine(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(16)), raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 16)
     source = Arrays(NUMBERS)
-    got = [Feed(source, [], batch=1, world=World(0, size, 0, size)).threads for size in (1, 4, 32)]
+    got = [
+        Feed(source, [], batch=1, world=World(0, size, 0, size)).stats().threads
+        for size in (1, 4, 32)
+    ]
     assert got == [16, 4, 1]
 
 

@@ -146,7 +146,7 @@ def test_an_error_does_not_wait_for_storage():
 
 
 def test_addresses_may_be_paths_and_patience_longer_than_a_calendar(monkeypatch, caplog):
-    monkeypatch.setattr(outages, "_TOLD_S", 0.0)
+    monkeypatch.setattr(outages, "_WARN_AFTER_S", 0.0)
     down = threading.Event()
     down.set()
     threading.Timer(0.3, down.clear).start()

@@ -37,7 +37,7 @@ def ids(batches) -> list[int]:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     monkeypatch.setattr(outages, "_PAUSES", (0.0, 0.01))
-    monkeypatch.setattr(outages, "_TOLD_S", 0.05)
+    monkeypatch.setattr(outages, "_WARN_AFTER_S", 0.05)
 
 
 @pytest.mark.parametrize("reason", ["io_error", "timeout"])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import fastfeed as ff
+from fastfeed.feed.session import FeedSession
 from fastfeed.live.meter import Meter
 
 
@@ -41,7 +42,7 @@ class Slow(ff.Arrays):
 def test_wait_share_is_that_of_a_slowed_source(read_ms, step_ms, share):
     clock = Clock()
     with ff.Feed(Slow(clock, read_ms), [], batch=1, threads=1, prefetch=0) as feed:
-        feed.timeline.clock = clock
+        FeedSession.of(feed).timeline.clock = clock
         for _epoch in range(2):
             for _batch in feed:
                 clock.spend(step_ms)
@@ -56,10 +57,10 @@ def test_wait_share_is_that_of_a_slowed_source(read_ms, step_ms, share):
 def test_an_adapter_can_say_that_the_epoch_is_over():
     clock = Clock()
     with ff.Feed(Slow(clock, 10, samples=1), [], batch=1, threads=1, prefetch=0) as feed:
-        feed.timeline.clock = clock
+        FeedSession.of(feed).timeline.clock = clock
         next(iter(feed))
         clock.spend(30)
-        feed.epoch_ended()
+        FeedSession.of(feed).cursor.epoch_ended()
         clock.spend(5000)
         assert feed.stats().wait_share == pytest.approx(0.25)
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from fastfeed.errors import FastfeedError, StorageError
 from fastfeed.feed.feed import Feed
+from fastfeed.feed.session import FeedSession
 from fastfeed.sources import Arrays
 from helpers.feeds import NUMBERS, feed
 
@@ -27,7 +28,7 @@ def side(source: Any = None, ops: Any = (), **more: Any) -> Feed:
 
 def helper(data: Feed) -> int:
     """The process that makes its batches."""
-    return data._producer._client.process.pid  # type: ignore[attr-defined, union-attr]
+    return FeedSession.of(data).producer._client.process.pid  # type: ignore[attr-defined, union-attr]
 
 
 def ended(pid: int) -> bool:

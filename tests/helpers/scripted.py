@@ -16,6 +16,7 @@ import numpy as np
 
 import fastfeed as ff
 from fastfeed.feed.feed import Feed
+from fastfeed.feed.session import FeedSession
 from fastfeed.proof.measure.modes import Mode
 from fastfeed.proof.measure.page_cache import ColdCheck
 from fastfeed.runtime.batch import Batch
@@ -154,7 +155,7 @@ class Script:
 
     def train_on(self, feed: Feed) -> None:
         """One step; the proof knows where its batch lies."""
-        running = getattr(feed.proof, "_running", None)
+        running = getattr(FeedSession.of(feed).proof, "_running", None)
         self.train(running is not None and running.mode is Mode.RESIDENT)
 
 
@@ -166,7 +167,9 @@ class Producer:
     def __init__(self, script: Script, depth: int) -> None:
         self._script, self._depth = script, depth
 
-    def start(self, epoch: int, step: int, epochs: int | None, place: Any, raw: bool) -> Stream:
+    def start(
+        self, epoch: int, step: int, place: Any = None, raw: bool = False, epochs: int | None = None
+    ) -> Stream:
         return Stream(self._script, self._depth, place)
 
     def use_memory(self, allocate: Any) -> None:
@@ -229,8 +232,9 @@ def scripted_feed(script: Script, samples: int = 400, **more: Any) -> Feed:
     Pages.script = script
     source = ff.Arrays(np.zeros((samples, SIZE, SIZE, 3), np.uint8), np.zeros(samples, np.int64))
     feed = Feed(source, [], batch=BATCH, threads=1, **more)
-    feed.timeline.clock = script
-    feed._producer = feed._cursor._producer = Producer(script, feed.prefetch)  # type: ignore[assignment]
+    FeedSession.of(feed).timeline.clock = script
+    session = FeedSession.of(feed)
+    session.producer = session.cursor._producer = Producer(script, session.prefetch)  # type: ignore[assignment]
     return feed
 
 

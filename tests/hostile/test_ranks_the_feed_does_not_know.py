@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 
 import fastfeed as ff
+from fastfeed.feed.session import FeedSession
 
 WAYS: dict[str, Callable[[ff.Feed], Any]] = {
     "for": lambda feed: next(iter(feed)),
     "batches": lambda feed: next(feed.batches(epoch=2)),
-    "placed": lambda feed: next(feed.placed(lambda batch: batch.ids)),
+    "placed": lambda feed: next(FeedSession.of(feed).placed(lambda batch: batch.ids)),
     "prefetch_to_device": lambda feed: next(iter(ff.prefetch_to_device(feed, "torch:cpu"))),
     "to_torch": lambda feed: next(iter(feed.to_torch("cpu"))),
 }

@@ -14,6 +14,7 @@ from PIL import Image
 
 from fastfeed.errors import ConfigError
 from fastfeed.feed.feed import Feed
+from fastfeed.feed.session import FeedSession
 from fastfeed.ops import Normalize, RandomResizedCrop, Resize
 from fastfeed.sources import Arrays, ImageFolder
 
@@ -69,13 +70,16 @@ def test_lists_are_refused_or_work(sources, seed):
             continue
         with feed:
             batch = next(iter(feed))
-            assert batch.images.shape == (3, *feed.program.shape), ops
+            assert batch.images.shape == (3, *FeedSession.of(feed).program.shape), ops
             for images in (batch.images, *batch.views):
-                assert str(images.dtype) == feed.program.spec.dtype and np.isfinite(images).all(), (
-                    ops
-                )
+                assert (
+                    str(images.dtype) == FeedSession.of(feed).program.spec.dtype
+                    and np.isfinite(images).all()
+                ), ops
             assert batch.labels.shape == (
-                (3,) if feed.program.targets is None else (3, feed.program.targets.classes)
+                (3,)
+                if FeedSession.of(feed).program.targets is None
+                else (3, FeedSession.of(feed).program.targets.classes)
             )
             assert not feed.stats().bad, (ops, feed.stats())
             assert str(feed)

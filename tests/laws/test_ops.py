@@ -15,6 +15,7 @@ import fastfeed
 from fastfeed import ops as every
 from fastfeed.errors import SpecError
 from fastfeed.feed.feed import Feed
+from fastfeed.feed.session import FeedSession
 from fastfeed.ops import OPS, Decode, RandomFlip, RandomResizedCrop, Resize
 from fastfeed.ops.program.compile import fuse
 from fastfeed.ops.program.layers import choose, layers
@@ -102,7 +103,7 @@ def test_out_is_what_comes_out_of_arrays(op):
         spec = each.out(spec)
     with Feed(SOURCE, ops, batch=4, threads=2) as feed:
         for batch in feed:
-            views = (feed.program.views,) if op.kind == "views" else ()
+            views = (FeedSession.of(feed).program.views,) if op.kind == "views" else ()
             assert (batch.images.shape[1:], str(batch.images.dtype)) == (
                 (*views, *spec.shape),
                 spec.dtype,

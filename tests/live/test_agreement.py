@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import fastfeed as ff
+from fastfeed.feed.session import FeedSession
 from fastfeed.live.page import read_page
 from fastfeed.live.rates import Reading, rates
 from fastfeed.profiler import analyze, read
@@ -42,11 +43,11 @@ def test_timeline_watch_and_statistics_agree_within_a_point(tmp_path, monkeypatc
     path, clock = tmp_path / "timeline.jsonl", Clock()
     monkeypatch.setenv("FASTFEED_TIMELINE", str(path))
     with ff.Feed(Slow(clock, make_ms), [], batch=1, threads=1, prefetch=0) as feed:
-        feed.timeline.clock = clock
+        FeedSession.of(feed).timeline.clock = clock
         readings, watch = [], ff.StepWatch(feed, every=100, clock=clock)
         for _epoch in range(2):
             for _ in feed:
-                readings.append(Reading(read_page(feed.live.path), clock()))
+                readings.append(Reading(read_page(FeedSession.of(feed).live.path), clock()))
                 clock.spend(use_ms)
                 log = watch.step()
             clock.spend(3000)  # validates

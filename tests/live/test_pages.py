@@ -15,6 +15,7 @@ from helpers.feeds import numbers
 from helpers.live_pages import IDENTITY
 
 from fastfeed.errors import FeedClosed
+from fastfeed.feed.session import FeedSession
 from fastfeed.live.folder import folders, is_alive, process_identity
 from fastfeed.live.page import COUNTERS, IDLE, TRAINING, PageWriter, read_page
 from fastfeed.live.pages import KEPT_S, find_pages
@@ -23,10 +24,11 @@ TRAINER = """
 import sys, time
 import numpy as np
 import fastfeed as ff
+from fastfeed.feed.session import FeedSession
 feed = ff.Feed(ff.Arrays(np.zeros((64, 8, 8, 3), np.uint8)), [], batch=8, threads=1, name="train")
 for batch in feed:
     if batch.step == 3:
-        print(feed.live.path, flush=True)
+        print(FeedSession.of(feed).live.path, flush=True)
         {then}
 """
 
@@ -46,11 +48,11 @@ def end(process):
 
 def test_a_page_counts_what_the_feed_counts():
     with numbers(name="train") as feed:
-        assert feed.live.path is None  # nothing is written before the first batch
+        assert FeedSession.of(feed).live.path is None  # nothing is written before the first batch
         for _ in feed:
             pass
-        assert feed.live.path is not None
-        page, stats = read_page(feed.live.path), feed.stats()
+        assert FeedSession.of(feed).live.path is not None
+        page, stats = read_page(FeedSession.of(feed).live.path), feed.stats()
         assert (
             (page.counters["batches"], page.counters["images"])
             == (stats.batches, stats.images)
@@ -81,8 +83,8 @@ def test_two_feeds_have_two_pages_and_garbage_collection_removes_them():
 def test_an_error_of_the_feed_is_on_the_page():
     with numbers() as feed:
         next(iter(feed))
-        feed.live.paused(time.monotonic_ns(), failed=True)
-        assert read_page(feed.live.path).counters["failed"] == 1
+        FeedSession.of(feed).live.paused(time.monotonic_ns(), failed=True)
+        assert read_page(FeedSession.of(feed).live.path).counters["failed"] == 1
 
 
 def test_any_error_that_ends_an_iteration_is_on_the_page():
@@ -92,11 +94,11 @@ def test_any_error_that_ends_an_iteration_is_on_the_page():
         return batch
 
     with numbers() as feed:
-        batches = feed.placed(place)
+        batches = FeedSession.of(feed).placed(place)
         next(batches)
         with pytest.raises(RuntimeError, match="the device is gone"):
             next(batches)
-        assert read_page(feed.live.path).counters["failed"] == 1
+        assert read_page(FeedSession.of(feed).live.path).counters["failed"] == 1
 
 
 @pytest.mark.parametrize("how", ["closed", "exhausted"])
@@ -110,7 +112,7 @@ def test_an_iteration_that_merely_ends_has_not_failed(how):
                 next(batches)
         else:
             assert len(list(batches)) == 4
-        counters = read_page(feed.live.path).counters
+        counters = read_page(FeedSession.of(feed).live.path).counters
         assert (counters["failed"], counters["phase"]) == (0, IDLE)
 
 
@@ -118,7 +120,7 @@ def test_batches_from_elsewhere_leave_the_training_loop_on_the_page():
     with numbers() as feed:
         next(iter(feed))
         assert len(list(feed.batches(7))) == 5
-        counters = read_page(feed.live.path).counters
+        counters = read_page(FeedSession.of(feed).live.path).counters
         assert (counters["epoch"], counters["step"], counters["phase"]) == (0, 1, TRAINING)
         assert feed.stats().batches == 6
 
@@ -126,7 +128,7 @@ def test_batches_from_elsewhere_leave_the_training_loop_on_the_page():
 def test_the_helper_process_is_named():
     with numbers(side_process=True) as feed:
         list(feed)
-        page = read_page(feed.live.path)
+        page = read_page(FeedSession.of(feed).live.path)
         assert page.counters["helper_pid"] > 0
         assert find_pages(folders(), pid=page.counters["helper_pid"]).pages
 
@@ -157,33 +159,36 @@ def test_a_killed_trainer_is_shown_for_a_minute_and_then_removed():
 def test_a_forked_child_does_not_write_its_parents_page():
     with numbers() as feed:
         next(iter(feed))
-        before = read_page(feed.live.path)
+        before = read_page(FeedSession.of(feed).live.path)
         child = os.fork()
         if not child:
             try:
-                feed.live.delivered(time.monotonic_ns(), (9, 9))
-                os._exit(feed.live.path != before and feed.live.path is not None)
+                FeedSession.of(feed).live.delivered(time.monotonic_ns(), (9, 9))
+                os._exit(
+                    FeedSession.of(feed).live.path != before
+                    and FeedSession.of(feed).live.path is not None
+                )
             finally:
                 os._exit(0)
         assert os.waitpid(child, 0)[1] == 256
-        assert read_page(feed.live.path) == before
-        assert os.path.exists(feed.live.path)
+        assert read_page(FeedSession.of(feed).live.path) == before
+        assert os.path.exists(FeedSession.of(feed).live.path)
 
 
 def test_pages_can_be_switched_off(monkeypatch):
     monkeypatch.setenv("FASTFEED_LIVE", "off")
     with numbers() as feed:
         list(feed)
-        assert feed.live.path is None
-        assert "off" in feed.live.problem
+        assert FeedSession.of(feed).live.path is None
+        assert "off" in FeedSession.of(feed).live.problem
 
 
 def test_a_folder_that_cannot_be_written_stops_nothing(monkeypatch, caplog):
     monkeypatch.setenv("FASTFEED_LIVE", "/proc/nowhere")
     with numbers() as feed:
         assert len(list(feed)) == 5
-    assert "no live page" in feed.live.problem
-    assert feed.live.problem in caplog.text
+    assert "no live page" in FeedSession.of(feed).live.problem
+    assert FeedSession.of(feed).live.problem in caplog.text
 
 
 def test_thousands_of_pages(tmp_path):
@@ -275,7 +280,7 @@ def test_publishing_costs_microseconds_of_processor_time():
         for _ in range(20):
             began = time.thread_time_ns()
             for step in range(500):
-                feed.live.requested(step, 1)
-                feed.live.delivered(step, (0, step))
+                FeedSession.of(feed).live.requested(step, 1)
+                FeedSession.of(feed).live.delivered(step, (0, step))
             rounds.append((time.thread_time_ns() - began) / 500)
     assert np.min(rounds) < 40_000

@@ -10,6 +10,7 @@ from PIL import Image
 
 import fastfeed as ff
 from fastfeed.faults import Failure
+from fastfeed.feed.session import FeedSession
 from fastfeed.live.page import COUNTERS, PageWriter, read_page
 from fastfeed.runtime.progress import Progress
 
@@ -32,7 +33,7 @@ OPS = [ff.Resize((16, 16))]
 def test_bytes_read_are_those_of_the_files(photos, options):
     with ff.Feed(ff.ImageFolder(photos), OPS, batch=8, threads=2, **options) as feed:
         list(feed.batches(epochs=2))
-        page = feed.live.page()
+        page = FeedSession.of(feed).live.page()
     assert page.counters["images"] == 48
     assert page.counters["read_bytes"] == 2 * sum(
         path.stat().st_size for path in photos.rglob("*.jpg")
@@ -43,7 +44,7 @@ def test_bytes_read_are_those_of_the_files(photos, options):
 def test_arrays_in_memory_are_not_read():
     with numbers() as feed:
         list(feed)
-        assert feed.live.page().counters["read_bytes"] == 0
+        assert FeedSession.of(feed).live.page().counters["read_bytes"] == 0
 
 
 class Shaky(ff.ImageFolder):
@@ -66,7 +67,7 @@ def test_repeated_reads_are_counted(photos):
     source.tries = {}
     with ff.Feed(source, OPS, batch=8, threads=2, shuffle=False, outage=5) as feed:
         list(feed)
-        counters = feed.live.page().counters
+        counters = FeedSession.of(feed).live.page().counters
     assert counters["retries"] == 6
     assert counters["bad"] == 0
 
@@ -87,7 +88,10 @@ def test_what_a_hanging_read_is_at_is_on_the_page(photos):
         taker.start()
         assert stuck.wait(60)
         limit = time.monotonic() + 60
-        while not (page := read_page(feed.live.path)).doing[0] or page.counters["phase"] != 1:
+        while (
+            not (page := read_page(FeedSession.of(feed).live.path)).doing[0]
+            or page.counters["phase"] != 1
+        ):
             assert time.monotonic() < limit
             time.sleep(0.05)
         assert page.doing[0] == "read"
@@ -95,19 +99,19 @@ def test_what_a_hanging_read_is_at_is_on_the_page(photos):
         assert 0 < page.counters["doing_since_ns"] <= time.monotonic_ns()
         go_on.set()
         taker.join()
-        assert feed.live.page().doing == ("", "")
+        assert FeedSession.of(feed).live.page().doing == ("", "")
 
 
 def test_the_batch_that_is_needed_first_counts():
     now = [0]
     progress = Progress(lambda: now[0])
-    assert progress.doing() is None
+    assert progress.current() is None
     for batch, stage in ((3, "decode"), (2, "read"), (4, "read")):
         now[0] += 10
         progress.enter(batch, stage, lambda batch=batch: f"s3://bucket{batch}")
-    assert progress.doing() == ("read", "s3://bucket2", 20)
+    assert progress.current() == ("read", "s3://bucket2", 20)
     progress.leave(2)
-    assert progress.doing() == ("decode", "s3://bucket3", 10)
+    assert progress.current() == ("decode", "s3://bucket3", 10)
     progress.count(5, 1)
     assert progress.drain() == (5, 1)
     progress.count(7)
@@ -118,13 +122,13 @@ def test_the_median_of_steps_is_on_the_page():
     with numbers() as feed:
         times = [100, 110, 9000, 105, 95]  # ms; one compiles
         now = 1
-        feed.live.delivered(now, (0, 0))
+        FeedSession.of(feed).live.delivered(now, (0, 0))
         for ms in times:
             now += ms * 1_000_000
-            feed.live.delivered(now, (0, 0))
-            feed.live.timed_steps(10, ms * 10 * 1_000_000)
-        feed.live.paused(now)
-        counters = read_page(feed.live.path).counters
+            FeedSession.of(feed).live.delivered(now, (0, 0))
+            FeedSession.of(feed).live.timed_steps(10, ms * 10 * 1_000_000)
+        FeedSession.of(feed).live.paused(now)
+        counters = read_page(FeedSession.of(feed).live.path).counters
     assert counters["step_median_ns"] == 105_000_000
     assert counters["framework_median_ns"] == 105_000_000
 

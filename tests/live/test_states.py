@@ -9,6 +9,7 @@ import pytest
 from helpers.live_pages import IDLE, TRAINING, WAITING, queue, reading
 
 import fastfeed as ff
+from fastfeed.feed.session import FeedSession
 from fastfeed.live.cpu import CpuUse
 from fastfeed.live.nvml import GpuUse
 from fastfeed.live.page import read_page
@@ -53,13 +54,15 @@ def test_a_real_feed_with_known_sleeps(p, c):
         begun = None
         for batch in feed:
             if batch.step == 5:
-                begun = Reading(read_page(feed.live.path), time.monotonic_ns())
+                begun = Reading(read_page(FeedSession.of(feed).live.path), time.monotonic_ns())
                 made.clear()
                 used.clear()
             if batch.step == 35:
                 break
             sleep(c, used)
-        window = rates(begun, Reading(read_page(feed.live.path), time.monotonic_ns()))
+        window = rates(
+            begun, Reading(read_page(FeedSession.of(feed).live.path), time.monotonic_ns())
+        )
     p, c = np.mean(made), np.mean(used)
     assert window.wait == pytest.approx(max(0, p - c) / max(p, c), abs=0.02)
 

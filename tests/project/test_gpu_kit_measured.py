@@ -14,6 +14,8 @@ import pytest
 from helpers.gpu_kits import ROOT, kit  # noqa: F401  fixture
 from helpers.needs import needs
 
+from fastfeed.feed.session import FeedSession
+
 
 @pytest.fixture
 def check(monkeypatch):
@@ -48,7 +50,7 @@ def order(check, monkeypatch, tmp_path, learned):
             decode = of[2] if len(of) == 4 else None
             if getattr(decode, "cpu_share", 0) is None:
                 share = types.SimpleNamespace(value=0.3)
-                self.feed._backend = types.SimpleNamespace(share=share)
+                FeedSession.of(self.feed).backend = types.SimpleNamespace(share=share)
                 seen.append(rates.read_measured(rates.kept_file())["hw_load"])
             if getattr(decode, "hw_load", None) == 0.9:
                 self.speed = 2000.0

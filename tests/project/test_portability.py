@@ -190,9 +190,10 @@ def test_a_feed_without_its_page_is_no_warning(tmp_path, live):
         os.environ["FASTFEED_LIVE"] = {live!r}
         logging.basicConfig(level=logging.INFO)
         import numpy as np, fastfeed as ff
+        from fastfeed.feed.session import FeedSession
         with ff.Feed(ff.Arrays(np.zeros((8, 4, 4, 3), np.uint8)), [], batch=4) as feed:
             list(feed)
-            print(feed.live.problem)
+            print(FeedSession.of(feed).live.problem)
         """,
         tmp_path,
     )

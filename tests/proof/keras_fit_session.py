@@ -16,6 +16,7 @@ import numpy as np
 from keras.src.trainers import epoch_iterator
 
 import fastfeed as ff
+from fastfeed.feed.session import JOB
 from fastfeed.proof.measure import loaders
 from fastfeed.proof.measure.block_sizes import BlockSizes
 from fastfeed.proof.measure.record import Record
@@ -59,7 +60,7 @@ class Rows(keras.utils.PyDataset):
 def proved(feed=None, **fit):
     """What was measured in a run of `fit`; None if nothing was."""
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, trainer.JOB).write_text(json.dumps(Job(seconds=1.0, feed=feed).as_dict()))
+        Path(folder, JOB).write_text(json.dumps(Job(seconds=1.0, feed=feed).as_dict()))
         os.environ[trainer.PROVE] = folder
         trainer._run.clear()
         epoch_iterator.EpochIterator.__init__ = initialize

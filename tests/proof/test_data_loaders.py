@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from fastfeed.errors import ProofError
+from fastfeed.feed.session import JOB
 from fastfeed.proof.measure import loaders
 from fastfeed.proof.measure.block_sizes import BlockSizes
 from fastfeed.proof.measure.record import Record
@@ -44,7 +45,7 @@ def job(tmp_path, monkeypatch):
     monkeypatch.setattr(trainer, "refuse_loaded", lambda: None)
     monkeypatch.setattr(loaders, "choose", lambda *_: BlockSizes(rounds=4, warmup=3, steps=20))
     monkeypatch.setenv("FASTFEED_PROVE", str(tmp_path))
-    (tmp_path / trainer.JOB).write_text(json.dumps(Job(seconds=1.0).as_dict()))
+    (tmp_path / JOB).write_text(json.dumps(Job(seconds=1.0).as_dict()))
     choice = Choice()
     watch_loaders(sys.modules["torch.utils.data.dataloader"], choice)
     handle = count_steps(sys.modules["torch.optim.optimizer"], choice)
@@ -105,7 +106,7 @@ def test_a_step_on_no_batch_of_a_loader(job):
 
 
 def test_a_named_feed_is_asked_for(job, tmp_path):
-    (tmp_path / trainer.JOB).write_text(json.dumps(Job(feed="train").as_dict()))
+    (tmp_path / JOB).write_text(json.dumps(Job(feed="train").as_dict()))
     loop = Loop()
     for (batch,) in loop.train:
         loop.step(batch)

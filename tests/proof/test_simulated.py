@@ -10,6 +10,7 @@ from helpers.scripted import ALL, FED, LOADS, STARVED, Pages, Script, scripted_f
 import fastfeed as ff
 import fastfeed.proof.measure.session
 from fastfeed.errors import ConfigError, ProofError
+from fastfeed.feed.session import FeedSession
 from fastfeed.live.rates import Reading, rates
 from fastfeed.proof.measure.block_sizes import BlockSizes
 from fastfeed.proof.measure.modes import Mode
@@ -115,13 +116,13 @@ def test_watch_the_timeline_and_a_proof_agree(tmp_path, monkeypatch):
     costs = STARVED
     script = Script(costs, 5)
     with scripted_feed(script) as feed:
-        before = Reading(feed.live.page(), script.now)
+        before = Reading(FeedSession.of(feed).live.page(), script.now)
         for _ in range(4):
             for _batch in feed:
                 script.train(resident=False)
-        watched = rates(before, Reading(feed.live.page(), script.now)).wait
+        watched = rates(before, Reading(FeedSession.of(feed).live.page(), script.now)).wait
         stats = feed.stats().wait_share
-        spans = [span for span in feed.timeline.spans() if span.stage == "wait"]
+        spans = [span for span in FeedSession.of(feed).timeline.spans() if span.stage == "wait"]
     waited = sum(span.end_ns - span.start_ns for span in spans)
     by_timeline = waited / (spans[-1].end_ns - spans[0].start_ns)
     proof, _ = proved(costs, 5)
@@ -138,7 +139,7 @@ def test_the_position_of_the_feed_stays_where_it_is():
         ff.prove(lambda batch: script.train_on(feed), feed, seconds=5)
         state = feed.state()
         assert (state["epoch"], state["step"]) == (3, 2)
-        assert not feed.is_proving
+        assert not FeedSession.of(feed).is_proving
 
 
 def test_saving_the_position_is_refused_meanwhile():
@@ -146,19 +147,21 @@ def test_saving_the_position_is_refused_meanwhile():
     with scripted_feed(script) as feed:
         with pytest.raises(ProofError, match=r"feed.state\(\) is refused during a proof"):
             ff.prove(lambda batch: feed.state(), feed, seconds=5)
-        assert not feed.is_proving
+        assert not FeedSession.of(feed).is_proving
         with pytest.raises(ProofError, match="is being proved already"):
             ff.prove(lambda batch: ff.prove(print, feed), feed, seconds=5)
 
 
 def in_epochs_of(steps, script, feed, between=lambda session: None):
     """The record of a proof whose trainer leaves each iteration after this many steps."""
-    feed.proof = session = Session(feed, Settings(40.0), lambda: None)
+    FeedSession.of(feed).proof = session = Session(
+        FeedSession.of(feed), Settings(40.0), lambda: None
+    )
     while not session.done:
         for _ in zip(range(steps), session.iterate(None, False), strict=False):
             script.train_on(feed)
         between(session)
-    feed.proof = None
+    FeedSession.of(feed).proof = None
     return session.record
 
 
@@ -200,7 +203,7 @@ def test_validation_after_short_epochs_is_no_second_trainer():
 def test_a_feed_that_is_only_looked_at_is_not_waited_for():
     """A batch was taken to see its shape; the trainer then trains with another feed."""
     with scripted_feed(Script(FED)) as feed:
-        session = Session(feed, Settings(), lambda: None)
+        session = Session(FeedSession.of(feed), Settings(), lambda: None)
         next(session.iterate(None, False))
         with pytest.raises(
             ProofError, match="gave 1 batch, and then another one gave 200; say which of them"
@@ -229,12 +232,12 @@ def test_all_ranks_take_the_first_ones_modes():
     first = Schedule(BlockSizes(4, 5, 7), (Mode.RESIDENT, Mode.WARM), "it was not asked for")
     script = Script(STARVED)
     with scripted_feed(script) as feed:
-        feed.proof = session = Session(
-            feed, Settings(40.0), lambda: None, agree=lambda schedule: first
+        FeedSession.of(feed).proof = session = Session(
+            FeedSession.of(feed), Settings(40.0), lambda: None, agree=lambda schedule: first
         )
         for _ in session.iterate(None, False):
             script.train_on(feed)
-        feed.proof = None
+        FeedSession.of(feed).proof = None
     assert session.record.modes == ["resident", "warm"] and session.record.no_cold == first.no_cold
     assert session.record.sizes == first.sizes and len(session.record.blocks) == 8
 

@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 
 import fastfeed as ff
+from fastfeed.feed.session import FeedSession
 from fastfeed.runtime import timeline as module
 from fastfeed.runtime.timeline import Span, Timeline
 from fastfeed.system.clocks import steady_ns
@@ -281,7 +282,7 @@ def test_python_and_native_code_share_a_clock(tmp_path, monkeypatch):
         ff.ImageFolder(tmp_path, labeled=False), [ff.Resize((8, 8))], batch=4, threads=1
     ) as feed:
         next(iter(feed))
-        spans = feed.timeline.spans()
+        spans = FeedSession.of(feed).timeline.spans()
     now = steady_ns()
     assert {"read", "decode", "wait"} <= {span.stage for span in spans}
     assert all(begun <= span.start_ns <= span.end_ns <= now for span in spans)

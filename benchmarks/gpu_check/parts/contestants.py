@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import fastfeed as ff
 from benchmarks.gpu_check.parts.setting import Setting, busy_seconds
+from fastfeed.feed.session import FeedSession
 
 __all__ = ["OPS", "Ours", "Rate", "Rival", "batch_for"]
 
@@ -51,7 +52,7 @@ class Ours:
         """Build what is built with the first batch, and measure the processor's share where that is
         asked for.
         """
-        share = getattr(self.feed._backend, "share", None)
+        share = getattr(FeedSession.of(self.feed).backend, "share", None)
         start = time.perf_counter()
         taken = 0
         while (

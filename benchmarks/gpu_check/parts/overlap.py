@@ -19,6 +19,7 @@ import numpy as np
 import fastfeed as ff
 from benchmarks.gpu_check.parts.contestants import OPS, batch_for
 from benchmarks.gpu_check.parts.setting import Setting, Wrong
+from fastfeed.feed.session import FeedSession
 
 __all__ = ["Timed", "common_ms", "run"]
 
@@ -55,8 +56,8 @@ def run(setting: Setting) -> dict[str, Any]:
         source = ff.ImageFolder(folder, labeled=False, progress=False)
         batch = batch_for(setting, len(source), stock=False)
         with ff.Feed(source, OPS, batch=batch, threads=setting.cores, decode="cpu") as feed:
-            timed = Timed(TorchPlacement("cuda", feed.prefetch + 2))
-            epochs = TorchFeed(feed, timed, "auto")  # type: ignore[arg-type]
+            timed = Timed(TorchPlacement("cuda", FeedSession.of(feed).prefetch + 2))
+            epochs = TorchFeed(FeedSession.of(feed), timed, "auto")  # type: ignore[arg-type]
             endless = (images for _ in itertools.count() for images, *_ in epochs)
             for _ in range(6):
                 next(endless)

@@ -224,7 +224,7 @@ def _rank(folder: Path, stand_in: bool, out: Path) -> None:
     steps[0] = max(4, int(4 * seconds / (time.perf_counter() - start)))
     # as many on every rank, or they would wait for each other for ever
     distributed.broadcast(steps, 0)
-    rates: dict[str, Any] = {"synthetic": [], "real": [], "threads": feed.threads}
+    rates: dict[str, Any] = {"synthetic": [], "real": [], "threads": feed.stats().threads}
     for name in _ROUNDS:
         wait()
         start = time.perf_counter()

@@ -17,6 +17,7 @@ from benchmarks.gpu_check.parts.contestants import Ours
 from benchmarks.gpu_check.parts.setting import Wrong
 from benchmarks.gpu_check.steps.feeds import TINY, endless, ff, threads_here
 from fastfeed.backends.options import GpuDecode
+from fastfeed.feed.session import FeedSession
 
 __all__ = ["run"]
 
@@ -120,7 +121,7 @@ def _batch(setting: Any, folder: Path, ops: Any, count: int, decode: Any) -> tup
     ) as feed:
         images = next(iter(endless(feed)))
         there = np.asarray(images.get() if hasattr(images, "get") else images).astype(np.float64)
-        return there, getattr(feed._backend, "decoded", 0)
+        return there, getattr(FeedSession.of(feed).backend, "decoded", 0)
 
 
 def _rates(context: Any, setting: Any, name: str, folder: Path) -> list[str]:

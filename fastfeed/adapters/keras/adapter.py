@@ -13,7 +13,7 @@ import numpy as np
 from fastfeed.adapters.keras.checks import check_whole, follow_fit, refuse_ignored, refuse_same_feed
 from fastfeed.adapters.keras.epochs import Epochs
 from fastfeed.errors import ConfigError, MissingExtra
-from fastfeed.feed.feed import Feed
+from fastfeed.feed.session import FeedSession
 
 try:
     # its names appear at run time: nothing for a type checker
@@ -24,7 +24,7 @@ except ImportError as error:
 __all__ = ["to_keras"]
 
 
-def to_keras(feed: Feed, class_weight: Mapping[int, float] | None = None) -> Any:
+def to_keras(session: FeedSession, class_weight: Mapping[int, float] | None = None) -> Any:
     """A Keras `DataAdapter`, which `fit` takes as it is.
 
     Keras keeps that class to itself, so what this version does with one is tried out first. Where
@@ -36,9 +36,9 @@ def to_keras(feed: Feed, class_weight: Mapping[int, float] | None = None) -> Any
     ignore it, as it does with
     `sample_weight` and `y`: those are refused there.
     """
-    if feed.is_proving:
+    if session.is_proving:
         importlib.import_module("fastfeed.adapters.no_saving").refuse_keras()
-    epochs = Epochs(feed, _factors(class_weight), _peeks())
+    epochs = Epochs(session, _factors(class_weight), _peeks())
     backend = BACKENDS[keras.backend.backend()](epochs)
     adapter = _adapter(epochs, backend)
     if adapter is not None:
@@ -90,17 +90,17 @@ class _TensorFlow:
 
     def data(self, strategy: Any = None, steps_per_execution: int = 0) -> Any:
         """steps_per_execution: of the model, 0 where it is not known."""
-        epochs, feed = self._epochs, self._epochs.feed
+        epochs, session = self._epochs, self._epochs.session
         strategy = self._strategy if strategy is None else strategy
         if self._iterated.is_chosen(strategy):
             return self._iterated.distributed(self._dataset(), epochs, strategy)
-        world = feed.plan.world
+        world = session.plan.world
         if world.size > 1 and world.found_by.startswith("TF_CONFIG"):
             raise self._iterated.several_workers(f"rank {world.rank} of {world.size} (TF_CONFIG)")
         gpu = bool(self._tf.config.list_logical_devices("GPU"))
         # a partial batch has a shape of its own, for which Keras would compile the model once more
-        if steps_per_execution == 1 and not feed.partial and _takes_iterators():
-            epochs.use(self._adapter.TfPlacement("GPU:0" if gpu else "CPU:0", feed.prefetch + 2))
+        if steps_per_execution == 1 and not session.partial and _takes_iterators():
+            epochs.use(self._adapter.TfPlacement("GPU:0" if gpu else "CPU:0", session.prefetch + 2))
             return self._iterated.direct(epochs)
         return (
             self._adapter.on_device(self._dataset(), "/GPU:0", epochs) if gpu else self._dataset()
@@ -108,7 +108,7 @@ class _TensorFlow:
 
     def _dataset(self) -> Any:
         return self._adapter.build_dataset(
-            self._epochs.feed, self._epochs, Epochs.walk, self._epochs.tuples
+            self._epochs.session, self._epochs, Epochs.walk, self._epochs.tuples
         )
 
 
@@ -127,15 +127,15 @@ class _Jax:
         self._epochs, self._jax = epochs, importlib.import_module("fastfeed.adapters.jax")
 
     def data(self) -> Iterator[tuple[Any, ...]]:
-        feed, distribution = self._epochs.feed, keras.distribution.distribution()
-        self._jax.check(feed)
+        session, distribution = self._epochs.session, keras.distribution.distribution()
+        self._jax.check(session)
         if distribution is None:
-            placement = self._jax.JaxPlacement(None, feed.prefetch + 2)
+            placement = self._jax.JaxPlacement(None, session.prefetch + 2)
         else:
-            shape = (feed.plan.batch, *feed.program.shape)
+            shape = (session.plan.batch, *session.program.shape)
             sharding = distribution.get_data_layout(shape).backend_layout
-            placement = self._jax.JaxPlacement(sharding, feed.prefetch + 2)
-            placement.check(feed.plan.batch, feed.plan.global_batch)
+            placement = self._jax.JaxPlacement(sharding, session.prefetch + 2)
+            placement.check(session.plan.batch, session.plan.global_batch)
             if not sharding.is_fully_addressable:
                 return self._epochs.walk()  # Keras puts together what the processes have
         self._epochs.use(placement)
@@ -151,8 +151,8 @@ class _Torch:
     def data(self) -> Any:
         device = importlib.import_module("keras.src.backend.torch.core").get_device()
         place = "cpu" if device == "meta" else device
-        self._torch.check(self._epochs.feed)
-        self._epochs.use(self._torch.TorchPlacement(place, self._epochs.feed.prefetch + 2))
+        self._torch.check(self._epochs.session)
+        self._epochs.use(self._torch.TorchPlacement(place, self._epochs.session.prefetch + 2))
         return _Again(self._epochs)
 
 
@@ -165,12 +165,12 @@ def _adapter(epochs: Epochs, backend: Any) -> Any:
         from keras.src.trainers.data_adapters.data_adapter import DataAdapter
     except ImportError:  # moved, in a version yet to come
         return None
-    feed = epochs.feed
+    session = epochs.session
 
     class FeedAdapter(DataAdapter):
         """A fastfeed feed inside Keras."""
 
-        _fastfeed = feed
+        _fastfeed = session
 
         def get_numpy_iterator(self) -> Iterator[tuple[Any, ...]]:
             return epochs.walk()
@@ -191,31 +191,33 @@ def _adapter(epochs: Epochs, backend: Any) -> Any:
         @property
         def num_batches(self) -> int | None:
             refuse_ignored(sys._getframe(1).f_locals)
-            refuse_same_feed(feed)
-            check_whole(feed)
-            follow_fit(feed)
-            return None if feed.is_proving else len(feed)  # an epoch lasts as long as the proof
+            refuse_same_feed(session)
+            check_whole(session)
+            follow_fit(session)
+            return (
+                None if session.is_proving else len(session)
+            )  # an epoch lasts as long as the proof
 
         @property
         def batch_size(self) -> int:
-            return feed.plan.batch
+            return session.plan.batch
 
         @property
         def has_partial_batch(self) -> bool:
-            return feed.partial
+            return session.partial
 
         @property
         def partial_batch_size(self) -> int | None:
-            return feed.plan.length % feed.plan.batch if feed.partial else None
+            return session.plan.length % session.plan.batch if session.partial else None
 
         def on_epoch_begin(self) -> None:
-            follow_fit(feed)  # again: a callback may have restored Keras's epoch
+            follow_fit(session)  # again: a callback may have restored Keras's epoch
 
         def on_epoch_end(self) -> None:
-            feed.epoch_ended()
+            session.cursor.epoch_ended()
 
         def __repr__(self) -> str:
-            return f"{feed!r}.to_keras()"
+            return f"{session!r}.to_keras()"
 
     adapter = FeedAdapter()
     try:
@@ -245,13 +247,13 @@ def _py_dataset(epochs: Epochs) -> Any:
             super().__init__(workers=1, use_multiprocessing=False)
             self._walk: Iterator[tuple[Any, ...]] = iter(())
 
-        _fastfeed = epochs.feed
+        _fastfeed = epochs.session
 
         def __len__(self) -> int:
-            refuse_same_feed(epochs.feed)
-            check_whole(epochs.feed)
-            follow_fit(epochs.feed)
-            return len(epochs.feed)
+            refuse_same_feed(epochs.session)
+            check_whole(epochs.session)
+            follow_fit(epochs.session)
+            return len(epochs.session)
 
         def __getitem__(self, index: int) -> tuple[Any, ...]:
             item = next(self._walk, None)

@@ -11,7 +11,7 @@ from typing import Any
 
 from fastfeed.adapters.keras.checks import check_fitted
 from fastfeed.errors import ConfigError, MissingExtra, StateError
-from fastfeed.feed.feed import Feed
+from fastfeed.feed.session import FeedSession
 from fastfeed.sampling.checkpoint import load_state, save_state
 
 try:
@@ -25,7 +25,10 @@ _STATE, _WEIGHTS = "state.json", "backup-*.weights.h5"
 
 
 def keras_backup(
-    feed: Feed, folder: str | Path, save_freq: str | int = "epoch", delete_checkpoint: bool = True
+    session: FeedSession,
+    folder: str | Path,
+    save_freq: str | int = "epoch",
+    delete_checkpoint: bool = True,
 ) -> Any:
     """See Feed.keras_backup."""
     if save_freq != "epoch" and (
@@ -34,7 +37,7 @@ def keras_backup(
         raise ConfigError(
             f'save_freq must be "epoch" or a number of batches >= 1, got {save_freq!r}'
         )
-    return _backup_class()(feed, Path(folder), save_freq, delete_checkpoint)
+    return _backup_class()(session, Path(folder), save_freq, delete_checkpoint)
 
 
 def _backup_class() -> Any:
@@ -48,28 +51,28 @@ def _backup_class() -> Any:
         """
 
         def __init__(
-            self, feed: Feed, folder: Path, save_freq: str | int, delete_checkpoint: bool
+            self, session: FeedSession, folder: Path, save_freq: str | int, delete_checkpoint: bool
         ) -> None:
             super().__init__()
-            self._feed, self._folder = feed, folder
+            self._session, self._folder = session, folder
             self._every, self._delete = save_freq, delete_checkpoint
             self._at = 0  # batches before the trainer's position, from epoch 0 on
             self._saved = 0  # the position that was saved last
             self._epoch, self._batch = 0, 0  # of Keras: batches count in its epoch
 
         def on_train_begin(self, logs: Any = None) -> None:
-            check_fitted(self._feed)
+            check_fitted(self._session)
             path = self._folder / _STATE
             if path.exists():
                 self._restore(load_state(path))
-            state = self._feed.state()
-            self._at = self._saved = state["epoch"] * len(self._feed) + state["step"]
+            state = self._session.state()
+            self._at = self._saved = state["epoch"] * len(self._session) + state["step"]
 
         def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
             self._epoch, self._batch = epoch, 0
 
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-            steps = len(self._feed)
+            steps = len(self._session)
             # with several steps per execution Keras counts full ones, also where the data has ended
             # before
             self._at += min(batch + 1 - self._batch, steps - self._at % steps)
@@ -84,7 +87,7 @@ def _backup_class() -> Any:
                 self._save(epoch + 1)
 
         def on_train_end(self, logs: Any = None) -> None:
-            if self._delete and self._feed.plan.world.main and not self._feed.is_proving:
+            if self._delete and self._session.plan.world.main and not self._session.is_proving:
                 (self._folder / _STATE).unlink(missing_ok=True)  # first: it names the weights
                 self._clear()
                 for torn in self._folder.glob(
@@ -96,10 +99,10 @@ def _backup_class() -> Any:
 
         def _save(self, epoch: int) -> None:
             self._saved = self._at
-            if not self._feed.plan.world.main:
+            if not self._session.plan.world.main:
                 return
-            at = divmod(self._at, len(self._feed))
-            position = self._feed.state(at)  # first: it is refused during a proof
+            at = divmod(self._at, len(self._session))
+            position = self._session.state(at)  # first: it is refused during a proof
             self._folder.mkdir(parents=True, exist_ok=True)
             weights = f"backup-{at[0]:06}-{at[1]:09}.weights.h5"
             self.model.save_weights(self._folder / weights, overwrite=True)
@@ -125,7 +128,7 @@ def _backup_class() -> Any:
                     f"{self._folder / _STATE} was not written by keras_backup; choose another"
                     " folder"
                 )
-            self._feed.restore(saved["feed"])
+            self._session.restore(saved["feed"])
             optimizer = self.model.optimizer
             if optimizer is not None and not optimizer.built:
                 optimizer.build(self.model.trainable_variables)

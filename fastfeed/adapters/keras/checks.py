@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fastfeed.errors import ConfigError
-from fastfeed.feed.feed import Feed
+from fastfeed.feed.session import FeedSession
 from fastfeed.printable import warn
 
 __all__ = [
@@ -26,7 +26,7 @@ _IGNORED = {
     "y": "labels come from the feed's source",
 }
 _MAX_FRAMES = 16  # between Keras's `fit` and us, at most
-_warned: weakref.WeakSet[Feed] = weakref.WeakSet()  # of leaving samples out
+_warned: weakref.WeakSet[FeedSession] = weakref.WeakSet()  # of leaving samples out
 
 
 def refuse_ignored(caller: Mapping[str, Any]) -> None:
@@ -41,29 +41,29 @@ def refuse_ignored(caller: Mapping[str, Any]) -> None:
             )
 
 
-def refuse_same_feed(feed: Feed) -> None:
+def refuse_same_feed(session: FeedSession) -> None:
     """A feed has one position: validating on the one that is trained on would end its epoch."""
     validation = _fit_locals().get("validation_data")
-    if _feed_of(_fit_locals().get("x")) is feed and _feed_of(validation) is feed:
+    if _feed_of(_fit_locals().get("x")) is session and _feed_of(validation) is session:
         raise ConfigError(
             "x and validation_data must be two feeds, got the same feed for both; create another"
             " Feed, of the validation data, with shuffle=False and no random ops"
         )
 
 
-def check_fitted(feed: Feed) -> None:
+def check_fitted(session: FeedSession) -> None:
     """ConfigError where the `fit` that calls this gets another feed, whose position would not be
     saved.
     """
     fitted = fitted_feed()
-    if fitted is not None and fitted is not feed:
+    if fitted is not None and fitted is not session:
         raise ConfigError(
-            f"this keras_backup saves the position of {feed!r}, but fit is given {fitted!r}; use"
+            f"this keras_backup saves the position of {session!r}, but fit is given {fitted!r}; use"
             " the keras_backup of the feed that is fitted"
         )
 
 
-def follow_fit(feed: Feed) -> None:
+def follow_fit(session: FeedSession) -> None:
     """Move a feed that is behind the epoch at which the `fit` that calls this begins, unless it was
     moved by hand.
 
@@ -74,20 +74,20 @@ def follow_fit(feed: Feed) -> None:
     if (
         not isinstance(begins, int)
         or begins != fit.get("epoch", begins)
-        or _feed_of(fit.get("x")) is not feed
+        or _feed_of(fit.get("x")) is not session
     ):
         return
-    steps = fit.get("steps_per_epoch") or len(feed)
+    steps = fit.get("steps_per_epoch") or len(session)
     # Keras ends one of its epochs where the feed's ends
-    epoch, part = divmod(begins, -(-len(feed) // steps))
-    feed.advance(epoch, part * steps)
+    epoch, part = divmod(begins, -(-len(session) // steps))
+    session.advance(epoch, part * steps)
 
 
-def check_whole(feed: Feed) -> None:
+def check_whole(session: FeedSession) -> None:
     """Refuse `predict` in another order than the source's; warn once where it or `evaluate` leaves
     samples out.
     """
-    plan, whole = feed.plan, 'shuffle=False, tail="pad", on_bad="mask"'
+    plan, whole = session.plan, 'shuffle=False, tail="pad", on_bad="mask"'
     name, steps = next(
         (
             (name, frame.get("steps"))
@@ -102,8 +102,13 @@ def check_whole(feed: Feed) -> None:
             f" nothing tells which prediction belongs to which file; create one with {whole}"
         )
     left_out = plan.length - plan.steps * plan.global_batch
-    if name in ("evaluate", "predict") and steps is None and left_out > 0 and feed not in _warned:
-        _warned.add(feed)
+    if (
+        name in ("evaluate", "predict")
+        and steps is None
+        and left_out > 0
+        and session not in _warned
+    ):
+        _warned.add(session)
         warn(
             f"{name} leaves out {left_out:,} of {plan.length:,} samples: the feed drops an"
             f" incomplete last batch; create one with {whole}",
@@ -137,5 +142,5 @@ def _fit_locals() -> Mapping[str, Any]:
 
 def _feed_of(data: Any) -> Any:
     """The feed, or the watched loader, behind an argument of `fit`."""
-    feed = getattr(data, "_fastfeed", None)
-    return getattr(feed, "feed", feed)  # a dataset's owner may be the epochs of a feed
+    owner = getattr(data, "_fastfeed", None)
+    return getattr(owner, "session", owner)  # a dataset's owner may be the epochs of a feed

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from fastfeed.adapters.batch_tuples import BatchTuples, image_specs, target_specs
-from fastfeed.feed.feed import Feed
 from fastfeed.feed.producer import PlaceFunction
+from fastfeed.feed.session import FeedSession
 from fastfeed.runtime.placement import Placement, on_host
 
 __all__ = ["Epochs", "is_keras_peeking"]
@@ -30,15 +30,17 @@ class Epochs:
     interrupted, the next one is the next epoch.
     """
 
-    def __init__(self, feed: Feed, factors: np.ndarray | None = None, peeks: bool = False) -> None:
-        self.feed, self._peeks = feed, peeks
-        self.tuples = BatchTuples.of(feed, weighted=True, factors=factors)
+    def __init__(
+        self, session: FeedSession, factors: np.ndarray | None = None, peeks: bool = False
+    ) -> None:
+        self.session, self._peeks = session, peeks
+        self.tuples = BatchTuples.of(session, weighted=True, factors=factors)
         self._placement: Placement | None = None
         self._place = _host(self.tuples)
         self._live: Iterator[tuple[int, Any]] = iter(())
         self._delivered = 0  # batches, in all
         self._peeked: tuple[int, Any] | None = None  # the first, while it is the only one
-        self._moves = feed.moves
+        self._moves = session.cursor.moves
 
     def walk(self) -> Iterator[tuple[Any, ...]]:
         """One epoch of (images, labels[, weights])."""
@@ -52,8 +54,8 @@ class Epochs:
 
     def zeros(self) -> tuple[Any, ...]:
         """Shapes and types of a batch."""
-        batch = self.feed.plan.batch
-        specs = [*image_specs(self.feed), *target_specs(self.feed).values()]
+        batch = self.session.plan.batch
+        specs = [*image_specs(self.session), *target_specs(self.session).values()]
         arrays = [np.zeros((batch, *shape), dtype) for shape, dtype in specs]
         return self.tuples.nested(
             [*arrays, np.ones(batch, np.float32)] if self.tuples.weighted else arrays
@@ -63,19 +65,19 @@ class Epochs:
         """From now on walks are on this device."""
         if self._placement is None or self._placement.name != placement.name:
             self._placement, self._place = placement, _device(self.tuples, placement)
-            self.feed.place_on(placement)
+            self.session.place_on(placement)
 
     def _batches(self) -> Iterator[tuple[int, Any]]:
-        if self._peeked is not None and self._moves == self.feed.moves:
+        if self._peeked is not None and self._moves == self.session.cursor.moves:
             yield self._peeked
         else:
-            self._live = self.feed.placed(self._place)
+            self._live = self.session.placed(self._place)
         self._peeked, first = None, -1
         for step, placed in self._live:
             first = step if first < 0 else first
             self._delivered += 1
-            if self._peeks and self._delivered == 1 and step + 1 < len(self.feed):
-                self._peeked, self._moves = (step, placed), self.feed.moves
+            if self._peeks and self._delivered == 1 and step + 1 < len(self.session):
+                self._peeked, self._moves = (step, placed), self.session.cursor.moves
             yield step, placed
             self._peeked = None
         if first > 0:
@@ -84,7 +86,7 @@ class Epochs:
                 " Keras, which says that the input ran out of data; nothing was left out, and the"
                 " next epoch is complete",
                 first,
-                len(self.feed),
+                len(self.session),
             )
 
 

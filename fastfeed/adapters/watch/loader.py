@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import importlib
+import logging
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
 from fastfeed.arguments import checked
 from fastfeed.distributed.world import World
-from fastfeed.errors import ConfigError
+from fastfeed.errors import ConfigError, MissingExtra
 from fastfeed.live.meter import Meter
 from fastfeed.live.status import LiveStatus, SlowCounts
 from fastfeed.system.clocks import steady_ns
 from fastfeed.version import __version__
 
-__all__ = ["Watched", "watched"]
+__all__ = ["Watched", "watched", "watched_adapter"]
 
 T = TypeVar("T")
+_log = logging.getLogger("fastfeed")
 
 
 @checked
@@ -166,9 +169,7 @@ class Watched(Generic[T]):
             >>> batches = ((np.zeros((4, 2), "float32"), np.zeros(4)) for _ in range(8))
             >>> data = ff.watched(batches).to_keras()  # model.fit(data, steps_per_epoch=6, callbacks=[ff.Watch(data)])
         """
-        return importlib.import_module("fastfeed.adapters.watch.keras_data").watched_adapter(
-            self, self._data
-        )
+        return watched_adapter(self, self._data)
 
     def __len__(self) -> int:
         return len(self._data)  # type: ignore[arg-type]
@@ -209,3 +210,93 @@ def count_samples(batch: Any) -> int:
         else:
             break
     return 1
+
+
+def watched_adapter(watched: Watched[Any], data: Any) -> Any:
+    """A `DataAdapter` that times the iteration of Keras's own, on the thread that trains."""
+    try:
+        adapters: Any = importlib.import_module("keras.src.trainers.data_adapters")
+        base: Any = importlib.import_module(
+            "keras.src.trainers.data_adapters.data_adapter"
+        ).DataAdapter
+    except ImportError as error:
+        raise MissingExtra.of("to_keras", "Keras 3", "keras") from error
+    try:
+        inner = adapters.get_data_adapter(data)
+    except (ValueError, TypeError) as error:  # "Unrecognized data type"
+        raise ConfigError(
+            f"Keras does not take a {type(data).__name__}: {error}; pass a tf.data.Dataset, a"
+            " PyDataset, a generator"
+        ) from error
+
+    # not at the top: it loads the feed
+    is_keras_peeking = importlib.import_module("fastfeed.adapters.keras.epochs").is_keras_peeking
+
+    class Again:
+        """Iterable any number of times."""
+
+        def __init__(self, loader: Any) -> None:
+            self._loader = loader
+
+        def __iter__(self) -> Iterator[Any]:
+            return iter(self._loader) if is_keras_peeking() else watched.walk(self._loader)
+
+    class WatchedAdapter(base):
+        """Data that ff.watched() watches, inside Keras."""
+
+        _fastfeed = watched
+
+        def get_numpy_iterator(self) -> Any:
+            return inner.get_numpy_iterator()
+
+        def get_jax_iterator(self) -> Any:
+            return (
+                inner.get_jax_iterator()
+                if is_keras_peeking()
+                else watched.walk(inner.get_jax_iterator())
+            )
+
+        def get_torch_dataloader(self) -> Any:
+            return Again(inner.get_torch_dataloader())
+
+        def get_tf_dataset(self) -> Any:
+            caller = sys._getframe(1).f_locals  # what `fit` asks for
+            dataset, steps = (
+                inner.get_tf_dataset(),
+                caller.get("kwargs", {}).get("steps_per_execution", 0),
+            )
+            tensorflow: Any = importlib.import_module("fastfeed.adapters.keras.tensorflow")
+            strategy = caller.get("distribute_strategy")
+            if steps == 1 and (strategy is None or not tensorflow.is_chosen(strategy)):
+                return tensorflow.watched(watched, dataset)
+            _log.warning(
+                "this data is read in TensorFlow's graph here, so how long training waits for it is"
+                " not known"
+            )
+            return dataset
+
+        @property
+        def num_batches(self) -> Any:
+            return inner.num_batches
+
+        @property
+        def batch_size(self) -> Any:
+            return inner.batch_size
+
+        @property
+        def has_partial_batch(self) -> Any:
+            return inner.has_partial_batch
+
+        @property
+        def partial_batch_size(self) -> Any:
+            return inner.partial_batch_size
+
+        def on_epoch_begin(self) -> None:
+            inner.on_epoch_begin()
+
+        def on_epoch_end(self) -> None:
+            # a generator continues in the next epoch; what comes between is no training
+            watched.pause()
+            inner.on_epoch_end()
+
+    return WatchedAdapter()

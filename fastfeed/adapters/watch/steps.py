@@ -13,8 +13,8 @@ from typing import Any
 from fastfeed.adapters.watch.loader import Watched
 from fastfeed.adapters.watch.untimed_data import StepsOnly
 from fastfeed.arguments import checked
-from fastfeed.errors import ConfigError
-from fastfeed.feed.feed import Feed
+from fastfeed.errors import ConfigError, MissingExtra
+from fastfeed.feed.session import FeedSession
 from fastfeed.live.rates import Rates, Reading, rates
 from fastfeed.live.remedies import remedy
 from fastfeed.live.states import State
@@ -208,7 +208,7 @@ class StepWatch:
         Example:
             >>> callback = ff.StepWatch(ff.watched([1, 2, 3])).to_lightning()  # doctest: +SKIP
         """
-        return importlib.import_module("fastfeed.adapters.watch.lightning").callback(self)
+        return _lightning_callback(self)
 
     def to_transformers(self) -> Any:
         """Make a callback for Hugging Face's Trainer, which adds both values to what it logs.
@@ -222,15 +222,75 @@ class StepWatch:
         Example:
             >>> callback = ff.StepWatch(ff.watched([1, 2, 3])).to_transformers()  # doctest: +SKIP
         """
-        return importlib.import_module("fastfeed.adapters.watch.transformers").callback(self)
+        return _transformers_callback(self)
 
 
 def _status(data: Any) -> LiveStatus:
     """Return the live status of a feed, or of an object made from one."""
-    for held in (data, getattr(data, "feed", None), getattr(data, "_fastfeed", None)):
-        if isinstance(held, (Feed, Watched, StepsOnly)):
+    for held in (data, getattr(data, "_fastfeed", None), FeedSession.find(data)):
+        if isinstance(held, (FeedSession, Watched, StepsOnly)):
             return held.live
     raise ConfigError(
         "data must be a Feed, feed.to_torch(), feed.to_jax() or ff.watched(loader), got"
         f" {type(data).__name__}; wrap the loader: ff.watched(loader)"
     )
+
+
+def _lightning_callback(watch: StepWatch) -> Any:
+    """Callback of `lightning`, or else of `pytorch_lightning`."""
+    for name in ("lightning.pytorch", "pytorch_lightning"):
+        try:
+            lightning: Any = importlib.import_module(name)
+            break
+        except ImportError:
+            continue
+    else:
+        raise MissingExtra("to_lightning needs Lightning: pip install lightning")
+
+    class FeedWatch(lightning.Callback):
+        """Logs feed_wait and feed_rate."""
+
+        def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
+            watch.begin()
+
+        def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
+            self._log(pl_module, watch.step())
+
+        def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+            self._log(pl_module, watch.end())
+
+        def _log(self, pl_module: Any, values: dict[str, float]) -> None:
+            if values:
+                pl_module.log_dict(values, prog_bar=True)
+
+    return FeedWatch()
+
+
+def _transformers_callback(watch: StepWatch) -> Any:
+    """Callback of Hugging Face's Trainer."""
+    try:
+        transformers: Any = importlib.import_module("transformers")
+    except ImportError as error:
+        raise MissingExtra(
+            "to_transformers needs Transformers: pip install transformers"
+        ) from error
+
+    class FeedWatch(transformers.TrainerCallback):
+        """Adds feed_wait and feed_rate to the logs of training."""
+
+        def on_epoch_begin(self, *_: Any, **__: Any) -> None:
+            watch.begin()
+
+        def on_epoch_end(self, *_: Any, **__: Any) -> None:
+            watch.end()
+
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            watch.step()
+
+        def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+            if logs is not None and "loss" in logs:
+                logs.update(watch.values)
+                # a copy that the Trainer has made of logs
+                state.log_history[-1].update(watch.values)
+
+    return FeedWatch()

@@ -16,7 +16,7 @@ from fastfeed.backends.base import Backend
 from fastfeed.backends.cpu.mixing import mix_labels
 from fastfeed.decode.base import DecodeEngine
 from fastfeed.decode.executor import Executor
-from fastfeed.faults import Failure, FaultPolicy, Outage, ends_run
+from fastfeed.faults import Failure, ends_run
 from fastfeed.feed.batch.annotations import Annotations, annotator
 from fastfeed.feed.batch.loader import Loader, ReadRows
 from fastfeed.feed.batch.pending_batch import BatchRows, PendingBatch
@@ -24,6 +24,7 @@ from fastfeed.feed.batch.readahead import READ_AHEAD_BYTES, ReadAhead, Ticket
 from fastfeed.feed.batch.rows import Branch, RowMaker
 from fastfeed.feed.batch.sample_choice import StepVisits
 from fastfeed.feed.batch.task_sizes import TaskSizes
+from fastfeed.feed.config import FeedConfig
 from fastfeed.feed.faults.outages import Outages
 from fastfeed.feed.faults.quarantine import Quarantine
 from fastfeed.feed.substitutes import substitutes
@@ -31,9 +32,8 @@ from fastfeed.ops.program.program import Program
 from fastfeed.runtime.batch import Batch
 from fastfeed.runtime.thread_pool import CancelToken, ParallelJob
 from fastfeed.runtime.timeline import Timeline
-from fastfeed.sampling.plan import Plan
 from fastfeed.sampling.rng import uniform
-from fastfeed.sources.base import Fetching, Optionals, Source
+from fastfeed.sources.base import Fetching, Optionals
 from fastfeed.sources.shards.extra_columns import as_array
 
 __all__ = ["BatchBuilder"]
@@ -51,30 +51,32 @@ class BatchBuilder:
 
     def __init__(
         self,
-        source: Source,
+        config: FeedConfig,
         branches: Sequence[Branch],
-        plan: Plan,
         engine: DecodeEngine,
         quarantine: Quarantine,
         timeline: Timeline,
         sizes: TaskSizes,
-        outage: Outage,
-        weigh: bool = True,  # by the source's weights, where it has any
         executor: Executor | None = None,  # reads many samples per call
         native: bool = False,  # and holds them for the backend
     ) -> None:
-        self.source, self.plan, self._visits = source, plan, StepVisits(plan)
+        source = config.source
+        self.source = source
+        self.plan = config.plan
+        self._visits = StepVisits(config.plan)
         self._optionals = Optionals(source)
-        self._weigh = weigh
+        self._weigh = config.weigh
         self.branches = list(branches)
-        self.quarantine, self.timeline = quarantine, timeline
-        self._executor, self.sizes = executor, sizes
-        self._outage = outage
-        self._outages = Outages(outage, len(source), source.uri, timeline.progress)
+        self.quarantine = quarantine
+        self.timeline = timeline
+        self.sizes = sizes
+        self._executor = executor
+        self._outage = config.outage
+        self._outages = Outages(config.outage, len(source), source.uri, timeline.progress)
         self._loader = Loader(
             source, engine, quarantine, timeline, sizes.max_bytes, self._outages, executor, native
         )
-        self._policy: FaultPolicy = quarantine.policy
+        self._policy = config.policy
         self._annotator = annotator(source, self.program)
         self._rows = RowMaker(self.branches, self._annotator, self._loader.failure)
         mix = self.program.mix

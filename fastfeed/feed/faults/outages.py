@@ -26,8 +26,8 @@ _log = logging.getLogger("fastfeed")
 
 _FILE_FAULTS = 3  # reads of one file that fail while its endpoint answers, before it counts as bad
 _PAUSES = (0.0, 0.2, 0.5, 1.0, 2.0)  # seconds before repeating a read; the last one from then on
-_TOLD_S = 2.0  # of an outage before the first line about it
-_AGAIN_S = 60.0  # between lines about the same outage
+_WARN_AFTER_S = 2.0  # of an outage before the first line about it
+_WARN_EVERY_S = 60.0  # between lines about the same outage
 _PROBES = 2  # other samples read to see whether an endpoint answers
 _POLL_S = 0.1  # how often a waiting thread checks whether it should stop
 _DAY_S, _YEAR_S = 86_400, 365 * 86_400
@@ -40,7 +40,7 @@ class _Down:
     """An endpoint of which no read has succeeded since then."""
 
     since: float
-    told: float = 0.0  # when a line about it was last written; 0: not yet
+    last_warned: float = 0.0  # time of the last log line about it; 0: not yet
     given_up: bool = False
 
 
@@ -194,7 +194,7 @@ class Outages:
     def _is_up(self, endpoint: str) -> None:
         with self._lock:
             down = self._down.pop(endpoint, None)
-        if down is not None and down.told:
+        if down is not None and down.last_warned:
             _log.warning(
                 "%s answers again after %.0f s", _name(endpoint), time.monotonic() - down.since
             )
@@ -209,11 +209,11 @@ class Outages:
             left = down.since + self._outage.wait - now
             down.given_up = left <= 0
             tell = (
-                now - down.since >= _TOLD_S
-                and (not down.told or now - down.told >= _AGAIN_S)
+                now - down.since >= _WARN_AFTER_S
+                and (not down.last_warned or now - down.last_warned >= _WARN_EVERY_S)
                 and left > 0
             )
-            down.told = now if tell else down.told
+            down.last_warned = now if tell else down.last_warned
         if tell:
             _log.warning(
                 "waiting for %s: no read has succeeded since %s; %s at %s, or Feed(outage=...);"

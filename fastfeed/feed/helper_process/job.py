@@ -12,16 +12,15 @@ import pickle
 import types
 import weakref
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fastfeed.errors import ConfigError
-from fastfeed.faults import FaultPolicy
 from fastfeed.feed.batch.builder import BatchBuilder
 from fastfeed.feed.config import FeedConfig
 from fastfeed.feed.faults.quarantine import Quarantine
+from fastfeed.feed.producer import open_builders
 from fastfeed.runtime.timeline import Timeline
 from fastfeed.system.shared_memory import anonymous, mapped
 
@@ -35,8 +34,6 @@ class HelperJob:
     """What a helper needs to make the batches of this feed."""
 
     config: FeedConfig
-    policy: FaultPolicy
-    quarantine: Path | None
     timeline: dict[str, Any]  # arguments for the helper's own
 
     @classmethod
@@ -48,23 +45,20 @@ class HelperJob:
                 ' makes them on a GPU; leave side_process out, or use decode="cpu" with the cpu'
                 " backend"
             )
-        quarantine = builder.quarantine
-        return cls(config, quarantine.policy, quarantine.path, builder.timeline.helper_arguments)
+        return cls(config, builder.timeline.helper_arguments)
 
     def builders(self) -> tuple[BatchBuilder, BatchBuilder]:
-        """In the helper: the builder of batches and that of raw ones, with their own quarantine and
-        timeline.
-        """
-        source, rank = self.config.source, self.config.plan.world.rank
+        """Open the builders in the helper, with their own quarantine and timeline."""
+        config = self.config
         quarantine = Quarantine(
-            self.quarantine,
-            policy=self.policy,
-            length=len(source),
-            rank=rank,
-            uri=source.uri,
+            config.quarantine,
+            policy=config.policy,
+            length=len(config.source),
+            rank=config.plan.world.rank,
+            uri=config.source.uri,
             tells=False,
         )
-        return self.config.builders(quarantine, Timeline(**self.timeline))
+        return open_builders(config, quarantine, Timeline(**self.timeline))
 
 
 class PickledJob:

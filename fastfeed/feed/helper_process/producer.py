@@ -40,7 +40,12 @@ class HelperProducer:
         self._lock, self._closed = threading.Lock(), False
 
     def start(
-        self, epoch: int, step: int, epochs: int | None, place: PlaceFunction | None, raw: bool
+        self,
+        epoch: int,
+        step: int,
+        place: PlaceFunction | None = None,
+        raw: bool = False,
+        epochs: int | None = None,
     ) -> BatchStream:
         return _HelperStream(self, raw, (epoch, step, epochs), place)
 

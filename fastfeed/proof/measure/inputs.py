@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.feed.feed import Feed
 from fastfeed.feed.producer import PlaceFunction
+from fastfeed.feed.session import FeedSession
 from fastfeed.proof.measure.batches import Batches, Busy, Cached, Real, Resident
 from fastfeed.proof.measure.block_sizes import settling_steps
 from fastfeed.proof.measure.modes import Mode
@@ -24,7 +24,7 @@ class Inputs:
     `finished` are batches in their own memory; the first block needs one when it begins.
     """
 
-    def __init__(self, feed: Feed, pages: FilePages, finished: list[Batch]) -> None:
+    def __init__(self, feed: FeedSession, pages: FilePages, finished: list[Batch]) -> None:
         self._feed = feed
         self._pages = pages
         self._finished = finished
@@ -79,8 +79,8 @@ class Inputs:
         epoch, step = divmod(self._window[0], feed.plan.steps)
         if mode is Mode.BUSY:
             cached = Cached(self._pool, self._finished, self._place, depth)
-            return Busy(cached, feed.start_batches(epoch, step, None, self._raw), depth)
-        return Real(feed.open_batches(epoch, step, self._place, self._raw))
+            return Busy(cached, feed.producer.start(epoch, step, None, self._raw), depth)
+        return Real(feed.cursor.open(epoch, step, self._place, self._raw))
 
     def close(self) -> None:
         """End the thread that places finished batches, and let go of them."""

@@ -10,7 +10,7 @@ from fastfeed.proof.measure.block_sizes import BlockSizes
 from fastfeed.version import __version__
 
 if TYPE_CHECKING:
-    from fastfeed.feed.feed import Feed
+    from fastfeed.feed.session import FeedSession
 
 __all__ = ["Block", "Record"]
 
@@ -51,7 +51,7 @@ class Record:
     notes: list[str] = field(default_factory=list)
 
     @classmethod
-    def of(cls, feed: Feed, seconds: float) -> Record:
+    def of(cls, feed: FeedSession, seconds: float) -> Record:
         """Create the record of a proof that begins."""
         plan, source = feed.plan, feed.source
         about = {
@@ -62,7 +62,7 @@ class Record:
             "steps": plan.steps,
             "threads": feed.threads,
             "prefetch": feed.prefetch,
-            "side_process": feed.side_process,
+            "side_process": feed.config.side_process,
             "rank": plan.world.rank,
             "world": plan.world.size,
         }

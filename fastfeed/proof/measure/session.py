@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from fastfeed.errors import ProofError
-from fastfeed.feed.feed import Feed
 from fastfeed.feed.producer import PlaceFunction
+from fastfeed.feed.session import FeedSession
 from fastfeed.proof.measure.batches import Batches
 from fastfeed.proof.measure.block_sizes import BlockSizes, choose, least_block, shortened
 from fastfeed.proof.measure.inputs import Inputs
@@ -75,7 +75,7 @@ class Session:
 
     def __init__(
         self,
-        feed: Feed,
+        feed: FeedSession,
         settings: Settings,
         synchronize: Callable[[], None],
         on_change: OnChange = lambda record: None,

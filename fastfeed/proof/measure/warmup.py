@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fastfeed.feed.feed import Feed
 from fastfeed.feed.producer import BatchStream, PlaceFunction
+from fastfeed.feed.session import FeedSession
 from fastfeed.proof.measure.batches import copied
 from fastfeed.proof.measure.block_sizes import settling_steps
 from fastfeed.runtime.batch import Batch
@@ -23,7 +23,7 @@ _TIMED = 5  # of these, the last ones tell how long a step takes
 class Warmup:
     """Batches from the feed's beginning on, each placed when it is asked for."""
 
-    def __init__(self, feed: Feed, synchronize: Callable[[], None]) -> None:
+    def __init__(self, feed: FeedSession, synchronize: Callable[[], None]) -> None:
         self._feed = feed
         self._synchronize = synchronize
         self._steps = max(_SETTLE, settling_steps(feed.prefetch) + _TIMED)
@@ -42,7 +42,7 @@ class Warmup:
             self.close()
             return None
         if self._stream is None:
-            self._stream = self._feed.start_batches(0, 0, None, raw)
+            self._stream = self._feed.producer.start(0, 0, None, raw)
         batch: Batch = next(self._stream)
         if len(self.batches) < self._feed.prefetch + 2:
             self.batches.append(copied(batch, self._feed.allocate))

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fastfeed.errors import ProofError
-from fastfeed.feed.adapter_api import PROVE
+from fastfeed.feed.session import JOB, PROVE
 from fastfeed.profiler.runner.foreground import descendants
 from fastfeed.profiler.runner.injection import after_import
 from fastfeed.proof.measure.modes import FEED_MODES, Mode
@@ -26,7 +26,7 @@ from fastfeed.proof.measure.record import Record
 from fastfeed.proof.report.sentences import shown
 from fastfeed.proof.result import Proof
 from fastfeed.proof.run.data_loaders import AFTER_IMPORT
-from fastfeed.proof.run.trainer import JOB, OTHERS, PROBLEM, complete_name, record_name
+from fastfeed.proof.run.trainer import OTHERS, PROBLEM, complete_name, record_name
 from fastfeed.proof.step_costs import steps_text
 from fastfeed.system.processes import process_state
 from fastfeed.system.signals import ENDING, died_of, is_kill
@@ -51,7 +51,13 @@ class Job:
     def as_dict(self) -> dict[str, object]:
         """For the trainer's process."""
         modes = [mode.value for mode in self.modes]
-        return {"seconds": self.seconds, "cold": self.cold, "feed": self.feed, "modes": modes}
+        return {
+            "measured_by": "fastfeed.proof.run.trainer",
+            "seconds": self.seconds,
+            "cold": self.cold,
+            "feed": self.feed,
+            "modes": modes,
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from fastfeed.adapters.no_saving import refuse_loaded
 from fastfeed.distributed.cores import cores_for
 from fastfeed.distributed.world import World
 from fastfeed.errors import ProofError
-from fastfeed.feed.adapter_api import PROVE
+from fastfeed.feed.session import PROVE, read_job
 from fastfeed.proof.measure.block_sizes import BlockSizes
 from fastfeed.proof.measure.loaders import Begin, LoaderSession, Place
 from fastfeed.proof.measure.modes import LOADER_MODES, Mode
@@ -37,11 +37,10 @@ from fastfeed.runtime.thread_pool import LockedIterator
 from fastfeed.system.processes import process_exists
 
 if TYPE_CHECKING:
-    from fastfeed.feed.feed import Feed
     from fastfeed.feed.producer import PlaceFunction
+    from fastfeed.feed.session import FeedSession
 
 __all__ = [
-    "JOB",
     "OTHERS",
     "PROBLEM",
     "ProofDone",
@@ -53,7 +52,7 @@ __all__ = [
     "record_name",
 ]
 
-JOB, OTHERS, PROBLEM = "job.json", "others.json", "problem.txt"  # in the folder
+OTHERS, PROBLEM = "others.json", "problem.txt"  # in the folder
 _SCHEDULE = "schedule.json"
 Unproven = Callable[[], Any]  # begins the iteration of a feed that is not measured
 _AGREE_S = 300.0  # that ranks wait for the first one
@@ -79,14 +78,10 @@ def complete_name(rank: int) -> str:
 
 
 def iterate(
-    feed: Feed, place: PlaceFunction | None, raw: bool, unproven: Unproven
+    feed: FeedSession, place: PlaceFunction | None, raw: bool, unproven: Unproven
 ) -> LockedIterator[Any]:
     """Iterate in place of the feed; `unproven` begins its own iteration."""
-    folder = os.environ.get(PROVE)
-    if not folder:  # ff.prove()
-        session: Session = feed.proof
-        return LockedIterator(session.iterate(place, raw), session.close)
-    return _run_of(folder).iterate(feed, place, raw, unproven)
+    return _run_of(os.environ[PROVE]).iterate(feed, place, raw, unproven)
 
 
 def may_measure_loaders() -> bool:
@@ -125,16 +120,10 @@ class _Run:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        try:
-            job = json.loads((folder / JOB).read_text("utf-8"))
-            modes = tuple(Mode(mode) for mode in job["modes"])
-            self._settings = Settings(float(job["seconds"]), bool(job["cold"]), modes)
-            self._name: str | None = job["feed"]
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ProofError(
-                f"{PROVE}={folder} is not the job of a running `fastfeed prove`; unset {PROVE}:"
-                f" {error}"
-            ) from error
+        job = read_job(folder)
+        modes = tuple(Mode(mode) for mode in job["modes"])
+        self._settings = Settings(float(job["seconds"]), bool(job["cold"]), modes)
+        self._name: str | None = job["feed"]
         self._feed: Any = None  # a weak reference to the feed that is measured
         self._session: Session | None = None
         self._world = World()
@@ -142,7 +131,7 @@ class _Run:
         self._others: set[tuple[str, str]] = set()  # name and source
 
     def iterate(
-        self, feed: Feed, place: PlaceFunction | None, raw: bool, unproven: Unproven
+        self, feed: FeedSession, place: PlaceFunction | None, raw: bool, unproven: Unproven
     ) -> LockedIterator[Any]:
         with _lock:
             session = self._session_of(feed)
@@ -182,7 +171,7 @@ class _Run:
         self._claim()
         refuse_loaded()
 
-    def _session_of(self, feed: Feed) -> Session | None:
+    def _session_of(self, feed: FeedSession) -> Session | None:
         name = feed.timeline.helper_arguments["name"]
         if self._feed is None and not self._has_loader and self._name in (None, name):
             self._begin(feed.plan.world)

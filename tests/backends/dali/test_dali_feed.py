@@ -17,6 +17,7 @@ from helpers.side_by_side import encoded, needs_dali, on_the_processor, picture
 import fastfeed as ff
 from fastfeed.backends.options import GpuDecode
 from fastfeed.errors import MissingExtra
+from fastfeed.feed.session import FeedSession
 
 
 @pytest.fixture
@@ -57,7 +58,7 @@ def test_a_feed_gives_the_same_samples_and_the_same_quarantine(folder, tmp_path,
         listed = tmp_path / f"{backend}.jsonl"
         with feed(ff.ImageFolder(folder), backend, on_bad=on_bad, quarantine=listed) as f:
             seen[backend] = list(f.batches(0)), sorted(listed.read_text().splitlines())
-            stages = f.timeline.totals()
+            stages = FeedSession.of(f).timeline.totals()
     assert stages["dali"][0] >= 5
     entries = [[json.loads(line) for line in seen[backend][1]] for backend in seen]
     assert entries[0] == entries[1]

@@ -17,7 +17,8 @@ from PIL import Image
 import fastfeed as ff
 from fastfeed.backends.options import GpuDecode, choose
 from fastfeed.errors import ConfigError
-from fastfeed.feed.feed import BACKENDS
+from fastfeed.feed.config import BACKENDS
+from fastfeed.feed.session import FeedSession
 from fastfeed.ops.program.compile import Windows, Work, fuse
 from fastfeed.spec import ENCODED
 
@@ -166,7 +167,7 @@ def test_nvimagecodec_is_told_the_engines_share(folder, load, hints, monkeypatch
     monkeypatch.setitem(sys.modules, "cupy", types.ModuleType("cupy"))
     monkeypatch.setattr(module.nv, "Decoder", lambda **how: told.append(how))
     with feed(folder, GpuDecode(engine="nvimagecodec", hw_load=load), threads=2) as made:
-        graph = made._backend._graph
+        graph = FeedSession.of(made).backend._graph
         module.NvImageCodec(0, graph.threads, graph.hw_load)
     assert told[0]["device_id"] == 0 and told[0]["max_num_cpu_threads"] == 2
     if hints is None:
@@ -181,7 +182,7 @@ def test_nvimagecodec_is_told_the_engines_share(folder, load, hints, monkeypatch
 def test_several_threads_share_the_lanes(folder):
     """On a GPU two graphs work at once; on the processor one, which has all threads."""
     with feed(folder, GpuDecode(lanes=3), threads=3, prefetch=3) as f:
-        assert f._backend.lanes == 1
+        assert FeedSession.of(f).backend.lanes == 1
         assert len(list(f)) == 6
 
 
@@ -200,11 +201,11 @@ def test_a_share_is_measured_also_where_every_batch_has_files_for_the_cpu(
     how = {"batch": len(source), "backend": "dali", "on_bad": "mask"}
     with ff.Feed(source, OPS, decode=GpuDecode(cpu_share=None), threads=2, **how) as made:
         for epoch in range(60):
-            if made._backend.share.measured:
+            if FeedSession.of(made).backend.share.measured:
                 break
             for _ in made.batches(epoch, epochs=1):
                 pass
-        assert made._backend.share.measured, "it would ask the GPU alone for ever"
+        assert FeedSession.of(made).backend.share.measured, "it would ask the GPU alone for ever"
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from helpers.opencv_ops.reference import convert
 from fastfeed.backends.dali.host_memory import HostMemory
 from fastfeed.backends.gpu_memory import GpuMemory
 from fastfeed.errors import DeviceMemory, MissingExtra
+from fastfeed.feed.session import FeedSession
 from fastfeed.ops.program.compile import fuse
 from fastfeed.runtime.buffers import BufferPool
 from fastfeed.spec import Spec
@@ -162,11 +163,11 @@ def test_a_placement_does_not_move_a_gpus_batches_to_the_host(cupy):
     import fastfeed as ff
 
     with ff.Feed(ff.Arrays(np.zeros((8, 4, 4, 3), np.uint8)), [], batch=4) as feed:
-        made, gpu = feed._producer._builder.branches[0], GpuMemory(0)
+        made, gpu = FeedSession.of(feed).producer._builder.branches[0], GpuMemory(0)
         made.backend.xp, made.backend.empty = gpu.xp, gpu.empty
         made.buffers = BufferPool((4, 4, 4, 3), "uint8", 2, gpu.empty)
         before = made.buffers._allocate
-        feed._producer.use_memory(
+        FeedSession.of(feed).producer.use_memory(
             lambda shape, dtype: pytest.fail("host memory for a GPU's batches")
         )
         assert made.buffers._allocate == before

@@ -21,7 +21,7 @@ from fastfeed.backends.options import GpuDecode, choose
 from fastfeed.decode import engine_for
 from fastfeed.decode.executor import executor_for
 from fastfeed.errors import ConfigError, DeviceMemory, MissingExtra
-from fastfeed.feed.feed import BACKENDS
+from fastfeed.feed.config import BACKENDS
 from fastfeed.ops.program.compile import fuse
 from fastfeed.runtime.timeline import Timeline
 from fastfeed.spec import ENCODED

@@ -21,6 +21,7 @@ from helpers.feeds import ours
 from helpers.helper_feeds import LONG, Stuck, appears, ended, gone, helper, side
 
 from fastfeed.errors import FeedClosed
+from fastfeed.feed.session import FeedSession
 
 pytestmark = pytest.mark.slow
 
@@ -67,7 +68,7 @@ def test_a_walk_outlives_its_feed(no_garbage):
 def test_a_feed_whose_place_holds_it_is_collected():
     def begun() -> int:
         data = side()
-        next(data.placed(lambda batch: (data, batch)))
+        next(FeedSession.of(data).placed(lambda batch: (data, batch)))
         return helper(data)
 
     pid = begun()
@@ -94,7 +95,7 @@ def test_a_feed_that_was_never_asked_starts_nothing():
     data = side()
     data.seek(1, 2)
     data.batches().close()
-    assert data._producer._client is None
+    assert FeedSession.of(data).producer._client is None
     data.close()
 
 
@@ -163,7 +164,8 @@ import numpy as np, fastfeed as ff
 feed = ff.Feed(ff.Arrays(np.zeros((64, 8, 8, 3), "uint8")), [], batch=4, threads=2, side_process=True)
 walk, aside = iter(feed), feed.batches(3)
 next(walk), next(aside)
-print(feed._producer._client.process.pid, flush=True)
+from fastfeed.feed.session import FeedSession
+print(FeedSession.of(feed).producer._client.process.pid, flush=True)
 """
 
 
@@ -215,11 +217,12 @@ INTERRUPTED = (
     "import signal, time\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
     + PARENT.replace("print(", "report = lambda: print(")
     + """
+from fastfeed.feed.session import FeedSession
 try:
     report()
     {}
 except KeyboardInterrupt:
-    print(feed._producer._client.process.poll(), len(list(feed)), flush=True)
+    print(FeedSession.of(feed).producer._client.process.poll(), len(list(feed)), flush=True)
     feed.close()
 """
 )
@@ -275,7 +278,10 @@ def test_starting_and_closing_in_a_hurry():
         with side() as data:
             consumer = threading.Thread(target=take, args=(data.batches(),))
             consumer.start()
-            while data._producer._client is None or data._producer._client.process is None:
+            while (
+                FeedSession.of(data).producer._client is None
+                or FeedSession.of(data).producer._client.process is None
+            ):
                 consumer.join(0.01)
             pid = helper(data)
         consumer.join(LONG)

@@ -15,6 +15,7 @@ from helpers.feeds import NUMBERS, equal
 from helpers.helper_feeds import Failing, Stuck, appears, ended, gone, helper, side
 
 from fastfeed.errors import ConfigError, FastfeedError, StorageError
+from fastfeed.feed.session import FeedSession
 from fastfeed.ops import Resize
 from fastfeed.sources import Arrays
 
@@ -167,7 +168,7 @@ def test_a_killed_helper_is_an_error_and_the_next_iteration_continues():
             " also sends where memory runs out; a new iteration continues from feed.state()"
             " with a new helper process"
         )
-        assert data.error is error.value
+        assert FeedSession.of(data).cursor.error is error.value
         assert gone(pid)
         assert equal(list(data), list(alone.batches(0, 1)))
         assert helper(data) != pid
@@ -202,7 +203,7 @@ def test_batches_that_had_come_are_given_before_the_error():
         return batch
 
     with side(prefetch=3) as data:
-        walk = data.placed(place)
+        walk = FeedSession.of(data).placed(place)
         first = next(walk)
         for _ in range(4):
             came.acquire()

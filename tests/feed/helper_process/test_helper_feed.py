@@ -19,6 +19,7 @@ from helpers.shards import shard_folder
 from fastfeed.errors import SampleError, TooManyFailures
 from fastfeed.faults import FaultPolicy
 from fastfeed.feed.feed import Feed
+from fastfeed.feed.session import FeedSession
 from fastfeed.sampling import Balanced
 from fastfeed.sources import Arrays, ImageFolder, Mixture, TarShards
 
@@ -92,7 +93,7 @@ def test_the_same_batches_with_any_settings(how, damaged_source):
     alone, helped = pair(damaged_source, **how)
     with alone, helped:
         assert same(list(alone), list(helped))
-        assert helped.weighted == alone.weighted
+        assert FeedSession.of(helped).weighted == FeedSession.of(alone).weighted
 
 
 def test_restored_elsewhere():
@@ -125,10 +126,10 @@ def test_batches_are_placed_ahead_in_this_process():
         return batch.step, int(batch.ids.sum())
 
     with side() as data:
-        steps = [step for step, _ in data.placed(place)]
+        steps = [step for step, _ in FeedSession.of(data).placed(place)]
         assert steps == [0, 1, 2, 3, 4]
         assert placed[:5] == steps
-        assert data.timeline.totals()["place"][0] >= 5
+        assert FeedSession.of(data).timeline.totals()["place"][0] >= 5
 
 
 def test_what_place_raises_is_raised_at_its_turn():
@@ -138,7 +139,7 @@ def test_what_place_raises_is_raised_at_its_turn():
         return batch.step
 
     with side() as data:
-        walk = data.placed(place)
+        walk = FeedSession.of(data).placed(place)
         assert [next(walk), next(walk)] == [0, 1]
         with pytest.raises(MemoryError, match="on the device"):
             next(walk)
@@ -160,7 +161,9 @@ def test_statistics_are_those_of_both_processes(damaged, tmp_path):
         assert {
             line["id"] for line in map(json.loads, listed.read_text().splitlines())
         } == bad.keys()
-        assert {"read", "decode", "wait"} <= {span.stage for span in data.timeline.spans()}
+        assert {"read", "decode", "wait"} <= {
+            span.stage for span in FeedSession.of(data).timeline.spans()
+        }
 
 
 @pytest.mark.parametrize(
@@ -174,7 +177,7 @@ def test_limits_end_the_run_as_without(damaged_source, policy, kind):
         with data:
             with pytest.raises(kind) as error:
                 list(data)
-            assert data.error is error.value
+            assert FeedSession.of(data).cursor.error is error.value
             texts.append(str(error.value))
             if kind is TooManyFailures:
                 assert [failure.id for failure in error.value.failures] == [0]
@@ -206,4 +209,6 @@ def test_print_names_the_helper_process():
     with side() as data, side(side_process=False) as alone:
         assert "2 threads of a helper process, 2 batches ahead" in str(data)
         assert str(data).replace(" of a helper process", "") == str(alone)
-        assert data._producer._client is None, "nothing starts before the first batch"
+        assert FeedSession.of(data).producer._client is None, (
+            "nothing starts before the first batch"
+        )

@@ -15,6 +15,7 @@ from helpers.feeds import NUMBERS
 from helpers.helper_feeds import helper, shared_bytes, side
 
 from fastfeed.feed.helper_process.shared_memory import SharedBuffers
+from fastfeed.feed.session import FeedSession
 from fastfeed.runtime.buffers import BufferPool
 from fastfeed.sources import Arrays
 from fastfeed.system.shared_memory import anonymous, mapped
@@ -140,7 +141,7 @@ def test_memory_has_no_name():
 def test_large_arrays_travel_next_to_the_pickle():
     images = np.zeros((50, 64, 64, 3), np.uint8)
     with side(Arrays(images)) as data:
-        sizes = data._producer._job.sizes
+        sizes = FeedSession.of(data).producer._job.sizes
         assert images.nbytes in sizes
         assert sizes[0] < 20_000
         assert len(list(data)) == 5

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import fastfeed as ff
+from fastfeed.feed.session import FeedSession
 from fastfeed.profiler import readers
 from fastfeed.profiler.analysis import analyze
 from fastfeed.profiler.compare.ci_gate import TRIPPED, check, parse
@@ -52,7 +53,7 @@ def test_stats_and_report_agree(
     path, clock = tmp_path / "feed.jsonl", Clock()
     monkeypatch.setenv("FASTFEED_TIMELINE", str(path))
     with ff.Feed(Slow(clock, read_ms), [], batch=1, threads=1, prefetch=0) as feed:
-        feed.timeline.clock = clock
+        FeedSession.of(feed).timeline.clock = clock
         for _epoch in range(3):
             for _batch in feed:
                 clock.spend(step_ms)
@@ -86,7 +87,7 @@ def test_feeds_of_one_process_are_told_apart(tmp_path: Path, monkeypatch):
         ff.Feed(Slow(clock, 30), [], name="train", **options) as train,
         ff.Feed(Slow(clock, 10), [], name="val", **options) as val,
     ):
-        train.timeline.clock = val.timeline.clock = clock
+        FeedSession.of(train).timeline.clock = FeedSession.of(val).timeline.clock = clock
         for _epoch in range(2):
             for feed, step_ms in ((train, 10), (val, 30)):
                 for _batch in feed:

@@ -1,52 +1,55 @@
-"""What is refused of a feed, with what to write instead: copies in loader workers, and being taken
-for an array.
-"""
+"""Errors for common misuse of a feed: in loader workers, as an array, pickled."""
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from fastfeed.errors import ConfigError
 from fastfeed.printable import printable
 
-__all__ = ["TrainerInput", "check_workers"]
+__all__ = ["NotAnArray", "check_workers", "guarded"]
+
+_Class = TypeVar("_Class", bound=type)
 
 
-class TrainerInput:
-    """Base of what yields batches: says what to pass where a library takes it for an array, a list
-    or a value.
+def guarded(cls: _Class) -> _Class:
+    """Class decorator for what yields batches: an error where it is taken for an array or a list.
+
+    `shape` raises as well, from a property, or from the class's own `__getattr__` if it has one.
     """
-
-    __slots__ = ()
-
-    def __getitem__(self, index: Any) -> NoReturn:
-        """A DataLoader asks for samples by index."""
-        raise ConfigError(
-            f"{type(self).__name__} yields whole batches in its own order and has no samples by"
-            f" index, got [{printable(repr(index), 80)}]; iterate it without a DataLoader: for"
-            " images, labels in feed.to_torch()"
-        )
-
-    def __array__(self, *_: Any, **__: Any) -> NoReturn:
-        """Keras takes what converts to an array as the images themselves."""
-        raise _NotAnArray(self)
-
-    @property
-    def shape(self) -> NoReturn:
-        """There is none; Keras asks for it before it converts."""
-        raise _NotAnArray(self)
-
-    def __reduce__(self) -> NoReturn:
-        raise ConfigError(
-            f"{type(self).__name__} has threads and cannot be pickled or copied; pickle its source,"
-            " its ops and feed.state(), create a Feed from them where it is used, and call"
-            " restore(state) there"
-        )
+    cls.__getitem__ = _refuse_index  # type: ignore[attr-defined]
+    cls.__array__ = _refuse_array  # type: ignore[attr-defined]
+    cls.__reduce__ = _refuse_pickling  # type: ignore[method-assign, assignment]
+    if not hasattr(cls, "__getattr__"):
+        cls.shape = property(_refuse_array)  # type: ignore[attr-defined]
+    return cls
 
 
-class _NotAnArray(ConfigError, AttributeError):
+def _refuse_index(self: object, index: Any) -> NoReturn:
+    """Refuse indexing: a DataLoader asks for samples by index."""
+    raise ConfigError(
+        f"{type(self).__name__} yields whole batches in its own order and has no samples by"
+        f" index, got [{printable(repr(index), 80)}]; iterate it without a DataLoader: for"
+        " images, labels in feed.to_torch()"
+    )
+
+
+def _refuse_array(self: object, *_: Any, **__: Any) -> NoReturn:
+    """Refuse conversion: Keras takes what converts to an array as the images themselves."""
+    raise NotAnArray(self)
+
+
+def _refuse_pickling(self: object) -> NoReturn:
+    raise ConfigError(
+        f"{type(self).__name__} has threads and cannot be pickled or copied; pickle its source,"
+        " its ops and feed.state(), create a Feed from them where it is used, and call"
+        " restore(state) there"
+    )
+
+
+class NotAnArray(ConfigError, AttributeError):
     """An AttributeError, so that `hasattr(feed, "shape")` is False."""
 
     def __init__(self, data: object) -> None:

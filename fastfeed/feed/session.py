@@ -1,0 +1,348 @@
+"""An open feed: its threads, counters and position. `Feed` and the adapters work with it."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from fastfeed.errors import ConfigError, ProofError, StateError
+from fastfeed.feed.config import FeedConfig
+from fastfeed.feed.explain import feed_text, placed_text
+from fastfeed.feed.faults.quarantine import Quarantine
+from fastfeed.feed.helper_process.job import HelperJob
+from fastfeed.feed.helper_process.producer import HelperProducer
+from fastfeed.feed.identity import changes, identity
+from fastfeed.feed.iterator import Cursor
+from fastfeed.feed.producer import PlaceFunction, Producer, ThreadProducer, open_builders
+from fastfeed.gpu_support import gpu_note
+from fastfeed.live.meter import FeedStats, Meter
+from fastfeed.live.status import LiveStatus, SlowCounts
+from fastfeed.printable import printable, warn
+from fastfeed.runtime.buffers import Allocate, aligned
+from fastfeed.runtime.thread_pool import LockedIterator
+from fastfeed.runtime.timeline import Timeline
+from fastfeed.sources.base import Optionals
+from fastfeed.storage.fingerprint import difference
+from fastfeed.storage.retry import retry_count
+from fastfeed.version import __version__
+
+if TYPE_CHECKING:
+    from fastfeed.distributed.world import World
+    from fastfeed.runtime.placement import Placement
+
+__all__ = ["JOB", "PROVE", "FeedSession", "read_job"]
+
+PROVE = "FASTFEED_PROVE"  # folder of the job of `fastfeed prove`, which runs this trainer
+JOB = "job.json"  # in that folder
+_MAX_TEXT = 200  # characters of a name or a uri on the live page
+
+
+class FeedSession:
+    """The open parts of one feed, for adapters and tools.
+
+    `FeedSession.of(feed)` is the session of a feed, whose threads end with the last reference to
+    either.
+
+    Attributes:
+        config (FeedConfig): The checked arguments, with `source`, `plan`, `program`, `threads` and
+            `prefetch` also here.
+        producer (Producer): `producer.start(...)` makes batches that are not counted.
+        cursor (Cursor): The position: `cursor.open(...)` makes batches from any other, counted.
+        quarantine (Quarantine): Bad samples so far.
+        timeline (Timeline): Spans of every stage.
+        meter (Meter): The counters behind `Feed.stats`.
+        live (LiveStatus): The live page that `fastfeed watch` reads.
+        notes (list[str]): Lines that adapters add to `Feed.explain`.
+        allocate (Allocate): Allocates memory that is fast to copy to the device.
+        proof (Any): The measurement of this feed's trainer by `ff.prove`; None: no measurement.
+
+    Example:
+        >>> feed = ff.Feed(ff.Arrays(np.zeros((4, 8, 8, 3), np.uint8)), [], batch=2)
+        >>> from fastfeed.feed.session import FeedSession
+        >>> session = FeedSession.of(feed)
+        >>> list(session.placed(lambda batch: batch.images.nbytes)), session.prefetch
+        ([384, 384], 2)
+    """
+
+    def __init__(self, config: FeedConfig) -> None:
+        self.config = config
+        self.source = config.source
+        self.plan = config.plan
+        self.program = config.program
+        self.threads = config.threads
+        self.prefetch = config.prefetch
+        self.proof: Any = None
+        self.notes: list[str] = []
+        self.allocate: Allocate = aligned
+        world, source = config.plan.world, config.source
+        self.quarantine = Quarantine(
+            config.quarantine,
+            policy=config.policy,
+            length=len(source),
+            rank=world.rank,
+            uri=source.uri,
+        )
+        self.timeline = Timeline(_timeline_path(world), rank=world.rank, name=config.name)
+        builder, raw = open_builders(config, self.quarantine, self.timeline)
+        self.backend = builder.backend
+        self._encoded = builder.encoded_bytes
+        self.producer: Producer = ThreadProducer(builder, raw, config.prefetch)
+        if config.side_process:
+            job = HelperJob.of(config, builder)
+            self.producer = HelperProducer(job, config.prefetch, self.quarantine, self.timeline)
+        self.meter = Meter()
+        self.live = _live_status(config, self.meter, self.timeline, self.quarantine, self.producer)
+        self.cursor = Cursor(
+            self.producer, self.plan, self.meter, self.timeline, self.live, self.quarantine.tell
+        )
+
+    @classmethod
+    def open(cls, config: FeedConfig) -> FeedSession:
+        """Open the files and start the threads of a feed.
+
+        Args:
+            config (FeedConfig): The checked arguments.
+
+        Returns:
+            The session; `close` ends its threads.
+        """
+        return cls(config)
+
+    @staticmethod
+    def of(feed: Any) -> FeedSession:
+        """Get the session of a feed.
+
+        Args:
+            feed (Any): A Feed, what one of its `to_...` methods returned, or a session.
+
+        Returns:
+            The session.
+
+        Raises:
+            ConfigError: If this is none of these.
+        """
+        session = FeedSession.find(feed)
+        if session is None:
+            raise ConfigError(
+                f"a Feed is needed, or what feed.to_...() returned, got {type(feed).__name__}"
+            )
+        return session
+
+    @staticmethod
+    def find(data: Any) -> FeedSession | None:
+        """As `of`, but None for other data."""
+        data = getattr(data, "_fastfeed", data)
+        for held in (data, *(getattr(data, name, None) for name in ("_session", "session"))):
+            if isinstance(held, FeedSession):
+                return held
+        return None
+
+    def __len__(self) -> int:
+        return self.plan.steps
+
+    def __repr__(self) -> str:
+        return f"Feed({self.source!r}, batch={self.plan.batch}, steps={self.plan.steps})"
+
+    def placed(self, place: PlaceFunction | None, raw: bool = False) -> LockedIterator[Any]:
+        """Iterate one epoch, with a function applied to each batch ahead of its turn.
+
+        Args:
+            place (Callable[[Batch], Any] | None): Called by the thread that finished the batch. Its
+                result is yielded at the batch's turn, an exception from it raised then; None yields
+                the batches.
+            raw (bool): Images are uint8 HWC, and the caller still has to apply `program.convert`.
+                Default: False.
+
+        Returns:
+            An iterator that threads may share.
+        """
+        return self._measured(place, raw, lambda: self.cursor.iterate(place, raw))
+
+    def batches(
+        self, epoch: int, start: int, epochs: int | None, place: PlaceFunction | None, raw: bool
+    ) -> Any:
+        """Batches from any position, as `Feed.batches` returns them."""
+        return self._measured(
+            place, raw, lambda: self.cursor.open(epoch, start, place, raw, epochs)
+        )
+
+    def _measured(self, place: PlaceFunction | None, raw: bool, begin: Callable[[], Any]) -> Any:
+        """The iteration that `begin` starts, or during a proof the measured one."""
+        folder = os.environ.get(PROVE)
+        if folder:
+            measuring = importlib.import_module(read_job(folder)["measured_by"])
+            return measuring.iterate(self, place, raw, begin)
+        if self.proof is not None:
+            return LockedIterator(self.proof.iterate(place, raw), self.proof.close)
+        return begin()
+
+    @property
+    def is_proving(self) -> bool:
+        """Training is only measured: what it learns is meaningless and must not be saved."""
+        return self.proof is not None or bool(os.environ.get(PROVE))
+
+    def advance(self, epoch: int, step: int) -> None:
+        """Begin the next iteration here, unless the feed is ahead or seek() or restore() moved it.
+
+        Args:
+            epoch (int): Counts from 0.
+            step (int): Within the epoch.
+        """
+        if not self.cursor.moves and self.cursor.position < (epoch, step):
+            self.cursor.advance(epoch, step)
+
+    @property
+    def partial(self) -> bool:
+        """Whether the last batch ends in padding that no other rank needs; adapters cut it off."""
+        plan = self.plan
+        return plan.tail == "pad" and plan.world.size == 1 and plan.length % plan.batch != 0
+
+    @property
+    def weighted(self) -> bool:
+        """Whether weights of samples may differ from 1: masked samples, weights of the source."""
+        if self.config.policy.action == "mask":
+            return True
+        none = np.empty(0, np.int64)
+        return self.config.weigh and Optionals(self.source).weights(none) is not None
+
+    @property
+    def converts(self) -> bool:
+        """Whether images are converted after decoding and a device may do that instead."""
+        one_array = not self.program.others  # devices convert one array
+        on_cpu = self.config.backend == "cpu"
+        return one_array and on_cpu and self.program.raw() != self.program
+
+    def place_on(self, placement: Placement, raw: bool = False) -> None:
+        """Make batches in memory that is fast to copy to a device, and report it in `explain`.
+
+        Args:
+            placement (Placement): The device, as an adapter describes it.
+            raw (bool): As in `placed`. Default: False.
+        """
+        self.producer.use_memory(placement.memory)
+        self.allocate = placement.memory
+        self.notes = [line for line in self.notes if not line.startswith("placed on ")]
+        name = placement.name
+        if placement.accelerator:  # it begins with its framework
+            name = gpu_note(name, name.split()[0].lower())
+        self.notes.append(placed_text(name, self.config, raw))
+
+    def state(self, at: tuple[int, int] | None = None) -> dict[str, Any]:
+        """The position, as `Feed.state` returns it."""
+        if self.proof is not None:
+            raise ProofError(
+                "feed.state() is refused during a proof: the weights are meaningless; run the"
+                " trainer without `fastfeed prove` to save it, or switch its checkpoints off for"
+                " the proof"
+            )
+        epoch, step = self.cursor.position if at is None else at
+        position = self.plan.state(epoch, step, self.source.fingerprint)
+        return position | identity(self.program, self.config.policy)
+
+    def restore(
+        self, state: dict[str, Any], strict: bool | Literal["ops"] = True, stacklevel: int = 3
+    ) -> None:
+        """Resume from a saved state, as `Feed.restore` does."""
+        source, own = self.source, identity(self.program, self.config.policy)
+
+        def changed(before: str) -> str:
+            return difference(before, source.fingerprint, len(source), source.uri)
+
+        position = self.plan.position(
+            state, source.fingerprint if strict else None, changed, known=own
+        )
+        if other := changes(state, own):
+            if strict == "ops":
+                raise StateError(
+                    f"cannot restore: {other}; create the feed as it was, or call restore(state)"
+                )
+            text = f"restored at the saved position, but {printable(other, 1000)}"
+            warn(text, stacklevel=stacklevel)
+        self.cursor.seek(*position)
+
+    def stats(self) -> FeedStats:
+        """The totals, as `Feed.stats` returns them."""
+        return self.meter.stats(self.timeline.totals(), self.quarantine.failures, self.threads)
+
+    def explain(self) -> str:
+        """The text of `print(feed)`."""
+        text = feed_text(self.config, self.backend, self._encoded)
+        return "\n".join([text, *(f"  {line}" for line in self.notes)])
+
+    def close(self) -> None:
+        """Stop the threads."""
+        self.cursor.close()
+        self.producer.close()
+        self.timeline.close()
+        self.live.close()
+
+
+def read_job(folder: str | Path) -> dict[str, Any]:
+    """Read the job of `fastfeed prove`: what to measure, and the module that measures it."""
+    try:
+        job = json.loads(Path(folder, JOB).read_text("utf-8"))
+        return {"measured_by": job["measured_by"]} | job
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ProofError(
+            f"{PROVE}={folder} is not the job of a running `fastfeed prove`; unset {PROVE}: {error}"
+        ) from error
+
+
+def _timeline_path(world: World) -> str | None:
+    """The path in FASTFEED_TIMELINE, with `.rank1` before its suffix if there are several ranks."""
+    path = os.environ.get("FASTFEED_TIMELINE")
+    if not path or world.size == 1:
+        return path or None
+    stem, suffix = os.path.splitext(path)
+    return f"{stem}.rank{world.rank}{suffix}"
+
+
+def _live_status(
+    config: FeedConfig,
+    meter: Meter,
+    timeline: Timeline,
+    quarantine: Quarantine,
+    producer: Producer,
+) -> LiveStatus:
+    """Create the live status of a feed, which holds no reference to the feed or its session."""
+    plan = config.plan
+    shown = {
+        "version": __version__,
+        "name": config.name[:_MAX_TEXT],
+        "source": type(config.source).__name__[:_MAX_TEXT],
+        "samples": plan.length,
+        "batch": plan.batch,
+        "steps": plan.steps,
+        "threads": config.threads,
+        "prefetch": config.prefetch,
+        "rank": plan.world.rank,
+        "world": plan.world.size,
+        "local_rank": plan.world.local_rank,
+    }
+    progress, begun = timeline.progress, retry_count()
+
+    def slow() -> SlowCounts:
+        stages = {stage: spent for stage, spent in timeline.totals().items() if stage != "wait"}
+        retries = progress.retries + retry_count() - begun
+        bad = len(quarantine.failures)
+        return SlowCounts(
+            stages, bad, producer.helper_pid, progress.read_bytes, retries, progress.current()
+        )
+
+    status = LiveStatus(meter, shown, slow)
+    waits = weakref.WeakMethod(status.waits)
+
+    def on_wait(now_ns: int) -> None:
+        call = waits()
+        if call is not None:
+            call(now_ns)
+
+    progress.on_wait = on_wait
+    return status

@@ -176,7 +176,7 @@ def torchrun(environ: Environ) -> Found | None:
         return None
     # DeepSpeed says LOCAL_SIZE
     local_size = "LOCAL_SIZE" if _is_set(environ, "LOCAL_SIZE") else "LOCAL_WORLD_SIZE"
-    return numbered("torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", local_size, environ)
+    return from_variables("torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", local_size, environ)
 
 
 def pmi(environ: Environ) -> Found | None:
@@ -193,7 +193,7 @@ def pmi(environ: Environ) -> Found | None:
         if _is_set(environ, "SLURM_STEP_NUM_TASKS") and (half or same):
             return None
         local_rank, local_size = "PMI_LOCAL_RANK", "PMI_LOCAL_SIZE"  # Cray PALS
-    return numbered("PMI", "PMI_RANK", "PMI_SIZE", local_rank, local_size, environ)
+    return from_variables("PMI", "PMI_RANK", "PMI_SIZE", local_rank, local_size, environ)
 
 
 def jax(environ: Environ) -> Found | None:
@@ -201,7 +201,7 @@ def jax(environ: Environ) -> Found | None:
     both = _is_set(environ, "JAX_PROCESS_ID") and _is_set(environ, "JAX_NUM_PROCESSES")
     if not both and not _is_set(environ, "JAX_COORDINATOR_ADDRESS"):
         return None
-    return numbered("JAX", "JAX_PROCESS_ID", "JAX_NUM_PROCESSES", None, None, environ)
+    return from_variables("JAX", "JAX_PROCESS_ID", "JAX_NUM_PROCESSES", None, None, environ)
 
 
 def tf_config(environ: Environ) -> Found | None:
@@ -283,7 +283,7 @@ def slurm(environ: Environ) -> Found | None:
             " may be this shell's or a step's; in a shell, start it with `srun --pty -n 1`; before"
             " a step, `unset SLURM_PTY_PORT`"
         )
-    found = numbered(
+    found = from_variables(
         "Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", None, environ
     )
     if found is not None and not _is_set(environ, "SLURM_LOCALID"):
@@ -294,7 +294,7 @@ def slurm(environ: Environ) -> Found | None:
     return found
 
 
-def numbered(
+def from_variables(
     launcher: str,
     rank: str,
     size: str,
@@ -356,7 +356,7 @@ def tasks_per_node(text: str) -> tuple[int, ...]:
 LAUNCHERS: dict[str, Callable[[Environ], Found | None]] = {
     "torchrun": torchrun,
     "Horovod": partial(
-        numbered,
+        from_variables,
         "Horovod",
         "HOROVOD_RANK",
         "HOROVOD_SIZE",
@@ -364,12 +364,12 @@ LAUNCHERS: dict[str, Callable[[Environ], Found | None]] = {
         "HOROVOD_LOCAL_SIZE",
     ),
     "Open MPI": partial(
-        numbered,
+        from_variables,
         *("Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
         *("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
     ),
     "MVAPICH2": partial(
-        numbered,
+        from_variables,
         *("MVAPICH2", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
         *("MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_SIZE"),
     ),

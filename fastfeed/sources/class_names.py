@@ -41,9 +41,9 @@ def class_names(names: Iterable[str]) -> tuple[str, ...]:
     for name in sorted(set(names)):
         form = nfc(name)
         by_form[form] = form if form in by_form else name
-    distinct = list(by_form.values())
-    integers = canonical_integers(distinct)
-    return tuple(sorted(distinct) if integers is None else map(str, sorted(integers)))
+    unique = list(by_form.values())
+    integers = canonical_integers(unique)
+    return tuple(sorted(unique) if integers is None else map(str, sorted(integers)))
 
 
 def class_numbers(names: Sequence[str]) -> dict[str, int]:

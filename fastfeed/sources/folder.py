@@ -36,11 +36,11 @@ from fastfeed.sources.listing.remote_tree import RemoteTree, trimmed
 from fastfeed.sources.shards.labels import checked_classes
 from fastfeed.sources.tables.string_column import StringColumn
 from fastfeed.spec import ENCODED
-from fastfeed.storage.disk_cache import Cache, cache_of
+from fastfeed.storage.disk_cache import Cache
 from fastfeed.storage.fingerprint import fingerprint
 from fastfeed.storage.local_file import MAX_BYTES, over_files, read_file, size_of
 from fastfeed.storage.reads import ByteRange, Completed, MappedRead, Pending, Stat, Unread, is_local
-from fastfeed.storage.storage import Storage
+from fastfeed.storage.storage import Storage, open_storage
 from fastfeed.system.within import Within
 
 # files of which sizes are asked before it is looked at how long that takes
@@ -130,9 +130,7 @@ class ImageFolder:
         uri = os.fspath(root).removeprefix("file://")
         self.remote = not is_local(uri)
         self.root = trimmed(uri) if self.remote else Path(uri)
-        self._storage = (
-            storage if isinstance(storage, Storage) else Storage(storage, cache=cache_of(cache))
-        )
+        self._storage = open_storage(storage, cache)
         self._within = (
             None if self.remote or allow_links is None else Within([str(self.root), *allow_links])
         )

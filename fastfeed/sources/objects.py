@@ -30,10 +30,10 @@ from fastfeed.sources.base import (
     with_notes,
 )
 from fastfeed.storage.byte_sizes import in_bytes
-from fastfeed.storage.disk_cache import Cache, cache_of
+from fastfeed.storage.disk_cache import Cache
 from fastfeed.storage.fingerprint import OBJECTS_SEPARATOR, fingerprint
 from fastfeed.storage.reads import Pending, Unread
-from fastfeed.storage.storage import Storage
+from fastfeed.storage.storage import Storage, open_storage
 
 
 @checked_early
@@ -131,9 +131,7 @@ class Objects:
         lists = (
             None if boxes is None else BoxLists.of(boxes, labels, format, len(names), where, known)
         )
-        storage = (
-            storage if isinstance(storage, Storage) else Storage(storage, cache=cache_of(cache))
-        )
+        storage = open_storage(storage, cache)
         self._set(
             source,
             lists,
@@ -196,9 +194,7 @@ class Objects:
             photos: 6 images with 6 boxes of 2 classes
         """
         allowed = allowed_values("allow_path", allow_path, "Objects.coco")
-        storage = (
-            storage if isinstance(storage, Storage) else Storage(storage, cache=cache_of(cache))
-        )
+        storage = open_storage(storage, cache)
         limit = in_bytes(memory, "Objects.coco: memory")
         source, lists, names, notes = read_coco(
             images, os.fspath(annotations), storage, limit, allowed

@@ -20,7 +20,7 @@ from fastfeed.storage.expand import find_files, stat_file
 from fastfeed.storage.fingerprint import fingerprint
 from fastfeed.storage.reads import Unread
 from fastfeed.storage.shard_files import ShardReader
-from fastfeed.storage.storage import Storage
+from fastfeed.storage.storage import Storage, open_storage
 
 _LABELS = ".labels.npy"
 _MAGIC = b"\x93NUMPY"
@@ -60,7 +60,7 @@ class RawShards:
     ) -> None:
         if isinstance(classes, str):
             raise ConfigError(f"RawShards: classes must be a list of names, got {classes!r}")
-        own = storage if isinstance(storage, Storage) else Storage(storage)
+        own = open_storage(storage)
         self.notes: list[str] = []  # on what folders hold besides shards
         found = find_files(shards, ".npy", own, "RawShards", self.notes)
         names = {uri for uri, _ in found}

@@ -30,12 +30,12 @@ from fastfeed.sources.tables.read_files import find_table
 from fastfeed.sources.tables.string_column import StringColumn
 from fastfeed.spec import ENCODED
 from fastfeed.storage.byte_sizes import in_bytes
-from fastfeed.storage.disk_cache import Cache, cache_of
+from fastfeed.storage.disk_cache import Cache
 from fastfeed.storage.event_loop import results
 from fastfeed.storage.fingerprint import fingerprint
 from fastfeed.storage.reads import Completed, MappedRead, Pending, Unread, is_local
 from fastfeed.storage.shard_files import ShardReader
-from fastfeed.storage.storage import Storage
+from fastfeed.storage.storage import Storage, open_storage
 
 if TYPE_CHECKING:
     from fastfeed.sources.tables.row_group_images import RowGroups
@@ -137,9 +137,7 @@ class Table:
         self._requested_classes = checked_classes(classes, "Table")
         self._memory = memory_of(memory)
         self._allow = allow_of(allow_path, allow_host, allow_scheme, "Table")
-        self._storage = (
-            storage if isinstance(storage, Storage) else Storage(storage, cache=cache_of(cache))
-        )
+        self._storage = open_storage(storage, cache)
         files, self.notes = find_table(table, self._storage)
         self._set(open_table(files, self._requested, self._storage, self._memory))
         if isinstance(self._images, ImageFiles):

@@ -22,7 +22,7 @@ from fastfeed.storage.disk_quota import Quota
 from fastfeed.system.descriptors import closing_file, open_file, pread, set_times
 from fastfeed.system.processes import boot_id
 
-__all__ = ["Cache", "Chunk", "cache_of"]
+__all__ = ["Cache", "Chunk"]
 
 _MAX_CHUNK = 1 << 30  # bytes
 _TRAILER = struct.Struct("<4sI")  # after the content: magic, crc32
@@ -328,11 +328,6 @@ def _empty_range(uri: str, start: int, stop: int, size: int) -> bytes:
     if 0 <= start == stop <= size:
         return b""
     raise ConfigError(f"Cache: bytes [{start}, {stop}) are not in {uri}, which has {size} bytes")
-
-
-def cache_of(cache: str | os.PathLike[str] | Cache | None) -> Cache | None:
-    """A cache from its folder, or as it is."""
-    return cache if cache is None or isinstance(cache, Cache) else Cache(cache)
 
 
 # a large object is asked for many times, a small one by `missing` and then by `get`

@@ -302,10 +302,10 @@ def _retrieve_error(task: asyncio.Future[Any]) -> None:
 _log = logging.getLogger("fastfeed")
 
 
-_TOLD_S = 2.9  # without any answer, while requests wait or fail, before the first line
+_WARN_AFTER_S = 2.9  # without any answer, while requests wait or fail, before the first line
 
 
-_AGAIN_S = 60.0  # between lines
+_WARN_EVERY_S = 60.0  # between lines
 
 
 _LOOK_S = 0.05  # between looks, at least
@@ -365,7 +365,7 @@ class Health:
         self._failing_since: float | None = None
         self._failed_last = 0.0
         self._only_refused = True
-        self._told = False
+        self._warned = False
         self._last = ""
         # reads that wait or will be repeated; bytes of the largest one lately
         self._requests = 0
@@ -382,7 +382,7 @@ class Health:
         if self._since is None:
             self._since = _now()
         if self._timer is None:
-            self._watch(_TOLD_S)
+            self._watch(_WARN_AFTER_S)
 
     def end(self) -> None:
         """A read has ended, whichever way."""
@@ -397,7 +397,7 @@ class Health:
 
     def answered(self) -> None:
         """Note an answer, including errors such as "not found" that show the service at work."""
-        if self._told and self._since is not None:
+        if self._warned and self._since is not None:
             _log.warning("%s answers again after %.0f s", self._name, _now() - self._since)
         _answers[self._name] = time.monotonic()
         self._since = _now() if self._requests else None
@@ -406,7 +406,7 @@ class Health:
     def _forget(self) -> None:
         self._failing_since = None
         self._only_refused = True
-        self._told = False
+        self._warned = False
         self._last = ""
         _failing.pop(self._name, None)
 
@@ -437,14 +437,17 @@ class Health:
         self._timer = None
         if not self._requests or self._since is None:
             return
-        silent, patience = _now() - self._since, _TOLD_S + (0 if self._last else self._size / _SLOW)
+        silent, patience = (
+            _now() - self._since,
+            _WARN_AFTER_S + (0 if self._last else self._size / _SLOW),
+        )
         if silent < patience:
             self._watch(max(patience - silent, _LOOK_S))
             return
-        self._told = True
+        self._warned = True
         why = f"; last error: {self._last}" if self._last else ""
         _log.warning("%s has not answered for %.0f s, trying again%s", self._name, silent, why)
-        self._watch(_AGAIN_S)
+        self._watch(_WARN_EVERY_S)
 
 
 def _now() -> float:

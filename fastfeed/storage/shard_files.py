@@ -166,8 +166,8 @@ class ShardReader:
         table = self._table = self._table or _FileTable.of(self.uris, self.stats)
         sizes, times = table.sizes[shards], table.modified_ns[shards]
         files = np.where(times < 0, -1, shards)
-        distinct, inverse = np.unique(files, return_inverse=True)
-        opened = self._open_all(distinct.tolist())
+        unique, inverse = np.unique(files, return_inverse=True)
+        opened = self._open_all(unique.tolist())
         handles = np.array([-1 if file is None else file.fd for file in opened], np.int32)[inverse]
         return FileRanges(
             table.names,

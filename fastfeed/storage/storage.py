@@ -6,6 +6,7 @@ where that can be, so that one policy decides how often and how long.
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
@@ -25,7 +26,7 @@ from fastfeed.storage.reads import ByteRange, Pending, Stat, Unread, stat_of
 from fastfeed.storage.retry import RetryPolicy, retry
 from fastfeed.system.processes import after_fork
 
-__all__ = ["Storage"]
+__all__ = ["Storage", "open_storage"]
 
 T = TypeVar("T")
 
@@ -300,6 +301,15 @@ class Storage:
             f"{k}={v!r}" if k in _PUBLIC_OPTIONS else f"{k}=..." for k, v in self.options.items()
         )
         return f"Storage({options})"
+
+
+def open_storage(
+    storage: dict[str, Any] | Storage | None, cache: str | os.PathLike[str] | Cache | None = None
+) -> Storage:
+    """The storage that a source's arguments mean: a shared one, or one of these options."""
+    if isinstance(storage, Storage):
+        return storage
+    return Storage(storage, cache=Cache(cache) if isinstance(cache, (str, os.PathLike)) else cache)
 
 
 def _message(why: Unread) -> str:

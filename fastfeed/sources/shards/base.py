@@ -29,12 +29,12 @@ from fastfeed.sources.shards.index import ShardScan
 from fastfeed.sources.shards.known_counts import tell
 from fastfeed.sources.shards.labels import LabelKind, checked_classes, number_labels, resolve_kind
 from fastfeed.spec import ENCODED
-from fastfeed.storage.disk_cache import Cache, cache_of
+from fastfeed.storage.disk_cache import Cache
 from fastfeed.storage.expand import find_files
 from fastfeed.storage.fingerprint import fingerprint
 from fastfeed.storage.reads import MappedRead, Pending, Stat, Unread
 from fastfeed.storage.shard_files import ShardReader, split_at
-from fastfeed.storage.storage import Storage
+from fastfeed.storage.storage import Storage, open_storage
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -68,7 +68,7 @@ class ShardedSource(ABC):
         names = column_names(columns, who)
         requested, as_indices = checked_classes(classes, who), label_kind == "index"
         label_kind = resolve_kind(label_kind, label, who)
-        own = storage if isinstance(storage, Storage) else Storage(storage, cache=cache_of(cache))
+        own = open_storage(storage, cache)
         self._labeled = label is not None
         self._fingerprint = ""
         self._mixed = ""

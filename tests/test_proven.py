@@ -72,7 +72,6 @@ ON_GPU = {  # what runs there: its path, and what it needs
     "fastfeed.backends.nvjpeg.backend:NvjpegBackend": ("nvjpeg",),
     "fastfeed.backends.nvjpeg.lane:Lane": ("nvjpeg",),
     "fastfeed.backends.nvjpeg.windows:WindowKernel": ("nvjpeg",),
-    "fastfeed.decode.gpu:NvImageCodec": ("dali", "nvidia"),
 }
 
 

@@ -66,7 +66,7 @@ STEPS = (
         90,
         40,
     ),
-    Step("loads", "loads", "DALI and nvImageCodec by hardware load and threads", _DALI, 110, 60),
+    Step("loads", "loads", "DALI by hardware load and threads", _DALI, 110, 60),
     Step("hybrid", "hybrid", "GPU and kernel together", _DALI, 110, 60),
     Step("faults", "checks", "1 % bad files on every path, memory", _DALI, 90, 40),
     Step(

@@ -15,7 +15,7 @@ DecodeBy = Literal["auto", "cpu", "gpu", "hybrid", "native", "pillow"]
 
 CPU = ("auto", "cpu", "native", "pillow")
 GPU = ("gpu", "hybrid")
-ENGINES = {"dali": "dali", "nvimagecodec": "dali", "nvjpeg": "nvjpeg"}  # and the backend of each
+ENGINES = {"dali": "dali", "nvjpeg": "nvjpeg"}  # and the backend of each
 
 
 @checked
@@ -26,14 +26,12 @@ class GpuDecode:
     settings.
 
     Args:
-        engine (str): "dali", DALI's mixed decoder; "nvimagecodec", nvImageCodec with a status per
-            image, in front of DALI; "nvjpeg", the JPEG engine of an A100, A30, H100, H200 or newer
+        engine (str): "dali", DALI's mixed decoder; "nvjpeg", the JPEG engine of an A100, A30, H100, H200 or newer
             GPU, with DALI only for lists of ops that do more than crop, resize, flip, pad, convert
             and mix. Default: "dali".
         hw_load (float | None): Share of JPEGs for the hardware JPEG engine, in [0, 1]. Default:
             None, with DALI the value measured on this machine, or 0.9 for compute capability 9.0
-            (H100, H200) and 0.65 for others; with nvImageCodec and nvJPEG all that the engine
-            decodes. Not with nvJPEG, whose other decoder is the kernel.
+            (H100, H200) and 0.65 for others; with nvJPEG all that the engine decodes. Not with nvJPEG, whose other decoder is the kernel.
         cpu_share (float | None): Share of JPEGs decoded by the CPU kernel, in [0, 1]; None is
             measured in the first batches, and may be 0. Default: 0.0.
         lanes (int): Batches in progress on a GPU at once, at least 1. Default: 2.
@@ -46,7 +44,7 @@ class GpuDecode:
         GpuDecode(engine='dali', hw_load=None, cpu_share=0.3, lanes=2)
     """
 
-    engine: Literal["dali", "nvimagecodec", "nvjpeg"] = "dali"
+    engine: Literal["dali", "nvjpeg"] = "dali"
     hw_load: float | None = None
     cpu_share: float | None = 0.0
     lanes: int = 2

@@ -1,4 +1,4 @@
-"""DALI and nvImageCodec on a `LateGpu`: pixels are those of the processor, bytes are moved as a GPU
+"""DALI on a `LateGpu`: pixels are those of the processor, bytes are moved as a GPU
 would.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 from helpers.late_cupy import LateCupy
 from helpers.late_gpu import DeviceArray, LateGpu, Library, Memory, Stream
 
-__all__ = ["LateDecoder", "LatePipeline", "install"]
+__all__ = ["LatePipeline", "install"]
 
 
 class _OnHost:
@@ -112,51 +112,8 @@ class LatePipeline:
         return self._processor.run()
 
 
-class _Image:
-    """nvImageCodec's."""
-
-    def __init__(self, gpu: LateGpu) -> None:
-        self._gpu, self._memory = gpu, Memory.recycled_at_once(gpu.bytes(0))
-        self.shape: tuple[int, ...] = ()
-
-    def decode(self, pixels: np.ndarray, stream: int) -> None:
-        """The engine begins at once, whatever the stream has still to do; the pixels come in the
-        stream's order.
-        """
-        if self._memory.raw.nbytes < pixels.nbytes:
-            self._memory = Memory.recycled_at_once(self._gpu.bytes(pixels.nbytes))
-        self.shape, self._stream = pixels.shape, stream
-        self._values = self._memory.raw[: pixels.nbytes].reshape(pixels.shape)
-        self._values.fill(0)
-        target = self._values
-        self._gpu.stream(stream or 1).enqueue(lambda: np.copyto(target, pixels))
-
-    @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
-        how = DeviceArray(Library(self._gpu), self._values, self._memory).__cuda_array_interface__
-        return how | {"stream": self._stream or 1}
-
-
-class LateDecoder:
-    """`nvimgcodec.Decoder` of a GPU, by that of the processor."""
-
-    def __init__(self, gpu: LateGpu, processor: Any) -> None:
-        self._gpu, self._processor = gpu, processor
-
-    def decode(
-        self, streams: list[Any], params: Any, cuda_stream: int, images: list[Any] | None = None
-    ) -> list[Any]:
-        found = []
-        for k, decoded in enumerate(self._processor.decode(streams, params=params)):
-            image = images[k] if images is not None else _Image(self._gpu)
-            if decoded is not None:
-                image.decode(np.array(decoded), cuda_stream)
-            found.append(None if decoded is None else image)
-        return found
-
-
 def install(gpu: LateGpu, monkeypatch: Any) -> LateCupy:
-    """Give this process one GPU, with CuPy, DALI and nvImageCodec; those for the processor stay as
+    """Give this process one GPU, with CuPy and DALI; those for the processor stay as
     they are.
     """
     cupy = LateCupy(gpu)
@@ -165,21 +122,10 @@ def install(gpu: LateGpu, monkeypatch: Any) -> LateCupy:
         importlib.import_module(f"fastfeed.backends.dali.{name}")
         for name in ("graph", "pipeline", "backend")
     )
-    nv = importlib.import_module("fastfeed.decode.gpu").nv
-    real = nv.Decoder
-    processor = {
-        "device_id": nv.NVIMGCODEC_DEVICE_CPU_ONLY,
-        "backends": [nv.Backend(nv.BackendKind.CPU_ONLY)],
-    }
-
-    def decoder(**how: Any) -> Any:
-        on_processor = real(**how | processor)
-        return on_processor if how["device_id"] != 0 else LateDecoder(gpu, on_processor)
 
     def build(of: Any) -> Any:
         return graph.build(of) if of.device is None else LatePipeline(cupy, of, graph.build)
 
     monkeypatch.setattr(backend, "gpu_count", lambda: 1)
     monkeypatch.setattr(pipeline, "build", build)
-    monkeypatch.setattr(nv, "Decoder", decoder)
     return cupy

@@ -56,7 +56,6 @@ def _paths(setting: Setting) -> dict[str, Any]:
     loads = {"dali, hw load 0": 0.0, "dali, hw load 1": 1.0} if setting.gpu else {"dali": 0.65}
     return {
         **{name: GpuDecode(hw_load=load) for name, load in loads.items()},
-        "nvimagecodec": GpuDecode(engine="nvimagecodec"),
         **({"nvjpeg": GpuDecode(engine="nvjpeg")} if setting.gpu else {}),
         "hybrid": GpuDecode(cpu_share=0.5),
         "cpu kernel": "cpu",

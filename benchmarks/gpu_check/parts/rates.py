@@ -89,8 +89,6 @@ class _Set:
         self._rival(most, load)  # the likely one first, in case time runs out
         if known is not None:
             self._by_load(loads)
-        self._ours("nvimagecodec", GpuDecode(engine="nvimagecodec"))
-        self._ours("hybrid, nvimagecodec", GpuDecode(engine="nvimagecodec", cpu_share=None))
         if self._setting.gpu:
             self._ours("nvjpeg", GpuDecode(engine="nvjpeg"))
             self._ours("hybrid, nvjpeg", GpuDecode(engine="nvjpeg", cpu_share=None))
@@ -162,7 +160,7 @@ class _Set:
 
     def _finals(self) -> tuple[dict[str, Any], float | None]:
         """The best of each kind, all built, in turn: medians, and the ratio within a round."""
-        kinds = ("cpu kernel", "dali, ", "nvimagecodec", "nvjpeg", "hybrid, ", "DALI, ")
+        kinds = ("cpu kernel", "dali, ", "nvjpeg", "hybrid, ", "DALI, ")
         names = [name for name in map(self._best, kinds) if name]
         if self._setting.skips(
             f"rates, {self._name}, finals", len(names) * self._seconds * (self._rounds + 1.5)

@@ -38,7 +38,6 @@ def ordered(setting: Setting, folder: Path) -> tuple[dict[str, Any], list[str]]:
     """(batches that were right, by way to decode, framework and mode; what is wrong)."""
     ways: dict[str, Any] = {"dali": GpuDecode(hw_load=1.0 if setting.gpu else 0.65)}
     ways |= {
-        "nvimagecodec": GpuDecode(engine="nvimagecodec"),
         "half by the kernel": GpuDecode(cpu_share=0.5),
     }
     ways |= {"nvjpeg": GpuDecode(engine="nvjpeg")} if setting.gpu else {}

@@ -1,6 +1,4 @@
-"""DALI, fastfeed on it and nvImageCodec by load of the hardware JPEG engine and threads: the best
-point here.
-"""
+"""DALI, and fastfeed on it, by load of the hardware JPEG engine and threads: the best point here."""
 
 from __future__ import annotations
 
@@ -66,7 +64,7 @@ def _grid(context: Any, setting: Any, name: str, folder: Path) -> None:
     counts = threads_here(context.stand_in, _THREADS)[::-1]
     loads = (0.65,) if context.stand_in else LOADS if name == "imagenet" else (0.4, 0.0, 1.0)
     batch = 8 if context.stand_in else 32 if name == "stock" else 256
-    found: dict[str, dict[str, Any]] = {"fastfeed": {}, "DALI": {}, "nvImageCodec": {}}
+    found: dict[str, dict[str, Any]] = {"fastfeed": {}, "DALI": {}}
     for number, threads in enumerate(
         counts if name == "imagenet" or context.stand_in else counts[:1]
     ):
@@ -77,9 +75,6 @@ def _grid(context: Any, setting: Any, name: str, folder: Path) -> None:
         makes: dict[str, Callable[[float], Any]] = {
             "fastfeed": lambda load, ours=ours: ours(GpuDecode(hw_load=load)),
             "DALI": lambda load, threads=threads: Rival(setting, folder, threads, load, batch),
-            "nvImageCodec": lambda load, ours=ours: ours(
-                GpuDecode(engine="nvimagecodec", hw_load=load)
-            ),
         }
         for load, who in itertools.product(loads, ("fastfeed", "DALI")):
             _cell(context, found, name, who, _key(threads, load), partial(makes[who], load))
@@ -93,15 +88,6 @@ def _grid(context: Any, setting: Any, name: str, folder: Path) -> None:
                 batch,
                 threads,
                 max(loads, key=lambda load: _rate(found, threads, load)),
-            )
-        for load in loads:  # the slow one last
-            _cell(
-                context,
-                found,
-                name,
-                "nvImageCodec",
-                _key(threads, load),
-                partial(makes["nvImageCodec"], load),
             )
 
 

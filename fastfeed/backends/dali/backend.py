@@ -110,13 +110,10 @@ class DaliBackend:
             self._memory.device_context,
         )
         path, encoded = kept_file(), program.decode is not None
-        decoded = how.engine == "nvimagecodec" and encoded
         load = how.hw_load
-        if load is None and not decoded:
+        if load is None:
             load = read_measured(path).get("hw_load", self._memory.hw_load)
-        self._graph = Graph(
-            program, batch * max(1, program.views), threads, self._device, decoded, load
-        )
+        self._graph = Graph(program, batch * max(1, program.views), threads, self._device, load)
         where = (
             f"{how.engine} on {self._device}, {threads} threads,"
             f" {'x'.join(map(str, program.pixels.size))}"
@@ -202,7 +199,6 @@ class DaliBackend:
             return f"{self._engine.name}; converted on {where}"
         if self._program.decode is None:
             return f"DALI on {where}"
-        how = "nvImageCodec -> DALI" if self._graph.decoded else "DALI"
         share = self.share
         if share.value >= 1:
             return f"{self._engine.name}; converted on {where}"
@@ -211,7 +207,7 @@ class DaliBackend:
             others += (
                 f", and {share.value:.0%} of JPEGs{'' if share.measured else ' (being measured)'}"
             )
-        return f"{how} on {where}; {others}: {self._engine.name}"
+        return f"DALI on {where}; {others}: {self._engine.name}"
 
     def _by_graph(self, work: _RenderCall, rows: list[int]) -> float:
         """Render rows through a lane, then those that failed through the engine; returns the lane's
@@ -242,7 +238,7 @@ class DaliBackend:
             raise DeviceError(f"DALI: {errors[0]}") from errors[0]
         good = sum(work.results[row] is None for row, _ in refused)
         if not errors and good == len(rows) >= _STATUS and not work.stop.is_set():
-            raise DeviceError(refused_all("nvImageCodec" if self._graph.decoded else "DALI", good))
+            raise DeviceError(refused_all("DALI", good))
         return seconds
 
     def _run_halving(

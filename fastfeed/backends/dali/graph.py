@@ -78,15 +78,13 @@ class Graph:
     batch: int
     threads: int
     device: int | None  # GPU; None for the CPU
-    decoded: bool = False  # "data" is pixels, uint8 HWC, on the device
-    # of JPEGs, for the hardware engine of a GPU; None, of nvImageCodec: all it decodes
-    hw_load: float | None = 0.65
-    cut: bool = False  # and these are windows already, all of the program's size
+    hw_load: float = 0.65  # share of JPEGs for the hardware engine of a GPU
+    cut: bool = False  # "data" is windows of the program's size, on the device
 
     @property
     def encoded(self) -> bool:
         """Whether the graph decodes."""
-        return self.program.decode is not None and not self.decoded
+        return self.program.decode is not None and not self.cut
 
     @property
     def chain(self) -> Chain:
@@ -104,7 +102,7 @@ def decode(data: Any, nodes: Any, graph: Graph) -> Any:
     """To pixels on the device."""
     gpu = graph.device is not None
     if not graph.encoded:
-        return data.gpu() if gpu and not graph.decoded else data
+        return data.gpu() if gpu and not graph.cut else data
     if not gpu:
         return fn.decoders.image(data, device="cpu", output_type=types.RGB)
     # not tied to cores: several ranks share a machine. Fancy upsampling is what the CPU's decoder
@@ -175,7 +173,7 @@ def build(graph: Graph) -> Any:
             dtype=types.UINT8,
             ndim=1 if graph.encoded else 3,
             layout=None if graph.encoded else "HWC",
-            device="gpu" if gpu and graph.decoded else "cpu",
+            device="gpu" if gpu and graph.cut else "cpu",
         )
         nodes = {name: fn.external_source(name=name, **how) for name, how in graph.inputs.items()}
         shape, result = None, data

@@ -13,10 +13,9 @@ import numpy as np
 from fastfeed.backends.dali.graph import Graph, build
 from fastfeed.backends.dali.windows import resize_inputs
 from fastfeed.decode.base import Header
-from fastfeed.decode.gpu import NvImageCodec, regions
 from fastfeed.decode.padding import inner_windows
 from fastfeed.gpu_support import runs_on_gpu
-from fastfeed.ops.program.compile import Program, Windows, Work
+from fastfeed.ops.program.compile import Program, Work
 
 __all__ = ["ChainLane", "Lane"]
 
@@ -72,51 +71,28 @@ class Lane:
     def __init__(self, graph: Graph) -> None:
         self._graph, self._pipe, self._chain = graph, _Pipe(graph), graph.chain
         self._pipe.build()
-        self._codec = (
-            NvImageCodec(graph.device, graph.threads, graph.hw_load) if graph.decoded else None
-        )
 
     def run(
         self, blobs: Sequence[Any], headers: Sequence[Header], work: Work
     ) -> tuple[Any, list[int]]:
         """(DALI's tensors of the rows that came out, which rows they are).
 
-        A row is left out where its decoder said that it is bad, and is -1 where it decoded another
-        size than its header has. DALI has no error of its own for bad bytes: any exception may be
-        one.
+        A row is -1 where DALI decoded another size than its header has. DALI has no error of its
+        own for bad bytes: any exception may be one.
         """
-        sizes = np.array([(h.height, h.width) for h in headers], np.int64).reshape(-1, 2)
+        if not blobs:
+            return None, []
+        sizes = np.array([(h.height, h.width) for h in headers], np.int64)
         program = self._graph.program
         windows, places = inner_windows(work.windows, program.border, program.pixels.size)
-        rows, data, boxes, want = list(range(len(blobs))), blobs, windows.boxes, sizes
-        if self._codec is not None:
-            corners, want = regions(windows, sizes, program.filter)
-            found = self._codec.decode(blobs, corners, want)
-            rows = [row for row in rows if found[row] is not None]
-            data, want = [found[row] for row in rows], want[rows]
-            boxes = boxes[rows] - np.concatenate(
-                [corners[rows], np.zeros_like(corners[rows])], axis=1
-            )
-        if not rows:
-            return None, []
-        window = resize_inputs(
-            Windows(boxes, windows.flips[rows], windows.sizes[rows]),
-            None if places is None else places[rows],
-        )
         inputs = {
-            "window": window,
-            **self._chain.feed(work[rows]),
-            "data": [_array(blob) for blob in data],
+            "window": resize_inputs(windows, places),
+            **self._chain.feed(work),
+            "data": [_array(blob) for blob in blobs],
         }
-        # all is there by now, so the decoder's images are free again
         images, shapes = self._pipe.run(inputs)
-        decoded = np.asarray(shapes.as_tensor())[:, :2]
-        if (decoded == want).all():
-            return images, rows
-        return images, [
-            row if same else -1
-            for row, same in zip(rows, (decoded == want).all(axis=1), strict=True)
-        ]
+        same = (np.asarray(shapes.as_tensor())[:, :2] == sizes).all(axis=1)
+        return images, np.where(same, np.arange(len(blobs)), -1).tolist()
 
 
 @runs_on_gpu("dali")
@@ -127,7 +103,7 @@ class ChainLane:
 
     def __init__(self, program: Program, batch: int, threads: int, device: int) -> None:
         """batch: windows that it is given at most."""
-        graph = Graph(program, batch, threads, device, decoded=True, cut=True)
+        graph = Graph(program, batch, threads, device, cut=True)
         self._pipe, self._chain = _Pipe(graph), graph.chain
 
     def run(self, windows: Any, work: Work) -> Any:

@@ -214,24 +214,6 @@ def test_all_by_the_engine_is_the_cpu_backend_to_the_bit():
     assert np.array_equal(rendered(program, own, work, blobs), want)
 
 
-@pytest.mark.parametrize(
-    "op", [ff.Resize((30, 40), fit="pad"), ff.RandomCrop((20, 30), padding=25, mode="reflect")]
-)
-def test_regions_of_windows_with_borders(op):
-    """Decoded by nvImageCodec before the graph, only where they are seen."""
-    from fastfeed.backends.options import GpuDecode
-    from fastfeed.runtime.timeline import Timeline
-
-    blobs = [encoded(picture(*SIZE, k), "JPEG", quality=95) for k in range(9)]
-    want, _, runner, work = both([op, ff.Maybe(ff.Invert())], ENCODED, blobs)
-    dali = importlib.import_module("fastfeed.backends.dali.backend")
-    how = GpuDecode(engine="nvimagecodec", cpu_share=0.0)
-    own = dali.compile(
-        runner.rendered, engine_for(runner.rendered, "pillow"), Timeline(), 9, 2, decode=how
-    )
-    assert np.abs(rendered(runner.rendered, own, work, blobs).astype(int) - want).max() <= 4
-
-
 def test_ops_that_need_no_number(graph_alone):
     given = Spec((*SIZE, 3), "uint8", "HWC")
     want, got, _, _ = both([ff.Invert(), ff.Grayscale()], given, images(4))

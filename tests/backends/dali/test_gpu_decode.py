@@ -1,13 +1,11 @@
-"""What decodes alongside DALI: nvImageCodec with a status per image, the kernel for a share.
+"""Decoding alongside DALI: the kernel takes a share.
 
 Here on the processor.
 """
 
 import importlib
 import shutil
-import sys
 import threading
-import types
 
 import numpy as np
 import pytest
@@ -51,9 +49,7 @@ def feed(folder, decode, **options):
 
 CHOICES = {
     "dali": GpuDecode(),
-    "nvimagecodec": GpuDecode(engine="nvimagecodec"),
     "half by the kernel": GpuDecode(cpu_share=0.5),
-    "nvimagecodec and the kernel": GpuDecode(engine="nvimagecodec", cpu_share=0.4),
     "all by the kernel": GpuDecode(cpu_share=1.0),
     "measured": GpuDecode(cpu_share=None),
 }
@@ -89,93 +85,6 @@ def test_all_by_the_kernel_is_the_cpu_backend_to_the_bit(folder):
         assert "converted on the CPU" in str(got)
         for a, b in zip(want, got, strict=True):
             assert np.array_equal(a.images, b.images)
-
-
-@needs_dali
-def test_regions_give_the_pixels_of_whole_images():
-    """Down to windows of one pixel, at every edge, in turned images too."""
-    module = importlib.import_module("fastfeed.decode.gpu")
-    lane = importlib.import_module("fastfeed.backends.dali.pipeline")
-    ops = importlib.import_module("fastfeed.backends.dali.graph")
-    from fastfeed.decode import engine_for
-
-    for filter in ("bilinear", "lanczos"):
-        program = fuse([ff.RandomResizedCrop((24, 32), filter=filter)], ENCODED)
-        up, turned = picture(240, 300), picture(300, 240)
-        blobs = [
-            encoded(turned if o > 4 else up, "JPEG", orientation=o, quality=90)
-            for o in (1, 3, 6, 8, 1, 6, 1)
-        ]
-        boxes = [
-            [0, 0, 60, 80],
-            [180, 220, 60, 80],
-            [100.3, 99.7, 50.2, 61],
-            [239, 299, 1, 1],
-            [0, 0, 240, 300],
-        ]
-        boxes = np.array([*boxes, [10, 0, 200, 20], [90, 90, 24, 32]], np.float64)
-        flips = np.array([[0, 0], [0, 1], [1, 0], [1, 1], [0, 1], [0, 0], [0, 0]], bool)
-        windows = Windows(boxes, flips, np.full((7, 2), (24, 32)))
-        headers = engine_for(program, "pillow").probe(blobs)
-        sizes = np.array([(h.height, h.width) for h in headers])
-        corners, kept = module.regions(windows, sizes, filter)
-        assert (
-            (kept[0] < sizes[0]).all()
-            and (kept[4] == sizes[4]).all()
-            and (corners + kept <= sizes).all()
-        )
-        both = []
-        for decoded in (False, True):
-            images, rows = lane.Lane(ops.Graph(program, 8, 2, None, decoded)).run(
-                blobs, headers, Work(windows)
-            )
-            assert rows == list(range(7))
-            both.append(np.asarray(images.as_tensor()).astype(int))
-        assert np.abs(both[0] - both[1]).max() <= 1
-
-
-@needs_dali
-def test_nvimagecodec_says_which_image_is_bad():
-    codec = importlib.import_module("fastfeed.decode.gpu").NvImageCodec(None, 1)
-    good = encoded(picture(48, 64), "JPEG", quality=90)
-    blobs = [good, good[: len(good) // 2], b"", b"garbage", good, encoded(picture(48, 64), "PNG")]
-    corners, sizes = np.zeros((6, 2), np.int64), np.full((6, 2), (48, 64))
-    for _ in range(3):
-        found = codec.decode(blobs, corners, sizes)
-        assert [image is not None for image in found] == [True, False, False, False, True, True]
-        assert found[0].shape == (48, 64, 3) and np.array_equal(found[0], found[4])
-    sizes[0] = (40, 64)
-    assert codec.decode(blobs[:1], corners[:1], np.array([[48, 60]]))[0].shape == (
-        48,
-        60,
-        3,
-    ), "a region"
-    assert codec.decode(blobs[:1], corners[:1], np.array([[64, 48]]))[0] is None, (
-        "not the size of its header"
-    )
-
-
-@needs_dali
-@pytest.mark.parametrize(
-    ("load", "hints"), [(None, None), (0.0, [0.0, 1.0, 1.0, 1.0]), (0.25, [0.25, 1.0, 1.0, 1.0])]
-)
-def test_nvimagecodec_is_told_the_engines_share(folder, load, hints, monkeypatch):
-    """The engine comes first, and what it leaves or refuses goes to all others; without a share
-    nothing is said.
-    """
-    module, told = importlib.import_module("fastfeed.decode.gpu"), []
-    monkeypatch.setitem(sys.modules, "cupy", types.ModuleType("cupy"))
-    monkeypatch.setattr(module.nv, "Decoder", lambda **how: told.append(how))
-    with feed(folder, GpuDecode(engine="nvimagecodec", hw_load=load), threads=2) as made:
-        graph = FeedSession.of(made).backend._graph
-        module.NvImageCodec(0, graph.threads, graph.hw_load)
-    assert told[0]["device_id"] == 0 and told[0]["max_num_cpu_threads"] == 2
-    if hints is None:
-        assert "backends" not in told[0]
-        return
-    kinds = [one.backend_kind.name for one in told[0]["backends"]]
-    assert kinds == ["HW_GPU_ONLY", "GPU_ONLY", "HYBRID_CPU_GPU", "CPU_ONLY"]
-    assert [one.load_hint for one in told[0]["backends"]] == hints
 
 
 @needs_dali
@@ -258,7 +167,7 @@ def test_words_for_what_does_not_go_together(decode, backend, words):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"engine": "cuda"}, "engine must be one of dali, nvimagecodec, nvjpeg, got 'cuda'"),
+        ({"engine": "nvimagecodec"}, "engine must be one of dali, nvjpeg, got 'nvimagecodec'"),
         ({"hw_load": 1.5}, r"hw_load must be in \[0, 1\], or None, got 1.5"),
         ({"cpu_share": -0.1}, r"cpu_share must be in \[0, 1\], or None, got -0.1"),
         ({"lanes": 0}, "lanes must be an integer >= 1, got 0"),

@@ -1,4 +1,4 @@
-"""The order of work on a GPU: DALI, nvImageCodec and CuPy as late as they may be, over the pixels
+"""The order of work on a GPU: DALI and CuPy as late as they may be, over the pixels
 of the processor.
 """
 
@@ -26,7 +26,6 @@ OTHERS = [encoded(picture(70, 60 + k, 20 + k), "JPEG", quality=90) for k in rang
 GIF = encoded(picture(50, 60, 9), "GIF")  # which DALI is not given
 DECODES = {
     "dali": GpuDecode(),
-    "nvimagecodec": GpuDecode(engine="nvimagecodec"),
     "half by the processor": GpuDecode(cpu_share=0.5),
     "all by the processor": GpuDecode(cpu_share=1.0),
 }
@@ -86,33 +85,15 @@ def test_a_batch_is_there_when_render_returns(cupy, monkeypatch, name, dtype):
     assert not step
 
 
-def test_a_decoders_images_are_read_before_it_decodes_the_next_batch(cupy, monkeypatch):
-    """The JPEG engine does not wait for a stream, and nvImageCodec's images are used again."""
-    runner, engine = compiled([ff.Resize((48, 64))], DECODES["nvimagecodec"])
-    lane = importlib.import_module("fastfeed.backends.dali.pipeline").Lane(runner._graph)
-    outputs = []
-    with runner.device_context():
-        for blobs in (BLOBS, OTHERS, BLOBS[::-1]):
-            images, rows = lane.run(blobs, engine.probe(blobs), work(engine, blobs))
-            assert rows == list(range(8))
-            outputs.append(images)
-    runner.synchronize()
-    for images, blobs in zip(outputs, (BLOBS, OTHERS, BLOBS[::-1]), strict=True):
-        want = wanted([ff.Resize((48, 64))], blobs, DECODES["nvimagecodec"], monkeypatch)
-        assert np.array_equal(images.values, want)
-
-
 def test_an_output_of_dali_is_held_while_a_part_of_it_is_copied(cupy, monkeypatch):
     """Of a batch with a bad file: its good rows are gathered by work that is queued, too."""
-    runner, engine = compiled([ff.Resize((48, 64))], DECODES["nvimagecodec"])
+    runner, engine = compiled([ff.Resize((48, 64))], DECODES["dali"])
     blobs = [*BLOBS[:3], BLOBS[3][: len(BLOBS[3]) // 2], *BLOBS[4:]]
     out = runner.empty((8, 48, 64, 3), "uint8")
     results = runner.render(blobs, engine.probe(blobs), work(engine, blobs), out, threading.Event())
     assert [bad is None for bad in results] == [k != 3 for k in range(8)]
     good = [k for k in range(8) if k != 3]
-    want = wanted(
-        [ff.Resize((48, 64))], [BLOBS[k] for k in good], DECODES["nvimagecodec"], monkeypatch
-    )
+    want = wanted([ff.Resize((48, 64))], [BLOBS[k] for k in good], DECODES["dali"], monkeypatch)
     assert np.array_equal(out.values[good], want) and not out.values[3].any()
 
 

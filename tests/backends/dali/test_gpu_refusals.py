@@ -22,20 +22,22 @@ pytestmark = needs_dali
 
 @pytest.fixture
 def render(monkeypatch):
-    """Renders these blobs by nvImageCodec, whose `decode` is this function of the real one: the
-    status per sample.
-    """
+    """Renders these blobs by DALI; `decode` changes which rows came out."""
     backend = importlib.import_module("fastfeed.backends.dali.backend")
-    codec = importlib.import_module("fastfeed.decode.gpu").NvImageCodec
+    lane = importlib.import_module("fastfeed.backends.dali.pipeline").Lane
     monkeypatch.setattr(backend, "gpu_count", lambda: 0)
 
     def rendered(blobs, decode):
         program = fuse([ff.Resize((48, 64))], ENCODED)
         engine = engine_for(program, "pillow")
-        how = GpuDecode(engine="nvimagecodec")
-        runner = backend.compile(program, engine, Timeline(None), len(blobs), 1, decode=how)
-        real = codec.decode
-        monkeypatch.setattr(codec, "decode", lambda self, *given: decode(real(self, *given)))
+        runner = backend.compile(program, engine, Timeline(None), len(blobs), 1, decode=GpuDecode())
+        real = lane.run
+
+        def run(self, *given):
+            images, rows = real(self, *given)
+            return images, decode(rows)
+
+        monkeypatch.setattr(lane, "run", run)
         out = np.empty((len(blobs), 48, 64, 3), np.uint8)
         boxes = np.array(
             [[0, 0, header.height, header.width] for header in engine.probe(blobs)], float
@@ -48,23 +50,18 @@ def render(monkeypatch):
 
 
 def test_a_decoder_that_decodes_nothing_is_an_error(render):
-    """As on a GPU without room: nvImageCodec has no reason, only None for every image."""
+    """As on a GPU without room: no reason, only that no image came out."""
     blobs = [encoded(picture(60 + k, 70, k), "JPEG", quality=90) for k in range(16)]
-    text = (
-        "nvImageCodec decoded none of 16 images that the CPU decodes; .*no memory"
-        ' left.*decode="cpu"'
-    )
+    text = 'DALI decoded none of 16 images that the CPU decodes; .*no memory left.*decode="cpu"'
     with pytest.raises(RuntimeError, match=text):
-        render(blobs, lambda images: [None] * len(images))
+        render(blobs, lambda rows: [-1] * len(rows))
 
 
 def test_a_few_that_it_does_not_decode_go_to_the_processor(render):
     blobs = [encoded(picture(60 + k, 70, k), "JPEG", quality=90) for k in range(16)]
-    results, out = render(
-        blobs, lambda images: [None if k % 2 else image for k, image in enumerate(images)]
-    )
+    results, out = render(blobs, lambda rows: [-1 if k % 2 else k for k in rows])
     assert results == [None] * 16 and out.std(axis=(1, 2, 3)).min() > 1
-    few, _ = render(blobs[:3], lambda images: [None] * len(images))
+    few, _ = render(blobs[:3], lambda rows: [-1] * len(rows))
     assert few == [None] * 3, "a handful may be odd files"
 
 

@@ -3,6 +3,7 @@ what a GPU says.
 """
 
 import contextlib
+import copy
 import importlib
 import sys
 import threading
@@ -121,7 +122,7 @@ def test_no_room_for_what_the_processor_decoded_says_what_to_lower(cupy, monkeyp
 
     def store(*_):
         if errors:
-            raise errors.pop()
+            raise copy.copy(errors.pop())  # its traceback would hold the backend
 
     memory.store, memory.synchronize, runner._memory = store, lambda: None, memory
     runner.device_context, runner.synchronize = memory.device_context, memory.synchronize

@@ -14,8 +14,6 @@ from fastfeed.proof.measure.session import Session, Settings
 from fastfeed.proof.result import Proof
 from fastfeed.proof.synchronize import synchronize
 
-__all__ = ["prove"]
-
 
 @checked
 def prove(

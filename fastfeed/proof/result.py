@@ -8,8 +8,6 @@ from fastfeed.proof.report.page import page
 from fastfeed.proof.report.text import plain
 from fastfeed.proof.step_costs import StepCosts
 
-__all__ = ["Proof"]
-
 
 @dataclass(frozen=True, slots=True)
 class Proof(StepCosts):

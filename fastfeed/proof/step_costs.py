@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -11,8 +11,6 @@ from fastfeed.proof.measure.modes import Mode
 from fastfeed.proof.measure.record import Record
 from fastfeed.proof.measure.statistics import Estimate, difference, mean, parts
 from fastfeed.proof.measure.whatif import Measured, WhatIf, what_if
-
-__all__ = ["SCHEMA", "STARVED", "StepCosts", "steps_text", "verdict", "word"]
 
 SCHEMA = 1
 _REAL = (Mode.COLD, Mode.WARM, Mode.REAL)  # the first of these that was measured counts
@@ -65,25 +63,8 @@ class StepCosts:
             for mode, blocks in by_mode.items()
         }
         stage_ms = {mode: _stages(by_mode[mode], images[mode]) for mode in _REAL if mode in means}
-        ns = {mode: float(mean(blocks).ns) for mode, blocks in means.items()}
         spent = sum(b.ns for b in by_mode[real])
-        found, measured = parts(means), None
-        if "contention" in found:
-            measured = Measured(
-                resident=ns[Mode.RESIDENT],
-                contention=float(found["contention"].ns) if found["contention"].low > 0 else 0.0,
-                busy=ns[Mode.BUSY],
-                warm=ns[Mode.WARM],
-                cold=ns.get(Mode.COLD),
-                batch=record.feed["batch"],
-                threads=record.feed["threads"],
-                fetches="fetch" in found and found["fetch"].low > 0,
-                cores=record.cores,
-                warm_stage_ms=stage_ms[Mode.WARM],
-                cold_stage_ms=stage_ms[real],
-                gpu=record.gpu,
-                side_process=record.feed["side_process"],
-            )
+        found = parts(means)
         return cls(
             steps={mode.value: mean(blocks) for mode, blocks in means.items()},
             parts=found,
@@ -97,7 +78,7 @@ class StepCosts:
                 for m, bs in by_mode.items()
             },
             stage_ms=stage_ms[real],
-            whatif=() if measured is None else what_if(measured),
+            whatif=_estimates(record, means, found, stage_ms) if "contention" in found else (),
             notes=(*notes, *_notes(record)),
         )
 
@@ -168,6 +149,34 @@ class StepCosts:
             "verdict": verdict(self),
             "notes": list(self.notes),
         }
+
+
+def _estimates(
+    record: Record,
+    means: Mapping[Mode, Sequence[float]],
+    found: Mapping[str, Estimate],
+    stage_ms: Mapping[Mode, Mapping[str, float]],
+) -> tuple[WhatIf, ...]:
+    """Estimates of what changes would gain, for a feed."""
+    ns = {mode: float(mean(blocks).ns) for mode, blocks in means.items()}
+    contention = found["contention"]
+    return what_if(
+        Measured(
+            resident=ns[Mode.RESIDENT],
+            contention=float(contention.ns) if contention.low > 0 else 0.0,
+            busy=ns[Mode.BUSY],
+            warm=ns[Mode.WARM],
+            cold=ns.get(Mode.COLD),
+            batch=record.feed["batch"],
+            threads=record.feed["threads"],
+            fetches="fetch" in found and found["fetch"].low > 0,
+            cores=record.cores,
+            warm_stage_ms=stage_ms[Mode.WARM],
+            cold_stage_ms=stage_ms.get(Mode.COLD, stage_ms[Mode.WARM]),
+            gpu=record.gpu,
+            side_process=record.feed["side_process"],
+        )
+    )
 
 
 def _stages(blocks: Sequence[Any], images: int) -> dict[str, float]:

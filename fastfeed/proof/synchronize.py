@@ -8,8 +8,6 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-__all__ = ["frameworks", "synchronize", "uses_gpu"]
-
 
 def synchronize() -> None:
     """Wait by `cuda.synchronize`, JAX's live arrays and TensorFlow's `sync_devices`."""

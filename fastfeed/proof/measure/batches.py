@@ -15,8 +15,6 @@ from fastfeed.runtime.buffers import Allocate
 from fastfeed.runtime.placement import flatten
 from fastfeed.runtime.thread_pool import CancelToken, ParallelJob, Prefetcher, ThreadPool
 
-__all__ = ["Batches", "Busy", "Cached", "Real", "Resident", "copied"]
-
 
 class Batches(Protocol):
     """Source of batches during one block."""

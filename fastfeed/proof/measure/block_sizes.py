@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 
 from fastfeed.proof.measure.statistics import t_quantile
 
-__all__ = ["MIN_ROUNDS", "BlockSizes", "choose", "least_block", "settling_steps", "shortened"]
-
 MIN_ROUNDS = 4  # below that an interval of 95 % is wider than what it is about
 _MAX_ROUNDS = 20  # rather longer blocks than more of them,
 _MANY_ROUNDS = 200  # unless blocks cannot be longer

@@ -15,8 +15,6 @@ from fastfeed.proof.measure.page_cache import ColdCheck, FilePages
 from fastfeed.runtime.batch import Batch
 from fastfeed.runtime.thread_pool import ThreadPool
 
-__all__ = ["Inputs"]
-
 
 class Inputs:
     """The inputs of one feed.

@@ -21,8 +21,6 @@ from fastfeed.proof.measure.session import Agree, Schedule
 from fastfeed.proof.synchronize import synchronize, uses_gpu
 from fastfeed.system.clocks import steady_ns
 
-__all__ = ["Begin", "LoaderSession", "Place", "measure_loader", "on_device"]
-
 _SETTLE = 10  # steps, in which compilers and caches settle
 _TIMED = 5  # more steps, which show how long one takes
 _KEPT = 4  # batches that are used again

@@ -6,8 +6,6 @@ import enum
 import random
 from collections.abc import Sequence
 
-__all__ = ["FEED_MODES", "LOADER_MODES", "PARTS", "Mode", "order"]
-
 
 class Mode(str, enum.Enum):
     """Kind of input that a trainer is measured with.

@@ -15,8 +15,6 @@ from fastfeed.sources.base import Fetching, Source, addresses_of
 from fastfeed.system import page_cache
 from fastfeed.system.descriptors import open_file
 
-__all__ = ["ColdCheck", "FilePages"]
-
 _READ = 1 << 20  # bytes per call
 _SAMPLED = 64  # samples that are looked at after they were dropped, or a few more
 _WARMED = 8 << 30  # bytes; what comes after is left as it is

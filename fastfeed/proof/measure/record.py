@@ -12,8 +12,6 @@ from fastfeed.version import __version__
 if TYPE_CHECKING:
     from fastfeed.feed.session import FeedSession
 
-__all__ = ["Block", "Record"]
-
 _FORMAT = 2
 
 

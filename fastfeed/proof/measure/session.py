@@ -24,8 +24,6 @@ from fastfeed.proof.measure.record import Block, Record
 from fastfeed.proof.measure.warmup import Warmup
 from fastfeed.proof.synchronize import uses_gpu
 
-__all__ = ["Agree", "Schedule", "Session", "Settings"]
-
 _DISTURBED = 3  # times that another feed was asked within one block: they are trained together
 # batches in a row of other feeds, before the first steps are done: this one is not trained with
 _ELSEWHERE = 200

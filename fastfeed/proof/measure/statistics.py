@@ -19,8 +19,6 @@ from typing import Any
 
 from fastfeed.proof.measure.modes import PARTS, Mode
 
-__all__ = ["Estimate", "difference", "mean", "parts", "t_quantile"]
-
 # two-sided 95 % quantiles of Student's t with 1 to 30 degrees of freedom
 _T = [
     *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),

@@ -14,8 +14,6 @@ from fastfeed.proof.measure.batches import copied
 from fastfeed.proof.measure.block_sizes import settling_steps
 from fastfeed.runtime.batch import Batch
 
-__all__ = ["Warmup"]
-
 _SETTLE = 10  # steps, at least
 _TIMED = 5  # of these, the last ones tell how long a step takes
 

@@ -14,8 +14,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Measured", "WhatIf", "what_if"]
-
 _FASTER = 2  # how much faster the storage of "faster storage" is
 _CORES = 2  # how many times as many
 _DECODE = ("decode",)  # what a GPU can take over

@@ -18,8 +18,6 @@ from fastfeed.proof.report.sentences import (
 )
 from fastfeed.proof.step_costs import StepCosts, verdict, word
 
-__all__ = ["TITLE", "page"]
-
 TITLE = "Is it the input"
 _COLORS = {
     "step": "#2f9e5f",

@@ -7,19 +7,6 @@ import math
 from fastfeed.printable import printable
 from fastfeed.proof.step_costs import STARVED, StepCosts, word
 
-__all__ = [
-    "MODES",
-    "PARTS",
-    "cannot",
-    "faster",
-    "headline",
-    "longer",
-    "ms",
-    "percent",
-    "rate",
-    "shown",
-]
-
 PARTS = {
     "step": "the trainer itself, with a batch that is on the device already",
     "copy": "handing a batch over and copying it to the device",

@@ -13,8 +13,6 @@ from fastfeed.proof.measure.statistics import Estimate
 from fastfeed.proof.report.sentences import MODES, PARTS, cannot, headline, ms, percent, rate, shown
 from fastfeed.proof.step_costs import StepCosts, verdict, word
 
-__all__ = ["plain", "render"]
-
 _STYLES = {"not_starved": "green", "starved": "red", "severe": "bold red", "unsure": "yellow"}
 _BAR = 16
 _TABLES = 75  # columns from which there is room for tables,

@@ -16,8 +16,6 @@ from fastfeed.adapters.watch.loader import Watched
 from fastfeed.proof.measure.loaders import Begin, LoaderSession, Place
 from fastfeed.proof.run import trainer
 
-__all__ = ["AFTER_IMPORT", "count_steps", "watch_fit", "watch_loaders"]
-
 AFTER_IMPORT = {  # module of the trainer -> what to call with it
     "torch.optim.optimizer": "fastfeed.proof.run.data_loaders:count_steps",
     "torch.utils.data.dataloader": "fastfeed.proof.run.data_loaders:watch_loaders",

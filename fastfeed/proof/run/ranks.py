@@ -14,8 +14,6 @@ from fastfeed.proof.measure.record import Record
 from fastfeed.proof.report.sentences import percent, rate
 from fastfeed.proof.step_costs import SCHEMA, StepCosts
 
-__all__ = ["RankCount", "Scaling"]
-
 _KINDS = ("synthetic", "real")
 _GAIN = ("speed-up", "efficiency")
 _TABLE = 78  # columns from which there is room for it

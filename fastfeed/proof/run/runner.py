@@ -31,8 +31,6 @@ from fastfeed.proof.step_costs import steps_text
 from fastfeed.system.processes import process_state
 from fastfeed.system.signals import ENDING, died_of, is_kill
 
-__all__ = ["Job", "Outcome", "concluded", "run"]
-
 _POLL_S = 0.1
 _AFTER_S = 60.0  # that a trainer may take to exit when its proof is complete
 _INTERRUPTED_S = 5.0  # the same after Ctrl-C, which the terminal sends to the trainer as well

@@ -40,19 +40,8 @@ if TYPE_CHECKING:
     from fastfeed.feed.producer import PlaceFunction
     from fastfeed.feed.session import FeedSession
 
-__all__ = [
-    "OTHERS",
-    "PROBLEM",
-    "ProofDone",
-    "complete_name",
-    "iterate",
-    "may_measure_loaders",
-    "measure",
-    "measured",
-    "record_name",
-]
-
-OTHERS, PROBLEM = "others.json", "problem.txt"  # in the folder
+OTHERS = "others.json"  # in the folder
+PROBLEM = "problem.txt"
 _SCHEDULE = "schedule.json"
 Unproven = Callable[[], Any]  # begins the iteration of a feed that is not measured
 _AGREE_S = 300.0  # that ranks wait for the first one

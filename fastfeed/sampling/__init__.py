@@ -14,9 +14,9 @@ from fastfeed.sampling.base import (
     Epoch,
     Order,
     Repeated,
+    SampleRefs,
     Sequential,
     Shuffled,
-    Visits,
 )
 from fastfeed.sampling.blocks import Blocks
 from fastfeed.sampling.mixture import MixtureOrder, MixturePart
@@ -32,8 +32,8 @@ __all__ = [
     "MixturePart",
     "Order",
     "Repeated",
+    "SampleRefs",
     "Shuffle",
-    "Visits",
     "Weighted",
     "bind",
     "order_of",

@@ -10,7 +10,7 @@ import numpy as np
 
 from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError
-from fastfeed.sampling.base import MOST_SAMPLES, Epoch, Visits, check_count
+from fastfeed.sampling.base import MOST_SAMPLES, Epoch, SampleRefs, check_count
 from fastfeed.sampling.permute import permute
 
 _ROUND, _PASS = 2**32, 2**32 + 1  # in keys, in the place of an epoch number, which is smaller
@@ -142,7 +142,7 @@ class Balanced:
             )
         return samples if self.length is None else self.length
 
-    def visits(self, positions: np.ndarray, epoch: Epoch) -> Visits:
+    def visits(self, positions: np.ndarray, epoch: Epoch) -> SampleRefs:
         """Rounds of one sample per class in random order; a shorter last round rotates classes."""
         assert self.classes is not None  # positions() has checked that
         count = len(self.classes.sizes)
@@ -160,4 +160,4 @@ class Balanced:
         passes, index = np.divmod(before + number, size)
         index = permute(index, size, (epoch.seed, _PASS, chosen, passes))
         ids = self.classes.ids[self.classes.firsts[chosen] + index].astype(np.int64)
-        return Visits(ids, passes - before // size)
+        return SampleRefs(ids, passes - before // size)

@@ -16,9 +16,9 @@ __all__ = [
     "Epoch",
     "Order",
     "Repeated",
+    "SampleRefs",
     "Sequential",
     "Shuffled",
-    "Visits",
     "check_count",
 ]
 
@@ -26,7 +26,7 @@ _ID_BITS = 40
 MOST_SAMPLES = 1 << _ID_BITS  # larger ids would overlap the occurrence in a key
 
 
-class Visits(NamedTuple):
+class SampleRefs(NamedTuple):
     """Which samples come, and for each which of its occurrences in the epoch this is."""
 
     ids: np.ndarray  # int64
@@ -42,7 +42,7 @@ class Visits(NamedTuple):
         return self.ids | self.occurrences << _ID_BITS
 
     @classmethod
-    def once(cls, ids: np.ndarray) -> Visits:
+    def once(cls, ids: np.ndarray) -> SampleRefs:
         """For samples that come once per epoch."""
         return cls(ids, np.zeros_like(ids))
 
@@ -94,7 +94,7 @@ class Order(Protocol):
         """
         ...
 
-    def visits(self, positions: np.ndarray, epoch: Epoch) -> Visits:
+    def visits(self, positions: np.ndarray, epoch: Epoch) -> SampleRefs:
         """The samples at these positions of an epoch. Pure: no position depends on the others.
 
         Args:
@@ -119,8 +119,8 @@ class Shuffled:
     def positions(self, samples: int) -> int:
         return samples
 
-    def visits(self, positions: np.ndarray, epoch: Epoch) -> Visits:
-        return Visits.once(permute(positions, epoch.samples, (epoch.seed, epoch.number, 0)))
+    def visits(self, positions: np.ndarray, epoch: Epoch) -> SampleRefs:
+        return SampleRefs.once(permute(positions, epoch.samples, (epoch.seed, epoch.number, 0)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +135,8 @@ class Sequential:
     def positions(self, samples: int) -> int:
         return samples
 
-    def visits(self, positions: np.ndarray, epoch: Epoch) -> Visits:
-        return Visits.once(positions.copy())
+    def visits(self, positions: np.ndarray, epoch: Epoch) -> SampleRefs:
+        return SampleRefs.once(positions.copy())
 
 
 def check_count(name: str, value: Any, limit: int = 2**31) -> int:
@@ -187,13 +187,13 @@ class Repeated:
     def positions(self, samples: int) -> int:
         return samples * self.times
 
-    def visits(self, positions: np.ndarray, epoch: Epoch) -> Visits:
+    def visits(self, positions: np.ndarray, epoch: Epoch) -> SampleRefs:
         if self.together:
             numbers, occurrences = np.divmod(positions, self.times)
-            return Visits(
+            return SampleRefs(
                 permute(numbers, epoch.samples, (epoch.seed, epoch.number, 0)), occurrences
             )
         occurrences, numbers = np.divmod(positions, epoch.samples)
-        return Visits(
+        return SampleRefs(
             permute(numbers, epoch.samples, (epoch.seed, epoch.number, occurrences)), occurrences
         )

@@ -15,7 +15,7 @@ import numpy as np
 
 from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError
-from fastfeed.sampling.base import Epoch, Visits, check_count
+from fastfeed.sampling.base import Epoch, SampleRefs, check_count
 from fastfeed.sampling.permute import permute
 
 
@@ -133,7 +133,7 @@ class Blocks:
         assert self.block is not None  # positions() has checked that
         return equal_units(samples, self.block, key)
 
-    def visits(self, positions: np.ndarray, epoch: Epoch) -> Visits:
+    def visits(self, positions: np.ndarray, epoch: Epoch) -> SampleRefs:
         key = (epoch.seed, epoch.number)
         layout = self.layout(epoch.samples, key)
         steps, lanes = epoch.samples // epoch.batch, min(self.lanes, epoch.batch)
@@ -144,7 +144,7 @@ class Blocks:
         last = np.where(lane == lanes - 1, epoch.samples, first + steps * width)
         offsets = first + step * width + np.where(rest, row, row - begin)
         start, size, label = windows(layout, offsets, first, last, lane, self.window)
-        return Visits.once(layout.ids(start + permute(offsets - start, size, (*key, label))))
+        return SampleRefs.once(layout.ids(start + permute(offsets - start, size, (*key, label))))
 
 
 _CACHED = 4  # permutations: prefetching crosses from one epoch to the next

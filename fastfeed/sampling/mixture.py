@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from fastfeed.errors import ConfigError
-from fastfeed.sampling.base import MOST_SAMPLES, Epoch, Visits, check_count
+from fastfeed.sampling.base import MOST_SAMPLES, Epoch, SampleRefs, check_count
 from fastfeed.sampling.blocks import (
     Blocks,
     EqualUnits,
@@ -117,7 +117,7 @@ class MixtureOrder:
             raise ConfigError(f"parts must lie in the source's {samples} samples, got {part!r}")
         return parts.total if self.length is None else self.length
 
-    def visits(self, positions: np.ndarray, epoch: Epoch) -> Visits:
+    def visits(self, positions: np.ndarray, epoch: Epoch) -> SampleRefs:
         parts = self._parts
         begin = epoch.number * epoch.length  # in the sequence of all epochs
         part_of, number = parts.proportions.assign(begin + positions)
@@ -135,7 +135,7 @@ class MixtureOrder:
             indices[rows] = walk.indices(
                 own, passes[rows], number[rows], positions[rows], epoch.number
             )
-        return Visits(parts.firsts[part_of] + indices, passes - parts.completed(begin)[part_of])
+        return SampleRefs(parts.firsts[part_of] + indices, passes - parts.completed(begin)[part_of])
 
 
 class _Parts:

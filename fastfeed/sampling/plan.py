@@ -19,7 +19,7 @@ import numpy as np
 from fastfeed.arguments import checked
 from fastfeed.distributed.world import World
 from fastfeed.errors import ConfigError, StateError
-from fastfeed.sampling import MOST_SAMPLES, Epoch, Shuffle, Visits, order_of
+from fastfeed.sampling import MOST_SAMPLES, Epoch, SampleRefs, Shuffle, order_of
 from fastfeed.sampling.permute import permute
 from fastfeed.sampling.rng import check_seed
 
@@ -176,7 +176,7 @@ class Plan:
         """
         return self.visits(epoch, step).ids
 
-    def visits(self, epoch: int, step: int) -> Visits:
+    def visits(self, epoch: int, step: int) -> SampleRefs:
         """Sample ids of one step on this rank, and which occurrence in the epoch each one is.
 
         Args:
@@ -189,7 +189,7 @@ class Plan:
         first = self.first(step)
         return self.at(epoch, np.arange(first, first + self.batch, dtype=np.int64))
 
-    def at(self, epoch: int, positions: np.ndarray) -> Visits:
+    def at(self, epoch: int, positions: np.ndarray) -> SampleRefs:
         """Samples at positions of an epoch; wraps around at the end.
 
         Args:

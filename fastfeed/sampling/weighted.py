@@ -12,7 +12,7 @@ import numpy as np
 
 from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError
-from fastfeed.sampling.base import Epoch, Visits, check_count
+from fastfeed.sampling.base import Epoch, SampleRefs, check_count
 from fastfeed.sampling.permute import permute
 
 _BITS = 52  # the line is about 2**52 long, and an epoch's offset has as many bits
@@ -195,7 +195,7 @@ class Weighted:
             _MOST,
         )
 
-    def visits(self, positions: np.ndarray, epoch: Epoch) -> Visits:
+    def visits(self, positions: np.ndarray, epoch: Epoch) -> SampleRefs:
         line, count = self.weights, epoch.length
         total = line.total
         cycle, turn = divmod(epoch.number, line.turns(count))
@@ -217,7 +217,7 @@ class Weighted:
         first = np.maximum((begin / total * count).astype(np.int64) - 1, 0)
         for _ in range(3):  # on it, since doubles may round either way
             first += location(first) < begin
-        return Visits(ids, marks - first)
+        return SampleRefs(ids, marks - first)
 
 
 def _offset(seed: int, cycle: int, turn: int) -> int:

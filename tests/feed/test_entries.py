@@ -18,7 +18,7 @@ from PIL import Image
 
 import fastfeed as ff
 from fastfeed.faults import Failure, FaultPolicy
-from fastfeed.feed.entries import checked, size_of
+from fastfeed.feed.batch.loader import checked, size_of
 from fastfeed.feed.session import FeedSession
 from fastfeed.sources.base import addresses_of
 from fastfeed.spec import ENCODED, Spec

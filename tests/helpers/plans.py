@@ -16,7 +16,7 @@ from fastfeed.sampling import (
     MixtureOrder,
     MixturePart,
     Repeated,
-    Visits,
+    SampleRefs,
     Weighted,
 )
 from fastfeed.sampling.plan import Plan
@@ -124,7 +124,7 @@ def epoch_of(plans: list[Plan], epoch: int) -> list[tuple[np.ndarray, np.ndarray
     ]
 
 
-def served(plan: Plan, epoch: int = 0) -> Visits:
+def served(plan: Plan, epoch: int = 0) -> SampleRefs:
     """All of an epoch that is not padding, over all ranks."""
     return plan.at(epoch, np.arange(min(plan.length, plan.steps * plan.global_batch)))
 

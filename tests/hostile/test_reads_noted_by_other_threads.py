@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from fastfeed.feed.endpoints import Endpoints
+from fastfeed.feed.faults.outages import FeedEndpoints
 from fastfeed.runtime.thread_pool import ParallelJob, Prefetcher, ThreadPool
 
 
@@ -23,8 +23,8 @@ def test_a_probe_is_chosen_while_another_thread_notes_a_read(endpoint):
             reader.join()
         return f"s3://bucket/{id}"
 
-    endpoints: Endpoints | None = None
-    endpoints = Endpoints(1000, uri)
+    endpoints: FeedEndpoints | None = None
+    endpoints = FeedEndpoints(1000, uri)
     for id in range(16):
         endpoints.note(id)
     assert (

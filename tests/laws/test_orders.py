@@ -22,7 +22,7 @@ from fastfeed.sampling import (
     MixtureOrder,
     MixturePart,
     Repeated,
-    Visits,
+    SampleRefs,
     Weighted,
 )
 from fastfeed.sampling.plan import Plan
@@ -130,12 +130,12 @@ def test_orders_are_frozen_values(order):
 
 def test_the_first_turn_draws_what_the_id_draws():
     ids = np.array([0, 5, 2**40 - 1])
-    assert Visits.once(ids).keys.tolist() == ids.tolist()
+    assert SampleRefs.once(ids).keys.tolist() == ids.tolist()
 
 
 def test_turns_draw_numbers_of_their_own():
     ids, occurrences = np.repeat([0, 1, 2**40 - 1], 5), np.tile([0, 1, 2, 2**23, 2**24 - 1], 3)
-    keys = Visits(ids, occurrences).keys
+    keys = SampleRefs(ids, occurrences).keys
     assert keys.dtype == np.int64
     assert len(np.unique(uniform(3, 1, keys, 0, 2), axis=0)) == 15
 

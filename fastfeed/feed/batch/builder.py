@@ -22,12 +22,11 @@ from fastfeed.feed.batch.loader import Loader, ReadRows
 from fastfeed.feed.batch.pending_batch import BatchRows, PendingBatch
 from fastfeed.feed.batch.readahead import READ_AHEAD_BYTES, ReadAhead, Ticket
 from fastfeed.feed.batch.rows import Branch, RowMaker
-from fastfeed.feed.batch.sample_choice import StepVisits
+from fastfeed.feed.batch.sample_choice import StepSampleCache, substitutes
 from fastfeed.feed.batch.task_sizes import TaskSizes
 from fastfeed.feed.config import FeedConfig
 from fastfeed.feed.faults.outages import Outages
 from fastfeed.feed.faults.quarantine import Quarantine
-from fastfeed.feed.substitutes import substitutes
 from fastfeed.ops.program.program import Program
 from fastfeed.runtime.batch import Batch
 from fastfeed.runtime.thread_pool import CancelToken, ParallelJob
@@ -63,7 +62,7 @@ class BatchBuilder:
         source = config.source
         self.source = source
         self.plan = config.plan
-        self._visits = StepVisits(config.plan)
+        self._visits = StepSampleCache(config.plan)
         self._optionals = Optionals(source)
         self._weigh = config.weigh
         self.branches = list(branches)

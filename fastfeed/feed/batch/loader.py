@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
@@ -17,9 +18,7 @@ from fastfeed.decode.pillow_warnings import Name, probe_named
 from fastfeed.errors import SampleError
 from fastfeed.faults import Failure, ends_run, error_text
 from fastfeed.feed.batch.pending_batch import PendingBatch
-from fastfeed.feed.endpoints import endpoint_of
-from fastfeed.feed.entries import checked, size_of
-from fastfeed.feed.faults.outages import Outages
+from fastfeed.feed.faults.outages import Outages, endpoint_of
 from fastfeed.feed.faults.quarantine import Quarantine
 from fastfeed.ops.program.program import Program, Work
 from fastfeed.ops.source_crop import parts
@@ -27,9 +26,10 @@ from fastfeed.runtime.addresses import SampleLocations
 from fastfeed.runtime.timeline import Timeline
 from fastfeed.sources.arrays import Arrays
 from fastfeed.sources.base import BlockReader, Optionals, Sharded, Source, addresses_of
+from fastfeed.spec import Spec
 from fastfeed.storage.reads import Pending
 
-__all__ = ["LoadedSamples", "Loader", "ReadRows"]
+__all__ = ["LoadedSamples", "Loader", "ReadRows", "checked", "size_of"]
 
 _BLACK = Header(1, 1, "array")
 _READ_AT_ONCE = 4  # samples per call of source.read
@@ -398,3 +398,42 @@ class Loader:
                 f"{type(self._source).__name__}.read({len(ids)} ids) gave {len(entries)} entries"
             )
         return [checked(self._source, id, entry) for id, entry in zip(ids, entries, strict=True)]
+
+
+def checked(source: Any, id: int, entry: Any) -> Any:
+    """The sample's bytes, or its pixels as the source's spec says, uint8 (height, width, channels);
+    else a Failure.
+    """
+    if isinstance(entry, (bytes, Failure)) and source.spec.encoded:
+        return entry
+    if isinstance(entry, Failure) or (not source.spec.encoded and _fits(source.spec, entry)):
+        return entry
+    if source.spec.encoded:
+        with suppress(TypeError, ValueError):
+            view = memoryview(entry)
+            if view.format != "O":
+                return bytes(view)
+    wanted = "bytes" if source.spec.encoded else str(source.spec)
+    got = (
+        f"{entry.dtype}{list(entry.shape)}"
+        if isinstance(entry, np.ndarray)
+        else type(entry).__name__
+    )
+    detail = f"{type(source).__name__}.read gave {got}, expected {wanted}"
+    return Failure(id, source.uri(id), "read", "corrupt", detail)
+
+
+def size_of(entry: Any) -> int:
+    """Bytes of a checked entry."""
+    return 0 if isinstance(entry, Failure) else getattr(entry, "nbytes", None) or len(entry)
+
+
+def _fits(spec: Spec, entry: Any) -> bool:
+    if (
+        not isinstance(entry, np.ndarray)
+        or entry.dtype != np.uint8
+        or entry.ndim != 3
+        or not entry.size
+    ):
+        return False
+    return all(side in (None, got) for side, got in zip(spec.shape, entry.shape, strict=True))

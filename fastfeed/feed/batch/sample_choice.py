@@ -7,27 +7,28 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastfeed.sampling import Visits
+from fastfeed.sampling import SampleRefs
 from fastfeed.sampling.plan import Plan
+from fastfeed.sampling.rng import SLOT_SUBSTITUTE, uniform
 
-__all__ = ["StepVisits"]
+__all__ = ["StepSampleCache", "substitutes"]
 
 _STEPS = 8
 
 
-class StepVisits:
+class StepSampleCache:
     """The visits of the steps of one plan; any thread may ask."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         # epoch, its number
-        self._block: tuple[int, int, Visits] = (
+        self._block: tuple[int, int, SampleRefs] = (
             -1,
             -1,
-            Visits.once(np.empty((0, 0), np.int64)),
+            SampleRefs.once(np.empty((0, 0), np.int64)),
         )
 
-    def __call__(self, epoch: int, step: int) -> Visits:
+    def __call__(self, epoch: int, step: int) -> SampleRefs:
         """As `plan.visits`."""
         number, row = divmod(step, _STEPS)
         block = self._block
@@ -41,8 +42,19 @@ class StepVisits:
             block = (
                 epoch,
                 number,
-                Visits(visits.ids.reshape(shape), visits.occurrences.reshape(shape)),
+                SampleRefs(visits.ids.reshape(shape), visits.occurrences.reshape(shape)),
             )
             self._block = block
         ids, occurrences = block[2]
-        return Visits(ids[row].copy(), occurrences[row])
+        return SampleRefs(ids[row].copy(), occurrences[row])
+
+
+def substitutes(seed: int, epoch: int, key: int, attempts: int, length: int) -> np.ndarray:
+    """Positions in the epoch's order of the samples that may replace a bad one, in the order tried:
+    int64, (attempts,).
+
+    Positions, so that a substitute is drawn as all samples are: by class, by weight, from its share
+    of a mixture.
+    """
+    u = uniform(seed, epoch, np.array([key]), SLOT_SUBSTITUTE, attempts)[0]
+    return np.minimum((u * length).astype(np.int64), length - 1)

@@ -42,13 +42,7 @@ FREE_TESTS = (
     "tests/adapters/test_jax.py",
 )
 # of the oldest dependencies
-MORE_TESTS = (
-    "tests/ops",
-    "tests/sampling",
-    "tests/storage",
-    "tests/sources",
-    "tests/cli",
-)
+MORE_TESTS = ("tests/ops", "tests/sampling", "tests/storage", "tests/sources", "tests/cli")
 # what pip and Python may see of this machine
 KEPT = (
     "HOME",

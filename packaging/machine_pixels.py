@@ -24,11 +24,7 @@ sys.path.insert(0, str(Path.cwd() / "tests"))
 
 SHAPES = ((203, 157), (40, 33), (8, 16))  # height, width of JPEGs
 # top, left, height, width as shares
-WINDOWS = (
-    (0, 0, 1, 1),
-    (0.15, 0.11, 0.5, 0.4),
-    (0.4, 0.3, 0.08, 0.1),
-)
+WINDOWS = ((0, 0, 1, 1), (0.15, 0.11, 0.5, 0.4), (0.4, 0.3, 0.08, 0.1))
 SEED = 11
 
 

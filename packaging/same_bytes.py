@@ -187,7 +187,7 @@ def _webps(folder: Path, modes: dict[str, Any], size: str) -> None:
 def decoded(folders: list[Path]) -> dict[str, Any]:
     """Hashes of everything that is made of the images below the folders."""
     import fastfeed
-    from fastfeed.cli.doctor.kernel import find_kernel
+    from fastfeed.cli.doctor.machine import find_kernel
     from fastfeed.decode import NativeEngine
 
     kernel = find_kernel()

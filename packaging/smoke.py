@@ -69,12 +69,7 @@ def trace(path: Path) -> None:
         common = {"ph": "X", "pid": 1, "tid": 1}
         events.append(
             common
-            | {
-                "name": f"ProfilerStep#{step}",
-                "cat": "user_annotation",
-                "ts": start,
-                "dur": 15_000,
-            }
+            | {"name": f"ProfilerStep#{step}", "cat": "user_annotation", "ts": start, "dur": 15_000}
         )
         loader = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
         events.append(

@@ -27,8 +27,7 @@ def demo(
     data: Annotated[
         Path | None,
         option(
-            "DIR",
-            "train/ and val/, each with one folder per class. Default: generated images.",
+            "DIR", "train/ and val/, each with one folder per class. Default: generated images."
         ),
     ] = None,
     work: Annotated[

@@ -44,8 +44,7 @@ def index(
         option("NAME", "Where shards hold the label: cls, json:field, image/class/label, or none."),
     ] = None,
     workers: Annotated[
-        int,
-        option("N", "Remote folders to list at a time.", "--workers", "-w", min=1, max=64),
+        int, option("N", "Remote folders to list at a time.", "--workers", "-w", min=1, max=64)
     ] = 16,
     storage_option: StorageOption = None,
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-from fastfeed.cli.screen.help import ACCESS, option
+from fastfeed.cli.screen.help import ACCESS, MORE, option
 from fastfeed.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -16,6 +16,8 @@ __all__ = [
     "AllowHost",
     "AllowPath",
     "AllowScheme",
+    "Epoch",
+    "Seed",
     "StorageOption",
     "allowed",
     "label_kind_of",
@@ -39,6 +41,9 @@ AllowScheme = Annotated[
     list[str] | None,
     option("NAME", "Scheme that a table or an index may use, such as http.", panel=ACCESS),
 ]
+
+Seed = Annotated[int, option("N", "Seed of the training run.", panel=MORE)]
+Epoch = Annotated[int, option("N", "Epoch of the training run.", panel=MORE, min=0)]
 
 Allow = Mapping[str, Any]  # what a table or an index may name besides, by the name of its argument
 

@@ -18,14 +18,9 @@ from typer.testing import CliRunner
 
 from fastfeed.cli.doctor.advice import PACKAGES, advise, reinstall
 from fastfeed.cli.doctor.command import collect, doctor, render, with_advice
-from fastfeed.cli.doctor.kernel import KernelInfo, find_kernel
-from fastfeed.cli.doctor.machine import GpuInfo, MachineReport
+from fastfeed.cli.doctor.machine import GpuInfo, KernelInfo, MachineReport, find_kernel
 
-BASE = {
-    "fastfeed": "0.1.0",
-    "pillow": "12.0.0",
-    "pyvips": "3.2.0",
-}
+BASE = {"fastfeed": "0.1.0", "pillow": "12.0.0", "pyvips": "3.2.0"}
 BUILT = KernelInfo(libjpeg="3.1.3", bundled=True, simd=True, instruction_set="AVX2", huffman="")
 BOTH = {"nvidia-dali-cuda120": "2.4.0", "nvidia-dali-cuda130": "2.4.0"}
 NO_DRIVER = "none: no NVIDIA driver answers (NVML Shared Library Not Found)"

@@ -143,10 +143,7 @@ def test_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch):
             ("photos", "-o", "x.txt"),
             "index: a listing must end in .parquet, .csv, .jsonl, got x.txt",
         ),
-        (
-            ("photos", "--label", "cls"),
-            "--label is for shards: an image's class is its folder",
-        ),
+        (("photos", "--label", "cls"), "--label is for shards: an image's class is its folder"),
         (
             ("train.parquet",),
             "train.parquet is a table, which needs no index: Table('train.parquet', image=...)",

@@ -216,7 +216,7 @@ def test_a_dry_run_writes_nothing_and_is_right():
     before = sorted(os.listdir())
     out, _ = fastfeed("photos", "shards", *SMALL, "--dry-run", "--workers", 1)
     assert (
-        "21 photographs were processed" in out
+        "21 images were processed" in out
         and "3 of these (14.3%): 1 empty, 1 not_image, 1 truncated" in out
     )
     assert sorted(os.listdir()) == before

@@ -195,13 +195,7 @@ def test_secrets_are_not_repeated():
 def test_help_shows_options_in_groups_and_commands(monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", str(columns))
     said = CliRunner().invoke(app, ["preprocess", "--help-all"]).stdout
-    for panel in (
-        "Scaling",
-        "Encoding",
-        "Shards",
-        "Which images",
-        "Commands",
-    ):
+    for panel in ("Scaling", "Encoding", "Shards", "Which images", "Commands"):
         assert f"\n{panel}:\n" in said
     for word in (*MODES, *FILTERS, *IMAGES, *FORMATS, "--dry-run", "--json-log"):
         assert re.search(rf"(?<!\w){re.escape(word)}(?!\w)", said), word

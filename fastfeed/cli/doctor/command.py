@@ -22,8 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fastfeed.cli.doctor.advice import PACKAGES, advise, next_command
-from fastfeed.cli.doctor.kernel import find_kernel, kernel_rows
-from fastfeed.cli.doctor.machine import Advice, GpuInfo, MachineReport
+from fastfeed.cli.doctor.machine import Advice, GpuInfo, MachineReport, find_kernel, kernel_rows
 from fastfeed.cli.screen import streams
 from fastfeed.cli.screen.help import flag
 from fastfeed.cli.screen.streams import Console

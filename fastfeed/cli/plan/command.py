@@ -12,6 +12,8 @@ from fastfeed.cli.open_source import (
     AllowHost,
     AllowPath,
     AllowScheme,
+    Epoch,
+    Seed,
     StorageOption,
     allowed,
     open_source,
@@ -67,8 +69,8 @@ def plan(
         Path | None, option("PNG", "Also draw a picture of what is read when.", "--out", "-o")
     ] = None,
     as_json: Annotated[bool, flag("Print the result as JSON.", "--json")] = False,
-    seed: Annotated[int, option("N", "Seed of the training run.", panel=MORE)] = 0,
-    epoch: Annotated[int, option("N", "Epoch of the training run.", panel=MORE, min=0)] = 0,
+    seed: Seed = 0,
+    epoch: Epoch = 0,
     label: Annotated[
         str | None,
         option(

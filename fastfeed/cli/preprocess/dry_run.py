@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from fastfeed.cli.preprocess import values as preprocess_values
+from fastfeed.cli.screen.streams import Console
+from fastfeed.cli.screen.table import show_facts
 from fastfeed.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ def dry_run(src: str, dst: str, recipe: Recipe, values: Mapping[str, Any]) -> No
     """Process a sample and print an estimate of the job."""
     import numpy as np
 
-    from fastfeed.cli.preprocess.inspect import _print, _say, _status
+    from fastfeed.cli.preprocess.inspect import _say, _status
     from fastfeed.preprocess.engines.named import engine_for
     from fastfeed.preprocess.engines.parts import select_part
     from fastfeed.preprocess.planning.check_source import planned_ids
@@ -64,7 +66,8 @@ def dry_run(src: str, dst: str, recipe: Recipe, values: Mapping[str, Any]) -> No
     if values["as_json"]:
         typer.echo(json.dumps(estimated.document(workers) | {"source": src, "target": dst}))
         return
-    _print(
+    show_facts(
+        Console(emoji=False),
         f"{src} -> {dst} (dry run, nothing is written)",
         _facts(estimated, source, recipe, job, workers),
     )
@@ -161,10 +164,7 @@ def _facts(
             f" {format_size(estimated.bytes_out)} per image",
         ),
         ("input", incoming),
-        (
-            "free",
-            "" if estimated.free is None else f"{format_size(estimated.free)} in the target",
-        ),
+        ("free", "" if estimated.free is None else f"{format_size(estimated.free)} in the target"),
         ("time", f"{about} with {workers} worker{'s' if workers != 1 else ''}"),
         ("ms per image", ", ".join(f"{name} {1e3 * took:.1f}" for name, took in stages.items())),
     ]

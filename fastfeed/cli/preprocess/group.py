@@ -72,12 +72,7 @@ preprocess = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-preprocess.command(
-    "run",
-    cls=Command,
-    epilog=_CODES,
-    short_help="Build shards; the default.",
-)(run)
+preprocess.command("run", cls=Command, epilog=_CODES, short_help="Build shards; the default.")(run)
 preprocess.command("resume", cls=Command)(resume)
 preprocess.command("retry", cls=Command)(retry)
 preprocess.command("status", cls=Command)(status)

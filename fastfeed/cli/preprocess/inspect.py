@@ -52,12 +52,12 @@ def status(dst: Place, target_option: Options = None, as_json: AsJson = False) -
         )
         typer.echo(json.dumps(facts) if as_json else f"{dst}: {message}")
         return
-    job = _open(target)
+    job = _job(target)
     result = job_status(job)
     if as_json:
         typer.echo(json.dumps(result.document()))
         return
-    _print(dst, result.rows())
+    show_facts(Console(emoji=False), dst, result.rows())
     if result.todo and not result.running:
         _say(f"\nResume:  {_resume_line(job, dst, target_option)}")
 
@@ -87,11 +87,11 @@ def stats(dst: Place, target_option: Options = None, as_json: AsJson = False) ->
         top_rows,
     )
 
-    result = statistics(_job(dst, target_option))
+    result = statistics(_job(_target(dst, target_option)))
     if as_json:
         typer.echo(json.dumps(result.document()))
         return
-    _print(dst, summary(result))
+    show_facts(Console(emoji=False), dst, summary(result))
     tally = result.tally
     console = Console(emoji=False)
     for title, counts in (
@@ -135,7 +135,7 @@ def verify(
     from fastfeed.preprocess.model.format import format_size
     from fastfeed.preprocess.reports.verify import repair, verify
 
-    job = _job(dst, target_option)
+    job = _job(_target(dst, target_option))
     with _status("reading") as bar:
         result = verify(job, lambda done, of: bar.update(f"reading shard {done:,} of {of:,}"))
     fixed = repair(job, result) if fix else []
@@ -147,7 +147,7 @@ def verify(
         ("samples", f"{result.samples:,}"),
         ("read", format_size(result.bytes)),
     ]
-    _print(dst, facts)
+    show_facts(Console(emoji=False), dst, facts)
     for problem in result.problems:
         _say(f"  {problem}", style="red")
     if not result.problems:
@@ -184,7 +184,7 @@ def preview(
     """
     from fastfeed.preprocess.reports.preview import preview as draw
 
-    job = _job(dst, target_option)
+    job = _job(_target(dst, target_option))
     with _status("drawing") as bar:
         names = draw(
             job,
@@ -197,26 +197,17 @@ def preview(
         _say(f"{dst.rstrip('/')}/{job.target.layout.path(name)}")
 
 
-def _job(dst: str, storage_options: list[str] | None) -> Job:
-    return _open(_target(dst, storage_options))
-
-
 def _target(dst: str, storage_options: list[str] | None) -> Target:
     from fastfeed.preprocess.targets.target import open_target
 
-    return open_target(
-        dst, preprocess_values.target_options({"target_option": storage_options}), writes=False
-    )
+    options = preprocess_values.target_options({"target_option": storage_options})
+    return open_target(dst, options, writes=False)
 
 
-def _open(target: Target) -> Job:
+def _job(target: Target) -> Job:
     from fastfeed.preprocess.targets.job_state import open_job
 
     return open_job(target)
-
-
-def _print(title: str, facts: list[tuple[str, str]]) -> None:
-    show_facts(Console(emoji=False), title, facts)
 
 
 def _histogram(console: Console, title: str, counts: list[tuple[str, int]]) -> None:
@@ -236,9 +227,8 @@ def _histogram(console: Console, title: str, counts: list[tuple[str, int]]) -> N
 
 
 def _say(text: str, style: str = "") -> None:
-    Console(soft_wrap=True, emoji=False).print(
-        text, markup=False, highlight=False, soft_wrap=True, style=style
-    )
+    console = Console(emoji=False)
+    console.print(text, markup=False, highlight=False, soft_wrap=True, style=style)
 
 
 def _status(text: str) -> Any:

@@ -1,9 +1,9 @@
-"""Options of `fastfeed preprocess`, by name: type, default, and the option itself."""
+"""Options of `fastfeed preprocess` by panel: name, type, default, metavar, help, option names."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +11,7 @@ from fastfeed.cli.screen.help import argument, flag, option
 
 __all__ = ["JOB", "RECIPE", "RUN", "WITH", "Destination", "Places", "Source", "with_options"]
 
-Options = Mapping[str, tuple[Any, Any, Any]]
+Rows = Sequence[tuple[Any, ...]]
 _Text = str | None
 _Texts = list[str] | None
 
@@ -21,242 +21,139 @@ Places = Annotated[
     list[str], argument("SRC DST", "SRC as before, wherever it is now; DST of the job.")
 ]
 
-# titles in --help-all; options without one are shown by --help
-_SCALE, _FILES, _SHARDS = "Scaling", "Encoding", "Shards"
-_CHOICE, _SOURCE, _WORK = "Which images", "Source", "Execution"
-
-WITH: Options = {
-    "with_": (
-        str,
-        "",
-        option(
-            "FUNCTION",
-            "module:function that adds arrays, texts or numbers, such as embeddings.",
-            "--with",
-            panel=_SHARDS,
-        ),
-    )
-}
-RECIPE: Options = {
-    "size": (str, "512", option("N|HxW", "Pixels: one side, or height x width.")),
-    "mode": (
+# those without a title are shown by --help, the others by --help-all; a flag has no metavar
+_FREQUENT: Rows = [
+    ("size", str, "512", "N|HxW", "Pixels: one side, or height x width."),
+    (
+        "mode",
         str,
         "short",
-        option(
-            "MODE",
-            "short or long: that side becomes N; cover: crop; contain: pad; exact: stretch;"
-            " none; buckets.",
-        ),
+        "MODE",
+        "short or long: that side becomes N; cover: crop; contain: pad; exact: stretch; none;"
+        " buckets.",
     ),
-    "filter": (
-        str,
-        "lanczos",
-        option("NAME", "lanczos, bicubic or area; always antialiased.", panel=_SCALE),
-    ),
-    "enlarge": (bool, False, flag("Enlarge small images, too.", "--enlarge", panel=_SCALE)),
-    "full_decode": (
-        bool,
-        False,
-        flag("Decode JPEGs at full size: exact colors, slower.", "--full-decode", panel=_SCALE),
-    ),
-    "buckets": (
-        str,
-        "",
-        option("SIZES", "Crop to the nearest shape, as in 512x768,768x512.", panel=_SCALE),
-    ),
-    "matte": (str, "#ffffff", option("COLOR", "Color behind transparent pixels.", panel=_SCALE)),
-    "fill": (str, "#000000", option("COLOR", "Color of the borders in contain.", panel=_SCALE)),
-    "image_format": (
-        str,
-        "jpeg",
-        option("FORMAT", "jpeg, webp, png, or raw pixels.", panel=_FILES),
-    ),
-    "quality": (int, 90, option("N", "JPEG or WebP quality, 1 to 100.", panel=_FILES)),
-    "subsampling": (
-        str,
-        "4:2:0",
-        option("J:A:B", "Chroma of JPEGs: 4:2:0 or 4:4:4.", panel=_FILES),
-    ),
-    "optimize": (
-        bool,
-        False,
-        flag("Huffman tables per JPEG: smaller files, slower.", "--optimize", panel=_FILES),
-    ),
-    "keep_small": (
-        bool,
-        False,
-        flag("Copy files that need no change as they are.", "--keep-small", panel=_FILES),
-    ),
-    "format": (
+    (
+        "format",
         str,
         "webdataset",
-        option("FORMAT", "webdataset, tfrecord, parquet, mds or raw.", "--format", "-f"),
+        "FORMAT",
+        "webdataset, tfrecord, parquet, mds or raw.",
+        "--format",
+        "-f",
     ),
-    "shard_samples": (int, 1000, option("N", "Images per shard.", panel=_SHARDS)),
-    "shuffle": (int | None, None, option("SEED", "Shuffle with this seed.", panel=_SHARDS)),
-    "val": (float, 0.0, option("SHARE", "Fraction for val/; the others go to train/.")),
-    "split_seed": (int, 0, option("SEED", "Seed of the split.", panel=_SHARDS)),
-    "split_by": (
+    ("val", float, 0.0, "SHARE", "Fraction for val/; the others go to train/."),
+    ("dedupe", str, "none", "HOW", "Drop duplicates: none, exact (same bytes) or near (similar)."),
+]
+_SCALING: Rows = [
+    ("filter", str, "lanczos", "NAME", "lanczos, bicubic or area; always antialiased."),
+    ("enlarge", bool, False, "", "Enlarge small images, too."),
+    ("full_decode", bool, False, "", "Decode JPEGs at full size: exact colors, slower."),
+    ("buckets", str, "", "SIZES", "Crop to the nearest shape, as in 512x768,768x512."),
+    ("matte", str, "#ffffff", "COLOR", "Color behind transparent pixels."),
+    ("fill", str, "#000000", "COLOR", "Color of the borders in contain."),
+]
+_ENCODING: Rows = [
+    ("image_format", str, "jpeg", "FORMAT", "jpeg, webp, png, or raw pixels."),
+    ("quality", int, 90, "N", "JPEG or WebP quality, 1 to 100."),
+    ("subsampling", str, "4:2:0", "J:A:B", "Chroma of JPEGs: 4:2:0 or 4:4:4."),
+    ("optimize", bool, False, "", "Huffman tables per JPEG: smaller files, slower."),
+    ("keep_small", bool, False, "", "Copy files that need no change as they are."),
+]
+_WITH = (
+    "with_",
+    str,
+    "",
+    "FUNCTION",
+    "module:function that adds arrays, texts or numbers, such as embeddings.",
+    "--with",
+)
+_SHARDS: Rows = [
+    ("shard_samples", int, 1000, "N", "Images per shard."),
+    ("shuffle", int | None, None, "SEED", "Shuffle with this seed."),
+    ("split_seed", int, 0, "SEED", "Seed of the split."),
+    (
+        "split_by",
         str,
         "looks",
-        option(
-            "HOW",
-            "looks: similar images stay on one side; names: split by file name alone.",
-            panel=_SHARDS,
-        ),
+        "HOW",
+        "looks: similar images stay on one side; names: split by file name alone.",
     ),
-    "min_side": (int, 1, option("N", "Minimum short side, pixels.", panel=_CHOICE)),
-    "max_aspect": (
-        float,
-        0.0,
-        option("X", "Maximum long side / short side; 0: any.", panel=_CHOICE),
-    ),
-    "only_formats": (
-        str,
-        "",
-        option("NAMES", "Formats to accept, by content, such as jpeg,png.", panel=_CHOICE),
-    ),
-    "max_pixels": (int, 300_000_000, option("N", "Larger images are refused.", panel=_CHOICE)),
-    "dedupe": (
-        str,
-        "none",
-        option("HOW", "Drop duplicates: none, exact (same bytes) or near (similar)."),
-    ),
-    "distance": (
-        int,
-        4,
-        option("N", "Bits of the dHash that may differ with --dedupe near.", panel=_CHOICE),
-    ),
-    "exif": (
-        str,
-        "",
-        option("NAMES", "EXIF fields to add as columns: time,camera,lens,gps.", panel=_SHARDS),
-    ),
-    "absolute_uri": (
-        bool,
-        False,
-        flag(
-            "Name source files by full path, not relative to SRC.", "--absolute-uri", panel=_SHARDS
-        ),
-    ),
-    **WITH,
-    "with_batch": (int, 16, option("N", "Samples per call of --with.", panel=_SHARDS)),
-}
-JOB: Options = {
-    "label": (
+    ("exif", str, "", "NAMES", "EXIF fields to add as columns: time,camera,lens,gps."),
+    ("absolute_uri", bool, False, "", "Name source files by full path, not relative to SRC."),
+    _WITH,
+    ("with_batch", int, 16, "N", "Samples per call of --with."),
+]
+_LIMITS: Rows = [
+    ("min_side", int, 1, "N", "Minimum short side, pixels."),
+    ("max_aspect", float, 0.0, "X", "Maximum long side / short side; 0: any."),
+    ("only_formats", str, "", "NAMES", "Formats to accept, by content, such as jpeg,png."),
+    ("max_pixels", int, 300_000_000, "N", "Larger images are refused."),
+    ("distance", int, 4, "N", "Bits of the dHash that may differ with --dedupe near."),
+]
+_SOURCE: Rows = [
+    ("label", _Text, None, "NAME", "Column, member or feature of the label; '' for none."),
+    (
+        "label_kind",
         _Text,
         None,
-        option("NAME", "Column, member or feature of the label; '' for none.", panel=_SOURCE),
+        "name|index",
+        "Integer labels are the name of a class (default in tables) or its index.",
     ),
-    "label_kind": (
-        _Text,
-        None,
-        option(
-            "name|index",
-            "Integer labels are the name of a class (default in tables) or its index.",
-            panel=_SOURCE,
-        ),
-    ),
-    "image": (_Text, None, option("NAME", "Column or feature of the image.", panel=_SOURCE)),
-    "caption": (_Text, None, option("NAME", "Column or member of the text.", panel=_SOURCE)),
-    "columns": (str, "", option("NAMES", "Metadata columns to keep: A,B.", panel=_SOURCE)),
-    "labels": (
-        _Text,
-        None,
-        option("FILE", "Table with the labels of a folder's files.", panel=_SOURCE),
-    ),
-    "drop_unlabeled": (
-        bool,
-        False,
-        flag("Count files without a row as bad, and continue.", "--drop-unlabeled", panel=_SOURCE),
-    ),
-    "allow_path": (
-        _Texts,
-        None,
-        option("DIR", "Folder that links and tables may lead to.", panel=_SOURCE),
-    ),
-    "allow_host": (
-        _Texts,
-        None,
-        option("HOST", "Private host that a table may name.", panel=_SOURCE),
-    ),
-    "allow_scheme": (
-        _Texts,
-        None,
-        option("NAME", "Scheme that a table may use, such as http.", panel=_SOURCE),
-    ),
-    "storage_option": (
-        _Texts,
-        None,
-        option("N=V", "name=value for fsspec, for SRC. Can be repeated.", panel=_SOURCE),
-    ),
-    "workers": (
+    ("image", _Text, None, "NAME", "Column or feature of the image."),
+    ("caption", _Text, None, "NAME", "Column or member of the text."),
+    ("columns", str, "", "NAMES", "Metadata columns to keep: A,B."),
+    ("labels", _Text, None, "FILE", "Table with the labels of a folder's files."),
+    ("drop_unlabeled", bool, False, "", "Count files without a row as bad, and continue."),
+    ("allow_path", _Texts, None, "DIR", "Folder that links and tables may lead to."),
+    ("allow_host", _Texts, None, "HOST", "Private host that a table may name."),
+    ("allow_scheme", _Texts, None, "NAME", "Scheme that a table may use, such as http."),
+    ("storage_option", _Texts, None, "N=V", "name=value for fsspec, for SRC. Can be repeated."),
+]
+_EXECUTION: Rows = [
+    (
+        "workers",
         int | None,
         None,
-        option("N", "Processes; default: one per core.", "--workers", "-w", panel=_WORK),
+        "N",
+        "Processes; default: one per core.",
+        "--workers",
+        "-w",
     ),
-    "memory": (_Text, None, option("SIZE", "Memory of all processes, such as 2GB.", panel=_WORK)),
-    "ray": (
-        _Text,
-        None,
-        option("ADDRESS", "Run on Ray: auto, or a cluster's address.", panel=_WORK),
-    ),
-    "part": (
-        _Text,
-        None,
-        option("I/N", "Build one of N parts: 0/8 to 7/8, or auto in Slurm.", panel=_WORK),
-    ),
-    "max_bad": (
-        _Text,
-        None,
-        option("LIMIT", "Stop if more images are bad, such as 1% or 100.", panel=_WORK),
-    ),
-    "timeout": (float, 120.0, option("S", "Seconds for one image.", panel=_WORK)),
-    "patience": (
-        float,
-        60.0,
-        option("S", "Seconds to retry while SRC's storage is down.", panel=_WORK),
-    ),
-    "target_option": (
-        _Texts,
-        None,
-        option("N=V", "name=value for fsspec, for DST. Can be repeated.", panel=_WORK),
-    ),
-    "json_log": (
-        Path | None,
-        None,
-        option("FILE", "Append one JSON object per shard.", panel=_WORK),
-    ),
-    "as_json": (bool, False, flag("Print the report as JSON.", "--json", panel=_WORK)),
+    ("memory", _Text, None, "SIZE", "Memory of all processes, such as 2GB."),
+    ("ray", _Text, None, "ADDRESS", "Run on Ray: auto, or a cluster's address."),
+    ("part", _Text, None, "I/N", "Build one of N parts: 0/8 to 7/8, or auto in Slurm."),
+    ("max_bad", _Text, None, "LIMIT", "Stop if more images are bad, such as 1% or 100."),
+    ("timeout", float, 120.0, "S", "Seconds for one image."),
+    ("patience", float, 60.0, "S", "Seconds to retry while SRC's storage is down."),
+    ("target_option", _Texts, None, "N=V", "name=value for fsspec, for DST. Can be repeated."),
+    ("json_log", Path | None, None, "FILE", "Append one JSON object per shard."),
+    ("as_json", bool, False, "", "Print the report as JSON.", "--json"),
+]
+_RUN: Rows = [
+    ("append", bool, False, "", "Add new images of SRC to a complete job."),
+    ("dry_run", bool, False, "", "Estimate time and size from a sample; write nothing."),
+]
+RECIPE: Mapping[str | None, Rows] = {
+    None: _FREQUENT,
+    "Scaling": _SCALING,
+    "Encoding": _ENCODING,
+    "Shards": _SHARDS,
+    "Which images": _LIMITS,
 }
-RUN: Options = {
-    "append": (
-        bool,
-        False,
-        flag("Add new images of SRC to a complete job.", "--append", panel=_WORK),
-    ),
-    "dry_run": (
-        bool,
-        False,
-        flag("Estimate time and size from a sample; write nothing.", "--dry-run", panel=_WORK),
-    ),
-}
+WITH: Mapping[str | None, Rows] = {"Shards": [_WITH]}
+JOB: Mapping[str | None, Rows] = {"Source": _SOURCE, "Execution": _EXECUTION}
+RUN: Mapping[str | None, Rows] = {"Execution": _RUN}
 
 
-def with_options(options: Options) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def with_options(
+    *tables: Mapping[str | None, Rows],
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Decorator of a command: add options, which the command finds in its context."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         own = [*inspect.signature(command, eval_str=True).parameters.values()]
-        added = [
-            inspect.Parameter(
-                name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=default,
-                annotation=Annotated[kind, shown],
-            )
-            for name, (kind, default, shown) in options.items()
-        ]
+        rows = [(title, row) for table in tables for title, part in table.items() for row in part]
+        added = [_parameter(title, *row) for title, row in rows]
 
         def with_more(**values: Any) -> None:
             command(**{parameter.name: values[parameter.name] for parameter in own})
@@ -268,3 +165,14 @@ def with_options(options: Options) -> Callable[[Callable[..., None]], Callable[.
         return with_more
 
     return decorate
+
+
+def _parameter(
+    panel: str | None, name: str, kind: Any, default: Any, metavar: str, help: str, *names: str
+) -> inspect.Parameter:
+    if kind is bool:
+        shown = flag(help, *(names or (f"--{name.replace('_', '-')}",)), panel=panel)
+    else:
+        shown = option(metavar, help, *names, panel=panel)
+    keyword_only = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, keyword_only, default=default, annotation=Annotated[kind, shown])

@@ -41,7 +41,7 @@ class _Terminated(KeyboardInterrupt):
     """SIGTERM was received."""
 
 
-@with_options({**options.RECIPE, **options.JOB, **options.RUN})
+@with_options(options.RECIPE, options.JOB, options.RUN)
 def run(ctx: typer.Context, src: options.Source, dst: options.Destination) -> None:
     """Turn photographs into training shards.
 
@@ -61,7 +61,7 @@ def run(ctx: typer.Context, src: options.Source, dst: options.Destination) -> No
     _run_job(ctx, src, dst, recipe, append=ctx.params["append"])
 
 
-@with_options({**options.WITH, **options.JOB})
+@with_options(options.WITH, options.JOB)
 def resume(ctx: typer.Context, paths: options.Places) -> None:
     """Resume a job with the recipe in its plan.
 
@@ -75,7 +75,7 @@ def resume(ctx: typer.Context, paths: options.Places) -> None:
     _run_job(ctx, src, dst, recipe)
 
 
-@with_options({**options.WITH, **options.JOB})
+@with_options(options.WITH, options.JOB)
 def retry(
     ctx: typer.Context,
     paths: options.Places,

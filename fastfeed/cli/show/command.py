@@ -10,6 +10,8 @@ from fastfeed.cli.open_source import (
     AllowHost,
     AllowPath,
     AllowScheme,
+    Epoch,
+    Seed,
     StorageOption,
     allowed,
     label_kind_of,
@@ -64,8 +66,8 @@ def show(
         float,
         option("X", "Smallest fraction of an image's area that a random crop covers.", panel=MORE),
     ] = 0.08,
-    seed: Annotated[int, option("N", "Seed of the training run.", panel=MORE)] = 0,
-    epoch: Annotated[int, option("N", "Epoch of the training run.", panel=MORE, min=0)] = 0,
+    seed: Seed = 0,
+    epoch: Epoch = 0,
     label: Annotated[
         str | None, option("NAME", "Label: a member, field or column of shards or a table.")
     ] = None,

@@ -30,8 +30,7 @@ def diff(
     fail_on: Annotated[
         list[str] | None,
         option(
-            "LIMIT",
-            "For AFTER, such as 'input>5%'. Exit code 3 if exceeded, 4 without a verdict.",
+            "LIMIT", "For AFTER, such as 'input>5%'. Exit code 3 if exceeded, 4 without a verdict."
         ),
     ] = None,
     as_json: AsJson = False,

@@ -47,8 +47,7 @@ Steps = Annotated[int | None, option("N", "Analyze only the last N steady steps.
 FailOn = Annotated[
     list[str] | None,
     option(
-        "LIMIT",
-        "Such as 'input>5%' or 'idle>30%'. Exit code 3 if exceeded, 4 without a verdict.",
+        "LIMIT", "Such as 'input>5%' or 'idle>30%'. Exit code 3 if exceeded, 4 without a verdict."
     ),
 ]
 Force = Annotated[

@@ -51,10 +51,7 @@ _METRICS: dict[str, tuple[str, _Value]] = {
     "bad_samples_total": ("Bad samples (exact)", _counter("bad")),
     "read_bytes_total": ("Bytes of samples read (exact)", _counter("read_bytes")),
     "retries_total": ("Reads and requests that were repeated (exact)", _counter("retries")),
-    "framework_steps_total": (
-        "Steps timed by a callback (framework)",
-        _counter("framework_steps"),
-    ),
+    "framework_steps_total": ("Steps timed by a callback (framework)", _counter("framework_steps")),
     "framework_seconds_total": ("Their time (framework)", _counter("framework_ns", 1e-9)),
     "epoch": ("Epoch of the next batch (exact)", _counter("epoch")),
     "step": ("Step of the next batch (exact)", _counter("step")),

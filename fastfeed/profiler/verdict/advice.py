@@ -23,6 +23,8 @@ from fastfeed.profiler.verdict.late_rank import late_rank_advice
 
 __all__ = ["cost_of", "family_costs", "interpreter_cause", "main_function", "remedies"]
 
+_Advise = Callable[[DeviceResult, int, Sequence[FeedResult]], tuple[str, str]]
+
 _MIN_SHARE = 0.005  # of the window: a smaller cost is not reported
 _MIN_PAGEABLE = 0.1  # of the copied bytes: less pageable memory does not matter
 _INTERPRETER = {
@@ -55,27 +57,24 @@ def family_costs(device: DeviceResult) -> dict[str, int]:
 
 def remedies(device: DeviceResult, feeds: Sequence[FeedResult] = ()) -> tuple[Remedy, ...]:
     """One per family that costs at least half a percent of the judged window, largest first."""
-    judged = device.judged
-    window = max(judged.budget.window, 1)
+    window = max(device.judged.budget.window, 1)
     result = []
     for family, spent in sorted(family_costs(device).items(), key=lambda item: -item[1]):
         if spent < _MIN_SHARE * window:
             continue
         change, evidence = _ADVICE[family](device, spent, feeds)
-        evidence += _names_function(device, family)
+        if (time := main_function(device, family)) is not None:
+            evidence += f" Most of it in {cost_of(device, time)}."
         if device.steps.guessed:
             change, evidence = _of_guesses(family, change, evidence)
+        steps = device.metrics.get("steps") if device.steady else None
         result.append(
             Remedy(
                 family=family,
                 share=spent / window,
-                ms_per_step=(
-                    spent / device.metrics["steps"] / 1e6
-                    if device.steady and device.metrics.get("steps")
-                    else None
-                ),
+                ms_per_step=spent / steps / 1e6 if steps else None,
                 ceiling=window / max(window - spent, 1),
-                causes={cause: ns for cause, ns in judged.causes.items() if cause.family == family},
+                causes=_causes(device, family),
                 change=change,
                 evidence=evidence,
             )
@@ -83,17 +82,21 @@ def remedies(device: DeviceResult, feeds: Sequence[FeedResult] = ()) -> tuple[Re
     return tuple(result)
 
 
+def _causes(device: DeviceResult, family: str) -> dict[Cause, int]:
+    return {cause: ns for cause, ns in device.judged.causes.items() if cause.family == family}
+
+
 def main_function(device: DeviceResult, family: str) -> FunctionTime | None:
     """The program's function with at least half of a family's idle time, or None."""
     of_family = [time for time in device.functions if time.cause.family == family and time.file]
-    spent = sum(ns for cause, ns in device.judged.causes.items() if cause.family == family)
+    spent = sum(_causes(device, family).values())
     worst = max(of_family, key=lambda time: time.ns, default=None)
     return worst if worst is not None and worst.ns * 2 >= spent else None
 
 
 def interpreter_cause(device: DeviceResult, family: str) -> Cause | None:
     """Garbage collection or the GIL, if it takes half of a family's idle time; else None."""
-    causes = {cause: ns for cause, ns in device.judged.causes.items() if cause.family == family}
+    causes = _causes(device, family)
     spent = sum(causes.values())
     return next(
         (cause for cause in _INTERPRETER if spent and causes.get(cause, 0) * 2 >= spent), None
@@ -105,11 +108,6 @@ def cost_of(device: DeviceResult, time: FunctionTime) -> str:
     steps = device.metrics.get("steps") if device.steady else None
     cost = f"{duration(time.ns / steps)} of every step" if steps else duration(time.ns)
     return f"{time}, {cost}"
-
-
-def _names_function(device: DeviceResult, family: str) -> str:
-    time = main_function(device, family)
-    return f" Most of it in {cost_of(device, time)}." if time is not None else ""
 
 
 def _of_guesses(family: str, change: str, evidence: str) -> tuple[str, str]:
@@ -124,11 +122,8 @@ def _h2d(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tuple
     pageable, rate = metrics.get("h2d_pageable", 0.0), metrics.get("h2d_gbps")
     evidence = f"{duration(spent)} are lost to copies to the GPU"
     if rate is not None:
-        size = (
-            f"{metrics['h2d_mb_per_step']:,.1f} MB per step"
-            if "h2d_mb_per_step" in metrics
-            else "they run"
-        )
+        per_step = metrics.get("h2d_mb_per_step")
+        size = "they run" if per_step is None else f"{per_step:,.1f} MB per step"
         evidence += f": {size} at {rate:,.{0 if rate >= 10 else 1 if rate >= 1 else 2}f} GB/s"
     if "prefetched" in metrics:
         evidence += f", {percent(metrics['prefetched'], 0)} of the time overlapping kernels"
@@ -143,32 +138,22 @@ def _h2d(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tuple
 def _launch(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tuple[str, str]:
     metrics = device.metrics
     per_step = metrics.get("launches_per_step")
-    evidence = (
-        f"{per_step:,.0f} device operations per step"
-        if per_step
-        else plural(device.ops, "device operation")
-    )
+    evidence = plural(device.ops, "device operation")
+    if per_step:
+        evidence = f"{per_step:,.0f} device operations per step"
     if "kernel_us" in metrics:
         evidence += f", the median kernel runs {duration(metrics['kernel_us'] * 1e3)}"
     if "lead_us" in metrics:
         lead = metrics["lead_us"]
-        evidence += (
-            f"; launches are {duration(lead * 1e3)} ahead of the GPU"
-            if lead > 0
-            else "; launches are not ahead of the GPU"
-        )
+        ahead = duration(lead * 1e3) if lead > 0 else "not"
+        evidence += f"; launches are {ahead} ahead of the GPU"
     cause = interpreter_cause(device, "launch")
     if cause is not None:
         return _INTERPRETER[cause], f"{evidence}."
     slow = main_function(device, "launch")
     if slow is not None:
-        return (
-            (
-                f"Make {slow} faster, or call it less often: the GPU waits for it with nothing"
-                " launched."
-            ),
-            f"{evidence}.",
-        )
+        change = f"Make {slow} faster, or call it less often: the GPU waits for it with nothing"
+        return f"{change} launched.", f"{evidence}."
     change = change_in(device.framework, "launch")
     if family_costs(device)["input"] < STARVED * device.judged.budget.window:
         change += " More loader workers will not help."
@@ -177,14 +162,12 @@ def _launch(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tu
 
 def _code(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tuple[str, str]:
     function = main_function(device, "code")
-    name = f"{function}" if function is not None else "this code"
-    return (
-        (
-            f"Move {name} out of the training loop or to another thread; if it prepares batches, to"
-            " the loader's workers."
-        ),
-        f"The GPU idled {duration(spent)} while the host ran code that launches nothing.",
+    change = (
+        f"Move {function or 'this code'} out of the training loop or to another thread; if it"
+        " prepares batches, to the loader's workers."
     )
+    lost = duration(spent)
+    return change, f"The GPU idled {lost} while the host ran code that launches nothing."
 
 
 def _sync(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tuple[str, str]:
@@ -219,13 +202,9 @@ def _sync_site(device: DeviceResult) -> str:
 
 
 def _alloc(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tuple[str, str]:
-    return (
-        change_in(device.framework, "alloc"),
-        (
-            f"Device memory was allocated or freed {_frequency(device.metrics, 'alloc')}; freeing"
-            " it waits for the GPU."
-        ),
-    )
+    often = _frequency(device.metrics, "alloc")
+    evidence = f"Device memory was allocated or freed {often}; freeing it waits for the GPU."
+    return change_in(device.framework, "alloc"), evidence
 
 
 def _module_load(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tuple[str, str]:
@@ -244,9 +223,7 @@ def _module_load(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) 
     )
 
 
-def _fixed_advice(
-    evidence: str, change: str = "", what: str = ""
-) -> Callable[[DeviceResult, int, Sequence[FeedResult]], tuple[str, str]]:
+def _fixed_advice(evidence: str, change: str = "", what: str = "") -> _Advise:
     def advise(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tuple[str, str]:
         return change or change_in(device.framework, what), evidence.format(
             lost=duration(spent), share=percent(device.judged.share(spent))
@@ -259,37 +236,28 @@ def _comm(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tupl
     exposed, waited = device.judged.budget.comm, sum(charge.ns for charge in device.charges)
     on_host = device.judged.ns(Cause.HOST_COMM)
     if on_host * 2 > spent:
-        return (
-            (
-                "Synchronize ranks on the host less often: move barriers, gloo and object"
-                " collectives out of the training loop."
-            ),
-            f"The GPU idled {duration(on_host)} while the host waited for other ranks.",
+        change = (
+            "Synchronize ranks on the host less often: move barriers, gloo and object collectives"
+            " out of the training loop."
         )
+        return change, f"The GPU idled {duration(on_host)} while the host waited for other ranks."
     if waited * 2 > exposed and device.charges:
         lost = f"{duration(waited)} of {duration(exposed)} in collectives is waiting for "
         absent = sum(charge.ns for charge in device.charges if charge.culprit == ABSENT_RANKS)
         if device.late_rank is None or absent * 2 > waited:
-            return (
-                (
-                    "Analyze the traces of all ranks together: these cannot tell which rank is"
-                    " late, and why."
-                ),
-                f"{lost}ranks that are not in this analysis.",
-            )
+            change = "Analyze the traces of all ranks together: these cannot tell which rank is"
+            return f"{change} late, and why.", f"{lost}{ABSENT_RANKS}."
         change, evidence = late_rank_advice(device.late_rank)
         return change, lost + evidence
-    return (
-        (
-            "Overlap the gradient all-reduce with the backward pass (fewer, larger buckets), or"
-            " check the links between GPUs."
-        ),
-        f"{duration(exposed)} in collectives that no computation overlaps"
-        + (f", {duration(waited)} of it waiting for others." if waited else "."),
+    change = (
+        "Overlap the gradient all-reduce with the backward pass (fewer, larger buckets), or check"
+        " the links between GPUs."
     )
+    others = f", {duration(waited)} of it waiting for others" if waited else ""
+    return change, f"{duration(exposed)} in collectives that no computation overlaps{others}."
 
 
-_ADVICE: dict[str, Callable[[DeviceResult, int, Sequence[FeedResult]], tuple[str, str]]] = {
+_ADVICE: dict[str, _Advise] = {
     "input": input_advice,
     "h2d": _h2d,
     "launch": _launch,

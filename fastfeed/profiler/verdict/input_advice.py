@@ -16,6 +16,7 @@ __all__ = ["PHASES", "feed_advice", "input_advice", "phase_change", "proxy_input
 # steps: loaders rarely have more workers; a rarer wait comes once per epoch
 _MAX_WORKER_PERIOD = 24
 _NEARLY_ALL = 0.8  # of the waiting is at starts of epochs
+_KEEP_WORKERS = "Keep the loader's workers from one epoch to the next"
 _USUAL_CORES = 32  # per GPU, if the trace does not record the number of cores
 _AUTOTUNE = "num_parallel_calls=tf.data.AUTOTUNE"
 _KINDS = (  # the first that matches the name of the stage
@@ -82,9 +83,8 @@ def input_advice(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) 
         f"{duration(waits.hidden)} hidden.{_pattern(metrics)}"
     )
     feed = max(feeds, key=lambda feed: feed.waited_ns, default=None)
-    if (
-        feed is not None and feed.busiest and feed.waited_ns * 2 >= spent
-    ):  # otherwise the wait is for another loader
+    # otherwise the wait is for another loader
+    if feed is not None and feed.busiest and feed.waited_ns * 2 >= spent:
         return feed_advice(feed), evidence
     in_thread = device.judged.ns(Cause.INPUT_IN_THREAD)
     if in_thread > device.judged.ns(Cause.INPUT):
@@ -92,69 +92,54 @@ def input_advice(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) 
             (f"{time}" for time in device.functions if time.cause is Cause.INPUT_IN_THREAD),
             "preparing batches",
         )
-        return (
-            (
-                f"Move {work} out of the training thread: to the loader's workers, a prefetching"
-                " thread, or a fastfeed feed, which works ahead on native threads."
-            ),
-            (f"{evidence} The training thread prepares batches itself for {duration(in_thread)}."),
+        change = (
+            f"Move {work} out of the training thread: to the loader's workers, a prefetching"
+            " thread, or a fastfeed feed, which works ahead on native threads."
         )
-    if (stage := device.stage) is not None:
-        return (
-            (
-                f"The slowest stage of tf.data is {one_line(stage.name, 60)}:"
-                f" {stage_advice(stage.name)}."
-            ),
-            (
-                f"{evidence} {one_line(stage.path, 120)} is at work itself for"
-                f" {percent(stage.share, 0)} of the waits."
-            ),
-        )
+        evidence += f" The training thread prepares batches itself for {duration(in_thread)}."
+    elif (stage := device.stage) is not None:
+        name = one_line(stage.name, 60)
+        change = f"The slowest stage of tf.data is {name}: {stage_advice(stage.name)}."
+        evidence += f" {one_line(stage.path, 120)} is at work itself for"
+        evidence += f" {percent(stage.share, 0)} of the waits."
+    elif metrics.get("single_process"):
+        change = f"{_workers(metrics)}currently batches are loaded in the training thread."
+        evidence += " The loader has no workers (_SingleProcessDataLoaderIter)."
+    else:
+        change = _loader_change(device, spent)
+    return change, evidence
+
+
+def _loader_change(device: DeviceResult, spent: int) -> str:
+    """The change of a loader with workers, by the steps that wait."""
+    metrics = device.metrics
     faster = f"Make batches {_speedup_needed(device.judged.budget.window, spent)} as fast"
-    if metrics.get("single_process"):
-        return (
-            f"{_workers(metrics)}currently batches are loaded in the training thread.",
-            f"{evidence} The loader has no workers (_SingleProcessDataLoaderIter).",
-        )
     pytorch = "single_process" in metrics  # its loader, whichever framework trains
     loader = "" if device.framework == "pytorch" else device.framework
     if metrics.get("epoch_waits", 0) >= _NEARLY_ALL:
-        return _epoch_change(device), evidence
+        return _epoch_change(device)
     every = metrics.get("wait_every", 0)
     if every > _MAX_WORKER_PERIOD:
-        keep = (
-            "persistent_workers=True, or start"
-            if pytorch
-            else "Keep the loader's workers from one epoch to the next, or start"
+        keep = "persistent_workers=True" if pytorch else _KEEP_WORKERS
+        return f"{keep}, or start the next epoch's batches before this one ends."
+    if every and pytorch:
+        return (
+            f"Raise prefetch_factor, or num_workers above {every:.0f}; with in_order=False one slow"
+            " batch does not hold up the others."
         )
-        return f"{keep} the next epoch's batches before this one ends.", evidence
     if every:
         return (
-            (
-                f"Raise prefetch_factor, or num_workers above {every:.0f}; with in_order=False one"
-                " slow batch does not hold up the others."
-                if pytorch
-                else (
-                    f"Prefetch more than {every:.0f} batches, so that one slow batch does not hold"
-                    " up the others."
-                )
-            ),
-            evidence,
+            f"Prefetch more than {every:.0f} batches, so that one slow batch does not hold up the"
+            " others."
         )
     if metrics.get("wait_rare"):
         return (
-            (
-                "Prefetch deeper, so that a slow read now and then stays hidden, or keep the data"
-                " on a local disk."
-            ),
-            evidence,
+            "Prefetch deeper, so that a slow read now and then stays hidden, or keep the data on a"
+            " local disk."
         )
     if metrics.get("wait_grows", 1) > 1:
-        return (
-            f"{faster}: look at storage first, e.g. larger sequential shards or a local cache.",
-            evidence,
-        )
-    return f"{faster}: {change_in('pytorch' if pytorch else loader, 'more_loading')}", evidence
+        return f"{faster}: look at storage first, e.g. larger sequential shards or a local cache."
+    return f"{faster}: {change_in('pytorch' if pytorch else loader, 'more_loading')}"
 
 
 def _pattern(metrics: Mapping[str, float]) -> str:
@@ -166,11 +151,9 @@ def _pattern(metrics: Mapping[str, float]) -> str:
     elif metrics.get("wait_every"):
         text += f" A long one every {metrics['wait_every']:.0f} steps."
     elif metrics.get("wait_rare"):
+        steps = percent(metrics["wait_steps"], 0)
         worst = duration(metrics["wait_ms_worst"] * 1e6)
-        text += (
-            f" Nearly all of it in {percent(metrics['wait_steps'], 0)} of the steps, the worst"
-            f" {worst}."
-        )
+        text += f" Nearly all of it in {steps} of the steps, the worst {worst}."
     grows = metrics.get("wait_grows", 1)
     if grows > 1:
         text += (
@@ -202,11 +185,8 @@ def feed_advice(feed: FeedResult) -> str:
             f"{_speedup_needed(feed.span_ns, feed.waited_ns)} as fast."
         )
     if used < 0.8:
-        busy = (
-            f"{plural(threads, 'thread')} {'is' if threads == 1 else 'are'} busy {percent(used, 0)}"
-            " of the time"
-        )
-        return f"{lead}, and its {busy}: raise prefetch=, then threads=."
+        busy = f"{plural(threads, 'thread')} {'is' if threads == 1 else 'are'} busy"
+        return f"{lead}, and its {busy} {percent(used, 0)} of the time: raise prefetch=, then threads=."
     if 10 * feed.waited_ns > 9 * feed.span_ns:  # the trainer does almost nothing else
         return f"{lead}: set threads= to the number of cores, then decode='gpu'."
     needed = math.ceil(threads * feed.span_ns / (feed.span_ns - feed.waited_ns))
@@ -227,12 +207,10 @@ def _workers(metrics: Mapping[str, float]) -> str:
     needed, cores = max(2, math.ceil(wait / (step - wait)) + 1), int(metrics.get("cores", 0))
     limit = cores or _USUAL_CORES
     count = needed if needed <= limit else str(cores) if cores else "os.cpu_count()"
-    more = (
-        f"{needed} workers would keep up, so make batches cheaper to decode as well; "
-        if needed > limit
-        else ""
-    )
-    return f"DataLoader(num_workers={count}, persistent_workers=True, pin_memory=True): {more}"
+    change = f"DataLoader(num_workers={count}, persistent_workers=True, pin_memory=True): "
+    if needed > limit:
+        change += f"{needed} workers would keep up, so make batches cheaper to decode as well; "
+    return change
 
 
 def stage_advice(stage: str) -> str:
@@ -259,10 +237,7 @@ def _epoch_change(device: DeviceResult) -> str:
             "persistent_workers=True: the workers stay, and load the next epoch's batches as soon"
             " as one is asked for."
         )
-    return (
-        "Keep the loader's workers from one epoch to the next, or start the next epoch's batches"
-        " before this one ends."
-    )
+    return f"{_KEEP_WORKERS}, or start the next epoch's batches before this one ends."
 
 
 def phase_change(device: DeviceResult, phase: Phase) -> str:

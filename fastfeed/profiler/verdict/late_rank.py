@@ -36,48 +36,32 @@ def late_rank_sentence(late: LateRank) -> str:
 def late_rank_advice(late: LateRank) -> tuple[str, str]:
     """The change to make, and the end of the sentence "... is waiting for"."""
     label = _short(late.label)
+    title = late.cause.title if late.cause is not None else ""
     if _is_slower(late):
-        times = f"{late.kernels:.2f} times as long"
-        return (
-            (
-                f"Check the GPU of {label}, whose kernels take {times}: a thermal or power limit,"
-                " another model (nvidia-smi -q -d PERFORMANCE,CLOCK), or larger batches."
-            ),
-            f"{label}, whose kernels take {times} as those of the median rank.",
+        end = f"whose kernels take {late.kernels:.2f} times as long as those of the median rank."
+        change = (
+            f"Check the GPU of {label}, whose kernels take {late.kernels:.2f} times as long: a"
+            " thermal or power limit, another model (nvidia-smi -q -d PERFORMANCE,CLOCK), or larger"
+            " batches."
         )
-    if late.changes:
-        often = (
-            f"a rank that changes from step to step, most often {label} ({percent(late.share, 0)})."
-        )
+    elif late.changes:
+        often = f"most often {label} ({percent(late.share, 0)})."
+        change = "Make steps equally long on all ranks: the late one changes from step to step,"
+        change += f" mostly because of {title}."
         if late.cause is None:
-            return (
-                (
-                    "Give all ranks equal work in each step (samples of one size, or bucketed by"
-                    " length or cost): no rank is slow in general, the late one changes from step"
-                    " to step."
-                ),
-                often,
+            change = (
+                "Give all ranks equal work in each step (samples of one size, or bucketed by length"
+                " or cost): no rank is slow in general, the late one changes from step to step."
             )
-        return (
-            (
-                "Make steps equally long on all ranks: the late one changes from step to step,"
-                f" mostly because of {late.cause.title}."
-            ),
-            often,
-        )
-    if late.cause is None:
-        return (
-            (
-                f"Find out why {label} is late: nothing recorded explains it. Compare its steps"
-                " with the others'."
-            ),
-            f"{label}, which is late for a reason that is not recorded.",
-        )
-    title = late.cause.title
-    return (
-        f"Make {label} as fast as the others: it is late because of {title}.",
-        f"{label}, which is late: {title}.",
-    )
+        return change, f"a rank that changes from step to step, {often}"
+    elif late.cause is None:
+        end = "which is late for a reason that is not recorded."
+        change = f"Find out why {label} is late: nothing recorded explains it. Compare its steps"
+        change += " with the others'."
+    else:
+        end = f"which is late: {title}."
+        change = f"Make {label} as fast as the others: it is late because of {title}."
+    return change, f"{label}, {end}"
 
 
 def _changes(late: LateRank) -> bool:

@@ -106,7 +106,7 @@ def test_two_gpus_that_are_busy_and_wait_for_each_other(analyzed):
     assert (result.verdict.word, result.verdict.bound) == ("not_starved", "gpu")
     first, second = result.devices
     assert first.comm_wait == pytest.approx(10.9e6, rel=0.01), "rank 0 waits inside NCCL"
-    assert first.charges[0].culprit == second.label
+    assert first.charges[0].late_rank == second.label
     assert second.comm_wait < first.comm_wait / 2
 
 

@@ -16,7 +16,6 @@ from fastfeed.profiler.model.trace import Origin
 
 __all__ = [
     "ABSENT_RANKS",
-    "Charge",
     "Cold",
     "DeviceResult",
     "FeedResult",
@@ -25,6 +24,7 @@ __all__ = [
     "InputStage",
     "InputWait",
     "LateRank",
+    "PeerWait",
     "Period",
     "Phase",
     "RankResult",
@@ -202,10 +202,10 @@ ABSENT_RANKS = "ranks that are not in this analysis"  # in place of a device's l
 
 
 @dataclass(frozen=True, slots=True)
-class Charge:
+class PeerWait:
     """Time inside collectives waiting for a late rank, and why that rank was late."""
 
-    culprit: str  # label of the device, or ABSENT_RANKS
+    late_rank: str  # label of its device, or ABSENT_RANKS
     cause: Cause | None  # None: busy, or its reason is not recorded
     ns: int
 
@@ -243,7 +243,7 @@ class DeviceResult:
     worst: tuple[Gap, ...]  # three longest gaps of `judged`, input first where input is the verdict
     ops: int
     launches: int  # ops whose launch is in the trace
-    charges: tuple[Charge, ...] = ()
+    charges: tuple[PeerWait, ...] = ()
     comm_wait: int = 0  # ns inside collectives, waiting for others, in `judged`
     # behind the advice: see steps/metrics.py, steps/device.py
     metrics: Mapping[str, float] = field(default_factory=dict)
@@ -324,8 +324,8 @@ class Verdict:
     share: Share
     confidence: str  # "confirmed", "likely", "weak"; "" where abstained
     evidence: tuple[str, ...]
-    against: tuple[str, ...]  # counter-evidence
-    falsify: str  # what would show that this is wrong
+    counter_evidence: tuple[str, ...]
+    refutation: str  # what would show that this is wrong
     change: str  # the one thing to do
     command: str  # that measures again
     reasons: tuple[str, ...] = ()  # of an abstention

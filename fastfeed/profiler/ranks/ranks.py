@@ -10,7 +10,7 @@ import numpy as np
 from fastfeed.errors import TraceError
 from fastfeed.profiler.model import intervals
 from fastfeed.profiler.model.causes import Cause
-from fastfeed.profiler.model.result import ABSENT_RANKS, Charge, LateRank, RankResult, Slices
+from fastfeed.profiler.model.result import ABSENT_RANKS, LateRank, PeerWait, RankResult, Slices
 from fastfeed.profiler.model.trace import Kind, Trace
 from fastfeed.profiler.ranks.collectives import (
     WALL_NS,
@@ -71,7 +71,7 @@ class Blame:
     only, sorted and disjoint. Waits hidden by compute count only in `comm_wait`.
     """
 
-    charges: tuple[Charge, ...] = ()  # largest first
+    charges: tuple[PeerWait, ...] = ()  # largest first
     comm_wait: int = 0  # ns
     # int64 (n, 2), on the member's clock
     spans: np.ndarray = field(default_factory=intervals.empty)
@@ -180,7 +180,7 @@ def estimate_waits(member: RankDevice, known_waits: np.ndarray | None = None) ->
             parts.append(intervals.spans(start, start + np.maximum(duration - transfer, 0)))
     waits = intervals.intersect(intervals.union(*parts), member.judged)
     exposed = intervals.intersect(waits, _exposed(member))
-    charge = Charge(ABSENT_RANKS, None, intervals.measure(exposed))
+    charge = PeerWait(ABSENT_RANKS, None, intervals.measure(exposed))
     return Blame(
         (charge,) if charge.ns else (),
         intervals.measure(waits),
@@ -200,7 +200,9 @@ def _add_absent_waits(blame: Blame, guessed: Blame) -> Blame:
     order = np.argsort(spans[:, 0], kind="stable")
     return Blame(
         tuple(
-            sorted((*blame.charges, Charge(ABSENT_RANKS, None, ns)), key=lambda charge: -charge.ns)
+            sorted(
+                (*blame.charges, PeerWait(ABSENT_RANKS, None, ns)), key=lambda charge: -charge.ns
+            )
         ),
         blame.comm_wait + guessed.comm_wait,
         spans[order],
@@ -256,7 +258,7 @@ def _sum_charges(members: Sequence[RankDevice], part: BlamedWaits, waits: np.nda
     sums = np.zeros(len(keys), np.int64)
     np.add.at(sums, inverse, part.spans[:, 1] - part.spans[:, 0])
     charges = [
-        Charge(
+        PeerWait(
             members[key // 256].label, None if key % 256 == NO_CAUSE else Cause(key % 256), total
         )
         for key, total in zip(keys.tolist(), sums.tolist(), strict=True)
@@ -444,7 +446,7 @@ def _weighted_median(values: np.ndarray, weight: np.ndarray) -> float:
 
 
 def late_ranks(
-    charges: Sequence[Sequence[Charge]], kernels: Mapping[str, float | None]
+    charges: Sequence[Sequence[PeerWait]], kernels: Mapping[str, float | None]
 ) -> tuple[LateRank | None, ...]:
     """The rank that costs all members most, or another that a member mostly waits for."""
     common = _late_rank([charge for own in charges for charge in own], kernels)
@@ -457,14 +459,14 @@ def late_ranks(
     return tuple(result)
 
 
-def _late_rank(charges: Sequence[Charge], kernels: Mapping[str, float | None]) -> LateRank | None:
+def _late_rank(charges: Sequence[PeerWait], kernels: Mapping[str, float | None]) -> LateRank | None:
     """The rank that these charges name most; None if it is not in the analysis."""
     by_culprit: dict[str, int] = {}
     by_cause: dict[tuple[str, Cause | None], int] = {}
     for charge in charges:
-        if charge.culprit != ABSENT_RANKS:
-            by_culprit[charge.culprit] = by_culprit.get(charge.culprit, 0) + charge.ns
-            key = charge.culprit, charge.cause
+        if charge.late_rank != ABSENT_RANKS:
+            by_culprit[charge.late_rank] = by_culprit.get(charge.late_rank, 0) + charge.ns
+            key = charge.late_rank, charge.cause
             by_cause[key] = by_cause.get(key, 0) + charge.ns
     waited = sum(by_culprit.values())
     if not waited:

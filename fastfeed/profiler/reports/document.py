@@ -77,8 +77,8 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "confidence": verdict.confidence,
         "input": _share(verdict.share),
         "evidence": [_text(sentence) for sentence in verdict.evidence],
-        "against": [_text(sentence) for sentence in verdict.against],
-        "falsify": _text(verdict.falsify),
+        "against": [_text(sentence) for sentence in verdict.counter_evidence],
+        "falsify": _text(verdict.refutation),
         "change": _text(verdict.change),
         "command": _text(verdict.command),
         "reasons": [_text(sentence) for sentence in verdict.reasons],
@@ -166,7 +166,7 @@ def _device(device: DeviceResult) -> dict[str, Any]:
         "comm_wait_ns": int(device.comm_wait),
         "charges": [
             {
-                "culprit": _text(charge.culprit),
+                "culprit": _text(charge.late_rank),
                 "cause": None if charge.cause is None else charge.cause.key,
                 "ns": int(charge.ns),
             }

@@ -44,7 +44,7 @@ def as_markdown(result: Result) -> str:
     elif verdict.change:
         gain = figures.gain(result)
         parts.append(f"**Change** {_escaped(verdict.change)}" + (f" ({gain})" if gain else ""))
-    parts += [f"**But** {_escaped(sentence)}" for sentence in verdict.against[:2]]
+    parts += [f"**But** {_escaped(sentence)}" for sentence in verdict.counter_evidence[:2]]
     parts.append(f"<sub>{_escaped(' · '.join(_details(result, devices)))}</sub>")
     return "\n\n".join(part for part in parts if part) + "\n"
 

@@ -297,8 +297,8 @@ def _certainty(result: Result) -> str:
     verdict = result.verdict
     parts = {
         "Evidence": verdict.evidence,
-        "Evidence against it": verdict.against,
-        "What would disprove it": (verdict.falsify,) if verdict.falsify else (),
+        "Evidence against it": verdict.counter_evidence,
+        "What would disprove it": (verdict.refutation,) if verdict.refutation else (),
     }
     columns = "".join(
         f"<div><h3>{title}</h3>{bullets(map(_text, sentences))}</div>"

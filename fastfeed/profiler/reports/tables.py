@@ -115,7 +115,7 @@ def _blame(device: DeviceResult) -> str:
     if charge is None:
         return ""
     why = f": {charge.cause.title}" if charge.cause is not None else ""
-    return one_line(charge.culprit, 40) + why
+    return one_line(charge.late_rank, 40) + why
 
 
 def ranks(all_ranks: Sequence[RankResult]) -> Markup:

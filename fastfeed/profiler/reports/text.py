@@ -407,10 +407,10 @@ def _action(result: Result, sheet: Sheet, detail: Detail) -> list[Text]:
 def _caveats(result: Result, sheet: Sheet, detail: Detail) -> list[Text]:
     verdict = result.verdict
     lines: list[Text] = []
-    for index, sentence in enumerate(verdict.against[: detail.against]):
+    for index, sentence in enumerate(verdict.counter_evidence[: detail.against]):
         lines += sheet.labeled("" if index else "But", one_line(sentence, 400))
-    if verdict.falsify and detail.against:
-        lines += sheet.labeled("Test", one_line(verdict.falsify, 400))
+    if verdict.refutation and detail.against:
+        lines += sheet.labeled("Test", one_line(verdict.refutation, 400))
     for index, note in enumerate(result.notes[: detail.notes]):
         lines += sheet.labeled("" if index else "Note", one_line(note, 400), style="dim")
     if len(result.notes) > detail.notes > 0:

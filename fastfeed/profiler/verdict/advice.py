@@ -243,7 +243,7 @@ def _comm(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tupl
         return change, f"The GPU idled {duration(on_host)} while the host waited for other ranks."
     if waited * 2 > exposed and device.charges:
         lost = f"{duration(waited)} of {duration(exposed)} in collectives is waiting for "
-        absent = sum(charge.ns for charge in device.charges if charge.culprit == ABSENT_RANKS)
+        absent = sum(charge.ns for charge in device.charges if charge.late_rank == ABSENT_RANKS)
         if device.late_rank is None or absent * 2 > waited:
             change = "Analyze the traces of all ranks together: these cannot tell which rank is"
             return f"{change} late, and why.", f"{lost}{ABSENT_RANKS}."

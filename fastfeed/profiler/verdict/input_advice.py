@@ -75,8 +75,8 @@ def input_advice(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) 
     if culprits and proxy_input(device) * 2 > spent:
         worst = max(culprits, key=lambda charge: charge.ns)
         return (
-            f"Fix the input of {worst.culprit}; the others wait for it inside collectives.",
-            f"{duration(worst.ns)} inside collectives while {worst.culprit} waited for its input.",
+            f"Fix the input of {worst.late_rank}; the others wait for it inside collectives.",
+            f"{duration(worst.ns)} inside collectives while {worst.late_rank} waited for its input.",
         )
     evidence = (
         f"{plural(waits.waits, 'wait')} for input, {duration(waits.exposed)} with the GPU idle, "

@@ -103,18 +103,18 @@ def judge(
     devices: Sequence[DeviceResult],
     feeds: Sequence[FeedResult],
     origins: Sequence[Origin],
-    again: str = "",
+    rerun: str = "",
     waits: Sequence[str] = (),
     launches: int = 0,
 ) -> Verdict:
     """The verdict over all devices.
 
-    `again` is the command to measure again; `waits` are sentences about the host if no device was
+    `rerun` is the command to measure again; `waits` are sentences about the host if no device was
     active, and `launches` how often it launched work for one.
     """
-    again = again or "fastfeed profile -- <the same command>"
+    rerun = rerun or "fastfeed profile -- <the same command>"
     if not devices:
-        return _no_device(feeds, origins, again, waits, launches)
+        return _no_device(feeds, origins, rerun, waits, launches)
     device = focus(devices)
     origin = origins[device.trace]
     advice = remedies(device, feeds)
@@ -133,10 +133,13 @@ def judge(
         share=device.share,
         confidence="" if reasons else confidence(device, origin),
         evidence=_evidence(device, advice),
-        against=(*_against(device, devices), *(() if reasons else doubts(device, origin))),
-        falsify=_falsify(verdict_word, device),
+        counter_evidence=(
+            *_counter_evidence(device, devices),
+            *(() if reasons else doubts(device, origin)),
+        ),
+        refutation=_refutation(verdict_word, device),
         change=_change(verdict_word, advice, bound),
-        command=again,
+        command=rerun,
         reasons=reasons,
         record=record if reasons else "",
         remedies=advice,
@@ -146,7 +149,7 @@ def judge(
 def _no_device(
     feeds: Sequence[FeedResult],
     origins: Sequence[Origin],
-    again: str,
+    rerun: str,
     waits: Sequence[str],
     launches: int,
 ) -> Verdict:
@@ -188,10 +191,10 @@ def _no_device(
             for feed in feeds[:3]
         )
         + tuple(waits[:3]),
-        against=(),
-        falsify="",
+        counter_evidence=(),
+        refutation="",
         change=change,
-        command=again,
+        command=rerun,
         reasons=(reason,),
         record=_how_to_record() if launches else "",  # without a GPU at work the change says all
     )
@@ -287,7 +290,7 @@ def _evidence(device: DeviceResult, advice: Sequence[Remedy]) -> tuple[str, ...]
     return tuple(sentences)
 
 
-def _against(device: DeviceResult, devices: Sequence[DeviceResult]) -> tuple[str, ...]:
+def _counter_evidence(device: DeviceResult, devices: Sequence[DeviceResult]) -> tuple[str, ...]:
     """What contradicts or limits the verdict."""
     sentences = []
     waits, steady = device.judged.input, int(device.steps.steady.sum())
@@ -327,7 +330,7 @@ def _left_out(cold: Cold) -> str:
     )
 
 
-def _falsify(verdict_word: str, device: DeviceResult) -> str:
+def _refutation(verdict_word: str, device: DeviceResult) -> str:
     if verdict_word == "abstained":
         return ""
     if verdict_word == "not_starved":

@@ -13,12 +13,12 @@ from fastfeed.profiler.model import intervals
 from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.format import WORDS, percent
 from fastfeed.profiler.model.result import (
-    Charge,
     Cold,
     DeviceResult,
     FeedResult,
     Gap,
     InputWait,
+    PeerWait,
     Period,
     RankResult,
     Remedy,
@@ -67,7 +67,7 @@ def device(
     cold: int = 2,
     names: tuple[str, ...] = NAMES,
     threads: tuple[str, ...] = THREADS,
-    charges: tuple[Charge, ...] = (),
+    charges: tuple[PeerWait, ...] = (),
 ) -> DeviceResult:
     """One GPU that waits `wait` ns for input in every step, launches `kernels`, and began with
     `cold` slow steps.
@@ -307,7 +307,7 @@ def many(count: int = 8) -> Result:
         charges = (
             ()
             if late
-            else (Charge("rank 3", Cause.INPUT, 190 * MS), Charge("rank 3", None, 20 * MS))
+            else (PeerWait("rank 3", Cause.INPUT, 190 * MS), PeerWait("rank 3", None, 20 * MS))
         )
         label = f"rank {rank}, GPU {rank} (NVIDIA H100 80GB HBM3)"
         made = device(
@@ -342,7 +342,7 @@ def abstained() -> Result:
         confidence="",
         change="",
         command="",
-        falsify="",
+        refutation="",
         reasons=(
             "Only 41 % of the kernels have a launch in the trace: events were sampled.",
             "3 steps were found; a verdict needs 5.",

@@ -147,7 +147,8 @@ def test_a_copy_of_the_batch_right_afterwards_is_evidence(marked: bool):
     assert largest(result) is Cause.INPUT_IN_THREAD
     # where no mark says that it is of the same step, it may be the end of the step before
     assert (
-        any("concluded from its place" in sentence for sentence in result.verdict.against) != marked
+        any("concluded from its place" in sentence for sentence in result.verdict.counter_evidence)
+        != marked
     )
     assert result.verdict.confidence == ("likely" if marked else "weak")
 
@@ -286,7 +287,7 @@ def test_a_place_in_the_step_alone_makes_a_verdict_less_certain():
     assert (by_name.word, by_name.confidence) == ("severe", "likely")
     assert any(
         "zork (a.py:1) prepares batches is concluded from its place" in line
-        for line in by_place.against
+        for line in by_place.counter_evidence
     )
 
 

@@ -16,7 +16,7 @@ from fastfeed.profiler.analysis import analyze
 from fastfeed.profiler.compare.changes import Comparison, MetricChange
 from fastfeed.profiler.compare.compare import compare
 from fastfeed.profiler.model.causes import Cause
-from fastfeed.profiler.model.result import Charge, Result, Share
+from fastfeed.profiler.model.result import PeerWait, Result, Share
 from fastfeed.profiler.readers import read
 from fastfeed.profiler.reports.difference import SCHEMA, as_dict, render
 
@@ -210,7 +210,7 @@ def test_devices_without_partners_are_told() -> None:
 
 def test_input_of_other_ranks_counts() -> None:
     """Waits by proxy have no steps of their own: the intervals of the shares decide."""
-    charge = (Charge("rank 3", Cause.INPUT, 300 * MS),)
+    charge = (PeerWait("rank 3", Cause.INPUT, 300 * MS),)
     before = replace(made.device(wait=0, charges=charge), share=Share(0.3, 0.25, 0.35))
     after = replace(made.device(wait=0), share=Share(0.01, 0.0, 0.02))
     assert compare(made.result(before), made.result(after)).devices[0].input.direction == "less"

@@ -11,7 +11,7 @@ from helpers.profiler.manyranks import MS, Talk, members
 
 from fastfeed.profiler.analysis import analyze
 from fastfeed.profiler.model.causes import Cause
-from fastfeed.profiler.model.result import ABSENT_RANKS, Charge, LateRank, Result
+from fastfeed.profiler.model.result import ABSENT_RANKS, LateRank, PeerWait, Result
 from fastfeed.profiler.model.trace import Device, Kind, Process, RangeKind, Trace
 from fastfeed.profiler.ranks.ranks import analyze_ranks, kernel_ratios, late_ranks
 from fastfeed.profiler.reports import document
@@ -93,14 +93,14 @@ def test_a_rank_that_is_late_for_another_reason_is_not_a_slower_gpu():
 
 
 def test_a_rank_that_waits_for_another_than_the_others_sees_that_one():
-    first, second = Charge("a", None, 90), Charge("b", Cause.SYNC, 30)
+    first, second = PeerWait("a", None, 90), PeerWait("b", Cause.SYNC, 30)
     seen = late_ranks([(first,), (second,), ()], {"a": 1.5})
     assert seen[0] == seen[2] == LateRank("a", None, 90, 0.75, False, 1.5)
     assert seen[1] == LateRank("b", Cause.SYNC, 30, 1.0, False, None)
 
 
 def test_ranks_that_are_not_here_are_no_late_rank():
-    assert late_ranks([(Charge(ABSENT_RANKS, None, 9),), ()], {}) == (None, None)
+    assert late_ranks([(PeerWait(ABSENT_RANKS, None, 9),), ()], {}) == (None, None)
 
 
 def _kernels(*rows: tuple[str, int, int]) -> tuple[Trace, np.ndarray]:

@@ -25,7 +25,7 @@ STEPS = 12
 
 
 def charges(blame: Blame) -> dict[tuple[str, Cause | None], int]:
-    return {(charge.culprit, charge.cause): charge.ns for charge in blame.charges}
+    return {(charge.late_rank, charge.cause): charge.ns for charge in blame.charges}
 
 
 def talks(ranks: int, **more: object) -> list[Talk]:

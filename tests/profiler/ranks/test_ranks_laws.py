@@ -53,7 +53,7 @@ def blamed(
 ) -> dict[str, Counter[tuple[str, Cause | None]]]:
     return {
         member.label: Counter(
-            {(charge.culprit, charge.cause): charge.ns for charge in blame.charges}
+            {(charge.late_rank, charge.cause): charge.ns for charge in blame.charges}
         )
         for member, blame in zip(run, analysis.blames, strict=True)
     }

@@ -37,7 +37,7 @@ def charged(analysis: RankAnalysis, victim: int = 1) -> int:
     return sum(
         item.ns
         for item in analysis.blames[victim].charges
-        if (item.culprit, item.cause) == ("rank 0", Cause.INPUT)
+        if (item.late_rank, item.cause) == ("rank 0", Cause.INPUT)
     )
 
 
@@ -126,8 +126,8 @@ def test_groups_of_one_name_or_none_are_told_apart_by_their_ends(group: str | No
         return ({Cause.INPUT: 4 * MS} if rank in (0, 2) else {}), busy
 
     analysis = analyze_ranks(members(talks, before, ranks=4))
-    assert {item.culprit for item in analysis.blames[1].charges} == {"rank 0"}
-    assert {item.culprit for item in analysis.blames[3].charges} == {"rank 2"}
+    assert {item.late_rank for item in analysis.blames[1].charges} == {"rank 0"}
+    assert {item.late_rank for item in analysis.blames[3].charges} == {"rank 2"}
     assert [item.collectives for item in analysis.ranks] == [STEPS] * 4
 
 
@@ -148,7 +148,7 @@ def test_sends_to_different_ranks_are_not_matched() -> None:
     analysis = analyze_ranks(members(talks, uneven, ranks=3))
     assert analysis.ranks == ()
     assert all(
-        item.culprit == "ranks that are not in this analysis"
+        item.late_rank == "ranks that are not in this analysis"
         for blame in analysis.blames
         for item in blame.charges
     )
@@ -238,10 +238,10 @@ def test_waits_for_absent_ranks_are_estimated() -> None:
     run = members([Talk((0, 1, 2))] * STEPS, before, ranks=3, world_size=3)
     both, alone = analyze_ranks(run), analyze_ranks(run[:2])
     assert both.blames[1].comm_wait > STEPS * 4 * MS
-    charges = {(item.culprit, item.cause): item.ns for item in alone.blames[1].charges}
+    charges = {(item.late_rank, item.cause): item.ns for item in alone.blames[1].charges}
     assert abs(charges["rank 0", Cause.INPUT] - STEPS * 4 * MS) < STEPS * JITTER
     assert abs(charges[ABSENT_RANKS, None] - STEPS // 2 * 5 * MS) < STEPS * JITTER
-    assert {item.culprit for item in alone.blames[0].charges} == {ABSENT_RANKS}
+    assert {item.late_rank for item in alone.blames[0].charges} == {ABSENT_RANKS}
 
 
 def test_a_loose_clock_is_told() -> None:

@@ -44,7 +44,7 @@ def test_waits_inside_nccl(members: list[RankDevice]) -> None:
     assert [rank.collectives for rank in result.ranks] == [33, 33]
     assert [rank.waited_ns for rank in result.ranks] == [10_898_336, 2_477_480]
     assert [rank.blamed_ns for rank in result.ranks] == [2_477_480, 10_898_336]
-    assert result.blames[0].charges[0].culprit == "GPU 1"
+    assert result.blames[0].charges[0].late_rank == "GPU 1"
     ops = members[0].trace.ops
     inside = [
         int((ops.end - ops.start)[(ops.kind == Kind.COMM) & (ops.device == gpu)].sum())

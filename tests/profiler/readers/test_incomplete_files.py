@@ -53,7 +53,7 @@ def test_a_file_that_is_still_being_written(whole: Path, tmp_path: Path):
     result = analyze([trace])
     assert len(result.devices[0].steps.labels) in (106, 107)
     assert (result.verdict.word, result.verdict.confidence) == ("not_starved", "likely")
-    assert any("is incomplete" in sentence for sentence in result.verdict.against)
+    assert any("is incomplete" in sentence for sentence in result.verdict.counter_evidence)
 
 
 def test_a_file_with_a_hole(whole: Path, tmp_path: Path):

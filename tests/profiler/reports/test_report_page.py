@@ -62,7 +62,7 @@ def test_is_well_formed_and_says_the_verdict(name: str) -> None:
     assert "Why is this GPU idle" in "".join(outline.text)
     for sentence in (
         result.verdict.change,
-        result.verdict.falsify,
+        result.verdict.refutation,
         *result.verdict.reasons,
         result.verdict.record,
     ):

@@ -49,7 +49,7 @@ def test_the_late_rank_and_its_cause_are_charged(name: str, dialect: str) -> Non
         early, true = _waited(run, gpu, LATE_RANK)
         charged: Counter[tuple[str, Cause | None]] = Counter()
         for item in device.charges:
-            charged[item.culprit, item.cause] += item.ns
+            charged[item.late_rank, item.cause] += item.ns
         ns = charged.pop((late.label, Cause.INPUT))
         assert true > 0.15 * run.window(gpu)
         assert 0.85 * true < ns < 1.02 * (true + early)
@@ -85,7 +85,7 @@ def test_a_rank_that_is_late_for_another_reason_starves_no_other(
             ns = sum(
                 item.ns
                 for item in device.charges
-                if (item.culprit, item.cause) == (late.label, cause)
+                if (item.late_rank, item.cause) == (late.label, cause)
             )
             assert cause is not None or true > 0.1 * run.window(gpu)
             assert 0.85 * true < ns < 1.02 * true

@@ -45,7 +45,7 @@ def test_a_step_is_not_as_long_as_two(lost: tuple[int, ...], tail: float):
     assert device.steps.missing == len(lost)
     # the first, as its end is not known
     excluded = ", 1 cut step excluded" if tail and 1 in lost else ""
-    assert f"Only {len(device.steps.labels)} of" in " ".join(result.verdict.against)
+    assert f"Only {len(device.steps.labels)} of" in " ".join(result.verdict.counter_evidence)
     assert (
         f"{len(steady)} steps of 100 ms{excluded}, {len(lost)} missing by their numbers"
         in screen(result)

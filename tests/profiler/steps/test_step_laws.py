@@ -91,7 +91,8 @@ def test_one_length_of_a_step_everywhere(steps: int, lacks: float):
 
 def test_a_first_step_that_was_cut_is_no_cold_start():
     verdict = analyze([even_steps(8, 0.3, lacks=0.5)]).verdict
-    assert not any("cold start" in sentence for sentence in verdict.against)
+    assert not any("cold start" in sentence for sentence in verdict.counter_evidence)
     assert any(
-        "The recording begins inside the first step" in sentence for sentence in verdict.against
+        "The recording begins inside the first step" in sentence
+        for sentence in verdict.counter_evidence
     )

@@ -46,7 +46,7 @@ def test_launches_that_are_missing_but_cannot_be_input_get_a_verdict():
         builder.op(at + 50 * MS, at + STEP, (at, at + MS))
     judged = verdict(builder.trace())
     assert (judged.word, judged.reasons) == ("not_starved", ())
-    assert any("whose launch was not recorded" in sentence for sentence in judged.against)
+    assert any("whose launch was not recorded" in sentence for sentence in judged.counter_evidence)
 
 
 def test_one_long_healthy_kernel_is_no_damage():
@@ -58,7 +58,7 @@ def test_one_long_healthy_kernel_is_no_damage():
     assert (judged.word, judged.bound) == ("not_starved", "gpu")
     assert any(
         "One device operation covers 60 % of the recording" in sentence
-        for sentence in judged.against
+        for sentence in judged.counter_evidence
     )
 
 
@@ -139,7 +139,8 @@ def test_a_file_that_is_not_whole_costs_a_level_of_confidence():
     judged = verdict(damaged(trace))
     assert (judged.word, judged.confidence) == ("not_starved", "likely")
     assert any(
-        "The file is incomplete (the file ends early)" in sentence for sentence in judged.against
+        "The file is incomplete (the file ends early)" in sentence
+        for sentence in judged.counter_evidence
     )
 
 
@@ -148,7 +149,8 @@ def test_steps_that_are_missing_by_their_numbers():
     judged = verdict(trace)
     assert judged.confidence == "likely"
     assert any(
-        "Only 106 of 199 steps are in the recording" in sentence for sentence in judged.against
+        "Only 106 of 199 steps are in the recording" in sentence
+        for sentence in judged.counter_evidence
     )
     judged = verdict(damaged(trace))
     assert judged.word == "abstained"
@@ -196,7 +198,8 @@ def test_without_host_calls_a_busy_device_is_not_starved(busy: int, word: str):
     else:
         assert judged.confidence == "weak"
         assert any(
-            "The host's API calls were not recorded: " in sentence for sentence in judged.against
+            "The host's API calls were not recorded: " in sentence
+            for sentence in judged.counter_evidence
         )
 
 

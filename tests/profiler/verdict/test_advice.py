@@ -8,7 +8,7 @@ import pytest
 from helpers.profiler.results_made import device
 
 from fastfeed.profiler.model.causes import FAMILIES, Cause
-from fastfeed.profiler.model.result import ABSENT_RANKS, Charge, DeviceResult, FeedResult, Remedy
+from fastfeed.profiler.model.result import ABSENT_RANKS, DeviceResult, FeedResult, PeerWait, Remedy
 from fastfeed.profiler.ranks.ranks import late_ranks
 from fastfeed.profiler.verdict.advice import remedies
 
@@ -169,8 +169,8 @@ def test_another_ranks_input_is_named():
     result = build(
         wait=0,
         charges=(
-            Charge("rank 1, GPU 0", Cause.INPUT, 500 * MS),
-            Charge("rank 1, GPU 0", None, 900 * MS),
+            PeerWait("rank 1, GPU 0", Cause.INPUT, 500 * MS),
+            PeerWait("rank 1, GPU 0", None, 900 * MS),
         ),
     )
     remedy = of(result, "input")
@@ -257,8 +257,8 @@ def test_what_to_do_about_a_late_rank_is_no_guess(culprit: str, cause: Cause | N
     late = replace(
         result,
         steady=replace(result.judged, budget=budget, causes={Cause.PYTHON: 50 * MS}),
-        charges=(Charge(culprit, cause, 90 * MS),),
-        late_rank=late_ranks([(Charge(culprit, cause, 90 * MS),)], {})[0],
+        charges=(PeerWait(culprit, cause, 90 * MS),),
+        late_rank=late_ranks([(PeerWait(culprit, cause, 90 * MS),)], {})[0],
     )
     assert of(late, "comm").change.startswith(words)
 

@@ -47,7 +47,7 @@ def test_advice_says_that_its_steps_are_guessed():
     assert copies.change.startswith("If these copies are batches: pin the host memory")
     assert (
         "Nothing marks the steps: they are guessed from recurring copies of 943,718,400 bytes to"
-        " the GPU." in (verdict.against)
+        " the GPU." in (verdict.counter_evidence)
     )
 
 
@@ -56,4 +56,4 @@ def test_advice_on_marked_steps_does_not():
     (copies,) = [remedy for remedy in verdict.remedies if remedy.family == "h2d"]
     assert "943.7 MB per step" in copies.evidence
     assert copies.change.startswith("Pin the host memory")
-    assert not any("guessed" in sentence for sentence in verdict.against)
+    assert not any("guessed" in sentence for sentence in verdict.counter_evidence)

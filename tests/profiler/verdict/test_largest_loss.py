@@ -86,7 +86,7 @@ def test_copies_that_nothing_hides_starve_a_device_of_copies(copy: int, word: st
             " time"
         )
         assert verdict.change.startswith("Copy the next batch on its own stream")
-        assert "20.00 times as fast" in verdict.falsify
+        assert "20.00 times as fast" in verdict.refutation
 
 
 def test_copies_that_are_exposed_because_the_host_is_slow_are_told_with_it():

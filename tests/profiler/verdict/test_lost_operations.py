@@ -33,7 +33,9 @@ def test_a_few_lost_operations_cost_a_level_of_confidence():
     assert verdict(losing(0.0)).confidence == "confirmed"
     judged = verdict(losing(0.05))
     assert judged.confidence == "likely"
-    (sentence,) = [text for text in judged.against if "have no operation on the device" in text]
+    (sentence,) = [
+        text for text in judged.counter_evidence if "have no operation on the device" in text
+    ]
     assert "some records were lost" in sentence
 
 
@@ -42,7 +44,7 @@ def test_many_lost_operations_support_no_verdict(share: float):
     judged = verdict(losing(share))
     assert judged.word == "abstained"
     assert "launches" in judged.reasons[0] and "records were lost" in judged.reasons[0]
-    assert not any("lost" in text for text in judged.against)
+    assert not any("lost" in text for text in judged.counter_evidence)
 
 
 @pytest.mark.parametrize("name", ["param_resnet", "tb_resnet50_nw0_span1"])
@@ -121,7 +123,7 @@ def test_launches_that_have_no_operation_in_a_whole_recording(extra: str):
     result = analyze([healthy(extra)])
     assert result.devices[0].metrics["lost_launches"] == 0
     assert result.verdict.word == "not_starved" and not any(
-        "lost" in text for text in result.verdict.against
+        "lost" in text for text in result.verdict.counter_evidence
     )
 
 

@@ -181,7 +181,9 @@ def test_few_steps_are_said(steps: int, says: str):
     builder = run(steps, wait=10 * MS)
     verdict = judged(builder).verdict
     notes = [
-        sentence for sentence in verdict.against if "recorded; a likely verdict takes 5" in sentence
+        sentence
+        for sentence in verdict.counter_evidence
+        if "recorded; a likely verdict takes 5" in sentence
     ]
     assert len(notes) == bool(says)
     assert all(sentence.startswith(says) for sentence in notes)

@@ -123,7 +123,9 @@ def test_no_such_option():
 
 
 def test_chains_are_refused():
-    with pytest.raises(ConfigError, match="chained URLs are not supported; pass cache="):
+    with pytest.raises(
+        ConfigError, match="chained URLs are not supported; leave simplecache:: out"
+    ):
         Storage().read([ByteRange("simplecache::memory://x")])
 
 

@@ -66,7 +66,7 @@ def panels(params: list[Any], ctx: Any) -> dict[str, list[tuple[str, str]]]:
     shown: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
     for param in params:
         if param.param_type_name == "argument":
-            shown["Arguments"].append((_argument(param), param.help))
+            shown["Arguments"].append((_argument(param), param.help or ""))
         elif record := param.get_help_record(ctx):
             names = ", ".join(HELP) if HELP_ALL in param.opts else record[0]  # in any order
             title = getattr(param, "rich_help_panel", None) or "Options"

@@ -32,7 +32,7 @@ def label_spec(session: FeedSession) -> tuple[tuple[int, ...], str]:
 
 
 def target_specs(session: FeedSession) -> dict[str, tuple[tuple[int, ...], str]]:
-    """What is learned from each sample, by name: shape and dtype.
+    """Shape and dtype of one sample's targets by name.
 
     Of a source that says where things are, "boxes" and "labels" of objects, and "masks"; else its
     label, unnamed.
@@ -123,9 +123,7 @@ class BatchTuples:
 
 
 def _check_share(plan: Plan) -> None:
-    """Refuse, on all ranks alike, a last batch that would be empty on some: the mean of its losses
-    is NaN.
-    """
+    """Refuse a last batch that would be empty on some ranks: the mean of its losses is NaN."""
     left = plan.length % plan.global_batch
     size = plan.world.size
     if left < size:
@@ -146,9 +144,7 @@ def _target(batch: Batch, name: str) -> np.ndarray:
 
 
 def _factors(factors: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """The factor of each label; a soft label has the mean of its classes' factors, weighted by
-    share.
-    """
+    """Factor of each label; for a soft label the mean over its classes, weighted by share."""
     if labels.ndim == 2:
         count = min(len(factors), labels.shape[1])
         # no matrix product: the order in which it sums up may depend on the number of rows

@@ -14,7 +14,7 @@ Where = Literal["auto", "host", "device"]
 
 
 def on_device(session: FeedSession, placement: Placement, convert: Where) -> bool:
-    """Whether the device converts.
+    """True if the device converts.
 
     "auto": if it is an accelerator, since bytes are a quarter of the floats.
     """

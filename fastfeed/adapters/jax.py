@@ -1,6 +1,4 @@
-"""A feed for JAX: arrays on a device, or global arrays sharded over the devices of all
-processes.
-"""
+"""A feed for JAX: arrays on a device, or global arrays over all processes' devices."""
 
 from __future__ import annotations
 
@@ -204,9 +202,7 @@ def _axes(array: Any) -> int:
 
 @runs_on_gpu("jax")
 def device_convert(how: Convert) -> Any:
-    """Normalize, ToFloat and ToLayout on the device: same as the backend's table, except for
-    rounding.
-    """
+    """Normalize, ToFloat and ToLayout on the device; as on the CPU except for rounding."""
 
     @jax.jit
     def convert(images: Any) -> Any:

@@ -28,9 +28,7 @@ def refuse_torch() -> None:
 
 
 def refuse_loaded() -> None:
-    """Refuse saving in the frameworks that this process has imported, for trainers that iterate the
-    feed itself.
-    """
+    """Refuse saving in the frameworks that this process has imported."""
     for name, refuse in (("keras", refuse_keras), ("torch", refuse_torch)):
         if name in sys.modules:
             refuse()

@@ -103,9 +103,7 @@ def _placement(device: Any, live_batches: int) -> Placement:
 
 
 class _Loops:
-    """Begins a new iteration of the items with each loop; `next` begins one, which a loop then
-    continues.
-    """
+    """Items that each loop iterates again; a loop continues an iteration that `next` began."""
 
     def __init__(self, items: Iterable[Any], begin: Callable[[], Any]) -> None:
         self._items = items
@@ -146,9 +144,7 @@ def _placed(session: FeedSession, placement: Placement) -> LockedIterator[Batch]
 
 
 class _Prefetched:
-    """An iterator; its thread holds the items, not the iterator, so dropping this ends the
-    thread.
-    """
+    """An iterator whose thread holds only the items, so that dropping it ends the thread."""
 
     def __init__(self, items: Iterable[Any], placement: Placement, depth: int) -> None:
         self._pool = ThreadPool(1, name="fastfeed-device")

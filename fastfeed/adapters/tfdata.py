@@ -146,9 +146,7 @@ class TfPlacement:
 
 
 def _usable(array: np.ndarray) -> bool:
-    """Whether TensorFlow's kernels can read this memory as it is; some end the process where it is
-    not aligned.
-    """
+    """True if TensorFlow's kernels can read this memory without a copy."""
     flags = array.flags
     plain = flags.writeable and flags.c_contiguous and array.dtype.kind in "uif"
     return plain and array.ctypes.data % _ALIGNMENT == 0

@@ -101,9 +101,7 @@ class TorchFeed:
         return len(self._session)
 
     def state_dict(self) -> dict[str, Any]:
-        """The position after the last batch that was yielded: a small dictionary, valid at any
-        world size.
-        """
+        """The position after the last batch that was yielded, valid at any world size."""
         return self._session.state()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -122,9 +120,7 @@ _streams_lock = threading.Lock()
 
 
 def _copy_stream(device: Any) -> Any:
-    """All feeds of a device share one stream: PyTorch's allocator does not reuse a stream's memory
-    for another.
-    """
+    """The copy stream of a device, shared by all feeds, since PyTorch reuses memory per stream."""
     with _streams_lock:
         if device not in _streams:
             _streams[device] = torch.cuda.Stream(device)
@@ -183,9 +179,7 @@ class TorchPlacement:
     def put(
         self, arrays: tuple[Any, ...], borrowed: bool = False, convert: DeviceConvert | None = None
     ) -> Any:
-        """Copy to the device: the tensors, and the event after the copy; `convert` is applied to
-        the first tensor.
-        """
+        """Copy to the device; returns tensors, the first converted, and the copy's event."""
         try:
             if self._stream is not None:
                 return self._on_stream(arrays, borrowed, convert)

@@ -1,6 +1,4 @@
-"""Text for `print(feed)`: the user's ops, the stages they were fused into, and the spec after
-each.
-"""
+"""Text for `print(feed)`: the user's ops, the fused stages, and the spec after each."""
 
 from __future__ import annotations
 
@@ -29,9 +27,7 @@ __all__ = ["feed_text", "placed_text", "program_text", "short"]
 
 
 def short(op: Any) -> str:
-    """`RandomFlip()`, `Resize(256)`: an op with the fields that differ from their defaults, and so
-    of ops within it.
-    """
+    """`RandomFlip()`, `Resize(256)`: an op with the fields that differ from their defaults."""
     if isinstance(op, Function):
         return repr(op)
     if dataclasses.is_dataclass(op) and op == _imagenet(type(op)):
@@ -123,8 +119,7 @@ def placed_text(name: str, config: FeedConfig, raw: bool) -> str:
 def _batch(
     source: Any, plan: Plan, program: Program, carried: bool = True
 ) -> tuple[list[str], list[str], int]:
-    """A batch's arrays of images, what else in it has more than a number per sample, and the bytes
-    of all of it.
+    """Texts of a batch's images and of its other arrays, and the bytes of all of it.
 
     `carried`: with ids and columns, which stay on the host.
     """
@@ -154,9 +149,7 @@ def _batch(
 
 
 def _columns_of(source: Any) -> tuple[dict[str, tuple[tuple[int, ...], str]], list[str]]:
-    """Shape and dtype of one sample's columns, and the names of those that have none before they
-    are read: texts, and all of shards.
-    """
+    """Specs of one sample's columns by name, and names of columns unknown before reading."""
     optionals = Optionals(source)
     is_read = optionals.column_values([]) is not None
     columns = optionals.columns(np.empty(0, np.int64))

@@ -287,7 +287,7 @@ class Feed:
         return self._session.stats()
 
     def explain(self) -> str:
-        """What this feed will do, as `print(feed)` shows it. Reads no image.
+        """Describe the feed, as `print(feed)` does, without reading an image.
 
         Returns:
             The plan, and the spec after every stage, as lines.

@@ -1,6 +1,4 @@
-"""Batches in order, from any position and across epoch ends; and the position of a feed, which
-iterating it moves.
-"""
+"""Batches in order from any position, and the position of a feed."""
 
 from __future__ import annotations
 
@@ -103,7 +101,7 @@ def _with_ids(place: PlaceFunction) -> Callable[[Batch], tuple[np.ndarray, Any]]
 
 
 class Cursor:
-    """Where a feed stands.
+    """The position of a feed.
 
     One iteration at a time moves it; it draws from one batch iterator, also across epochs.
     """
@@ -195,9 +193,7 @@ class Cursor:
         self._after_epoch()
 
     def _continue(self, place: PlaceFunction | None, raw: bool) -> BatchIterator[Any]:
-        """The batch iterator of the last iteration, where it stands at this position and does the
-        same.
-        """
+        """The last batch iterator if it is at this position with the same options, or a new one."""
         iterator = self._iterator
         stands_here = (
             iterator is not None and not iterator.closed and iterator.position == self.position
@@ -244,9 +240,7 @@ Position = tuple[int, int]  # epoch, step
 
 
 class Lockstep:
-    """Position of one iteration, and the iterations that were at the same step at its last
-    batch.
-    """
+    """Position of one iteration, and the iterations that were at the same step."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan

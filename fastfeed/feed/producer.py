@@ -1,6 +1,4 @@
-"""Makes batches ahead of the trainer with the threads of this process; `helper_process` does it
-with another one.
-"""
+"""Makes batches ahead of the trainer with this process's threads."""
 
 from __future__ import annotations
 
@@ -43,7 +41,7 @@ class BatchStream(Protocol):
 
     @property
     def ready(self) -> int:
-        """How many batches can be taken without waiting."""
+        """Number of batches that can be taken without waiting."""
         ...
 
     @property
@@ -74,9 +72,7 @@ class Producer(Protocol):
 
     @property
     def helper_pid(self) -> int:
-        """The id of the process that makes the batches; 0 if it is this process, or has not been
-        started.
-        """
+        """Process id of a started helper; 0 for threads of this process."""
         ...
 
     def close(self) -> None: ...

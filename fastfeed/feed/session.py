@@ -204,13 +204,13 @@ class FeedSession:
 
     @property
     def partial(self) -> bool:
-        """Whether the last batch ends in padding that no other rank needs; adapters cut it off."""
+        """True if the last batch ends in padding that no other rank needs; adapters cut it off."""
         plan = self.plan
         return plan.tail == "pad" and plan.world.size == 1 and plan.length % plan.batch != 0
 
     @property
     def weighted(self) -> bool:
-        """Whether weights of samples may differ from 1: masked samples, weights of the source."""
+        """True if weights of samples may differ from 1: masked samples, weights of the source."""
         if self.config.policy.action == "mask":
             return True
         none = np.empty(0, np.int64)
@@ -218,7 +218,7 @@ class FeedSession:
 
     @property
     def converts(self) -> bool:
-        """Whether images are converted after decoding and a device may do that instead."""
+        """True if images are converted after decoding and a device may do that instead."""
         one_array = not self.program.others  # devices convert one array
         on_cpu = self.config.backend == "cpu"
         return one_array and on_cpu and self.program.raw() != self.program
@@ -374,9 +374,7 @@ def identity(program: Program, policy: FaultPolicy) -> dict[str, Any]:
 
 
 def changes(saved: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """What a saved state says other than this feed, in words; empty where nothing, or where it says
-    nothing.
-    """
+    """Differences of a saved state from this feed, in words; empty if none are known."""
     found = []
     for key, what in _KEYS.items():
         before = saved.get(key, now[key])

@@ -227,9 +227,7 @@ def variables(root: Path, pid: int) -> dict[str, str]:
 
 
 def visible_gpus(environment: Mapping[str, str]) -> tuple[int, ...]:
-    """GPUs by number that a process with these variables may use; empty where all of them, or
-    unknown.
-    """
+    """GPUs by number that a process with these variables may use; empty for all."""
     numbers = environment.get("CUDA_VISIBLE_DEVICES", "").split(",")
     return tuple(int(number) for number in numbers if number.strip().isdigit())
 
@@ -237,9 +235,7 @@ def visible_gpus(environment: Mapping[str, str]) -> tuple[int, ...]:
 def gpu_of(
     local_rank: int, pids: Sequence[int], visible: Sequence[int], gpus: Sequence[GpuUse]
 ) -> GpuUse | None:
-    """The GPU on which a process computes; else that of its rank, unless instances make it
-    unclear.
-    """
+    """The GPU on which a process computes, or else that of its rank."""
     for gpu in gpus:
         if set(pids) & set(gpu.pids):
             return gpu

@@ -49,9 +49,7 @@ def to_keras(session: FeedSession, class_weight: Mapping[int, float] | None = No
 
 
 def _peeks() -> bool:
-    """Older versions look at a batch in `fit` itself, where it cannot be told from one to train
-    on.
-    """
+    """True for versions that take a batch in `fit` to learn its shapes."""
     look = getattr(keras.Model, "_symbolic_build", None)
     return look is None or "iterator" not in inspect.signature(look).parameters
 
@@ -113,9 +111,7 @@ class _TensorFlow:
 
 
 def _takes_iterators() -> bool:
-    """Since Keras 3.7; before, the functions that train and evaluate were compiled together with
-    their iterator.
-    """
+    """True since Keras 3.7, which no longer compiles training together with its iterator."""
     trainer = importlib.import_module("keras.src.backend.tensorflow.trainer")
     return hasattr(trainer.TensorFlowTrainer, "_make_function")
 

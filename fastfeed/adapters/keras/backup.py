@@ -1,6 +1,4 @@
-"""A Keras callback that saves the model and the position in the data together, and resumes from
-both.
-"""
+"""A Keras callback that saves and restores the model together with the data position."""
 
 from __future__ import annotations
 

@@ -30,9 +30,7 @@ _warned: weakref.WeakSet[FeedSession] = weakref.WeakSet()  # of leaving samples 
 
 
 def refuse_ignored(caller: Mapping[str, Any]) -> None:
-    """Keras drops other arguments of `fit` that gets an adapter; its iterator, which asks us first,
-    still has them.
-    """
+    """Refuse arguments of `fit` that Keras ignores for an adapter."""
     for name, instead in _IGNORED.items():
         if caller.get(name) is not None and "steps_per_execution" in caller:
             raise ConfigError(
@@ -52,9 +50,7 @@ def refuse_same_feed(session: FeedSession) -> None:
 
 
 def check_fitted(session: FeedSession) -> None:
-    """ConfigError where the `fit` that calls this gets another feed, whose position would not be
-    saved.
-    """
+    """Refuse a `fit` of another feed, whose position would not be saved."""
     fitted = fitted_feed()
     if fitted is not None and fitted is not session:
         raise ConfigError(
@@ -64,8 +60,7 @@ def check_fitted(session: FeedSession) -> None:
 
 
 def follow_fit(session: FeedSession) -> None:
-    """Move a feed that is behind the epoch at which the `fit` that calls this begins, unless it was
-    moved by hand.
+    """Move a feed to the epoch at which `fit` begins, if it is behind and not moved by hand.
 
     `fit(initial_epoch=3)` would train on the order and the augmentation of epoch 0 again.
     """
@@ -84,9 +79,7 @@ def follow_fit(session: FeedSession) -> None:
 
 
 def check_whole(session: FeedSession) -> None:
-    """Refuse `predict` in another order than the source's; warn once where it or `evaluate` leaves
-    samples out.
-    """
+    """Refuse `predict` in a shuffled order; warn once if samples are left out."""
     plan, whole = session.plan, 'shuffle=False, tail="pad", on_bad="mask"'
     name, steps = next(
         (
@@ -117,9 +110,7 @@ def check_whole(session: FeedSession) -> None:
 
 
 def fitted_feed() -> Any:
-    """The feed, or the loader under `ff.watched`, that the `fit` that calls this trains on; None
-    for other data.
-    """
+    """The feed or watched loader that the calling `fit` trains on; None for other data."""
     return _feed_of(_fit_locals().get("x"))
 
 

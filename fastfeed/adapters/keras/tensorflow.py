@@ -1,4 +1,4 @@
-"""What Keras iterates on TensorFlow instead of a `tf.data.Dataset`.
+"""Iterables for Keras on TensorFlow instead of a `tf.data.Dataset`.
 
 Keras takes a `tf.distribute.DistributedDataset` as it is. One of ours yields tensors straight from
 the feed; under a strategy of one process, one of TensorFlow's own gives each device a piece of each
@@ -19,14 +19,13 @@ __all__ = ["direct", "distributed", "is_chosen", "watched"]
 
 
 def is_chosen(strategy: Any) -> bool:
-    """Whether the user chose this strategy: it is not TensorFlow's default."""
+    """True if the user chose this strategy: it is not TensorFlow's default."""
     with strategy.scope():
         return bool(tf.distribute.has_strategy())
 
 
 def direct(epochs: Epochs) -> Any:
-    """Eager tensors on TensorFlow's first device, as the feed makes them: no dataset between it and
-    the trainer.
+    """Eager tensors on TensorFlow's first device, without a dataset before the trainer.
 
     For Keras from 3.7, which takes any iterator, and one step per execution: more are one graph,
     which needs a dataset.
@@ -40,7 +39,7 @@ def watched(loader: Any, dataset: Any) -> Any:
 
 
 def distributed(dataset: Any, epochs: Epochs, strategy: Any) -> Any:
-    """What Keras iterates instead of the dataset of these epochs."""
+    """The dataset of these epochs as Keras iterates it under a strategy."""
     if (
         isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
         and strategy.num_replicas_in_sync > 1
@@ -50,9 +49,7 @@ def distributed(dataset: Any, epochs: Epochs, strategy: Any) -> Any:
 
 
 def several_workers(got: str) -> ConfigError:
-    """Keras 3 ends in errors of its own there, whatever its data: it reduces each worker's values
-    as several.
-    """
+    """The error for several TensorFlow workers, under which Keras 3 does not run."""
     return ConfigError(
         f"to_keras can feed one TensorFlow worker, got {got}: Keras 3 does not run under"
         " MultiWorkerMirroredStrategy (github.com/keras-team/keras/issues/20585), and without it"
@@ -93,9 +90,7 @@ class _Watched(tf.distribute.DistributedDataset):
 
 
 class _Steps:
-    """Ends as TensorFlow's iterators do: Keras would take `StopIteration` for a step without a
-    result.
-    """
+    """An iterator that ends with OutOfRangeError, as TensorFlow's do."""
 
     def __init__(self, walk: Iterator[Any]) -> None:
         self._walk = walk

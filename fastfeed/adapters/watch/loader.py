@@ -24,8 +24,7 @@ _log = logging.getLogger("fastfeed")
 
 @checked
 def watched(data: Iterable[T], name: str = "", world: World | None = None) -> Watched[T]:
-    """Iterate a loader so that `fastfeed watch`, `ff.Watch` and `ff.StepWatch` see how long the
-    loop waits for it.
+    """Iterate a loader that `fastfeed watch`, `ff.Watch` and `ff.StepWatch` monitor.
 
     For a `DataLoader`, a Grain loader, a generator, a `tf.data.Dataset`, a `PyDataset`. What is
     yielded is handed on as it is. For Keras there is `to_keras`:
@@ -97,8 +96,7 @@ class Watched(Generic[T]):
         return self.walk(self._data if hasattr(self._data, "__iter__") else _items(self._data))
 
     def walk(self, data: Iterable[Any]) -> Iterator[Any]:
-        """Iterate other data and count it as this loader's: the data as converted by a framework,
-        for example.
+        """Iterate other data, such as converted batches, and count it as this loader's.
 
         Args:
             data (Iterable): Batches.
@@ -133,8 +131,7 @@ class Watched(Generic[T]):
             yield batch
 
     def pause(self) -> None:
-        """The loop does something else now, such as validating: the time until the next batch does
-        not count.
+        """Pause counting until the next batch, for example while validating.
 
         Example:
             >>> loader = ff.watched([1, 2])
@@ -149,8 +146,7 @@ class Watched(Generic[T]):
         self.live.paused(now)
 
     def to_keras(self) -> Any:
-        """The data for `fit`, `evaluate` and `predict`, watched where Keras takes its batches, on
-        any backend.
+        """The data for Keras's `fit`, `evaluate` and `predict`, watched on any backend.
 
         TensorFlow would otherwise read a `tf.data` pipeline inside of its graph, and run ahead of a
         generator in a thread of its own: nothing that wraps the data sees the trainer wait there.
@@ -198,7 +194,7 @@ def _length(data: Any) -> int | None:
 
 
 def count_samples(batch: Any) -> int:
-    """The first axis of the first array in a batch; 1 if there is none."""
+    """Length of the first array in a batch; 1 without arrays."""
     for _ in range(8):  # nested so deep at most
         shape = getattr(batch, "shape", None)
         if shape is not None:

@@ -1,4 +1,4 @@
-"""How long a training loop waits for its data: numbers for its log, and one warning per run.
+"""Input wait of a training loop: numbers for its log, and one warning per run.
 
 Imports no framework.
 """
@@ -117,8 +117,7 @@ class StepWatch:
         return self._log
 
     def begin(self) -> None:
-        """Say that training begins or continues after something else, such as validating, which
-        then does not count.
+        """Begin or continue training; time since the last step, as for validation, does not count.
 
         Example:
             >>> watch = ff.StepWatch(ff.watched([1, 2, 3]))

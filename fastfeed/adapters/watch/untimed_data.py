@@ -1,6 +1,4 @@
-"""A trainer whose data is not watched: its steps are timed, and how long it waits is not
-claimed.
-"""
+"""A trainer whose data is not watched: its steps are timed, its waiting is unknown."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Boxes and masks of a batch: read from the source, moved with the pixels, and padded to one
-shape.
-"""
+"""Boxes and masks of a batch, moved with the pixels and padded to one number of boxes."""
 
 from __future__ import annotations
 
@@ -93,9 +91,7 @@ class Annotator:
         return Annotations(Boxes.none(n, boxes) if self.max_boxes else None, masks)
 
     def fill(self, samples: LocatedSamples, work: Work, out: Annotations) -> None:
-        """Fill `out`, except for bad samples; those whose mask or boxes cannot be of the image are
-        added to `bad`.
-        """
+        """Fill `out`, and mark samples as bad whose mask or boxes do not fit the image."""
         if out.objects is None and out.masks is None:
             return
         clear(out)
@@ -228,9 +224,7 @@ def clear(out: Annotations, rows: Any = slice(None)) -> None:
 
 
 def _write(boxes: np.ndarray, labels: np.ndarray, rows: np.ndarray, out: Boxes) -> None:
-    """Write boxes into their rows, which ascend; where there are too many the largest, in the same
-    order.
-    """
+    """Write boxes into their rows, which ascend; the largest are kept if there are too many."""
     limit = out.labels.shape[1]
     counts = np.bincount(rows, minlength=len(out))
     if counts.max(initial=0) > limit:
@@ -259,9 +253,7 @@ def _ranks(counts: np.ndarray) -> np.ndarray:
 def _mix_boxes(
     samples: Boxes, members: np.ndarray, plan: MixPlan, size: tuple[int, int], out: Boxes
 ) -> None:
-    """Boxes of all members that are visible: blended ones as they are, those of a mosaic cut off in
-    their quarters.
-    """
+    """Visible boxes of all members; those of a mosaic are cut at their tiles."""
     numbers, parts = np.arange(samples.labels.shape[1]), []
     for k in range(members.shape[1]):
         visible = (plan.how == MOSAIC) | (plan.how == BLEND if k == 1 else k == 0)

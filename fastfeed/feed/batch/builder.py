@@ -83,9 +83,7 @@ class BatchBuilder:
 
     @property
     def program(self) -> Program:
-        """The program of the first branch, which has what belongs to samples rather than to
-        images.
-        """
+        """Program of the first branch, which also holds what belongs to samples, not images."""
         return self.branches[0].program
 
     @property
@@ -102,9 +100,7 @@ class BatchBuilder:
 
     @property
     def encoded_bytes(self) -> int:
-        """At most so many are held of files that were read and not yet decoded, one large file per
-        task left out.
-        """
+        """Upper bound on encoded bytes held, besides one large file per task."""
         ahead = READ_AHEAD_BYTES if isinstance(self.source, Fetching) and self.source.remote else 0
         return self.sizes.threads * self.sizes.max_bytes + ahead
 
@@ -170,9 +166,7 @@ class BatchBuilder:
         )
 
     def _finished_without_failures(self, batch: PendingBatch) -> Batch:
-        """The batch; made again without the samples whose labels or columns raise an unforeseen
-        error.
-        """
+        """The batch, made again without samples whose labels or columns raise an error."""
         while True:
             try:
                 return self._finished(batch)
@@ -200,9 +194,7 @@ class BatchBuilder:
         check: Callable[[np.ndarray], object],
         stage: str,
     ) -> list[int]:
-        """Samples not known to fail at which an error is raised when they are checked one at a
-        time; noted as such.
-        """
+        """Check samples one at a time; note and return those that raise for the first time."""
         failed = []
         for id in ids.tolist():
             try:
@@ -471,9 +463,7 @@ class BatchBuilder:
     def _record(
         self, samples: MadeRows, batch: PendingBatch, scheduled: bool = True
     ) -> list[Failure]:
-        """Returns failures of a storage that is down, which are not listed: they say nothing about
-        the files.
-        """
+        """Count samples; return failures of a storage that is down, which are not listed."""
         self.quarantine.record_good(len(samples.ids) - len(samples.bad), scheduled)
         failures = [failure for failure in samples.bad.values() if failure is not None]
         down = [failure for failure in failures if failure.reason == "outage"]

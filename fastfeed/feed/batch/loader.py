@@ -51,9 +51,7 @@ class LoadedSamples:
     bad: dict[int, Failure | None]  # row -> its failure; None for a sample that was known to be bad
 
     def orientations(self) -> np.ndarray:
-        """EXIF orientation of each image, 1..8: int64 (n,); 1 of bad samples, and where decoding
-        turns the image.
-        """
+        """EXIF orientation of each image, int64 (n,); 1 if bad or turned by the decoder."""
         found, native = np.ones(len(self.ids), np.int64), self.native
         if native is not None and not native.encoded:
             return found
@@ -67,7 +65,7 @@ class LoadedSamples:
         return found
 
     def work(self, program: Program, draws: list[np.ndarray]) -> Work:
-        """What a program does to these samples."""
+        """Crops and parameters of a program for these samples."""
         work = program.work([u[: len(self.ids)] for u in draws], self.sizes)
         corners = self.corners
         if isinstance(corners, np.ndarray):
@@ -205,9 +203,7 @@ class Loader:
         batch: PendingBatch,
         read: ReadRows,
     ) -> Samples:
-        """The first samples, read by native threads; what they cannot read, the source reads, or
-        knows the reason.
-        """
+        """Read the first samples by native threads, or by the source where these cannot."""
         known_bad, stop = self._quarantine.known_bad(ids), batch.stop
         some_known = bool(np.count_nonzero(known_bad))
         samples = executor.read(
@@ -238,9 +234,7 @@ class Loader:
     def _read_columns(
         self, ids: np.ndarray, bad: dict[int, Failure | None], batch: PendingBatch
     ) -> None:
-        """Columns of the samples that are good so far; where one cannot be read, the sample is
-        bad.
-        """
+        """Read columns of the good samples; a sample whose columns cannot be read is bad."""
         rows = [row for row in range(len(ids)) if row not in bad] if self.reads_columns else []
         if not rows:
             return
@@ -265,9 +259,7 @@ class Loader:
     def _regions(
         self, ids: np.ndarray, sizes: np.ndarray, bad: dict[int, Failure | None]
     ) -> tuple[np.ndarray | float, np.ndarray]:
-        """The region of each image to use, in whole pixels: top left corners and (height,
-        width).
-        """
+        """Region of each image to use, whole pixels: top left corners and (height, width)."""
         boxes = self._optionals.boxes(ids)
         if boxes is None:
             return 0.0, sizes
@@ -326,9 +318,7 @@ class Loader:
         batch: PendingBatch,
         threads: int,
     ) -> list[Any]:
-        """Blobs of samples whose units the source holds, read unit by unit, so that each is read
-        once.
-        """
+        """Blobs of samples whose units the source holds; each unit is read once."""
         units = np.searchsorted(cast(Sharded, self._source).bounds, ids, side="right")
         known_bad = self._quarantine.known_bad(ids)
         rows = [row for row in np.argsort(units, kind="stable").tolist() if not known_bad[row]]
@@ -401,9 +391,7 @@ class Loader:
 
 
 def checked(source: Any, id: int, entry: Any) -> Any:
-    """The sample's bytes, or its pixels as the source's spec says, uint8 (height, width, channels);
-    else a Failure.
-    """
+    """The sample's bytes or uint8 pixels (height, width, channels), or else a Failure."""
     if isinstance(entry, (bytes, Failure)) and source.spec.encoded:
         return entry
     if isinstance(entry, Failure) or (not source.spec.encoded and _fits(source.spec, entry)):

@@ -1,6 +1,4 @@
-"""One batch while it is built: which rows a task makes, and the arrays that the tasks fill
-together.
-"""
+"""A batch under construction: the rows of each task, and the arrays that the tasks fill."""
 
 from __future__ import annotations
 
@@ -61,9 +59,7 @@ class BatchRows:
 
     @property
     def members(self) -> np.ndarray:
-        """Rows made, per row of the batch: its own, then the others of its group in turn. int64
-        (batch, group).
-        """
+        """Rows made, per row of the batch: its own, then its group's; int64 (batch, group)."""
         return member_rows(self.positions[self.own], self.group, self.first)
 
 
@@ -97,9 +93,7 @@ class PendingBatch:
 
     @property
     def readable_ids(self) -> np.ndarray:
-        """`ids`, with another sample's in place of those that are masked since their labels cannot
-        be read.
-        """
+        """`ids`, where another sample stands for masked ones whose labels cannot be read."""
         if not self.unreadable:
             return self.ids
         unreadable = np.isin(self.ids, self.unreadable)

@@ -226,9 +226,7 @@ class ReadAhead:
             pending.cancel()
 
     def _fitting(self, tickets: list[Ticket], urgent: int) -> list[Ticket]:
-        """Return the tickets for which there is room by their true sizes; the others go back to the
-        queue.
-        """
+        """Return the tickets that fit by their true sizes; the others go back to the queue."""
         if self._sharded is None:
             return tickets
         sizes = self._sharded.sizes(np.array([ticket.id for ticket in tickets], np.int64)).tolist()

@@ -50,8 +50,7 @@ class StepSampleCache:
 
 
 def substitutes(seed: int, epoch: int, key: int, attempts: int, length: int) -> np.ndarray:
-    """Positions in the epoch's order of the samples that may replace a bad one, in the order tried:
-    int64, (attempts,).
+    """Positions in the epoch of samples to try in place of a bad one: int64, (attempts,).
 
     Positions, so that a substitute is drawn as all samples are: by class, by weight, from its share
     of a mixture.

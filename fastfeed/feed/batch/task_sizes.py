@@ -1,4 +1,4 @@
-"""How much of a batch one task makes, how many threads run Python, and what they may hold."""
+"""Rows of a batch per task, number of Python threads, and bytes that they may hold."""
 
 from __future__ import annotations
 

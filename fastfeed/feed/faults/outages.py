@@ -44,7 +44,7 @@ class _Down:
 
 
 class Outages:
-    """What the reads of one feed say about each endpoint: a bucket, a host, or the local disks.
+    """Outages of the endpoints that one feed reads: a bucket, a host, or the local disks.
 
     A read that fails for a reason of `faults.STORAGE` is repeated. If its endpoint answers other
     reads meanwhile, it is the file's fault, and the failure stays. If it answers none, storage is
@@ -68,15 +68,13 @@ class Outages:
         self._lock = threading.Lock()
 
     def patience(self) -> AbstractContextManager[None]:
-        """Reads begun inside fail as soon as the endpoint has not answered for as long as the feed
-        waits.
-        """
+        """Let reads begun inside fail once the endpoint is silent for as long as the feed waits."""
         return patience(self._outage.wait)
 
     def settle(
         self, ids: Sequence[int], entries: list[Any], read: ReadIds, stop: Stop
     ) -> list[Any]:
-        """What was read of these ids, with failures of storage replaced by what later reads gave.
+        """Entries of these ids, with failures of storage replaced by the results of later reads.
 
         An entry is None where `stop` was set first. Once patience is at its end, StorageError is
         raised, or it is a Failure with the reason "outage".
@@ -158,9 +156,7 @@ class Outages:
             return self._down.setdefault(endpoint, _Down(since))
 
     def _is_the_files_fault(self, endpoint: str, id: int, since: float, read: ReadIds) -> bool:
-        """Whether its endpoint, or for a small one any other, has answered since then, or does so
-        now.
-        """
+        """True if the endpoint, or for a small one any other, answers since then or now."""
         small = self._endpoints.is_small(endpoint)
         for other in [
             None,
@@ -176,9 +172,7 @@ class Outages:
         return False
 
     def _note(self, ids: Sequence[int], entries: Sequence[Any]) -> None:
-        """See which of these were read: neither a failure, which may need no request, nor stopped
-        before.
-        """
+        """Note the endpoints that gave entries: neither failures nor reads that were stopped."""
         read = [
             id
             for id, entry in zip(ids, entries, strict=True)
@@ -199,7 +193,7 @@ class Outages:
             )
 
     def _give_up(self, endpoint: str, down: _Down, failure: Failure) -> bool:
-        """Whether the feed waits no longer; raises where that ends it.
+        """True once the feed stops waiting; raises if that ends the run.
 
         Writes the lines about it.
         """
@@ -253,7 +247,7 @@ def _name(endpoint: str) -> str:
 
 
 def _at(seconds: float) -> str:
-    """The time so many seconds from now: of the day, with the date where that is another one."""
+    """The time of day after these seconds, with the date if that is another day."""
     if abs(seconds) > _YEAR_S:
         return "no time"
     form = "%H:%M:%S" if abs(seconds) < _DAY_S / 2 else "%Y-%m-%d %H:%M"
@@ -292,37 +286,31 @@ class FeedEndpoints:
             self._recent.append(id)
 
     def note_read(self, ids: Iterable[int]) -> set[str]:
-        """Samples that were read just now, while an endpoint is down; those endpoints of theirs
-        that have answered.
-        """
+        """Note samples read during an outage; return those of their endpoints that answered."""
         now, found = time.monotonic(), {self.of(id) for id in ids}
         with self._lock:
             self._read_at.update(dict.fromkeys(found, now))
         return {endpoint for endpoint in found if not is_cached(endpoint)}
 
     def answered(self, endpoint: str, since: float) -> bool:
-        """Whether it has answered since then, a time of `time.monotonic`."""
+        """True if it has answered since then, a time of `time.monotonic`."""
         read_at = (
             float("-inf") if is_cached(endpoint) else self._read_at.get(endpoint, float("-inf"))
         )
         return max(last_answer(endpoint), read_at) >= since
 
     def others_answered(self, endpoint: str, since: float) -> bool:
-        """Whether any other endpoint of the source has."""
+        """True if any other endpoint of the source has answered since then."""
         return any(self.answered(other, since) for other in self._sample() if other != endpoint)
 
     def is_small(self, endpoint: str) -> bool:
-        """Whether one of several endpoints holds but a few of the samples: one host of a list of
-        web addresses.
-        """
+        """True for a host that holds few of the samples in a list of web addresses."""
         counts = {name: len(ids) for name, ids in self._sample().items()}
         count = counts.get(endpoint, 0)
         return len(counts) > (count > 0) and (count <= 1 or count < _SMALL * sum(counts.values()))
 
     def candidates(self, endpoint: str | None, id: int) -> Iterator[int]:
-        """Other samples to read there (None: anywhere): one that was read lately, then others,
-        different each time.
-        """
+        """Other samples to read there, a recent one first, then a different selection each time."""
         sampled = self._sample()
         spread = [
             other for name, ids in sampled.items() if endpoint in (None, name) for other in ids

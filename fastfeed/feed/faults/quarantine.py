@@ -1,6 +1,4 @@
-"""The list of bad samples: each once, in memory and in a file that ranks may share and later runs
-may start from.
-"""
+"""Bad samples, each once, in memory and in a file that ranks share and later runs read."""
 
 from __future__ import annotations
 
@@ -102,9 +100,7 @@ class Quarantine:
         known: list[int] | None = None,
         scheduled: bool = True,
     ) -> None:
-        """List failures, and samples that were `known` to be bad; raises where the policy says the
-        run ends.
-        """
+        """List failures and samples `known` to be bad; raises at the limits of the policy."""
         with self._lock:
             occurred = failures + [self._known[i] for i in known or ()]
             fresh = list({f.id: f for f in failures if f.id not in self._failures}.values())
@@ -221,7 +217,7 @@ class Quarantine:
             return list(self._failures.values())
 
     def reasons(self) -> Counter[str]:
-        """How many bad samples of each reason."""
+        """Number of bad samples by reason."""
         return Counter(f.reason for f in list(self._failures.values()))
 
 
@@ -264,7 +260,7 @@ class _QuarantineFile:
             )
 
     def read(self) -> list[Failure]:
-        """What the file lists."""
+        """Failures listed in the file."""
         if not self._path.exists():
             return []
         try:

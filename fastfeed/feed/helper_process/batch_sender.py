@@ -1,6 +1,4 @@
-"""The helper's side of a stream: batches are started as they are requested, and sent in order as
-they finish.
-"""
+"""The helper's side of a stream: starts batches as requested, and sends them in order."""
 
 from __future__ import annotations
 

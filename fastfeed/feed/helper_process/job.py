@@ -1,4 +1,4 @@
-"""What a helper process makes batches from.
+"""The pickled job of a helper process.
 
 It is pickled when the feed is made, so that errors come early. Large arrays are kept out of the
 pickle and are mapped, not copied.
@@ -31,7 +31,7 @@ _ALIGN = 64  # bytes
 
 @dataclass(frozen=True, slots=True)
 class HelperJob:
-    """What a helper needs to make the batches of this feed."""
+    """Values from which a helper makes the batches of this feed."""
 
     config: FeedConfig
     timeline: dict[str, Any]  # arguments for the helper's own

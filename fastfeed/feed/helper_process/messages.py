@@ -1,5 +1,4 @@
-"""Messages between the feed and its helper: pickles over a pair of SEQPACKET sockets, which keep
-message boundaries.
+"""Messages between the feed and its helper: pickles over a pair of SEQPACKET sockets.
 
 A message is sent completely or not at all. One that is too long for the socket's buffer is sent as
 shared memory.

@@ -20,7 +20,7 @@ from fastfeed.runtime.kernel import is_built, kernel
 
 __all__ = ["Markers", "NativeEngine", "bad_of", "held_bytes", "is_built", "markers", "orientation"]
 
-# as native/header.h
+# as native/image/header.h
 _STATUS = (
     "",
     "truncated",

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "decode/kernel.h"
+#include "decode/probe.h"
 
 using namespace fastfeed;
 

@@ -9,6 +9,7 @@
 
 #include "expect.h"
 #include "decode/kernel.h"
+#include "decode/probe.h"
 
 using namespace fastfeed;
 

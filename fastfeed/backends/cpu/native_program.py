@@ -40,7 +40,7 @@ from fastfeed.system.clocks import steady_ns
 __all__ = ["NativeProgram", "OpFailed", "RecordSpans", "call_function"]
 
 _SLICE = 32  # samples that a thread takes through ops in Python at a time, at most
-_DONE, _CANCELLED = 0, 6  # as Status in native/header.h
+_DONE, _CANCELLED = 0, 6  # as Status in native/image/header.h
 _DECODE, _AUGMENT = 2, 3  # columns of spans
 
 # int64 (n, 5): thread, begin, ns of decoding, of ops, of conversion

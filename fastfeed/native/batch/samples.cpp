@@ -5,6 +5,7 @@
 #include <new>
 #include <tuple>
 
+#include "decode/probe.h"
 #include "system/checksums.h"
 #include "system/system.h"
 #include "batch/tf_record.h"

@@ -6,6 +6,8 @@
 
 #include "bindings/calls.h"
 #include "batch/checks.h"
+#include "decode/probe.h"
+#include "jpeg/jpeg_header.h"
 #include "system/system.h"
 
 namespace fastfeed {

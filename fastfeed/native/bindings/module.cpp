@@ -18,6 +18,7 @@
 #include "bindings/bindings.h"
 #include "system/instruction_sets.h"
 #include "decode/kernel.h"
+#include "decode/probe.h"
 #include "jpeg/libjpeg.h"
 #include "batch/pool.h"
 #include "pixels/tables.h"

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "decode/geometry.h"
+#include "decode/probe.h"
 #include "jpeg/libjpeg.h"
 #include "decode/planes.h"
 #include "png/png.h"

@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "jpeg/jpeg_header.h"
 #include "system/checksums.h"
 #include "system/system.h"
 

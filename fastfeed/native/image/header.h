@@ -1,4 +1,4 @@
-// Reads what comes before the pixels of a JPEG, PNG, WebP or TIFF.
+// What comes before the pixels of a JPEG, PNG, WebP or TIFF.
 #pragma once
 
 #include <algorithm>
@@ -41,10 +41,5 @@ struct Header {
   int32_t shown_height() const { return orientation >= 5 ? width : height; }
   int32_t shown_width() const { return orientation >= 5 ? height : width; }
 };
-
-Header read_header(const uint8_t* data, size_t size);
-
-// Whether the last scan of a JPEG ends, and nothing but entropy-coded data and restart markers is in it.
-bool last_scan_ends(const uint8_t* data, size_t size);
 
 }  // namespace fastfeed

@@ -9,6 +9,7 @@
 #include <jpeglib.h>
 
 #include "image/reader.h"
+#include "jpeg/jpeg_header.h"
 #include "jpeg/writer.h"
 
 #define FASTFEED_TEXT_OF(x) #x
@@ -75,7 +76,7 @@ bool decodes_alike() {
   for (size_t i = 0; i < pixels.size(); ++i) pixels[i] = uint8_t(i * 7 + (i >> 5) * (i & 15));
   JpegWriter writer;
   if (!writer.write(pixels.data(), kHeight, kWidth, Coding())) return false;
-  const Header header = read_header(writer.data(), writer.size());
+  const Header header = read_jpeg_header(writer.data(), writer.size());
   const auto reader = libjpeg_reader(true);
   const std::vector<uint8_t> ours = decoded(*reader, writer, header, false);
   return !ours.empty() && ours == decoded(*reader, writer, header, true);
@@ -90,7 +91,7 @@ bool shrinks_alike() {
   coding.subsampled = false;
   JpegWriter writer;
   if (!writer.write(pixels.data(), kHeight, kWidth, coding)) return false;
-  const Header header = read_header(writer.data(), writer.size());
+  const Header header = read_jpeg_header(writer.data(), writer.size());
   const auto reader = libjpeg_reader(true);
   const JpegReader::Denominators denominators{2, 8, 1};
   if (reader->start_planes(writer.data(), writer.size(), header, denominators, 0, kWidth / 2, false) != Status::ok)

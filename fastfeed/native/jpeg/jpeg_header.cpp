@@ -1,11 +1,8 @@
-#include "image/header.h"
+#include "jpeg/jpeg_header.h"
 
 #include <cstring>
 
 #include "image/exif.h"
-#include "png/png.h"
-#include "tiff/tiff.h"
-#include "webp/webp.h"
 
 namespace fastfeed {
 namespace {
@@ -21,10 +18,7 @@ Icc icc_kind(const uint8_t* p, size_t n) {
 
 }  // namespace
 
-Header read_header(const uint8_t* data, size_t size) {
-  if (is_png(data, size)) return read_png_header(data, size);
-  if (is_webp(data, size)) return read_webp_header(data, size);
-  if (is_tiff(data, size)) return read_tiff_header(data, size);
+Header read_jpeg_header(const uint8_t* data, size_t size) {
   Header header;
   if (size < 4 || data[0] != 0xFF || data[1] != 0xD8 || data[2] != 0xFF) return header;
   bool exif_seen = false, icc_seen = false, jfif = false, by_names = false;

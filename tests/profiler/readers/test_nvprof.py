@@ -14,7 +14,7 @@ from helpers.profiler.nvprofs import EPOCH, PID, TABLES, TID, UUID, Sheet, owner
 from fastfeed.errors import TraceError
 from fastfeed.profiler.model.trace import Kind, Process, RangeKind, Thread, Trace
 from fastfeed.profiler.readers.nvprof import reader as nvprof
-from fastfeed.profiler.readers.nvprof.names import DRIVER, RUNTIME
+from fastfeed.profiler.readers.nvprof.reader import API_NAMES
 
 
 def names(trace: Trace, column: np.ndarray) -> list[str]:
@@ -129,10 +129,10 @@ def test_calls_by_number(tmp_path: Path) -> None:
         "cudaMemcpyPeerAsync": 161,
         "cudaGraphLaunch": 311,
     }
-    assert {name: RUNTIME[number] for name, number in known.items()} == {
+    assert {name: API_NAMES["RUNTIME"][number] for name, number in known.items()} == {
         name: name for name in known
     }
-    assert (DRIVER[307], DRIVER[17], DRIVER[277]) == (
+    assert (API_NAMES["DRIVER"][307], API_NAMES["DRIVER"][17], API_NAMES["DRIVER"][277]) == (
         "cuLaunchKernel",
         "cuCtxSynchronize",
         "cuMemcpyHtoDAsync",
@@ -150,7 +150,10 @@ def test_calls_by_number(tmp_path: Path) -> None:
 
 def test_header_agrees() -> None:
     """Where CUPTI is installed, every number is as in its headers."""
-    for table, header, prefix in ((RUNTIME, "runtime", "RUNTIME"), (DRIVER, "driver", "DRIVER")):
+    for table, header, prefix in (
+        (API_NAMES["RUNTIME"], "runtime", "RUNTIME"),
+        (API_NAMES["DRIVER"], "driver", "DRIVER"),
+    ):
         found = sorted(Path("/usr/local").glob(f"cuda*/**/include/cupti_{header}_cbid.h"))
         if not found:
             pytest.skip("no CUPTI in /usr/local/cuda*; install cuda-cupti-dev to compare")

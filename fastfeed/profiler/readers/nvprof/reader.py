@@ -28,13 +28,15 @@ from fastfeed.profiler.model.trace import (
     Thread,
     Trace,
     Waits,
-    table,
 )
-from fastfeed.profiler.readers.nvprof.names import DRIVER, RUNTIME
-from fastfeed.profiler.readers.nvprof.tables import ERRORS, NvprofDatabase
+from fastfeed.profiler.readers.nvprof.tables import ERRORS, NvprofDatabase, columns_of
 
-__all__ = ["knows", "read"]
+__all__ = ["API_NAMES", "knows", "read"]
 
+_OPS = ("start", "end", "device", "stream", "kind", "name", "corr", "bytes", "pageable")
+_CALLS = ("start", "end", "thread", "name", "corr")
+_RANGES = ("start", "end", "thread", "name", "kind", "domain")
+_OVERHEADS = ("start", "end", "process")
 _PREFIX = "CUPTI_ACTIVITY_KIND_"
 _OP_COLUMNS = ("start", "end", "deviceId", "streamId", "correlationId")
 _COPIES = {
@@ -59,6 +61,21 @@ _THREAD = 2  # CUPTI_ACTIVITY_OBJECT_THREAD
 _COMPILING = {1: "driver compiler", 4 << 16: "module loading", 5 << 16: "lazy function loading"}
 # earlier (2001) than any trace: smaller times do not count from 1970
 _EPOCH = 1_000_000_000_000_000_000
+
+
+def _api_names() -> dict[str, dict[int, str]]:
+    """Names of runtime and driver calls by number; only of those that say why a device waits.
+
+    Numbers never change from one CUDA to the next. Names come without the suffixes of versions.
+    """
+    tables: dict[str, dict[int, str]] = {"RUNTIME": {}, "DRIVER": {}}
+    for line in Path(__file__).with_name("names.txt").read_text("utf-8").splitlines()[1:]:
+        kind, name, *numbers = line.split()
+        tables[kind].update((int(number), name) for number in numbers)
+    return tables
+
+
+API_NAMES = _api_names()
 
 
 def knows(path: Path, head: bytes) -> bool:
@@ -97,7 +114,7 @@ class _TraceBuilder:
         self.negative = 0
 
     def trace(self) -> Trace:
-        call_tables = [self._calls("RUNTIME", RUNTIME), self._calls("DRIVER", DRIVER)]
+        call_tables = [self._calls(*names) for names in API_NAMES.items()]
         markers = self._markers()
         compiling, overheads = self._overheads()
         if not self.processes:
@@ -107,28 +124,16 @@ class _TraceBuilder:
             *self._copies(),
             self._unified(),
         ]
-        # start, end, device, stream, kind, name, corr, bytes, pageable
         op_rows = np.concatenate(op_tables)
-        call_rows = np.concatenate(call_tables)  # start, end, thread, name, corr
-        ranges = np.concatenate([markers, compiling])  # start, end, thread, name, kind, domain
+        call_rows = np.concatenate(call_tables)
+        ranges = np.concatenate([markers, compiling])
         process = self._owners(op_rows[:, 6], call_rows)
-        base = min(
-            (
-                int(part[:, 0].min())
-                for part in (op_rows, call_rows, ranges, overheads)
-                if len(part)
-            ),
-            default=0,
-        )
-        last = max(
-            (
-                int(part[:, :2].max())
-                for part in (op_rows, call_rows, ranges, overheads)
-                if len(part)
-            ),
-            default=0,
-        )
+        tables = (op_rows, call_rows, ranges, overheads)
+        base = min((int(rows[:, 0].min()) for rows in tables if len(rows)), default=0)
+        last = max((int(rows[:, :2].max()) for rows in tables if len(rows)), default=0)
         ranges[ranges[:, 1] < 0, 1] = last  # still open at the end of the recording
+        for rows in tables:
+            rows[:, :2] -= base
         notes = [*self.database.notes]
         if self.lost:
             notes.append(
@@ -153,43 +158,11 @@ class _TraceBuilder:
             tuple(Process(pid) for pid in self.processes),
             tuple(Thread(process, tid) for process, tid in self.threads),
             self._devices(),
-            table(
-                Ops,
-                start=op_rows[:, 0] - base,
-                end=op_rows[:, 1] - base,
-                device=op_rows[:, 2],
-                process=process,
-                stream=op_rows[:, 3],
-                kind=op_rows[:, 4],
-                name=op_rows[:, 5],
-                corr=op_rows[:, 6],
-                bytes=op_rows[:, 7],
-                pageable=op_rows[:, 8],
-            ),
-            table(
-                Calls,
-                start=call_rows[:, 0] - base,
-                end=call_rows[:, 1] - base,
-                thread=call_rows[:, 2],
-                name=call_rows[:, 3],
-                corr=call_rows[:, 4],
-            ),
-            table(
-                Ranges,
-                start=ranges[:, 0] - base,
-                end=ranges[:, 1] - base,
-                thread=ranges[:, 2],
-                name=ranges[:, 3],
-                kind=ranges[:, 4],
-                domain=ranges[:, 5],
-            ),
+            columns_of(Ops, op_rows, _OPS, process=process),
+            columns_of(Calls, call_rows, _CALLS),
+            columns_of(Ranges, ranges, _RANGES),
             self._waits(call_rows),
-            table(
-                Overheads,
-                start=overheads[:, 0] - base,
-                end=overheads[:, 1] - base,
-                process=overheads[:, 2],
-            ),
+            columns_of(Overheads, overheads, _OVERHEADS),
         )
 
     def _valid(self, rows: np.ndarray) -> np.ndarray:
@@ -219,11 +192,8 @@ class _TraceBuilder:
         return np.array(indexes, np.int64)[inverse.reshape(-1)]
 
     def _calls(self, name: str, names: dict[int, str]) -> np.ndarray:
-        rows = self._valid(
-            self.database.rows(
-                _PREFIX + name, "start", "end", "processId", "threadId", "cbid", "correlationId"
-            )
-        )
+        columns = ("start", "end", "processId", "threadId", "cbid", "correlationId")
+        rows = self._valid(self.database.rows(_PREFIX + name, *columns))
         numbers, inverse = np.unique(rows[:, 4], return_inverse=True)
         indexes = self.strings.many(
             names.get(cbid, f"{name.lower()} call {cbid}") for cbid in numbers.tolist()
@@ -235,27 +205,19 @@ class _TraceBuilder:
     def _kernels(self, name: str) -> np.ndarray:
         rows = self._valid(self.database.rows(_PREFIX + name, *_OP_COLUMNS, "name"))
         names = self._names(rows[:, 5])
-        kinds = {index: kernel_kind(self.strings.all[index]) for index in np.unique(names).tolist()}
-        kind = np.array([kinds[index] for index in names.tolist()], np.int64)
-        return self._ops(rows, kind, names, rows[:, 4])
+        used, inverse = np.unique(names, return_inverse=True)
+        kinds = np.array([kernel_kind(self.strings.all[at]) for at in used.tolist()], np.int64)
+        return self._ops(rows, kinds[inverse], names, rows[:, 4])
 
     def _copies(self) -> list[np.ndarray]:
         tables = []
         for name in ("MEMCPY", "MEMCPY2"):
-            rows = self._valid(
-                self.database.rows(
-                    _PREFIX + name, *_OP_COLUMNS, "bytes", "copyKind", "srcKind", "dstKind"
-                )
-            )
-            kinds = {
-                kind: _COPIES.get(kind, (str(kind), Kind.OTHER))
-                for kind in np.unique(rows[:, 6]).tolist()
-            }
-            names = {
-                kind: self.strings[f"[CUDA memcpy {text}]"] for kind, (text, _) in kinds.items()
-            }
-            kind = np.array([kinds[number][1] for number in rows[:, 6].tolist()], np.int64)
-            indexes = np.array([names[number] for number in rows[:, 6].tolist()], np.int64)
+            columns = (*_OP_COLUMNS, "bytes", "copyKind", "srcKind", "dstKind")
+            rows = self._valid(self.database.rows(_PREFIX + name, *columns))
+            numbers, inverse = np.unique(rows[:, 6], return_inverse=True)
+            copies = [_COPIES.get(at, (str(at), Kind.OTHER)) for at in numbers.tolist()]
+            kind = np.array([kind for _, kind in copies], np.int64)[inverse]
+            indexes = self.strings.many(f"[CUDA memcpy {text}]" for text, _ in copies)[inverse]
             host = np.where(kind == Kind.H2D, rows[:, 7], np.where(kind == Kind.D2H, rows[:, 8], 0))
             # 1 pageable, 2 pinned, 5 managed
             pageable = np.select([host == 1, host > 1], [1, 0], -1)
@@ -265,16 +227,8 @@ class _TraceBuilder:
         return [*tables, self._ops(rows, Kind.MEMSET, name, rows[:, 4], rows[:, 5])]
 
     def _unified(self) -> np.ndarray:
-        rows = self.database.rows(
-            _PREFIX + "UNIFIED_MEMORY_COUNTER",
-            "start",
-            "end",
-            "counterKind",
-            "streamId",
-            "srcId",
-            "dstId",
-            "value",
-        )
+        columns = ("start", "end", "counterKind", "streamId", "srcId", "dstId", "value")
+        rows = self.database.rows(_PREFIX + "UNIFIED_MEMORY_COUNTER", *columns)
         # the others count page faults
         rows = self._valid(rows[np.isin(rows[:, 2], list(_UNIFIED))])
         name = np.array([self.strings[_UNIFIED[kind]] for kind in rows[:, 2].tolist()], np.int64)
@@ -302,16 +256,8 @@ class _TraceBuilder:
         return np.where(calls[at, 4] == corr, of_thread[calls[at, 2]], 0)
 
     def _markers(self) -> np.ndarray:
-        rows, blobs = self.database.with_blob(
-            _PREFIX + "MARKER",
-            "objectId",
-            "timestamp",
-            "flags",
-            "id",
-            "name",
-            "domain",
-            "objectKind",
-        )
+        columns = ("timestamp", "flags", "id", "name", "domain", "objectKind")
+        rows, blobs = self.database.with_blob(_PREFIX + "MARKER", "objectId", *columns)
         valid = (rows[:, 1] & (_START | _END) > 0) & (rows[:, 0] > 0)
         rows, blobs = rows[valid], blobs[valid]
         # by id, then time, starts first
@@ -319,12 +265,8 @@ class _TraceBuilder:
         rows, blobs = rows[order], blobs[order]
         starts = np.flatnonzero(rows[:, 1] & _START)
         follows = np.minimum(starts + 1, max(len(rows) - 1, 0))
-        has_end = (
-            (rows[follows, 2] == rows[starts, 2])
-            & (rows[follows, 1] & _END > 0)
-            & (follows > starts)
-        )
-        end = np.where(has_end, rows[follows, 0], -1)
+        has_end = (rows[follows, 2] == rows[starts, 2]) & (rows[follows, 1] & _END > 0)
+        end = np.where(has_end & (follows > starts), rows[follows, 0], -1)
         begin, owner = rows[starts], blobs[starts]
         thread = np.full(len(begin), -1, np.int64)
         by_thread = begin[:, 5] == _THREAD
@@ -352,15 +294,9 @@ class _TraceBuilder:
         thread = np.full(len(owner), -1, np.int64)
         thread[by_thread] = self._thread(owner[by_thread, 0], owner[by_thread, 1])
         count = len(owner)
-        ranges = np.column_stack(
-            [
-                rows[compiling, :2],
-                thread,
-                name,
-                np.full(count, RangeKind.COMPILE),
-                np.full(count, -1),
-            ]
-        ).astype(np.int64)
+        kind, domain = np.full(count, RangeKind.COMPILE), np.full(count, -1)
+        ranges = np.column_stack([rows[compiling, :2], thread, name, kind, domain])
+        ranges = ranges.astype(np.int64)
         profiler_rows = rows[~compiling]
         process = [self._process(pid) for pid in blobs[~compiling, 0].tolist()]
         return ranges, np.column_stack([profiler_rows[:, :2], np.array(process, np.int64)])
@@ -380,14 +316,8 @@ class _TraceBuilder:
             if at >= first:
                 recorded[row] = records[at, 2], records[at, 1]
         process = self._owners(rows[:, 1], calls)
-        return table(
-            Waits,
-            corr=rows[:, 1],
-            process=process,
-            stream=rows[:, 2],
-            on_stream=recorded[:, 0],
-            on_corr=recorded[:, 1],
-        )
+        waits = np.column_stack([rows[:, 1:3], recorded])
+        return columns_of(Waits, waits, ("corr", "stream", "on_stream", "on_corr"), process=process)
 
     def _devices(self) -> tuple[Device, ...]:
         rows, blobs = self.database.with_blob(

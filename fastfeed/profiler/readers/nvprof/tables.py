@@ -8,17 +8,24 @@ from pathlib import Path
 import numpy as np
 
 from fastfeed.errors import TraceError
+from fastfeed.profiler.model.trace import Table, table
 
-__all__ = ["ERRORS", "NvprofDatabase"]
+__all__ = ["ERRORS", "NvprofDatabase", "columns_of"]
 
 # an error's text may quote a damaged schema, which is no text; SQLite calls some damaged sizes a
 # lack of memory
 ERRORS = (sqlite3.Error, UnicodeDecodeError, MemoryError)
-_TOO_LARGE = (  # what SQLite's MemoryError means here: a damaged length
-    "a value in it is larger than memory"
-)
+# SQLite's MemoryError here: a damaged length
+_TOO_LARGE = "a value in it is larger than memory"
 _ROWS = 50_000  # at a time: their Python objects are larger than the array
 _MAX_VALUE = 1 << 61  # nanoseconds; larger numbers are damage
+
+
+def columns_of(
+    kind: type[Table], rows: np.ndarray, names: tuple[str, ...], **more: np.ndarray
+) -> Table:
+    """Rows of int64, shape (n, len(names)), as a table with these columns."""
+    return table(kind, **dict(zip(names, rows.T, strict=True)), **more)
 
 
 class NvprofDatabase:

@@ -30,11 +30,13 @@ from fastfeed.profiler.model.trace import (
     Strings,
     Thread,
     Trace,
-    table,
 )
 from fastfeed.profiler.readers import decompress, limits
+from fastfeed.profiler.readers.nvprof.tables import columns_of
 
 __all__ = ["knows", "read"]
+
+_OPS = ("start", "end", "device", "process", "stream", "kind", "name", "corr", "bytes", "pageable")
 
 _SCALES = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000, "min": 60_000_000_000}
 _BYTES = {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
@@ -95,11 +97,9 @@ def read(path: Path) -> Trace:
             _add_line(printed, line.decode("utf-8", "replace"))
         damage = stream.damage
     if not printed.tables:
-        what = (
-            "a summary of nvprof, which has no times"
-            if printed.summary
-            else "no trace that nvprof printed"
-        )
+        what = "no trace that nvprof printed"
+        if printed.summary:
+            what = "a summary of nvprof, which has no times"
         raise TraceError(
             f"{path} is {what}; record with nvprof --print-gpu-trace --csv, or -o FILE.nvprof"
         )
@@ -112,11 +112,10 @@ def read(path: Path) -> Trace:
     if printed.skipped:
         notes.append(f"{printed.skipped} lines among the rows are invalid and are skipped")
     if printed.resolution > _ROUNDED_NS:
-        rounded = (
+        notes.append(
             f"start times are rounded to {printed.resolution / 1000:g} us, shorter gaps are not"
-            " real"
+            " real; nvprof -o keeps them exact"
         )
-        notes.append(f"{rounded}; nvprof -o keeps them exact")
     if not printed.ops:
         notes.append("no device activity is in this file")
     trace = _trace(path, printed, notes)
@@ -187,11 +186,8 @@ def _add_row(printed: _PrintedTables, row: dict[str, str]) -> None:
         return  # a count of page faults
     end += start
     corr_suffix = _CORR.search(name)
-    text = (
-        row.get("Correlation_ID", "")
-        or row.get("Correlation ID", "")
-        or (corr_suffix[1] if corr_suffix else "")
-    )
+    text = row.get("Correlation_ID", "") or row.get("Correlation ID", "")
+    text = text or (corr_suffix[1] if corr_suffix else "")
     corr = int(text) % _MAX_NS if text.isascii() and text.isdigit() and len(text) < 20 else -1
     device = row.get("Device", "-")
     if device in ("", "-"):
@@ -271,13 +267,8 @@ def _trace(path: Path, printed: _PrintedTables, notes: Sequence[str]) -> Trace:
     for index, text in enumerate(printed.devices):
         match = re.fullmatch(r"(.*?)(?: \((\d{1,4})\)?)?(?: \($)?", text)
         ordinal = int(match[2]) if match and match[2] else index
-        devices.append(
-            Device(
-                ordinal,
-                match[1] if match else text,
-                process=0 if len(printed.processes) == 1 else -1,
-            )
-        )
+        process = 0 if len(printed.processes) == 1 else -1
+        devices.append(Device(ordinal, match[1] if match else text, process=process))
     return Trace(
         Origin(
             str(path), "nvprof", host_calls=len(calls) > 0, dropped=printed.lost, notes=tuple(notes)
@@ -286,33 +277,7 @@ def _trace(path: Path, printed: _PrintedTables, notes: Sequence[str]) -> Trace:
         tuple(Process(pid, name=printed.commands.get(pid, "")) for pid in printed.processes),
         tuple(Thread(process, 0) for process in range(len(printed.processes))) if has_host else (),
         tuple(devices),
-        table(
-            Ops,
-            start=ops[:, 0],
-            end=ops[:, 1],
-            device=ops[:, 2],
-            process=ops[:, 3],
-            stream=ops[:, 4],
-            kind=ops[:, 5],
-            name=ops[:, 6],
-            corr=ops[:, 7],
-            bytes=ops[:, 8],
-            pageable=ops[:, 9],
-        ),
-        table(
-            Calls,
-            start=calls[:, 0],
-            end=calls[:, 1],
-            thread=calls[:, 2],
-            name=calls[:, 3],
-            corr=calls[:, 4],
-        ),
-        table(
-            Ranges,
-            start=ranges[:, 0],
-            end=ranges[:, 1],
-            thread=ranges[:, 2],
-            name=ranges[:, 3],
-            kind=ranges[:, 4],
-        ),
+        columns_of(Ops, ops, _OPS),
+        columns_of(Calls, calls, ("start", "end", "thread", "name", "corr")),
+        columns_of(Ranges, ranges, ("start", "end", "thread", "name", "kind")),
     )

@@ -37,15 +37,7 @@ def render(comparison: Comparison, console: Console) -> None:
     Text is never interpreted as markup, and no line is wider than the console.
     """
     sheet = Sheet(console, max(40, min(console.width, MAX_WIDTH)), 3)
-    for line in _lines(comparison, sheet):
-        line.rstrip()
-        console.print(
-            layout.encodable(line, console),
-            no_wrap=True,
-            overflow="crop",
-            highlight=False,
-            crop=True,
-        )
+    layout.show(_lines(comparison, sheet), console)
 
 
 def _lines(comparison: Comparison, sheet: Sheet) -> list[Text]:
@@ -75,11 +67,9 @@ def _count(change: DeviceChange | None, side: str) -> str:
         return "no GPU"
     device = getattr(change, side)
     steps = int(device.steps.steady.sum()) if device.steady is not None else 0
-    return (
-        plural(steps, "step")
-        if steps
-        else f"no steady steps in {duration(device.whole.budget.window)}"
-    )
+    if steps:
+        return plural(steps, "step")
+    return f"no steady steps in {duration(device.whole.budget.window)}"
 
 
 def _side(label: str, side: Side, steps: str, sheet: Sheet) -> list[Text]:
@@ -98,24 +88,23 @@ def _table(change: DeviceChange, sheet: Sheet) -> list[Text]:
     timed = change.step.before_ns is not None
     name = sheet.width - FIGURES
     what = "ms per step" if timed else "share"
-    head = (
-        f"{layout.fitted(one_line(change.label, 60), name)}{'before':>9}{'after':>9}{'change':>9} "
-        " 95 % interval"
-    )
-    lines = [Text(head, style="dim"), *_rows([change.step] if timed else [], name, timed)]
-    lines += _rows(
-        [metric for metric in change.parts if metric.before or metric.after], name, timed
-    )
+    step = [change.step] if timed else []
+    parts = [metric for metric in change.parts if metric.before or metric.after]
+    lines = [_head(one_line(change.label, 60), name), *_rows([*step, *parts], name, timed)]
     lines.append(Text(f"idle for, {what}", style="dim"))
     visible = [metric for metric in change.causes if max(metric.before, metric.after) >= MIN_SHARE]
     shown = visible if len(visible) == CAUSES + 1 else visible[:CAUSES]
     lines += _rows(shown, name, timed)
     if len(change.causes) > len(shown):
         rest = len(change.causes) - len(shown)
-        lines.append(
-            Text(f"{rest} more {'is' if rest == 1 else 'are'} smaller or changed less", style="dim")
-        )
+        verb = "is" if rest == 1 else "are"
+        lines.append(Text(f"{rest} more {verb} smaller or changed less", style="dim"))
     return lines
+
+
+def _head(label: str, name: int) -> Text:
+    columns = f"{'before':>9}{'after':>9}{'change':>9}  95 % interval"
+    return Text(layout.fitted(label, name) + columns, style="dim")
 
 
 def _feed(change: FeedChange, sheet: Sheet) -> list[Text]:
@@ -123,8 +112,7 @@ def _feed(change: FeedChange, sheet: Sheet) -> list[Text]:
     timed = change.batch.before_ns is not None
     name = sheet.width - FIGURES
     counts = f"{change.before.batches:,} and {change.after.batches:,} batches"
-    head = layout.fitted(one_line(f"feed {change.label}, {counts}", 100), name)
-    lines = [Text(f"{head}{'before':>9}{'after':>9}{'change':>9}  95 % interval", style="dim")]
+    lines = [_head(one_line(f"feed {change.label}, {counts}", 100), name)]
     lines += _rows([*([change.batch] if timed else []), change.wait], name, timed)
     if change.stages:
         lines.append(Text("work, ms per batch, all threads together", style="dim"))
@@ -139,15 +127,15 @@ def _rows(
 
 def _row(metric: MetricChange, name: int, timed: bool) -> Text:
     if timed and metric.before_ns is not None and metric.after_ns is not None:
-        figures = f"{_ms(metric.before_ns):>9}{_ms(metric.after_ns):>9}{_ms(metric.after_ns - metric.before_ns, True):>9}"
+        before, after = _ms(metric.before_ns), _ms(metric.after_ns)
+        change = _ms(metric.after_ns - metric.before_ns, True)
     else:
-        points = (metric.after - metric.before) * 100
-        figures = f"{percent(metric.before):>9}{percent(metric.after):>9}{f'{points:+.1f}'.replace('-0.0', '+0.0'):>9}"
-    interval = (
-        f"{_ms(metric.change_ns[1], True)}..{_ms(metric.change_ns[2], True)}"
-        if metric.change_ns
-        else ""
-    )
+        before, after = percent(metric.before), percent(metric.after)
+        change = f"{(metric.after - metric.before) * 100:+.1f}".replace("-0.0", "+0.0")
+    figures = f"{before:>9}{after:>9}{change:>9}"
+    interval = ""
+    if metric.change_ns:
+        interval = f"{_ms(metric.change_ns[1], True)}..{_ms(metric.change_ns[2], True)}"
     style = {"less": "green", "more": "red"}.get(metric.direction, "dim")
     if metric.key == "compute":
         style = ""  # more compute may be good or bad
@@ -171,9 +159,8 @@ def _others(changes: tuple[DeviceChange, ...], sheet: Sheet) -> list[Text]:
         text = f"input {percent(change.input.before)} -> {percent(change.input.after)}"
         if step.before_ns is not None and step.after_ns is not None:
             text += f", step {duration(step.before_ns)} -> {duration(step.after_ns)}"
-        lines.append(
-            Text(f"{layout.fitted(one_line(change.label, 60), sheet.width - FIGURES)}  {text}")
-        )
+        name = layout.fitted(one_line(change.label, 60), sheet.width - FIGURES)
+        lines.append(Text(f"{name}  {text}"))
     if len(changes) > OTHERS:
         lines.append(Text(f"{plural(len(changes) - OTHERS, 'more device')}: --json", style="dim"))
     return lines

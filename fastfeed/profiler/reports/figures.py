@@ -177,25 +177,20 @@ def offsets(result: Result) -> list[int]:
     Clocks of ranks are shifted by their estimated offsets. Recordings that share no collective keep
     their own clocks, each starting at 0.
     """
-    rank_offsets = {rank.label: rank.offset_ns for rank in result.ranks}
-    clock = [
-        next(
-            (
-                ns
-                for label, ns in rank_offsets.items()
-                if device.label == label or device.label.startswith(f"{label},")
-            ),
-            None,
-        )
-        for device in result.devices
-    ]
+    clock = [_offset(result, device) for device in result.devices]
     group_start: dict[int, int] = {}  # key -1: all ranks with a known clock; else a trace
     for device, shift in zip(result.devices, clock, strict=True):
         group = device.trace if shift is None else -1
-        group_start[group] = min(
-            group_start.get(group, device.first - (shift or 0)), device.first - (shift or 0)
-        )
+        start = device.first - (shift or 0)
+        group_start[group] = min(group_start.get(group, start), start)
     return [
         group_start[device.trace] if shift is None else group_start[-1] + shift
         for device, shift in zip(result.devices, clock, strict=True)
     ]
+
+
+def _offset(result: Result, device: DeviceResult) -> int | None:
+    for rank in result.ranks:
+        if device.label == rank.label or device.label.startswith(f"{rank.label},"):
+            return rank.offset_ns
+    return None

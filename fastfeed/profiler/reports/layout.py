@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
-__all__ = ["LABEL", "Sheet", "bar", "encodable", "fitted", "mark", "pack_lines", "stacked"]
+__all__ = ["LABEL", "Sheet", "bar", "fitted", "mark", "pack_lines", "show", "stacked"]
 
 LABEL = 11  # columns
 # part of the time breakdown -> its character, its ASCII character, its style
@@ -138,7 +138,16 @@ def stacked(parts: Sequence[tuple[str, int]], window: int, width: int, ascii: bo
     return text
 
 
-def encodable(line: Text, console: Console) -> Text:
+def show(lines: Iterable[Text], console: Console) -> None:
+    """Print lines, none wider than the console."""
+    for line in lines:
+        line.rstrip()
+        console.print(
+            _encodable(line, console), no_wrap=True, overflow="crop", highlight=False, crop=True
+        )
+
+
+def _encodable(line: Text, console: Console) -> Text:
     """The line with characters replaced that the terminal cannot encode."""
     if _can_encode(console, line.plain):
         return line

@@ -32,12 +32,8 @@ def as_markdown(result: Result) -> str:
     word = WORDS.get(verdict.word, verdict.word)
     parts = [f"**{_escaped(word)}** {_escaped(verdict.headline)}"]
     if devices:
-        parts += [
-            _devices(devices),
-            _causes(devices[0]),
-            _functions(devices[0]),
-            _phases(devices[0]),
-        ]
+        parts.append(_devices(devices))
+        parts += [part(devices[0]) for part in (_causes, _functions, _phases)]
     parts += [f"**Because** {_escaped(reason)}" for reason in verdict.reasons[:2]]
     if verdict.record:
         parts.append(f"**Record** {_escaped(verdict.record)}")
@@ -89,7 +85,7 @@ def _causes(device: DeviceResult) -> str:
         ]
         for row in figures.cause_rows(device)[:_MAX_CAUSES]
     ]
-    return _table(("idle for", "#of time", "#per step"), rows) if rows else ""
+    return _table(("idle for", "#of time", "#per step"), rows)
 
 
 def _functions(device: DeviceResult) -> str:
@@ -103,7 +99,7 @@ def _functions(device: DeviceResult) -> str:
         ]
         for time in device.functions[:_MAX_FUNCTIONS]
     ]
-    return _table(("idle in function", "kind", "#of time", "#per step"), rows) if rows else ""
+    return _table(("idle in function", "kind", "#of time", "#per step"), rows)
 
 
 def _phases(device: DeviceResult) -> str:
@@ -111,15 +107,13 @@ def _phases(device: DeviceResult) -> str:
         [_escaped(row.title), percent(row.share), percent(row.idle), _escaped(row.change)]
         for row in figures.phase_rows(device)
     ]
-    return (
-        _table(("part of the run", "#of the recording", "#idle of that", "change"), rows)
-        if rows
-        else ""
-    )
+    return _table(("part of the run", "#of the recording", "#idle of that", "change"), rows)
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table; the titles of columns of numbers begin with #."""
+    """A table, "" without rows; the titles of columns of numbers begin with #."""
+    if not rows:
+        return ""
     lines = [
         [title.lstrip("#") for title in head],
         ["---:" if title[0] == "#" else "---" for title in head],

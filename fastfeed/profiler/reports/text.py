@@ -32,34 +32,21 @@ STYLES = {
 
 
 class Detail(NamedTuple):
-    """How many rows or lines each part of the report gets."""
+    """Rows or lines of each part of the report; by default the fewest."""
 
-    causes: int
-    functions: int
-    worst: int  # gaps
-    gaps: int  # lines for each gap
-    wrap: int  # lines of a sentence
-    evidence: int
-    against: int
-    notes: int
-    ranks: int
-    phases: int
-    spaced: bool
+    causes: int = 3
+    functions: int = 1
+    worst: int = 1  # gaps
+    gaps: int = 1  # lines for each gap
+    wrap: int = 1  # lines of a sentence
+    evidence: int = 0
+    against: int = 0
+    notes: int = 0
+    ranks: int = 1
+    phases: int = 0
+    spaced: bool = False
 
 
-LEAN = Detail(
-    causes=3,
-    functions=1,
-    worst=1,
-    gaps=1,
-    wrap=1,
-    evidence=0,
-    against=0,
-    notes=0,
-    ranks=1,
-    phases=0,
-    spaced=False,
-)
 # applied in this order while there is room
 ENRICHMENTS: tuple[dict[str, int], ...] = (
     {"against": 1},
@@ -92,25 +79,17 @@ def render(result: Result, console: Console) -> None:
     """
     width = max(20, min(console.width, MAX_WIDTH))
     room = max(console.size.height - 1, 20) if console.is_terminal else DEFAULT_LINES
-    detail = LEAN
+    detail = Detail()
     lines = _lines(result, Sheet(console, width, detail.wrap), detail)
     if len(lines) > room:
-        detail = LEAN._replace(worst=0, functions=0, causes=1)
+        detail = Detail(worst=0, functions=0, causes=1)
         lines = _lines(result, Sheet(console, width, detail.wrap), detail)
     for more in ENRICHMENTS:
         richer = detail._replace(**more)
         tried = _lines(result, Sheet(console, width, richer.wrap), richer)
         if len(tried) <= room:
             detail, lines = richer, tried
-    for line in lines:
-        line.rstrip()
-        console.print(
-            layout.encodable(line, console),
-            no_wrap=True,
-            overflow="crop",
-            highlight=False,
-            crop=True,
-        )
+    layout.show(lines, console)
 
 
 def _lines(result: Result, sheet: Sheet, detail: Detail) -> list[Text]:
@@ -118,22 +97,15 @@ def _lines(result: Result, sheet: Sheet, detail: Detail) -> list[Text]:
     lines = _head(result, devices, sheet)
     parts: list[list[Text]] = []
     if devices:
+        first = devices[0]
         parts += [
-            [
-                *_budget(devices[0], sheet),
-                *_causes(devices[0], sheet, detail),
-                *_input(devices[0], sheet),
-            ]
+            [*_budget(first, sheet), *_causes(first, sheet, detail), *_input(first, sheet)],
+            _functions(first, sheet, detail),
+            _devices(devices, sheet, detail) if len(devices) > 1 else [],
+            _phases(first, sheet, detail),
+            _gaps(result, first, sheet, detail),
         ]
-        parts += [_functions(devices[0], sheet, detail)]
-        if len(devices) > 1:
-            parts += [_devices(devices, sheet, detail)]
-        parts += [_phases(devices[0], sheet, detail), _gaps(result, devices[0], sheet, detail)]
-    parts += [
-        _feeds(result, sheet, detail),
-        _action(result, sheet, detail),
-        _caveats(result, sheet, detail),
-    ]
+    parts += [part(result, sheet, detail) for part in (_feeds, _action, _caveats)]
     for part in parts:
         if part and detail.spaced:
             lines.append(Text(""))
@@ -158,11 +130,8 @@ def _head(result: Result, devices: list[DeviceResult], sheet: Sheet) -> list[Tex
     if ends := interval(share.low, share.high):
         details.append(f"95 % interval {ends}")
     if devices:
-        details.append(
-            one_line(devices[0].label, 60)
-            + (f" and {len(devices) - 1} more" if len(devices) > 1 else "")
-        )
-        details.append(_steps(devices[0]))
+        more = f" and {len(devices) - 1} more" if len(devices) > 1 else ""
+        details += [one_line(devices[0].label, 60) + more, _steps(devices[0])]
     elif result.origins:
         details.append(one_line(result.origins[0].path, 60))
     return [*lines, *sheet.sentence(" · ".join(details), style="dim", lines=2)]
@@ -176,9 +145,8 @@ def _steps(device: DeviceResult) -> str:
     text = f"{plural(figures.steps_judged(device), 'step')} of {duration(step)}"
     what = "cut step" if device.cold and device.cold.steps == device.cold.cut else "warm-up step"
     text += f", {plural(left, what)} excluded" if left else ""
-    return text + (
-        f", {device.steps.missing:,} missing by their numbers" if device.steps.missing else ""
-    )
+    missing = device.steps.missing
+    return text + (f", {missing:,} missing by their numbers" if missing else "")
 
 
 def _budget(device: DeviceResult, sheet: Sheet) -> list[Text]:
@@ -288,18 +256,8 @@ def _functions(device: DeviceResult, sheet: Sheet, detail: Detail) -> list[Text]
 def _devices(devices: list[DeviceResult], sheet: Sheet, detail: Detail) -> list[Text]:
     """One row per device, most starved first."""
     name = max(12, sheet.room - 56)
-    lines = [
-        Text.assemble(
-            sheet.label("Devices"),
-            (
-                (
-                    f"{'':{name}} {'input':>7} {'idle':>7} {'compute':>8} {'for peers':>10} "
-                    " largest cause"
-                ),
-                "dim",
-            ),
-        )
-    ]
+    head = f"{'':{name}} {'input':>7} {'idle':>7} {'compute':>8} {'for peers':>10}  largest cause"
+    lines = [Text.assemble(sheet.label("Devices"), (head, "dim"))]
     shown = devices if len(devices) == detail.ranks + 1 else devices[: detail.ranks]
     for device in shown:
         budget = device.judged.budget
@@ -316,13 +274,8 @@ def _devices(devices: list[DeviceResult], sheet: Sheet, detail: Detail) -> list[
         lines += sheet.labeled(
             "", f"{len(rest)} more: input {percent(low)} to {percent(high)}", style="dim"
         )
-    return lines + _blamed_rank(devices, sheet)
-
-
-def _blamed_rank(devices: list[DeviceResult], sheet: Sheet) -> list[Text]:
-    """The rank that made the others wait inside collectives, and why it was late."""
-    late = devices[0].late_rank
-    return [] if late is None else sheet.labeled("", late_rank_sentence(late))
+    late = devices[0].late_rank  # the rank that made the others wait inside collectives
+    return lines + ([] if late is None else sheet.labeled("", late_rank_sentence(late)))
 
 
 def _gaps(result: Result, device: DeviceResult, sheet: Sheet, detail: Detail) -> list[Text]:

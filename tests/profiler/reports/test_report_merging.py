@@ -10,8 +10,8 @@ from helpers.profiler import results_made
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastfeed.profiler.reports import merging
-from fastfeed.profiler.reports.merging import CLASSES, FIRST_CAUSE, TimelineLane
+from fastfeed.profiler.reports import picture
+from fastfeed.profiler.reports.picture import CLASSES, FIRST_CAUSE, TimelineLane
 
 
 def rows(flat: list[int]) -> list[tuple[int, dict[int, int], tuple[int, ...]]]:
@@ -46,7 +46,7 @@ def lane(lengths: list[int], kinds: list[int]) -> TimelineLane:
 )
 def test_every_nanosecond_of_every_class_is_kept(spans: list[tuple[int, int]], limit: int) -> None:
     timeline = lane([length for length, _ in spans], [kind for _, kind in spans])
-    result = rows(merging.flatten(timeline, limit))
+    result = rows(picture.flatten(timeline, limit))
     expected = dict.fromkeys(range(CLASSES), 0)
     for length, kind in spans:
         expected[kind] += length
@@ -61,31 +61,31 @@ def test_every_nanosecond_of_every_class_is_kept(spans: list[tuple[int, int]], l
 
 def test_few_spans_stay_as_they_are() -> None:
     timeline = lane([5, 7, 9], [0, FIRST_CAUSE, 1])
-    assert merging.flatten(timeline, 100) == [5, 0, 0, 7, FIRST_CAUSE, 0, 9, 1, 0]
+    assert picture.flatten(timeline, 100) == [5, 0, 0, 7, FIRST_CAUSE, 0, 9, 1, 0]
 
 
 def test_the_longest_gaps_stay_exact() -> None:
     device = results_made.crowded(20_000).devices[0]
-    timeline = merging.device_lane(device, np.zeros(len(device.slices.start), np.int64))
+    timeline = picture.device_lane(device, np.zeros(len(device.slices.start), np.int64))
     idle = np.sort((timeline.end - timeline.start)[timeline.kind >= FIRST_CAUSE])[-50:].tolist()
-    flat = rows(merging.flatten(timeline, 2000))
+    flat = rows(picture.flatten(timeline, 2000))
     exact = [length for length, parts, _ in flat if len(parts) == 1 and min(parts) >= FIRST_CAUSE]
     assert set(idle) <= set(exact)
 
 
 def test_a_mix_names_the_longest_of_its_idle_slices() -> None:
     timeline = lane([10, 3, 10, 4, 10] * 1000, [0, FIRST_CAUSE, 0, FIRST_CAUSE + 1, 0] * 1000)
-    mixes = [longest for _, parts, longest in rows(merging.flatten(timeline, 60)) if len(parts) > 2]
+    mixes = [longest for _, parts, longest in rows(picture.flatten(timeline, 60)) if len(parts) > 2]
     assert mixes and all(longest[2:] == (4, FIRST_CAUSE + 1) for longest in mixes)
 
 
 @pytest.mark.parametrize("name", ["one", "healthy"])
 def test_the_lane_of_a_device_is_its_whole_time_without_holes(name: str) -> None:
     device = results_made.EVERY[name]().devices[0]
-    timeline = merging.device_lane(device, np.zeros(len(device.slices.start), np.int64))
+    timeline = picture.device_lane(device, np.zeros(len(device.slices.start), np.int64))
     assert timeline.start[0] == device.first and timeline.end[-1] == device.last
     assert (timeline.start[1:] == timeline.end[:-1]).all()
-    assert not (timeline.kind == merging.NOTHING).any()
+    assert not (timeline.kind == picture.NOTHING).any()
 
 
 def test_spans_that_overlap_or_leave_holes_still_make_a_lane() -> None:
@@ -93,6 +93,6 @@ def test_spans_that_overlap_or_leave_holes_still_make_a_lane() -> None:
     late = device.busy["compute"][::2] + np.array([[0, 40_000_000]])
     busy = dict(device.busy) | {"compute": late}
     odd = replace(device, busy=busy)
-    timeline = merging.device_lane(odd, np.zeros(len(odd.slices.start), np.int64))
+    timeline = picture.device_lane(odd, np.zeros(len(odd.slices.start), np.int64))
     assert (timeline.start[1:] == timeline.end[:-1]).all() and (timeline.end > timeline.start).all()
     assert (timeline.start[0], timeline.end[-1]) == (device.first, device.last)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -21,11 +22,10 @@ _ROWS = 50_000  # at a time: their Python objects are larger than the array
 _MAX_VALUE = 1 << 61  # nanoseconds; larger numbers are damage
 
 
-def columns_of(
-    kind: type[Table], rows: np.ndarray, names: tuple[str, ...], **more: np.ndarray
-) -> Table:
+def columns_of(kind: type[Table], rows: np.ndarray, names: tuple[str, ...], **more: Any) -> Table:
     """Rows of int64, shape (n, len(names)), as a table with these columns."""
-    return table(kind, **dict(zip(names, rows.T, strict=True)), **more)
+    columns: dict[str, Any] = dict(zip(names, rows.T, strict=True))
+    return table(kind, **columns, **more)
 
 
 class NvprofDatabase:

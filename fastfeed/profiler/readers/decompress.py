@@ -18,17 +18,18 @@ import shutil
 import stat
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from fastfeed.errors import TraceError
-from fastfeed.profiler.readers.truncated_zip import TruncatedZip
 
 __all__ = [
     "HEAD",
     "Stream",
+    "TruncatedZip",
     "as_file",
     "compression_of",
     "head",
@@ -59,7 +60,9 @@ class Stream(io.RawIOBase):
 
     def __init__(self, source: Any, compression: str = "", inner: Stream | None = None) -> None:
         """Stream over `source.read1(n)`; `compression` names what it decompresses, of `inner`."""
-        self._source, self._compression, self._inner = source, compression, inner
+        self._source = source
+        self._compression = compression
+        self._inner = inner
         self._reason = ""
 
     @property
@@ -84,19 +87,12 @@ class Stream(io.RawIOBase):
             return self._source.read1(size)
         except EOFError:
             self._reason = f"the {self._compression} data ends too early; what came before was read"
-        except OSError as error:
-            subject = (
-                f"the {self._compression} data is damaged"
-                if self._compression
-                else "reading failed"
-            )
-            self._reason = f"{subject} ({error.strerror or error}); what came before was read"
-        except (
-            Exception
-        ) as error:  # zlib.error, LZMAError, ZstdError, BadZipFile: every codec has its own
-            self._reason = (
-                f"the {self._compression} data is damaged ({error}); what came before was read"
-            )
+        except Exception as error:  # OSError, zlib.error, LZMAError, ZstdError, BadZipFile
+            subject = "reading failed"
+            if self._compression:
+                subject = f"the {self._compression} data is damaged"
+            reason = (error.strerror if isinstance(error, OSError) else "") or error
+            self._reason = f"{subject} ({reason}); what came before was read"
         return b""
 
 
@@ -118,11 +114,10 @@ def open_stream(path: str | os.PathLike[str]) -> Iterator[Stream]:
                 )
             if not compression or (compression == "zip" and depth):
                 break
-            source = (
-                _only_member(Path(path), raw)
-                if compression == "zip"
-                else _decompressor(Path(path), compression, buffered)
-            )
+            if compression == "zip":
+                source = _only_member(Path(path), raw)
+            else:
+                source = _decompressor(Path(path), compression, buffered)
             stream = stack.enter_context(Stream(source, compression, stream))
             buffered = stack.enter_context(io.BufferedReader(stream))
         yield Stream(buffered, inner=stream)
@@ -332,3 +327,33 @@ def _only_member(path: Path, raw: Any) -> Any:
         raise TraceError(
             f"cannot unpack {path}: {error}; unpack it and pass the file in it"
         ) from error
+
+
+class TruncatedZip:
+    """The first file of a zip whose end, and with it the central directory, is missing."""
+
+    def __init__(self, raw: Any) -> None:
+        raw.seek(0)
+        header = raw.read(30)
+        if len(header) == 30:
+            raw.seek(
+                int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little"),
+                os.SEEK_CUR,
+            )
+        method = header[8:10]
+        self._inflate = zlib.decompressobj(-15) if method == b"\x08\x00" else None
+        self._raw, self._compressed = raw, b""
+        self._is_supported = self._inflate is not None or method == b"\x00\x00"
+
+    def read1(self, size: int) -> bytes:
+        while self._is_supported:
+            compressed = self._compressed or self._raw.read(65_536 if self._inflate else size)
+            if not compressed or (self._inflate and self._inflate.eof):
+                break
+            if not self._inflate:
+                return compressed
+            data = self._inflate.decompress(compressed, max(size, 1))
+            self._compressed = self._inflate.unconsumed_tail
+            if data:
+                return data
+        raise EOFError  # a zip without its central directory is never complete

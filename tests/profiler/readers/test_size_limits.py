@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 
 from fastfeed.cli import app
 from fastfeed.errors import TraceError
-from fastfeed.profiler.readers import chrome, decompress, limits, native, read
-from fastfeed.profiler.readers.chrome import events, stream
+from fastfeed.profiler.readers import chrome, decompress, limits, read
+from fastfeed.profiler.readers.chrome import events, native_scan, stream
 
 pytestmark = pytest.mark.usefixtures("both_ways")
 
@@ -142,7 +142,7 @@ def test_events_that_say_nothing_have_a_bound(
             b'{"schemaVersion":1,"traceEvents":[' + (event + b",") * 40_000 + EVENT + b"]}"
         )
     )
-    if event == b'{"ts":1}' and native.kernel():
+    if event == b'{"ts":1}' and native_scan.extension():
         assert len(chrome.read(path).ops.start) == 1, "the kernel passes them over"
         return
     with pytest.raises(

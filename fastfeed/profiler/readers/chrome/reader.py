@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -12,12 +12,11 @@ from fastfeed.errors import TraceError
 from fastfeed.profiler.model.format import plural
 from fastfeed.profiler.model.trace import Device, Origin, Trace
 from fastfeed.profiler.readers import decompress, limits
-from fastfeed.profiler.readers.chrome import accelerators, jax, native_scan, tables
+from fastfeed.profiler.readers.chrome import jax, native_scan, tables
 from fastfeed.profiler.readers.chrome.args import STEP, printable, unquoted
 from fastfeed.profiler.readers.chrome.events import EventTable
 from fastfeed.profiler.readers.chrome.hosts import TraceNames, assign_hosts, parse_names
-from fastfeed.profiler.readers.chrome.rows import Row
-from fastfeed.profiler.readers.chrome.stream import BEGIN, EventStream
+from fastfeed.profiler.readers.chrome.stream import BEGIN, EventStream, Row
 
 __all__ = ["knows", "read"]
 
@@ -65,7 +64,7 @@ def read(path: Path) -> Trace:
     names = parse_names(stream.meta)
     exported = jax.exported_devices(names)
     total = sum(events.categories.values())
-    described = "" if events.device.rows else accelerators.describe(events.categories, names)
+    described = "" if events.device.rows else _describe(events.categories, names)
     if described:
         raise TraceError(f"{path} {described}")
     if exported:
@@ -239,3 +238,41 @@ def _wall(metadata: Mapping[str, Any], last: int) -> int | None:
 def _integer(value: Any) -> int | None:
     value = unquoted(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+_ONLY_GPUS = "and only GPUs can be analyzed; use the profiler of its maker"
+
+
+_CATEGORIES = (  # how those of its device begin
+    ("mtia_", f"is a trace of an MTIA of Meta, {_ONLY_GPUS}"),
+    ("hpu_", f"is a trace of a Gaudi of Intel (Habana), {_ONLY_GPUS}"),
+)
+
+
+_PROCESSES = (
+    (
+        re.compile(r"^(Ascend Hardware|CANN)\b"),
+        f"is a trace of NPUs of Huawei Ascend, {_ONLY_GPUS}",
+    ),
+    (
+        re.compile(
+            r"^/job:\S*/(device:)?\w+:\d+ (Compute|Tensors)$|/stream:\S+ (Compute|Tensors)$"
+        ),
+        (
+            "is a timeline of TensorFlow 1 (timeline.Timeline), which has neither streams nor"
+            " launches; record with tf.profiler.experimental and pass the .xplane.pb"
+        ),
+    ),
+)
+
+
+def _describe(categories: Iterable[bytes], names: TraceNames) -> str:
+    """Rest of the sentence "FILE is ..." for a trace without work of a GPU; "" if unknown."""
+    texts = [cat.decode("utf-8", "replace").lower() for cat in categories]
+    for prefix, description in _CATEGORIES:
+        if any(text.startswith(prefix) for text in texts):
+            return description
+    for pattern, description in _PROCESSES:
+        if any(pattern.search(name) for name in names.processes.values()):
+            return description
+    return ""

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
+from decimal import Decimal
+from typing import Any, NamedTuple
 
 from fastfeed.errors import TraceError
 from fastfeed.profiler.readers import decompress
@@ -27,9 +28,8 @@ from fastfeed.profiler.readers.chrome.lenient_json import (
     loads,
     loads_all,
 )
-from fastfeed.profiler.readers.chrome.rows import Row, duration, row_of, thread_key
 
-__all__ = ["BEGIN", "EventStream"]
+__all__ = ["BEGIN", "EventStream", "Row", "duration", "row_of", "thread_key"]
 
 PIECE = 4 << 20  # bytes that are parsed together
 _MAX_BYTES = 64 << 20  # of anything that is not a list of events: with more the file is no trace
@@ -311,3 +311,38 @@ class EventStream:
             self.notes.append(f"Events whose values nest too deeply, skipped: {self._nested}.")
         if self.broken:
             self.notes.append(f"Places in the file that are not JSON, skipped: {self.broken}.")
+
+
+class Row(NamedTuple):
+    """A complete event. Bytes are JSON as it was written, str and other values are parsed."""
+
+    cat: bytes
+    name: Any
+    thread_key: Any  # b'"pid": 1, "tid": 2' or (1, 2)
+    ts: bytes  # decimal text, microseconds
+    dur: bytes
+    args: Any  # bytes between the braces, b"" for none, a parsed value, or None
+
+
+def duration(opening: dict[str, Any], closing: dict[str, Any]) -> str:
+    try:
+        return f"{Decimal(closing.get('ts')) - Decimal(opening.get('ts')):f}"  # type: ignore[arg-type]
+    except (ArithmeticError, TypeError, ValueError):
+        return "?"
+
+
+def row_of(event: dict[str, Any], dur: Any) -> Row:
+    name, cat = event.get("name"), event.get("cat")
+    return Row(
+        (cat if isinstance(cat, str) else "").encode("utf-8", "replace"),
+        name if isinstance(name, str) else "" if name is None else str(name),
+        thread_key(event),
+        str(event.get("ts")).strip().encode("utf-8", "replace"),
+        str(dur).strip().encode("utf-8", "replace"),
+        event.get("args"),
+    )
+
+
+def thread_key(event: dict[str, Any]) -> tuple[Any, Any]:
+    pid, tid = event.get("pid", -1), event.get("tid", -1)
+    return pid if isinstance(pid, int) else str(pid), tid if isinstance(tid, int) else str(tid)

@@ -67,13 +67,7 @@ def ops(events: EventTable, hosts: Hosts, launches: Calls) -> tuple[Ops, list[in
     """Device work, ordinals of the devices, and the number of duplicate rows."""
     take = events.device.take
     start, end, name, stream_key = take("start"), take("end"), take("name"), take("stream_key")
-    corr, what, size, group, seq = (
-        take("corr"),
-        take("what"),
-        take("bytes"),
-        take("group"),
-        take("seq"),
-    )
+    corr, what, size, group, seq = map(take, ("corr", "what", "bytes", "group", "seq"))
     is_first = _is_first(start, end, name, stream_key, corr)
     duplicates = len(start) - int(is_first.sum())
     pageable = take("pageable")

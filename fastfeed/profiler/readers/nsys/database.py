@@ -69,13 +69,11 @@ class NsysDatabase:
         if table not in self.tables:
             return []
         columns = [(name, "INTEGER") for name in integers] + [(name, "TEXT") for name in texts]
-        values = (
+        values = ", ".join(
             f"CAST({_quoted(name)} AS {kind})" if self.has(table, name) else "NULL"
             for name, kind in columns
         )
-        return self.rows(
-            f"SELECT {', '.join(values)} FROM {_quoted(table)} WHERE {where} ORDER BY rowid"
-        )
+        return self.rows(f"SELECT {values} FROM {_quoted(table)} WHERE {where} ORDER BY rowid")
 
     def columns(self, table: str, names: Sequence[str], where: str = "") -> ColumnMap:
         """Integer columns of a table, in the order of its rows.
@@ -90,14 +88,8 @@ class NsysDatabase:
             for name, text in zip(present, row, strict=True):
                 parts[name].append(np.fromstring(text, np.int64, sep=","))
         rows = sum(map(len, parts[present[0]])) if present else 0
-        columns = {
-            name: np.concatenate(parts.pop(name)) if rows else np.empty(0, np.int64)
-            for name in present
-        }
-        return {
-            name: columns[name] if name in columns else np.full(rows, -1, np.int64)
-            for name in names
-        }
+        missing = [np.full(rows, -1, np.int64)]
+        return {name: np.concatenate(parts.pop(name, None) or missing) for name in names}
 
     def texts(
         self, table: str, column: str, expression: str, where: str = ""

@@ -7,7 +7,7 @@ globalTid = (hardware 8 bits) << 56 | (machine 8) << 48 | (pid 24) << 24 | (tid 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -139,17 +139,13 @@ def devices(
         details = gpus.get(device if gpu is None else gpu, {"name": "", "uuid": ""})
         uuid = own or details["uuid"]
         shared_number = int((number == device).sum()) > 1
-        key: object = (
-            uuid if uuid and (is_certain or one_gpu or not shared_number) else (owner, device)
-        )
+        key: object = (owner, device)
+        if uuid and (is_certain or one_gpu or not shared_number):
+            key = uuid
         if key in index_of:
-            device_ = devices_[index_of[key]]
-            devices_[index_of[key]] = Device(
-                device_.ordinal,
-                device_.name,
-                device_.uuid,
-                device_.process if device_.process == owner else -1,
-            )
+            shared = devices_[index_of[key]]
+            process_ = owner if shared.process == owner else -1
+            devices_[index_of[key]] = replace(shared, process=process_)
         else:
             index_of[key] = len(devices_)
             devices_.append(Device(device, details["name"], uuid if key == uuid else "", owner))

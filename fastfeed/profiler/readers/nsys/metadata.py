@@ -13,14 +13,9 @@ from fastfeed.profiler.readers.nsys.database import NsysDatabase
 
 __all__ = ["Metadata", "ranks", "read_metadata"]
 
-_RANKS = (
-    "RANK",
-    "OMPI_COMM_WORLD_RANK",
-    "PMIX_RANK",
-    "PMI_RANK",
-    "MV2_COMM_WORLD_RANK",
-    "SLURM_PROCID",
-)
+_FACTS = {"cpu_count": "CpuCores", "driver": "NvDriverVersion", "os": "OsDescription"}
+_RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK")
+_RANKS += ("SLURM_PROCID",)
 _WORLDS = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS")
 _LOST = re.compile(r"\b(dropped|lost|discarded|overflow\w*|not all\b.*\bcollected)\b", re.I)
 _LOST_COUNT = re.compile(  # "3 CUDA events were dropped", "dropped CUPTI records: 3"
@@ -53,11 +48,7 @@ def read_metadata(db: NsysDatabase) -> Metadata:
     env = _environment(capture, system)
     dropped, notes = _losses(db)
     facts: dict[str, Any] = {}
-    for key, name in (
-        ("cpu_count", "CpuCores"),
-        ("driver", "NvDriverVersion"),
-        ("os", "OsDescription"),
-    ):
+    for key, name in _FACTS.items():
         if system.get(name):
             facts[key] = system[name] if (number := _number(system[name])) is None else number
     command = _command(capture)
@@ -100,25 +91,16 @@ def ranks(
     }
     if len(users) > 1:
         for by_source in (mpi, nccl):
-            if set(users) <= set(by_source) and len({by_source[user] for user in users}) == len(
-                users
-            ):
-                return {user: by_source[user] for user in users}
+            ranks = {user: by_source[user] for user in users if user in by_source}
+            if len(set(ranks.values())) == len(users):
+                return ranks
         return {}
-    of_env = next(
-        (number for name in _RANKS if (number := _number(metadata.env.get(name, ""))) is not None),
-        None,
-    )
+    of_env = (_number(metadata.env.get(name, "")) for name in _RANKS)
     of_nccl = nccl.get(users[0]) if sizes == {metadata.world} else None
-    rank = next(
-        (
-            rank
-            for rank in (mpi.get(users[0]), of_env, of_nccl, _rank_in_name(path))
-            if rank is not None
-        ),
-        None,
-    )
-    return {} if rank is None else {users[0]: rank}
+    for rank in (mpi.get(users[0]), *of_env, of_nccl, _rank_in_name(path)):
+        if rank is not None:
+            return {users[0]: rank}
+    return {}
 
 
 def _rank_in_name(path: Path) -> int | None:

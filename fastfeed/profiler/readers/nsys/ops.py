@@ -34,18 +34,14 @@ _COPIES = {
     12: (Kind.OTHER, "Unified Memory DtoH"),
     13: (Kind.OTHER, "Unified Memory DtoD"),
 }
+_KERNEL_NAMES = ("demangledName", "shortName", "mangledName")
 _PAGEABLE, _PINNED = 0, 1  # ENUM_CUDA_MEM_KIND
 
 
 def raw_ops(db: NsysDatabase, names: Strings) -> ColumnMap:
     """All device work: the columns of Ops, but deviceId and globalPid as the file has them."""
-    tables = (
-        ("KERNEL", _kernels),
-        ("MEMCPY", _copies),
-        ("MEMSET", _memsets),
-        ("GRAPH_TRACE", _graphs),
-    )
-    return concatenate([read(db, _CUPTI + table, names) for table, read in tables])
+    tables = {"KERNEL": _kernels, "MEMCPY": _copies, "MEMSET": _memsets, "GRAPH_TRACE": _graphs}
+    return concatenate([read(db, _CUPTI + table, names) for table, read in tables.items()])
 
 
 def concatenate(parts: list[ColumnMap]) -> ColumnMap:
@@ -91,15 +87,9 @@ def _op(rows: ColumnMap, name: np.ndarray, kind: np.ndarray | int, **more: np.nd
 
 def _kernels(db: NsysDatabase, table: str, names: Strings) -> ColumnMap:
     # the full C++ name first: all of CUTLASS is "Kernel" by its short one
-    column = next(
-        (
-            column_
-            for column_ in ("demangledName", "shortName", "mangledName")
-            if db.has(table, column_)
-        ),
-        "",
-    )
-    rows = db.columns(table, [*_COMMON, *([column] if column else [])])
+    columns = [name for name in _KERNEL_NAMES if db.has(table, name)]
+    column = columns[0] if columns else ""
+    rows = db.columns(table, [*_COMMON, *columns[:1]])
     ids = rows[column] if column else np.full(len(rows["start"]), -1, np.int64)
     name = name_indexes(db, ids, names, other="kernel {}")
     used = distinct(name)

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+from dataclasses import fields
 from pathlib import Path
+
+import numpy as np
 
 from fastfeed.errors import TraceError
 from fastfeed.profiler.model.columns import distinct
+from fastfeed.profiler.model.format import plural
 from fastfeed.profiler.model.trace import (
     Calls,
     Ops,
@@ -20,31 +24,27 @@ from fastfeed.profiler.model.trace import (
     Ranges,
     Sched,
     Strings,
+    Table,
     Trace,
     Waits,
     table,
 )
 from fastfeed.profiler.readers.nsys import host, identity, metadata, nccl, nvtx, ops
-from fastfeed.profiler.readers.nsys.database import BROKEN, MAGIC, NsysDatabase, open_database
-from fastfeed.profiler.readers.nsys.identity import global_ids
-from fastfeed.profiler.readers.nsys.ops import NAME
-from fastfeed.profiler.readers.nsys.repair import (
-    close_open_ranges,
-    drop_invalid,
-    left_out,
-    owners_of,
+from fastfeed.profiler.readers.nsys.database import (
+    BROKEN,
+    MAGIC,
+    ColumnMap,
+    NsysDatabase,
+    open_database,
 )
+from fastfeed.profiler.readers.nsys.identity import global_ids, process_of
 
 __all__ = ["knows", "read"]
 
-_NSYS_TABLES = (
-    b"StringIds",
-    b"TARGET_INFO_",
-    b"CUPTI_ACTIVITY_KIND_",
-    b"META_DATA_EXPORT",
-    b"EXPORT_META_DATA",
-)
+_NSYS_TABLES = (b"StringIds", b"TARGET_INFO_", b"CUPTI_ACTIVITY_KIND_", b"META_DATA_EXPORT")
+_NSYS_TABLES += (b"EXPORT_META_DATA",)
 _NVPROF = b"StringTable"
+_COLUMNS = {"stream": "streamId", "corr": "correlationId"}  # of the file, if called otherwise
 _RECORD = "nsys profile -t cuda,nvtx -s none --cpuctxsw=none --trace-fork-before-exec=true"
 
 
@@ -71,19 +71,19 @@ def read(path: Path) -> Trace:
 
 def _read(db: NsysDatabase) -> Trace:
     names, notes = Strings(), list[str]()
-    op_rows = drop_invalid(ops.raw_ops(db, names), "device operation", notes)
-    calls = drop_invalid(host.raw_calls(db, names), "API call", notes)
+    op_rows = _drop_invalid(ops.raw_ops(db, names), "device operation", notes)
+    calls = _drop_invalid(host.raw_calls(db, names), "API call", notes)
     has_thread = calls["globalTid"] != -1
     if not has_thread.all():
-        notes.append(left_out(int((~has_thread).sum()), "API call", "without a thread"))
+        notes.append(_skipped(int((~has_thread).sum()), "API call", "without a thread"))
         calls = {name: column[has_thread] for name, column in calls.items()}
     if not len(op_rows["start"]):
         raise TraceError(_nothing(db, len(calls["start"]), notes))
-    op_rows["globalPid"] = owners_of(op_rows, calls)
+    op_rows["globalPid"] = _owners_of(op_rows, calls)
     nvtx_ranges = nvtx.raw_nvtx(db, names)
     parts = [nvtx_ranges.rows, host.raw_loads(db, names), host.raw_system(db, names)]
     last = max(int(rows["end"].max(initial=0)) for rows in (op_rows, calls, *parts))
-    ranges = close_open_ranges(ops.concatenate(parts), last, notes)
+    ranges = _close_open_ranges(ops.concatenate(parts), last, notes)
     overheads, waits = host.raw_overheads(db), ops.raw_waits(db, calls, names)
     ids = global_ids(
         (op_rows["globalPid"], overheads["globalTid"]), (calls["globalTid"], ranges["globalTid"])
@@ -113,56 +113,24 @@ def _read(db: NsysDatabase) -> Trace:
         processes=ids.processes(db, threads, info.host, ranks),
         threads=threads,
         devices=gpus,
-        ops=table(
-            Ops,
-            start=op_rows["start"],
-            end=op_rows["end"],
-            device=device,
-            process=process,
-            stream=op_rows["streamId"],
-            kind=op_rows["kind"],
-            name=op_rows[NAME],
-            corr=op_rows["correlationId"],
-            bytes=size,
-            pageable=op_rows["pageable"],
-            group=group,
-        ),
-        calls=table(
-            Calls,
-            start=calls["start"],
-            end=calls["end"],
-            thread=ids.thread(calls["globalTid"]),
-            name=calls[NAME],
-            corr=calls["correlationId"],
-        ),
-        ranges=table(
-            Ranges,
-            start=ranges["start"],
-            end=ranges["end"],
-            thread=ids.thread(ranges["globalTid"]),
-            name=ranges[NAME],
-            kind=ranges["kind"],
-            domain=ranges["domain"],
-        ),
-        waits=table(
-            Waits,
-            corr=waits["corr"],
-            process=ids.process(waits["globalPid"]),
-            stream=waits["stream"],
-            on_stream=waits["on_stream"],
-            on_corr=waits["on_corr"],
-        ),
-        overheads=table(
-            Overheads,
-            start=overheads["start"],
-            end=overheads["end"],
-            process=ids.process(overheads["globalTid"]),
-        ),
-        sched=table(
-            Sched, start=sched["start"], end=sched["end"], thread=ids.thread(sched["globalTid"])
-        ),
+        ops=_table(Ops, op_rows, device=device, process=process, bytes=size, group=group),
+        calls=_table(Calls, calls, thread=ids.thread(calls["globalTid"])),
+        ranges=_table(Ranges, ranges, thread=ids.thread(ranges["globalTid"])),
+        waits=_table(Waits, waits, process=ids.process(waits["globalPid"])),
+        overheads=_table(Overheads, overheads, process=ids.process(overheads["globalTid"])),
+        sched=_table(Sched, sched, thread=ids.thread(sched["globalTid"])),
         metadata=facts,
     )
+
+
+def _table(kind: type[Table], rows: ColumnMap, **more: np.ndarray) -> Table:
+    """The table of these rows; `more` replaces columns of ids."""
+    columns = {}
+    for column in fields(kind):
+        name = column.name if column.name in rows else _COLUMNS.get(column.name, "")
+        if name in rows:
+            columns[column.name] = rows[name]
+    return table(kind, None, **(columns | more))
 
 
 def _nothing(db: NsysDatabase, calls: int, notes: list[str]) -> str:
@@ -180,3 +148,59 @@ def _nothing(db: NsysDatabase, calls: int, notes: list[str]) -> str:
         f"{db.path} has no CUDA activity: it was recorded without -t cuda, or the process that used"
         f" the GPU was not traced (a forked child needs --trace-fork-before-exec=true); {again}"
     )
+
+
+def _drop_invalid(rows: ColumnMap, noun: str, notes: list[str]) -> ColumnMap:
+    """Rows with a start and no earlier end; like nsys, without those that start at 0."""
+    valid = (rows["start"] > 0) & (rows["end"] >= rows["start"])
+    if valid.all():
+        return rows
+    notes.append(_skipped(int((~valid).sum()), noun, "without a valid start and end"))
+    return {key: column[valid] for key, column in rows.items()}
+
+
+def _close_open_ranges(rows: ColumnMap, last: int, notes: list[str]) -> ColumnMap:
+    """Ranges open at the end of the recording end with it; those that end too early are dropped."""
+    last = max(last, int(rows["start"].max(initial=0)))
+    rows = {**rows, "end": np.where(rows["end"] == -1, last, rows["end"])}
+    valid = rows["end"] >= rows["start"]
+    if valid.all():
+        return rows
+    notes.append(_skipped(int((~valid).sum()), "range", "with an end before the start"))
+    return {key: column[valid] for key, column in rows.items()}
+
+
+def _skipped(count: int, noun: str, which: str) -> str:
+    """A note for the user."""
+    return f"{plural(count, noun)} {which} {'is' if count == 1 else 'are'} left out"
+
+
+def _owners_of(ops: ColumnMap, calls: ColumnMap) -> np.ndarray:
+    """globalPid of each op.
+
+    Some exports lack it: then that of the call with its correlation id, where one process alone has
+    such a call; what is left belongs to the only process, or to process 0, which stands for an
+    unknown one.
+    """
+    pids = ops["globalPid"]
+    missing = pids == -1
+    if not missing.any():
+        return pids
+    caller = process_of(calls["globalTid"])
+    processes = distinct(caller[caller != -1])
+    if len(processes) == 1:
+        return np.where(missing, processes[0], pids)
+    order = np.lexsort((caller, calls["correlationId"]))
+    corr, caller = calls["correlationId"][order], caller[order]
+    first = np.searchsorted(corr, ops["correlationId"][missing], side="left")
+    last = np.searchsorted(corr, ops["correlationId"][missing], side="right")
+    has_call = last > first
+    begin, end = np.where(has_call, first, 0), np.where(has_call, last - 1, 0)
+    owner = np.zeros(len(first), np.int64)
+    if len(caller):
+        owner = np.where(
+            has_call & (caller[begin] == caller[end]) & (caller[begin] != -1), caller[begin], 0
+        )
+    filled = pids.copy()
+    filled[missing] = owner
+    return filled

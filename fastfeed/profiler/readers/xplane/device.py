@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -169,10 +170,8 @@ def with_launch_details(ops: Ops, calls: Calls, sizes: CopyDetails, names: Seque
         return ops
     launches = launches[np.argsort(calls.corr[launches], kind="stable")]
     at = np.minimum(np.searchsorted(calls.corr[launches], ops.corr[rows]), len(launches) - 1)
-    rows, call = (
-        rows[calls.corr[launches[at]] == ops.corr[rows]],
-        launches[at[calls.corr[launches[at]] == ops.corr[rows]]],
-    )
+    is_found = calls.corr[launches[at]] == ops.corr[rows]
+    rows, call = rows[is_found], launches[at[is_found]]
     direction = np.array([copy_kind(name) for name in names] or [Kind.OTHER], np.uint8)[
         calls.name[call]
     ]
@@ -184,16 +183,4 @@ def with_launch_details(ops: Ops, calls: Calls, sizes: CopyDetails, names: Seque
     at_host = np.where(kind[rows] == Kind.H2D, sizes.source[call], sizes.target[call])
     of_host = (pageable[rows] < 0) & np.isin(kind[rows], (Kind.H2D, Kind.D2H))
     pageable[rows[of_host]] = at_host[of_host]
-    return table(
-        Ops,
-        start=ops.start,
-        end=ops.end,
-        device=ops.device,
-        process=ops.process,
-        stream=ops.stream,
-        kind=kind,
-        name=ops.name,
-        corr=ops.corr,
-        bytes=size,
-        pageable=pageable,
-    )
+    return replace(ops, kind=kind, bytes=size, pageable=pageable)

@@ -70,7 +70,8 @@ def panels(params: list[Any], ctx: Any) -> dict[str, list[tuple[str, str]]]:
         elif record := param.get_help_record(ctx):
             names = ", ".join(HELP) if HELP_ALL in param.opts else record[0]  # in any order
             title = getattr(param, "rich_help_panel", None) or "Options"
-            shown.setdefault(title, []).append((names, record[1]))
+            # older versions of Typer write "[" as markup of Rich
+            shown.setdefault(title, []).append((names, record[1].replace("\\[", "[")))
     return {title: rows for title, rows in shown.items() if rows}
 
 

@@ -42,8 +42,7 @@ def target_specs(session: FeedSession) -> dict[str, tuple[tuple[int, ...], str]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BatchTuples:
-    """(images, labels) of a batch, with weights where they may differ from one, as flat as devices
-    take them.
+    """(images, labels) of a batch, with weights if they may differ from one, as a flat tuple.
 
     Of a source that says where things are: (images, boxes, labels, masks), or what there is of
     these; `nested` makes (images, {"boxes": ..., "labels": ..., "masks": ...}) of it, as detectors

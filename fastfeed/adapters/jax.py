@@ -139,9 +139,7 @@ class JaxPlacement:
             )
 
     def _sharding(self, ndim: int, most: int = 1) -> Any:
-        """For arrays with fewer axes than the images: only the first axis is common to both, even
-        if there are more, such as the classes of soft labels.
-        """
+        """The sharding for arrays with fewer axes than the images: only the first is common."""
         where, kept = self.where, min(ndim, 1) if ndim < most else ndim
         if isinstance(where, jax.sharding.NamedSharding) and len(where.spec) > kept:
             return jax.sharding.NamedSharding(
@@ -166,9 +164,7 @@ class JaxPlacement:
 
     @contextmanager
     def room_for(self, arrays: tuple[Any, ...]) -> Iterator[None]:
-        """Errors of JAX inside that mean a full device become DeviceMemory, which says what to
-        lower.
-        """
+        """Turn errors of JAX for a full device into DeviceMemory, with what to lower."""
         try:
             yield
         except RuntimeError as error:

@@ -15,8 +15,7 @@ __all__ = ["Batch", "Boxes"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Boxes:
-    """Boxes of the objects in n images, padded to the same number in each: the first `counts` are
-    real.
+    """Boxes of the objects in n images, padded; the first `counts` of each are real.
 
     Indexing with rows gives the boxes of these images.
 

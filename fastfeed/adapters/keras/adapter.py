@@ -73,8 +73,7 @@ def _factors(class_weight: Mapping[int, float] | None) -> np.ndarray | None:
 
 
 class _TensorFlow:
-    """Tensors on the first device, made by the feed's threads; where Keras needs a dataset, one of
-    two batches ahead.
+    """Tensors on the first device, or a dataset of two batches ahead if Keras needs one.
 
     Under a strategy each device gets a piece of each batch.
     """

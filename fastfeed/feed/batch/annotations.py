@@ -179,9 +179,7 @@ class Annotator:
     def mix(
         self, samples: Annotations, members: np.ndarray, plan: MixPlan, out: Annotations
     ) -> None:
-        """Combine as images are combined: `members` (int64 (n, group)) are rows of `samples`, own
-        first.
-        """
+        """Combine annotations as images are combined; `members` are rows, int64 (n, group)."""
         if samples.masks is not None and out.masks is not None:
             mix(samples.masks[..., None], members, plan, out.masks[..., None])
         if samples.objects is not None and out.objects is not None:

@@ -239,9 +239,7 @@ class HelperClient:
 
 
 class _WatchedMemory:
-    """Memory for an array that its views hold instead of the memory, so that a weak reference sees
-    the last view go.
-    """
+    """Memory of an array whose views keep it alive, so that a weak reference sees the last."""
 
     def __init__(self, memory: np.ndarray) -> None:
         self.__array_interface__, self._memory = memory.__array_interface__, memory

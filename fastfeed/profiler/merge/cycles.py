@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,7 +12,7 @@ import numpy as np
 
 from fastfeed.errors import TraceError
 from fastfeed.profiler.model.format import plural
-from fastfeed.profiler.model.trace import Device, Process, Strings, Table, Thread, Trace
+from fastfeed.profiler.model.trace import Device, Process, Strings, Thread, Trace, concatenated
 
 __all__ = ["join_cycles"]
 
@@ -49,35 +49,9 @@ def _joined(cycles: Sequence[Trace]) -> Trace:
         )
     cycles = sorted(cycles, key=_begin)
     first = cycles[0]
-    names = Strings()
-    processes: dict[Process, int] = {}
-    threads: dict[Thread, int] = {}
-    devices: dict[Device, int] = {}
-    parts: dict[str, list[Any]] = {name: [] for name in _TABLES}
-    corr = 0
-    for trace in cycles:
-        name = _numbers([names[text] for text in trace.names])
-        process = _indexes(processes, trace.processes)
-        thread = _indexes(
-            threads, [replace(row, process=process[row.process]) for row in trace.threads]
-        )
-        device = _indexes(
-            devices, [replace(row, process=process[row.process]) for row in trace.devices]
-        )
-        shift = (trace.origin.wall_ns or 0) - (first.origin.wall_ns or 0)
-        change: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-            **dict.fromkeys(("start", "end"), lambda times, shift=shift: times + shift),
-            **dict.fromkeys(("name", "domain", "group"), lambda rows, name=name: name[rows]),
-            **dict.fromkeys(
-                ("corr", "on_corr"), lambda ids, corr=corr: np.where(ids >= 0, ids + corr, ids)
-            ),
-            "process": lambda rows, process=process: process[rows],
-            "thread": lambda rows, thread=thread: thread[rows],
-            "device": lambda rows, device=device: device[rows],
-        }
-        for table in _TABLES:
-            parts[table].append(_changed(getattr(trace, table), change))
-        corr += 1 + max(int(ids.max(initial=0)) for ids in (trace.ops.corr, trace.calls.corr))
+    wall = first.origin.wall_ns or 0
+    interned = _Interned()
+    tables = [interned.tables(trace, (trace.origin.wall_ns or 0) - wall) for trace in cycles]
     origins = [trace.origin for trace in cycles]
     note = (
         f"{plural(len(cycles), 'recording')} of one process are read one after the other: {named}."
@@ -90,18 +64,58 @@ def _joined(cycles: Sequence[Trace]) -> Trace:
         incomplete=next((origin.incomplete for origin in origins if origin.incomplete), ""),
         notes=tuple(dict.fromkeys([note, *(text for origin in origins for text in origin.notes)])),
     )
-    pauses = tuple(_begin(trace) - (first.origin.wall_ns or 0) for trace in cycles[1:])
-    tables: dict[str, Any] = {table: _concatenated(rows) for table, rows in parts.items()}
+    joined: dict[str, Any] = {
+        name: concatenated(*(part[name] for part in tables)) for name in _TABLES
+    }
     return replace(
         first,
         origin=origin,
-        names=tuple(names.all),
-        processes=tuple(processes),
-        threads=tuple(threads),
-        devices=tuple(devices),
-        metadata={**first.metadata, "pauses": pauses},
-        **tables,
+        names=tuple(interned.names.all),
+        processes=tuple(interned.processes),
+        threads=tuple(interned.threads),
+        devices=tuple(interned.devices),
+        metadata={**first.metadata, "pauses": tuple(_begin(trace) - wall for trace in cycles[1:])},
+        **joined,
     )
+
+
+class _Interned:
+    """Names, processes, threads and devices of several recordings, each once."""
+
+    def __init__(self) -> None:
+        self.names = Strings()
+        self.processes: dict[Process, int] = {}
+        self.threads: dict[Thread, int] = {}
+        self.devices: dict[Device, int] = {}
+        self._corr = 0  # first correlation id of the next recording
+
+    def tables(self, trace: Trace, shift: int) -> dict[str, Any]:
+        """The tables of a recording with common indexes, times moved by `shift` nanoseconds."""
+        name = _numbers([self.names[text] for text in trace.names])
+        process = _indexes(self.processes, trace.processes)
+        threads = [replace(row, process=process[row.process]) for row in trace.threads]
+        devices = [replace(row, process=process[row.process]) for row in trace.devices]
+        indexes = {
+            **dict.fromkeys(("name", "domain", "group"), name),
+            "process": process,
+            "thread": _indexes(self.threads, threads),
+            "device": _indexes(self.devices, devices),
+        }
+
+        def changed(column: str, values: np.ndarray) -> np.ndarray:
+            if column in ("start", "end"):
+                return values + shift
+            if column in ("corr", "on_corr"):
+                return np.where(values >= 0, values + self._corr, values)
+            return indexes[column][values].astype(values.dtype) if column in indexes else values
+
+        tables = {}
+        for kind in _TABLES:
+            rows = getattr(trace, kind)
+            columns = [field.name for field in fields(rows)]
+            tables[kind] = type(rows)(**{at: changed(at, getattr(rows, at)) for at in columns})
+        self._corr += 1 + max(int(ids.max(initial=0)) for ids in (trace.ops.corr, trace.calls.corr))
+        return tables
 
 
 def _begin(trace: Trace) -> int:
@@ -119,20 +133,3 @@ def _indexes(known: dict[_Row, int], rows: Sequence[_Row]) -> np.ndarray:
 
 def _numbers(indexes: Sequence[int]) -> np.ndarray:
     return np.array([*indexes, -1], np.int64)
-
-
-def _changed(table: Table, change: Mapping[str, Callable[[np.ndarray], np.ndarray]]) -> Table:
-    columns = {field.name: getattr(table, field.name) for field in fields(table)}
-    return type(table)(
-        **{
-            name: change[name](column).astype(column.dtype) if name in change else column
-            for name, column in columns.items()
-        }
-    )
-
-
-def _concatenated(parts: Sequence[Table]) -> Table:
-    columns = [field.name for field in fields(parts[0])]
-    return type(parts[0])(
-        **{name: np.concatenate([getattr(part, name) for part in parts]) for name in columns}
-    )

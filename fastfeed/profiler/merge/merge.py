@@ -15,9 +15,9 @@ from fastfeed.profiler.model.trace import (
     Process,
     RangeKind,
     Ranges,
-    Table,
     Thread,
     Trace,
+    concatenated,
     table,
 )
 
@@ -142,7 +142,7 @@ def merge(trace: Trace, side: Trace) -> Trace:
         names=names,
         processes=mapping.processes,
         threads=mapping.threads,
-        ranges=_concatenated(replace(trace.ranges, domain=domain), ranges),
+        ranges=concatenated(replace(trace.ranges, domain=domain), ranges),
         metadata={**trace.metadata, "feeds": feeds},
     )
     return merged.with_notes(*notes, *filter(None, [how]), *mapping.notes)
@@ -297,14 +297,6 @@ def _merge_names(ours: Sequence[str], theirs: Sequence[str]) -> tuple[tuple[str,
             merged.append(text)
         indexes.append(index[text])
     return tuple(merged), np.array([*indexes, -1], np.int64)
-
-
-def _concatenated(first: Table, second: Table) -> Table:
-    """The rows of both tables."""
-    columns = [field.name for field in fields(first)]
-    return type(first)(
-        **{name: np.concatenate([getattr(first, name), getattr(second, name)]) for name in columns}
-    )
 
 
 def _shifted_feeds(side: Trace, process: Mapping[int, int], shift: int) -> list[dict[str, Any]]:

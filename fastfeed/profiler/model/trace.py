@@ -32,6 +32,7 @@ __all__ = [
     "Thread",
     "Trace",
     "Waits",
+    "concatenated",
     "table",
 ]
 
@@ -199,6 +200,14 @@ def table(kind: type[Table], /, rows: int | None = None, **columns: Any) -> Tabl
     if columns:
         raise ValueError(f"{kind.__name__} has no column {', '.join(columns)}")
     return kind(**made)
+
+
+def concatenated(*tables: Table) -> Table:
+    """The rows of all these tables of one kind."""
+    names = [column.name for column in fields(tables[0])]
+    return type(tables[0])(
+        **{name: np.concatenate([getattr(part, name) for part in tables]) for name in names}
+    )
 
 
 class Strings:

@@ -9,7 +9,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
-__all__ = ["LABEL", "Sheet", "bar", "fitted", "mark", "pack_lines", "show", "stacked"]
+__all__ = ["LABEL", "Sheet", "bar", "encodable", "fitted", "mark", "pack_lines", "show", "stacked"]
 
 LABEL = 11  # columns
 # part of the time breakdown -> its character, its ASCII character, its style
@@ -143,11 +143,11 @@ def show(lines: Iterable[Text], console: Console) -> None:
     for line in lines:
         line.rstrip()
         console.print(
-            _encodable(line, console), no_wrap=True, overflow="crop", highlight=False, crop=True
+            encodable(line, console), no_wrap=True, overflow="crop", highlight=False, crop=True
         )
 
 
-def _encodable(line: Text, console: Console) -> Text:
+def encodable(line: Text, console: Console) -> Text:
     """The line with characters replaced that the terminal cannot encode."""
     if _can_encode(console, line.plain):
         return line

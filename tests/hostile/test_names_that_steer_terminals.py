@@ -17,8 +17,8 @@ from helpers.shards import samples, tar_of
 
 import fastfeed as ff
 from fastfeed.decode.pillow_warnings import named, tell_current
+from fastfeed.html_page import escape as escaped
 from fastfeed.preprocess.model.record import BadSample
-from fastfeed.profiler.reports.charts import escaped
 from fastfeed.proof.report.sentences import shown
 from fastfeed.sources.shards.known_counts import tell
 from fastfeed.storage.clients import explain

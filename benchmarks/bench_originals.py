@@ -21,7 +21,7 @@ from PIL import Image
 from rounds import DATA, arguments, cpu_rounds, finish
 
 from fastfeed.preprocess import Recipe, Scaling
-from fastfeed.preprocess.model.entry import ProcessedImage
+from fastfeed.preprocess.model.record import ProcessedImage
 from fastfeed.preprocess.pixels.transform import Transformer
 
 SIDE, SHORT = 3464, 512

@@ -19,9 +19,8 @@ import numpy as np
 from rounds import finish, parser
 
 from fastfeed.preprocess import Packing, Recipe
-from fastfeed.preprocess.model.entry import ProcessedImage
 from fastfeed.preprocess.model.plan import make_plan
-from fastfeed.preprocess.model.record import BadSample, Counts, Record, ShardFile
+from fastfeed.preprocess.model.record import BadSample, Counts, ProcessedImage, Record, ShardFile
 from fastfeed.preprocess.shard.versions import versions
 
 

@@ -14,7 +14,7 @@ import keras
 import made
 
 import fastfeed as ff
-from fastfeed.preprocess import Choice, Packing, Recipe, Scaling, run
+from fastfeed.preprocess import Packing, Recipe, Scaling, Selection, run
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--data", help="a folder with one folder per class")
@@ -26,7 +26,7 @@ args = parser.parse_args()
 
 photographs = args.data or made.photographs(None) / "train"
 recipe = Recipe(
-    Scaling(96), packing=Packing(samples=32), choice=Choice(shuffle=0, val=0.2, dedupe="near")
+    Scaling(96), packing=Packing(samples=32), choice=Selection(shuffle=0, val=0.2, dedupe="near")
 )
 report = run(photographs, args.shards, recipe)
 print(report)

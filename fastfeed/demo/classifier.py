@@ -1,6 +1,4 @@
-"""A small convolutional classifier that learns from a few hundred photographs on a CPU within a
-minute.
-"""
+"""A small convolutional classifier that learns from a few hundred images on a CPU in a minute."""
 
 from __future__ import annotations
 
@@ -16,15 +14,13 @@ BUDGET = 4_800  # images seen in training, all epochs together: about half a min
 
 
 def epochs_for(images: int) -> int:
-    """How many epochs to train: small sets get more, so that the time stays about the same."""
+    """Number of epochs to train: small sets get more, so that the time stays about the same."""
     minimum, maximum = PASSES
     return min(max(round(BUDGET / max(images, 1)), minimum), maximum)
 
 
 def build(classes: int, size: int, steps: int) -> keras.Model:
-    """A compiled model for float32 (batch, size, size, 3) and int64 labels; `steps` counts the
-    whole run.
-    """
+    """Compile a model for float32 (batch, size, size, 3); `steps` counts the whole run."""
     pixels = keras.Input((size, size, 3))
     x = _convolve(pixels, 32, kernel=5, stride=2)
     for filters in (48, 96, 128):
@@ -49,9 +45,7 @@ def build(classes: int, size: int, steps: int) -> keras.Model:
 
 
 def smoothed_loss(labels: keras.KerasTensor, logits: keras.KerasTensor) -> keras.KerasTensor:
-    """Cross-entropy of integer labels with label smoothing, which Keras only has for one-hot ones:
-    shape (batch,).
-    """
+    """Cross-entropy of integer labels with label smoothing: shape (batch,)."""
     targets = keras.ops.one_hot(keras.ops.reshape(labels, (-1,)), logits.shape[-1])
     return keras.losses.categorical_crossentropy(
         targets, logits, from_logits=True, label_smoothing=0.1

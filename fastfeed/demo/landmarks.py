@@ -1,6 +1,4 @@
-"""The landmarks of the demo's photographs, and the light and land around them, painted with
-polygons and noise.
-"""
+"""Landmarks for the demo's images, and light and land around them, painted with polygons."""
 
 from __future__ import annotations
 
@@ -26,46 +24,16 @@ Color = Sequence[float] | Sequence[Sequence[float]] | np.ndarray
 # RGB in [0, 1] of the sky at the top, at the horizon, sunlight, light from the sky; share of lit
 # windows, haze
 HOURS = (
-    (
-        (0.16, 0.38, 0.72),
-        (0.72, 0.84, 0.92),
-        (0.62, 0.58, 0.50),
-        (0.44, 0.48, 0.54),
-        0.0,
-        0.08,
-    ),  # noon
-    (
-        (0.36, 0.47, 0.66),
-        (0.98, 0.80, 0.55),
-        (0.72, 0.50, 0.28),
-        (0.38, 0.37, 0.40),
-        0.1,
-        0.14,
-    ),  # golden hour
-    (
-        (0.24, 0.22, 0.40),
-        (0.93, 0.58, 0.46),
-        (0.46, 0.26, 0.22),
-        (0.29, 0.27, 0.35),
-        0.5,
-        0.14,
-    ),  # dusk
-    (
-        (0.64, 0.70, 0.74),
-        (0.90, 0.89, 0.86),
-        (0.26, 0.24, 0.20),
-        (0.52, 0.54, 0.56),
-        0.0,
-        0.38,
-    ),  # mist
-    (
-        (0.07, 0.12, 0.27),
-        (0.42, 0.49, 0.65),
-        (0.14, 0.15, 0.19),
-        (0.27, 0.31, 0.42),
-        0.6,
-        0.12,
-    ),  # blue hour
+    # noon
+    ((0.16, 0.38, 0.72), (0.72, 0.84, 0.92), (0.62, 0.58, 0.50), (0.44, 0.48, 0.54), 0.0, 0.08),
+    # golden hour
+    ((0.36, 0.47, 0.66), (0.98, 0.80, 0.55), (0.72, 0.50, 0.28), (0.38, 0.37, 0.40), 0.1, 0.14),
+    # dusk
+    ((0.24, 0.22, 0.40), (0.93, 0.58, 0.46), (0.46, 0.26, 0.22), (0.29, 0.27, 0.35), 0.5, 0.14),
+    # mist
+    ((0.64, 0.70, 0.74), (0.90, 0.89, 0.86), (0.26, 0.24, 0.20), (0.52, 0.54, 0.56), 0.0, 0.38),
+    # blue hour
+    ((0.07, 0.12, 0.27), (0.42, 0.49, 0.65), (0.14, 0.15, 0.19), (0.27, 0.31, 0.42), 0.6, 0.12),
 )
 LANDS = (
     (0.30, 0.39, 0.17),
@@ -87,9 +55,7 @@ class Scene:
     hour: int  # row of HOURS
 
     def lighted(self, color: Color, facing: float | np.ndarray) -> np.ndarray:
-        """A surface in this light: `facing` is 0 away from the sun, 1 towards it; color above 1 is
-        a lamp.
-        """
+        """Surface color in this light; `facing` is 1 towards the sun, color above 1 is a lamp."""
         haze, sun, sky = np.asarray(HOURS[self.hour][1:4], np.float32)
         paint, thin = np.asarray(color, np.float32), np.float32(1 - HOURS[self.hour][5])
         light = sky + sun * np.asarray(facing, np.float32)[..., None]
@@ -98,9 +64,7 @@ class Scene:
     def polygon(
         self, points: Sequence[Sequence[float]] | np.ndarray, color: Color, facing: float
     ) -> None:
-        """Fill a polygon of (x, y) pixels with a color, or with a wall texture (h, w, 3) stretched
-        over it.
-        """
+        """Fill a polygon of (x, y) pixels with a color, or a wall texture (h, w, 3)."""
         corners, (h, w) = np.asarray(points, np.float64), self.grain.shape
         left, top = np.floor(corners.min(0)).astype(int).clip(0, (w, h))
         right, low = np.ceil(corners.max(0) + 1).astype(int).clip((left, top), (w, h))
@@ -131,9 +95,7 @@ class Scene:
     def lathe(
         self, x: float, profile: Sequence[tuple[float, float]] | np.ndarray, color: Color
     ) -> None:
-        """Turn a profile of (radius, y) points, top first, around an upright axis; several colors
-        make bands.
-        """
+        """Turn (radius, y) points, top first, around an upright axis; colors make bands."""
         radius, ys = np.asarray(profile, np.float32).T
         (h, w), reach = self.grain.shape, radius.max() + 1
         rows = np.arange(max(int(ys[0]), 0), min(int(ys[-1]) + 1, h), dtype=np.float32)
@@ -162,9 +124,7 @@ def gray_to_rgb(gray: np.ndarray) -> np.ndarray:
 
 
 def enlarge(
-    image: np.ndarray,
-    shape: tuple[int, ...],
-    filter: Image.Resampling = Image.Resampling.BILINEAR,
+    image: np.ndarray, shape: tuple[int, ...], filter: Image.Resampling = Image.Resampling.BILINEAR
 ) -> np.ndarray:
     """The image resized to `shape` (height, width): float32 (h, w) or (h, w, 3), as it came."""
     planes = np.moveaxis(np.atleast_3d(image).astype(np.float32), 2, 0)
@@ -197,9 +157,7 @@ def remap(image: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
 def noise(
     rng: np.random.Generator, shape: tuple[int, int], cells: float, octaves: int, keep: float
 ) -> np.ndarray:
-    """Fractal noise, float32 (h, w), mean 0, deviation about 1; `cells` along the longer side at
-    the first octave.
-    """
+    """Fractal noise, float32 (h, w), mean 0, deviation about 1; `cells` along the longer side."""
     total, weights = np.zeros(shape, np.float32), keep ** np.arange(octaves, dtype=np.float32)
     for octave in range(octaves):
         grid = rng.standard_normal(
@@ -210,23 +168,17 @@ def noise(
 
 
 def receding(texture: np.ndarray, h: int, w: int) -> np.ndarray:
-    """A square texture laid on flat ground: float32 (h, w), row 0 at the horizon and the last row
-    near the camera.
-    """
+    """Lay a square texture on flat ground: float32 (h, w), row 0 at the horizon."""
     near = np.linspace(0.06, 1.06, h, dtype=np.float32)[:, None]
-    x, y = (
-        (np.arange(w, dtype=np.float32) / w - 0.5) * 120 / near + len(texture) / 2,
-        np.repeat(60 / near, w, 1),
-    )
+    x = (np.arange(w, dtype=np.float32) / w - 0.5) * 120 / near + len(texture) / 2
+    y = np.repeat(60 / near, w, 1)
     return remap(texture, x, y) * (0.3 + 0.7 * near)
 
 
 def paint_sky(
     rng: np.random.Generator, shape: tuple[int, int], horizon: int, hour: int, sun_x: float
 ) -> np.ndarray:
-    """A gradient, the glow around the sun, and clouds that flatten towards the horizon: float32 (h,
-    w, 3).
-    """
+    """Paint a gradient, the sun's glow, and flattened clouds: float32 (h, w, 3)."""
     (h, w), (top, low, sun) = shape, np.asarray(HOURS[hour][:3], np.float32)
     # soft things are painted small and enlarged
     y, x = np.mgrid[: h // 4, : w // 4].astype(np.float32) * 4 / w
@@ -264,22 +216,15 @@ def paint_land(s: Scene, horizon: int, color: Color) -> None:
     )
     # the rest is lost in the haze
     solid = 1 - np.exp(-np.linspace(0.3, 9, h - horizon, dtype=np.float32)) * 0.8
-    s.blend(
-        0,
-        horizon,
-        np.repeat(solid[:, None], w, 1),
-        s.lighted(color, 0.6) * gray_to_rgb(soil),
-    )
+    s.blend(0, horizon, np.repeat(solid[:, None], w, 1), s.lighted(color, 0.6) * gray_to_rgb(soil))
 
 
 def paint_water(s: Scene, line: int) -> None:
     """A lake below the line: what stands above it mirrored, broken by waves, and tinted."""
     (h, w), below = s.grain.shape, np.arange(s.grain.shape[0] - line, dtype=np.float32)[:, None]
     wave = receding(noise(s.rng, (512, 512), 60, 3, 0.7), h - line, w)
-    x, y = (
-        np.arange(w, dtype=np.float32) + wave * 12,
-        (line - 1 - below * 1.1 - np.abs(wave) * h * 0.03).clip(0),
-    )
+    x = np.arange(w, dtype=np.float32) + wave * 12
+    y = (line - 1 - below * 1.1 - np.abs(wave) * h * 0.03).clip(0)
     rows = y.round().astype(np.int32)
     mirror = s.pixels.reshape(-1, 3).take(rows * w + x.clip(0, w - 1).astype(np.int32), axis=0)
     s.pixels[line:] = (
@@ -289,9 +234,7 @@ def paint_water(s: Scene, line: int) -> None:
 
 
 def windows(s: Scene, rows: int, columns: int, wall: Color) -> np.ndarray:
-    """A wall texture with a grid of windows, some of them lit: float32 (rows * 10, columns * 10,
-    3).
-    """
+    """Wall texture with a grid of windows, some lit: float32 (rows * 10, columns * 10, 3)."""
     glass = np.array((0.20, 0.24, 0.28)) * s.rng.uniform(0.6, 1.4, (rows, columns, 1))
     pane = np.where(
         s.rng.random((rows, columns, 1)) < HOURS[s.hour][4] * 0.6, (1.5, 1.35, 1.05), glass
@@ -303,11 +246,9 @@ def windows(s: Scene, rows: int, columns: int, wall: Color) -> np.ndarray:
 
 def bridge(s: Scene, x: float, y: float, size: float) -> None:
     """A suspension bridge right across the picture, often running a little downhill."""
-    half, high, thick = (
-        s.grain.shape[1] * s.rng.uniform(0.2, 0.3),
-        size * s.rng.uniform(0.5, 0.66),
-        size * 0.02,
-    )
+    half = s.grain.shape[1] * s.rng.uniform(0.2, 0.3)
+    high = size * s.rng.uniform(0.5, 0.66)
+    thick = size * 0.02
     tint = np.array(((0.70, 0.25, 0.17), (0.42, 0.47, 0.50), (0.66, 0.68, 0.66))[s.rng.integers(3)])
     along = np.linspace(-0.05, 1.05, 160) * s.grain.shape[1]
     road = y - size * s.rng.uniform(0.22, 0.34) + (along - x) * s.rng.uniform(-0.1, 0.1)
@@ -334,10 +275,8 @@ def bridge(s: Scene, x: float, y: float, size: float) -> None:
 
 def dome(s: Scene, x: float, y: float, size: float) -> None:
     """A hall with one or three domes, round or onion."""
-    wall, half = (
-        np.array((0.86, 0.80, 0.72)) * s.rng.uniform(0.8, 1.08),
-        size * s.rng.uniform(0.38, 0.7),
-    )
+    wall = np.array((0.86, 0.80, 0.72)) * s.rng.uniform(0.8, 1.08)
+    half = size * s.rng.uniform(0.38, 0.7)
     roof = ((0.35, 0.55, 0.48), (0.80, 0.62, 0.25), (0.52, 0.56, 0.62), wall, (0.62, 0.36, 0.26))[
         s.rng.integers(5)
     ]
@@ -391,25 +330,19 @@ def lighthouse(s: Scene, x: float, y: float, size: float) -> None:
 
 def pyramid(s: Scene, x: float, y: float, size: float) -> None:
     """One to three pyramids, smooth or in steps, with a sunny and a shaded face."""
-    stone, steps, corner = (
-        np.array((0.74, 0.62, 0.44)),
-        int(s.rng.choice((1, 7, 30))),
-        s.rng.uniform(-0.5, 0.5),
-    )
+    stone = np.array((0.74, 0.62, 0.44))
+    steps = int(s.rng.choice((1, 7, 30)))
+    corner = s.rng.uniform(-0.5, 0.5)
     for out, share in ((-0.8, 0.4), (0.7, 0.3), (0.0, 0.75))[s.rng.integers(3) :]:
         mid, high = x + out * size, share * size * s.rng.uniform(0.85, 1.1)
         # big steps have steep risers
-        half, slant = (
-            high * s.rng.uniform(0.7, 0.95),
-            0.5 if steps == 7 else 1.0,
-        )
+        half = high * s.rng.uniform(0.7, 0.95)
+        slant = 0.5 if steps == 7 else 1.0
         for k in range(steps):
             a, b = half * (1 - k / steps), half * (1 - (k + slant) / steps)
-            low, top, pale = (
-                y - high * k / steps,
-                y - high * (k + 1) / steps,
-                stone * s.rng.uniform(0.85, 1.05),
-            )
+            low = y - high * k / steps
+            top = y - high * (k + 1) / steps
+            pale = stone * s.rng.uniform(0.85, 1.05)
             fore, back = (mid + a * corner, low + a * 0.07), (mid + b * corner, top + b * 0.07)
             s.polygon([(mid - a, low), fore, back, (mid - b, top)], pale, 0.5 - 0.45 * s.side)
             s.polygon([fore, (mid + a, low), (mid + b, top), back], pale, 0.5 + 0.45 * s.side)
@@ -418,20 +351,16 @@ def pyramid(s: Scene, x: float, y: float, size: float) -> None:
 def skyline(s: Scene, x: float, y: float, size: float) -> None:
     """A cluster of towers, the tall ones behind, each with a side in the shade."""
     for near in np.linspace(0, 1, int(s.rng.integers(6, 14))):
-        high, wide = (
-            size * s.rng.uniform(0.4, 1.0) * (1 - 0.45 * near),
-            size * s.rng.uniform(0.10, 0.18),
-        )
+        high = size * s.rng.uniform(0.4, 1.0) * (1 - 0.45 * near)
+        wide = size * s.rng.uniform(0.10, 0.18)
         at, deep = x + size * s.rng.normal(0, 0.38), -s.side * wide * s.rng.uniform(0.2, 0.5)
         wall = np.array((0.55, 0.56, 0.58)) * s.rng.uniform(0.5, 1.3) + (
             s.rng.uniform(-0.05, 0.05),
             0,
             0,
         )
-        edge, tile = (
-            at + np.copysign(wide / 2, deep),
-            windows(s, max(4, int(high / size * 28)), 6, wall),
-        )
+        edge = at + np.copysign(wide / 2, deep)
+        tile = windows(s, max(4, int(high / size * 28)), 6, wall)
         s.polygon(
             [(edge, y - high), (edge + deep, y - high * 0.98), (edge + deep, y), (edge, y)],
             tile,

@@ -1,6 +1,4 @@
-"""Generate stock-like landmark photographs, the same ones every time; classes differ only in the
-landmark.
-"""
+"""Stock-like images of landmarks, the same every time; classes differ only in the landmark."""
 
 from __future__ import annotations
 
@@ -32,13 +30,7 @@ __all__ = ["MadePhotos", "make_photos", "photograph"]
 
 VERSION, SEED, NOTE = 2, 20240607, "PHOTOS.json"
 # (width, height), all over 1.5 MP
-SIZES = (
-    (1536, 1024),
-    (1024, 1536),
-    (1600, 1067),
-    (1080, 1440),
-    (2048, 1365),
-)
+SIZES = ((1536, 1024), (1024, 1536), (1600, 1067), (1080, 1440), (2048, 1365))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +48,12 @@ def photograph(split: str, name: str, index: int) -> bytes:
     rng = np.random.Generator(
         np.random.PCG64([SEED, split == "val", list(LANDMARKS).index(name), index])
     )
-    (w, h), hour, sun = (
-        SIZES[rng.integers(len(SIZES))],
-        int(rng.integers(len(HOURS))),
-        rng.uniform(-1, 1),
-    )
-    horizon, wet, color = (
-        int(h * rng.uniform(0.55, 0.74)),
-        rng.random() < 0.4,
-        np.asarray(LANDS[rng.integers(5)]),
-    )
+    (w, h) = SIZES[rng.integers(len(SIZES))]
+    hour = int(rng.integers(len(HOURS)))
+    sun = rng.uniform(-1, 1)
+    horizon = int(h * rng.uniform(0.55, 0.74))
+    wet = rng.random() < 0.4
+    color = np.asarray(LANDS[rng.integers(5)])
     grain = np.tile(1 + 0.08 * noise(rng, (512, 512), 64, 4, 1.0), (h // 512 + 1, w // 512 + 1))[
         :h, :w
     ]
@@ -94,9 +82,7 @@ def photograph(split: str, name: str, index: int) -> bytes:
 
 
 def develop(pixels: np.ndarray, rng: np.random.Generator) -> bytes:
-    """What lens, sensor and camera software do: tilt, vignette, exposure, noise, and a file with
-    its orientation.
-    """
+    """Apply tilt, vignette, exposure, noise, and an EXIF orientation, as a camera does."""
     h, w = pixels.shape[:2]
     frame = np.asarray(_tilted(pixels, rng.normal(0, 0.9)), np.float32)
     y = np.linspace(-1, 1, h, dtype=np.float32)[:, None]
@@ -108,11 +94,9 @@ def develop(pixels: np.ndarray, rng: np.random.Generator) -> bytes:
     frame += gray_to_rgb(grit + np.float32(0.5))
     image = Image.fromarray(frame.clip(0, 255, out=frame).astype(np.uint8))
     kind = rng.random()
-    turned, exif, out = (
-        int(rng.choice((1, 6, 8, 3), p=(0.8, 0.08, 0.07, 0.05))),
-        Image.Exif(),
-        io.BytesIO(),
-    )
+    turned = int(rng.choice((1, 6, 8, 3), p=(0.8, 0.08, 0.07, 0.05)))
+    exif = Image.Exif()
+    out = io.BytesIO()
     exif[0x0112] = turned  # how a viewer must turn it; the pixels are stored turned the other way
     image = image.rotate({1: 0, 6: 90, 8: 270, 3: 180}[turned], expand=True).convert(
         "L" if kind < 0.04 else "RGB"
@@ -145,9 +129,7 @@ def _tilted(pixels: np.ndarray, degrees: float) -> Image.Image:
 
 
 def spoiled(good: bytes) -> tuple[bytes, ...]:
-    """Six bad files: cut in half, empty, a web page, only a header, noise after the magic bytes,
-    and 65500 x 65500.
-    """
+    """Six bad files: half, empty, a web page, only a header, noise, and 65500 x 65500."""
     frame, junk = good.index(b"\xff\xc0"), np.random.Generator(np.random.PCG64(SEED)).bytes(60_000)
     huge = good[: frame + 5] + (65500).to_bytes(2, "big") * 2 + good[frame + 9 :]
     return (
@@ -166,14 +148,10 @@ def make_photos(
     val_per_class: int = 10,
     progress: Callable[[int, int], None] | None = None,
 ) -> MadePhotos:
-    """Generate the photographs under `root` once, as train/<class>/NNN.jpg and
-    val/<class>/NNN.jpg.
-    """
-    root, names, count = (
-        Path(root),
-        tuple(LANDMARKS),
-        {"train": train_per_class, "val": val_per_class},
-    )
+    """Generate `root`/train/<class>/NNN.jpg and `root`/val/<class>/NNN.jpg once."""
+    root = Path(root)
+    names = tuple(LANDMARKS)
+    count = {"train": train_per_class, "val": val_per_class}
     partial = root.with_name(root.name + ".partial")
     bad = [f"train/{names[i % 5]}/{train_per_class + i // 5:03d}.jpg" for i in range(6)]
     note = json.dumps(

@@ -1,35 +1,34 @@
-"""Turns millions of photographs into training shards: planned first, committed atomically,
-resumable.
+"""Training shards from millions of images: planned first, committed atomically, resumable.
 
     report = run("photos/", "shards/", Recipe(Scaling(512), Encoding("jpeg", 90)))
 
-The bytes depend only on the plan, not on the workers, the engine, or how often the job was
-interrupted.
+The bytes depend only on the plan, not on workers, the engine, or interruptions.
 """
 
 from __future__ import annotations
 
 import importlib
+import warnings
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fastfeed.preprocess.inputs.inputs import Input, open_input
+    from fastfeed.preprocess.inputs.inputs import Input
+    from fastfeed.preprocess.inputs.source_spec import open_input
     from fastfeed.preprocess.job.job import run
     from fastfeed.preprocess.model.recipe import (
-        Choice,
         Encoding,
         Limits,
         Metadata,
         Packing,
         Recipe,
         Scaling,
+        Selection,
     )
     from fastfeed.preprocess.model.report import Progress, Report
     from fastfeed.preprocess.model.task import Engine
     from fastfeed.preprocess.shard.user_function import Sample
 
 __all__ = [
-    "Choice",
     "Encoding",
     "Engine",
     "Input",
@@ -41,6 +40,7 @@ __all__ = [
     "Report",
     "Sample",
     "Scaling",
+    "Selection",
     "open_input",
     "run",
 ]
@@ -51,13 +51,16 @@ _MODULES = {  # all others: model.recipe
     "Progress": "model.report",
     "Report": "model.report",
     "Sample": "shard.user_function",
-    "open_input": "inputs.inputs",
+    "open_input": "inputs.source_spec",
     "run": "job.job",
 }
 
 
 def __getattr__(name: str) -> object:
     """On demand: a worker process needs neither the job nor its reports."""
+    if name == "Choice":
+        warnings.warn("Choice is called Selection now", DeprecationWarning, stacklevel=2)
+        name = "Selection"
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from fastfeed.cli import app
 from fastfeed.cli.preprocess import run as preprocess_run
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess import Choice, Encoding, Limits, Packing, Recipe, Scaling
+from fastfeed.preprocess import Encoding, Limits, Packing, Recipe, Scaling, Selection
 from fastfeed.preprocess.job import job as job_module
 from fastfeed.preprocess.model.recipe import FILTERS, FORMATS, IMAGES, MODES
 
@@ -65,7 +65,7 @@ def test_all_options(asked):
         Encoding("webp", 80, "4:4:4", True, True),
         Limits(100, 3.0, ("JPEG", "PNG"), 1_000_000),
         Packing("parquet", 50),
-        Choice(shuffle=3, val=0.05, split_seed=7, dedupe="near", distance=6),
+        Selection(shuffle=3, val=0.05, split_seed=7, dedupe="near", distance=6),
     )
     assert (more["workers"], more["memory"], more["engine"], more["part"]) == (
         3,

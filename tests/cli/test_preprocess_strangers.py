@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 
 from fastfeed.cli import app
 from fastfeed.errors import ConfigError
+from fastfeed.preprocess.engines.named import divide_memory
 from fastfeed.preprocess.job import job as job_module
 from fastfeed.preprocess.model.recipe import Limits
-from fastfeed.preprocess.workers.memory import divide_memory
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ from helpers.shards import tar_of
 from helpers.small_jobs import FORMATS, InlineEngine, recipe, source
 
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess import Choice, Packing, Recipe, Report, Scaling, run
+from fastfeed.preprocess import Packing, Recipe, Report, Scaling, Selection, run
 from fastfeed.preprocess.inputs.previous_job import open_previous_job
 from fastfeed.preprocess.job import job as job_module
 from fastfeed.preprocess.reports.status import job_status
@@ -261,7 +261,7 @@ def test_an_append_that_dies_before_its_plan_leaves_the_job_as_it_was(
 
 
 def test_shuffled_photographs_are_appended_in_an_order_of_their_own() -> None:
-    made = Recipe(Scaling(24), packing=Packing(samples=6), choice=Choice(shuffle=1))
+    made = Recipe(Scaling(24), packing=Packing(samples=6), choice=Selection(shuffle=1))
     make(made)
     before = shards()
     add(9)
@@ -272,7 +272,9 @@ def test_shuffled_photographs_are_appended_in_an_order_of_their_own() -> None:
 
 
 def test_duplicates_and_the_split_look_at_all_photographs() -> None:
-    made = Recipe(Scaling(24), packing=Packing(samples=4), choice=Choice(val=0.4, dedupe="exact"))
+    made = Recipe(
+        Scaling(24), packing=Packing(samples=4), choice=Selection(val=0.4, dedupe="exact")
+    )
     make(made)
     plan = job().plan
     before, photos = (

@@ -21,7 +21,7 @@ from fastfeed.cli.open_source import open_source
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess import Report, open_input, run
 from fastfeed.preprocess.inputs.previous_job import open_previous_job
-from fastfeed.preprocess.inputs.request import InputRequest
+from fastfeed.preprocess.inputs.source_spec import SourceSpec
 from fastfeed.preprocess.job import job as job_module
 from fastfeed.storage.storage import Storage
 
@@ -51,7 +51,7 @@ def write(ids: list[int] = IDS) -> None:
 
 def job(**options: Any) -> Report:
     return run(
-        InputRequest("photos/t.csv", **options), "shards", recipe(samples=2), engine=InlineEngine()
+        SourceSpec("photos/t.csv", **options), "shards", recipe(samples=2), engine=InlineEngine()
     )
 
 

@@ -16,16 +16,16 @@ from helpers.small_jobs import InlineEngine
 
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess import (
-    Choice,
     Encoding,
     Metadata,
     Packing,
     Recipe,
     Scaling,
+    Selection,
     open_input,
     run,
 )
-from fastfeed.preprocess.inputs.request import InputRequest
+from fastfeed.preprocess.inputs.source_spec import SourceSpec
 
 NAMES = ["cat/0.jpg", "cat/1.jpg", "dog/2.jpg", "dog/3.jpg"]
 FORMATS = ("webdataset", "tfrecord", "parquet", "mds")
@@ -61,7 +61,7 @@ def metas(folder: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("format", FORMATS)
 def test_what_is_known_of_the_originals_is_kept(format: str) -> None:
     make(
-        InputRequest("photos/t.csv", columns=("score",)),
+        SourceSpec("photos/t.csv", columns=("score",)),
         "first",
         format,
         metadata=Metadata(exif=("time",)),
@@ -99,8 +99,8 @@ def test_a_crop_of_a_crop_has_no_box_and_a_third_job_still_knows_the_first() -> 
 
 
 def test_metadata_columns_of_the_second_job_are_added() -> None:
-    make(InputRequest("photos/t.csv", columns=("score",)), "first", "mds")
-    make(InputRequest("first", columns=("height",)), "second")
+    make(SourceSpec("photos/t.csv", columns=("score",)), "first", "mds")
+    make(SourceSpec("first", columns=("height",)), "second")
     assert [meta["columns"] for meta in metas("second")] == [
         {"score": k / 2, "height": 24} for k in range(4)
     ]
@@ -115,7 +115,7 @@ def test_a_job_without_captions_is_a_source(format: str) -> None:
 
 
 def test_an_interrupted_one_resumes_and_a_val_split_can_be_a_source() -> None:
-    make("photos", "first", "webdataset", choice=Choice(val=0.5, split_by="names", split_seed=1))
+    make("photos", "first", "webdataset", choice=Selection(val=0.5, split_by="names", split_seed=1))
     folders = [name for name in ("first/train", "first/val") if Path(name).exists()]
     for name in folders:
         report = make(name, name.replace("first", "second").replace("/", "-"))
@@ -128,7 +128,7 @@ def test_an_interrupted_one_resumes_and_a_val_split_can_be_a_source() -> None:
 @pytest.mark.parametrize("asked", ["", "caption"])
 def test_captions_that_are_numbers_are_texts(asked: str) -> None:
     Path("photos/t.csv").write_text("path,label,caption\ncat/0.jpg,a,1984\ncat/1.jpg,b,2001\n")
-    report = make(InputRequest("photos/t.csv", caption=asked or None), "shards")
+    report = make(SourceSpec("photos/t.csv", caption=asked or None), "shards")
     assert report.tally.samples == 2 and not report.bad
     input = open_input("photos/t.csv")
     assert [note["text"] for note in input.notes(np.arange(2))] == ["1984", "2001"]  # type: ignore[index]
@@ -138,7 +138,7 @@ def test_a_caption_column_without_captions_is_an_error_only_where_it_was_asked_f
     Path("photos/t.csv").write_text("path,label,caption\ncat/0.jpg,a,\ncat/1.jpg,b,\n")
     assert make("photos/t.csv", "shards").tally.samples == 2
     with pytest.raises(ConfigError, match=r"no checked sample of photos/t\.csv has caption"):
-        make(InputRequest("photos/t.csv", caption="caption"), "again")
+        make(SourceSpec("photos/t.csv", caption="caption"), "again")
 
 
 @pytest.mark.parametrize("file", ["photos/t.csv", "nowhere.csv"])
@@ -147,5 +147,5 @@ def test_a_labels_file_is_refused(file: str) -> None:
     with pytest.raises(
         ConfigError, match=r"labels_file is for folders, first holds the shards of a job: .* photos"
     ):
-        make(InputRequest("first", labels_file=file), "second")
+        make(SourceSpec("first", labels_file=file), "second")
     assert not Path("second/__job").exists()

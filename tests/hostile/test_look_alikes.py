@@ -15,8 +15,8 @@ from helpers.preprocess.commands import preprocess
 from helpers.preprocess.surveying import make_survey, saved, scene
 from helpers.small_jobs import InlineEngine
 
-from fastfeed.preprocess import Choice, Limits, Recipe, Scaling, run
-from fastfeed.preprocess.planning.select import Selection, select
+from fastfeed.preprocess import Limits, Recipe, Scaling, Selection, run
+from fastfeed.preprocess.planning.select import PlannedGroups, select
 from fastfeed.preprocess.planning.shares import sentences
 
 
@@ -41,7 +41,7 @@ def copies(tmp_path: Path) -> Path:
 
 def kept(photos: Path, limits: Limits) -> tuple[set[str], Any]:
     target = photos.parent / f"shards{len(list(photos.parent.iterdir()))}"
-    recipe = Recipe(Scaling(32), limits=limits, choice=Choice(dedupe="near", distance=8))
+    recipe = Recipe(Scaling(32), limits=limits, choice=Selection(dedupe="near", distance=8))
     report = run(photos, target, recipe, engine=InlineEngine())
     bad = {Path(bad.uri).name for bad in report.bad}
     dropped = [
@@ -77,9 +77,9 @@ def test_what_the_recipe_excludes_is_never_the_one_that_stays(copies: Path, limi
 
 def chosen(
     hashes: list[int], val: float = 0.05, dedupe: str = "none", labels: np.ndarray | None = None
-) -> tuple[Selection, dict[str, np.ndarray]]:
+) -> tuple[PlannedGroups, dict[str, np.ndarray]]:
     classes = np.full(len(hashes), -1) if labels is None else labels
-    recipe = Recipe(choice=Choice(val=val, dedupe=dedupe))
+    recipe = Recipe(choice=Selection(val=val, dedupe=dedupe))
     found = select(recipe, len(hashes), classes, make_survey(range(len(hashes)), hashes), str)
     return found, dict(found.groups)
 

@@ -23,7 +23,7 @@ from PIL import Image, features
 
 from fastfeed.decode import Bad
 from fastfeed.decode.formats.heic import installed
-from fastfeed.preprocess.pixels.exif import exif_columns
+from fastfeed.preprocess.pixels.transform import exif_columns
 
 PHOTO = textured(48, 64)
 READERS = (routed, by_pillow, preprocessed)

@@ -15,7 +15,7 @@ from helpers.small_jobs import InlineEngine, recipe
 
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess import Report, run
-from fastfeed.preprocess.inputs.request import InputRequest
+from fastfeed.preprocess.inputs.source_spec import SourceSpec
 
 NAMES = [f"{'ab'[k % 2]}/{k}.jpg" for k in range(14)]
 
@@ -66,7 +66,7 @@ SOURCES = {"folder": folder, "table": table, "shards": shards}
 
 def go(place: str, target: str, engine: Any, **more: Any) -> Report:
     columns = ("n",) if place.endswith(".csv") else ()
-    return run(InputRequest(place, columns=columns), target, recipe(), engine=engine, **more)
+    return run(SourceSpec(place, columns=columns), target, recipe(), engine=engine, **more)
 
 
 @pytest.mark.parametrize("remote", [False, True], ids=["local", "remote"])
@@ -107,7 +107,7 @@ def test_another_request_is_refused_over_more_photographs_too(
     place = SOURCES[kind](18 if kind == "shards" else 14)
     with pytest.raises(ConfigError, match="captions or columns: "):
         run(
-            InputRequest(place, columns=("cls",) if kind == "shards" else ()),
+            SourceSpec(place, columns=("cls",) if kind == "shards" else ()),
             "shards",
             recipe(),
             engine=InlineEngine(),

@@ -15,7 +15,7 @@ from helpers.preprocess.outcomes import tree
 from helpers.preprocess.surveying import BytesSource, MemoryTarget, RecordingContext, saved, scene
 from helpers.small_jobs import InlineEngine
 
-from fastfeed.preprocess import Choice, Packing, Recipe, Scaling, run
+from fastfeed.preprocess import Packing, Recipe, Scaling, Selection, run
 from fastfeed.preprocess.planning import planning, survey
 from fastfeed.preprocess.planning.survey import SurveyTask, begun_name, load_survey, piece_name
 
@@ -73,7 +73,9 @@ def test_parts_that_start_together_make_the_whole(
 ) -> None:
     monkeypatch.setattr(planning, "_SURVEY_PIECE", 4)
     photos = folder(tmp_path / "photos", {"a": 12, "b": 12}, (24, 32))
-    recipe = Recipe(Scaling(16), packing=Packing(samples=4), choice=Choice(val=0.3, dedupe="exact"))
+    recipe = Recipe(
+        Scaling(16), packing=Packing(samples=4), choice=Selection(val=0.3, dedupe="exact")
+    )
     run(photos, tmp_path / "whole", recipe, engine=InlineEngine())
     errors: list[BaseException] = []
     barrier = threading.Barrier(3)

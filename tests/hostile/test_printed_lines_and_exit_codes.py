@@ -18,7 +18,7 @@ from helpers.small_jobs import InlineEngine
 from fastfeed.errors import TooManyFailures
 from fastfeed.preprocess import Limits, Packing, Recipe, Scaling, run
 from fastfeed.preprocess.engines import Outcome
-from fastfeed.preprocess.inputs.request import InputRequest
+from fastfeed.preprocess.inputs.source_spec import SourceSpec
 from fastfeed.preprocess.job import job as job_module
 from fastfeed.preprocess.workers.supervisor import WorkerDied
 
@@ -118,7 +118,7 @@ def test_names_are_in_the_job_and_files_are_named_again() -> None:
 
 
 def test_secrets_are_in_no_line() -> None:
-    assert InputRequest("s3://x", storage={"secret": "s"}, columns=("a",)).document() == {
+    assert SourceSpec("s3://x", storage={"secret": "s"}, columns=("a",)).document() == {
         "columns": ["a"]
     }
 

@@ -11,7 +11,7 @@ from helpers.small_jobs import InlineEngine, recipe, source
 
 from fastfeed.errors import FastfeedError
 from fastfeed.preprocess import Recipe, Scaling, run
-from fastfeed.preprocess.inputs.request import InputRequest
+from fastfeed.preprocess.inputs.source_spec import SourceSpec
 
 RETRY: dict[str, Any] = {"engine": InlineEngine(), "retry": ("truncated", "empty")}
 
@@ -40,7 +40,7 @@ REFUSED: dict[str, Callable[[Path, Path], Any]] = {
     "another source": lambda photos, shards: run(photos / "dogs", shards, recipe(), **RETRY),
     "another recipe": lambda photos, shards: run(photos, shards, Recipe(Scaling(25)), **RETRY),
     "no labels": lambda photos, shards: run(
-        InputRequest(str(photos), label=""), shards, recipe(), **RETRY
+        SourceSpec(str(photos), label=""), shards, recipe(), **RETRY
     ),
     "no workers": lambda photos, shards: run(photos, shards, recipe(), retry=("empty",), workers=0),
     "no part": lambda photos, shards: run(photos, shards, recipe(), part=(3, 2), **RETRY),

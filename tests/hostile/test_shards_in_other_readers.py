@@ -19,7 +19,7 @@ from helpers.small_jobs import InlineEngine
 
 import fastfeed as ff
 from fastfeed.preprocess import run
-from fastfeed.preprocess.inputs.inputs import open_input
+from fastfeed.preprocess.inputs.source_spec import open_input
 from fastfeed.preprocess.model.layout import EARLIER
 from fastfeed.preprocess.reports.verify import verify
 from fastfeed.preprocess.targets.job_state import open_job

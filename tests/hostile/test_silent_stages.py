@@ -14,7 +14,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from fastfeed.cli import app
-from fastfeed.preprocess import Choice, Recipe, Scaling, run
+from fastfeed.preprocess import Recipe, Scaling, Selection, run
 from fastfeed.preprocess.job.progress import show_progress
 from fastfeed.preprocess.model.report import STAGES, Progress
 
@@ -36,7 +36,7 @@ def test_every_stage_is_told_before_it_begins(tmp_path: Path) -> None:
     photos = source(tmp_path / "photos")
     assert phases(photos, tmp_path / "plain", recipe()) == ["source", "shards", "finish"]
     assert phases(photos, tmp_path / "plain", recipe()) == ["resume", "source", "shards", "finish"]
-    near = Recipe(Scaling(24), choice=Choice(dedupe="near"))
+    near = Recipe(Scaling(24), choice=Selection(dedupe="near"))
     assert phases(photos, tmp_path / "near", near) == [
         "source",
         "survey",

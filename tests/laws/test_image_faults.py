@@ -23,7 +23,6 @@ import fastfeed as ff
 from fastfeed.decode.pillow_warnings import current_name
 from fastfeed.errors import ConfigError, TargetError
 from fastfeed.preprocess import (
-    Choice,
     Encoding,
     Input,
     Metadata,
@@ -31,13 +30,16 @@ from fastfeed.preprocess import (
     Recipe,
     Report,
     Scaling,
+    Selection,
     run,
 )
-from fastfeed.preprocess.model.entry import Entry, ProcessedImage
+from fastfeed.preprocess.model.record import Entry, ProcessedImage
 from fastfeed.preprocess.writers import writer_for
 
 COUNT, CURSED = 8, "a/0002.jpg"
-SURVEYED = Recipe(Scaling(16), Encoding("png"), packing=Packing(samples=3), choice=Choice(val=0.4))
+SURVEYED = Recipe(
+    Scaling(16), Encoding("png"), packing=Packing(samples=3), choice=Selection(val=0.4)
+)
 EXIF = Recipe(
     Scaling(16), Encoding("png"), packing=Packing(samples=3), metadata=Metadata(exif=("time",))
 )
@@ -52,9 +54,9 @@ STAGES = {  # a function of the stage, and a recipe that calls it
     "metadata": ("fastfeed.preprocess.shard.build:entry_of", EXIF),
     "counts": ("fastfeed.preprocess.model.record:Counts.of", EXIF),
     "survey's sha256": ("fastfeed.preprocess.planning.survey:sha256_prefix", SURVEYED),
-    "survey's header": ("fastfeed.preprocess.planning.hashes:image_info", SURVEYED),
-    "survey's memory": ("fastfeed.preprocess.planning.hashes:cost", SURVEYED),
-    "survey's dHash": ("fastfeed.preprocess.planning.hashes:dhash", SURVEYED),
+    "survey's header": ("fastfeed.preprocess.planning.survey:image_info", SURVEYED),
+    "survey's memory": ("fastfeed.preprocess.planning.survey:cost", SURVEYED),
+    "survey's dHash": ("fastfeed.preprocess.planning.survey:dhash", SURVEYED),
 }
 
 

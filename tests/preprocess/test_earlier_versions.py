@@ -17,7 +17,7 @@ from fastfeed.preprocess.model.plan import ORDER, PLAN, JobPlan
 from fastfeed.preprocess.model.record import Record
 from fastfeed.preprocess.planning.survey import ROW, completed_pieces, load_survey
 from fastfeed.preprocess.reports.statistics import statistics
-from fastfeed.preprocess.targets.finalize import BAD, MANIFEST, TIMES
+from fastfeed.preprocess.targets.job_state import BAD, MANIFEST, TIMES
 
 PLAN_JSON = {
     "hash": "e09d295457760703",

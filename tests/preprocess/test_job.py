@@ -21,8 +21,9 @@ from helpers.small_jobs import InlineEngine
 from PIL import Image
 
 import fastfeed as ff
+from fastfeed import preprocess
 from fastfeed.errors import ConfigError, TargetError, TooManyFailures
-from fastfeed.preprocess import Choice, Encoding, Limits, Packing, Progress, Recipe, Scaling, run
+from fastfeed.preprocess import Encoding, Limits, Packing, Progress, Recipe, Scaling, Selection, run
 from fastfeed.preprocess.engines import Outcome
 from fastfeed.preprocess.model.record import REASONS
 from fastfeed.preprocess.model.task import Task
@@ -205,7 +206,9 @@ def test_duplicates_and_a_split(source: Path, tmp_path: Path) -> None:
     for k in range(5):
         os.link(own / "class0" / f"photo{2 * k:03d}.jpg", own / "class0" / f"twin{k}.jpg")
     recipe = Recipe(
-        Scaling(48), packing=Packing(samples=16), choice=Choice(val=0.3, dedupe="exact", shuffle=1)
+        Scaling(48),
+        packing=Packing(samples=16),
+        choice=Selection(val=0.3, dedupe="exact", shuffle=1),
     )
     report = run(str(own), tmp_path / "shards", recipe, engine=InlineEngine())
     assert report.left_out == {"duplicate_exact": 5} and report.tally.samples == 40
@@ -228,14 +231,14 @@ def test_a_split_keeps_what_looks_alike_on_one_side(tmp_path: Path) -> None:
     for k in range(0, 40, 2):  # the same picture, once more and smaller
         twin = Image.open(own / "class0" / f"photo{k:03d}.jpg").resize((100, 75))
         twin.save(own / "class1" / f"twin{k:03d}.jpg", quality=85)
-    recipe = Recipe(Scaling(48), packing=Packing(samples=64), choice=Choice(val=0.4))
+    recipe = Recipe(Scaling(48), packing=Packing(samples=64), choice=Selection(val=0.4))
     run(str(own), tmp_path / "looks", recipe, engine=InlineEngine())
     sides = {
         side: {Path(json.loads(meta)["uri"]).stem[-3:] for meta in metas(tmp_path / "looks" / side)}
         for side in ("train", "val")
     }
     assert sides["train"] and sides["val"] and not sides["train"] & sides["val"]
-    by_names = replace(recipe, choice=Choice(val=0.4, split_by="names"))
+    by_names = replace(recipe, choice=Selection(val=0.4, split_by="names"))
     run(str(own), tmp_path / "names", by_names, engine=InlineEngine())
     assert not (tmp_path / "names" / "__job" / "survey").exists()
 
@@ -266,3 +269,8 @@ def test_every_bad_image_ends_in_the_shards_or_in_the_list(data: Path, tmp_path:
         for line in (tmp_path / "shards" / "__job/bad.jsonl").read_text().splitlines()
     ]
     assert Counter(listed) == report.reasons
+
+
+def test_the_earlier_name_of_selection() -> None:
+    with pytest.warns(DeprecationWarning, match="Choice is called Selection"):
+        assert preprocess.Choice is preprocess.Selection  # type: ignore[attr-defined]

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from helpers.preprocess.outcomes import photographs, tree
@@ -202,14 +203,14 @@ def test_small_files_are_written_though_their_folder_is_swept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = open_target(tmp_path)
-    rename, swept = LocalTarget.rename, list[int]()
+    place, swept = LocalTarget.place, list[int]()
 
-    def sweeping(self: LocalTarget, file: object) -> None:
+    def sweeping(self: LocalTarget, *attempt: Any) -> None:
         if not swept:
             swept.append(self.sweep(everything=True))
-        rename(self, file)  # type: ignore[arg-type]
+        place(self, *attempt)
 
-    monkeypatch.setattr(LocalTarget, "rename", sweeping)
+    monkeypatch.setattr(LocalTarget, "place", sweeping)
     target.write("__job/manifest.json", b"{}")
     assert swept == [1] and target.files() == {"__job/manifest.json": 2}
 

@@ -17,7 +17,7 @@ from helpers.profiler.kineto_files import starved_steps, write
 import fastfeed as ff
 from fastfeed import profiler
 from fastfeed.live.http.web import PAGE as WATCH
-from fastfeed.preprocess import Choice, Recipe, Scaling, run
+from fastfeed.preprocess import Recipe, Scaling, Selection, run
 from fastfeed.preprocess.reports.preview import PAGE as PREVIEW
 from fastfeed.preprocess.reports.preview import preview
 from fastfeed.preprocess.targets.job_state import open_job
@@ -118,7 +118,7 @@ def preprocessed(root: Path) -> dict[str, str]:
     photos, shards = folder(root / "photos", {"cat": 3, "dog": 3}), root / "shards"
     (photos / "dog" / "again.jpg").write_bytes(next(photos.glob("cat/*")).read_bytes())
     (photos / "dog" / "bad.jpg").write_bytes(b"no photograph")
-    report = run(photos, shards, Recipe(Scaling(16), choice=Choice(dedupe="near")))
+    report = run(photos, shards, Recipe(Scaling(16), choice=Selection(dedupe="near")))
     preview(open_job(open_target(str(shards))))
     return {name: (shards / name).read_text() for name in (report.duplicates, PREVIEW)}
 

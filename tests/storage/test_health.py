@@ -15,7 +15,7 @@ from helpers.clocks import now, run
 from helpers.services import FOREVER, Service
 from helpers.services import read as ask
 
-from fastfeed.preprocess.inputs.inputs import PATIENCE_S
+from fastfeed.preprocess.inputs.source_spec import PATIENCE_S
 from fastfeed.storage.clients import explain
 from fastfeed.storage.reads import Unread
 from fastfeed.storage.retry import Health, RetryPolicy, is_cached, last_answer, retry

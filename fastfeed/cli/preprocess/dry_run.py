@@ -29,8 +29,7 @@ def dry_run(src: str, dst: str, recipe: Recipe, values: Mapping[str, Any]) -> No
     import numpy as np
 
     from fastfeed.cli.preprocess.inspect import _say, _status
-    from fastfeed.preprocess.engines.named import engine_for
-    from fastfeed.preprocess.engines.parts import select_part
+    from fastfeed.preprocess.engines.named import engine_for, select_part
     from fastfeed.preprocess.planning.check_source import planned_ids
     from fastfeed.preprocess.planning.estimate import estimate
     from fastfeed.preprocess.planning.planning import planned_input, unmixed
@@ -120,7 +119,7 @@ def _free(path: str) -> int:
 def _facts(
     estimated: Estimate, source: Input, recipe: Recipe, job: Job | None, workers: int
 ) -> list[tuple[str, str]]:
-    from fastfeed.preprocess.model.format import format_duration, format_reasons, format_size
+    from fastfeed.preprocess.model.report import format_duration, format_reasons, format_size
 
     sampled, bad = estimated.sampled, estimated.bad.total()
     images = f"{estimated.images:,}"

@@ -132,7 +132,7 @@ def verify(
     """
     from dataclasses import asdict
 
-    from fastfeed.preprocess.model.format import format_size
+    from fastfeed.preprocess.model.report import format_size
     from fastfeed.preprocess.reports.verify import repair, verify
 
     job = _job(_target(dst, target_option))

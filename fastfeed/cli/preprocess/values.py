@@ -12,7 +12,7 @@ from fastfeed.cli.open_source import label_kind_of, storage_options
 from fastfeed.errors import ConfigError
 
 if TYPE_CHECKING:
-    from fastfeed.preprocess.inputs.request import InputRequest
+    from fastfeed.preprocess.inputs.source_spec import SourceSpec
     from fastfeed.preprocess.model.recipe import Recipe
 
 __all__ = [
@@ -68,14 +68,14 @@ def recipe_of(values: Mapping[str, Any]) -> Recipe:
         part(recipe.Encoding),
         part(recipe.Limits),
         part(recipe.Packing),
-        part(recipe.Choice),
+        part(recipe.Selection),
         part(recipe.Metadata),
     )
 
 
-def opener(path: str, values: Mapping[str, Any]) -> InputRequest:
+def opener(path: str, values: Mapping[str, Any]) -> SourceSpec:
     """The source, to be opened when it is needed: listing it may take long."""
-    from fastfeed.preprocess.inputs.request import InputRequest
+    from fastfeed.preprocess.inputs.source_spec import SourceSpec
     from fastfeed.storage.retry import RetryPolicy
     from fastfeed.storage.storage import Storage
 
@@ -83,7 +83,7 @@ def opener(path: str, values: Mapping[str, Any]) -> InputRequest:
     allow: dict[str, Any] = {
         name: tuple(values[name] or ()) for name in ("allow_path", "allow_host", "allow_scheme")
     }
-    return InputRequest(
+    return SourceSpec(
         path,
         label=values["label"],
         image=values["image"],
@@ -139,7 +139,7 @@ def again(
 ) -> str:
     """A command line that continues a job: it names everything that is read or imported.
 
-    request: the options that open the source, as `InputRequest.document`. target: values of
+    request: the options that open the source, as `SourceSpec.document`. target: values of
     --target-option.
     """
     words = [

@@ -31,7 +31,7 @@ class AvifFile(AvifImagePlugin.AvifImageFile):
     """The first frame of an AVIF file, cut to its clean aperture.
 
     `info` has "icc_profile", or else "signal", (primaries, transfer, full range) as in
-    `preprocess.pixels.signals`, if that describes the colors; "orientation", as EXIF counts them,
+    `preprocess.pixels.color`, if that describes the colors; "orientation", as EXIF counts them,
     of the container; and "exif", which never turns.
     """
 

@@ -30,7 +30,7 @@ class HeicFile(ImageFile.ImageFile):
     once more.
 
     `info` has "icc_profile", or else "signal", (primaries, transfer, full range) as in
-    `preprocess.pixels.signals`.
+    `preprocess.pixels.color`.
     """
 
     format = "HEIC"

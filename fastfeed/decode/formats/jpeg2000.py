@@ -54,7 +54,7 @@ class Jpeg2000File(Jpeg2KImagePlugin.Jpeg2KImageFile):
     """The picture of a JPEG 2000 file.
 
     `info` has "icc_profile", or else "signal", (primaries, transfer, full range) as in
-    `preprocess.pixels.signals`, if that describes the colors.
+    `preprocess.pixels.color`, if that describes the colors.
     """
 
     def _open(self) -> None:

@@ -44,7 +44,7 @@ class PngFile(PngImagePlugin.PngImageFile):
     """A PNG; of an animation the image that is shown where animations are not.
 
     `info` has "exif" and "icc_profile" as in other formats (b"": a profile that is unreadable or
-    too large), and "signal", (primaries, transfer, full range) as in `preprocess.pixels.signals`,
+    too large), and "signal", (primaries, transfer, full range) as in `preprocess.pixels.color`,
     if that describes the colors. A transparent color is in "transparency" until the pixels are
     loaded, then it is alpha; all of its bits are compared.
     """

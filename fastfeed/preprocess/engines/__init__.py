@@ -1,7 +1,4 @@
-"""Engines run pieces of work: local processes, executors, Ray.
-
-The bytes do not depend on the engine.
-"""
+"""Engines that run pieces of work: local processes, executors, Ray."""
 
 from __future__ import annotations
 
@@ -15,10 +12,7 @@ __all__ = ["Engine", "Outcome", "run_pieces"]
 
 @contextmanager
 def run_pieces(engine: Engine, task: Task, pieces: Sequence[int]) -> Iterator[Iterator[Outcome]]:
-    """Iterate over the outcomes of pieces.
-
-    The work ends with the block, even if it is left early.
-    """
+    """Iterate over the outcomes of pieces; the work ends with the block."""
     outcomes = iter(engine.run(task, pieces))
     try:
         yield outcomes

@@ -1,6 +1,4 @@
-"""Any `concurrent.futures.Executor`: a pool of threads or processes, loky, Dask's
-`client.get_executor()`, mpi4py's.
-"""
+"""Any `concurrent.futures.Executor`: threads, processes, loky, Dask, mpi4py."""
 
 from __future__ import annotations
 
@@ -30,12 +28,7 @@ _CLOSE_S = 5.0  # that running pieces in threads of this process may take to end
 
 @dataclass(frozen=True, slots=True)
 class ExecutorEngine:
-    """Submits up to `window` pieces at a time; the executor decides how many run at once.
-
-    Each piece runs in a worker process of its own there, so no photograph can crash the executor;
-    on systems that cannot supervise worker processes (macOS, Windows) it runs in the executor's.
-    Each may use `rules.memory` bytes.
-    """
+    """Submits up to `window` pieces at a time, each run in a supervised worker process."""
 
     executor: Executor
     # default: twice the executor's workers, or twice the cores if unknown
@@ -47,9 +40,7 @@ class ExecutorEngine:
             raise ConfigError(f"window must be >= 1 pieces, got {self.window}", field="window")
 
     def run(self, task: Task, pieces: Sequence[int]) -> Iterator[Outcome]:
-        """As in Engine; but pieces that run in the executor's other processes on closing are
-        finished there.
-        """
+        """As in Engine; pieces in the executor's other processes are finished on closing."""
         name, content = name_run(), pickle_task(task)
         window = self.window or 2 * (
             getattr(self.executor, "_max_workers", None) or os.cpu_count() or 1
@@ -83,9 +74,8 @@ class ExecutorEngine:
                     except (BrokenExecutor, CancelledError) as error:
                         broken = error
                         todo.append((piece, None))
-                    except (
-                        Exception
-                    ) as error:  # anything, such as a missing fastfeed in the executor's process
+                    except Exception as error:
+                        # anything, such as a missing fastfeed in the executor's process
                         yield Outcome(piece, error=error)
                     else:
                         if outcome is None:

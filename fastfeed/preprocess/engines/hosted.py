@@ -1,8 +1,7 @@
-"""Runs pieces in processes of an executor or of Ray.
+"""Pieces in processes of an executor or of Ray.
 
-Such a process keeps the task, and one runner per concurrent piece, until it has been idle for a
-while: a worker process, or a part of itself where those cannot be supervised. The task is sent only
-to processes that do not have it, so once to each, however many pieces they run.
+Such a process keeps the task, which is sent to it once, and a runner per concurrent piece, until it
+has been idle for a while.
 """
 
 from __future__ import annotations
@@ -45,9 +44,7 @@ def name_run() -> str:
 
 
 def run_piece(name: str, task: bytes | None, rules: WorkerLimits, piece: int) -> Outcome | None:
-    """Run a piece of the run `name`; None if the task is neither passed nor known in this
-    process.
-    """
+    """Run a piece of the run `name`; None if the task is unknown in this process."""
     key = os.getpid(), name
     _end_with_driver(key)
     runner = _take(key, task, rules)
@@ -60,9 +57,7 @@ def run_piece(name: str, task: bytes | None, rules: WorkerLimits, piece: int) ->
 
 
 def _end_with_driver(key: tuple[int, str]) -> None:
-    """If this is a process of the driver's own pool, end it with the driver: the pool would wait
-    for work forever.
-    """
+    """End a process of the driver's own pool together with the driver."""
     driver = key[1].partition("-")[0]
     if driver == identity(os.getppid()) and key not in _watched:
         _watched.add(key)
@@ -78,10 +73,7 @@ def end_run(name: str) -> None:
 
 
 def _take(key: tuple[int, str], task: bytes | None, rules: WorkerLimits) -> Runner | bool:
-    """A runner for a piece.
-
-    Without one: True if the run has ended, False if the task is unknown.
-    """
+    """A runner; True if the run has ended, False if the task is unknown."""
     with _lock:
         if key in _ended_runs:
             return True
@@ -107,7 +99,8 @@ def _release(key: tuple[int, str], runner: Runner) -> None:
             if workers.timer is not None:
                 workers.timer.cancel()
             workers.timer = threading.Timer(IDLE_S, _end, (key,))
-            workers.timer.name, workers.timer.daemon = "fastfeed-idle", True
+            workers.timer.name = "fastfeed-idle"
+            workers.timer.daemon = True
             workers.timer.start()
             return
     runner.close()

@@ -1,6 +1,4 @@
-"""Runs pieces in worker processes of this machine, each supervised by a thread, with a shared
-memory budget.
-"""
+"""Worker processes of this machine, supervised by threads, with a shared memory budget."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ __all__ = ["LocalEngine"]
 
 @dataclass(frozen=True, slots=True)
 class LocalEngine:
-    """`workers` processes that share `rules.memory` bytes for large photographs."""
+    """`workers` processes that share `rules.memory` bytes for large images."""
 
     workers: int
     rules: WorkerLimits = field(default_factory=WorkerLimits)

@@ -1,7 +1,4 @@
-"""Runs each shard as a Ray task.
-
-Only the task's description and counts go through Ray, never photographs.
-"""
+"""Each shard as a Ray task; images never go through Ray."""
 
 from __future__ import annotations
 
@@ -40,10 +37,7 @@ _CONNECT_S = 10.0  # Ray itself would wait for minutes
 _POLL_S = 2.0  # between checks of the cluster
 _CANCEL_S = 10.0
 # Ray would reserve a third of the memory
-_LOCAL = {
-    "include_dashboard": False,
-    "object_store_memory": 1 << 28,
-}
+_LOCAL = {"include_dashboard": False, "object_store_memory": 1 << 28}
 _START = "start one with `ray start --head`, or use ray:local for this machine alone"
 # Ray finds the token of clusters that it discovers itself
 _TOKEN = (
@@ -54,12 +48,10 @@ _TOKEN = (
 
 @dataclass(frozen=True, slots=True)
 class RayEngine:
-    """`address`: "auto" (this machine's cluster, or RAY_ADDRESS), "local" (a cluster for this run
-    only), "HOST:PORT", "ray://HOST:PORT". If Ray is already initialized in this process, that
-    connection is used.
+    """Runs shards on a Ray cluster, over the connection of this process if it has one.
 
-    Source and target must be accessible under the same names on all nodes, and fastfeed installed
-    there.
+    `address`: "auto" (this machine's cluster, or RAY_ADDRESS), "local" (a cluster for this run
+    only), "HOST:PORT", "ray://HOST:PORT". Source and target must have the same names on all nodes.
     """
 
     address: str = "auto"
@@ -92,10 +84,8 @@ class RayEngine:
             scheduling_strategy="SPREAD",
         )
         # in a list, so that Ray does not resolve it for each piece
-        name, stored = (
-            name_run(),
-            [ray.put(content)],
-        )
+        name = name_run()
+        stored = [ray.put(content)]
         todo, running, attempts = deque(pieces), dict[Any, int](), Counter[int]()
         capacity, checked, last_capacity = 0, -_POLL_S, monotonic()
         try:
@@ -158,9 +148,8 @@ def _outcome(ref: Any, piece: int) -> Outcome | None:
     """The outcome; None if the piece must be tried again."""
     try:
         return ray.get(ref)
-    except (
-        errors.RayTaskError
-    ) as error:  # would fail again: fastfeed is missing there, or of another version
+    except errors.RayTaskError as error:
+        # would fail again: fastfeed is missing there, or of another version
         cause = str(error).strip().splitlines()[-1]
         return Outcome(
             piece,
@@ -205,9 +194,8 @@ def _connected(address: str) -> Iterator[None]:
     handler = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(address=address, log_to_driver=False, logging_level="warning", **options)
-    except (
-        Exception
-    ) as error:  # ConnectionError, ValueError, RuntimeError (another version), errors of gRPC
+    except Exception as error:
+        # ConnectionError, ValueError, RuntimeError (another version), errors of gRPC
         cause = str(error).strip().splitlines()[0]
         raise ConfigError(
             f"no Ray cluster at {address!r}: {cause}; {_START if auto else _TOKEN}"
@@ -222,9 +210,7 @@ def _connected(address: str) -> Iterator[None]:
 
 
 def _check_reachable(address: str) -> None:
-    """ConfigError soon if HOST:PORT is unreachable: Ray tries for minutes, and some of its errors
-    end the process.
-    """
+    """Raise ConfigError soon if HOST:PORT is unreachable: Ray tries for minutes."""
     if address in ("auto", "local"):
         return
     host, colon, port = address.removeprefix("ray://").rpartition(":")

@@ -1,3 +1,1 @@
-"""Opens what a user names as photographs with labels and metadata columns, and reads their bytes
-ahead.
-"""
+"""Sources named by users, with labels and metadata columns, and reading ahead."""

@@ -1,6 +1,4 @@
-"""Opens a folder of photographs, with its class folders as labels, and keeps its listing with the
-job.
-"""
+"""Folders of images, labeled by subfolder or by a table; the listing is kept with the job."""
 
 from __future__ import annotations
 
@@ -8,20 +6,29 @@ import os
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
+from fastfeed.faults import Failure
+from fastfeed.preprocess.inputs.formats import ColumnNames, resolve_columns
+from fastfeed.printable import printable
 from fastfeed.sources.cache_folder import build_lock
-from fastfeed.sources.class_names import AmbiguousClasses
+from fastfeed.sources.class_names import AmbiguousClasses, code_points, nfc
 from fastfeed.sources.folder import ImageFolder
+from fastfeed.sources.listing.file_table import unpacked
 from fastfeed.sources.listing.listing import list_images
 from fastfeed.sources.listing.listing_file import ARRAYS, facts_of
 from fastfeed.sources.listing.local_tree import IMAGE_EXTENSIONS
-from fastfeed.storage.reads import is_local
+from fastfeed.sources.shards.labels import LabelKind
+from fastfeed.sources.table import Table
+from fastfeed.sources.tables.string_column import StringColumn
+from fastfeed.storage.fingerprint import fingerprint
+from fastfeed.storage.reads import Completed, Pending, is_local
 from fastfeed.storage.storage import Storage
 
-__all__ = ["EXTENSIONS", "folder_hints", "open_folder"]
+__all__ = ["EXTENSIONS", "LabeledFolder", "folder_hints", "join_labels", "open_folder"]
 
 EXTENSIONS = (
     *IMAGE_EXTENSIONS,
@@ -36,7 +43,7 @@ EXTENSIONS = (
     ".tga",
     ".psd",
 )
-_LOOKED_AT = 100_000  # photographs, for class folders that cannot be labels
+_LOOKED_AT = 100_000  # images, for class folders that cannot be labels
 _SPLITS = frozenset({"train", "val", "valid", "validation", "test", "dev"})
 
 
@@ -49,7 +56,7 @@ def open_folder(
     progress: bool | None,
     allow_path: Sequence[str],
 ) -> ImageFolder:
-    """Its photographs, labeled by subfolder, if there are any and all photographs are in them."""
+    """Its images, labeled by subfolder, if there are any and all images are in them."""
     links = [path for path in allow_path if is_local(path)]
     listing = (
         None
@@ -99,10 +106,8 @@ def folder_hints(folder: ImageFolder) -> tuple[str, ...]:
         os.fsencode(name).partition(b"/")
         for name in folder.paths.take(np.arange(min(len(folder), _LOOKED_AT)))
     ]
-    loose, inside = (
-        sum(not slash for _, slash, _ in parts),
-        sum(bool(slash) for _, slash, _ in parts),
-    )
+    loose = sum(not slash for _, slash, _ in parts)
+    inside = sum(bool(slash) for _, slash, _ in parts)
     if not loose or not inside:
         return ()
     return (
@@ -121,9 +126,7 @@ def _listing(
     progress: bool | None,
     links: Sequence[str],
 ) -> str | None:
-    """The path of a folder's listing file, which is written if there is none; None if it is of
-    another folder.
-    """
+    """Path of a folder's listing file, written if missing; None if it is of another folder."""
     root = os.path.abspath(place) if is_local(place) else place.rstrip("/")
     if is_local(place) and not os.path.isdir(root):  # before anything is created
         raise SourceError(
@@ -167,3 +170,203 @@ def _mtime_ns(path: str) -> int | None:
         return os.stat(path).st_mtime_ns
     except OSError:
         return None
+
+
+_SHOWN = 5  # names of each kind
+
+
+_DETAILS = ("no row in the labels file", "no label in its row of the labels file")
+
+
+class LabeledFolder:
+    """Images of a folder with labels and columns from a table; without a row: label_missing."""
+
+    def __init__(self, folder: ImageFolder, table: Table, rows: np.ndarray, labeled: bool) -> None:
+        self._folder = folder
+        self._table = table
+        self._rows = rows  # int32, shape (images,): row in the table; -1: none
+        self._good = rows >= 0
+        self._keeps_classes = not labeled
+        if labeled:
+            self._good &= self.label(np.arange(len(folder))) >= 0
+        self.classes = table.classes if labeled else folder.classes
+        self.spec = folder.spec
+        self.remote = folder.remote
+
+    def __len__(self) -> int:
+        return len(self._folder)
+
+    @property
+    def paths(self) -> StringColumn:
+        """As in the folder."""
+        return self._folder.paths
+
+    def file_sizes(self, first: int, last: int) -> np.ndarray:
+        """As in the folder."""
+        return self._folder.file_sizes(first, last)
+
+    @property
+    def notes(self) -> list[str]:
+        """Skipped files of the folder and of the table."""
+        return [*self._folder.notes, *self._table.notes]
+
+    def uri(self, i: int) -> str:
+        """As in the folder."""
+        return self._folder.uri(i)
+
+    def read(self, ids: Sequence[int]) -> list[Any]:
+        """The files' bytes."""
+        indexes = [int(i) for i in ids]
+        blobs = iter(self._folder.read([i for i in indexes if self._good[i]]))
+        return [next(blobs) if self._good[i] else self._missing(i) for i in indexes]
+
+    def fetch(self, ids: Sequence[int]) -> list[Pending]:
+        """Start reading from remote storage."""
+        indexes = [int(i) for i in ids]
+        pending = iter(self._folder.fetch([i for i in indexes if self._good[i]]))
+        return [next(pending) if self._good[i] else Completed(self._missing(i)) for i in indexes]
+
+    def _missing(self, i: int) -> Failure:
+        return Failure(i, self.uri(i), "read", "label_missing", _DETAILS[bool(self._rows[i] >= 0)])
+
+    def label(self, ids: np.ndarray) -> np.ndarray:
+        """Class numbers: int64, shape (len(ids),); -1 for none."""
+        if self._keeps_classes:
+            return self._folder.label(ids)
+        rows = self._rows[ids]
+        return np.where(rows < 0, np.int64(-1), self._table.label(np.maximum(rows, 0)))
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes when the images, the table, or their matching change."""
+        parts = (self._folder.fingerprint.encode(), self._table.fingerprint.encode())
+        return fingerprint(
+            len(self), parts[:1], parts[1:], lambda first, last: (self._rows[first:last].data,)
+        )
+
+    def extra_columns(self, ids: Sequence[int]) -> list[dict[str, Any] | Failure]:
+        """Columns by name, JSON values; None where a sample has none."""
+        rows = self._rows[np.asarray(ids, np.int64)]
+        columns = {
+            name: values.tolist()
+            for name, values in self._table.columns(np.maximum(rows, 0)).items()
+        }
+        return [
+            {
+                name: values[k] if row >= 0 and values[k] == values[k] else None
+                for name, values in columns.items()
+            }
+            for k, row in enumerate(rows.tolist())
+        ]
+
+    def __repr__(self) -> str:
+        return f"{self._folder!r}, labels of {self._table!r}"
+
+
+def join_labels(
+    folder: ImageFolder,
+    file: str,
+    requested: ColumnNames,
+    columns: Sequence[str],
+    storage: Storage,
+    missing: str,
+    label_kind: LabelKind | None,
+) -> tuple[LabeledFolder, ColumnNames]:
+    """Join a folder with the rows of a table; also returns the column names. SourceError."""
+    resolved = resolve_columns("table", file, requested, storage)
+    if not (resolved.label or resolved.caption or columns):
+        raise ConfigError(
+            f"the labels file {file} has no column 'label', nor 'caption'; name one with label"
+            " (--label)",
+            field="label",
+        )
+    carried = list(dict.fromkeys(name for name in (resolved.caption, *columns) if name))
+    assert resolved.image is not None
+    # its paths are compared with the folder's, never read
+    table = Table(
+        file,
+        image=resolved.image,
+        label=resolved.label or None,
+        label_kind=label_kind or "name",
+        columns=carried,
+        storage=storage,
+        root=str(folder.root),
+        allow_path=["/"],
+    )
+    rows = _rows(table, file, str(folder.root))
+    by_row = np.array([rows.pop(path, -1) for path in unpacked(folder.paths)], np.int32)
+    _match_forms(folder, file, rows, by_row)
+    without = np.flatnonzero(by_row < 0)
+    missing_rows = len(without)
+    unmatched = [os.fsencode(folder.paths[int(i)]) for i in without[:_SHOWN]]
+    if (missing_rows or rows) and (missing == "error" or missing_rows == len(folder)):
+        raise SourceError(_mismatch(file, folder, missing_rows, unmatched, list(rows)))
+    return LabeledFolder(folder, table, by_row, bool(resolved.label)), resolved
+
+
+def _rows(table: Table, file: str, root: str) -> dict[bytes, int]:
+    """Rows by path below the root. SourceError if a path occurs twice."""
+    paths = table.paths
+    if paths is None:
+        raise ConfigError(
+            f"the labels file {file} holds images; its column must hold paths below {root}"
+        )
+    rows: dict[bytes, int] = {}
+    duplicates: list[str] = []
+    start = os.fsencode(root.rstrip("/")) + b"/"
+    for row, raw_path in enumerate(unpacked(paths)):
+        path = raw_path.removeprefix(start)
+        while path.startswith(b"./"):
+            path = path[2:].lstrip(b"/")
+        if rows.setdefault(path, row) != row:
+            duplicates.append(f"{_quoted(path)} (rows {rows[path]} and {row})")
+    if duplicates:
+        names = _first_names(duplicates, len(duplicates))
+        raise SourceError(f"labels file {file}: {len(duplicates)} paths occur twice: {names}")
+    return rows
+
+
+def _match_forms(
+    folder: ImageFolder, file: str, rows: dict[bytes, int], by_row: np.ndarray
+) -> None:
+    """Match, and take out of `rows`, paths that are equal in NFC only. SourceError if twice."""
+    paths = [path for path in rows if not path.isascii()]
+    without = np.flatnonzero(by_row < 0) if paths else np.empty(0, np.int64)
+    by_form: dict[str, bytes] = {}
+    for path in paths if len(without) else ():
+        if (other := by_form.setdefault(nfc(os.fsdecode(path)), path)) is not path:
+            raise SourceError(
+                f"labels file {file}: rows {rows[other]} and {rows[path]} have one path, written"
+                f" differently: {code_points(os.fsdecode(other))} and"
+                f" {code_points(os.fsdecode(path))}"
+            )
+    for i in without.tolist():
+        if (path := by_form.pop(nfc(folder.paths[i]), None)) is not None:
+            by_row[i] = rows.pop(path)
+
+
+def _mismatch(
+    file: str, folder: ImageFolder, missing_rows: int, unmatched: list[bytes], rows: list[bytes]
+) -> str:
+    problems = []
+    if missing_rows:
+        names = _first_names(map(_quoted, unmatched), missing_rows)
+        problems.append(f"{missing_rows} of {len(folder)} photographs have no row: {names}")
+    if rows:
+        problems.append(
+            f"{len(rows)} rows have no photograph:"
+            f" {_first_names(map(_quoted, rows[:_SHOWN]), len(rows))}"
+        )
+    return (
+        f"labels file {file} does not match {folder.root}: {'; '.join(problems)}. Its paths must be"
+        ' relative to that folder; or leave such photographs out: missing="drop" (--drop-unlabeled)'
+    )
+
+
+def _first_names(names: Any, count: int) -> str:
+    first = list(names)[:_SHOWN]
+    return ", ".join(first) + (f" and {count - len(first)} more" if count > len(first) else "")
+
+
+def _quoted(path: bytes) -> str:
+    return printable(repr(os.fsdecode(path)))

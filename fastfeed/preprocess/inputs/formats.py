@@ -2,22 +2,46 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from importlib import import_module
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
-from fastfeed.preprocess.inputs.peek_columns import peek_columns
-from fastfeed.sources.access import allow_of
+from fastfeed.sources.access import Allow, allow_of
 from fastfeed.sources.base import Source
+from fastfeed.sources.mds.shard import column_encodings
+from fastfeed.sources.mds.source import expand_indexes
 from fastfeed.sources.shards.base import Paths
+from fastfeed.sources.shards.build_index import ForwardReader
+from fastfeed.sources.shards.index import Notes
 from fastfeed.sources.shards.labels import LabelKind
+from fastfeed.sources.tables.read_files import find_table, partition_columns
+from fastfeed.sources.tar.external_indexes import shards_from_wids
+from fastfeed.sources.tar.headers import members
+from fastfeed.sources.tfrecord.example import Example, FeatureNames
+from fastfeed.sources.tfrecord.protobuf import LazyMessage, Malformed
+from fastfeed.sources.tfrecord.source import records
+from fastfeed.storage.expand import SPLIT, find_files
+from fastfeed.storage.reads import Stat, Unread
+from fastfeed.storage.shard_files import ShardReader
 from fastfeed.storage.storage import Storage
 
-__all__ = ["ColumnNames", "default_labels", "normalize_names", "open_shards", "resolve_columns"]
+__all__ = [
+    "ColumnNames",
+    "default_labels",
+    "normalize_names",
+    "open_shards",
+    "peek_columns",
+    "resolve_columns",
+]
 
 # default names by kind of source: the first that exists is used
 _IMAGES = {
@@ -36,6 +60,15 @@ _CAPTIONS = {
     "tfrecord": ("image/caption", "caption", "text"),
     "mds": ("caption", "text"),
     "table": ("caption", "text"),
+}
+
+
+_ALLOW = ("allow_path", "allow_host", "allow_scheme")
+_SOURCES = {  # module, class, and optional arguments, by kind
+    "tar": ("tar.source", "TarShards", (*_ALLOW, "progress", "index", "images")),
+    "tfrecord": ("tfrecord.source", "TFRecords", ("image", "progress", "index")),
+    "mds": ("mds.source", "MDSShards", (*_ALLOW, "image", "progress", "index")),
+    "table": ("table", "Table", (*_ALLOW, "image")),
 }
 
 
@@ -63,10 +96,7 @@ def resolve_columns(
     """Fill in default names; "" if the source has none of them."""
     if None not in (requested.label, requested.image, requested.caption):
         return requested
-    allowed = allow or {}
-    folders, hosts, schemes = (
-        allowed.get(f"allow_{what}", ()) for what in ("path", "host", "scheme")
-    )
+    folders, hosts, schemes = ((allow or {}).get(name, ()) for name in _ALLOW)
     available = peek_columns(kind, paths, storage, allow_of(folders, hosts, schemes, "preprocess"))
     image = requested.image or _first(_IMAGES.get(kind, ()), available)
     if not image and kind in _IMAGES:
@@ -90,82 +120,42 @@ def open_shards(
     classes: Sequence[str] | None = None,
     allow: Mapping[str, Any] | None = None,
     label_kind: LabelKind | None = None,
+    more: Mapping[str, Any] | None = None,
 ) -> tuple[Source, ColumnNames]:
-    """The source, and the column names that were used.
+    """Open shards or a table; also returns the column names that were used.
 
-    `allow`: what tables and indexes may name, by argument.
-
-    `label_kind` as in the sources; None is their own default: names of classes in a table.
+    `more`: further arguments of the source, such as `index`.
     """
     if kind == "raw":
         from fastfeed.sources.raw import RawShards
 
         return RawShards(paths, classes=classes or (), storage=storage), ColumnNames()
     resolved = resolve_columns(kind, paths, requested, storage, allow)
-    open_source = partial(
-        _open,
-        kind,
-        paths,
-        columns=columns,
-        storage=storage,
-        progress=progress,
-        classes=classes,
-        allow=allow or {},
-        label_kind=label_kind,
-    )
+    module, name, accepted = _SOURCES[kind]
+    source_class = getattr(import_module(f"fastfeed.sources.{module}"), name)
+    given = {"progress": progress, "image": resolved.image, **(allow or {}), **(more or {})}
+    options = {name: value for name, value in given.items() if name in accepted}
+    carried = normalize_names(kind, [name for name in (resolved.caption, *columns) if name])
+    options["columns"] = list(dict.fromkeys(_column_of(kind, name) for name in carried))
+    options["label_kind"] = label_kind or ("name" if kind == "table" else None)
+
+    def opened(label: str | None) -> Source:
+        own = {"label": label, "classes": classes if label else None, "storage": storage}
+        return source_class(paths, **own, **options)
+
     if requested.label is None and resolved.label:
         try:
-            source = open_source(resolved)
+            source = opened(resolved.label)
             if bool(np.any(source.label(np.arange(len(source))) >= 0)):
                 return source, resolved
         except SourceError:  # no sample has a label; any other error is raised again below
             pass
         resolved = replace(resolved, label="")
-    return open_source(resolved), resolved
-
-
-def _open(
-    kind: str,
-    paths: Paths,
-    resolved: ColumnNames,
-    columns: Sequence[str],
-    storage: Storage,
-    progress: bool | None,
-    classes: Sequence[str] | None,
-    allow: Mapping[str, Any],
-    label_kind: LabelKind | None,
-) -> Source:
-    label = resolved.label or None
-    carried = normalize_names(kind, [name for name in (resolved.caption, *columns) if name])
-    options: dict[str, Any] = {
-        "label": label,
-        "storage": storage,
-        "classes": classes if label else None,
-    }
-    options["label_kind"] = label_kind or ("name" if kind == "table" else None)
-    options["columns"] = list(dict.fromkeys(_column_of(kind, name) for name in carried))
-    if kind == "tar":
-        from fastfeed.sources.tar.source import TarShards
-
-        return TarShards(paths, progress=progress, **options | dict(allow))
-    options["image"] = resolved.image
-    if kind == "tfrecord":
-        from fastfeed.sources.tfrecord.source import TFRecords
-
-        return TFRecords(paths, progress=progress, **options)
-    if kind == "mds":
-        from fastfeed.sources.mds.source import MDSShards
-
-        return MDSShards(paths, progress=progress, **options | dict(allow))
-    from fastfeed.sources.table import Table
-
-    return Table(paths, **options | dict(allow))
+    return opened(resolved.label or None), resolved
 
 
 def normalize_names(kind: str, names: Sequence[str]) -> tuple[str, ...]:
-    """Normalize tar members to lower-case extensions without a dot; "json:a.b" is a field of a JSON
-    member.
-    """
+    """Tar members as lower-case extensions without a dot; "json:a.b" is a JSON field."""
     if kind != "tar":
         return tuple(names)
     parts = [name.partition(":") for name in names]
@@ -183,3 +173,96 @@ def _first(candidates: Sequence[str], available: Sequence[str]) -> str:
 
 def _describe(paths: Paths) -> str:
     return str(paths) if isinstance(paths, str) else f"{len(list(paths))} files"  # type: ignore[arg-type]
+
+
+_BLOCK = 1 << 20  # bytes
+
+
+_SAMPLES = 32  # samples to read: some may lack a label
+
+
+_MEMBERS = 1000  # tar members to read at most
+
+
+_LINES = 100  # JSON lines to read
+
+
+def peek_columns(kind: str, paths: Paths, storage: Storage, allow: Allow) -> list[str]:
+    """Names of columns, features, or member extensions in the first samples. SourceError."""
+    if kind == "table":
+        uri, stat = find_table(paths, storage)[0][0]
+        return list(dict.fromkeys([*_columns(uri, stat, storage), *partition_columns(uri)]))
+    if kind == "mds":
+        named, storage = expand_indexes(paths, storage, allow)
+        return list(column_encodings(*find_files(named, ".mds", storage, "MDSShards")[0], storage))
+    if kind == "tar":
+        named, _, storage = shards_from_wids(paths, storage, allow, "TarShards")
+        files = find_files(named, ".tar", storage, "TarShards")
+        return next(filter(None, map(_members, _peeks(files, storage))), [])
+    files = find_files(paths, ".tfrecord", storage, "TFRecords", also=SPLIT)
+    return next(filter(None, map(_features, _peeks(files, storage))), [])
+
+
+def _peeks(files: list[tuple[str, Stat]], storage: Storage) -> Any:
+    """The first shards: some may be empty."""
+    shards = ShardReader([uri for uri, _ in files], [stat for _, stat in files], storage)
+    for k, (uri, stat) in enumerate(files[:10]):
+        yield ForwardReader(
+            uri, stat.size, lambda start, count, k=k: _read(shards, k, start, count), _BLOCK
+        )
+
+
+def _read(shards: ShardReader, k: int, start: int, count: int) -> bytes:
+    data = shards.read(k, start, min(start + count, shards.stats[k].size))
+    if isinstance(data, Unread):
+        raise SourceError(f"cannot read {shards.uris[k]}: {data.detail or data.reason}")
+    return data
+
+
+def _members(reader: ForwardReader) -> list[str]:
+    """Extensions of the members of the first samples."""
+    keys: set[str] = set()
+    extensions: dict[str, None] = {}
+    for member in islice(members(reader, []), _MEMBERS):
+        folder, _, base = member.name.rpartition("/")
+        stem, dot, extension = base.partition(".")
+        if stem and dot:
+            keys.add(f"{folder}/{stem}")
+            extensions[extension.lower()] = None
+        if len(keys) > _SAMPLES:
+            break
+    return list(extensions)
+
+
+def _features(reader: ForwardReader) -> list[str]:
+    """Features of the first records."""
+    features: dict[str, None] = {}
+    for offset, length in islice(records(reader, Notes()), _SAMPLES):
+        start, stop = offset + 12, offset + length - 4  # a record's frame
+        with suppress(Malformed):
+            features |= dict.fromkeys(
+                Example(LazyMessage(reader.read, stop), start, stop, FeatureNames(b"\0")).names()
+            )
+    return list(features)
+
+
+def _columns(uri: str, stat: Stat, storage: Storage) -> list[str]:
+    """Column names of a table, from its header, its first lines or its footer."""
+    shards, name = ShardReader([uri], [stat], storage), uri.lower().partition("?")[0]
+    if name.endswith(".parquet"):
+        from fastfeed.sources.tables.parquet import read_footer  # loads PyArrow
+
+        return list(read_footer(shards, 0).schema.names)
+    text = _read(shards, 0, 0, _BLOCK).decode("utf-8-sig", "replace")
+    if name.endswith((".csv", ".tsv")):
+        return next(
+            csv.reader(io.StringIO(text), delimiter="\t" if name.endswith(".tsv") else ","), []
+        )
+    keys: dict[str, None] = {}
+    for line in text.split("\n")[:_LINES]:
+        try:
+            row = json.loads(line)
+        except ValueError:  # reported when the whole table is read
+            continue
+        keys |= dict.fromkeys(row) if isinstance(row, dict) else {}
+    return list(keys)

@@ -19,23 +19,15 @@ from fastfeed.storage.local_file import read_file
 from fastfeed.storage.reads import ByteRange, Unread, is_local
 from fastfeed.storage.storage import Storage
 
-__all__ = ["METADATA", "PreviousJob", "open_previous_job"]
+__all__ = ["KINDS", "METADATA", "PreviousJob", "open_previous_job"]
 
 _SPLITS = ("train", "val")
 _DEFAULTS = ColumnNames()
 _MAX_LEVELS = 2  # folders between a target and its shards, at most: train/512x768
 # column of a job's, by kind
-METADATA = {
-    "tar": "json",
-    "tfrecord": "image/meta",
-    "mds": "meta",
-    "table": "meta",
-}
+METADATA = {"tar": "json", "tfrecord": "image/meta", "mds": "meta", "table": "meta"}
 # kinds of sources by format; others have the format's name
-_KINDS = {
-    "webdataset": "tar",
-    "parquet": "table",
-}
+KINDS = {"webdataset": "tar", "parquet": "table"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,14 +48,10 @@ def open_previous_job(
     label_kind: LabelKind | None = None,
     with_metadata: bool = False,
 ) -> PreviousJob | None:
-    """The shards of a job in `place`, or in a folder of it: `train`, `val`.
-
-    None where no job is there.
+    """Open the shards of a job in `path`; None if there is no job.
 
     `label_kind` is of labels other than the job's own, which are indices of its classes.
-    `with_metadata` adds the column METADATA, which holds what the job wrote of each photograph.
-
-    ConfigError where `place` holds both; a warning where shards are missing.
+    `with_metadata` adds the column METADATA. ConfigError if `path` holds both train and val.
     """
     if any(c in path for c in "*?[{") or not _may_be_folder(path):
         return None
@@ -91,7 +79,7 @@ def open_previous_job(
 
 
 def _may_be_folder(path: str) -> bool:
-    """Whether this may be a folder; for files no plan is looked up."""
+    """True if this may be a folder; for files no plan is looked up."""
     return (
         os.path.isdir(path.removeprefix("file://"))
         if is_local(path)
@@ -100,13 +88,13 @@ def _may_be_folder(path: str) -> bool:
 
 
 def _is_job_folder(path: str) -> bool:
-    """Whether a job may have made this folder; avoids requests to remote storage for others."""
+    """True if a job may have made this folder; avoids requests to storage for others."""
     name = path.rstrip("/").rpartition("/")[2]
     return name in _SPLITS or all(part.isdigit() for part in name.split("x"))
 
 
 def _split(path: str, up: int) -> tuple[str, str]:
-    """The folder so many above, and what leads from there to `place`."""
+    """The folder `up` levels above, and the path from it to `path`."""
     path = path.removeprefix("file://")
     path = os.path.abspath(path) if is_local(path) else path.rstrip("/")
     parts = path.split("/")
@@ -169,7 +157,7 @@ def _open(
             f"{root}: none of the {len(files)} shards of this job is there yet, or none has a"
             " sample"
         )
-    kind = _KINDS.get(format, format)
+    kind = KINDS.get(format, format)
     own = requested.label in (None, *default_labels(kind))
     if with_metadata and kind in METADATA:
         columns = (*columns, METADATA[kind])
@@ -189,7 +177,7 @@ def _open(
 def _records(
     root: str, layout: Layout, shards: list[Any], storage: Storage
 ) -> list[dict[str, Any] | None]:
-    """The record of each shard; None, and a warning, if it is not there yet."""
+    """The record of each shard; None, and a warning, if it is missing."""
     names = [f"{root}/{layout.path(record_name(shard.name))}" for shard in shards]
     if is_local(root):
         contents = [_read(name, storage) for name in names]

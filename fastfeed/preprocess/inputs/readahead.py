@@ -1,6 +1,4 @@
-"""Reads photographs in the order of a shard, slightly ahead of the work and within a bound on
-memory.
-"""
+"""Images in the order of a shard, read ahead within a bound on memory."""
 
 from __future__ import annotations
 
@@ -17,15 +15,14 @@ import numpy as np
 
 from fastfeed.errors import FastfeedError
 from fastfeed.faults import Failure
-from fastfeed.preprocess.model.sample_faults import fault_of
-from fastfeed.preprocess.model.task import FREE_BYTES
+from fastfeed.preprocess.model.task import FREE_BYTES, fault_of
 from fastfeed.sources.base import Fetching, Sharded, Source
 from fastfeed.storage.reads import Completed, is_local
 
 __all__ = ["DEFERRED", "failure_of", "known_sizes", "read_ahead", "read_each"]
 
-_AHEAD = 16  # photographs read ahead, at most
-_TYPICAL = 6_000_000  # bytes of a photograph, until sizes are known
+_AHEAD = 16  # images read ahead, at most
+_TYPICAL = 6_000_000  # bytes of an image, until sizes are known
 _SLOW_S = 0.2  # a read that takes longer calls on_wait
 
 # instead of bytes: too large to read ahead, to be read with `source.read` in its turn
@@ -33,7 +30,7 @@ DEFERRED: Any = object()
 
 
 def known_sizes(source: Source, ids: Sequence[int]) -> list[int]:
-    """Size in bytes of each photograph, if known without reading it, else 0."""
+    """Size in bytes of each image, if known without reading it, else 0."""
     if isinstance(source, Sharded):
         return [int(size) for size in source.sizes(np.asarray(ids, np.int64))]
     sizes = []
@@ -47,10 +44,7 @@ def known_sizes(source: Source, ids: Sequence[int]) -> list[int]:
 
 
 def failure_of(source: Source, i: int, error: Exception) -> Failure:
-    """The failure of a sample whose reading raised `error`.
-
-    What the source raises on purpose is raised again.
-    """
+    """The failure of a sample whose reading raised `error`; FastfeedErrors are raised again."""
     if isinstance(error, FastfeedError):
         raise error
     fault = fault_of(error)
@@ -75,10 +69,7 @@ def read_each(source: Source, ids: Sequence[int]) -> list[Any]:
 def read_ahead(
     source: Source, ids: Sequence[int], on_wait: Callable[[], None]
 ) -> Iterator[Iterator[tuple[int, Any, float]]]:
-    """Yields (id, bytes or Failure or DEFERRED, seconds waited).
-
-    Calls `on_wait` if a read takes long.
-    """
+    """Yield (id, bytes or Failure or DEFERRED, seconds waited); slow reads call `on_wait`."""
     ahead = (
         _Remote(source, ids)
         if isinstance(source, Fetching) and source.remote
@@ -94,10 +85,12 @@ class _Local:
     """Reads ahead in a thread."""
 
     def __init__(self, source: Source, ids: Sequence[int]) -> None:
-        self._source, self._ids = source, ids
+        self._source = source
+        self._ids = ids
         self._results: deque[tuple[Any, int]] = deque()  # what was read, and its size
         self._held_bytes = 0
-        self._change, self._closed = threading.Condition(), False
+        self._change = threading.Condition()
+        self._closed = False
         self._thread = threading.Thread(target=self._run, name="preprocess-read", daemon=True)
         self._thread.start()
 
@@ -162,12 +155,15 @@ class _Remote:
     """Keeps requests in flight; the source's own threads read."""
 
     def __init__(self, source: Any, ids: Sequence[int]) -> None:
-        self._source, self._ids = source, ids
+        self._source = source
+        self._ids = ids
         self._sizes = known_sizes(source, ids)
         # reads and their sizes; None for DEFERRED
         self._pending: deque[tuple[Any, float]] = deque()
         self._next = 0
-        self._sizes_seen, self._total_bytes = 1, float(_TYPICAL)  # photographs read, and their size
+        # images read, and their size
+        self._sizes_seen = 1
+        self._total_bytes = float(_TYPICAL)
 
     def walk(self, on_wait: Callable[[], None]) -> Iterator[tuple[int, Any, float]]:
         for i in self._ids:
@@ -179,20 +175,16 @@ class _Remote:
             except Exception as error:
                 blob = failure_of(self._source, i, error)
             if isinstance(blob, (bytes, bytearray)):
-                self._sizes_seen, self._total_bytes = (
-                    self._sizes_seen + 1,
-                    self._total_bytes + len(blob),
-                )
+                self._sizes_seen += 1
+                self._total_bytes += len(blob)
             yield i, blob, perf_counter() - started
             del blob
 
     def _start_reads(self) -> None:
         """Start more reads, several at a time: neighbors share requests."""
         batch: list[int] = []
-        mean, pending_bytes = (
-            self._total_bytes / self._sizes_seen,
-            sum(bytes for _, bytes in self._pending),
-        )
+        mean = self._total_bytes / self._sizes_seen
+        pending_bytes = sum(bytes for _, bytes in self._pending)
         while self._next < len(self._ids) and len(self._pending) + len(batch) < _AHEAD:
             size = self._sizes[self._next]
             if size > FREE_BYTES // 2:

@@ -1,32 +1,25 @@
-"""Runs a job: plans it or resumes it, builds the missing shards, and writes the manifest."""
+"""A job from start to finish: plan or resume it, build missing shards, write the manifest."""
 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
-from time import monotonic
+from dataclasses import dataclass, field
 from typing import Any
 
-from fastfeed.errors import ConfigError
-from fastfeed.preprocess.engines import Engine, run_pieces
-from fastfeed.preprocess.engines.named import engine_for
-from fastfeed.preprocess.engines.parts import select_part
-from fastfeed.preprocess.inputs.inputs import Input, InputLike, resolve_input
-from fastfeed.preprocess.inputs.request import InputRequest, open_now, request_of
-from fastfeed.preprocess.job.state import (
-    OnProgress,
-    RunState,
-    sample_reporter,
-    stage_reporter,
-    survey_reporter,
-)
+from fastfeed.errors import ConfigError, TooManyFailures
+from fastfeed.preprocess.engines import Engine, Outcome, run_pieces
+from fastfeed.preprocess.engines.named import engine_for, select_part
+from fastfeed.preprocess.inputs.inputs import Input
+from fastfeed.preprocess.inputs.source_spec import InputLike, JobSource, job_source
 from fastfeed.preprocess.model.layout import DUPLICATES, record_name
 from fastfeed.preprocess.model.plan import JobPlan, Shard
 from fastfeed.preprocess.model.recipe import Recipe
-from fastfeed.preprocess.model.record import Counts
-from fastfeed.preprocess.model.report import Report
+from fastfeed.preprocess.model.record import EXCLUDED, BadSample, Counts
+from fastfeed.preprocess.model.report import OnProgress, Progress, Report, Reporter
 from fastfeed.preprocess.planning.check_source import added_since, check_content, planned_ids
 from fastfeed.preprocess.planning.planning import (
     append_plan,
@@ -39,12 +32,11 @@ from fastfeed.preprocess.planning.planning import (
 from fastfeed.preprocess.planning.shares import concerns, sentences
 from fastfeed.preprocess.shard.build import ShardTask
 from fastfeed.preprocess.shard.user_function import find_function
-from fastfeed.preprocess.targets.finalize import BAD, MANIFEST, finalize
-from fastfeed.preprocess.targets.job_state import Job, open_job
+from fastfeed.preprocess.targets.job_state import BAD, MANIFEST, Job, finalize, log_run, open_job
 from fastfeed.preprocess.targets.overlap import check_overlap
 from fastfeed.preprocess.targets.target import Target, open_target
 
-__all__ = ["run"]
+__all__ = ["RunState", "run"]
 
 
 def run(
@@ -75,20 +67,20 @@ def run(
             Input. A complete job is compared with it: the notes of the report say what is new in
             it.
         dst (str | os.PathLike[str]): An empty folder or URL, or one that holds the same job.
-        recipe (Recipe | None): How photographs are scaled, encoded, filtered and packed. Default:
+        recipe (Recipe | None): How images are scaled, encoded, filtered and packed. Default:
             None, `Recipe()`.
         engine (Engine | Executor | str): "local", "ray", "ray:ADDRESS", a
             `concurrent.futures.Executor`, or an Engine of your own. Default: "local".
-        workers (int | None): Processes, each working on one photograph at a time. Default: None,
+        workers (int | None): Processes, each working on one image at a time. Default: None,
             one per core.
         memory (int | str | None): Bytes, or a string such as "2GB", for all processes of the local
             engine together. Default: None, three fifths of the machine's memory.
-        max_bad (float | None): The number of bad photographs above which the run stops; below 1, a
+        max_bad (float | None): The number of bad images above which the run stops; below 1, a
             fraction of the planned ones. Default: None, no limit.
         part (tuple[int, int] | None): (i, n): build only every n-th shard, starting with the i-th,
             counted from 0. Default: None, all.
-        timeout_s (float): Seconds that one photograph may take. Default: 120.0.
-        retry (Collection[str]): Reasons, such as "io_error". Shards with bad photographs of these
+        timeout_s (float): Seconds that one image may take. Default: 120.0.
+        retry (Collection[str]): Reasons, such as "io_error". Shards with bad images of these
             reasons are built again. Default: ().
         append (bool): Add what is new in the source since the job was complete, in shards of its
             own. Earlier shards keep their bytes. Default: False.
@@ -106,7 +98,7 @@ def run(
     Raises:
         ConfigError: `dst` holds a job of another recipe, source or labels, or an argument is wrong.
         TargetError: `dst` cannot be written to; finished shards are kept.
-        TooManyFailures: More photographs are bad than `max_bad` allows.
+        TooManyFailures: More images are bad than `max_bad` allows.
 
     Example:
         >>> from fastfeed.preprocess import Recipe, Scaling, run
@@ -114,138 +106,144 @@ def run(
         >>> len(ff.TarShards("shards/*.tar"))
         6
     """
-    started = monotonic()
-    recipe = recipe or Recipe()
     _check_arguments(max_bad, part)
+    recipe = recipe or Recipe()
     if isinstance(source, (str, os.PathLike)):
         check_overlap(source, dst)
     if recipe.metadata.extras:
         find_function(recipe.metadata.extras)
-    target = open_target(dst, target_storage)
-    runner = engine_for(engine, workers, memory, timeout_s)
-    source, on_survey = request_of(source, storage), survey_reporter(on_progress, started)
-    plan, notes = existing_plan(target), tuple[str, ...]()
-    input: Input | None = None
-    rebuilt: list[Shard] = []
-    on_stage = stage_reporter(on_progress, started)
-    if plan is None:
-        if append:
-            raise ConfigError(
-                f"{target.text} holds no job that photographs could be appended to; leave"
-                " append out",
-                field="append",
-            )
-        on_stage("source")
-        input = resolve_input(source, target)
-        on_sample = sample_reporter(on_progress, started)
+    job_run = _JobRun(
+        open_target(dst, target_storage),
+        job_source(source, storage),
+        recipe,
+        engine_for(engine, workers, memory, timeout_s),
+        max_bad,
+        part or (0, 1),
+        Reporter(on_progress),
+        on_hint,
+    )
+    return job_run.build(retry, append)
+
+
+@dataclass(frozen=True, slots=True)
+class _JobRun:
+    """Arguments of a run, resolved and opened."""
+
+    target: Target
+    source: JobSource
+    recipe: Recipe
+    engine: Engine
+    max_bad: float | None
+    part: tuple[int, int]
+    reporter: Reporter
+    on_hint: Callable[[str], None] | None
+
+    def build(self, retry: Collection[str], append: bool) -> Report:
+        """Plan the job or resume it, build the missing shards of the part, and finalize the job."""
+        target = self.target
+        plan = existing_plan(target)
+        input: Input | None = None
+        notes: tuple[str, ...] = ()
+        rebuilt: list[Shard] = []
+        if plan is None:
+            if append:
+                raise ConfigError(
+                    f"{target.text} holds no job that images could be appended to; leave append out",
+                    field="append",
+                )
+            plan, input, notes = self._start()
+            job, part_shards = self._open_part(plan)
+        else:
+            check_plan(target, plan, self.recipe)
+            self.reporter.stage("resume")
+            job, part_shards = self._open_part(plan)
+            rebuilt = _take_records(job, part_shards, retry)
+            if not job.todo:
+                plan, input, notes = self._compare(plan, job, append)
+                append = False  # done
+                job, part_shards = self._open_part(plan)
+        pieces = [shard.index for shard in part_shards if shard.index not in job.records]
+        state = RunState(job, part_shards, len(pieces), self.reporter, self.max_bad)
+        state.report_progress()
+        state.check_limit()
+        if pieces:
+            if input is None:
+                input = self._resume(plan, job)
+            _remove_records(target, rebuilt)  # nothing is written before every check has passed
+            try:
+                with run_pieces(self.engine, ShardTask(input, target, plan), pieces) as outcomes:
+                    for outcome in outcomes:
+                        state.handle(outcome)
+            finally:
+                state.log(getattr(self.engine, "workers", None), len(pieces))
+                with suppress(OSError):  # the next run sweeps as well
+                    target.sweep()
+        state.report_progress("finish")
+        after = open_job(target, plan)
+        if not after.todo:
+            finalize(after)
+        if state.errors:
+            raise state.errors[0]
+        if append and not after.todo:
+            # an earlier run was interrupted: new images come after its shards
+            return self.build((), append=True)
+        return _report(after, state, (*notes, *(input.remarks if input else ())))
+
+    def _start(self) -> tuple[JobPlan, Input, tuple[str, ...]]:
+        """Plan a new job; also returns its input, and notes."""
+        self.reporter.stage("source")
+        input = self.source(self.target)
         plan = create_plan(
-            target,
+            self.target,
             input,
-            recipe,
-            runner,
-            on_survey,
-            on_sample,
-            lambda: on_stage("compare"),
-            part or (0, 1),
-            source.document() if isinstance(source, InputRequest) else None,
+            self.recipe,
+            self.engine,
+            self.reporter,
+            self.part,
+            self.source.document(),
         )
         # of another part's plan, maybe
-        input = planned_input(plan, input, planned_ids(target, plan, input))
-        job, part_shards = _open_part(target, plan, part)
-        notes = (*input.hints, *unmixed(input.source.label(plan.order), recipe))
-        if on_hint is not None:
+        input = planned_input(plan, input, planned_ids(self.target, plan, input))
+        notes = (*input.hints, *unmixed(input.source.label(plan.order), self.recipe))
+        if self.on_hint is not None:
             for note in (*notes, *concerns(plan.shares, plan.classes)):
-                on_hint(note)
-    else:
-        check_plan(target, plan, recipe)
-        on_stage("resume")
-        job, part_shards = _open_part(target, plan, part)
-        rebuilt = _take_records(job, part_shards, retry)
-        if not job.todo:
-            on_stage("source")
-            with open_now(source, target) as (now, listing):
-                changes = added_since(target, plan, now)
-                kept = plan.source_ids if changes is None else changes.kept
-                check_content(target, plan, now, job.records, kept, listing)
-                if changes is not None and append:
-                    plan, input = append_plan(
-                        target,
-                        plan,
-                        changes,
-                        listing,
-                        runner,
-                        on_survey,
-                        lambda: on_stage("compare"),
-                    )
-                elif changes is not None:
-                    notes = (f"{changes.text}; append=True (--append) adds them in new shards",)
-            job, part_shards = _open_part(target, plan, part)
-            append = False  # done
-    pieces = [shard.index for shard in part_shards if shard.index not in job.records]
-    state = RunState(job, part_shards, len(pieces), started, max_bad, on_progress)
-    state.report_progress()
-    state.check_limit()
-    if pieces:
-        if input is None:
-            on_stage("source")
-            input = resolve_input(source, target)
-            ids = planned_ids(target, plan, input)
-            check_content(target, plan, input, job.records, ids)
-            input = planned_input(plan, input, ids)
-        _remove_records(target, rebuilt)  # nothing is written before every check has passed
-        try:
-            with run_pieces(runner, ShardTask(input, target, plan), pieces) as outcomes:
-                for outcome in outcomes:
-                    state.handle(outcome)
-        finally:
-            state.log(getattr(runner, "workers", None), len(pieces))
-            with suppress(OSError):  # the next run sweeps as well
-                target.sweep()
-    state.report_progress("finish")
-    after = open_job(target, plan)
-    if not after.todo:
-        finalize(after)
-    if state.errors:
-        raise state.errors[0]
-    if (
-        append and not after.todo
-    ):  # an earlier run was interrupted: what is new now comes after its shards
-        return run(
-            source,
-            dst,
-            recipe,
-            engine=engine,
-            workers=workers,
-            memory=memory,
-            max_bad=max_bad,
-            part=part,
-            timeout_s=timeout_s,
-            append=True,
-            target_storage=target_storage,
-            on_progress=on_progress,
-            on_hint=on_hint,
-        )
-    return _report(after, state, (*notes, *(input.remarks if input else ())), monotonic() - started)
+                self.on_hint(note)
+        return plan, input, notes
 
+    def _compare(
+        self, plan: JobPlan, job: Job, append: bool
+    ) -> tuple[JobPlan, Input | None, tuple[str, ...]]:
+        """Compare a complete job with its source; with `append`, the plan gets new images."""
+        self.reporter.stage("source")
+        with self.source.now(self.target) as (now, listing):
+            changes = added_since(self.target, plan, now)
+            kept = plan.source_ids if changes is None else changes.kept
+            check_content(self.target, plan, now, job.records, kept, listing)
+            if changes is None:
+                return plan, None, ()
+            if not append:
+                note = f"{changes.text}; append=True (--append) adds them in new shards"
+                return plan, None, (note,)
+            grown = append_plan(self.target, plan, changes, listing, self.engine, self.reporter)
+            return *grown, ()
 
-def _open_part(
-    target: Target, plan: JobPlan, part: tuple[int, int] | None
-) -> tuple[Job, list[Shard]]:
-    """The job, and the shards of a part of it.
+    def _resume(self, plan: JobPlan, job: Job) -> Input:
+        """The input of an unfinished job. ConfigError if it is another one now."""
+        self.reporter.stage("source")
+        input = self.source(self.target)
+        ids = planned_ids(self.target, plan, input)
+        check_content(self.target, plan, input, job.records, ids)
+        return planned_input(plan, input, ids)
 
-    Temporary files of runs that have ended are removed.
-    """
-    target.sweep()
-    job = open_job(target, plan)
-    return job, [job.shards[k] for k in select_part(range(len(job.shards)), part or (0, 1))]
+    def _open_part(self, plan: JobPlan) -> tuple[Job, list[Shard]]:
+        """Sweep temporary files, and open the job and the shards of the part."""
+        self.target.sweep()
+        job = open_job(self.target, plan)
+        return job, [job.shards[k] for k in select_part(range(len(job.shards)), self.part)]
 
 
 def _take_records(job: Job, part_shards: Sequence[Shard], retry: Collection[str]) -> list[Shard]:
-    """Take the records of shards with bad photographs of these reasons from `job`, not yet from its
-    target.
-
-    Returns their shards, and those of invalid records.
-    """
+    """Take invalid records, and those with bad images of these reasons, out of `job`."""
     indexes = [
         k for k, record in job.records.items() if any(bad.reason in retry for bad in record.bad)
     ]
@@ -256,9 +254,7 @@ def _take_records(job: Job, part_shards: Sequence[Shard], retry: Collection[str]
 
 
 def _remove_records(target: Target, shards: Sequence[Shard]) -> None:
-    """Remove the records of these shards, or a worker would take the shards for done; first the
-    manifest.
-    """
+    """Remove the manifest and these shards' records, so that workers rebuild them."""
     if shards:
         target.remove(MANIFEST)
     for shard in shards:
@@ -275,7 +271,7 @@ def _check_arguments(max_bad: float | None, part: tuple[int, int] | None) -> Non
         raise ConfigError(f"part must be (i, n) with 0 <= i < n, got {part!r}", field="part")
 
 
-def _report(job: Job, state: RunState, notes: tuple[str, ...], seconds: float) -> Report:
+def _report(job: Job, state: RunState, notes: tuple[str, ...]) -> Report:
     records = [job.records[index] for index in sorted(job.records)]
     return Report(
         target=job.target.text,
@@ -286,7 +282,7 @@ def _report(job: Job, state: RunState, notes: tuple[str, ...], seconds: float) -
         bad=tuple(job.bad),
         left_out=job.plan.left_out,
         bytes=sum(record.bytes for record in records),
-        seconds=seconds,
+        seconds=state.reporter.seconds,
         stages=dict(state.stages),
         classes=job.plan.classes,
         bad_list="" if job.todo else job.target.layout.path(BAD),
@@ -294,3 +290,109 @@ def _report(job: Job, state: RunState, notes: tuple[str, ...], seconds: float) -
         notes=notes,
         selection=sentences(job.plan.shares, job.plan.classes),
     )
+
+
+@dataclass(slots=True)
+class RunState:
+    """Progress of a run, its bad images, and the check of `max_bad`."""
+
+    job: Job
+    part_shards: Sequence[Shard]  # shards of this part
+    remaining: int  # number of these that this run still has to build
+    reporter: Reporter
+    max_bad: float | None
+    bytes_in: int = 0
+    bytes_out: int = 0
+    images: int = 0  # in shards that this run completed
+    bad: Counter[str] = field(default_factory=Counter)
+    stages: Counter[str] = field(default_factory=Counter)
+    in_progress: dict[int, int] = field(default_factory=dict)
+    errors: list[BaseException] = field(default_factory=list)
+    images_before: int = 0  # images in shards that were complete at the start
+    shards_before: int = 0
+
+    def __post_init__(self) -> None:
+        self.bad = Counter(bad.reason for bad in self.job.bad)
+        self.shards_before = len(self.part_shards) - self.remaining
+        self.images_before = sum(
+            shard.last - shard.first
+            for shard in self.part_shards
+            if shard.index in self.job.records
+        )
+
+    def handle(self, outcome: Outcome) -> None:
+        """Handle an outcome of the engine. Raises errors that end the run."""
+        if not outcome.summary and not outcome.error:
+            self.in_progress[outcome.piece] = outcome.samples
+            self.report_progress()
+            return
+        self.in_progress.pop(outcome.piece, None)
+        if outcome.error is not None:
+            if isinstance(
+                outcome.error, OSError
+            ):  # the target is full or gone: the other shards would fail too
+                raise outcome.error
+            self.errors.append(outcome.error)
+            return
+        summary = outcome.summary
+        self.remaining -= 1
+        self.images += summary["samples"]
+        self.bytes_in += summary["bytes_in"]
+        self.bytes_out += summary["bytes_out"]
+        self.bad.update(summary["bad"])
+        self.stages.update(summary["seconds"])
+        self.report_progress()
+        self.check_limit()
+
+    def check_limit(self) -> None:
+        """Raise TooManyFailures if more images are bad than `max_bad`; exclusions do not count."""
+        if self.max_bad is None:
+            return
+        limit = self.max_bad if self.max_bad >= 1 else self.max_bad * len(self.job.plan)
+        counted = Counter({reason: n for reason, n in self.bad.items() if reason not in EXCLUDED})
+        if (bad := counted.total()) > limit:
+            bad_samples = _first_bad(open_job(self.job.target, self.job.plan).bad)
+            raise TooManyFailures(
+                f"{bad} photographs are bad, more than max_bad (--max-bad) allows ({limit:g}): "
+                + ", ".join(f"{n} {why}" for why, n in counted.most_common())
+                + "".join(f"\n  {bad_sample}" for bad_sample in bad_samples[:5])
+                + "\nfinished shards are kept; run again with a larger limit, or repair these"
+                " files and retry them",
+                bad_samples,
+            )
+
+    def log(self, workers: int | None, pieces: int) -> None:
+        """Log this run for `stats`; errors are ignored, as their cause is being raised already."""
+        with suppress(OSError):
+            log_run(
+                self.job.target,
+                self.reporter.seconds,
+                self.images,
+                self.stages,
+                pieces - self.remaining,
+                workers=workers,
+                bytes_in=self.bytes_in,
+                bytes_out=self.bytes_out,
+            )
+
+    def report_progress(self, phase: str = "shards") -> None:
+        """Report the shards and images that are done."""
+        self.reporter.tell(
+            Progress(
+                phase,
+                len(self.part_shards) - self.remaining,
+                len(self.part_shards),
+                self.shards_before,
+                self.images_before + self.images + sum(self.in_progress.values()),
+                sum(shard.last - shard.first for shard in self.part_shards),
+                self.images_before,
+                self.bytes_in,
+                self.bytes_out,
+                Counter(self.bad),
+                self.reporter.seconds,
+            )
+        )
+
+
+def _first_bad(bad: Sequence[BadSample]) -> list[BadSample]:
+    return [sample for sample in bad if sample.reason not in EXCLUDED][:1000]

@@ -17,12 +17,13 @@ from rich.table import Table
 from rich.text import Text
 
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.model.format import (
+from fastfeed.preprocess.model.report import (
+    STAGES,
+    Progress,
     format_duration,
     format_megabytes,
     format_reasons,
 )
-from fastfeed.preprocess.model.report import STAGES, Progress
 
 __all__ = ["Speed", "SpeedMeter", "show_progress"]
 
@@ -51,7 +52,8 @@ class SpeedMeter:
     def __call__(self, now: Progress) -> Speed:
         """The speed at this Progress."""
         if self._first is None or self._first.phase != now.phase:
-            self._first, self._last = now, None
+            self._first = now
+            self._last = None
         first = self._first
         if now.bytes_in > (first.bytes_in if self._last is None else self._last.bytes_in):
             self._last = now
@@ -76,9 +78,7 @@ def show_progress(
     every_s: float = LINES_S,
     clock: Callable[[], float] = time.time,
 ) -> Iterator[OnProgress]:
-    """Yields a callback for `run(on_progress=...)`.
-
-    Shows a live display on a terminal, else prints lines.
+    """Yield a callback for `run(on_progress=...)`: a live display, or lines without a terminal.
 
     `log` gets one JSON object per line for each completed shard. ConfigError if it cannot be
     written.
@@ -105,7 +105,7 @@ def show_progress(
 
 def render(now: Progress, speed: Speed, width: int) -> Group:
     """A progress bar with up to three lines below."""
-    if now.phase in STAGES:  # listings have a display of their own
+    if now.phase in STAGES:  # listings have another display
         return Group() if now.phase == "source" else Group(Text(STAGES[now.phase], style="bold"))
     share = now.images_done / now.images if now.images else 0.0
     bar = Table.grid(padding=(0, 1))

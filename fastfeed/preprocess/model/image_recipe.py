@@ -1,6 +1,4 @@
-"""How one photograph is scaled and encoded: frozen values that print, compare and convert to
-JSON.
-"""
+"""Scaling and encoding of one image: frozen values that convert to JSON."""
 
 from __future__ import annotations
 
@@ -40,7 +38,7 @@ Color = tuple[int, int, int]  # red, green, blue, 0..255
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """How photographs are scaled. Smaller ones keep their size unless `enlarge` is given.
+    """Scaling of images; smaller ones keep their size unless `enlarge` is given.
 
     Args:
         size (int | tuple[int, int] | None): In [1, 65500] pixels: a side, or (height, width) for
@@ -51,7 +49,7 @@ class Scaling:
             it), "none" (keeps its size) or "buckets" (covers the bucket with the nearest aspect
             ratio). Default: "short".
         filter (str): "lanczos", "bicubic" or "area", always antialiased. Default: "lanczos".
-        enlarge (bool): Whether small photographs are enlarged. Default: False.
+        enlarge (bool): Whether small images are enlarged. Default: False.
         buckets (tuple[tuple[int, int], ...]): (height, width) in pixels of each bucket. Default:
             ().
         matte (tuple[int, int, int]): RGB behind transparent pixels, in [0, 255]. Default: (255,
@@ -133,7 +131,7 @@ class Scaling:
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """How an image is written.
+    """File format of the written images, and its options.
 
     Args:
         image (str): "jpeg", "webp", "png", or "raw", a `.npy` file: uint8 (height, width, 3).
@@ -181,7 +179,7 @@ def is_int_in(value: object, low: int, high: int) -> bool:
 
 
 def check_choice(name: str, value: object, allowed: Any, field: str = "") -> None:
-    """ConfigError if it is not one of them."""
+    """Raise ConfigError if `value` is not among the allowed ones."""
     if value not in tuple(allowed):
         text = f"{name} must be one of {', '.join(allowed)}, got {value!r}"
         raise ConfigError(text, field=field or name)

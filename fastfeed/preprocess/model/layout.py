@@ -41,19 +41,13 @@ def record_name(shard: str) -> str:
 
 
 def is_job_file(path: str) -> bool:
-    """Whether a path below a target is in the folder of a job, of this version or an earlier
-    one.
-    """
+    """True if a path below a target is in a job's folder, of any version."""
     return path.startswith((f"{JOB}/", _EARLIER_JOB))
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Converts names of files to paths below the target, and back.
-
-    `is_earlier`: records lie next to the shards, manifest and list of bad photographs at the top,
-    the rest in `_job`.
-    """
+    """Converts names of files to paths below the target, and back."""
 
     is_earlier: bool = False
 
@@ -82,10 +76,7 @@ CURRENT, EARLIER = Layout(), Layout(is_earlier=True)
 
 
 def layout_in(exists: Callable[[str], bool]) -> Layout:
-    """The layout of a target; `exists` says whether there is a file at a path below it.
-
-    Empty targets get CURRENT.
-    """
+    """The layout of a target, CURRENT if it is empty; `exists` takes a path below it."""
     plan = f"{JOB}/plan.json"
     return EARLIER if exists(EARLIER.path(plan)) and not exists(plan) else CURRENT
 

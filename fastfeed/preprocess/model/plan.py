@@ -1,7 +1,7 @@
-"""The plan of a job: which photographs go into which shard. Made once and written to a file.
+"""The plan of a job: which images go into which shard.
 
-It changes only when photographs are appended: the plan then gets more ids and shards, and the
-earlier ones stay as they are, with the hash of the plan that they were made by.
+It changes only when images are appended: it gets more ids and shards, and earlier shards keep the
+hash of the plan that they were made by.
 """
 
 from __future__ import annotations
@@ -51,39 +51,39 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """What a plan was before photographs were appended."""
+    """A plan before images were appended."""
 
     hash: str  # of that plan: the records of its shards have it
     shards: int
-    length: int  # photographs in the source
+    length: int  # images in the source
     fingerprint: str  # of the source
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JobPlan:
-    """What a job will do: the recipe, the source, and the ids of each shard."""
+    """The recipe, the source, and the ids of each shard."""
 
     recipe: Recipe
     source: str  # as the user named it, without storage options, which may hold secrets
     fingerprint: str  # of the source
-    length: int  # photographs in the source
+    length: int  # images in the source
     classes: tuple[str, ...]  # class names by label
     order: np.ndarray  # int64, shape (planned,): ids in the source, shard by shard
     groups: tuple[tuple[str, int], ...]  # folder ("" is the target itself) and its number of ids
-    # photographs left out by the plan, by reason (duplicates)
+    # images left out by the plan, by reason (duplicates)
     left_out: dict[str, int] = field(default_factory=dict)
     # library versions that bytes depend on; {}: any
     made_with: dict[str, str] = field(default_factory=dict)
-    # URI of the first photograph: later runs may spell the source's path differently
+    # URI of the first image: later runs may spell the source's path differently
     first_uri: str = ""
-    earlier: tuple[Earlier, ...] = ()  # one for each time that photographs were appended
+    earlier: tuple[Earlier, ...] = ()  # one for each time that images were appended
     # int64, shape (length,): where the plan's ids are in the source; None: the same
     source_ids: np.ndarray | None = None
-    # detail by id of photographs that the survey failed on
+    # detail by id of images that the survey failed on
     failed: dict[int, str] = field(default_factory=dict)
     # what the split and the duplicates came to: survey/shares.py
     shares: dict[str, Any] = field(default_factory=dict)
-    # options that opened the source: InputRequest.document
+    # options that opened the source: SourceSpec.document
     request: dict[str, Any] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -91,10 +91,7 @@ class JobPlan:
 
     @property
     def shards(self) -> list[Shard]:
-        """All shards.
-
-        Each group starts a new shard, numbered from 0, or after those of the same folder.
-        """
+        """All shards, numbered from 0 in each folder."""
         shards: list[Shard] = []
         numbers = Counter[str]()
         start = 0
@@ -166,10 +163,7 @@ class JobPlan:
     def load(
         cls, plan: bytes, order: bytes, where: str, source_ids: bytes | None = None
     ) -> JobPlan:
-        """Parse the plan's files, PLAN and those of `plan_files`.
-
-        SourceError if they are damaged.
-        """
+        """Parse the content of PLAN and of `plan_files`. SourceError if it is damaged."""
         try:
             header = json.loads(plan)
             loaded = cls(
@@ -206,9 +200,7 @@ class JobPlan:
         return loaded
 
     def _check(self) -> None:
-        """ValueError for folders that lead out of the target, other types, and numbers that do not
-        fit each other.
-        """
+        """Raise ValueError for folders outside of the target, wrong types and numbers."""
         texts = (
             self.source,
             self.fingerprint,
@@ -240,7 +232,7 @@ class JobPlan:
             raise ValueError(f"its order has id {self.order.max()}, of {self.length} photographs")
 
     def differences(self, other: JobPlan) -> str:
-        """How `other`, the plan requested now, differs, one line each; empty if it does not."""
+        """Differences from `other`, the plan requested now, one line each."""
         lines = [f"  {line}" for line in self.recipe.difference(other.recipe)]
         if self.fingerprint != other.fingerprint:
             lines.append(
@@ -252,12 +244,7 @@ class JobPlan:
 
 
 def plan_files(head: bytes) -> list[str]:
-    """Names of the files that belong to the content of PLAN: the order, and ids in the source if
-    there are any.
-
-    Those of a plan with appended photographs have names of their own: writing PLAN is what makes
-    them count.
-    """
+    """Names of the files that a plan's head refers to; other names after images are appended."""
     try:
         header = json.loads(head)
         name = header["hash"] if header.get("earlier") else ""
@@ -324,10 +311,7 @@ def version_differences(planned: dict[str, str], here: dict[str, str]) -> list[s
 
 
 def uri_prefixes(planned: str, here: str) -> tuple[str, str]:
-    """The prefixes of URIs in the plan and in this run, such as `photos/` and `/data/photos/`.
-
-    Derived from the two URIs of one photograph: the rest, from a slash on, is equal.
-    """
+    """Prefixes of one image's URI in the plan and in this run: `photos/`, `/data/photos/`."""
     planned_parts, here_parts = planned.split("/"), here.split("/")
     while planned_parts and here_parts and planned_parts[-1] == here_parts[-1]:
         planned_parts.pop()
@@ -336,10 +320,9 @@ def uri_prefixes(planned: str, here: str) -> tuple[str, str]:
 
 
 def relative_uri(uri: str, source: str, root: str | os.PathLike[str] | None = None) -> str | None:
-    """A photograph's URI relative to its source; None if it lies elsewhere.
+    """An image's URI relative to its source, or to the folder of a pattern; None if outside.
 
-    That is relative to the folder `source` or, of files and patterns, to their folder. root: the
-    source's own spelling of its folder.
+    root: the source's own spelling of its folder.
     """
     source = source.removeprefix("file://")
     folder = re.split(r"[*?\[{]", source, maxsplit=1)[0].rpartition("/")[0]

@@ -1,4 +1,4 @@
-"""How photographs are scaled, encoded, filtered and packed: what a job is planned with."""
+"""Recipes: how images are scaled, encoded, filtered and packed."""
 
 from __future__ import annotations
 
@@ -25,28 +25,17 @@ __all__ = [
     "FORMATS",
     "IMAGES",
     "MODES",
-    "Choice",
     "Encoding",
     "Limits",
     "Metadata",
     "Packing",
     "Recipe",
     "Scaling",
+    "Selection",
 ]
 
 # what can be decoded
-SOURCE_FORMATS = (
-    "JPEG",
-    "PNG",
-    "WEBP",
-    "GIF",
-    "BMP",
-    "TIFF",
-    "AVIF",
-    "JPEG2000",
-    "PPM",
-    "HEIC",
-)
+SOURCE_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000", "PPM", "HEIC")
 FORMATS = ("webdataset", "tfrecord", "parquet", "mds", "raw")
 
 
@@ -55,8 +44,7 @@ EXIF_FIELDS = ("time", "camera", "lens", "gps")
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """What samples carry of their source files, and of a function of yours, in addition to labels,
-    captions, columns.
+    """Metadata of source files, and of a function of yours, that samples carry.
 
     Args:
         absolute_uri (bool): Write the full path or URL of the source file, not the one relative to
@@ -104,7 +92,7 @@ class Metadata:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Which photographs are accepted; the others are listed with the reason.
+    """Limits on accepted images; others are listed with the reason.
 
     Args:
         min_side (int): Pixels of the short side, as displayed, in [1, 65500]. Default: 1.
@@ -149,12 +137,11 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """How samples are packed: a shard is a fixed slice of the plan, whether or not its photographs
-    are good.
+    """Format and size of shards: each is a fixed slice of the plan, good images or bad.
 
     Args:
         format (str): "webdataset", "tfrecord", "parquet", "mds" or "raw". Default: "webdataset".
-        samples (int): Planned photographs per shard, at least 1; bad ones leave gaps. Default:
+        samples (int): Planned images per shard, at least 1; bad ones leave gaps. Default:
             1000.
         group_bytes (int): Bytes of a Parquet row group, at least 1. Default: 67_108_864.
 
@@ -179,15 +166,15 @@ class Packing:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """Which photographs, in which order: decided once, when the plan is made.
+class Selection:
+    """Selection and order of images, decided once, when the plan is made.
 
     Args:
         shuffle (int | None): Seed of the order. Default: None, the source's order.
         val (float): Fraction that goes to val/, the rest to train/, in [0, 1); 0 is no split.
             Default: 0.0.
         split_seed (int): Seed of the split. Default: 0.
-        split_by (str): "looks": similar photographs stay on one side; "names": no survey needed.
+        split_by (str): "looks": similar images stay on one side; "names": no survey needed.
             Default: "looks".
         dedupe (str): "none", "exact" (equal bytes), or "near" (also similar images). Default:
             "none".
@@ -198,8 +185,8 @@ class Choice:
         ConfigError: If a field is out of range.
 
     Example:
-        >>> from fastfeed.preprocess import Choice
-        >>> Choice(val=0.05, split_by="names").compares
+        >>> from fastfeed.preprocess import Selection
+        >>> Selection(val=0.05, split_by="names").compares
         False
     """
 
@@ -225,7 +212,7 @@ class Choice:
 
     @property
     def compares(self) -> bool:
-        """Whether photographs are compared by their pixels."""
+        """True if images are compared by their pixels."""
         return self.dedupe == "near" or (self.val > 0 and self.split_by == "looks")
 
 
@@ -234,14 +221,14 @@ _EARLIER_METADATA = Metadata(absolute_uri=True)  # of plans without this section
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """All that decides what is in the shards of a job, in addition to its source.
+    """Everything that decides the content of a job's shards, except for its source.
 
     Args:
         scaling (Scaling): Default: Scaling().
         encoding (Encoding): Default: Encoding().
         limits (Limits): Default: Limits().
         packing (Packing): Default: Packing().
-        choice (Choice): Default: Choice().
+        choice (Selection): Default: Selection().
         metadata (Metadata): Default: Metadata().
 
     Raises:
@@ -260,7 +247,7 @@ class Recipe:
     encoding: Encoding = field(default_factory=Encoding)
     limits: Limits = field(default_factory=Limits)
     packing: Packing = field(default_factory=Packing)
-    choice: Choice = field(default_factory=Choice)
+    choice: Selection = field(default_factory=Selection)
     metadata: Metadata = field(default_factory=Metadata)
 
     def __post_init__(self) -> None:
@@ -311,7 +298,7 @@ class Recipe:
             "encoding": Encoding,
             "limits": Limits,
             "packing": Packing,
-            "choice": Choice,
+            "choice": Selection,
         }
         metadata = Metadata(**document["metadata"]) if "metadata" in document else _EARLIER_METADATA
         return cls(
@@ -319,8 +306,7 @@ class Recipe:
         )
 
     def as_in(self, plan: Recipe) -> Recipe:
-        """This recipe, for a job that an earlier version planned: its default for metadata was
-        another one.
+        """This recipe, with an earlier version's default for metadata if a job has it.
 
         Args:
             plan (Recipe): That of the job.
@@ -333,7 +319,7 @@ class Recipe:
 
     @property
     def looks(self) -> bool:
-        """Whether the plan needs a survey of all photographs."""
+        """True if the plan needs a survey of all images."""
         return (
             self.choice.dedupe != "none" or self.choice.compares or self.scaling.mode == "buckets"
         )
@@ -344,7 +330,7 @@ class Recipe:
         return digest(self.document())
 
     def difference(self, other: Recipe) -> list[str]:
-        """What differs from another recipe.
+        """Differences from another recipe.
 
         Args:
             other (Recipe): The other one.

@@ -1,5 +1,4 @@
-"""The JSON record of each shard: its files, its samples, the images that failed and why, and
-counts.
+"""One processed image, one sample of a shard, and the JSON record of a shard.
 
 A shard counts as done when its record is there and matches the plan and the files.
 """
@@ -12,17 +11,29 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+import numpy as np
+
 from fastfeed.errors import SourceError
 from fastfeed.faults import REASONS as FILE_REASONS
-from fastfeed.preprocess.model.entry import ProcessedImage
 from fastfeed.preprocess.model.layout import record_name
 from fastfeed.printable import printable
 
-__all__ = ["EXCLUDED", "REASONS", "BadSample", "Counts", "Record", "ShardFile", "part_of_sum"]
+__all__ = [
+    "EXCLUDED",
+    "REASONS",
+    "BadSample",
+    "Counts",
+    "Entry",
+    "ProcessedImage",
+    "Record",
+    "ShardFile",
+    "entry_of",
+    "part_of_sum",
+]
 
 Histogram = dict[str, int]
 
-_SUM = 8  # hexadecimal digits of a photograph's sha256
+_SUM = 8  # hexadecimal digits of an image's sha256
 
 # why an image is not in the shards: the reasons of the feed, and those of a job
 REASONS = FILE_REASONS | {
@@ -51,7 +62,7 @@ class ShardFile:
 
 @dataclass(frozen=True, slots=True)
 class BadSample:
-    """One photograph that could not be put into a shard, and why."""
+    """One image that could not be put into a shard, and why."""
 
     id: int  # in the source
     uri: str
@@ -66,10 +77,7 @@ class BadSample:
 
 @dataclass(slots=True)
 class Counts:
-    """Counts over the photographs in the shards; they add up in any order.
-
-    Histogram keys are lower bin edges.
-    """
+    """Sums over the images in shards; histogram keys are lower bin edges."""
 
     samples: int = 0
     bytes_in: int = 0
@@ -89,7 +97,7 @@ class Counts:
 
     @classmethod
     def of(cls, image: ProcessedImage) -> Counts:
-        """Counts of one photograph."""
+        """Counts of one image."""
         facts = image.facts
         height, width = facts["source_height"], facts["source_width"]
         return cls(
@@ -110,7 +118,7 @@ class Counts:
         )
 
     def add(self, more: Counts) -> None:
-        """Count the photographs of `more` as well."""
+        """Count the images of `more` as well."""
         for item in fields(self):
             value, added = getattr(self, item.name), getattr(more, item.name)
             if isinstance(value, dict):
@@ -130,7 +138,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What one shard holds."""
+    """Content of one shard: files, samples, bad images and counts."""
 
     shard: str  # its name without suffix: "train/shard-000012"
     index: int  # in the plan
@@ -147,7 +155,7 @@ class Record:
 
     @property
     def parts_of_sums(self) -> list[str]:
-        """Of each sample; [] where they are not known."""
+        """`part_of_sum` of each sample's source file; [] if unknown."""
         return [self.sums[at : at + _SUM] for at in range(0, len(self.sums), _SUM)]
 
     @property
@@ -189,5 +197,94 @@ class Record:
 
 
 def part_of_sum(sha256: str) -> str:
-    """What a record keeps of the sha256 of a photograph's bytes, hexadecimal."""
+    """The part of a file's sha256 (hexadecimal) that a record keeps."""
     return sha256[:_SUM]
+
+
+# of the file that the first of several jobs read
+_ORIGINAL = (
+    "uri",
+    "format",
+    "source_height",
+    "source_width",
+    "source_bytes",
+    "sha256",
+    "orientation",
+    "icc",
+    "mode",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessedImage:
+    """One image, ready to be packed into a shard."""
+
+    image: bytes  # the encoded file
+    extension: str  # jpg, webp, png, npy
+    height: int  # pixels
+    width: int
+    # metadata written next to the image and counted; JSON values: "format" (of the source, "JPEG"),
+    # "source_height", "source_width" (as displayed), "source_bytes", "sha256" (of the source's
+    # bytes), "orientation" (1..8), "icc" (a short name such as "sRGB", "Display P3", "none"),
+    # "mode" (such as "RGB", "CMYK", "I;16"), "box" (top, left, height, width of the crop, pixels as
+    # displayed), "kept" (the source's bytes were passed through)
+    facts: dict[str, Any] = field(default_factory=dict)
+    # by stage (decode, resize, encode); for statistics only
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One sample of a shard."""
+
+    # unique in the job: the source id with leading zeros; no dot, so that every reader splits it
+    # correctly
+    key: str
+    image: bytes
+    extension: str
+    height: int
+    width: int
+    label: int | None = None  # class number
+    text: str | None = None  # a caption
+    # JSON: "uri", "class", "label", facts, metadata columns
+    meta: dict[str, Any] = field(default_factory=dict)
+    # of `extras`: little endian, C order
+    arrays: dict[str, np.ndarray] = field(default_factory=dict)
+
+
+def entry_of(
+    i: int,
+    image: ProcessedImage,
+    uri: str,
+    label: int,
+    classes: tuple[str, ...],
+    note: dict[str, Any],
+) -> Entry:
+    """The sample of image `i`; `label` below 0 is none, `note` has caption and columns."""
+    meta: dict[str, Any] = {"uri": uri, **image.facts}
+    if earlier := note.get("earlier"):
+        meta = _of_both(earlier, meta)
+    if label >= 0:
+        meta["label"] = label
+        if label < len(classes):
+            meta["class"] = classes[label]
+    if columns := note.get("columns"):
+        meta["columns"] = meta.get("columns", {}) | columns
+    number = label if label >= 0 else None
+    size = image.height, image.width
+    return Entry(f"{i:09d}", image.image, image.extension, *size, number, note.get("text"), meta)
+
+
+def _of_both(earlier: dict[str, Any], meta: dict[str, Any]) -> dict[str, Any]:
+    """Metadata of an image that an earlier job made and this one has processed again."""
+    merged = meta | {name: earlier[name] for name in _ORIGINAL if earlier.get(name) is not None}
+    merged["kept"] = bool(earlier.get("kept")) and bool(meta.get("kept"))
+    if meta.get("box") == [0, 0, meta.get("source_height"), meta.get("source_width")]:
+        merged["box"] = earlier.get("box")
+    else:
+        merged.pop("box", None)  # not known of a crop of a crop
+    columns, own = dict(earlier.get("columns") or {}), meta.get("columns") or {}
+    columns |= {
+        name: value for name, value in own.items() if value is not None or name not in columns
+    }
+    return merged | ({"columns": columns} if columns else {})

@@ -1,13 +1,25 @@
-"""Progress of a running job, and the report at its end."""
+"""Progress of a running job, the report at its end, and numbers as text."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from time import monotonic
 
 from fastfeed.preprocess.model.record import BadSample, Counts
 
-__all__ = ["STAGES", "Progress", "Report"]
+__all__ = [
+    "STAGES",
+    "OnProgress",
+    "Progress",
+    "Report",
+    "Reporter",
+    "format_duration",
+    "format_megabytes",
+    "format_reasons",
+    "format_size",
+]
 
 # phases without numbers, reported once, before they begin
 STAGES = {
@@ -20,7 +32,7 @@ STAGES = {
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a job is; passed to `on_progress` several times a second.
+    """Progress of a job, passed to `on_progress` several times a second.
 
     Args:
         phase (str): "room" (a sample, to estimate the output's size), "survey" (duplicates and
@@ -29,13 +41,13 @@ class Progress:
         shards_done (int): Complete shards, including those of earlier runs.
         shards (int): Shards of this part.
         shards_before (int): Shards that were complete when this run began.
-        images_done (int): Photographs in complete shards and in those in progress, including bad
+        images_done (int): Images in complete shards and in those in progress, including bad
             ones.
-        images (int): Photographs of this part.
-        images_before (int): Photographs in shards that were complete when this run began.
+        images (int): Images of this part.
+        images_before (int): Images in shards that were complete when this run began.
         bytes_in (int): Bytes read by this run, for complete shards. Default: 0.
         bytes_out (int): Bytes of images written by this run, in complete shards. Default: 0.
-        bad (Counter[str]): Bad photographs by reason, of all complete shards. Default: Counter().
+        bad (Counter[str]): Bad images by reason, of all complete shards. Default: Counter().
         seconds (float): Since this run began. Default: 0.0.
 
     Example:
@@ -61,9 +73,42 @@ class Progress:
     seconds: float = 0.0
 
 
+OnProgress = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Reporter:
+    """Reports what a run is doing to `on_progress`."""
+
+    on_progress: OnProgress | None = None
+    started: float = field(default_factory=monotonic)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the run began."""
+        return monotonic() - self.started
+
+    def tell(self, progress: Progress) -> None:
+        """Pass progress on."""
+        if self.on_progress is not None:
+            self.on_progress(progress)
+
+    def stage(self, name: str) -> None:
+        """Report that a stage begins: a key of STAGES."""
+        self.tell(Progress(name, 0, 0, 0, 0, 0, 0, seconds=self.seconds))
+
+    def survey(self, done: int, pieces: int, images: int, total: int) -> None:
+        """Report that pieces and images of the survey are done."""
+        self.tell(Progress("survey", done, pieces, 0, images, total, 0, seconds=self.seconds))
+
+    def sample(self, images: int, total: int) -> None:
+        """Report that images of the sample are done that estimates the output's size."""
+        self.tell(Progress("room", 0, 1, 0, images, total, 0, seconds=self.seconds))
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a run did, and the state of the job: what `run` returns.
+    """Result of a run, and the state of the job.
 
     Args:
         target (str): The folder or URL of the shards.
@@ -71,15 +116,15 @@ class Report:
         shards_done (int): Complete shards.
         shards_now (int): Shards that this run completed.
         tally (Counts): Numbers of samples, bytes and pixels, over all complete shards.
-        bad (tuple[BadSample, ...]): Bad photographs in all complete shards.
-        left_out (dict[str, int]): Photographs that the plan leaves out, such as duplicates, by
+        bad (tuple[BadSample, ...]): Bad images in all complete shards.
+        left_out (dict[str, int]): Images that the plan leaves out, such as duplicates, by
             reason.
         bytes (int): Bytes of all shard files.
         seconds (float): Seconds that this run took.
         stages (dict[str, float]): Seconds by stage, of all workers of this run together. Default:
             {}.
         classes (tuple[str, ...]): Names of classes in the order of their labels. Default: ().
-        bad_list (str): Path below the target of the list of bad photographs; "" until the job is
+        bad_list (str): Path below the target of the list of bad images; "" until the job is
             complete. Default: "".
         duplicates (str): Path below the target of the page of duplicates; "" if there are none.
             Default: "".
@@ -113,12 +158,12 @@ class Report:
 
     @property
     def complete(self) -> bool:
-        """Whether all shards are done."""
+        """True if all shards are done."""
         return self.shards_done == self.shards
 
     @property
     def reasons(self) -> Counter[str]:
-        """Number of bad photographs by reason."""
+        """Number of bad images by reason."""
         return Counter(bad.reason for bad in self.bad)
 
     def __str__(self) -> str:
@@ -141,3 +186,42 @@ class Report:
             )
         lines += [f"  {sentence}" for sentence in self.selection]
         return "\n".join(lines)
+
+
+_MAX_REASONS = 4  # reasons
+
+
+def format_reasons(bad: Mapping[str, int], limit: int = _MAX_REASONS) -> str:
+    """`8 truncated, 4 corrupt`, the most frequent first."""
+    ranked = sorted(Counter(bad).items(), key=lambda item: (-item[1], item[0]))
+    words = [f"{n:,} {why}" for why, n in ranked[:limit]]
+    if len(ranked) > limit:
+        words.append(f"{sum(n for _, n in ranked[limit:]):,} others")
+    return ", ".join(words)
+
+
+def format_duration(seconds: float) -> str:
+    """`42 s`, `3:05 min`, `1:02:03 h`, `3 d 4 h`."""
+    total = round(seconds)
+    if total < 60:
+        return f"{total} s"
+    if total < 3600:
+        return f"{total // 60}:{total % 60:02} min"
+    if total < 172_800:
+        return f"{total // 3600}:{total // 60 % 60:02}:{total % 60:02} h"
+    return f"{total // 86_400} d {total // 3600 % 24} h"
+
+
+def format_megabytes(count: float) -> str:
+    """`4.5 MB`; one decimal below 100."""
+    return f"{count / 1e6:,.1f} MB" if count < 1e8 else f"{count / 1e6:,.0f} MB"
+
+
+def format_size(count: float) -> str:
+    """`512 bytes`, `4.5 MB`, `1.2 TB`: powers of 1000, three digits."""
+    value, unit = float(count), "bytes"
+    for unit in ("bytes", "kB", "MB", "GB", "TB", "PB"):
+        if value < 999.5 or unit == "PB":
+            break
+        value /= 1000
+    return f"{value:.0f} {unit}" if unit == "bytes" or value >= 99.95 else f"{value:.1f} {unit}"

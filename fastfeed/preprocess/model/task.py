@@ -1,9 +1,8 @@
-"""Protocols of work in numbered pieces: the task, the context it runs in, and the engine that runs
-it.
-"""
+"""Protocols of work in numbered pieces: task, context, engine."""
 
 from __future__ import annotations
 
+import errno
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -11,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from fastfeed.decode.base import Bad
-from fastfeed.errors import ConfigError
+from fastfeed.errors import ConfigError, TargetError
+from fastfeed.faults import error_text
 
 __all__ = [
     "FREE_BYTES",
@@ -20,13 +20,15 @@ __all__ = [
     "MemoryLimitError",
     "Orphaned",
     "Outcome",
+    "SampleFault",
     "Task",
     "TaskContext",
+    "fault_of",
     "pickle_task",
     "unpickle_task",
 ]
 
-FREE_BYTES = 24_000_000  # bytes that a process may use for one photograph without reserving them
+FREE_BYTES = 24_000_000  # bytes that a process may use for one image without reserving them
 
 IMPORT_HINT = (
     "their classes must be defined in a module that workers can import, not in a script or notebook"
@@ -54,31 +56,25 @@ def unpickle_task(pickled: bytes) -> Task:
 
 
 class MemoryLimitError(Exception):
-    """A photograph needs more memory than the job may use."""
+    """An image needs more memory than the job may use."""
 
     def __init__(self, need: int, limit: int) -> None:
         super().__init__(f"needs {need / 1e6:.0f} MB, the limit is {limit / 1e6:.0f} MB")
 
 
 class Orphaned(BaseException):
-    """The process that started this worker is gone.
-
-    Not an Exception: error handlers must not catch it.
-    """
+    """The process that started this worker is gone; error handlers must not catch it."""
 
 
 class TaskContext(Protocol):
-    """What a running piece of work reports to, and asks for memory."""
+    """Progress reports and memory reservations of a running piece of work."""
 
     def begin(self, sample: int) -> None:
-        """Failures from now on are attributed to this sample; -1: to none."""
+        """Attribute failures to this sample until the next call; -1 is none."""
         ...
 
     def room(self, need: int) -> AbstractContextManager[None]:
-        """Wait until `need` bytes may be used besides the process's own.
-
-        MemoryLimitError if that is impossible.
-        """
+        """Wait until `need` more bytes may be used. MemoryLimitError if that is impossible."""
         ...
 
 
@@ -86,18 +82,14 @@ class Task(Protocol):
     """Pieces of work, each run and committed by one process at a time. Must pickle."""
 
     def run(self, piece: int, context: TaskContext, poison: Mapping[int, Bad]) -> dict[str, Any]:
-        """Run a piece, commit it, and return a summary of JSON values.
-
-        Samples in `poison` are skipped: they are bad.
+        """Run a piece without the samples in `poison`, commit it, and return a JSON summary.
 
         Running a piece twice, even concurrently, writes the same bytes.
         """
         ...
 
     def alone(self, sample: int, context: TaskContext) -> None:
-        """Do what `run` does with this one sample and discard the result: does the process
-        survive?
-        """
+        """Do what `run` does with one sample and discard the result, to see if it crashes."""
         ...
 
 
@@ -128,3 +120,22 @@ class Engine(Protocol):
             One outcome per completed piece, in any order.
         """
         ...
+
+
+# no image causes these
+_MACHINE = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT)
+
+
+class SampleFault(ValueError):
+    """One sample's fault, described for its user."""
+
+
+def fault_of(error: Exception) -> Bad:
+    """The fault of an image whose processing raised `error`; the machine's errors are raised."""
+    if isinstance(error, MemoryError):
+        return Bad("oom", "the system has no more memory")
+    if isinstance(error, TargetError) or (isinstance(error, OSError) and error.errno in _MACHINE):
+        raise error
+    if isinstance(error, SampleFault):
+        return Bad("internal", str(error))
+    return Bad("internal", error_text(error))

@@ -1,3 +1,1 @@
-"""Transforms the bytes of a photograph into those of a smaller one: decoding, scaling, color,
-encoding.
-"""
+"""Decoding, scaling, color conversion and encoding of one image."""

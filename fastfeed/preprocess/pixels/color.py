@@ -1,37 +1,37 @@
 """Names ICC profiles and converts their colors to sRGB.
 
 Relative colorimetric with black point compensation, in 8 bits, through LittleCMS. A profile that
-maps every color to itself, within two levels, counts as sRGB whatever its name, and pixels are not
-changed. A profile that is damaged, or for another color model than the image's, is ignored.
-`signals` makes profiles for files that name their colors by numbers; EXIF's color space is ignored,
-as in nearly all training software.
+maps every color to itself, within two levels, counts as sRGB whatever its name. A damaged profile,
+or one for another color model, is ignored. Colors named by numbers (ITU-T H.273), or by gamma and
+chromaticities, become profiles.
+
+HDR becomes SDR by one rule: 203 cd/m² is white (ITU-R BT.2408), anything brighter is clipped. HLG
+is shown at 1000 cd/m² with a gamma of 1.2 on each channel. BT.709 and its relatives are undone by
+their camera curve's inverse.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import io
+import struct
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from PIL import Image, ImageCms
 
-__all__ = ["LINEAR", "NONE", "TOLERANCE", "Profile", "profile_of"]
+__all__ = ["LINEAR", "NONE", "TOLERANCE", "Profile", "profile_of", "signaled"]
 
 _INTENT = ImageCms.Intent.RELATIVE_COLORIMETRIC
 _FLAGS = ImageCms.Flags.BLACKPOINTCOMPENSATION
 _SPACES = {"L": "GRAY", "RGB": "RGB", "CMYK": "CMYK"}
 # names to find in descriptions
-_NAMES = (
-    "Display P3",
-    "Adobe RGB",
-    "ProPhoto RGB",
-    "Apple RGB",
-    "sRGB",
-)
+_NAMES = ("Display P3", "Adobe RGB", "ProPhoto RGB", "Apple RGB", "sRGB")
 TOLERANCE = 2  # levels of 255
 LINEAR = 40  # levels of 255
 _CACHE_SIZE = 64  # profiles; a job meets few kinds of cameras
@@ -53,9 +53,7 @@ class Profile:
         return self.transform.input_mode if self.transform else None
 
     def converted(self, image: Image.Image) -> Image.Image:
-        """Convert pixels to sRGB; images of another mode than `mode` are sRGB already and only
-        become RGB.
-        """
+        """Convert pixels of `mode` to sRGB; others are sRGB already and become RGB."""
         if image.mode == self.mode:
             return self.transform.apply(image)
         return image if image.mode == "RGB" else image.convert("RGB")
@@ -68,9 +66,7 @@ _lock = threading.Lock()
 
 
 def profile_of(icc: bytes | None, mode: str) -> Profile:
-    """The profile of pixels in `mode`, "L", "RGB" or "CMYK"; None: no profile, b"": an unreadable
-    one.
-    """
+    """The profile of pixels in `mode` ("L", "RGB", "CMYK"); b"" is an unreadable one."""
     if icc is None:
         return NONE
     key = hashlib.sha256(icc).digest(), mode
@@ -103,9 +99,8 @@ def _read(icc: bytes, mode: str) -> Profile:
         if mode != "CMYK" and _is_identity(transform, mode):
             return Profile("sRGB" if mode == "RGB" else _name(profile))
         return Profile(_name(profile), transform, mode != "CMYK" and _is_linear(transform, mode))
-    except (
-        Exception
-    ):  # LittleCMS and Pillow raise anything for hostile profiles; the image is usable without
+    except Exception:
+        # LittleCMS and Pillow raise anything for hostile profiles; the image is usable without
         return _DAMAGED
 
 
@@ -114,15 +109,13 @@ def _transform(profile: Any, target: Any, mode: str, to: str) -> Any:
 
 
 def _is_linear(transform: Any, mode: str) -> bool:
-    """Whether middle gray changes so much (by 60 levels from linear light, by 20 from gamma 1.8)
-    that scaling does.
-    """
+    """True if middle gray changes so much that it changes scaling (linear: 60, gamma 1.8: 20)."""
     middle = Image.new(mode, (1, 1), (128,) * len(mode))
     return int(np.abs(np.asarray(transform.apply(middle)).astype(int) - 128).max()) > LINEAR
 
 
 def _is_identity(transform: Any, mode: str) -> bool:
-    """Whether the transform leaves colors unchanged."""
+    """True if the transform leaves colors unchanged."""
     ramp = np.arange(256, dtype=np.uint8)
     if mode == "L":
         colors = ramp[None]
@@ -144,3 +137,250 @@ def _name(profile: Any) -> str:
             # named sRGB, but known not to be sRGB
             return f"not {text}"[:_MAX_NAME] if name == "sRGB" else name
     return text[:_MAX_NAME].strip() or "unnamed"
+
+
+Chromaticities = tuple[float, ...]  # x, y of white, red, green and blue
+
+
+Curve = Callable[[np.ndarray], np.ndarray]  # levels, 1 for the highest, to light, 1 for white
+
+
+_D65, _C, _DCI, _E = (0.3127, 0.3290), (0.310, 0.316), (0.314, 0.351), (1 / 3, 1 / 3)
+
+
+_SRGB, _UNSPECIFIED = (1, 13), 2
+
+
+_PRIMARIES: dict[int, tuple[str, Chromaticities]] = {  # H.273, table 2
+    1: ("BT.709", (*_D65, 0.640, 0.330, 0.300, 0.600, 0.150, 0.060)),
+    4: ("BT.470 M", (*_C, 0.670, 0.330, 0.210, 0.710, 0.140, 0.080)),
+    5: ("BT.470 BG", (*_D65, 0.640, 0.330, 0.290, 0.600, 0.150, 0.060)),
+    6: ("SMPTE 170M", (*_D65, 0.630, 0.340, 0.310, 0.595, 0.155, 0.070)),
+    7: ("SMPTE 240M", (*_D65, 0.630, 0.340, 0.310, 0.595, 0.155, 0.070)),
+    8: ("film", (*_C, 0.681, 0.319, 0.243, 0.692, 0.145, 0.049)),
+    9: ("BT.2020", (*_D65, 0.708, 0.292, 0.170, 0.797, 0.131, 0.046)),
+    10: ("XYZ", (*_E, 1.0, 0.0, 0.0, 1.0, 0.0, 0.0)),
+    11: ("DCI P3", (*_DCI, 0.680, 0.320, 0.265, 0.690, 0.150, 0.060)),
+    12: ("Display P3", (*_D65, 0.680, 0.320, 0.265, 0.690, 0.150, 0.060)),
+    22: ("EBU 3213", (*_D65, 0.630, 0.340, 0.295, 0.605, 0.155, 0.077)),
+}
+
+
+_WHITE, _HLG_PEAK, _PQ_PEAK = 203, 1000, 10_000  # cd/m²
+
+
+def _bt709(v: np.ndarray) -> np.ndarray:
+    return np.where(v < 0.081, v / 4.5, ((v + 0.099) / 1.099) ** (1 / 0.45))
+
+
+def _smpte240(v: np.ndarray) -> np.ndarray:
+    return np.where(v < 0.0912, v / 4, ((v + 0.1115) / 1.1115) ** (1 / 0.45))
+
+
+def _srgb(v: np.ndarray) -> np.ndarray:
+    return np.where(v <= 0.04045, v / 12.92, ((v + 0.055) / 1.055) ** 2.4)
+
+
+def _pq(v: np.ndarray) -> np.ndarray:
+    root = v ** (32 / 2523)
+    light = np.maximum(root - 3424 / 4096, 0) / (2413 / 128 - 2392 / 128 * root)
+    return light ** (16384 / 2610) * _PQ_PEAK / _WHITE
+
+
+def _hlg(v: np.ndarray) -> np.ndarray:
+    a, b, c = 0.17883277, 0.28466892, 0.55991073
+    scene = np.where(v <= 0.5, v * v / 3, (np.exp((v - c) / a) + b) / 12)
+    return scene**1.2 * _HLG_PEAK / _WHITE
+
+
+_TRANSFERS: dict[int, tuple[str, Curve]] = {  # table 3; to light, 1 for white
+    1: ("BT.709", _bt709),
+    4: ("gamma 2.2", lambda v: v**2.2),
+    5: ("gamma 2.8", lambda v: v**2.8),
+    6: ("BT.709", _bt709),
+    7: ("SMPTE 240M", _smpte240),
+    8: ("linear", lambda v: v),
+    9: ("logarithmic", lambda v: np.where(v > 0, 10 ** (2 * (v - 1)), 0)),
+    10: ("logarithmic", lambda v: np.where(v > 0, 10 ** (2.5 * (v - 1)), 0)),
+    11: ("BT.709", _bt709),
+    12: ("BT.709", _bt709),
+    13: ("sRGB", _srgb),
+    14: ("BT.709", _bt709),
+    15: ("BT.709", _bt709),
+    16: ("PQ", _pq),
+    17: ("gamma 2.6", lambda v: v**2.6 * 52.37 / 48),
+    18: ("HLG", _hlg),
+}
+
+
+_LIKE_SRGB = 0.05  # share that a gamma may differ from 2.2, as in libpng
+
+
+_LIKE_BT709 = 0.005  # that a chromaticity may differ
+
+
+_GAMMAS = 0.1, 10.0  # others are damage
+
+
+_MAX_CHROMATICITY = 1.1
+
+
+@functools.lru_cache(64)
+def signaled(
+    primaries: int | Chromaticities,
+    transfer: int | float,
+    full_range: bool = True,
+    mode: str = "RGB",
+) -> Profile:
+    """The profile of pixels whose colors are named without an ICC profile.
+
+    Args:
+        primaries: ColourPrimaries of H.273; or x, y of white, red, green and blue; () if only a
+            gamma is known.
+        transfer: TransferCharacteristics of H.273, an int; or the exponent that gives light, a
+            float such as 2.2.
+        full_range: black and white are 0 and 255; else 16 and 235.
+        mode: "L" or "RGB", of the pixels.
+
+    Returns:
+        A profile named "sRGB" for what needs no conversion, "CICP 3/19" without a conversion for
+        numbers that H.273 reserves, "damaged" for chromaticities that no colors have, "none" where
+        the file leaves both open.
+    """
+    if isinstance(primaries, int):
+        if (primaries, transfer) == (_UNSPECIFIED, _UNSPECIFIED):
+            return NONE
+        primaries = _SRGB[0] if primaries == _UNSPECIFIED else primaries
+        transfer = _SRGB[1] if transfer == _UNSPECIFIED else transfer
+        if primaries not in _PRIMARIES:
+            return Profile(f"CICP {primaries}/{transfer}")
+        space, points = _PRIMARIES[primaries]
+    else:
+        space, points = _named_points(primaries)
+    if isinstance(transfer, int):
+        if transfer not in _TRANSFERS:
+            return Profile(f"CICP {primaries}/{transfer}")
+        curve_name, curve = _TRANSFERS[transfer]
+    else:
+        curve_name, curve = _named_gamma(transfer)
+    if not curve_name:
+        return Profile("damaged")
+    if full_range and curve_name == "sRGB" and (space in ("", "BT.709") or mode == "L"):
+        return Profile("sRGB")
+    name = _signal_name(space, curve_name) + ("" if full_range else ", 16 to 235")
+    try:
+        light = _light(curve, full_range)
+        if mode == "L":
+            return _gray(name, light)
+        profile = profile_of(_profile(name, points, light), mode)
+        return replace(profile, name=name) if profile.transform else profile
+    except (ArithmeticError, ValueError, np.linalg.LinAlgError):
+        # chromaticities on one line, or far outside
+        return Profile("damaged")
+
+
+def _signal_name(space: str, curve: str) -> str:
+    if space == curve or (space == "Display P3" and curve == "sRGB"):
+        return space
+    return f"{space} {curve}".lstrip()
+
+
+def _named_points(points: Chromaticities) -> tuple[str, Chromaticities]:
+    if not points:
+        return "", _PRIMARIES[1][1]
+    for name, known in _PRIMARIES.values():
+        if max(abs(a - b) for a, b in zip(points, known, strict=True)) <= _LIKE_BT709:
+            return name, known
+    return "cHRM", points
+
+
+def _named_gamma(gamma: float) -> tuple[str, Curve]:
+    """A name and a curve; no name for damage. What is near 2.2 is meant as sRGB, as in libpng."""
+    if not _GAMMAS[0] <= gamma <= _GAMMAS[1]:
+        return "", _srgb
+    if abs(gamma / 2.2 - 1) <= _LIKE_SRGB:
+        return _TRANSFERS[13]
+    if abs(gamma - 1) <= _LIKE_SRGB:
+        return _TRANSFERS[8]
+    return f"gamma {gamma:.2f}", lambda v: v**gamma
+
+
+def _light(curve: Curve, full_range: bool) -> np.ndarray:
+    """Light of each of the 256 levels: [0, 1]."""
+    levels = np.arange(256) / 255 if full_range else np.clip((np.arange(256) - 16) / 219, 0, 1)
+    return np.clip(curve(levels), 0, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Levels:
+    """A transform of gray, exact where LittleCMS would interpolate."""
+
+    table: tuple[int, ...]
+    input_mode: str = "L"
+
+    def apply(self, image: Image.Image) -> Image.Image:
+        return image.point(self.table).convert("RGB")
+
+
+def _gray(name: str, light: np.ndarray) -> Profile:
+    encoded = np.where(light <= 0.0031308, light * 12.92, 1.055 * light ** (1 / 2.4) - 0.055)
+    levels = np.rint(255 * encoded).astype(int)
+    if np.abs(levels - np.arange(256)).max() <= TOLERANCE:
+        return Profile("sRGB")
+    return Profile(name, _Levels(tuple(levels.tolist())), abs(int(levels[128]) - 128) > LINEAR)
+
+
+def _profile(name: str, points: Chromaticities, light: np.ndarray) -> bytes:
+    """An ICC profile, version 2: a curve for each of the 256 levels, and a matrix."""
+    trc = b"curv\0\0\0\0" + struct.pack(">I", 256) + np.rint(light * 65_535).astype(">u2").tobytes()
+    columns = _to_xyz(points).T
+    tags = {
+        tag: _xyz(column) for tag, column in zip((b"rXYZ", b"gXYZ", b"bXYZ"), columns, strict=True)
+    }
+    return _packed(name, tags | dict.fromkeys((b"rTRC", b"gTRC", b"bTRC"), trc))
+
+
+_D50 = np.array([0.9642, 1.0, 0.8249])  # white of profiles
+
+
+_BRADFORD = np.array(
+    [[0.8951, 0.2664, -0.1614], [-0.7502, 1.7135, 0.0367], [0.0389, -0.0685, 1.0296]]
+)
+
+
+def _to_xyz(points: Chromaticities) -> np.ndarray:
+    """Light of red, green and blue to XYZ under D50, by Bradford: float64 (3, 3)."""
+    if not all(0 <= v <= _MAX_CHROMATICITY for v in points) or not points[1]:
+        raise ValueError(points)
+    pairs = [(points[k], points[k + 1]) for k in range(0, 8, 2)]
+    white, *colors = (np.array([x, y, 1 - x - y]) for x, y in pairs)
+    matrix = np.array(colors).T
+    white = white / white[1]
+    adapted = _BRADFORD @ white
+    if (adapted <= 0).any() or abs(np.linalg.det(matrix)) < 1e-3:
+        raise ValueError(points)
+    matrix = matrix * np.linalg.solve(matrix, white)
+    result: np.ndarray = (
+        np.linalg.inv(_BRADFORD) @ np.diag(_BRADFORD @ _D50 / adapted) @ _BRADFORD @ matrix
+    )
+    return result
+
+
+def _xyz(values: np.ndarray) -> bytes:
+    return b"XYZ \0\0\0\0" + struct.pack(">3i", *np.rint(values * 65_536).astype(int).tolist())
+
+
+def _packed(name: str, tags: dict[bytes, bytes]) -> bytes:
+    """ICC.1:2001-04, clause 6."""
+    text = name.encode("ascii") + b"\0"
+    description = b"desc\0\0\0\0" + struct.pack(">I", len(text)) + text + bytes(78)
+    tags = {b"desc": description, b"wtpt": _xyz(_D50), **tags}
+    index, body, start = b"", b"", 132 + 12 * len(tags)
+    for tag, content in tags.items():
+        index += tag + struct.pack(">II", start + len(body), len(content))
+        body += content + bytes(-len(content) % 4)
+    head = struct.pack(
+        ">I4xI4s4s4s12x4s28x", start + len(body), 0x02400000, b"mntr", b"RGB ", b"XYZ ", b"acsp"
+    )
+    head += _xyz(_D50)[8:]
+    return head.ljust(128, b"\0") + struct.pack(">I", len(tags)) + index + body

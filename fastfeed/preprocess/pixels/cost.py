@@ -1,7 +1,4 @@
-"""Estimates the memory that decoding a photograph needs, from its header.
-
-Figures per path were fitted to peaks of fresh processes on images of 100 megapixels.
-"""
+"""Memory that decoding an image needs, from its header, fitted to peaks at 100 megapixels."""
 
 from __future__ import annotations
 
@@ -16,25 +13,11 @@ __all__ = ["cost"]
 _SHRINKS = (1, 2, 4, 8)  # as in ImageInfo.held_bytes
 _COEFFICIENT = 2.125  # bytes: 16 bits, and one bit for whether it is known
 # bytes per pixel of an image of Pillow's; else 4
-_IMAGE = {
-    "1": 1,
-    "L": 1,
-    "P": 1,
-    "I;16": 2,
-    "I;16B": 2,
-}
+_IMAGE = {"1": 1, "L": 1, "P": 1, "I;16": 2, "I;16B": 2}
 # bytes per pixel that the decoder holds in addition to the image
-_DECODER = {
-    "WEBP": 13.5,
-    "AVIF": 6.0,
-}
+_DECODER = {"WEBP": 13.5, "AVIF": 6.0}
 # the same, by mode; of the others, which have more bits, 11.5
-_HEIC = {
-    "L": 1.7,
-    "I;16": 2.7,
-    "RGB": 5.2,
-    "RGBA": 8.5,
-}
+_HEIC = {"L": 1.7, "I;16": 2.7, "RGB": 5.2, "RGBA": 8.5}
 _WEBP = 8  # bytes per pixel that libvips holds
 _JPEG2000 = 5.5  # the same, per sample
 _BANDS = {"1": 1, "L": 1, "I;16": 1, "LA;16": 2, "LA": 2, "RGBA": 4, "RGBA;16": 4}
@@ -51,10 +34,7 @@ def cost(
     filter: str = "lanczos",
     full_decode: bool = False,
 ) -> int:
-    """Peak memory in bytes, in addition to the file.
-
-    The other arguments are as Rasterizer takes them.
-    """
+    """Peak memory in bytes, without the file; arguments as of Rasterizer."""
     out = size[0] * size[1]
     converts = 8 * out if info.converts else 0
     top, _, height, width = stored_box(info.orientation, box, (info.height, info.width))

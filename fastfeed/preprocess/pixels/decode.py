@@ -1,8 +1,7 @@
 """Decodes files into upright 8-bit sRGB pixels of a given size, with little memory.
 
 Gray and YCbCr JPEGs and most PNGs, WebPs and TIFFs are decoded by the kernel, other large ones in
-strips by libvips if it is installed, all others by Pillow. Rotation and color conversion happen
-after downscaling.
+strips by libvips if it is installed, all others by Pillow.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ from fastfeed.preprocess.pixels.image_info import (
     ImageInfo,
     libvips,
     opened_profile,
+    read_markers,
 )
-from fastfeed.preprocess.pixels.jpeg_markers import read_markers
 from fastfeed.preprocess.pixels.strips import color_model, converts_first, flattener, scale_strips
 
 __all__ = ["FILTER_NAMES", "Rasterizer"]
@@ -43,7 +42,7 @@ Box = tuple[float, float, float, float]
 
 
 class Rasterizer:
-    """`Rasterizer((255, 255, 255), "lanczos").pixels(blob, look(blob), box, size)`. Thread-safe.
+    """Decodes a box of an image at a given size; thread-safe.
 
     matte: RGB behind transparent pixels. filter: of recipe.FILTERS, antialiased. full_decode: as in
     recipe.Scaling.
@@ -62,7 +61,8 @@ class Rasterizer:
                 f"filter must be one of {', '.join(FILTERS)}, got {filter!r}", field="filter"
             )
         self._op = Decode(matte, max_pixels)
-        self._filter, self._full = FILTER_NAMES[filter], full_decode
+        self._filter = FILTER_NAMES[filter]
+        self._full = full_decode
         self._pillow = PillowEngine(self._op)
         self._native = NativeEngine(self._op, full=full_decode) if is_built() else None
 
@@ -80,11 +80,7 @@ class Rasterizer:
         size: tuple[int, int],
         seconds: dict[str, float] | None = None,
     ) -> np.ndarray | Bad:
-        """Contiguous uint8 (height, width, 3): `box` (top, left, height, width), in displayed
-        pixels, as `size`.
-
-        `seconds`: "resize" gets what scaling takes.
-        """
+        """Decode a displayed `box` as `size`: uint8 (height, width, 3)."""
         seconds = {"resize": 0.0} if seconds is None else seconds
         try:
             if info.path == "kernel":

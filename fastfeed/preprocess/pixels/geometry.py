@@ -1,9 +1,7 @@
-"""Computes the crop box and the output size of a photograph, with integer arithmetic wherever sizes
-are decided.
+"""Crop box and output size of an image, in integers wherever sizes are decided.
 
-Rounding: a side that follows from the other is rounded to the nearest pixel, halves up, and is at
-least 1. A crop box may start between pixels, except where nothing is scaled, so that pixels are
-copied.
+A side that follows from the other is rounded to the nearest pixel, halves up, and is at least 1. A
+crop box may start between pixels, except where nothing is scaled, so that pixels are copied.
 """
 
 from __future__ import annotations
@@ -14,14 +12,22 @@ from typing import NamedTuple
 
 from fastfeed.decode.base import Bad
 from fastfeed.preprocess.model.image_recipe import Scaling, Size
+from fastfeed.preprocess.model.recipe import Limits
 
-__all__ = ["MAX_SIDES", "OutputGeometry", "nearest_bucket", "output_error", "output_geometry"]
+__all__ = [
+    "MAX_SIDES",
+    "OutputGeometry",
+    "limit_error",
+    "nearest_bucket",
+    "output_error",
+    "output_geometry",
+]
 
 MAX_SIDES = {"jpeg": 65_500, "webp": 16_383}  # pixels of a side that libjpeg and libwebp write
 
 
 class OutputGeometry(NamedTuple):
-    """Crop box, scaled size and canvas of one photograph."""
+    """Crop box, scaled size and canvas of one image."""
 
     # top, left, height, width of the crop, pixels as displayed
     box: tuple[float, float, float, float]
@@ -32,16 +38,16 @@ class OutputGeometry(NamedTuple):
 
     @property
     def padded(self) -> bool:
-        """Whether there are borders to fill."""
+        """True if there are borders to fill."""
         return self.canvas != self.size
 
 
 def output_geometry(scaling: Scaling, height: int, width: int) -> OutputGeometry:
-    """The output geometry of a photograph of height x width pixels, as displayed.
+    """The output geometry of an image of height x width pixels, as displayed.
 
     With `enlarge=False` no axis gets more pixels than it has: "short" and "long" keep the size;
     "cover" and "buckets" crop the largest part of the target's aspect ratio; "contain" centers the
-    photograph on the canvas; "exact" keeps the axis that is too short and shrinks the other.
+    image on the canvas; "exact" keeps the axis that is too short and shrinks the other.
     """
     if scaling.mode == "none":
         return _full_image((height, width), (height, width))
@@ -73,12 +79,7 @@ def output_geometry(scaling: Scaling, height: int, width: int) -> OutputGeometry
 
 
 def nearest_bucket(buckets: Sequence[Size], height: int, width: int) -> int:
-    """Index of the bucket (height, width) whose aspect ratio is nearest to a photograph's, by |log
-    of the quotient|.
-
-    The first on ties. Computed with fractions, as floating-point logarithms of a ratio and its
-    inverse may differ.
-    """
+    """Index of the bucket with the nearest aspect ratio, the first on ties, in exact fractions."""
 
     def distance(bucket: Size) -> Fraction:
         left, right = height * bucket[1], width * bucket[0]
@@ -88,9 +89,7 @@ def nearest_bucket(buckets: Sequence[Size], height: int, width: int) -> int:
 
 
 def output_error(geometry: OutputGeometry, image: str, max_pixels: int) -> Bad | None:
-    """Bad if an output of this size cannot be written as `image` (of recipe.IMAGES), or exceeds
-    `max_pixels`.
-    """
+    """Bad if an output of this size exceeds `max_pixels`, or the limits of the format."""
     height, width = geometry.canvas
     max_side = MAX_SIDES.get(image, 0)
     if max_side and max(height, width) > max_side:
@@ -111,7 +110,7 @@ def _full_image(shape: Size, size: Size) -> OutputGeometry:
 
 
 def _scaled(length: int, numerator: int, denominator: int) -> int:
-    """length * by / of, to the nearest pixel, halves up, at least 1."""
+    """length * numerator / denominator, to the nearest pixel, halves up, at least 1."""
     return max(1, (2 * length * numerator + denominator) // (2 * denominator))
 
 
@@ -154,3 +153,22 @@ def _contain(shape: Size, target: Size, enlarge: bool) -> OutputGeometry:
         size = min(target[0], _scaled(height, target[1], width)), target[1]
     at = (target[0] - size[0]) // 2, (target[1] - size[1]) // 2
     return _full_image(shape, size)._replace(canvas=target, at=at)
+
+
+def limit_error(limits: Limits, format: str, height: int, width: int) -> Bad | None:
+    """Bad if format, number of pixels, short side or aspect ratio, in this order, is refused."""
+    if limits.formats and format not in limits.formats:
+        return Bad("policy", f"{format}; allowed are {', '.join(limits.formats)}")
+    if height * width > limits.max_pixels:
+        return Bad("bomb", f"{width}x{height} pixels, the limit is {limits.max_pixels}")
+    short, long = min(height, width), max(height, width)
+    if short < limits.min_side:
+        return Bad(
+            "too_small", f"{width}x{height} pixels, the short side must be >= {limits.min_side}"
+        )
+    if limits.max_aspect and long > limits.max_aspect * short:
+        return Bad(
+            "aspect",
+            f"{width}x{height} pixels, {long / short:.2f}:1; at most {limits.max_aspect:g}:1",
+        )
+    return None

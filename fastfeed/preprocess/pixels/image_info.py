@@ -1,10 +1,11 @@
-"""Reads the headers of image files: what is in them, and who decodes them."""
+"""Headers of image files: facts, JPEG markers, and the decoder to use."""
 
 from __future__ import annotations
 
 import functools
 import importlib
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field
 from typing import Any
 
 from fastfeed.decode.base import DECLINED, Bad, Header
@@ -13,29 +14,29 @@ from fastfeed.decode.orientation import displayed_size
 from fastfeed.decode.pillow import PillowEngine, as_bad
 from fastfeed.errors import MissingExtra
 from fastfeed.ops.decode import Decode
-from fastfeed.preprocess.pixels.color import NONE, Profile, profile_of
-from fastfeed.preprocess.pixels.jpeg_markers import read_markers
-from fastfeed.preprocess.pixels.signals import signaled
+from fastfeed.preprocess.pixels.color import NONE, Profile, profile_of, signaled
 from fastfeed.preprocess.pixels.strips import color_model, converts_first
 
-__all__ = ["LARGE", "ImageInfo", "image_info", "libvips", "opened_profile"]
+__all__ = [
+    "LARGE",
+    "ImageInfo",
+    "JpegMarkers",
+    "image_info",
+    "libvips",
+    "opened_profile",
+    "read_markers",
+]
 
 LARGE = 16_000_000  # pixels; larger files are decoded in strips
 _PNG_COLORS = {0: "L", 2: "RGB", 3: "P", 4: "LA", 6: "RGBA"}  # by the header's color type
 _DEEP = {"RGB": "RGB;16", "RGBA": "RGBA;16", "L": "I;16", "LA": "LA;16"}
 # compressions: none, LZW, deflate, PackBits, deflate's old number
-_PLAIN_TIFF = (
-    1,
-    5,
-    8,
-    32_773,
-    32_946,
-)
+_PLAIN_TIFF = (1, 5, 8, 32_773, 32_946)
 
 
 @dataclass(frozen=True, slots=True)
 class ImageInfo:
-    """What the header of an image file says."""
+    """Facts from the header of an image file."""
 
     format: str  # detected from the bytes: "JPEG", "PNG", ...
     height: int  # pixels, as displayed
@@ -53,12 +54,7 @@ class ImageInfo:
     # coefficients per pixel that Pillow keeps in memory, of a JPEG with several scans
     held: float = 0.0
     # that the kernel keeps, shrunk by 1, 2, 4 and 8
-    held_bytes: tuple[int, int, int, int] = (
-        0,
-        0,
-        0,
-        0,
-    )
+    held_bytes: tuple[int, int, int, int] = (0, 0, 0, 0)
 
     @property
     def stored(self) -> tuple[int, int]:
@@ -156,11 +152,7 @@ def _mode(image: Any, blob: bytes) -> str:
 
 
 def opened_profile(image: Any) -> Profile:
-    """Profile of an opened image, from what its plugin left in `info`.
-
-    "icc_profile": bytes, b"" if unreadable. "signal": the first three arguments of `signaled`; set
-    where it counts.
-    """
+    """Profile of an opened image, from "icc_profile" and "signal" in its `info`."""
     model = color_model(image.mode)
     if "signal" in image.info and model in ("L", "RGB"):
         profile = signaled(*image.info["signal"], mode=model)
@@ -179,7 +171,7 @@ def _tag(image: Any, number: int, default: int = 1) -> tuple[int, ...]:
 
 
 def _in_strips(image: Any, format: str, blob: bytes) -> bool:
-    """Whether libvips is installed and decodes this file to the same pixels as Pillow."""
+    """True if libvips decodes this file to the same pixels as Pillow."""
     if format == "PNG":
         is_plain = not image.info.get("interlace")
     elif format == "WEBP":
@@ -209,3 +201,71 @@ def _in_strips(image: Any, format: str, blob: bytes) -> bool:
     except OSError:
         return False
     return True
+
+
+_ICC = b"ICC_PROFILE\x00"
+
+
+_NO_LENGTH = frozenset([0x00, 0x01, *range(0xD0, 0xD9)])
+
+
+# like libjpeg, skip anything up to the next marker
+_MARKER = re.compile(rb"\xff+[^\xff]", re.DOTALL)
+
+
+_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+
+
+@dataclass(slots=True)
+class JpegMarkers:
+    """Markers before the first scan."""
+
+    progressive: bool = False
+    several_scans: bool = False  # all coefficients are kept until the last scan has been read
+    # (columns, rows) of each component
+    sampling: list[tuple[int, int]] = field(default_factory=list)
+    # of the profile: number, count, bytes
+    chunks: list[tuple[int, int, bytes]] = field(default_factory=list)
+
+    def held(self) -> float:
+        """Coefficients per pixel that libjpeg keeps of a file with several scans: 1.5 for 4:2:0."""
+        if not self.several_scans:
+            return 0.0
+        across = max((columns for columns, _ in self.sampling), default=1)
+        down = max((rows for _, rows in self.sampling), default=1)
+        return sum(columns * rows for columns, rows in self.sampling) / max(across * down, 1)
+
+    @property
+    def profile(self) -> bytes | None:
+        """The ICC profile, joined from its chunks (ICC.1, B.4); b"" if one is missing."""
+        if not self.chunks:
+            return None
+        chunks = sorted(self.chunks, key=lambda chunk: chunk[0])
+        if [number for number, _, _ in chunks] != list(range(1, chunks[0][1] + 1)):
+            return b""
+        return b"".join(content for _, _, content in chunks)
+
+
+def read_markers(blob: bytes) -> JpegMarkers:
+    """Walk the segments as the kernel does; a broken segment ends the walk."""
+    result = JpegMarkers()
+    at, size = 2, len(blob)
+    while (marker_match := _MARKER.search(blob, at)) and marker_match.end() + 2 <= size:
+        at = marker_match.end()
+        marker = blob[at - 1]
+        if marker in _NO_LENGTH:
+            continue
+        length = int.from_bytes(blob[at : at + 2], "big")
+        if marker == 0xD9 or length < 2 or at + length > size:
+            return result
+        if marker == 0xDA:
+            result.several_scans = result.progressive or blob[at + 2] < len(result.sampling)
+            return result
+        if marker in _FRAMES and length >= 8:
+            result.progressive = marker in (0xC2, 0xC6, 0xCA, 0xCE)
+            parts = blob[at + 8 : at + length]
+            result.sampling = [(parts[k] >> 4, parts[k] & 15) for k in range(1, len(parts), 3)]
+        elif marker == 0xE2 and length > 16 and blob[at + 2 : at + 14] == _ICC:
+            result.chunks.append((blob[at + 14], blob[at + 15], bytes(blob[at + 16 : at + length])))
+        at += length
+    return result

@@ -1,8 +1,7 @@
 """Scales an image strip by strip, so that it is never in memory as full-size RGB.
 
-RGB and gray are scaled by the kernel, as they arrive. Pillow, which does the rest, scales
-horizontally first, then vertically: the first pass works on one strip at a time, the second on an
-image of the output's width, with the same result.
+RGB and gray are scaled by the kernel, as they arrive. Pillow, which does the rest, scales strips
+horizontally, then their result vertically: the same pixels as in one go.
 """
 
 from __future__ import annotations
@@ -32,12 +31,7 @@ __all__ = [
 
 STRIP_PIXELS = 1 << 20
 # of the filters, in output pixels
-_SUPPORT = {
-    "bilinear": 1,
-    "bicubic": 2,
-    "lanczos": 3,
-    "box": 0.5,
-}
+_SUPPORT = {"bilinear": 1, "bicubic": 2, "lanczos": 3, "box": 0.5}
 _GRAY = ("1", "L", "LA", "La")
 Box = tuple[float, float, float, float]
 
@@ -50,9 +44,7 @@ def color_model(mode: str) -> str:
 
 
 def rows_read(top: float, height: float, total: int, out_rows: int, filter: str) -> tuple[int, int]:
-    """[first, last) of `total` rows that the filter reads to scale `height` rows from `top` on to
-    `out_rows` rows.
-    """
+    """Rows [first, last) of `total` that scaling `height` rows from `top` to `out_rows` reads."""
     support = _SUPPORT[filter] * max(height / out_rows, 1) + 2
     return max(math.floor(top - support), 0), min(math.ceil(top + height + support), total)
 
@@ -65,11 +57,9 @@ def scale_strips(
     filter: str,
     seconds: dict[str, float] | None = None,
 ) -> Image.Image:
-    """Scale a box (top, left, height, width) of an image of `shape` (height, width) to `size`
-    (height, width).
+    """Scale a box (top, left, height, width) of an image of this shape to `size`.
 
-    rows: (top, count) -> these rows, ready to scale; called from top to bottom. seconds: of
-    scaling, for "resize".
+    rows: (top, count) -> these rows, called from top to bottom. seconds: "resize" is increased.
     """
     spent = 0.0
     first, last = rows_read(box[0], box[2], shape[0], size[0], filter)
@@ -98,7 +88,8 @@ class _Kernel:
     ) -> None:
         top, left = max(box[0], 0.0), max(box[1], 0.0)
         height, width = (min(box[k] + box[k + 2], shape[k]) - max(box[k], 0.0) for k in (0, 1))
-        self._pixels, self._mode = np.empty((*size, 3), np.uint8), "RGB"
+        self._pixels = np.empty((*size, 3), np.uint8)
+        self._mode = "RGB"
         self._scaler = kernel().Scaler(
             *shape, top, left, height, width, self._pixels, FILTERS.index(filter)
         )
@@ -122,7 +113,10 @@ class _Pillow:
     def __init__(
         self, shape: tuple[int, int], box: Box, size: tuple[int, int], filter: str
     ) -> None:
-        self._shape, self._box, self._size, self._filter = shape, box, size, filter
+        self._shape = shape
+        self._box = box
+        self._size = size
+        self._filter = filter
         self._narrow: Any = None
 
     def push(self, top: int, strip: Image.Image) -> None:
@@ -144,21 +138,17 @@ class _Pillow:
 
 
 def converts_first(alpha: bool, profile: Profile) -> bool:
-    """Whether `flattener` converts colors to sRGB; else that is done with scaled pixels, which are
-    fewer.
-    """
+    """True if `flattener` converts colors; else scaled pixels are converted."""
     return profile.linear or (alpha and profile.transform is not None)
 
 
 def flattener(
     alpha: bool, profile: Profile, matte: tuple[int, int, int]
 ) -> Callable[[Any], Image.Image]:
-    """A function strip -> 8-bit L, RGB or CMYK without transparency, in sRGB if `converts_first`,
-    else as stored.
+    """A function strip -> 8-bit L, RGB or CMYK without transparency.
 
-    Colors are blended with the matte as sRGB levels, as browsers, Pillow and libvips do. Blending
-    comes before scaling, which equals scaling premultiplied colors: those of transparent pixels do
-    not count.
+    Colors are blended with the matte as sRGB levels, as browsers, Pillow and libvips do, and before
+    scaling, so that colors of transparent pixels do not count.
     """
     first = converts_first(alpha, profile)
 

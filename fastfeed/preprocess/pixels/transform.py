@@ -1,34 +1,46 @@
-"""Transforms one photograph: decodes, crops, scales and encodes it.
-
-Equal bytes and recipes give equal results.
-"""
+"""Decodes, crops, scales and encodes one image; equal bytes and recipes give equal results."""
 
 from __future__ import annotations
 
 import hashlib
+import io
+import re
 import time
+from collections.abc import Callable, Sequence
 from threading import Event
 from typing import Any
 
 import numpy as np
+from numpy.lib import format as npy
+from PIL import Image, JpegImagePlugin, PngImagePlugin, WebPImagePlugin
 
 from fastfeed.decode.base import DECLINED, Bad, Header, Request
 from fastfeed.decode.native import NativeEngine, is_built
+from fastfeed.decode.pillow import OPEN
 from fastfeed.ops.decode import Decode
 from fastfeed.ops.program.compile import Windows
-from fastfeed.preprocess.model.entry import ProcessedImage
+from fastfeed.preprocess.model.image_recipe import Encoding, Size
 from fastfeed.preprocess.model.recipe import Recipe
+from fastfeed.preprocess.model.record import ProcessedImage
 from fastfeed.preprocess.model.task import MemoryLimitError, TaskContext
 from fastfeed.preprocess.pixels.cost import cost
 from fastfeed.preprocess.pixels.decode import Rasterizer
-from fastfeed.preprocess.pixels.encode import encode, working_bytes
-from fastfeed.preprocess.pixels.exif import exif_columns
-from fastfeed.preprocess.pixels.geometry import OutputGeometry, output_error, output_geometry
+from fastfeed.preprocess.pixels.geometry import (
+    OutputGeometry,
+    limit_error,
+    output_error,
+    output_geometry,
+)
 from fastfeed.preprocess.pixels.image_info import ImageInfo, image_info
-from fastfeed.preprocess.pixels.limits import limit_error
-from fastfeed.preprocess.pixels.passthrough import can_pass_through, decodes_alike
 
-__all__ = ["Transformer"]
+__all__ = [
+    "Transformer",
+    "can_pass_through",
+    "decodes_alike",
+    "encode",
+    "exif_columns",
+    "working_bytes",
+]
 
 _KERNEL_FILTERS = {"lanczos": "lanczos", "bicubic": "bicubic", "area": "box"}
 _NO_FLIP = np.zeros((1, 2), bool)
@@ -36,28 +48,23 @@ _NEVER = Event()
 
 
 class Transformer:
-    """`Transformer(recipe)(blob, context)`: a file's bytes to a ProcessedImage, or Bad.
+    """Transforms a file's bytes into a ProcessedImage, or Bad. Thread-safe.
 
-    Never raises for what a file contains. Thread-safe.
-
-    With `keep_small`, a file is passed through unchanged if every reader decodes it as it would a
-    new file: it has the requested format and size, is upright, 8-bit RGB without transparency, in
-    sRGB or without a profile, a single image; JPEGs use baseline or progressive Huffman coding. All
-    pixels are decoded first: a PNG with its checksums, a JPEG by the kernel and by Pillow, which
-    must agree (without the kernel no JPEG is passed through, as Pillow silently reads damaged
-    ones). A file that is passed through keeps its metadata (EXIF with place and time, ICC, XMP); a
-    re-encoded one has none. Gray files are re-encoded as RGB, so that all images have three
-    channels.
+    With `keep_small`, a file is passed through, with its metadata, if every reader decodes it as it
+    would a new file: it has the requested format and size, is upright, 8-bit RGB without
+    transparency, in sRGB or without a profile, a single image. All pixels are decoded first: a PNG
+    with its checksums, a JPEG by the kernel and by Pillow, which must agree, as Pillow alone reads
+    damaged ones.
     """
 
     def __init__(self, recipe: Recipe) -> None:
         self._recipe = recipe
-        self._scaling, self._encoding, self._limits = recipe.scaling, recipe.encoding, recipe.limits
-        scaling, max_pixels, full = (
-            self._scaling,
-            self._limits.max_pixels,
-            self._scaling.full_decode,
-        )
+        self._scaling = recipe.scaling
+        self._encoding = recipe.encoding
+        self._limits = recipe.limits
+        scaling = self._scaling
+        max_pixels = self._limits.max_pixels
+        full = self._scaling.full_decode
         self._rasterizer = Rasterizer(
             scaling.matte, scaling.filter, max_pixels=max_pixels, full_decode=full
         )
@@ -70,7 +77,7 @@ class Transformer:
         return f"Transformer({self._scaling}, {self._encoding})"
 
     def __call__(self, blob: bytes, context: TaskContext) -> ProcessedImage | Bad:
-        """Reserves memory with `context.room` once, for everything that this photograph needs."""
+        """Reserves memory with `context.room` once, for everything that this image needs."""
         try:
             return self._process(blob, context)
         except MemoryLimitError as error:
@@ -142,11 +149,7 @@ class Transformer:
     def _recode(
         self, blob: bytes, info: ImageInfo, geometry: OutputGeometry, seconds: dict[str, float]
     ) -> bytes | Bad | None:
-        """Decode, scale and encode in one call of the kernel; None if that is not possible.
-
-        JPEGs are scaled in planes of luma and chroma; with `full_decode`, and of other formats, the
-        bytes equal those of `_pixels` and `encode`.
-        """
+        """Decode, scale and encode in one call of the kernel; None if that is not possible."""
         if (
             info.path != "kernel"
             or info.converts
@@ -198,3 +201,244 @@ def _facts(blob: bytes, info: ImageInfo, geometry: OutputGeometry) -> dict[str, 
         "mode": info.mode,
         "box": [round(edge, 2) for edge in geometry.box],
     }
+
+
+_MAKE, _MODEL, _DATE, _EXIF, _GPS = 0x010F, 0x0110, 0x0132, 0x8769, 0x8825
+
+
+_ORIGINAL, _OFFSET, _LENS_MAKE, _LENS = 0x9003, 0x9011, 0xA433, 0xA434  # of the EXIF folder
+
+
+_SIGNS = {"N": 1, "S": -1, "E": 1, "W": -1}
+
+
+_TIME = re.compile(r"(\d{4}):(\d\d):(\d\d) (\d\d:\d\d:\d\d)")
+
+
+_ZONE = re.compile(r"[+-]\d\d:\d\d|Z")
+
+
+_MAX_TEXT = 200  # characters
+
+
+def exif_columns(blob: bytes, format: str, fields: Sequence[str]) -> dict[str, Any]:
+    """EXIF fields as `exif_time` and so on, None if absent. Never raises.
+
+    Times are ISO 8601, with a zone if the camera recorded one; gps is [latitude, longitude] in
+    degrees, north and east positive.
+    """
+    try:
+        image = OPEN[format](io.BytesIO(blob), "")  # of TIFFs, folders are read from the open file
+        exif = image.getexif()
+    except Exception:  # hostile bytes make plugins raise anything
+        exif = {}
+    return {f"exif_{field}": _value(exif, field) for field in fields}
+
+
+def _value(exif: Any, field: str) -> Any:
+    try:
+        return _READERS[field](exif)
+    except Exception:  # a damaged folder or field, such as a fraction with denominator 0
+        return None
+
+
+def _time(exif: Any) -> str | None:
+    details = exif.get_ifd(_EXIF)
+    match = _TIME.match(str(details.get(_ORIGINAL) or exif.get(_DATE) or ""))
+    if not match:
+        return None
+    zone = _ZONE.fullmatch(_text(details.get(_OFFSET)) or "")
+    return f"{match[1]}-{match[2]}-{match[3]}T{match[4]}" + (zone[0] if zone else "")
+
+
+def _camera(exif: Any) -> str | None:
+    return _named(exif.get(_MAKE), exif.get(_MODEL))
+
+
+def _lens(exif: Any) -> str | None:
+    details = exif.get_ifd(_EXIF)
+    return _named(details.get(_LENS_MAKE), details.get(_LENS))
+
+
+def _gps(exif: Any) -> list[float] | None:
+    place = exif.get_ifd(_GPS)
+    latitude, longitude = _degrees(place[1], place[2]), _degrees(place[3], place[4])
+    is_valid = abs(latitude) <= 90 and abs(longitude) <= 180  # false for NaN
+    return [round(latitude, 7), round(longitude, 7)] if is_valid else None
+
+
+def _degrees(letter: Any, parts: Any) -> float:
+    degrees, minutes, seconds = (float(part) for part in parts)
+    return _SIGNS[str(letter).strip("\0 ").upper()] * (degrees + minutes / 60 + seconds / 3600)
+
+
+def _named(make: Any, model: Any) -> str | None:
+    """Make and model, where the model does not begin with the make."""
+    make, model = _text(make), _text(model)
+    if make and model and not model.lower().startswith(make.split()[0].lower()):
+        return f"{make} {model}"
+    return model or make
+
+
+def _text(value: Any) -> str | None:
+    """One printable line."""
+    text = (
+        value.decode("utf-8", "replace")
+        if isinstance(value, bytes)
+        else value
+        if isinstance(value, str)
+        else ""
+    )
+    text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return text[:_MAX_TEXT] or None
+
+
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "time": _time,
+    "camera": _camera,
+    "lens": _lens,
+    "gps": _gps,
+}
+
+
+_PNG_END = b"\x00\x00\x00\x00IEND\xaeB`\x82"
+
+
+_ANIMATED_WEBP = 0x02  # flag in VP8X
+
+
+_ROUNDING = 3  # levels of 255
+
+
+_STRIP = 256  # rows compared at once
+
+
+_HEAD = 1 << 16  # bytes of a JPEG to search for a multi-picture index; no segment is longer
+
+
+def can_pass_through(blob: bytes, info: ImageInfo, image: str) -> bool:
+    """True if the headers allow passing a file through as `image` (of recipe.IMAGES)."""
+    kind = _KINDS.get(info.format)
+    if kind is None or kind[0] != image:
+        return False
+    upright = (
+        info.orientation == 1
+        and info.mode == "RGB"
+        and not info.alpha
+        and info.icc in ("none", "sRGB")
+    )
+    return upright and kind[1](blob, info)
+
+
+def decodes_alike(blob: bytes, pixels: np.ndarray) -> bool:
+    """True if Pillow decodes a JPEG to the kernel's pixels, uint8 (height, width, 3)."""
+    height, width = pixels.shape[:2]
+    try:
+        image = JpegImagePlugin.JpegImageFile(io.BytesIO(blob), "")  # as other programs open it
+        if image.mode != "RGB" or image.size != (width, height):
+            return False
+        return all(
+            _is_close(
+                np.asarray(image.crop((0, top, width, min(top + _STRIP, height)))),
+                pixels[top : top + _STRIP],
+            )
+            for top in range(0, height, _STRIP)
+        )
+    except Exception:  # hostile bytes make plugins raise anything
+        return False
+
+
+def _is_close(left: np.ndarray, right: np.ndarray) -> bool:
+    return int((np.maximum(left, right) - np.minimum(left, right)).max()) <= _ROUNDING
+
+
+def _jpeg(blob: bytes, info: ImageInfo) -> bool:
+    """Huffman-coded JPEGs, which the kernel decodes; it detects more damage than Pillow."""
+    return (
+        info.path == "kernel" and blob[-2:] == b"\xff\xd9" and b"MPF\x00" not in bytes(blob[:_HEAD])
+    )
+
+
+def _png(blob: bytes, info: ImageInfo) -> bool:
+    """Other readers may fail on texts and profiles that are skipped here."""
+    if blob[-12:] != _PNG_END or b"acTL" in bytes(blob[: blob.find(b"IDAT")]):
+        return False
+    try:
+        PngImagePlugin.PngImageFile(io.BytesIO(blob)).load()
+    except Exception:  # hostile bytes make plugins raise anything
+        return False
+    return True
+
+
+def _webp(blob: bytes, info: ImageInfo) -> bool:
+    animated = blob[12:16] == b"VP8X" and blob[20] & _ANIMATED_WEBP
+    return not animated and int.from_bytes(blob[4:8], "little") + 8 == len(blob)
+
+
+_KINDS: dict[str, tuple[str, Callable[[bytes, ImageInfo], bool]]] = {
+    "JPEG": ("jpeg", _jpeg),
+    "PNG": ("png", _png),
+    "WEBP": ("webp", _webp),
+}
+
+
+LOSSLESS = 100  # WebP quality that selects lossless compression
+
+
+# imported here, or Pillow would do so at the first file
+_PLUGINS = (JpegImagePlugin, PngImagePlugin, WebPImagePlugin)
+
+
+_PNG_LEVEL = 3  # zlib level: 6 takes 2.4 times as long for 2.6 % fewer bytes on images
+
+
+_WEBP_METHOD = 4  # of 0..6, libwebp's default: 6 takes three times as long for 1 % fewer bytes
+
+
+# quality means effort; method 4: 1.5 times as long, 1.7 % fewer bytes
+_WEBP_LOSSLESS = {"method": 2, "quality": 75}
+
+
+_WORKING = {"raw": 7, "jpeg": 7, "png": 8, "webp": 30}  # bytes per pixel for noise, the worst case
+
+
+def encode(pixels: np.ndarray, encoding: Encoding) -> bytes:
+    """Encode uint8 pixels, shape (height, width, 3), with explicit parameters and no metadata."""
+    file = io.BytesIO()
+    pixels = np.ascontiguousarray(pixels)
+    if encoding.image == "raw":
+        npy.write_array(file, pixels, version=(1, 0), allow_pickle=False)
+    else:
+        Image.fromarray(pixels).save(file, **_options(encoding))
+    return file.getvalue()
+
+
+def working_bytes(encoding: Encoding, size: Size) -> int:
+    """Upper bound of the memory for encoding, with the file, without the pixels."""
+    per_pixel = _WORKING[encoding.image]
+    if encoding.image == "webp" and encoding.quality == LOSSLESS:
+        per_pixel = 45
+    elif encoding.image == "jpeg" and encoding.optimize:
+        per_pixel += 6  # its coefficients
+    return per_pixel * size[0] * size[1]
+
+
+def _options(encoding: Encoding) -> dict[str, Any]:
+    if encoding.image == "png":
+        return {"format": "PNG", "compress_level": _PNG_LEVEL, "optimize": False}
+    if encoding.image == "webp" and encoding.quality == LOSSLESS:
+        return {"format": "WEBP", "lossless": True, **_WEBP_LOSSLESS}
+    if encoding.image == "webp":
+        return {
+            "format": "WEBP",
+            "lossless": False,
+            "method": _WEBP_METHOD,
+            "quality": encoding.quality,
+        }
+    options = {
+        "optimize": encoding.optimize,
+        "progressive": False,
+        "quality": encoding.quality,
+        "subsampling": encoding.subsampling,
+    }
+    return {"format": "JPEG", **options}

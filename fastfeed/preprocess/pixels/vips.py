@@ -1,7 +1,6 @@
-"""Reads rows of large PNG, TIFF and WebP files strip by strip through libvips.
+"""Rows of large PNG, TIFF and WebP files, decoded strip by strip through libvips.
 
-The full image is never in memory, except for WebP, where Pillow would need twice as much. libvips
-only decodes, so results equal those of Pillow's path. Rows are fetched in the calling thread.
+Only WebP is held in full. libvips only decodes, so results equal those of Pillow's path.
 """
 
 from __future__ import annotations
@@ -28,9 +27,7 @@ _ROWS_PER_FETCH = 8  # libvips buffers a multiple of it
 
 @functools.cache
 def _configure() -> None:
-    """Disable libvips's cache, so that memory is freed with the file, and its threads, as workers
-    have one core.
-    """
+    """Disable libvips's cache, so that memory is freed with the file, and its threads."""
     pyvips.cache_set_max(0)
     pyvips.concurrency_set(1)
 
@@ -53,7 +50,9 @@ class StripReader:
             self._region = pyvips.Region.new(image)
         except pyvips.Error as error:
             raise OSError(_message(error)) from error
-        self._image, self._source, self._next = image, source, 0
+        self._image = image
+        self._source = source
+        self._next = 0
 
     def __call__(self, top: int, count: int) -> Image.Image:
         """These rows as 8-bit L, LA, RGB or RGBA; of 16-bit samples the high byte."""

@@ -1,48 +1,60 @@
-"""Whether the source of a job is still the same: its list of photographs, and the content of a few
-of them.
-"""
+"""Checks that a job's source is still the same: its list of images, and some contents."""
 
 from __future__ import annotations
 
 import hashlib
+import io
+import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+import re
+import unicodedata
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
 
 import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
-from fastfeed.preprocess.inputs.inputs import Input, listing_prefix
+from fastfeed.faults import Failure
+from fastfeed.preprocess.inputs.inputs import Input
 from fastfeed.preprocess.inputs.readahead import read_each
-from fastfeed.preprocess.model.plan import JobPlan
+from fastfeed.preprocess.inputs.source_spec import listing_prefix
+from fastfeed.preprocess.model.layout import JOB
+from fastfeed.preprocess.model.plan import JobPlan, plan_files
 from fastfeed.preprocess.model.record import Record, part_of_sum
-from fastfeed.preprocess.planning.changes import Changes, compare, load_samples, samples_file
 from fastfeed.preprocess.targets.target import Target
+from fastfeed.sources.base import Sharded
+from fastfeed.sources.listing.file_table import unpacked
 from fastfeed.sources.listing.listing_file import ARRAYS, read_listing
+from fastfeed.sources.shards.extra_columns import HasExtraColumns
 from fastfeed.sources.tables.string_column import StringColumn
 from fastfeed.storage.storage import Storage
 
-__all__ = ["added_since", "check_content", "planned_ids"]
+__all__ = [
+    "Changes",
+    "added_since",
+    "check_content",
+    "compare",
+    "describe",
+    "load_samples",
+    "planned_ids",
+    "samples_file",
+]
 
-# photographs whose content is compared, spread over the job; and as many of those with another
+# images whose content is compared, spread over the job; and as many of those with another
 # version
 _READ = 16
 
 
 def planned_ids(target: Target, plan: JobPlan, input: Input) -> np.ndarray | None:
-    """Where the plan's photographs are in the input, which may have more: int64, shape
-    (plan.length,). None: the same.
-
-    ConfigError, with the differences, if they are not all there as they were.
-    """
+    """Places of the plan's images in the input: int64; None: the same. ConfigError."""
     changes = added_since(target, plan, input)
     return plan.source_ids if changes is None else changes.kept
 
 
 def added_since(target: Target, plan: JobPlan, input: Input) -> Changes | None:
-    """What was added to the source since the plan was made; None: nothing.
-
-    ConfigError if anything else differs.
-    """
+    """Images added since the plan was made, or None. ConfigError if anything else differs."""
     if input.fingerprint == plan.fingerprint:
         return None
     changes = _changes(target, plan, input)
@@ -68,7 +80,7 @@ def check_content(
     ids: np.ndarray | None = None,
     listing: str | None = None,
 ) -> None:
-    """ConfigError if a photograph has another content than the one that a shard was made of.
+    """ConfigError if an image has another content than the one that a shard was made of.
 
     Names and sizes do not show that. A few are read, the same ones each time, and a few of those
     whose time of change or ETag is another one now; those that cannot be read say nothing.
@@ -78,7 +90,7 @@ def check_content(
         plan: The job's.
         input: The source as it is now.
         records: Of the shards that are done.
-        ids: Where the plan's photographs are in `input`: int64, shape (plan.length,). None: the
+        ids: Where the plan's images are in `input`: int64, shape (plan.length,). None: the
             same ids.
         listing: Prefix of the listing that was made now. Default: None, of none.
     """
@@ -106,9 +118,7 @@ def check_content(
 def _touched(
     target: Target, listing: str | None, names: StringColumn | None
 ) -> Callable[[np.ndarray], np.ndarray]:
-    """A function of ids in the source: bool, whether a file has another version than in the job's
-    own listing.
-    """
+    """A function of ids in the source: bool, True if the file has another version now."""
     kept = None if listing is None or names is None else listing_prefix(target)
     before, now = _versions(kept), _versions(listing)
     if names is None or before is None or now is None:
@@ -121,9 +131,7 @@ def _touched(
 
 
 def _versions(prefix: str | None) -> tuple[np.ndarray, np.ndarray] | None:
-    """Hashes of paths, and of what changes with the content, in a listing; None where there is
-    none.
-    """
+    """Hashes of the paths and versions in a listing, if there is one."""
     path = None if prefix is None else prefix + "listing" + ARRAYS
     if path is None or not os.path.exists(path):
         return None
@@ -144,9 +152,7 @@ def _spread(items: np.ndarray) -> np.ndarray:
 
 
 def _changes(target: Target, plan: JobPlan, input: Input) -> Changes | None:
-    """How the input differs from the source of the plan; None where the plan's version kept no list
-    to compare with.
-    """
+    """Differences from the source of the plan; None if the plan has no list to compare with."""
     before = load_samples(target.read(samples_file(plan)))
     return None if before is None else compare(before, input)
 
@@ -167,9 +173,7 @@ def _different(
 
 
 def _other_kind_of_labels(plan: JobPlan, input: Input) -> list[str]:
-    """What differs where nothing else does: whether integers are names of classes; else, what
-    may.
-    """
+    """The difference between class names and indices; else, possible differences."""
     kept, now = bool(plan.classes), bool(input.source.classes)
     if kept == now:
         return ["its photographs, their order, labels, captions or columns are other ones"]
@@ -177,3 +181,223 @@ def _other_kind_of_labels(plan: JobPlan, input: Input) -> list[str]:
     return [
         f"labels: this job takes integers for {was}; pass label_kind='{kind}' (--label-kind {kind})"
     ]
+
+
+_ROW = np.dtype(
+    [
+        ("name", "<u8"),  # hash of the path below the source
+        ("size", "<u4"),  # of its bytes' number; 0: not known
+        ("label", "<u4"),  # hash of the class's name, or of the number; 0: none
+        ("note", "<u4"),  # hash of caption and columns; 0: none, or not compared
+    ]
+)
+
+
+_AT_ONCE = 1 << 14  # samples
+
+
+_FORMS = ("NFC", "NFD")  # of Unicode
+
+
+_MAGIC = re.compile(r"[*?\[{]")
+
+
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)  # tells samples of one name apart: 2^64 / golden ratio
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Changes:
+    """Differences between a job's source and the source now; ids are of now."""
+
+    now: Input
+    before: int  # images of the job
+    added: np.ndarray  # int64: not in the job
+    kept: np.ndarray  # int64 (before,): where the job's images are now; -1: gone
+    resized: np.ndarray  # int64: of another size
+    relabeled: np.ndarray  # int64
+    unlabeled: bool  # the job has labels, this request has none
+    noted: np.ndarray  # int64: with another caption, or other columns
+
+    @property
+    def removed(self) -> int:
+        """Number of images that are gone."""
+        return int(np.count_nonzero(self.kept < 0))
+
+    @property
+    def differences(self) -> list[str]:
+        """Differences that are no additions, one line each, after the name of the part."""
+        lines = []
+        if self.removed == self.before:
+            return [f"source: none of the job's {self.before:,} photographs is in {self.now.text}"]
+        if self.removed:
+            lines.append(
+                f"source: {self.removed:,} of the job's {self.before:,} photographs are gone"
+            )
+        if len(self.resized):
+            lines.append(f"source: {self._count(self.resized)} another size now")
+        if self.unlabeled and len(self.relabeled):
+            lines.append("labels: the job has labels, this request has none")
+        elif len(self.relabeled):
+            lines.append(f"labels: {self._count(self.relabeled)} another label")
+        if len(self.noted):
+            lines.append(f"captions or columns: {self._count(self.noted)} other ones")
+        return lines
+
+    @property
+    def text(self) -> str:
+        """`12 more images than this job, such as photos/a.jpg`; "" without additions."""
+        if not len(self.added):
+            return ""
+        noun = "photograph" if len(self.added) == 1 else "photographs"
+        return (
+            f"{len(self.added):,} more {noun} than this job, such as"
+            f" {self.now.source.uri(int(self.added[0]))}"
+        )
+
+    def _count(self, ids: np.ndarray) -> str:
+        first = self.now.source.uri(int(ids[0]))
+        return (
+            f"{first} has" if len(ids) == 1 else f"{len(ids):,} photographs, such as {first}, have"
+        )
+
+
+def describe(input: Input) -> np.ndarray:
+    """A row per sample: its name, and hashes of what is known without reading it."""
+    rows = np.zeros(len(input.source), _ROW)
+    names = _names(input)
+    for first in range(0, len(rows), _AT_ONCE):
+        part = rows[first : first + _AT_ONCE]
+        last = first + len(part)
+        part["name"] = [_name_hash(next(names)) for _ in part]
+        part["size"] = _sizes(input, first, last)
+        part["label"] = _labels(input, first, last)
+        part["note"] = _notes(input, first, last)
+    return rows
+
+
+def compare(before: np.ndarray, input: Input) -> Changes:
+    """Differences between `describe` of the plan's source and the source now."""
+    now = describe(input)
+    _spell_as_before(now, before, input)
+    old_keys, new_keys = _keys(before), _keys(now)
+    order = np.argsort(new_keys, kind="stable")
+    at = np.minimum(np.searchsorted(new_keys, old_keys, sorter=order), len(new_keys) - 1)
+    kept = np.where(new_keys[order[at]] == old_keys, order[at], -1).astype(np.int64)
+    is_old = np.zeros(len(now), bool)
+    is_old[kept[kept >= 0]] = True
+    rows, ids = before[kept >= 0], kept[kept >= 0]
+    there = now[ids]
+    sized = (rows["size"] != there["size"]) & (rows["size"] > 0) & (there["size"] > 0)
+    unlabeled = bool(before["label"].any()) and not bool(now["label"].any())
+    return Changes(
+        input,
+        len(before),
+        np.flatnonzero(~is_old),
+        kept,
+        ids[sized],
+        ids[rows["label"] != there["label"]],
+        unlabeled,
+        ids[rows["note"] != there["note"]],
+    )
+
+
+def _spell_as_before(now: np.ndarray, before: np.ndarray, input: Input) -> None:
+    """Hash names and classes in the Unicode form that they had, which a copy may change."""
+    known = set(before["name"].tolist())
+    for row, name in enumerate(_names(input)):
+        if not name.isascii() and int(now["name"][row]) not in known:
+            hashes = (
+                _name_hash(os.fsencode(unicodedata.normalize(form, os.fsdecode(name))))
+                for form in _FORMS
+            )
+            now["name"][row] = next((code for code in hashes if code in known), now["name"][row])
+    known = set(before["label"].tolist())
+    for text in input.source.classes:
+        if not text.isascii() and _label_hash(text) not in known:
+            hashes = (_label_hash(unicodedata.normalize(form, text)) for form in _FORMS)
+            code = next((code for code in hashes if code in known), _label_hash(text))
+            now["label"][now["label"] == _label_hash(text)] = code
+
+
+def samples_file(plan: JobPlan) -> str:
+    """Name of the file with the description of a plan's images, in the order of its ids."""
+    order = plan_files(plan.head)[0]
+    return order.replace(f"{JOB}/order", f"{JOB}/samples")
+
+
+def load_samples(content: bytes | None) -> np.ndarray | None:
+    """Rows from the content of `samples_file`; None if missing or damaged."""
+    try:
+        rows = np.load(io.BytesIO(content or b""), allow_pickle=False)
+    except (ValueError, EOFError):
+        return None
+    return rows if rows.dtype == _ROW else None
+
+
+def _keys(rows: np.ndarray) -> np.ndarray:
+    """Names, made different where several samples have the same: uint64."""
+    names = rows["name"]
+    order = np.argsort(names, kind="stable")
+    ranked = names[order]
+    starts = (
+        np.flatnonzero(np.concatenate([[True], ranked[1:] != ranked[:-1]]))
+        if len(ranked)
+        else order
+    )
+    occurrence = np.empty(len(names), np.uint64)
+    occurrence[order] = np.arange(len(names)) - np.repeat(
+        starts, np.diff(np.append(starts, len(names)))
+    )
+    return names + occurrence * _SPREAD
+
+
+def _names(input: Input) -> Iterator[bytes]:
+    """Paths below the source, as they are when it is moved."""
+    paths = getattr(input.source, "paths", None)
+    if paths is not None:
+        yield from unpacked(paths)
+        return
+    magic = _MAGIC.search(input.text)
+    prefix = os.path.dirname(input.text[: magic.start()] if magic else input.text.rstrip("/"))
+    for i in range(len(input.source)):
+        yield os.fsencode(input.source.uri(i).removeprefix(prefix))
+
+
+def _sizes(input: Input, first: int, last: int) -> np.ndarray:
+    source = input.source
+    if callable(sizes := getattr(source, "file_sizes", None)):
+        found = np.asarray(sizes(first, last))
+    elif isinstance(source, Sharded):
+        found = np.asarray(source.sizes(np.arange(first, last)))
+    else:
+        return np.zeros(last - first, np.uint32)
+    return np.where(found > 0, found % 0xFFFFFFFF + 1, 0).astype(np.uint32)
+
+
+def _labels(input: Input, first: int, last: int) -> np.ndarray:
+    labels = input.source.label(np.arange(first, last))
+    values, which = np.unique(labels, return_inverse=True)
+    names = input.source.classes
+    texts = [names[label] if 0 <= label < len(names) else str(label) for label in values.tolist()]
+    hashes = list(map(_label_hash, texts))
+    return np.where(labels < 0, 0, np.array(hashes, np.uint32)[which]).astype(np.uint32)
+
+
+def _name_hash(name: bytes) -> int:
+    return int.from_bytes(blake2b(name, digest_size=8).digest(), "little")
+
+
+def _label_hash(text: str) -> int:
+    return zlib.crc32(os.fsencode(text)) or 1
+
+
+def _notes(input: Input, first: int, last: int) -> np.ndarray:
+    """Return the notes of samples. Those of shards are in the shards and are not read."""
+    in_shards = isinstance(input.source, HasExtraColumns) and isinstance(input.source, Sharded)
+    if not (input.caption or input.columns) or in_shards:
+        return np.zeros(last - first, np.uint32)
+    notes = input.notes(range(first, last))
+    texts = [
+        "" if isinstance(note, Failure) else json.dumps(note, sort_keys=True) for note in notes
+    ]
+    return np.array([zlib.crc32(text.encode()) or 1 if text else 0 for text in texts], np.uint32)

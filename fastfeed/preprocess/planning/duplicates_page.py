@@ -21,7 +21,7 @@ from fastfeed.faults import Failure
 from fastfeed.html_page import escape
 from fastfeed.preprocess.inputs.readahead import read_each
 from fastfeed.preprocess.model.layout import DUPLICATES, JOB
-from fastfeed.preprocess.model.sample_faults import fault_of
+from fastfeed.preprocess.model.task import fault_of
 from fastfeed.preprocess.pixels.decode import Rasterizer
 from fastfeed.preprocess.pixels.image_info import image_info
 from fastfeed.preprocess.planning.shares import DuplicatePair

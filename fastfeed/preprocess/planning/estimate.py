@@ -1,4 +1,4 @@
-"""Estimates the output size and run time of a job by processing a sample of its photographs."""
+"""Estimates the output size and run time of a job by processing a sample of its images."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ import numpy as np
 
 from fastfeed.decode.base import Bad
 from fastfeed.errors import TargetError
-from fastfeed.preprocess.model.format import format_size
 from fastfeed.preprocess.model.layout import CURRENT
 from fastfeed.preprocess.model.plan import make_plan
 from fastfeed.preprocess.model.recipe import Recipe
 from fastfeed.preprocess.model.record import Record, ShardFile
+from fastfeed.preprocess.model.report import format_size
 from fastfeed.preprocess.model.task import TaskContext
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SAMPLE_SIZE", "Estimate", "check_space", "estimate", "sample_positions", "surely_fits"]
 
-SAMPLE_SIZE = 128  # photographs
-_PIECE_SIZE = 16  # photographs per piece
+SAMPLE_SIZE = 128  # images
+_PIECE_SIZE = 16  # images per piece
 _MAX_S = 30.0  # then the finished pieces are used
 _STANDARD_ERRORS = 2.0  # standard errors: 95 %
 _MAX_MEAN_ASPECT = 3.0  # upper bound of the mean of long side / short side
@@ -39,21 +39,21 @@ _METADATA_BYTES = 4096  # upper bound per sample, without the image
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Estimate for `images` photographs, from those that were processed."""
+    """Estimate for `images` images, from those that were processed."""
 
     images: int
     sampled: int
     bad: Counter[str]  # sampled ones, by reason
-    bytes_in: float  # per good photograph
+    bytes_in: float  # per good image
     bytes_out: float  # per sample in the shards, including its share of overhead
     spread: float  # half of the 95 % confidence interval of bytes_out
-    stages: dict[str, float] = field(default_factory=dict)  # seconds per photograph of one worker
+    stages: dict[str, float] = field(default_factory=dict)  # seconds per image of one worker
     shards: int = 0
     free: int | None = None  # free bytes in the target; None: unknown
 
     @property
     def good(self) -> float:
-        """Expected photographs in the shards."""
+        """Expected images in the shards."""
         return self.images * (1 - self.bad.total() / self.sampled) if self.sampled else 0.0
 
     @property
@@ -96,11 +96,7 @@ class Estimate:
 
 
 def sample_positions(count: int, size: int) -> np.ndarray:
-    """Positions in [0, count), spread evenly without a period, ordered such that any prefix is
-    spread evenly as well.
-
-    int64, shape (min(count, size),). Deterministic.
-    """
+    """Positions in [0, count): any prefix is spread evenly; int64, deterministic."""
     if count <= size:
         strata = np.arange(count)
     else:
@@ -126,9 +122,7 @@ def estimate(
     longest_s: float = _MAX_S,
     at_once: int = _PIECE_SIZE,
 ) -> Estimate:
-    """Process and pack `sample` of these photographs (None: of all), and discard the result.
-
-    Writes nothing.
+    """Process and pack `sample` of these images (None: of all), and discard the result.
 
     Raises errors of the source. After `longest_s` the estimate uses the finished ones.
     """
@@ -181,11 +175,9 @@ def check_space(estimated: Estimate, target: str) -> None:
 
 
 def surely_fits(images: int, recipe: Recipe, free: int) -> bool:
-    """Whether the free space suffices for any photographs. False: an estimate is needed."""
-    scaling, lossless = (
-        recipe.scaling,
-        recipe.encoding.image in ("png", "raw") or recipe.encoding.quality > 95,
-    )
+    """True if the free space suffices for any images; else an estimate is needed."""
+    scaling = recipe.scaling
+    lossless = recipe.encoding.image in ("png", "raw") or recipe.encoding.quality > 95
     sides = [
         (side, side) if isinstance(side, int) else side
         for side in (scaling.size, *scaling.buckets)
@@ -318,7 +310,8 @@ class _CountingFile:
     """Counts and hashes bytes, as hashing takes time in a real run."""
 
     def __init__(self) -> None:
-        self.bytes, self.digest = 0, hashlib.sha256()
+        self.bytes = 0
+        self.digest = hashlib.sha256()
 
     def write(self, data: Any, /) -> int:
         self.digest.update(data)

@@ -1,11 +1,9 @@
-"""Finds pairs among millions of 64-bit hashes that differ in few bits, exactly, with an index on
-bands of bits.
+"""Pairs among millions of 64-bit hashes that differ in few bits, exactly.
 
 If hashes are cut into `distance + k` bands, two that differ in at most `distance` bits agree on at
 least k bands. So for each choice of k bands, hashes are sorted by these bands and compared within
-equal runs. This takes 16 bytes per hash (hash and position), and as much again to sort. k = 1 is
-the usual banded index; a larger k needs more sorts but far fewer comparisons, and is chosen by
-estimated cost.
+equal runs. This takes 16 bytes per hash (hash and position), and as much again to sort. A larger k
+needs more sorts but far fewer comparisons, and is chosen by estimated cost.
 """
 
 from __future__ import annotations
@@ -34,9 +32,8 @@ def near_pairs(dhash: np.ndarray, distance: int) -> Pairs:
     """Pairs of hashes (uint64, shape (n,)) that differ in at most `distance` bits, in any order.
 
     Returns (a, b, bits): positions a < b, int64, and the number of differing bits, uint8. Each
-    repeated hash is paired with its first occurrence only, and different hashes are paired at their
-    first occurrences; other near pairs follow from these. All pairs are held in memory, 17 bytes
-    each.
+    repeated hash is paired with its first occurrence only, and different hashes at their first
+    occurrences; other near pairs follow from these.
     """
     order = np.argsort(dhash, kind="stable")
     ordered = dhash[order]
@@ -60,7 +57,7 @@ def near_pairs(dhash: np.ndarray, distance: int) -> Pairs:
 
 @dataclass(frozen=True, slots=True)
 class _Bands:
-    """How the bits are cut into bands, and how many bands a pair must share."""
+    """Masks that cut the bits into bands, and the number of bands that a pair must share."""
 
     masks: np.ndarray  # uint64, shape (bands,)
     share: int
@@ -71,20 +68,14 @@ class _Bands:
             yield choice, np.bitwise_or.reduce(self.masks[list(choice)])
 
     def was_searched(self, crowd: np.ndarray, choice: tuple[int, ...]) -> bool:
-        """Whether an earlier choice of bands has found all pairs of this run: it shares an earlier
-        band as well.
-        """
+        """True if an earlier choice of bands has found all pairs of this run."""
         earlier = [i for i in range(choice[-1]) if i not in choice]
         return any(not ((crowd ^ crowd[0]) & self.masks[i]).any() for i in earlier)
 
     def first(self, differing: np.ndarray) -> np.ndarray:
-        """The first `share` bands on which pairs with these differing bits agree, as a bit set:
-        uint64, same shape.
-        """
-        missing, bit_set = (
-            np.full(len(differing), self.share, np.int64),
-            np.zeros(len(differing), np.uint64),
-        )
+        """The first `share` bands on which pairs agree, as a bit set: uint64, same shape."""
+        missing = np.full(len(differing), self.share, np.int64)
+        bit_set = np.zeros(len(differing), np.uint64)
         for i, mask in enumerate(self.masks):
             agree = ((differing & mask) == 0) & (missing > 0)
             bit_set[agree] |= np.uint64(1 << i)
@@ -95,9 +86,7 @@ class _Bands:
 def _search(
     hashes: np.ndarray, distance: int, mask: int = _ALL_BITS, depth: int = 0
 ) -> Iterator[Pairs]:
-    """Near pairs among distinct hashes that differ only in bits of `mask`: positions, each pair
-    once.
-    """
+    """Near pairs among distinct hashes that differ only in bits of `mask`, each once."""
     # bits that differ at all
     mask &= int(np.bitwise_or.reduce(hashes ^ hashes[0])) if len(hashes) else 0
     bands = _choose_bands(mask, distance, len(hashes))
@@ -149,9 +138,7 @@ def _without_repeats(
 def _brute_force(
     hashes: np.ndarray, order: np.ndarray, starts: np.ndarray, counts: np.ndarray, distance: int
 ) -> Iterator[Pairs]:
-    """Compare all pairs within runs [start, start + count) of `order`, in batches of about
-    _PAIRS_PER_BATCH.
-    """
+    """Compare all pairs within runs [start, start + count) of `order`, in batches."""
     ends = np.cumsum(counts)
     at = np.arange(counts.sum()) + np.repeat(starts - (ends - counts), counts)
     # later positions in the same run: each is compared with these
@@ -176,9 +163,7 @@ def _brute_force(
 
 
 def _choose_bands(mask: int, distance: int, count: int) -> _Bands | None:
-    """The cheapest way to cut the bits of `mask` for `count` hashes; None if brute force is
-    cheaper.
-    """
+    """The cheapest way to cut the bits of `mask`; None if brute force is cheaper."""
     width = mask.bit_count()
 
     def cost(share: int) -> float:

@@ -1,10 +1,8 @@
-"""Makes the plan of a job, or loads an existing one and checks that it matches the current
-request.
-"""
+"""Plans of jobs: made, appended to, or loaded and compared with the current request."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -14,14 +12,15 @@ import numpy as np
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess.engines import Engine, run_pieces
 from fastfeed.preprocess.inputs.inputs import Input
-from fastfeed.preprocess.inputs.renumbered import Renumbered
-from fastfeed.preprocess.inputs.request import keep_listing
+from fastfeed.preprocess.inputs.plan_ids import PlanIds
+from fastfeed.preprocess.inputs.source_spec import keep_listing
 from fastfeed.preprocess.model.layout import is_job_file
 from fastfeed.preprocess.model.plan import PLAN, Earlier, JobPlan, make_plan, saved
 from fastfeed.preprocess.model.recipe import Recipe
-from fastfeed.preprocess.planning.changes import Changes, describe, samples_file
+from fastfeed.preprocess.model.report import Reporter
+from fastfeed.preprocess.planning.check_source import Changes, describe, samples_file
 from fastfeed.preprocess.planning.estimate import SAMPLE_SIZE, check_space, estimate, surely_fits
-from fastfeed.preprocess.planning.select import needs_pixels, select
+from fastfeed.preprocess.planning.select import select
 from fastfeed.preprocess.planning.survey import Survey, SurveyTask, completed_pieces, load_survey
 from fastfeed.preprocess.shard.versions import versions
 from fastfeed.preprocess.targets.job_state import load_plan
@@ -38,15 +37,9 @@ __all__ = [
     "unmixed",
 ]
 
-# pieces done, pieces, photographs done, photographs
-OnSurvey = Callable[[int, int, int, int], None]
-
-_SURVEY_PIECE = 2000  # photographs per piece of the survey
-# photographs per piece, seconds: the check must not delay the start of a job
-_QUICK_SAMPLE = (
-    4,
-    10.0,
-)
+_SURVEY_PIECE = 2000  # images per piece of the survey
+# images per piece, seconds: the check must not delay the start of a job
+_QUICK_SAMPLE = (4, 10.0)
 
 
 def check_plan(target: Target, plan: JobPlan, recipe: Recipe) -> None:
@@ -60,9 +53,7 @@ def check_plan(target: Target, plan: JobPlan, recipe: Recipe) -> None:
 
 
 def unmixed(labels: np.ndarray, recipe: Recipe) -> tuple[str, ...]:
-    """A hint where most shards of photographs with these labels, in this order, would hold one
-    class only.
-    """
+    """A hint if most shards of images with these labels would hold one class only."""
     shard = np.arange(len(labels)) // recipe.packing.samples
     count = int(shard[-1]) + 1 if len(labels) else 0
     if recipe.choice.shuffle is not None or count < 2 or len(np.unique(labels[labels >= 0])) < 2:
@@ -80,25 +71,22 @@ def unmixed(labels: np.ndarray, recipe: Recipe) -> tuple[str, ...]:
 
 
 def check_free_space(
-    input: Input,
-    recipe: Recipe,
-    engine: Engine,
-    target: Target,
-    on_sample: Callable[[int, int], None] | None = None,
+    input: Input, recipe: Recipe, engine: Engine, target: Target, reporter: Reporter
 ) -> None:
-    """TargetError if the target certainly has too little free space for the job.
-
-    Costs nothing where there is plenty. Else a sample is processed, and `on_sample` is called with
-    (done, total).
-    """
+    """Raise TargetError if the target has too little space, estimated from a sample if unclear."""
     free = target.free_bytes()
     if free is None or surely_fits(len(input.source), recipe, free):
         return
-    if on_sample is not None:
-        on_sample(0, min(len(input.source), SAMPLE_SIZE))
+    reporter.sample(0, min(len(input.source), SAMPLE_SIZE))
     at_once, longest_s = _QUICK_SAMPLE
     estimated = estimate(
-        input, recipe, engine, free=free, on_sample=on_sample, longest_s=longest_s, at_once=at_once
+        input,
+        recipe,
+        engine,
+        free=free,
+        on_sample=reporter.sample,
+        longest_s=longest_s,
+        at_once=at_once,
     )
     check_space(estimated, target.text)
 
@@ -108,29 +96,22 @@ def create_plan(
     input: Input,
     recipe: Recipe,
     engine: Engine,
-    on_survey: OnSurvey,
-    on_sample: Callable[[int, int], None] | None = None,
-    on_compare: Callable[[], None] | None = None,
+    reporter: Reporter,
     part: tuple[int, int] = (0, 1),
     request: dict[str, Any] | None = None,
 ) -> JobPlan:
-    """Make the plan and write it, after a survey of all photographs if the recipe needs one.
-
-    TargetError if there is too little free space for the job's output.
-    """
+    """Make the plan and write it, after a survey if the recipe needs one. TargetError."""
     if missing := input.missing():
         raise ConfigError(
             f"no checked sample of {input.text} has {', '.join(missing)}; "
             "use the names of captions and columns as they are in the source"
         )
-    check_free_space(input, recipe, engine, target, on_sample)
+    check_free_space(input, recipe, engine, target, reporter)
     source = input.source
     length, ids = len(source), np.arange(len(source))
     survey = None
     if recipe.looks:
-        survey = _run_survey(
-            target, input, recipe, engine, _bounds([length]), on_survey, on_compare, part=part
-        )
+        survey = _run_survey(target, input, recipe, engine, _bounds([length]), reporter, part=part)
     selection = select(recipe, length, source.label(ids), survey, source.uri)
     if selection.pairs:
         from fastfeed.preprocess.planning.duplicates_page import write_duplicates  # draws pictures
@@ -150,9 +131,8 @@ def create_plan(
         shares=selection.shares,
         request=request,
     )
-    if (
-        existing := load_plan(target)
-    ) is not None:  # another part of the job, or another user, was faster
+    # another part of the job, or another user, was faster
+    if (existing := load_plan(target)) is not None:
         check_plan(target, existing, recipe)
         return existing
     target.write(samples_file(plan), saved(describe(input)))
@@ -162,12 +142,10 @@ def create_plan(
 
 
 def planned_input(plan: JobPlan, input: Input, ids: np.ndarray | None) -> Input:
-    """The input with the ids and labels of the plan, which differ where photographs were added: see
-    `planned_ids`.
-    """
+    """The input with the ids and labels of the plan; `ids` as from `planned_ids`."""
     if ids is None:
         return input
-    return replace(input, source=Renumbered(input.source, ids, plan.classes))
+    return replace(input, source=PlanIds(input.source, ids, plan.classes))
 
 
 def append_plan(
@@ -176,15 +154,9 @@ def append_plan(
     changes: Changes,
     listing: str | None,
     engine: Engine,
-    on_survey: OnSurvey,
-    on_compare: Callable[[], None] | None = None,
+    reporter: Reporter,
 ) -> tuple[JobPlan, Input]:
-    """Add what is new in the source to the plan, in shards of its own, and write it; also returns
-    the planned input.
-
-    Every photograph of the plan must be there still. `listing`: prefix of the listing that
-    `changes` comes from.
-    """
+    """Add new images of the source to the plan, in new shards; also returns the input."""
     recipe, now = plan.recipe, changes.now
     ids = np.concatenate([changes.kept, changes.added])
     known = class_numbers(plan.classes)
@@ -203,7 +175,7 @@ def append_plan(
     survey = None
     if recipe.looks:
         bounds = _bounds([*(part.length for part in earlier), len(ids)])
-        survey = _run_survey(target, input, recipe, engine, bounds, on_survey, on_compare, earlier)
+        survey = _run_survey(target, input, recipe, engine, bounds, reporter, earlier)
     labels = input.source.label(np.arange(len(ids)))
     selection = select(recipe, len(ids), labels, survey, input.source.uri, _sides(plan))
     if selection.pairs:
@@ -226,7 +198,7 @@ def append_plan(
 
 
 def _sides(plan: JobPlan) -> np.ndarray:
-    """Where the plan's photographs are: int8, shape (length,): 0 train, 1 val, -1 left out."""
+    """Sides of the plan's images: int8, shape (length,): 0 train, 1 val, -1 skipped."""
     sides, start = np.full(plan.length, -1, np.int8), 0
     for folder, count in plan.groups:
         sides[plan.order[start : start + count]] = folder.partition("/")[0] == "val"
@@ -235,9 +207,7 @@ def _sides(plan: JobPlan) -> np.ndarray:
 
 
 def _bounds(lengths: Sequence[int]) -> np.ndarray:
-    """First ids of the pieces of a survey, and its length last; each of these lengths, ascending,
-    ends a piece.
-    """
+    """First ids of a survey's pieces, and its length; each of these lengths ends a piece."""
     starts = [np.arange(first, last, _SURVEY_PIECE) for first, last in pairwise([0, *lengths])]
     return np.append(np.concatenate(starts), lengths[-1]).astype(np.int64)
 
@@ -248,31 +218,27 @@ def _run_survey(
     recipe: Recipe,
     engine: Engine,
     bounds: np.ndarray,
-    on_survey: OnSurvey,
-    on_compare: Callable[[], None] | None,
+    reporter: Reporter,
     earlier: Sequence[Earlier] = (),
     part: tuple[int, int] = (0, 1),
 ) -> Survey:
-    """Survey the pieces that are not surveyed yet, and load all; `on_compare` is called in between.
+    """Survey the remaining pieces, and load all.
 
-    Each part (i, n) of a job begins elsewhere, and skips what another has completed by the time it
-    gets there.
+    Each part (i, n) of a job begins elsewhere, and skips what another has completed.
     """
-    pixels, max_pixels = needs_pixels(recipe), recipe.limits.max_pixels
+    pixels, max_pixels = recipe.choice.compares, recipe.limits.max_pixels
     fingerprint, pieces, length = input.fingerprint, len(bounds) - 1, int(bounds[-1])
     known = [(part.length, part.fingerprint) for part in earlier]
     done = completed_pieces(target, bounds, fingerprint, pixels, max_pixels, known)
     remaining = [piece for piece in range(pieces) if piece not in done]
     if not remaining:
-        return _load_all(target, pieces, on_compare)
+        return _load_all(target, pieces, reporter)
     start = len(remaining) * part[0] // part[1]
     remaining = [*remaining[start:], *remaining[:start]]
-    pieces_done, images_done = (
-        len(done),
-        sum(int(bounds[piece + 1] - bounds[piece]) for piece in done),
-    )
+    pieces_done = len(done)
+    images_done = sum(int(bounds[piece + 1] - bounds[piece]) for piece in done)
     in_progress: dict[int, int] = {}
-    on_survey(pieces_done, pieces, images_done, length)
+    reporter.survey(pieces_done, pieces, images_done, length)
     with run_pieces(
         engine, SurveyTask(input.source, target, bounds, pixels, max_pixels, fingerprint), remaining
     ) as outcomes:
@@ -283,13 +249,12 @@ def _run_survey(
             if outcome.summary:
                 pieces_done, images_done = pieces_done + 1, images_done + outcome.summary["samples"]
                 del in_progress[outcome.piece]
-            on_survey(pieces_done, pieces, images_done + sum(in_progress.values()), length)
-    return _load_all(target, pieces, on_compare)
+            reporter.survey(pieces_done, pieces, images_done + sum(in_progress.values()), length)
+    return _load_all(target, pieces, reporter)
 
 
-def _load_all(target: Target, pieces: int, on_compare: Callable[[], None] | None) -> Survey:
-    if on_compare is not None:
-        on_compare()
+def _load_all(target: Target, pieces: int, reporter: Reporter) -> Survey:
+    reporter.stage("compare")
     return load_survey(target, range(pieces))
 
 
@@ -297,9 +262,8 @@ def existing_plan(target: Target) -> JobPlan | None:
     """The plan in the target; None if the target is empty. ConfigError if it holds other files."""
     plan = load_plan(target)
     others = [] if plan else sorted(name for name in target.files() if not is_job_file(name))
-    if (
-        others and (plan := load_plan(target)) is None
-    ):  # else another part of the job has just started
+    # else another part of the job has just started
+    if others and (plan := load_plan(target)) is None:
         raise ConfigError(
             f"{target.text} is not empty: it holds {others[0]}"
             + (f" and {len(others) - 1} more files" if len(others) > 1 else "")

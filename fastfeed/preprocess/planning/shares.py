@@ -1,6 +1,4 @@
-"""What a selection comes to: the share of each side and class, and duplicates that had another
-label.
-"""
+"""Results of a selection: shares of each side and class, and duplicates with other labels."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.preprocess.model.recipe import Choice
+from fastfeed.preprocess.model.recipe import Selection
 
 __all__ = ["DuplicatePair", "concerns", "is_off", "sentences", "shares_of"]
 
@@ -21,7 +19,7 @@ _SHOWN = 5  # classes
 
 @dataclass(frozen=True, slots=True)
 class DuplicatePair:
-    """A dropped photograph and the one that is kept in its favor: ids in the source."""
+    """A dropped image and the one that is kept in its favor: ids in the source."""
 
     kept: int
     dropped: int
@@ -31,16 +29,18 @@ class DuplicatePair:
 
 
 def shares_of(
-    choice: Choice,
+    choice: Selection,
     labels: np.ndarray,
     is_kept: np.ndarray,
     val: np.ndarray,
     parted: int,
     pairs: Sequence[DuplicatePair],
 ) -> dict[str, Any]:
-    """JSON values: "val" and "train" (photographs), "wanted" (the share of val), "by_label" (label,
-    train, val), "look_alikes" (of val, that look like one in train), "other_label" (dropped ones
-    with another label, by reason).
+    """Results as JSON values, for `sentences`.
+
+    "val" and "train" (images), "wanted" (the share of val), "by_label" (label, train, val),
+    "look_alikes" (of val, that look like one in train), "other_label" (dropped ones with another
+    label, by reason).
     """
     shares: dict[str, Any] = {}
     if conflicts := Counter(pair.reason for pair in pairs if pair.conflict):
@@ -61,7 +61,7 @@ def shares_of(
 
 
 def is_off(wanted: float, train: int, val: int) -> bool:
-    """Whether the share of val is off by more than a fifth of the one requested."""
+    """True if the share of val is off by more than a fifth of the one requested."""
     return abs(val - wanted * (train + val)) > _OFF * wanted * (train + val)
 
 

@@ -1,9 +1,8 @@
-"""Surveys all photographs before the plan is made: content hash, size and dHash of each, written
-piece by piece.
-"""
+"""Content hash, size and dHash of all images, before the plan is made; written in pieces."""
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import zlib
@@ -23,9 +22,10 @@ from fastfeed.faults import Failure
 from fastfeed.preprocess.inputs.readahead import DEFERRED, known_sizes, read_ahead, read_each
 from fastfeed.preprocess.model.layout import JOB
 from fastfeed.preprocess.model.recipe import SOURCE_FORMATS, Limits
-from fastfeed.preprocess.model.sample_faults import fault_of
-from fastfeed.preprocess.model.task import FREE_BYTES, MemoryLimitError, TaskContext
-from fastfeed.preprocess.planning.hashes import ImageHasher, sha256_prefix
+from fastfeed.preprocess.model.task import FREE_BYTES, MemoryLimitError, TaskContext, fault_of
+from fastfeed.preprocess.pixels.cost import cost
+from fastfeed.preprocess.pixels.decode import Rasterizer
+from fastfeed.preprocess.pixels.image_info import ImageInfo, image_info
 from fastfeed.preprocess.targets.target import Target
 from fastfeed.sources.base import Source
 
@@ -34,13 +34,16 @@ __all__ = [
     "GOOD",
     "PLAIN",
     "ROW",
+    "ImageHasher",
     "Survey",
     "SurveyTask",
     "begun_name",
     "completed_pieces",
+    "dhash",
     "format_name",
     "load_survey",
     "piece_name",
+    "sha256_prefix",
 ]
 
 GOOD, BAD, PLAIN = 0, 1, 2  # PLAIN: good, but too uniform for a meaningful dHash
@@ -62,7 +65,7 @@ Reserve = Callable[[int], AbstractContextManager[None]]
 _SAVE_S = 0.25  # seconds between two saves of a piece's progress, at least
 _SAVE_SHARE = 20.0  # and this many times as long as a save takes
 _DONE = "done"  # in the metadata of a piece that is not complete: rows that are filled in
-_FAILED = (  # in the metadata of a piece: [id, detail] of photographs that raised an exception
+_FAILED = (  # in the metadata of a piece: [id, detail] of images that raised an exception
     "failed"
 )
 _SEPARATOR = b"\n#survey "  # follows the array, where NumPy ignores it: metadata of the piece
@@ -70,9 +73,7 @@ _SEPARATOR = b"\n#survey "  # follows the array, where NumPy ignores it: metadat
 
 @dataclass(frozen=True, slots=True)
 class SurveyTask:
-    """Surveys ids [bounds[piece], bounds[piece + 1]) and writes `__job/survey/000012.npy`; until
-    that is complete, its progress to `000012.begun`.
-    """
+    """Surveys ids [bounds[piece], bounds[piece + 1]) and writes them to `__job/survey`."""
 
     source: Source
     target: Target
@@ -119,9 +120,7 @@ class SurveyTask:
     def _begun(
         self, piece: int, ids: range, metadata: dict[str, Any]
     ) -> tuple[np.ndarray, dict[int, str], int]:
-        """The rows of a piece, those that failed, and how many an earlier run that was interrupted
-        has filled in.
-        """
+        """Rows of a piece, failures, and the number of rows that an interrupted run filled in."""
         rows = np.zeros(len(ids), ROW)
         rows["id"] = ids
         rows["state"] = BAD
@@ -142,9 +141,7 @@ class SurveyTask:
         self._fill_row(row, DEFERRED, ImageHasher(self.max_pixels), context)
 
     def _fill_row(self, row: Any, blob: Any, hasher: ImageHasher, context: TaskContext) -> str:
-        """Fill in a row from what `read_ahead` returned for it; returns the text of an unforeseen
-        exception, or "".
-        """
+        """Fill in a row from a result of `read_ahead`; returns an unforeseen exception's text."""
         sample = int(row["id"])
         try:
             if blob is not DEFERRED:
@@ -169,10 +166,7 @@ class SurveyTask:
     def _inspect(
         self, row: Any, blob: Any, hasher: ImageHasher, reserve: Reserve, limit: int = 1 << 62
     ) -> int:
-        """Fill in a row; 0.
-
-        If decoding needs more than `limit` bytes, do nothing and return that number.
-        """
+        """Fill in a row and return 0, or return the bytes needed if more than `limit`."""
         row["state"] = BAD
         if isinstance(blob, Failure):
             return 0
@@ -204,9 +198,7 @@ class SurveyTask:
 
 
 class _Saves:
-    """When the progress of a piece is saved: often enough for runs of two seconds, and seldom where
-    writing is slow.
-    """
+    """Times at which a piece's progress is saved, seldom if writing is slow."""
 
     def __init__(self) -> None:
         self._next = monotonic() + _SAVE_S
@@ -224,10 +216,10 @@ class _Saves:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Survey:
-    """Survey results of all photographs, 50 bytes each."""
+    """Survey results of all images, 50 bytes each."""
 
     rows: np.ndarray  # ROW, shape (n,); row i is of id i
-    # detail by id of photographs that raised an exception
+    # detail by id of images that raised an exception
     failed: dict[int, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -235,10 +227,7 @@ class Survey:
 
     @property
     def bad(self) -> np.ndarray:
-        """Photographs that could not be read or decoded: bool, shape (n,).
-
-        Shard records hold the reasons.
-        """
+        """Images that could not be read or decoded: bool, shape (n,)."""
         return self.rows["state"] == BAD
 
 
@@ -253,9 +242,7 @@ def format_name(number: int) -> str:
 
 
 def piece_name(piece: int) -> str:
-    """Name of a piece's file below the target; there only when the piece is complete, and not
-    written again then.
-    """
+    """Name of a complete piece's file below the target."""
     return f"{JOB}/survey/{piece:06d}.npy"
 
 
@@ -272,11 +259,9 @@ def completed_pieces(
     max_pixels: int = MAX_PIXELS,
     earlier: Iterable[tuple[int, str]] = (),
 ) -> set[int]:
-    """Pieces that are complete, of this source and these bounds, and with dHashes if they are
-    needed.
+    """Pieces that are complete, of this source and these bounds, with dHashes if needed.
 
-    `earlier`: (number of photographs, fingerprint) of the source before photographs were appended,
-    each time.
+    `earlier`: (number of images, fingerprint) of the source before images were appended, each time.
     """
     done = set()
     for piece in range(len(bounds) - 1):
@@ -326,9 +311,7 @@ def _metadata(
 def _fits(
     metadata: dict[str, Any], fingerprint: str, first: int, last: int, pixels: bool, max_pixels: int
 ) -> bool:
-    """Whether a piece with this metadata is complete, of this source, and with dHashes if they are
-    needed.
-    """
+    """True if a piece is complete, of this source, and with dHashes if needed."""
     return any(
         metadata == _metadata(fingerprint, first, last, have, max_pixels) for have in {pixels, True}
     )
@@ -352,9 +335,7 @@ def _dump_piece(rows: np.ndarray, metadata: dict[str, Any], failed: dict[int, st
 
 
 def _load_piece(content: bytes | None) -> tuple[np.ndarray, dict[str, Any], dict[int, str]] | None:
-    """Rows, metadata and failed photographs of a piece; None if the content is incomplete or
-    damaged.
-    """
+    """Rows, metadata and failures of a piece; None if it is incomplete or damaged."""
     array, _, footer = (content or b"").rpartition(_SEPARATOR)
     try:
         metadata = json.loads(footer)
@@ -365,3 +346,72 @@ def _load_piece(content: bytes | None) -> tuple[np.ndarray, dict[str, Any], dict
     except (ValueError, EOFError, TypeError):
         return None
     return (rows, metadata, failed) if rows.dtype == ROW else None
+
+
+# cells that are compared; each is the mean of _CELL x _CELL pixels of the reduced image
+ROWS = 8
+
+
+COLUMNS = 9
+
+
+_CELL = 8
+
+
+_REDUCED = (ROWS * _CELL, COLUMNS * _CELL)
+
+
+_LUMA = np.array([299, 587, 114], np.int64)  # BT.601, thousandths
+
+
+_LEVEL = 1000 * _CELL * _CELL  # a gray level of 255, in sums over a cell
+
+
+_MIN_STEP, _MIN_STEPS = 2, 20  # 20 of 64 differences must be >= 2 levels: else most bits are noise
+
+
+_MIN_BORDERS = 16  # of 112 neighboring bits that must differ: else it is a gradient or a vignette
+
+
+def sha256_prefix(blob: Any) -> np.ndarray:
+    """The first 16 bytes of the SHA-256: uint64, shape (2,)."""
+    return np.frombuffer(hashlib.sha256(blob).digest(), "<u8", 2)
+
+
+def dhash(pixels: np.ndarray) -> tuple[int, bool]:
+    """64 bits: is a cell brighter than its left neighbor? And True if too uniform.
+
+    pixels: uint8 (64, 72, 3), the image reduced with antialiasing. After Krawetz, "Kind of Like
+    That" (2013).
+    """
+    gray = pixels.astype(np.int64) @ _LUMA
+    cells = gray.reshape(ROWS, _CELL, COLUMNS, _CELL).sum(axis=(1, 3))
+    steps = np.diff(cells, axis=1)
+    bits = steps > 0
+    borders = int((bits[1:] != bits[:-1]).sum() + (bits[:, 1:] != bits[:, :-1]).sum())
+    plain = int((abs(steps) >= _MIN_STEP * _LEVEL).sum()) < _MIN_STEPS or borders < _MIN_BORDERS
+    return int.from_bytes(np.packbits(bits).tobytes(), "big"), plain
+
+
+class ImageHasher:
+    """Computes dHashes of files: upright, on white, in sRGB, downscaled while decoding."""
+
+    def __init__(self, max_pixels: int) -> None:
+        self._rasterizer = Rasterizer(filter="area", max_pixels=max_pixels)
+        self._max_pixels = max_pixels
+
+    def inspect(self, blob: bytes) -> ImageInfo | Bad:
+        """Information from the file's header."""
+        return image_info(blob, self._max_pixels)
+
+    def need(self, blob: bytes, info: ImageInfo) -> int:
+        """Peak memory of `dhash` in bytes, in addition to the file."""
+        return cost(
+            info, len(blob), (0.0, 0.0, float(info.height), float(info.width)), _REDUCED, "area"
+        )
+
+    def dhash(self, blob: bytes, info: ImageInfo) -> tuple[int, bool] | Bad:
+        """As the function `dhash`."""
+        box = (0.0, 0.0, float(info.height), float(info.width))
+        pixels = self._rasterizer.pixels(blob, info, box, _REDUCED)
+        return pixels if isinstance(pixels, Bad) else dhash(pixels)

@@ -15,6 +15,8 @@ from PIL import Image, ImageDraw, ImageFont
 
 from fastfeed.errors import SourceError
 from fastfeed.faults import Failure
+from fastfeed.preprocess.inputs.formats import ColumnNames, open_shards
+from fastfeed.preprocess.inputs.previous_job import KINDS
 from fastfeed.preprocess.model.layout import SUFFIXES
 from fastfeed.preprocess.model.record import Record
 from fastfeed.preprocess.reports.verify import location_of
@@ -36,9 +38,7 @@ class Cell:
 
 
 def draw_cells(job: Job, record: Record, count: int, side: int) -> list[Cell]:
-    """The first samples of a shard, at most `side` pixels per side, as read by fastfeed's source of
-    the format.
-    """
+    """The first samples of a shard, at most `side` pixels per side, read back from it."""
     ids = record.ids[:count]
     if not ids:
         return []
@@ -48,10 +48,8 @@ def draw_cells(job: Job, record: Record, count: int, side: int) -> list[Cell]:
         ) as scratch:  # for the index, not in the target
             source = _open(job, record, os.path.join(scratch, "shard.ffindex"))
             positions = np.arange(min(len(ids), len(source)))
-            samples, labels = (
-                source.read([int(position) for position in positions]),
-                source.label(positions).tolist(),
-            )
+            samples = source.read([int(position) for position in positions])
+            labels = source.label(positions).tolist()
     except (SourceError, ValueError) as error:
         return [Cell(None, str(error))]
     classes = job.plan.classes
@@ -63,9 +61,7 @@ def draw_cells(job: Job, record: Record, count: int, side: int) -> list[Cell]:
 
 
 def draw_sheet(cells: Sequence[Cell], side: int) -> Image.Image:
-    """Arrange cells in a grid of about 4:3, each in a square of `side` pixels with its title
-    below.
-    """
+    """Arrange cells in a grid of about 4:3, squares of `side` pixels with titles below."""
     columns = max(1, min(len(cells), round(math.sqrt(len(cells) * 4 / 3))))
     rows = max(1, -(-len(cells) // columns))
     step_x, step_y = side + _MARGIN, side + _MARGIN + _TEXT + 6
@@ -105,59 +101,18 @@ def _thumbnail(sample: Any, side: int, title: str) -> tuple[Image.Image | None, 
 
 def _open(job: Job, record: Record, index: str) -> Source:
     """Open one shard as a source. SourceError."""
-    format, (root, storage) = job.plan.recipe.packing.format, location_of(job.target)
-    path = f"{root}/{record.shard}{SUFFIXES[format]}"
-    labeled = bool(job.plan.classes)
-    classes = job.plan.classes or None
-    try:
-        return _reader(
-            format, path, labeled, classes, storage, index, job.plan.recipe.encoding.extension
-        )
-    except SourceError:  # if no sample of this shard has a label
-        if not labeled:
-            raise
-        return _reader(
-            format, path, False, None, storage, index, job.plan.recipe.encoding.extension
-        )
-
-
-def _reader(
-    format: str, path: str, labeled: bool, classes: Any, storage: Any, index: str, extension: str
-) -> Source:
-    if format == "webdataset":
-        from fastfeed.sources.tar.source import TarShards
-
-        label = "cls" if labeled else None
-        return TarShards(
-            [path],
-            label=label,
-            images=[extension],
-            classes=classes,
-            storage=storage,
-            index=index,
-            progress=False,
-        )
-    if format == "tfrecord":
-        from fastfeed.sources.tfrecord.source import TFRecords
-
-        label = "image/class/label" if labeled else None
-        return TFRecords(
-            [path], label=label, classes=classes, storage=storage, index=index, progress=False
-        )
-    if format == "mds":
-        from fastfeed.sources.mds.source import MDSShards
-
-        label = "label" if labeled else None
-        return MDSShards(
-            [path], label=label, classes=classes, storage=storage, index=index, progress=False
-        )
-    if format == "raw":
-        from fastfeed.sources.raw import RawShards
-
-        return RawShards([path], classes=classes or (), storage=storage)
-    from fastfeed.sources.table import Table
-
-    label = "label" if labeled else None
-    return Table(
-        path, image="image", label=label, label_kind="index", classes=classes, storage=storage
-    )
+    recipe, (root, storage) = job.plan.recipe, location_of(job.target)
+    kind = KINDS.get(recipe.packing.format, recipe.packing.format)
+    path = f"{root}/{record.shard}{SUFFIXES[recipe.packing.format]}"
+    classes = job.plan.classes
+    return open_shards(
+        kind,
+        path if kind == "table" else [path],
+        ColumnNames(None if classes else "", caption=""),
+        (),
+        storage,
+        progress=False,
+        classes=classes or None,
+        label_kind="index",
+        more={"index": index, "images": [recipe.encoding.extension]},
+    )[0]

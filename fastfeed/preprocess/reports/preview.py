@@ -10,9 +10,9 @@ from pathlib import Path
 
 from fastfeed import html_page
 from fastfeed.html_page import Markup, bullets, escape
-from fastfeed.preprocess.model.format import format_size
 from fastfeed.preprocess.model.layout import JOB
 from fastfeed.preprocess.model.record import REASONS, BadSample, Record
+from fastfeed.preprocess.model.report import format_size
 from fastfeed.preprocess.reports.contact_sheet import draw_cells, draw_sheet
 from fastfeed.preprocess.reports.statistics import (
     STAGES,

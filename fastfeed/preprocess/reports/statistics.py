@@ -8,10 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from fastfeed.preprocess.model.format import format_duration, format_size
 from fastfeed.preprocess.model.record import Counts
-from fastfeed.preprocess.targets.finalize import TIMES
-from fastfeed.preprocess.targets.job_state import Job
+from fastfeed.preprocess.model.report import format_duration, format_size
+from fastfeed.preprocess.targets.job_state import TIMES, Job
 
 __all__ = ["STAGES", "Run", "Statistics", "bottleneck", "statistics"]
 
@@ -153,9 +152,7 @@ def top_rows(counts: Mapping[str, int], limit: int) -> list[tuple[str, int]]:
 def bins(
     counts: Mapping[str, int], name: Callable[[float], str], limit: int = 12
 ) -> list[tuple[str, int]]:
-    """Bins in ascending order of their lower edges; of too many, rare ones at both ends are
-    merged.
-    """
+    """Bins by lower edge, ascending; of more than `limit`, rare ones at both ends are merged."""
     sorted_bins = sorted((float(edge), n) for edge, n in counts.items())
     low = high = 0
     while len(sorted_bins) > limit:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
 
-from fastfeed.preprocess.model.format import format_duration, format_reasons, format_size
 from fastfeed.preprocess.model.plan import PLAN
+from fastfeed.preprocess.model.report import format_duration, format_reasons, format_size
 from fastfeed.preprocess.planning.survey import ROW, piece_name
 from fastfeed.preprocess.reports.verify import temporary_names
 from fastfeed.preprocess.targets.job_state import Job
@@ -52,20 +52,9 @@ class JobStatus:
 
     def document(self) -> dict[str, Any]:
         """Values for JSON."""
-        return {
-            "source": self.source,
-            "shards": self.shards,
-            "shards_done": self.done,
-            "planned": self.planned,
-            "images": self.images,
-            "bytes": self.bytes,
-            "bad": dict(sorted(self.bad.items())),
-            "left_out": self.left_out,
-            "running": self.running,
-            "writers": self.writers,
-            "last_s": self.last_s,
-            "seconds_left": self.seconds_left,
-        }
+        document = asdict(self) | {"bad": dict(sorted(self.bad.items())), "shards_done": self.done}
+        del document["done"]
+        return document
 
     def rows(self) -> list[tuple[str, str]]:
         """The status as rows of text."""
@@ -131,9 +120,7 @@ def job_status(job: Job, now: float | None = None) -> JobStatus:
 
 
 def count_surveyed(target: Target) -> int:
-    """Lower bound of the photographs surveyed for a plan that is not made yet; 0 if there is a
-    plan, or no survey.
-    """
+    """Lower bound of the images surveyed for a plan that is not made yet."""
     if target.read(PLAN) is not None:
         return 0
     pieces: dict[str, int] = {}  # a piece may have a file of its progress, too
@@ -145,9 +132,7 @@ def count_surveyed(target: Target) -> int:
 
 
 def shard_pace(times: list[float]) -> tuple[float | None, float | None]:
-    """Mean seconds per shard since the last pause, and the time of the last shard; `times` in any
-    order.
-    """
+    """Mean seconds per shard since the last pause, and the time of the last shard."""
     ordered = sorted(times)[-_MAX_RECORDS:]
     if len(ordered) < 2:
         return None, ordered[-1] if ordered else None

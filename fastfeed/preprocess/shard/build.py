@@ -1,7 +1,4 @@
-"""Builds one shard: reads its photographs, transforms and packs them, and commits.
-
-Runs in worker processes.
-"""
+"""Builds one shard in a worker process: reads, transforms, packs, and commits."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from time import perf_counter
 from typing import Any
 
@@ -21,14 +18,21 @@ from fastfeed.errors import ConfigError, FastfeedError, TargetError
 from fastfeed.faults import Failure
 from fastfeed.preprocess.inputs.inputs import Input
 from fastfeed.preprocess.inputs.readahead import DEFERRED, known_sizes, read_ahead, read_each
-from fastfeed.preprocess.model.entry import Entry, ProcessedImage, entry_of
 from fastfeed.preprocess.model.layout import record_name
 from fastfeed.preprocess.model.plan import JobPlan, Shard, relative_uri, uri_prefixes
-from fastfeed.preprocess.model.record import BadSample, Counts, Record, ShardFile, part_of_sum
-from fastfeed.preprocess.model.sample_faults import fault_of
-from fastfeed.preprocess.model.task import MemoryLimitError, TaskContext
+from fastfeed.preprocess.model.record import (
+    BadSample,
+    Counts,
+    Entry,
+    ProcessedImage,
+    Record,
+    ShardFile,
+    entry_of,
+    part_of_sum,
+)
+from fastfeed.preprocess.model.task import MemoryLimitError, TaskContext, fault_of
 from fastfeed.preprocess.pixels.transform import Transformer
-from fastfeed.preprocess.shard.user_function import Extras, extended, sample_of
+from fastfeed.preprocess.shard.user_function import UserFunction, extended, sample_of
 from fastfeed.preprocess.shard.versions import check_here
 from fastfeed.preprocess.targets.target import Target
 from fastfeed.preprocess.writers import Writer, writer_for
@@ -40,29 +44,20 @@ _NO_SAMPLE = -1
 _HOPELESS = 32
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class ShardTask:
     """Builds the shards of a plan; pieces are shard indexes."""
 
     input: Input
     target: Target
     plan: JobPlan
-    _cache: dict[str, Any] = field(default_factory=dict)  # per process: values computed once
 
-    def __getstate__(self) -> tuple[Any, ...]:
-        return self.input, self.target, self.plan
-
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
-        for name, value in zip(("input", "target", "plan", "_cache"), (*state, {}), strict=True):
-            object.__setattr__(self, name, value)
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what each process computes once."""
+        return {"input": self.input, "target": self.target, "plan": self.plan}
 
     def run(self, piece: int, context: TaskContext, poison: Mapping[int, Bad]) -> dict[str, Any]:
-        """As in Task.
-
-        OSError and TargetError if the shard cannot be read or written; ConfigError if this process
-        would write other bytes than the one that made the plan.
-        """
-        self._check_versions()
+        """As in Task. OSError; ConfigError if other libraries would write other bytes."""
         shard = self._shards[piece]
         if (existing := self._existing_record(shard)) is not None:
             return _summary(existing, {})
@@ -101,15 +96,13 @@ class ShardTask:
             for i, blob, _ in blobs:
                 image = self.make(i, blob, context)
                 if self.batch == 1 and isinstance(image, ProcessedImage):
-                    label, note = (
-                        int(self.input.source.label(np.array([i]))[0]),
-                        self.input.notes([i], earlier=True)[0],
-                    )
+                    label = int(self.input.source.label(np.array([i]))[0])
+                    note = self.input.notes([i], earlier=True)[0]
                     if not isinstance(note, Failure):
                         list(self.extend([self.entry(i, label, note, image)], context))
 
     def make(self, sample: int, blob: Any, context: TaskContext) -> ProcessedImage | Bad:
-        """Transform a photograph from what `read_ahead` returned for it."""
+        """Transform an image from what `read_ahead` returned for it."""
         if isinstance(blob, Failure):
             return Bad(blob.reason, blob.detail)
         try:
@@ -122,7 +115,7 @@ class ShardTask:
             return fault_of(error)
 
     def entry(self, i: int, label: int, note: dict[str, Any], image: ProcessedImage) -> Entry:
-        """The sample of a photograph in its shard."""
+        """The sample of an image in its shard."""
         return entry_of(i, image, self.sample_uri(i), label, self.plan.classes, note)
 
     @property
@@ -135,11 +128,9 @@ class ShardTask:
         name = self.plan.recipe.metadata.extras
         if not name or not entries:
             return entries
-        if "extras" not in self._cache:
-            self._cache["extras"] = Extras(name)
         if self.batch == 1:
             context.begin(int(entries[0].key))
-        added = self._cache["extras"]([sample_of(entry) for entry in entries])
+        added = self._function([sample_of(entry) for entry in entries])
         context.begin(_NO_SAMPLE)
         return [
             more if isinstance(more, Exception) else extended(entry, more)
@@ -147,9 +138,7 @@ class ShardTask:
         ]
 
     def _make_large(self, sample: int, context: TaskContext) -> ProcessedImage | Bad:
-        """Reserve memory before reading the file; if decoding needs more, start over with a larger
-        reservation.
-        """
+        """Reserve memory before reading a file; start over with more if decoding needs it."""
         source = self.input.source
         need = known_sizes(source, [sample])[0]
         try:
@@ -189,16 +178,8 @@ class ShardTask:
         return record if record.index == shard.index and record.plan == self.hash(shard) else None
 
     def uri(self, i: int) -> str:
-        """The URI as spelled in the plan, however the source is named now.
-
-        Bytes that are not UTF-8 become \\xNN.
-        """
-        if "spelled" not in self._cache:
-            first = self.plan.first_uri
-            self._cache["spelled"] = (
-                uri_prefixes(first, self.input.source.uri(0)) if first else ("", "")
-            )
-        planned, here = self._cache["spelled"]
+        """The URI as spelled in the plan; bytes that are not UTF-8 are escaped."""
+        planned, here = self._prefixes
         uri = self.input.source.uri(i)
         return _encodable(planned + uri[len(here) :] if uri.startswith(here) else uri)
 
@@ -210,29 +191,31 @@ class ShardTask:
         relative = relative_uri(uri, self.input.text, getattr(self.input.source, "root", None))
         return self.uri(i) if relative is None else _encodable(relative)
 
-    def _check_versions(self) -> None:
-        """Check library versions, once per process."""
-        if "checked" not in self._cache:
-            check_here(self.plan)
-            self._cache["checked"] = True
-
     def hash(self, shard: Shard) -> str:
         """Hash of the plan that a shard is made by."""
-        if "hashes" not in self._cache:
-            self._cache["hashes"] = self.plan.shard_hashes
-        return self._cache["hashes"][shard.index]
+        return self._hashes[shard.index]
 
-    @property
+    @cached_property
+    def _function(self) -> UserFunction:
+        return UserFunction(self.plan.recipe.metadata.extras)
+
+    @cached_property
+    def _hashes(self) -> list[str]:
+        return self.plan.shard_hashes
+
+    @cached_property
+    def _prefixes(self) -> tuple[str, str]:
+        first = self.plan.first_uri
+        return uri_prefixes(first, self.input.source.uri(0)) if first else ("", "")
+
+    @cached_property
     def _shards(self) -> list[Shard]:
-        if "shards" not in self._cache:
-            self._cache["shards"] = self.plan.shards
-        return self._cache["shards"]
+        check_here(self.plan)  # once per process, before the first shard
+        return self.plan.shards
 
-    @property
+    @cached_property
     def _transformer(self) -> Transformer:
-        if "transformer" not in self._cache:
-            self._cache["transformer"] = Transformer(self.plan.recipe)
-        return self._cache["transformer"]
+        return Transformer(self.plan.recipe)
 
 
 @dataclass(slots=True)
@@ -364,10 +347,7 @@ def _encodable(text: str) -> str:
 
 
 class NeedsMore(BaseException):
-    """A photograph needs more memory than is reserved.
-
-    Not an Exception: decoders must not catch it.
-    """
+    """An image needs more memory than is reserved; decoders must not catch it."""
 
     def __init__(self, need: int) -> None:
         self.need = need

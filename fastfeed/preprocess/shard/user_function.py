@@ -23,10 +23,10 @@ import numpy as np
 from PIL import Image
 
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.model.entry import Entry
-from fastfeed.preprocess.model.sample_faults import SampleFault
+from fastfeed.preprocess.model.record import Entry
+from fastfeed.preprocess.model.task import SampleFault
 
-__all__ = ["Added", "Extras", "Sample", "extended", "find_function", "sample_of"]
+__all__ = ["Sample", "UserColumns", "UserFunction", "extended", "find_function", "sample_of"]
 
 MAX_BYTES = 16 << 20  # of an array
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
@@ -67,7 +67,7 @@ _DTYPES = (
 
 @dataclass(frozen=True)
 class Sample:
-    """What a function of `Metadata(extras=...)` is given of each sample.
+    """A sample, as passed to a function of `Metadata(extras=...)`.
 
     Args:
         data (bytes): The image as it is in the shard: a JPEG, WebP, PNG or .npy file.
@@ -107,19 +107,16 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
-class Added:
-    """What a function returned for one sample."""
+class UserColumns:
+    """Arrays, columns and caption that a function returned for one sample."""
 
     arrays: dict[str, np.ndarray] = field(default_factory=dict)  # little endian, C order
     columns: dict[str, Any] = field(default_factory=dict)  # JSON values
     text: str | None = None  # a caption
 
 
-class Extras:
-    """The function in `Metadata.extras`, found and checked.
-
-    What it raises names it and the sample.
-    """
+class UserFunction:
+    """The function in `Metadata.extras`, found and checked; faults name it and the sample."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -129,11 +126,8 @@ class Extras:
         except Exception as error:  # the user's code
             raise ConfigError(f"{name}() raised {_where(error)}") from error
 
-    def __call__(self, samples: Sequence[Sample]) -> list[Added | SampleFault]:
-        """Of each sample.
-
-        Where the function raises for several, it is called with each of them alone.
-        """
+    def __call__(self, samples: Sequence[Sample]) -> list[UserColumns | SampleFault]:
+        """Results by sample; if the function raises for several, it is called for each alone."""
         try:
             results = self._function(list(samples))
             results = None if isinstance(results, (str, Mapping)) else list(results)
@@ -152,7 +146,7 @@ class Extras:
             self._checked(result, sample) for result, sample in zip(results, samples, strict=True)
         ]
 
-    def _checked(self, result: Any, sample: Sample) -> Added | SampleFault:
+    def _checked(self, result: Any, sample: Sample) -> UserColumns | SampleFault:
         try:
             return self._added(result, sample)
         except SampleFault as fault:
@@ -162,12 +156,12 @@ class Extras:
                 f"{self.name} returned what raised {_where(error)}, for {sample.uri}"
             )
 
-    def _added(self, result: Any, sample: Sample) -> Added:
+    def _added(self, result: Any, sample: Sample) -> UserColumns:
         if not isinstance(result, Mapping):
             raise self._wrong(
                 sample, f"must return mappings of names to values, got {type(result).__name__}"
             )
-        added, text = Added(), None
+        added, text = UserColumns(), None
         for name, value in result.items():
             if name == "text":
                 if not isinstance(value, str):
@@ -182,7 +176,7 @@ class Extras:
                 added.arrays[name] = self._array(name, value, sample)
             else:
                 added.columns[name] = self._column(name, value, sample)
-        return Added(added.arrays, added.columns, text)
+        return UserColumns(added.arrays, added.columns, text)
 
     def _array(self, name: str, value: np.ndarray, sample: Sample) -> np.ndarray:
         value = value.astype(np.uint8) if value.dtype == bool else value
@@ -208,7 +202,7 @@ class Extras:
 
 
 def find_function(name: str) -> Callable[..., Any]:
-    """What "module:function" names. ConfigError."""
+    """The function that "module:function" names. ConfigError."""
     module, _, path = name.partition(":")
     if not module or not path:
         raise ConfigError(f"extras must be 'module:function', got {name!r}", field="extras")
@@ -245,8 +239,8 @@ def sample_of(entry: Entry) -> Sample:
     )
 
 
-def extended(entry: Entry, added: Added) -> Entry:
-    """The entry with what was returned for it."""
+def extended(entry: Entry, added: UserColumns) -> Entry:
+    """The entry with the columns returned for it."""
     meta = entry.meta
     if added.columns:
         meta = meta | {"columns": meta.get("columns", {}) | added.columns}
@@ -256,7 +250,7 @@ def extended(entry: Entry, added: Added) -> Entry:
 
 
 def _name_problem(name: Any) -> str:
-    """What is wrong with the name of an array or column; "" if nothing is."""
+    """The problem with the name of an array or column, or ""."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         return f"names must be lower-case letters, digits and _, 40 at most, got {name!r}"
     return f"the name {name!r} is that of another part of a sample" if name in _TAKEN else ""

@@ -30,11 +30,9 @@ _OF_PILLOW = {  # by our names; the first feature that Pillow was built with
 
 
 def versions(recipe: Recipe) -> dict[str, str]:
-    """Versions of all libraries that decode, scale, convert, encode and pack in this process;
-    "none" if absent.
+    """Versions of all libraries that bytes depend on; "none" if absent.
 
-    Of fastfeed itself the minor version: within one, pixels stay the same (docs/stability.md), and
-    jobs resume.
+    Of fastfeed itself the minor version: within one, pixels stay the same and jobs resume.
     """
     result, own = {"pillow": _PILLOW}, ".".join(__version__.split(".")[:2])
     for name, feature_names in _OF_PILLOW.items():

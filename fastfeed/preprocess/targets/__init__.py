@@ -1,1 +1,1 @@
-"""Where shards are written to, and how files are committed atomically."""
+"""Targets of shards, and atomic commits of files."""

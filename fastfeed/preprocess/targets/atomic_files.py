@@ -1,52 +1,68 @@
-"""The files of one attempt at a shard, in a temporary folder: either all are completed, or all are
-removed.
-"""
+"""Files of one attempt at a shard, in a temporary folder: all are completed, or none."""
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import os
-from collections.abc import Callable, Iterator
+import shutil
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import Any, ClassVar, Protocol
 
 from fastfeed.errors import TargetError
 from fastfeed.preprocess.model.record import ShardFile
-from fastfeed.preprocess.targets.temp_files import TempFile, remove_tree
+from fastfeed.system.descriptors import NEW, open_file, start_writeback
 
-__all__ = ["AtomicFile", "AtomicFiles"]
+__all__ = ["RERUN_HINT", "AtomicFile", "Attempt", "TempFile", "remove_tree", "write_error"]
 
 
-class AtomicFiles:
-    """The folder is created with the first file.
+class Backend(Protocol):
+    """The part of a target that an Attempt needs."""
 
-    After an error all files are removed, and that error is raised again.
+    is_local: ClassVar[bool]  # temporary files are on the target's own disk, where they stay
 
-    `to_error(error, name)` converts an OSError of the file `name`; `is_local`: the folder is on the
-    target's own disk, where the files stay.
-    """
+    def path(self, name: str) -> str: ...
+    def read(self, name: str) -> bytes | None: ...
+    def remove(self, name: str) -> None: ...
+    def make_temporary(self) -> str: ...
+    def write_error_for(self, error: OSError, name: str) -> TargetError: ...
+    def place(self, attempt: Attempt, written: Sequence[ShardFile]) -> None: ...
+    def write_record(self, attempt: Attempt, name: str, content: bytes) -> None: ...
 
-    def __init__(
-        self,
-        make_folder: Callable[[], str],
-        to_error: Callable[[OSError, str], TargetError],
-        is_local: bool,
-    ) -> None:
-        self._make_folder, self._to_error, self._is_local = make_folder, to_error, is_local
+
+class Attempt:
+    """Files of a shard in a temporary folder, created with the first; after an error none is left."""
+
+    def __init__(self, target: Backend) -> None:
+        self._target = target
         self._folder: str | None = None
         self._error: BaseException | None = None
         self.files: list[TempFile] = []
 
     def create(self, name: str) -> AtomicFile:
-        """A new file. TargetError."""
-        return AtomicFile(self, self.begin(name))
-
-    def begin(self, name: str) -> TempFile:
-        """Begin a file, for callers that use `writing` themselves."""
+        """A new file, under a temporary name until `commit`."""
+        self._target.path(name)
         with self.writing(name):
             if self._folder is None:
-                self._folder = self._make_folder()
+                self._folder = self._target.make_temporary()
             path = os.path.join(self._folder, str(len(self.files)))
-            self.files.append(TempFile(path, name, writeback=self._is_local))
-            return self.files[-1]
+            self.files.append(TempFile(path, name, writeback=self._target.is_local))
+        return AtomicFile(self, self.files[-1])
+
+    def commit(self, record: Callable[[Sequence[ShardFile]], tuple[str, bytes]]) -> None:
+        """Close and place all files, then write the record."""
+        target = self._target
+        try:
+            written = self.finish()
+            name, content = record(written)
+            if target.read(name) not in (None, content):
+                target.remove(name)  # it would describe files that no longer exist
+            target.place(self, written)
+            self.files.clear()
+            target.write_record(self, name, content)
+        finally:
+            self.abandon()
 
     def finish(self) -> list[ShardFile]:
         """Close all files; local ones are fsynced."""
@@ -56,28 +72,29 @@ class AtomicFiles:
         written: list[ShardFile] = []
         for file in self.files:  # all are submitted to the disk before the first wait
             with self.writing(file.name):
-                written.append(file.finish(self._is_local))
-        self.check()
+                written.append(file.finish(self._target.is_local))
+        self._check()
         return written
-
-    def check(self) -> None:
-        """Raise an earlier error, even if the writer ignored it."""
-        if self._error is not None:
-            raise self._error
 
     @contextmanager
     def writing(self, name: str) -> Iterator[None]:
         """Convert errors inside to errors of this file, and abandon all files."""
-        self.check()
+        self._check()
         try:
             yield
         except BaseException as error:  # Ctrl-C too: no partial file may remain
-            raised = self._to_error(error, name) if isinstance(error, OSError) else error
+            is_os_error = isinstance(error, OSError)
+            raised = self._target.write_error_for(error, name) if is_os_error else error
             self._error = raised
             self.abandon()
             if raised is error:
                 raise
             raise raised from error
+
+    def _check(self) -> None:
+        """Raise an earlier error, even if the writer ignored it."""
+        if self._error is not None:
+            raise self._error
 
     def abandon(self) -> None:
         """Remove all files."""
@@ -93,15 +110,169 @@ class AtomicFiles:
 class AtomicFile:
     """A temporary file whose errors name the file and the target."""
 
-    def __init__(self, atomic: AtomicFiles, file: TempFile) -> None:
-        self._atomic, self._file = atomic, file
+    def __init__(self, attempt: Attempt, file: TempFile) -> None:
+        self._attempt = attempt
+        self._file = file
 
     def write(self, data: bytes | bytearray | memoryview, /) -> int:
         """Append data. TargetError."""
-        with self._atomic.writing(self._file.name):
+        with self._attempt.writing(self._file.name):
             return self._file.write(data)
 
     def close(self) -> None:
         """End of the file. TargetError."""
-        with self._atomic.writing(self._file.name):
+        with self._attempt.writing(self._file.name):
             self._file.close()
+
+
+_BLOCK = 1 << 20  # bytes buffered before a write call
+
+
+_AHEAD = 8 << 20  # bytes after which writeback is started
+
+
+class TempFile:
+    """A new file, hashed and counted as it is written, with early writeback.
+
+    Raises plain OSErrors; an error is raised again later even if the caller swallowed it.
+    """
+
+    def __init__(self, path: str, name: str, writeback: bool = True) -> None:
+        self.path = path
+        self.name = name
+        self._writeback = writeback
+        self._hash = hashlib.sha256()
+        self._bytes = 0
+        self._buffer = bytearray()
+        self._flushed = 0  # bytes for which writeback was started
+        self._error: OSError | None = None
+        self._closed = False
+        self._file: int | None = open_file(path, os.O_WRONLY | NEW, 0o666)
+
+    def write(self, data: Any) -> int:
+        """Append data."""
+        view = memoryview(data).cast("B")
+        if self._closed:
+            raise ValueError(f"{self.name} is closed")
+        if len(self._buffer) + len(view) < _BLOCK:
+            self._buffer += view
+        else:
+            self._flush()
+            if len(view) < _BLOCK:
+                self._buffer += view
+            else:
+                self._write_through(view)
+        return len(view)
+
+    def close(self) -> None:
+        """End of the file; writeback continues."""
+        if not self._closed:
+            self._flush()
+            self._closed = True
+            self._start_writeback()
+
+    def finish(self, sync: bool) -> ShardFile:
+        """Close, with `sync` after an fsync, and return size and hash."""
+        self.close()
+        if self._error is not None:
+            raise self._error
+        if self._file is not None:
+            try:
+                if sync:
+                    os.fsync(self._file)
+            except OSError as error:  # a second fsync would succeed although the bytes are lost
+                self._error = error
+                raise
+            file, self._file = self._file, None
+            os.close(file)
+        return ShardFile(self.name, self._bytes, self._hash.hexdigest())
+
+    def drop(self) -> None:
+        """Close the file descriptor; the folder's owner removes the file."""
+        file, self._file = self._file, None
+        self._closed = True
+        if file is not None:
+            with suppress(OSError):  # the content is discarded
+                os.close(file)
+
+    def _flush(self) -> None:
+        buffer, self._buffer = self._buffer, bytearray()
+        if buffer:
+            self._write_through(memoryview(buffer))
+
+    def _write_through(self, view: memoryview) -> None:
+        if self._error is not None:
+            raise self._error
+        if self._file is None:
+            raise ValueError(f"{self.name} is closed")
+        self._hash.update(view)
+        self._bytes += len(view)
+        try:
+            while view:
+                written = os.write(self._file, view)
+                if written <= 0:
+                    raise OSError(errno.EIO, os.strerror(errno.EIO))
+                view = view[written:]
+        except OSError as error:
+            self._error = error
+            raise
+        if self._bytes - self._flushed >= _AHEAD:
+            self._start_writeback()
+
+    def _start_writeback(self) -> None:
+        """Start writeback of new bytes; their pages are not needed again."""
+        if self._writeback and self._file is not None and self._bytes > self._flushed:
+            start_writeback(self._file, self._flushed, self._bytes - self._flushed)
+            self._flushed = self._bytes
+
+
+def remove_tree(path: str) -> None:
+    """Remove a file or a folder tree; another process may be doing the same."""
+    try:
+        os.unlink(path)
+        return
+    except FileNotFoundError:
+        return
+    except OSError:
+        if not os.path.isdir(path) or os.path.islink(path):
+            raise
+    shutil.rmtree(path, onerror=_unless_gone)
+
+
+def _unless_gone(_function: Any, _path: str, raised: Any) -> None:
+    if not isinstance(raised[1], FileNotFoundError):
+        raise raised[1]
+
+
+RERUN_HINT = "then run the same command again: finished shards are kept"
+
+
+_ADVICE = {
+    errno.ENOSPC: "free some space",
+    errno.EDQUOT: "free some space, or ask for more",
+    errno.EFBIG: "lower the samples per shard, or choose another folder",
+    errno.EIO: "check the disk and the system log",
+    errno.EROFS: "mount it for writing, or choose another folder",
+    errno.EACCES: "change the folder's owner or mode",
+    errno.EPERM: "change the folder's owner or mode",
+    errno.ENOENT: "check that the folder still exists and is mounted",
+    errno.ENOTDIR: "check what is at that path",
+    errno.EISDIR: "check what is at that path",
+    errno.ESTALE: "mount it again",
+    errno.ENXIO: "check that the disk is still attached",
+    errno.ENODEV: "check that the disk is still attached",
+    errno.EMFILE: "raise `ulimit -n`",
+    errno.ENFILE: "close other programs",
+    errno.EXDEV: "keep all folders of the target on one file system",
+}
+
+
+def write_error(error: OSError, action: str) -> TargetError:
+    """The TargetError for an OSError; `action` is such as "write a.tar to /data/out"."""
+    if isinstance(error, TargetError):
+        return error
+    code = error.errno
+    message = os.strerror(code) if code is not None else str(error) or type(error).__name__
+    message = message[:1].lower() + message[1:]
+    advice = "" if code is None or code not in _ADVICE else f"{_ADVICE[code]}, "
+    return TargetError(f"cannot {action}: {message}; {advice}{RERUN_HINT}", code)

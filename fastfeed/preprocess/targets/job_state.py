@@ -1,18 +1,21 @@
-"""The state of a job, read from its target: the plan and the records of completed shards."""
+"""The state of a job in its target, and the files written when it is complete."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 from fastfeed.errors import SourceError
-from fastfeed.preprocess.model.layout import record_name
+from fastfeed.preprocess.model.layout import JOB, record_name
 from fastfeed.preprocess.model.plan import PLAN, JobPlan, Shard, plan_files
-from fastfeed.preprocess.model.record import BadSample, Record
+from fastfeed.preprocess.model.record import BadSample, Counts, Record
 from fastfeed.preprocess.targets.target import Target
 
-__all__ = ["Job", "open_job"]
+__all__ = ["BAD", "MANIFEST", "TIMES", "Job", "finalize", "indexes", "log_run", "open_job"]
 
 _READERS = 8
 
@@ -35,12 +38,12 @@ class Job:
 
     @property
     def bad(self) -> list[BadSample]:
-        """Photographs that could not be put into a shard, in shard order."""
+        """Images that could not be put into a shard, in shard order."""
         return [bad for index in sorted(self.records) for bad in self.records[index].bad]
 
 
 def load_plan(target: Target) -> JobPlan | None:
-    """The plan in a target; None if there is none."""
+    """The plan in a target, if it has one."""
     head = target.read(PLAN)
     files = [] if head is None else [target.read(name) for name in plan_files(head)]
     if head is None or not files or files[0] is None:
@@ -49,11 +52,9 @@ def load_plan(target: Target) -> JobPlan | None:
 
 
 def open_job(target: Target, plan: JobPlan | None = None) -> Job:
-    """The job in a target.
+    """The job in a target. SourceError if there is no plan.
 
     A shard is done if its record is of this plan and its files have the recorded sizes.
-
-    SourceError if there is no plan.
     """
     if plan is None:
         plan = load_plan(target)
@@ -84,3 +85,98 @@ def _records(target: Target, names: Iterable[str]) -> Iterable[Record]:
 
     with ThreadPoolExecutor(_READERS) as pool:
         return [record for record in pool.map(load, names) if record is not None]
+
+
+MANIFEST, BAD, TIMES = f"{JOB}/manifest.json", f"{JOB}/bad.jsonl", f"{JOB}/times.jsonl"
+
+
+def finalize(job: Job) -> None:
+    """Write the list of bad images, the format's indexes, and last the manifest."""
+    records = [job.records[index] for index in sorted(job.records)]
+    for name, content in indexes(job, records).items():
+        _write(job.target, name, content)
+    bad = [
+        {
+            "id": sample.id,
+            "uri": sample.uri,
+            "shard": record.shard,
+            "reason": sample.reason,
+            "detail": sample.detail,
+        }
+        for record in records
+        for sample in record.bad
+    ]
+    _write(job.target, BAD, "".join(json.dumps(row) + "\n" for row in bad).encode())
+    _write(
+        job.target,
+        MANIFEST,
+        json.dumps(_manifest(job, records), indent=1, sort_keys=True).encode() + b"\n",
+    )
+    job.target.sweep(everything=True)
+
+
+def _manifest(job: Job, records: list[Record]) -> dict[str, Any]:
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for record in records:
+        main = record.files[0]
+        groups.setdefault(record.shard.rpartition("/")[0], []).append(
+            {
+                "name": main.name,
+                "bytes": main.bytes,
+                "sha256": main.sha256,
+                "samples": len(record.ids),
+            }
+        )
+    counts = Counts.sum(record.tally for record in records)
+    return {
+        "plan": job.plan.hash,
+        "recipe": job.plan.recipe.document(),
+        "made_with": job.plan.made_with,
+        "classes": list(job.plan.classes),
+        "shards": groups,
+        "samples": counts.samples,
+        "bytes": sum(record.bytes for record in records),
+        "bad": dict(Counter(sample.reason for record in records for sample in record.bad)),
+        "left_out": job.plan.left_out,
+        **({"shares": job.plan.shares} if job.plan.shares else {}),
+    }
+
+
+def indexes(job: Job, records: list[Record]) -> dict[str, bytes]:
+    """Content of the indexes of a complete job, by name: MDS has one in each folder."""
+    if job.plan.recipe.packing.format != "mds":
+        return {}
+    from fastfeed.preprocess.writers.mds import index_json
+
+    packing, image = job.plan.recipe.packing, job.plan.recipe.encoding.image
+    folders: dict[str, list[tuple[str, int, str, int, dict[str, Any]]]] = {}
+    for record in records:
+        folder, _, _ = record.shard.rpartition("/")
+        main = record.files[0]
+        name = main.name[len(folder) + bool(folder) :]
+        file = name, main.bytes, main.sha256, len(record.ids), record.arrays
+        folders.setdefault(folder, []).append(file)
+    return {
+        f"{folder}/index.json".lstrip("/"): index_json(files, packing, image)
+        for folder, files in folders.items()
+    }
+
+
+def _write(target: Target, name: str, content: bytes) -> None:
+    """Write a file unless it has this content already."""
+    if target.read(name) != content:
+        target.write(name, content)
+
+
+def log_run(
+    target: Target,
+    seconds: float,
+    images: int,
+    stages: Mapping[str, float],
+    shards: int,
+    **more: Any,
+) -> None:
+    """Append one line to TIMES."""
+    line = {"seconds": round(seconds, 3), "images": images, "shards": shards, **more}
+    line["stages"] = {stage: round(took, 3) for stage, took in sorted(stages.items())}
+    target.write(TIMES, (target.read(TIMES) or b"") + json.dumps(line).encode() + b"\n")

@@ -1,15 +1,13 @@
-"""A local folder as a target.
-
-Files are committed by fsync, atomic rename and fsync of the folder; the record last.
-"""
+"""A local folder as a target: fsync, atomic rename, fsync of the folder; the record last."""
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from fastfeed.errors import ConfigError, TargetError
 from fastfeed.preprocess.model.layout import (
@@ -20,14 +18,12 @@ from fastfeed.preprocess.model.layout import (
     layout_in,
 )
 from fastfeed.preprocess.model.record import ShardFile
-from fastfeed.preprocess.targets.atomic_files import AtomicFile, AtomicFiles
+from fastfeed.preprocess.targets.atomic_files import Attempt, remove_tree, write_error
 from fastfeed.preprocess.targets.lock import has_ended, temporary_name
-from fastfeed.preprocess.targets.temp_files import TempFile, remove_tree
-from fastfeed.preprocess.targets.write_errors import write_error
 from fastfeed.system.descriptors import open_regular
 from fastfeed.system.folders import free_bytes, sync_folder
 
-__all__ = ["LocalAttempt", "LocalTarget", "open_local"]
+__all__ = ["LocalTarget", "open_local"]
 
 _ATTEMPTS = 10  # to create a temporary folder: another process may remove its parent at the end
 
@@ -39,6 +35,7 @@ class LocalTarget:
     text: str  # as the user named it
     folder: str  # absolute
     layout: Layout = CURRENT
+    is_local: ClassVar[bool] = True
 
     def read(self, name: str) -> bytes | None:
         """Content of a file; None if it does not exist."""
@@ -55,11 +52,10 @@ class LocalTarget:
             attempt = self.attempt()
             try:
                 attempt.create(name).write(content)
-                attempt.commit_alone()
+                self.place(attempt, attempt.finish())
                 return
-            except (
-                TargetError
-            ) as error:  # another run that completed the job may have swept everything
+            except TargetError as error:
+                # another run that completed the job may have swept everything
                 if (
                     error.errno != errno.ENOENT
                     or k == _ATTEMPTS - 1
@@ -84,14 +80,12 @@ class LocalTarget:
                 return
             sync_folder(os.path.dirname(path))
 
-    def attempt(self) -> LocalAttempt:
+    def attempt(self) -> Attempt:
         """Start an attempt at a shard."""
-        return LocalAttempt(self)
+        return Attempt(self)
 
     def sweep(self, everything: bool = False) -> int:
-        """Remove temporary files of this machine's ended processes, or with `everything` all
-        temporary files.
-        """
+        """Remove temporary files of ended processes of this machine, or of all processes."""
         swept = 0
         with self._target_errors("remove", "temporary files", "from"):
             for top in (os.path.join(self.folder, name) for name in TEMPORARY_FOLDERS):
@@ -116,14 +110,32 @@ class LocalTarget:
         """The TargetError for an OSError of a file."""
         return write_error(error, f"write {name} to {self.text}")
 
-    def rename(self, file: TempFile) -> None:
-        """Rename a completed file to its final name. OSError."""
-        path = self.path(file.name)
+    def place(self, attempt: Attempt, written: Sequence[ShardFile]) -> None:
+        """Rename all completed files to their final names, and fsync their folders."""
+        folders: dict[str, str] = {}
+        for file in attempt.files:
+            path = self.path(file.name)
+            with attempt.writing(file.name):
+                try:
+                    os.replace(file.path, path)
+                except FileNotFoundError:
+                    self._make_folders(file.name)
+                    os.replace(file.path, path)
+            folders[os.path.dirname(path)] = file.name
+        for folder, name in folders.items():
+            with attempt.writing(name):
+                sync_folder(folder)
+
+    def write_record(self, attempt: Attempt, name: str, content: bytes) -> None:
+        """Write the record of an attempt whose files are placed."""
+        attempt.create(name).write(content)
+        written = attempt.finish()
         try:
-            os.replace(file.path, path)
-        except FileNotFoundError:
-            self._make_folders(file.name)
-            os.replace(file.path, path)
+            self.place(attempt, written)
+        except TargetError:
+            with suppress(TargetError):
+                self.remove(name)  # it may be renamed, but not durably
+            raise
 
     def make_temporary(self) -> str:
         """Create a temporary folder of this process. OSError."""
@@ -141,9 +153,7 @@ class LocalTarget:
         return path
 
     def _make_folders(self, name: str) -> None:
-        """Create the folders of a file, but not the target itself: if that is gone, it was removed
-        on purpose.
-        """
+        """Create the folders of a file, but not the target, which may be removed on purpose."""
         path = self.folder
         for part in self.layout.path(name).split("/")[:-1]:
             outer, path = path, os.path.join(path, part)
@@ -174,61 +184,6 @@ class LocalTarget:
             raise write_error(error, f"{verb} {what} {where} {self.text}") from error
 
 
-class LocalAttempt:
-    """One attempt at a shard."""
-
-    def __init__(self, target: LocalTarget) -> None:
-        self._target = target
-        self._atomic = AtomicFiles(target.make_temporary, target.write_error_for, is_local=True)
-
-    def create(self, name: str) -> AtomicFile:
-        """A new file, under a temporary name until `commit`."""
-        self._target.path(name)
-        return self._atomic.create(name)
-
-    def commit(self, record: Callable[[Sequence[ShardFile]], tuple[str, bytes]]) -> None:
-        """Close, fsync and rename all files, then write the record."""
-        target, atomic = self._target, self._atomic
-        try:
-            name, content = record(atomic.finish())
-            if target.read(name) not in (None, content):
-                target.remove(name)  # it would describe files that no longer exist
-            self._rename_all()
-            atomic.files.clear()
-            file = atomic.begin(name)
-            with atomic.writing(name):
-                file.write(content)
-                file.finish(sync=True)
-            try:
-                self._rename_all()
-            except TargetError:
-                with suppress(TargetError):
-                    target.remove(name)  # it may be renamed, but not durably
-                raise
-        finally:
-            atomic.abandon()
-
-    def commit_alone(self) -> None:
-        """Commit without a record."""
-        self._atomic.finish()
-        self._rename_all()
-
-    def _rename_all(self) -> None:
-        """Rename all completed files and fsync their folders."""
-        target, folders = self._target, dict[str, str]()
-        for file in self._atomic.files:
-            with self._atomic.writing(file.name):
-                target.rename(file)
-            folders[os.path.dirname(target.path(file.name))] = file.name
-        for folder, name in folders.items():
-            with self._atomic.writing(name):
-                sync_folder(folder)
-
-    def abandon(self) -> None:
-        """Remove all files of this attempt."""
-        self._atomic.abandon()
-
-
 def _walk(folder: str, prefix: str) -> Iterator[tuple[str, int]]:
     try:
         with os.scandir(folder) as entries:
@@ -252,10 +207,7 @@ def _walk(folder: str, prefix: str) -> Iterator[tuple[str, int]]:
 
 
 def open_local(text: str, path: str, writes: bool) -> LocalTarget:
-    """Open a folder, created if missing.
-
-    ConfigError if it is not a folder, TargetError if it is not writable.
-    """
+    """Open a folder, created if missing and `writes`. ConfigError, TargetError."""
     target = LocalTarget(text, os.path.abspath(path))
     existing = target.folder
     while not os.path.lexists(existing):

@@ -1,6 +1,4 @@
-"""Names of temporary files that identify the owning process, and whether that process is still
-alive.
-"""
+"""Names of temporary files that identify the owning process, and a check if it has ended."""
 
 from __future__ import annotations
 
@@ -27,9 +25,7 @@ def temporary_name() -> str:
 
 
 def has_ended(name: str) -> bool:
-    """Whether the process that made this name has certainly ended; those of other machines or
-    containers may live.
-    """
+    """True if the process that made this name has certainly ended."""
     parsed = _PATTERN.fullmatch(name)
     if not parsed or parsed["host"] != _host():
         return False

@@ -1,6 +1,4 @@
-"""Checks that source and target do not overlap: a job's output would be listed as its input the
-next time.
-"""
+"""Check that source and target do not overlap: outputs would become inputs."""
 
 from __future__ import annotations
 
@@ -29,8 +27,7 @@ class HasText(Protocol):
 
 
 def check_overlap(source: PathLike | Sequence[PathLike], target: PathLike | HasText) -> None:
-    """ConfigError if source and target are the same or one contains the other: folders, URLs, or
-    source patterns.
+    """Raise ConfigError if source and target are the same or one contains the other.
 
     Resolves symbolic links and folders mounted twice. Neither has to exist.
     """
@@ -57,10 +54,8 @@ def _overlap(source: str, target: str) -> str:
         start, inside, contains = _real(start), *_nested(_real(start), _real(target_parts))
         target_parts = _real(target_parts)
     else:
-        inside, contains = (
-            start[: len(target_parts)] == target_parts,
-            target_parts[: len(start)] == start,
-        )
+        inside = start[: len(target_parts)] == target_parts
+        contains = target_parts[: len(start)] == start
     if inside and contains and not magic:
         return "they are the same"
     if inside:
@@ -91,9 +86,7 @@ def _real(parts: PathParts) -> PathParts:
 
 
 def _nested(source: PathParts, target: PathParts) -> tuple[bool, bool]:
-    """Whether the source is or is inside the target, and the other way round, according to the file
-    system.
-    """
+    """Two bools, by the file system: source inside target, target inside source."""
     source_ids = [_identity(source[:k]) for k in range(1, len(source) + 1)]
     target_ids = [_identity(target[:k]) for k in range(1, len(target) + 1)]
     inside = source[: len(target)] == target or (
@@ -114,9 +107,7 @@ def _identity(parts: PathParts) -> tuple[int, int] | None:
 
 
 def _matches_below(below: Sequence[str], magic: Sequence[str]) -> bool:
-    """Whether a pattern's parts can match something below a folder; both start where the pattern
-    does.
-    """
+    """True if a pattern's parts can match something below a folder."""
     for k, part in enumerate(magic):
         if "**" in part or "{" in part:  # braces may contain slashes: refuse to be safe
             return True

@@ -1,9 +1,7 @@
-"""A bucket, or anything else that fsspec writes to, as a target.
+"""A bucket, or any URL that fsspec writes to, as a target.
 
-Files are built locally, uploaded, then the record.
-
-An object becomes visible when its upload is complete. Uploads are retried as reads are
-(`sources.fetch`).
+Files are built locally and uploaded, the record last. An object becomes visible when its upload is
+complete.
 """
 
 from __future__ import annotations
@@ -16,15 +14,13 @@ import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from fastfeed.errors import ConfigError, FastfeedError, TargetError
 from fastfeed.preprocess.model.layout import CURRENT, TEMPORARY, TEMPORARY_FOLDERS, layout_in
 from fastfeed.preprocess.model.record import ShardFile
-from fastfeed.preprocess.targets.atomic_files import AtomicFile, AtomicFiles
+from fastfeed.preprocess.targets.atomic_files import RERUN_HINT, Attempt, remove_tree, write_error
 from fastfeed.preprocess.targets.lock import has_ended, temporary_name
-from fastfeed.preprocess.targets.temp_files import remove_tree
-from fastfeed.preprocess.targets.write_errors import RERUN_HINT, write_error
 from fastfeed.storage.event_loop import results
 from fastfeed.storage.filesystem import call, list_files
 from fastfeed.storage.reads import Unread
@@ -49,27 +45,22 @@ INSPECT = replace(POLICY, deadline_s=30, refused_s=5, patience_s=30, attempt_s=1
 _LISTING_S = 3600.0  # for a listing, which takes many requests
 _SPOOL = "fastfeed-spool-"
 # here "not found" for a listing means that the bucket is missing
-_BUCKETS = (
-    "s3",
-    "s3a",
-    "gs",
-    "gcs",
-)
+_BUCKETS = ("s3", "s3a", "gs", "gcs")
 _READ_ONLY = ("http", "https", "data", "github", "git", "zip", "tar", "libarchive")
 _SECRET = re.compile("key|secret|token|pass|credential|sas|connection_string", re.IGNORECASE)
 _ERRNOS = {"permission denied": errno.EACCES, "no credentials": errno.EACCES}
 
 
 class RemoteTarget:
-    """Objects below a URL.
+    """Objects below a URL; options may hold secrets, which are never shown or written."""
 
-    Its options may hold secrets: they are pickled, but never shown or written.
-    """
+    is_local: ClassVar[bool] = False
 
     def __init__(self, url: str, options: dict[str, Any], policy: RetryPolicy = POLICY) -> None:
         # as named by the user, without a password
         self.text = re.sub(r"(?<=://)([^/@:]*):[^/]*@", r"\1:...@", url)
-        self._url, self.policy = url.rstrip("/"), policy
+        self._url = url.rstrip("/")
+        self.policy = policy
         self._storage = Storage(options, policy=policy)
         self._protocol = url.partition("://")[0]
         self.layout = CURRENT
@@ -103,14 +94,22 @@ class RemoteTarget:
 
         self._checked(self._request(name, put, len(content)), f"write {name} to {self.text}")
 
-    def send(self, name: str, file: str, size: int) -> None:
-        """Upload a local file and check its size."""
+    def place(self, attempt: Attempt, written: Sequence[ShardFile]) -> None:
+        """Upload the files of an attempt, and check their sizes."""
+        for file, part in zip(attempt.files, written, strict=True):
+            self._send(part, file.path)
 
+    def _send(self, part: ShardFile, file: str) -> None:
         async def put(system: Any, path: str) -> None:
             await call(system, "put_file", file, path)
-            await _check(system, path, size)
+            await _check(system, path, part.bytes)
 
-        self._checked(self._request(name, put, size), f"write {name} to {self.text}")
+        result = self._request(part.name, put, part.bytes)
+        self._checked(result, f"write {part.name} to {self.text}")
+
+    def write_record(self, attempt: Attempt, name: str, content: bytes) -> None:
+        """Write the record of an attempt whose files are uploaded."""
+        self.write(name, content)
 
     def files(self) -> dict[str, int]:
         """Names and sizes in bytes of all objects, except temporary ones."""
@@ -126,14 +125,12 @@ class RemoteTarget:
         if not (isinstance(result, Unread) and result.reason == "not_found"):
             self._checked(result, f"remove {name} from {self.text}")
 
-    def attempt(self) -> RemoteAttempt:
+    def attempt(self) -> Attempt:
         """Start an attempt at a shard."""
-        return RemoteAttempt(self)
+        return Attempt(self)
 
     def sweep(self, everything: bool = False) -> int:
-        """Remove temporary folders of this machine's ended processes, or with `everything` all of
-        this target.
-        """
+        """Remove temporary folders of ended processes of this machine, or of all processes."""
         top, swept = tempfile.gettempdir(), 0
         for name in os.listdir(top):
             mark, _, owner = name.removeprefix(_SPOOL).partition(".")
@@ -166,7 +163,7 @@ class RemoteTarget:
                 f"there is nothing at {self.text}; pass the URL that a job was written to"
             )
 
-    def make_spool(self) -> str:
+    def make_temporary(self) -> str:
         """Create a local folder for files to upload. OSError."""
         path = os.path.join(tempfile.gettempdir(), f"{_SPOOL}{self._mark}.{temporary_name()}")
         os.mkdir(path, 0o700)
@@ -207,16 +204,20 @@ class RemoteTarget:
             path[len(root) :]: info["size"] for path, info in files.items() if path.startswith(root)
         }
 
-    def _request(self, name: str, request: Callable[[Any, str], Any], size: int = 0) -> Any:
+    def path(self, name: str) -> str:
+        """URL of a file. ConfigError if it would be outside of the target."""
         if any(part in ("", ".", "..") for part in name.split("/")):
             raise ConfigError(
                 f"a file of a target must have a name below it, without '..', got {name!r}"
             )
+        return f"{self._url}/{self.layout.path(name)}"
+
+    def _request(self, name: str, request: Callable[[Any, str], Any], size: int = 0) -> Any:
         more, policy = size / self.policy.min_rate, self.policy
         policy = replace(
             policy, attempt_s=policy.attempt_s + more, deadline_s=policy.deadline_s + 3 * more
         )
-        return self._run(f"{self._url}/{self.layout.path(name)}", request, policy)
+        return self._run(self.path(name), request, policy)
 
     def _run(self, url: str, request: Callable[[Any, str], Any], policy: RetryPolicy) -> Any:
         try:
@@ -228,17 +229,13 @@ class RemoteTarget:
     def _checked(self, result: T | Unread, action: str) -> T:
         if not isinstance(result, Unread):
             return result
-        detail, bucket = (
-            result.detail or result.reason,
-            self._url.partition("://")[2].partition("/")[0],
-        )
+        detail = result.detail or result.reason
+        bucket = self._url.partition("://")[2].partition("/")[0]
         if result.reason == "not_found":
             what = "bucket" if self._protocol in _BUCKETS else "place"
-            detail, advice, code = (
-                f"there is no {what} {bucket}",
-                "create it, or correct the name",
-                errno.ENOENT,
-            )
+            detail = f"there is no {what} {bucket}"
+            advice = "create it, or correct the name"
+            code = errno.ENOENT
         else:
             code = next(
                 (code for text, code in _ERRNOS.items() if detail.startswith(text)), errno.EIO
@@ -261,41 +258,8 @@ class RemoteTarget:
         return text.replace(self._url, self.text)
 
 
-class RemoteAttempt:
-    """One attempt at a shard, in a local temporary folder."""
-
-    def __init__(self, target: RemoteTarget) -> None:
-        self._target = target
-        self._atomic = AtomicFiles(target.make_spool, target.write_error_for, is_local=False)
-
-    def create(self, name: str) -> AtomicFile:
-        """A new file, local until `commit`."""
-        return self._atomic.create(name)
-
-    def commit(self, record: Callable[[Sequence[ShardFile]], tuple[str, bytes]]) -> None:
-        """Close and upload all files, then the record."""
-        target, atomic = self._target, self._atomic
-        try:
-            files_written = atomic.finish()
-            name, content = record(files_written)
-            if target.read(name) not in (None, content):
-                target.remove(name)  # it would describe files that no longer exist
-            for file, part in zip(atomic.files, files_written, strict=True):
-                target.send(part.name, file.path, part.bytes)
-            target.write(name, content)
-        finally:
-            atomic.abandon()
-
-    def abandon(self) -> None:
-        """Remove all files of this attempt."""
-        self._atomic.abandon()
-
-
 def open_remote(url: str, options: dict[str, Any], writes: bool) -> RemoteTarget:
-    """Open a URL that is writable, or without `writes` one that holds something.
-
-    ConfigError, TargetError.
-    """
+    """Open a URL that is writable, or without `writes` one that holds something."""
     protocol = url.partition("://")[0]
     if protocol in _READ_ONLY:
         raise ConfigError(
@@ -313,9 +277,7 @@ def open_remote(url: str, options: dict[str, Any], writes: bool) -> RemoteTarget
 
 
 async def _check(system: Any, path: str, size: int) -> None:
-    """OSError unless all bytes have arrived; clients and services compare checksums of their
-    own.
-    """
+    """Raise OSError unless all bytes have arrived; clients compare checksums."""
     stored = (await call(system, "info", path))["size"]
     if stored != size:
         raise OSError(f"{stored} of {size} bytes have arrived")

@@ -20,15 +20,11 @@ class Attempt(Protocol):
     """One attempt at a shard. Files are renamed once all of them are complete and on disk."""
 
     def create(self, name: str) -> File:
-        """A new file, under a temporary name until `commit`.
-
-        Its bytes are hashed and counted as they are written.
-        """
+        """A new file, under a temporary name until `commit`, hashed as it is written."""
         ...
 
     def commit(self, record: Callable[[Sequence[ShardFile]], tuple[str, bytes]]) -> None:
-        """Close, fsync and rename all files in the order of creation, then write what `record`
-        returns: (name, bytes).
+        """Complete all files, then write what `record` returns: (name, bytes).
 
         If the record is visible, the files are complete. TargetError leaves no temporary file and
         no record.
@@ -50,7 +46,7 @@ class Target(Protocol):
 
     @property
     def layout(self) -> Layout:
-        """Where files are below the target; methods take and return names as in CURRENT."""
+        """Places of files below the target; methods take and return names as in CURRENT."""
         ...
 
     def read(self, name: str) -> bytes | None:
@@ -74,9 +70,7 @@ class Target(Protocol):
         ...
 
     def sweep(self, everything: bool = False) -> int:
-        """Remove temporary files of this machine's ended processes, or with `everything` all
-        temporary files.
-        """
+        """Remove temporary files of ended processes of this machine, or of all processes."""
         ...
 
     def free_bytes(self) -> int | None:
@@ -87,11 +81,9 @@ class Target(Protocol):
 def open_target(
     path: str | os.PathLike[str], options: dict[str, Any] | None = None, *, writes: bool = True
 ) -> Target:
-    """Open a folder or a URL; `options` go to the storage client.
+    """Open a folder or a URL; without `writes` it must exist. ConfigError, TargetError.
 
-    Without `writes` it must exist already.
-
-    ConfigError, TargetError, MissingExtra.
+    `options` go to the storage client.
     """
     text = os.fspath(path)
     if not isinstance(text, str) or not text:

@@ -87,7 +87,8 @@ class InProcessRunner:
             self._task = error
         self._rules = rules or WorkerLimits()
         self._budget = budget or MemoryLimit(self._rules.memory)
-        self._on_progress, self._closed = on_progress, threading.Event()
+        self._on_progress = on_progress
+        self._closed = threading.Event()
 
     def run_piece(self, piece: int) -> Outcome:
         context = _Context(piece, self._rules, self._budget, self._on_progress, self._closed)
@@ -97,9 +98,8 @@ class InProcessRunner:
             return Outcome(piece, self._task.run(piece, context, {}))
         except Orphaned:
             return Outcome(piece, error=WorkerDied("closed"))
-        except (
-            Exception
-        ) as error:  # of the piece as a whole, such as a full disk or a missing source
+        except Exception as error:
+            # of the piece as a whole, such as a full disk or a missing source
             return Outcome(piece, error=error)
 
     def close(self) -> None:
@@ -117,13 +117,13 @@ class _Context:
         on_progress: Progress | None,
         closed: threading.Event,
     ) -> None:
-        self._piece, self._limit, self._budget, self._on_progress = (
-            piece,
-            rules.memory,
-            budget,
-            on_progress,
-        )
-        self._closed, self._begun, self._reported = closed, 0, monotonic()
+        self._piece = piece
+        self._limit = rules.memory
+        self._budget = budget
+        self._on_progress = on_progress
+        self._closed = closed
+        self._begun = 0
+        self._reported = monotonic()
 
     def begin(self, sample: int) -> None:
         if self._closed.is_set():

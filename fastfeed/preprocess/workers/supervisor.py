@@ -57,7 +57,8 @@ class _Death(Exception):
     def __init__(self, sample: int, reason: str, detail: str) -> None:
         super().__init__(detail)
         self.sample = sample  # that it worked on; -1: none
-        self.reason, self.detail = reason, detail
+        self.reason = reason
+        self.detail = detail
 
 
 class Supervisor:
@@ -76,7 +77,8 @@ class Supervisor:
         self._task = task if isinstance(task, bytes) else pickle_task(task)
         self._rules = rules or WorkerLimits()
         self._budget = budget or MemoryLimit(self._rules.memory)
-        self._on_progress, self._driver = on_progress, driver
+        self._on_progress = on_progress
+        self._driver = driver
         self._worker: _Worker | None = None
         self._lock = threading.Lock()
         self._closed = False
@@ -226,15 +228,16 @@ class _Worker:
                 failed.pop_all()
         self._our_end = our_end
         self._timeout_s = rules.timeout_s
-        self._last_slot, self._since = slot.read(), monotonic()  # last progress, and its time
+        # last progress, and its time
+        self._last_slot = slot.read()
+        self._since = monotonic()
         self._task: tuple[Any, ...] | None = (path, task, rules.memory)
 
     def send(self, message: tuple[Any, ...]) -> None:
         """Send a message. _Death if the process is gone."""
         try:
-            if (
-                self._task is not None
-            ):  # not sent in the constructor, so that `end` can be called meanwhile
+            # not sent in the constructor, so that `end` can be called meanwhile
+            if self._task is not None:
                 first, self._task = self._task, None
                 self._connection.send(first)
                 while self.receive()[0] != "ready":
@@ -264,7 +267,8 @@ class _Worker:
         except (EOFError, OSError):
             raise self._death() from None
         if (current := self._slot.read()) != self._last_slot or current[0] < 0:
-            self._last_slot, self._since = current, monotonic()
+            self._last_slot = current
+            self._since = monotonic()
         elif monotonic() - self._since > self._timeout_s:
             self.process.kill()
             raise _Death(current[0], "timeout", f"timed out after {self._timeout_s:g} s")

@@ -43,7 +43,8 @@ class SupervisorChannel:
     """The TaskContext of this process: talks to its supervisor."""
 
     def __init__(self, connection: Connection, slot: ProgressSlot) -> None:
-        self._connection, self._slot = connection, slot
+        self._connection = connection
+        self._slot = slot
         self._hangup = select.poll()
         self._hangup.register(connection.fileno(), select.POLLHUP)
 
@@ -140,9 +141,8 @@ def _serve(channel: SupervisorChannel) -> None:
                 channel.send("done", {})
             else:
                 channel.send("done", task.run(piece, channel, poison))
-        except (
-            Exception
-        ) as error:  # of the piece as a whole, such as a full disk or a missing source
+        except Exception as error:
+            # of the piece as a whole, such as a full disk or a missing source
             traceback.clear_frames(error.__traceback__)
             channel.send("failed", _sendable(error))
 

@@ -1,5 +1,4 @@
-"""Writes pixels as one array per shard, for `np.load(..., mmap_mode="r")`, with labels and metadata
-in other files.
+"""Pixels as one array per shard, for `np.load(..., mmap_mode="r")`.
 
 `STEM.npy` is uint8 (n, height, width, 3), `STEM.labels.npy` int64 (n,), -1 for none,
 `STEM.meta.jsonl` a line per sample: {"key", "text", "meta"}. `STEM.NAME.npy` is (n, ...) of the
@@ -13,26 +12,26 @@ import io
 import numpy as np
 
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.model.entry import Entry
 from fastfeed.preprocess.model.recipe import Packing
-from fastfeed.preprocess.writers import Create
-from fastfeed.preprocess.writers.npy import HEAD, ArrayColumns, npy_header
-from fastfeed.preprocess.writers.plain import as_json, as_text
-from fastfeed.preprocess.writers.spool import Spool
+from fastfeed.preprocess.model.record import Entry
+from fastfeed.preprocess.writers import base
+from fastfeed.preprocess.writers.base import HEAD, Create, Spool, as_json, as_text, npy_header
 
 __all__ = ["Writer"]
 
 
-class Writer:
+class Writer(base.Writer):
     """Writes one `.npy` and two more files. Pixels are spooled until n is known."""
 
+    format = "raw"
+
     def __init__(self, create: Create, stem: str, packing: Packing) -> None:
-        self._create, self._stem = create, stem
-        self._file = create(stem + ".npy")
-        self._spool, self._shape = Spool(), (0, 0, 3)  # of an empty shard
+        super().__init__(create, stem, packing)
+        # of an empty shard
+        self._spool = Spool()
+        self._shape = (0, 0, 3)
         self._labels: list[int] = []
         self._lines: list[bytes] = []
-        self.columns = ArrayColumns()
         self._extras: dict[str, tuple[str, Spool]] = {}  # type, as in a header, and content by name
 
     def add(self, entry: Entry) -> None:
@@ -64,10 +63,8 @@ class Writer:
             spool.pour(file)
             file.close()
         labels = npy_header("<i8", (samples,)) + np.array(self._labels, "<i8").tobytes()
-        for name, content in ((".labels.npy", labels), (".meta.jsonl", b"".join(self._lines))):
-            file = self._create(self._stem + name)
-            file.write(content)
-            file.close()
+        self._write_file(".labels.npy", labels)
+        self._write_file(".meta.jsonl", b"".join(self._lines))
         return [HEAD + i * size for i in range(samples)]
 
 

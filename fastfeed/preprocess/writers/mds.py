@@ -20,12 +20,10 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.model.entry import Entry
 from fastfeed.preprocess.model.recipe import Packing
-from fastfeed.preprocess.writers import Create
-from fastfeed.preprocess.writers.npy import ArrayColumns
-from fastfeed.preprocess.writers.plain import as_json, as_text, class_of, name_of
-from fastfeed.preprocess.writers.spool import Spool
+from fastfeed.preprocess.model.record import Entry
+from fastfeed.preprocess.writers import base
+from fastfeed.preprocess.writers.base import Create, Spool, as_json, as_text, meta_text
 
 __all__ = ["Writer", "index_json"]
 
@@ -42,26 +40,25 @@ _COLUMNS = {
     "width": "int",
 }
 # streaming's encodings by Encoding.image; others are bytes
-_IMAGES = {
-    "jpeg": "jpeg",
-    "png": "png",
-}
+_IMAGES = {"jpeg": "jpeg", "png": "png"}
 _INT = 8  # bytes
 _MAX_BYTES = (1 << 32) - 1  # bytes per shard
 
 
-class Writer:
+class Writer(base.Writer):
     """Writes one `.mds`. Samples are spooled until their number is known."""
 
+    format = "mds"
+
     def __init__(self, create: Create, stem: str, packing: Packing) -> None:
-        self._file = create(stem + ".mds")
-        self._spool, self._ends = Spool(), [0]
-        self.columns = ArrayColumns()
+        super().__init__(create, stem, packing)
+        self._spool = Spool()
+        self._ends = [0]
 
     def add(self, entry: Entry) -> None:
         """The next sample."""
         fields: dict[str, bytes | int | np.ndarray] = {
-            "class": as_text(class_of(entry)).encode(),
+            "class": meta_text(entry, "class").encode(),
             "extension": entry.extension.encode(),
             "height": entry.height,
             "image": entry.image,
@@ -69,7 +66,7 @@ class Writer:
             "label": -1 if entry.label is None else entry.label,
             "meta": as_json(entry.meta),
             "text": as_text(entry.text or "").encode(),
-            "uri": as_text(name_of(entry)).encode(),
+            "uri": meta_text(entry, "uri").encode(),
             "width": entry.width,
             **dict(self.columns.arrays(entry)),
         }
@@ -117,11 +114,10 @@ def index_json(
     packing: Packing,
     image: str = "jpeg",
 ) -> bytes:
-    """The index.json of a folder, from all its shards: name, bytes, SHA-256 (hexadecimal), samples,
-    and arrays as in their records.
+    """The index.json of a folder: name, bytes, SHA-256, samples and arrays of each shard.
 
-    `image` is the recipe's `encoding.image`. Shards without samples are left out: streaming
-    cannot open them.
+    `image` is the recipe's `encoding.image`. Shards without samples are left out: streaming cannot
+    open them.
     """
     shards: list[Any] = []
     for name, size, sha256, samples, arrays in files:
@@ -129,11 +125,7 @@ def index_json(
         if samples:
             shards.append(
                 _described(_IMAGES.get(image, "bytes"), arrays)
-                | {
-                    "raw_data": data,
-                    "samples": samples,
-                    "zip_data": None,
-                }
+                | {"raw_data": data, "samples": samples, "zip_data": None}
             )
     return json.dumps({"shards": shards, "version": 2}, sort_keys=True).encode()
 

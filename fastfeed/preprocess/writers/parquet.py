@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import MissingExtra
-from fastfeed.preprocess.model.entry import Entry
 from fastfeed.preprocess.model.recipe import Packing
-from fastfeed.preprocess.writers import Create, File
-from fastfeed.preprocess.writers.npy import ArrayColumns
-from fastfeed.preprocess.writers.plain import as_json, as_text, class_of, name_of
+from fastfeed.preprocess.model.record import Entry
+from fastfeed.preprocess.writers import base
+from fastfeed.preprocess.writers.base import Create, File, as_json, as_text, meta_text
 
 try:
     import pyarrow as pa
@@ -49,17 +48,20 @@ _SCHEMA = pa.schema(
 )
 
 
-class Writer:
+class Writer(base.Writer):
     """Writes one `.parquet`. A row group is kept in memory until it is complete."""
 
+    format = "parquet"
+
     def __init__(self, create: Create, stem: str, packing: Packing) -> None:
+        super().__init__(create, stem, packing)
         self._group_bytes = min(packing.group_bytes, _MAX_GROUP)
-        self._guarded = _GuardedFile(create(stem + ".parquet"))
+        self._guarded = _GuardedFile(self._file)
         self._rows: list[dict[str, Any]] = []
         self._batches: list[pa.RecordBatch] = []
         self._bytes = self._loose = 0  # of the group; of rows not in a batch yet
-        self.columns = ArrayColumns()
-        self._schema, self._parquet = _SCHEMA, None
+        self._schema = _SCHEMA
+        self._parquet = None
 
     def add(self, entry: Entry) -> None:
         """The next row."""
@@ -75,9 +77,9 @@ class Writer:
             "height": entry.height,
             "width": entry.width,
             "label": entry.label,
-            "class": as_text(class_of(entry)) or None,
+            "class": meta_text(entry, "class") or None,
             "text": None if entry.text is None else as_text(entry.text),
-            "uri": as_text(name_of(entry)) or None,
+            "uri": meta_text(entry, "uri") or None,
             "meta": as_json(entry.meta).decode(),
             **{name: array.tolist() for name, array in arrays},
         }
@@ -133,7 +135,8 @@ class Writer:
         """Convert loose rows to a batch."""
         if self._rows:
             self._batches.append(pa.RecordBatch.from_pylist(self._rows, self._schema))
-        self._rows, self._loose = [], 0
+        self._rows = []
+        self._loose = 0
 
     def _flush(self) -> None:
         """Write the batches as a row group."""
@@ -146,7 +149,8 @@ class Writer:
             except BaseException:  # including Ctrl-C
                 parquet.is_open = False  # else PyArrow would complete the file on deletion
                 raise
-        self._batches, self._bytes = [], 0
+        self._batches = []
+        self._bytes = 0
 
 
 def _lists(array: np.ndarray) -> pa.DataType:
@@ -157,13 +161,12 @@ def _lists(array: np.ndarray) -> pa.DataType:
 
 
 class _GuardedFile:
-    """A file object for PyArrow.
-
-    Discards what PyArrow writes when an incomplete file is deleted.
-    """
+    """A file for PyArrow that discards writes when an incomplete file is deleted."""
 
     def __init__(self, file: File) -> None:
-        self.file, self.closed, self._is_open = file, False, False
+        self.file = file
+        self.closed = False
+        self._is_open = False
 
     @contextmanager
     def in_use(self) -> Iterator[None]:

@@ -1,5 +1,4 @@
-"""Writes WebDataset: a tar of `KEY.jpg`, `KEY.cls`, `KEY.txt`, `KEY.json`, `KEY.NAME.npy` per
-sample, and DALI's index.
+"""WebDataset: a tar of `KEY.jpg`, `KEY.cls`, `KEY.txt`, `KEY.json` per sample, and DALI's index.
 
 Headers are POSIX.1-1988 ustar (GNU tar manual, "Basic Tar Format") without time, user or group. The
 index is that of DALI's `wds2idx`, v1.2: the number of samples, then per sample a line with
@@ -11,11 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.model.entry import Entry
 from fastfeed.preprocess.model.recipe import Packing
-from fastfeed.preprocess.writers import Create
-from fastfeed.preprocess.writers.npy import ArrayColumns, as_npy
-from fastfeed.preprocess.writers.plain import as_json, as_text
+from fastfeed.preprocess.model.record import Entry
+from fastfeed.preprocess.writers import base
+from fastfeed.preprocess.writers.base import Create, as_json, as_npy, as_text
 
 __all__ = ["Writer"]
 
@@ -45,19 +43,15 @@ def header(name: str, size: int) -> bytes:
     return b"".join((field.ljust(_MAX_NAME, b"\0"), _OWNER, digits, _TIME, check, _REST))
 
 
-class Writer:
-    """Writes one `.tar` and its `.idx`.
+class Writer(base.Writer):
+    """Writes one `.tar` and its `.idx`, which DALI does not support for shards without samples."""
 
-    A shard without samples has no index: DALI does not support it.
-    """
+    format = "webdataset"
 
     def __init__(self, create: Create, stem: str, packing: Packing) -> None:
-        self._create, self._stem = create, stem
-        self._file = create(stem + ".tar")
+        super().__init__(create, stem, packing)
         self._at = 0
-        self._offsets: list[int] = []
         self._lines: list[str] = []
-        self.columns = ArrayColumns()
 
     def add(self, entry: Entry) -> None:
         """The next sample: image, label, caption, metadata as JSON, and arrays."""
@@ -92,7 +86,6 @@ class Writer:
         self._file.close()
         if self._lines:
             # written later: readers ignore an index older than the archive
-            index = self._create(self._stem + ".idx")
-            index.write("\n".join([f"v1.2 {len(self._lines)}", *self._lines, ""]).encode())
-            index.close()
+            lines = [f"v1.2 {len(self._lines)}", *self._lines, ""]
+            self._write_file(".idx", "\n".join(lines).encode())
         return self._offsets

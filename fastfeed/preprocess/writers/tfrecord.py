@@ -1,9 +1,8 @@
-"""Writes TFRecord files of tf.train.Examples, and DALI's `tfrecord2idx` index: "offset length" per
-record.
+"""TFRecord files of tf.train.Examples, and DALI's `tfrecord2idx` index.
 
-The frame of a record and the message are described in fastfeed/sources, which reads them.
-Features are sorted by name, as in protobuf's deterministic serialization. A sample without label,
-class or caption has no such feature: give `FixedLenFeature` a default.
+The frame of a record and the message are described in fastfeed/sources, which reads them. Features
+are sorted by name, as in protobuf's deterministic serialization. A sample without label, class or
+caption has no such feature: give `FixedLenFeature` a default.
 """
 
 from __future__ import annotations
@@ -12,11 +11,10 @@ import google_crc32c
 import numpy as np
 
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.model.entry import Entry
 from fastfeed.preprocess.model.recipe import Packing
-from fastfeed.preprocess.writers import Create
-from fastfeed.preprocess.writers.npy import ArrayColumns
-from fastfeed.preprocess.writers.plain import as_json, as_text, class_of, name_of
+from fastfeed.preprocess.model.record import Entry
+from fastfeed.preprocess.writers import base
+from fastfeed.preprocess.writers.base import Create, as_json, as_text, meta_text
 
 __all__ = ["Writer"]
 
@@ -27,15 +25,14 @@ _BYTES, _FLOATS, _INTEGERS = _FIRST, _SECOND, _THIRD  # kinds of a feature
 _IMAGE = "image/encoded"
 
 
-class Writer:
+class Writer(base.Writer):
     """Writes one `.tfrecord`, and its `.idx` if it has samples."""
 
+    format = "tfrecord"
+
     def __init__(self, create: Create, stem: str, packing: Packing) -> None:
-        self._create, self._stem = create, stem
-        self._file = create(stem + ".tfrecord")
+        super().__init__(create, stem, packing)
         self._at = 0
-        self._offsets: list[int] = []
-        self.columns = ArrayColumns()
 
     def add(self, entry: Entry) -> None:
         """The next record."""
@@ -61,13 +58,11 @@ class Writer:
         self._file.close()
         if self._offsets:
             # written later: readers ignore an index older than the records
-            index = self._create(self._stem + ".idx")
             ends = [*self._offsets[1:], self._at]
             lines = (
                 f"{start} {end - start}\n" for start, end in zip(self._offsets, ends, strict=True)
             )
-            index.write("".join(lines).encode())
-            index.close()
+            self._write_file(".idx", "".join(lines).encode())
         return self._offsets
 
 
@@ -75,12 +70,12 @@ def _message(entry: Entry, arrays: list[tuple[str, np.ndarray]]) -> tuple[bytes,
     """An Example without its image: the bytes before and after the image."""
     words: dict[str, bytes | None] = {
         "image/caption": None if entry.text is None else as_text(entry.text).encode(),
-        "image/class/text": as_text(class_of(entry)).encode() or None,
+        "image/class/text": meta_text(entry, "class").encode() or None,
         "image/filename": f"{entry.key}.{entry.extension}".encode(),
         "image/format": _FORMATS.get(entry.extension, entry.extension.upper().encode()),
         "image/key": entry.key.encode(),
         "image/meta": as_json(entry.meta),
-        "image/source": as_text(name_of(entry)).encode(),
+        "image/source": meta_text(entry, "uri").encode(),
     }
     numbers = {
         "image/class/label": entry.label,
@@ -103,9 +98,7 @@ def _message(entry: Entry, arrays: list[tuple[str, np.ndarray]]) -> tuple[bytes,
 
 
 def _list_feature(name: str, array: np.ndarray) -> bytes:
-    """All elements, in C order: `FixedLenFeature(shape, tf.float32)`, or `tf.int64`, gives them
-    their shape again.
-    """
+    """All elements in C order; `FixedLenFeature` gives them their shape again."""
     if array.dtype.kind != "f":
         return _feature(name, _INTEGERS, b"".join(map(_varint, array.ravel().tolist())))
     if array.dtype == np.float64:

@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 
 from fastfeed.preprocess.model.layout import JOB, RECORDS
-from fastfeed.preprocess.targets.finalize import BAD, MANIFEST
+from fastfeed.preprocess.targets.job_state import BAD, MANIFEST
 from helpers.photos import jpeg
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from fastfeed.preprocess.model.entry import Entry
 from fastfeed.preprocess.model.recipe import Packing
+from fastfeed.preprocess.model.record import Entry
 from fastfeed.preprocess.writers import writer_for
 
 HEIGHT, WIDTH = 8, 10

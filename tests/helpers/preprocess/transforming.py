@@ -11,8 +11,8 @@ import numpy as np
 from PIL import Image
 
 from fastfeed.decode.base import Bad
-from fastfeed.preprocess.model.entry import ProcessedImage
 from fastfeed.preprocess.model.recipe import Encoding, Limits, Recipe, Scaling
+from fastfeed.preprocess.model.record import ProcessedImage
 from fastfeed.preprocess.model.task import MemoryLimitError
 from fastfeed.preprocess.pixels.transform import Transformer
 

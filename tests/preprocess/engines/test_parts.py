@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.engines.parts import parse_part, select_part
+from fastfeed.preprocess.engines.named import parse_part, select_part
 
 
 def array(id: int, least: int, most: int, step: int, count: int) -> dict[str, str]:

@@ -174,7 +174,7 @@ def test_a_node_and_the_driver_die_and_the_files_are_the_same(nodes: Nodes, tmp_
     target = tmp_path / "ray"
     code = (
         "import sys; from helpers.preprocess.job_driver import RECIPE\nfrom"
-        " helpers.preprocess.waiting import SlowSource\nfrom fastfeed.preprocess.inputs.inputs"
+        " helpers.preprocess.waiting import SlowSource\nfrom fastfeed.preprocess.inputs.source_spec"
         " import open_input; from fastfeed.preprocess.job.job import"
         " run\nrun(SlowSource(open_input(sys.argv[1]).source, 0.1), sys.argv[2], RECIPE,"
         " engine='ray:' + sys.argv[3])\n"

@@ -16,7 +16,7 @@ from helpers.tables import FORMATS, write
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
-from fastfeed.preprocess.inputs.inputs import open_input
+from fastfeed.preprocess.inputs.source_spec import open_input
 
 PATHS = ["b/0001.jpg", "a/0000.jpg", "./b/0000.jpg", "a/0001.jpg"]
 COLUMNS = {

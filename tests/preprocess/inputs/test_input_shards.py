@@ -23,7 +23,7 @@ from helpers.tables import image_bytes, write
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
 from fastfeed.preprocess import run
-from fastfeed.preprocess.inputs.inputs import open_input
+from fastfeed.preprocess.inputs.source_spec import open_input
 from fastfeed.sources import TarShards, TFRecords
 
 COUNT = 5

@@ -16,8 +16,8 @@ from helpers.remotes import uploaded
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
-from fastfeed.preprocess.inputs.inputs import Input, open_input, resolve_input
-from fastfeed.preprocess.inputs.request import InputRequest
+from fastfeed.preprocess.inputs.inputs import Input
+from fastfeed.preprocess.inputs.source_spec import SourceSpec, job_source, open_input
 from fastfeed.sources import Arrays, ImageFolder, Table
 
 ODD = [
@@ -193,16 +193,16 @@ def test_remote_folders(tmp_path: Path) -> None:
 def test_sources_from_python(tmp_path: Path) -> None:
     source = ImageFolder(folder(tmp_path / "p", {"a": 2}), labeled=False)
     remote: Any = SimpleNamespace()  # a target without a folder
-    given = resolve_input(source, remote)
+    given = job_source(source)(remote)
     assert (given.source, given.text, given.notes([1])) == (source, repr(source), [{}])
-    assert resolve_input(given, remote) is given
-    assert resolve_input(lambda target: given if target is remote else None, remote) is given  # type: ignore[return]
+    assert job_source(given)(remote) is given
+    assert job_source(lambda target: given if target is remote else None)(remote) is given  # type: ignore[return]
     (tmp_path / "t.csv").write_text("path,n\np/a/0000.jpg,7\n")
     table = Table(tmp_path / "t.csv", image="path", columns=["n"])
-    assert resolve_input(table, remote).notes([0]) == [{"columns": {"n": 7}}]
-    assert len(InputRequest(str(tmp_path / "p"))(remote).source) == 2
-    with pytest.raises(ConfigError, match="holds pixels, not encoded photographs"):
-        resolve_input(Arrays(np.zeros((2, 4, 4, 3), np.uint8)), remote)
+    assert job_source(table)(remote).notes([0]) == [{"columns": {"n": 7}}]
+    assert len(SourceSpec(str(tmp_path / "p"))(remote).source) == 2
+    with pytest.raises(ConfigError, match="holds pixels, not encoded images"):
+        job_source(Arrays(np.zeros((2, 4, 4, 3), np.uint8)))(remote)
 
 
 def test_bad_arguments(tmp_path: Path) -> None:

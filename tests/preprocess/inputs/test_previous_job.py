@@ -18,12 +18,11 @@ from helpers.shards import shard_folder
 
 from fastfeed.cli.open_source import open_source
 from fastfeed.errors import ConfigError, SourceError
-from fastfeed.preprocess.inputs.inputs import open_input
 from fastfeed.preprocess.inputs.previous_job import open_previous_job
-from fastfeed.preprocess.model.entry import Entry
+from fastfeed.preprocess.inputs.source_spec import open_input
 from fastfeed.preprocess.model.plan import JobPlan, make_plan
 from fastfeed.preprocess.model.recipe import FORMATS, Encoding, Packing, Recipe, Scaling
-from fastfeed.preprocess.model.record import Record
+from fastfeed.preprocess.model.record import Entry, Record
 from fastfeed.sources.detect import kind_of
 from fastfeed.storage.reads import Unread
 from fastfeed.storage.storage import Storage
@@ -114,7 +113,7 @@ def test_every_format_is_opened_again(format: str, remote: bool, tmp_path: Path)
     )
     check(open_source(place, None, []), [0, 2, 3, 4, 5, 6], extension)
     if format == "raw":
-        with pytest.raises(ConfigError, match="holds pixels, not encoded photographs"):
+        with pytest.raises(ConfigError, match="holds pixels, not encoded images"):
             open_input(place)
     else:
         given = open_input(place)

@@ -12,7 +12,7 @@ from helpers.photos import picture
 from PIL import Image
 
 from fastfeed.preprocess.model.recipe import IMAGES, Encoding
-from fastfeed.preprocess.pixels.encode import encode, working_bytes
+from fastfeed.preprocess.pixels.transform import encode, working_bytes
 
 PIXELS = picture(3, (61, 83))
 ENCODINGS = [

@@ -6,7 +6,7 @@ import pytest
 
 from fastfeed.preprocess.model.recipe import Limits
 from fastfeed.preprocess.model.record import REASONS
-from fastfeed.preprocess.pixels.limits import limit_error
+from fastfeed.preprocess.pixels.geometry import limit_error
 
 LIMITS = Limits(min_side=100, max_aspect=2.5, formats=("jpeg", "PNG"), max_pixels=1_000_000)
 

@@ -18,7 +18,7 @@ from PIL import Image, ImageCms
 
 from fastfeed.decode.base import Bad
 from fastfeed.preprocess.model.recipe import Encoding, Scaling
-from fastfeed.preprocess.pixels.passthrough import decodes_alike
+from fastfeed.preprocess.pixels.transform import decodes_alike
 
 PIXELS = picture(2, (48, 64), detail=3)
 RGB = Image.fromarray(PIXELS)

@@ -20,8 +20,8 @@ from fastfeed.decode import Bad
 from fastfeed.decode.formats.heic import installed
 from fastfeed.preprocess import Limits, Recipe, run
 from fastfeed.preprocess.pixels.decode import Rasterizer
-from fastfeed.preprocess.pixels.exif import exif_columns
 from fastfeed.preprocess.pixels.image_info import image_info
+from fastfeed.preprocess.pixels.transform import exif_columns
 
 pytestmark = pytest.mark.skipif(
     installed() is None, reason="no pi-heif; pip install 'fastfeed[heic]'"

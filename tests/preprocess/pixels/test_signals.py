@@ -9,7 +9,7 @@ import pytest
 from helpers.preprocess import icc
 from PIL import Image
 
-from fastfeed.preprocess.pixels.signals import signaled
+from fastfeed.preprocess.pixels.color import signaled
 
 LEVELS = (
     np.stack(np.meshgrid(*[np.arange(0, 256, 15)] * 3), axis=3).reshape(1, -1, 3).astype(np.uint8)

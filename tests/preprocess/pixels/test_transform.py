@@ -30,10 +30,9 @@ from fastfeed.preprocess.model.recipe import Encoding, Limits, Scaling
 from fastfeed.preprocess.model.record import REASONS
 from fastfeed.preprocess.pixels import transform
 from fastfeed.preprocess.pixels.decode import Rasterizer
-from fastfeed.preprocess.pixels.encode import encode
 from fastfeed.preprocess.pixels.geometry import output_geometry
 from fastfeed.preprocess.pixels.image_info import ImageInfo, image_info
-from fastfeed.preprocess.pixels.transform import Transformer
+from fastfeed.preprocess.pixels.transform import Transformer, encode
 
 PIXELS = picture(5, (60, 90), detail=0.5)
 RAW, PNG = Encoding("raw"), Encoding("png")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from fastfeed.errors import TargetError
 from fastfeed.preprocess import Encoding, Recipe, Scaling, open_input
+from fastfeed.preprocess.model.report import Reporter
 from fastfeed.preprocess.planning.estimate import (
     Estimate,
     check_space,
@@ -109,17 +110,16 @@ def test_where_there_is_plenty_nothing_is_made(photographs):
             raise AssertionError("a sample is made")
 
     target, told = Target(), []
+    reporter = Reporter(lambda now: told.append((now.images_done, now.images)))
     with pytest.raises(TargetError, match="out has 0 bytes free"):
-        check_free_space(
-            photographs, recipe(), InlineEngine(), target, lambda *now: told.append(now)
-        )  # type: ignore[arg-type]
+        check_free_space(photographs, recipe(), InlineEngine(), target, reporter)  # type: ignore[arg-type]
     assert (
         told[0][0] == 0
         and told[-1][0] == told[-1][1] == len(photographs.source)
         and told == sorted(told)
     )
     target.free = 10**9
-    check_free_space(photographs, recipe(), Never(), target)  # type: ignore[arg-type]
+    check_free_space(photographs, recipe(), Never(), target, Reporter())  # type: ignore[arg-type]
 
 
 def test_plenty_is_a_bound_of_what_the_recipe_can_make():

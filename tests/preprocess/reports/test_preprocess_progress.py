@@ -12,8 +12,7 @@ from rich.console import Console
 
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess.job.progress import SpeedMeter, format_line, render, show_progress
-from fastfeed.preprocess.model.format import format_duration, format_reasons, format_size
-from fastfeed.preprocess.model.report import Progress
+from fastfeed.preprocess.model.report import Progress, format_duration, format_reasons, format_size
 
 BEGUN = Progress("shards", 4, 10, 4, 400, 1000, 400, seconds=2.0)
 LATER = replace(

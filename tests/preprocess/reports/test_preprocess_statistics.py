@@ -17,7 +17,7 @@ from fastfeed.preprocess.reports.statistics import (
     summary,
     top_rows,
 )
-from fastfeed.preprocess.targets.finalize import TIMES
+from fastfeed.preprocess.targets.job_state import TIMES
 
 
 @pytest.fixture(scope="module")

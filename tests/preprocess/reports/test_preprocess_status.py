@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from helpers.small_jobs import InlineEngine, finished_job, recipe, source
 
-from fastfeed.preprocess import Choice, open_input, run
+from fastfeed.preprocess import Selection, open_input, run
 from fastfeed.preprocess.planning.survey import SurveyTask
 from fastfeed.preprocess.reports.status import count_surveyed, job_status, shard_pace
 from fastfeed.preprocess.targets.job_state import open_job
@@ -89,7 +89,7 @@ def test_a_job_that_has_no_plan_yet(tmp_path):
     run(
         str(tmp_path / "source"),
         tmp_path / "shards",
-        replace(recipe(), choice=Choice(dedupe="exact")),
+        replace(recipe(), choice=Selection(dedupe="exact")),
         engine=InlineEngine(),
     )
     assert count_surveyed(target) == 0

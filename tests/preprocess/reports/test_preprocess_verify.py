@@ -17,8 +17,7 @@ from fastfeed.errors import SourceError
 from fastfeed.preprocess import run
 from fastfeed.preprocess.model.layout import SUFFIXES
 from fastfeed.preprocess.model.record import Record
-from fastfeed.preprocess.reports.count_samples import count_samples
-from fastfeed.preprocess.reports.verify import repair, verify
+from fastfeed.preprocess.reports.verify import count_samples, repair, verify
 from fastfeed.preprocess.targets.job_state import open_job
 from fastfeed.preprocess.targets.lock import temporary_name
 from fastfeed.preprocess.targets.target import open_target

@@ -10,7 +10,7 @@ from helpers.preprocess.surveying import saved, scene
 from PIL import Image, ImageEnhance, ImageOps
 
 from fastfeed.decode.base import Bad
-from fastfeed.preprocess.planning.hashes import ImageHasher, dhash
+from fastfeed.preprocess.planning.survey import ImageHasher, dhash
 
 MAX = 300_000_000
 

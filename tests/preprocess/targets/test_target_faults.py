@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from fastfeed.errors import TargetError
-from fastfeed.preprocess.targets import local, temp_files
+from fastfeed.preprocess.targets import atomic_files, local
 from fastfeed.preprocess.targets.target import Target, open_target
 from fastfeed.runtime import atomic_write
 from fastfeed.system import descriptors, folders
@@ -51,7 +51,7 @@ class Faulty:
 
 
 def inject(monkeypatch: pytest.MonkeyPatch, faulty: Any) -> Any:
-    for module in (temp_files, local, atomic_write, descriptors, folders):
+    for module in (atomic_files, local, atomic_write, descriptors, folders):
         monkeypatch.setattr(module, "os", faulty)
     return faulty
 

@@ -22,7 +22,7 @@ from fastfeed.errors import ConfigError, MissingExtra
 from fastfeed.preprocess.model.layout import SUFFIXES
 from fastfeed.preprocess.model.recipe import FORMATS, Packing
 from fastfeed.preprocess.writers import writer_for
-from fastfeed.preprocess.writers.plain import as_json, as_text
+from fastfeed.preprocess.writers.base import as_json, as_text
 
 SMALL = 8 << 20  # bytes that a writer may hold
 FILES = {

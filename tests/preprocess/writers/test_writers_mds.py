@@ -17,11 +17,11 @@ from helpers.preprocess.mosaic_streaming import streaming
 from helpers.preprocess.packing import encoded, entries, write
 
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.model.entry import Entry
 from fastfeed.preprocess.model.recipe import Packing
+from fastfeed.preprocess.model.record import Entry
 from fastfeed.preprocess.writers import mds
+from fastfeed.preprocess.writers.base import as_json
 from fastfeed.preprocess.writers.mds import index_json
-from fastfeed.preprocess.writers.plain import as_json
 
 MDS = Packing("mds")
 READ = """

@@ -1,6 +1,4 @@
-"""A source whose samples have the ids of a plan: photographs that were appended come after those
-that were there.
-"""
+"""A source whose samples have the ids of a plan; appended images come last."""
 
 from __future__ import annotations
 
@@ -17,10 +15,10 @@ from fastfeed.sources.class_names import class_numbers, nfc
 from fastfeed.sources.shards.extra_columns import HasExtraColumns
 from fastfeed.storage.reads import Completed, MappedRead, Pending
 
-__all__ = ["Renumbered", "columns_of"]
+__all__ = ["PlanIds", "columns_of"]
 
 
-class Renumbered:
+class PlanIds:
     """Sample i is sample `ids[i]` of `source`, and its label counts `classes`.
 
     Args:
@@ -30,8 +28,10 @@ class Renumbered:
     """
 
     def __init__(self, source: Source, ids: np.ndarray, classes: Sequence[str]) -> None:
-        self._source, self._ids = source, ids
-        self.spec, self.classes = source.spec, tuple(classes)
+        self._source = source
+        self._ids = ids
+        self.spec = source.spec
+        self.classes = tuple(classes)
         self.root = getattr(source, "root", None)  # of a folder
         self.remote = isinstance(source, Fetching) and source.remote
         code = class_numbers(classes)
@@ -45,7 +45,7 @@ class Renumbered:
 
     @property
     def notes(self) -> list[str]:
-        """What the source leaves out."""
+        """Skipped files of the source."""
         return notes_of(self._source)
 
     @property
@@ -101,10 +101,7 @@ class Renumbered:
 
 
 def columns_of(source: Source, ids: Sequence[int]) -> list[dict[str, Any] | Failure]:
-    """Metadata columns by name, JSON values; None where a sample has none.
-
-    A Failure where they cannot be read.
-    """
+    """Metadata columns by name, JSON values, or a Failure, of each sample."""
     if isinstance(source, HasExtraColumns):
         return source.extra_columns(ids)
     columns = {

@@ -1,0 +1,345 @@
+"""The source of a job as a user names it: resolved once, and opened when it is needed.
+
+The list of a folder's images is kept with the job if the target is a local folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, fields, replace
+from glob import escape, glob
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fastfeed.errors import ConfigError
+from fastfeed.preprocess.inputs.folders import folder_hints, join_labels, open_folder
+from fastfeed.preprocess.inputs.formats import (
+    ColumnNames,
+    default_labels,
+    normalize_names,
+    open_shards,
+    resolve_columns,
+)
+from fastfeed.preprocess.inputs.inputs import Input
+from fastfeed.preprocess.inputs.previous_job import METADATA, open_previous_job
+from fastfeed.preprocess.model.layout import CURRENT, JOB
+from fastfeed.preprocess.model.plan import PLAN, plan_files
+from fastfeed.sources.base import Optionals, Source
+from fastfeed.sources.detect import kind_of
+from fastfeed.sources.listing.listing_file import ARRAYS
+from fastfeed.sources.shards.extra_columns import column_names
+from fastfeed.sources.shards.labels import LabelKind, check_label_kind
+from fastfeed.storage.retry import RetryPolicy
+from fastfeed.storage.storage import Storage
+
+if TYPE_CHECKING:
+    from fastfeed.preprocess.targets.target import Target
+
+__all__ = [
+    "InputLike",
+    "JobSource",
+    "SourceSpec",
+    "job_source",
+    "keep_listing",
+    "listing_prefix",
+    "open_input",
+]
+
+PATIENCE_S = 60.0  # for an endpoint of the source that does not answer
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSpec:
+    """Arguments of `open_input`; called with a target, it opens the source of the job there."""
+
+    place: str
+    label: str | None = None
+    image: str | None = None
+    caption: str | None = None
+    columns: Sequence[str] = ()
+    labels_file: str | None = None
+    missing: str = "error"
+    allow_path: Sequence[str] = ()
+    allow_host: Sequence[str] = ()
+    allow_scheme: Sequence[str] = ()
+    storage: dict[str, Any] | Storage | None = None
+    label_kind: LabelKind | None = None
+
+    def document(self) -> dict[str, Any]:
+        """Arguments that differ from their defaults, as JSON values, without place and storage."""
+        given = {item.name: (getattr(self, item.name), item.default) for item in fields(self)[1:]}
+        return {
+            name: list(value) if isinstance(value, (tuple, list)) else value
+            for name, (value, default) in given.items()
+            if name != "storage" and value != default
+        }
+
+    def __call__(self, target: Target | None) -> Input:
+        """Open the source, with the listing that the job in `target` keeps."""
+        if target is None:
+            return self.open()
+        return self._as_planned(target).open(listing_prefix(target))
+
+    @contextmanager
+    def now(self, target: Target) -> Iterator[tuple[Input, str | None]]:
+        """The source as it is now, and the prefix of its listing, which is removed at the end."""
+        prefix = listing_prefix(target, f"check-{os.getpid()}")
+        try:
+            yield self._as_planned(target).open(prefix, fresh=True), prefix
+        finally:
+            for path in glob(escape(prefix) + "*") if prefix is not None else ():
+                with suppress(OSError):
+                    os.unlink(path)
+
+    def _as_planned(self, target: Target) -> SourceSpec:
+        """With integer labels as the job in `target` has them: earlier ones keep indices."""
+        folder = self.labels_file is None and kind_of(self.place) == "folder"
+        plan = None if self.label_kind or folder else target.read(PLAN)
+        try:
+            classes = None if plan is None else json.loads(plan)["classes"]
+        except (ValueError, KeyError, TypeError):  # damaged: loading the plan says so
+            classes = None
+        return self if classes is None else replace(self, label_kind="name" if classes else "index")
+
+    def open(
+        self, keep: str | None = None, fresh: bool | None = None, progress: bool | None = None
+    ) -> Input:
+        """Open the source; arguments as of `open_input`."""
+        client = self.storage
+        if not isinstance(client, Storage):
+            client = Storage(client, policy=RetryPolicy.patient(PATIENCE_S))
+        if self.missing not in ("error", "drop"):
+            raise ConfigError(
+                f'missing must be "error" or "drop", got {self.missing!r}', field="missing"
+            )
+        check_label_kind(self.label_kind, "preprocess")
+        names = column_names(self.columns, "preprocess")
+        if fresh is None and keep is not None:
+            plan = os.path.join(os.path.dirname(keep), os.path.basename(PLAN))
+            fresh = not os.path.exists(plan)
+        requested = ColumnNames(self.label, self.image, self.caption)
+        previous = open_previous_job(
+            self.place, client, requested, names, self.label_kind, with_metadata=True
+        )
+        kind = kind_of(self.place) if previous is None else previous.kind
+        if self.labels_file is not None and (previous is not None or kind != "folder"):
+            problem = f"is a {kind}; pass the names of its columns"
+            if previous is not None:
+                problem = (
+                    f"holds the shards of a job: pass that job's source, {previous.origin}, or the"
+                    " names of columns in the shards"
+                )
+            raise ConfigError(
+                f"labels_file is for folders, {self.place} {problem}", field="labels_file"
+            )
+        if previous is not None:
+            opened = self._input(previous.source, previous.caption, normalize_names(kind, names))
+            return replace(opened, metadata=METADATA[kind])
+        if kind == "folder":
+            return self._open_folder(client, requested, names, keep, bool(fresh), progress)
+        allow = {name: getattr(self, name) for name in ("allow_path", "allow_host", "allow_scheme")}
+        source, resolved = open_shards(
+            kind,
+            self.place,
+            requested,
+            names,
+            client,
+            progress,
+            allow=allow,
+            label_kind=self.label_kind,
+        )
+        opened = self._input(source, resolved.caption, normalize_names(kind, names))
+        if self.label is not None or resolved.label or not (candidates := default_labels(kind)):
+            return opened
+        hint = (
+            f"the shards will have no labels: {self.place} has none as {', '.join(candidates)};"
+            " name it with label (--label)"
+        )
+        return replace(opened, hints=(hint,))
+
+    def _open_folder(
+        self,
+        client: Storage,
+        requested: ColumnNames,
+        names: tuple[str, ...],
+        keep: str | None,
+        fresh: bool,
+        progress: bool | None,
+    ) -> Input:
+        labeled = None if self.label is None else False  # None: if it has class folders
+        if self.labels_file is None:
+            for option in ("image", "caption", "columns", "label_kind"):
+                if value := getattr(self, option):
+                    raise ConfigError(
+                        f"{option} is for shards and tables, got {value!r} for the folder"
+                        f" {self.place}; pass labels_file (--labels)",
+                        field=option,
+                    )
+            if self.label:
+                raise ConfigError(
+                    f'labels of a folder are its subfolders, got {self.label!r}; pass "" for none',
+                    field="label",
+                )
+        else:
+            requested = resolve_columns("table", self.labels_file, requested, client)
+            labeled = False if requested.label else labeled
+        folder = open_folder(self.place, labeled, client, keep, fresh, progress, self.allow_path)
+        hints = folder_hints(folder) if labeled is None else ()
+        if self.labels_file is None:
+            return replace(self._input(folder, None, ()), hints=hints)
+        joined, resolved = join_labels(
+            folder, self.labels_file, requested, names, client, self.missing, self.label_kind
+        )
+        opened = self._input(joined, resolved.caption, names)
+        return replace(opened, left_out=dict(folder.left_out), hints=hints)
+
+    def _input(self, source: Source, caption: str | None, columns: tuple[str, ...]) -> Input:
+        opened = opened_input(source, self.place, caption, columns)
+        return replace(opened, optional=() if self.caption else (caption or "",))
+
+
+def opened_input(source: Source, text: str, caption: str | None, columns: tuple[str, ...]) -> Input:
+    """An Input of an opened source. ConfigError if it holds pixels."""
+    if not source.spec.encoded:
+        raise ConfigError(
+            f"{text} holds pixels, not encoded images: there is nothing to preprocess"
+        )
+    return Input(source, text, caption or None, columns, dict(getattr(source, "left_out", {})))
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """A source that a user has opened, or opens in a function of the target."""
+
+    source: Source | Input | Callable[[Target], Input]
+
+    def document(self) -> None:
+        return None
+
+    def __call__(self, target: Target) -> Input:
+        if isinstance(self.source, Input):
+            return self.source
+        if callable(self.source):
+            return self.source(target)
+        columns = Optionals(self.source).columns(np.empty(0, np.int64))
+        return opened_input(self.source, repr(self.source), None, tuple(columns))
+
+    @contextmanager
+    def now(self, target: Target) -> Iterator[tuple[Input, str | None]]:
+        yield self(target), None
+
+
+InputLike = Source | Input | str | os.PathLike[str] | Callable[["Target"], Input]
+JobSource = SourceSpec | _Given
+
+
+def job_source(source: InputLike, storage: dict[str, Any] | None = None) -> JobSource:
+    """Resolve what `run` accepts as its source."""
+    if isinstance(source, (str, os.PathLike)):
+        return SourceSpec(os.fspath(source), storage=storage)
+    return source if isinstance(source, SourceSpec) else _Given(source)
+
+
+def listing_prefix(target: Target, name: str | None = None) -> str | None:
+    """Prefix of a folder's listing files in a local target; None for remote targets.
+
+    `name` distinguishes listings. None: that of the plan in the target.
+    """
+    folder, layout = getattr(target, "folder", None), getattr(target, "layout", CURRENT)
+    if folder is None:
+        return None
+    if name is None:
+        files = plan_files(target.read(PLAN) or b"")
+        name = files[0].rpartition("/")[2].removeprefix("order").removesuffix("npy").strip("-.")
+    return os.path.join(folder, layout.path(f"{JOB}/")) + (f"{name}-" if name else "")
+
+
+def keep_listing(prefix: str | None, target: Target, name: str) -> None:
+    """Make the listing with this prefix that of the plan called `name`."""
+    keep = listing_prefix(target, name)
+    if prefix is not None and keep is not None and os.path.exists(prefix + "listing" + ARRAYS):
+        os.replace(prefix + "listing" + ARRAYS, keep + "listing" + ARRAYS)
+
+
+def open_input(
+    place: str,
+    *,
+    label: str | None = None,
+    image: str | None = None,
+    caption: str | None = None,
+    columns: Sequence[str] = (),
+    labels_file: str | None = None,
+    missing: str = "error",
+    label_kind: LabelKind | None = None,
+    allow_path: Sequence[str] = (),
+    allow_host: Sequence[str] = (),
+    allow_scheme: Sequence[str] = (),
+    storage: dict[str, Any] | Storage | None = None,
+    keep: str | None = None,
+    fresh: bool | None = None,
+    progress: bool | None = None,
+) -> Input:
+    """Open a folder, shards, a table, or the output of another job; local or remote.
+
+    Args:
+        place (str): Path or URL of a folder, shards (tar, TFRecord, MDS), or a table (CSV, TSV,
+            JSON lines, Parquet).
+        label (str | None): Column, tar member or feature with the label; "": no labels. Class
+            folders are labels. Default: None, a usual name, if it exists.
+        image (str | None): Column or feature with the image; with `labels_file`, its column of
+            paths below `place`. Default: None, a usual name, with `labels_file` "path".
+        caption (str | None): Column, member or feature with the caption; "": no captions. Default:
+            None, a usual name, if it exists.
+        columns (Sequence[str]): Names of further metadata columns to carry along. Default: ().
+        labels_file (str | None): A table about the images of a folder. It must match the
+            folder row by row. Default: None.
+        missing (str): "error", or "drop": images without a row in `labels_file` are bad
+            (label_missing), and rows without an image are ignored. Default: "error".
+        label_kind (str | None): "name": integer labels are names of classes, sorted and numbered;
+            "index": they are indices of classes, kept as they are. Default: None, as in the
+            sources: names in tables, and in shards unless the field is called `cls` or `label`.
+        allow_path (Sequence[str]): Folders outside of `place` that links in it, and paths in a
+            table, may lead to. Default: ().
+        allow_host (Sequence[str]): As in Table: private hosts that a table may name. Default: ().
+        allow_scheme (Sequence[str]): As in Table: schemes other than https, and the table's own,
+            that it may name. Default: ().
+        storage (dict[str, Any] | Storage | None): fsspec options, or a Storage; options wait a
+            minute for an endpoint that does not answer. Default: None.
+        keep (str | None): Path prefix of local files that keep the listing of a folder, so that
+            later runs see the same images, whatever is in the folder by then. Default: None,
+            it is not kept.
+        fresh (bool | None): List the folder again, ignoring a kept listing. Default: None, unless a
+            plan, `keep` + "plan.json", depends on it.
+        progress (bool | None): Whether to show a progress bar. Default: None, on a terminal.
+
+    Returns:
+        What `run` takes as its source.
+
+    Raises:
+        ConfigError: An argument is wrong, or does not fit the kind of source.
+        SourceError: The source cannot be opened.
+
+    Example:
+        >>> from fastfeed.preprocess import open_input
+        >>> len(open_input("tar/*.tar").source)
+        8
+    """
+    spec = SourceSpec(
+        place,
+        label,
+        image,
+        caption,
+        columns,
+        labels_file,
+        missing,
+        allow_path,
+        allow_host,
+        allow_scheme,
+        storage,
+        label_kind,
+    )
+    return spec.open(keep, fresh, progress)

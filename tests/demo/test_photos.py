@@ -42,9 +42,8 @@ def test_good_photographs_decode_and_have_stock_size(made: photos.MadePhotos) ->
             image.load()
             assert image.format == "JPEG"
             assert image.width * image.height >= 1_500_000
-            assert (
-                0.8 < path.stat().st_size * 8 / (image.width * image.height) < 4
-            )  # bits per pixel
+            # bits per pixel
+            assert 0.8 < path.stat().st_size * 8 / (image.width * image.height) < 4
 
 
 @pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")

@@ -141,10 +141,8 @@ def npy(array: np.ndarray) -> bytes:
 
 
 def test_a_plan() -> None:
-    text, order = (
-        json.dumps(PLAN_JSON, indent=1).encode() + b"\n",
-        npy(np.array(ORDER_IDS, np.int64)),
-    )
+    text = json.dumps(PLAN_JSON, indent=1).encode() + b"\n"
+    order = npy(np.array(ORDER_IDS, np.int64))
     plan = JobPlan.load(text, order, "shards")
     assert plan.hash == PLAN_JSON["hash"]
     assert plan.files() == {ORDER: order, PLAN: text}

@@ -80,7 +80,10 @@ class NullFile:
     """A file that forgets; it fails once it has `room` bytes."""
 
     def __init__(self, room: int | None = None, error: OSError | None = None) -> None:
-        self.bytes, self.room, self.error, self.largest = 0, room, error, 0
+        self.bytes = 0
+        self.room = room
+        self.error = error
+        self.largest = 0
 
     def write(self, data: Any) -> int:
         size = memoryview(data).nbytes

@@ -40,7 +40,9 @@ class RecordingContext:
     """A Watch that allows `limit` bytes, and knows what it was told."""
 
     def __init__(self, limit: int = 1 << 40) -> None:
-        self.limit, self.begun, self.needs = limit, [], []
+        self.limit = limit
+        self.begun = []
+        self.needs = []
 
     def begin(self, sample: int) -> None:
         self.begun.append(sample)
@@ -60,7 +62,8 @@ class BytesSource:
     fingerprint = "files"
 
     def __init__(self, blobs: Sequence[bytes | None]) -> None:
-        self.blobs, self.asked = blobs, []
+        self.blobs = blobs
+        self.asked = []
 
     def __len__(self) -> int:
         return len(self.blobs)

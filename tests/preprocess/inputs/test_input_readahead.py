@@ -24,7 +24,8 @@ class Distant:
     remote = True
 
     def __init__(self, sizes: Sequence[int], answered: bool = True) -> None:
-        self.bytes_of, self._answered = sizes, answered
+        self.bytes_of = sizes
+        self._answered = answered
         self.under_way: dict[int, Future[bytes]] = {}
         self.begun: list[int] = []
 
@@ -63,7 +64,8 @@ class Near:
     """A local source of which one sample raises."""
 
     def __init__(self, error: Exception, where: str) -> None:
-        self._error, self._where = error, where
+        self._error = error
+        self._where = where
 
     def uri(self, i: int) -> str:
         if self._where == "uri" and i == 2:

@@ -107,10 +107,8 @@ def test_odd_names(tmp_path: Path, keep: bool) -> None:
 def test_odd_class_names(tmp_path: Path) -> None:
     for name in ("caf\udce9", "a b\nc", "x" * 255):
         folder(tmp_path / "p", {name: 1})
-    direct, kept = (
-        open_input(str(tmp_path / "p")),
-        open_input(str(tmp_path / "p"), keep=f"{tmp_path}/k"),
-    )
+    direct = open_input(str(tmp_path / "p"))
+    kept = open_input(str(tmp_path / "p"), keep=f"{tmp_path}/k")
     assert direct.source.classes == kept.source.classes == ("a b\nc", "caf\udce9", "x" * 255)
     assert direct.fingerprint == kept.fingerprint
 

@@ -107,10 +107,8 @@ def format(request: pytest.FixtureRequest) -> str:
 @pytest.mark.parametrize("remote", [False, True], ids=["local", "remote"])
 def test_every_format_is_opened_again(format: str, remote: bool, tmp_path: Path) -> None:
     written(tmp_path / "out", format, {"": 7})
-    place, extension = (
-        uploaded(tmp_path / "out") if remote else str(tmp_path / "out"),
-        "npy" if format == "raw" else "jpg",
-    )
+    place = uploaded(tmp_path / "out") if remote else str(tmp_path / "out")
+    extension = "npy" if format == "raw" else "jpg"
     check(open_source(place, None, []), [0, 2, 3, 4, 5, 6], extension)
     if format == "raw":
         with pytest.raises(ConfigError, match="holds pixels, not encoded images"):

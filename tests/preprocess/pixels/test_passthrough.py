@@ -123,11 +123,9 @@ def test_written_again(image: str, blob: bytes) -> None:
     found = processed(blob, LARGE, keeping(image))
     assert found.facts["kept"] is False and found.image != blob
     assert found.image == processed(blob, LARGE, Encoding(image)).image
-    assert pixels_of(found).shape == (
-        found.height,
-        found.width,
-        3,
-    ), "all readers see three channels"
+    assert pixels_of(found).shape == (found.height, found.width, 3), (
+        "all readers see three channels"
+    )
 
 
 @pytest.mark.parametrize(

@@ -40,9 +40,8 @@ def test_scaling_is_as_good_as_decoding_all_of_it(photos: list[bytes]) -> None:
             (found.width, found.height), Image.Resampling.LANCZOS
         )
         values.append(ssim(pixels_of(found), np.asarray(want)))
-    assert np.mean(values) >= 0.998 and min(values) >= 0.996, (
-        values
-    )  # the latter: little above 1.5 times the size
+    # the latter: little above 1.5 times the size
+    assert np.mean(values) >= 0.998 and min(values) >= 0.996, values
 
 
 @pytest.mark.skipif(native is None, reason=NO_KERNEL)

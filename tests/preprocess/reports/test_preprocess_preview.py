@@ -83,10 +83,7 @@ def test_a_page_for_the_job(tmp_path):
         "__job/preview/shard-000000.jpg",
         "__job/preview/shard-000003.jpg",
         PAGE,
-    ] and told == [
-        (1, 2),
-        (2, 2),
-    ]
+    ] and told == [(1, 2), (2, 2)]
     assert Image.open(io.BytesIO(job.target.read(names[0]) or b"")).format == "JPEG"
     text = (job.target.read(PAGE) or b"").decode()
     found = Links(text)

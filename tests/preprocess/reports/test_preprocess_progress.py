@@ -88,9 +88,8 @@ def test_a_terminal_is_left_as_it_was():
         tell(LATER)
     written = out.getvalue()
     assert "7 of 10 shards" in written and "\x1b[?25l" in written
-    assert (
-        written.rstrip().endswith("\x1b[2K") and "\x1b[?25h" in written
-    )  # lines erased, the cursor back
+    # lines erased, the cursor back
+    assert written.rstrip().endswith("\x1b[2K") and "\x1b[?25h" in written
 
 
 def test_the_log_has_a_line_per_shard(tmp_path):

@@ -87,11 +87,12 @@ def test_times_of_several_runs_add_up_and_torn_lines_do_not_count(job):
             2,
             "workers were idle or starting 75% of the time",
         ),
+        # how many is not known
         (
             {"read": 1, "decode": 9},
             0,
             "the limit is the CPU: decoding 90%, resizing 0%, encoding 0%",
-        ),  # how many is not known
+        ),
         ({}, 2, ""),
     ],
 )
@@ -114,11 +115,8 @@ def test_histograms():
     assert [aspect(ratio) for ratio in (1.41, 1, 0.71)] == ["1.41:1", "1.00:1", "1:1.41"]
     assert megapixel(4) == "4 to 8 MP" and megapixel(0.125) == "0.12 to 0.25 MP"
     assert top_rows({"a": 1, "b": 9, "c": 2, "d": 1}, 2) == [("b", 9), ("c", 2), ("2 others", 2)]
-    assert top_rows({"a": 1, "b": 9, "c": 2}, 2) == [
-        ("b", 9),
-        ("c", 2),
-        ("a", 1),
-    ]  # one in place of "1 others"
+    # one in place of "1 others"
+    assert top_rows({"a": 1, "b": 9, "c": 2}, 2) == [("b", 9), ("c", 2), ("a", 1)]
     counts = {"8": 3, "0.5": 1, "16": 50, "1": 2, "32": 7}
     assert bins(counts, str, 12) == [("0.5", 1), ("1.0", 2), ("8.0", 3), ("16.0", 50), ("32.0", 7)]
     assert bins(counts, str, 2) == [("less", 6), ("16.0", 50), ("32.0", 7)]

@@ -121,9 +121,8 @@ def test_a_crowd_that_shares_most_bits_is_searched_by_the_others(
     hashes = np.random.default_rng(0).integers(0, 2**64, 30_000, dtype=np.uint64)
     hashes[:15_000] &= np.uint64(0xFFFFFFFF)  # half of all have the same upper half
     near_pairs(hashes, 4)
-    assert (
-        0 < compared < 15_000**2 / 2 / 4
-    )  # the crowd alone, all with all, would be four times as much
+    # the crowd alone, all with all, would be four times as much
+    assert 0 < compared < 15_000**2 / 2 / 4
 
 
 def test_no_hashes_and_one() -> None:

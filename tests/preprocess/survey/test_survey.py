@@ -86,16 +86,8 @@ def test_pieces_do_not_matter(bounds: list[int]) -> None:
 def test_without_pixels_headers_are_enough() -> None:
     rows = surveyed(BytesSource(BLOBS), [0, 8], pixels=False).rows
     assert not rows["dhash"].any()
-    assert rows["height"].tolist() == [
-        150,
-        150,
-        150,
-        0,
-        0,
-        150,
-        99,
-        0,
-    ]  # the one that ends early is not decoded
+    # the one that ends early is not decoded
+    assert rows["height"].tolist() == [150, 150, 150, 0, 0, 150, 99, 0]
     assert rows["state"].tolist() == [PLAIN, PLAIN, PLAIN, BAD, BAD, PLAIN, PLAIN, BAD]
 
 

@@ -129,11 +129,8 @@ def test_a_record_of_other_bytes_goes_before_they_change(target, monkeypatch):
     assert seen == [("s.tar", False), ("s.idx", False), ("s.json", False)]
     seen.clear()
     commit(target, "s", {".tar": b"new", ".idx": b"n"})
-    assert seen == [
-        ("s.tar", True),
-        ("s.idx", True),
-        ("s.json", True),
-    ]  # the same bytes: it stays true all the time
+    # the same bytes: it stays true all the time
+    assert seen == [("s.tar", True), ("s.idx", True), ("s.json", True)]
 
 
 def test_attempts_at_one_shard_at_the_same_time_leave_one_whole(target):

@@ -19,11 +19,9 @@ def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-SAME, IN_TARGET, IN_SOURCE = (
-    "are the same",
-    "the source is inside the target",
-    "the target is inside the source",
-)
+SAME = "are the same"
+IN_TARGET = "the source is inside the target"
+IN_SOURCE = "the target is inside the source"
 
 
 @pytest.mark.parametrize(

@@ -142,12 +142,8 @@ def test_a_service_that_fails_for_good(s3, bucket, spool):
     text = str(caught.value)
     assert text.startswith("cannot write new.idx to s3://shardbucket/out: ") and "attempt" in text
     assert "reduce your request rate" in text and text.endswith("finished shards are kept")
-    assert sorted(bucket.files()) == [
-        "done.idx",
-        "done.json",
-        "done.tar",
-        "new.tar",
-    ]  # no record: not done
+    # no record: not done
+    assert sorted(bucket.files()) == ["done.idx", "done.json", "done.tar", "new.tar"]
     assert os.listdir(spool) == []
     s3.faults()
     commit(hasty, "new")
@@ -181,9 +177,8 @@ def test_what_cannot_be_opened(s3, bucket):
             open_target("simplecache::s3://shardbucket/x", writes=writes)
     with pytest.raises(ConfigError, match="nothing at s3://shardbucket/nothing"):
         open_target("s3://shardbucket/nothing", s3.options, writes=False)
-    assert (
-        open_target("s3://shardbucket/out", s3.options).files() == {}
-    )  # trying it out left nothing
+    # trying it out left nothing
+    assert open_target("s3://shardbucket/out", s3.options).files() == {}
 
 
 def test_a_client_that_is_not_there(monkeypatch):

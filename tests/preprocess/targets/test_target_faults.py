@@ -34,7 +34,8 @@ class Faulty:
 
     def __init__(self, fail_at: int = -1, code: int = 0) -> None:
         self.calls: list[str] = []
-        self._fail_at, self._code = fail_at, code
+        self._fail_at = fail_at
+        self._code = code
 
     def __getattr__(self, name: str) -> Any:
         real = getattr(os, name)

@@ -58,9 +58,8 @@ def test_headers_are_those_of_tarfile(size: int) -> None:
     info = tarfile.TarInfo("000000012.jpg")
     info.size = size
     ours, theirs = (
-        dict(
-            tarfile.TarInfo.frombuf(head, "ascii", "strict").get_info(), chksum=0
-        )  # frombuf has checked it
+        # frombuf has checked it
+        dict(tarfile.TarInfo.frombuf(head, "ascii", "strict").get_info(), chksum=0)
         for head in (header(info.name, size), info.tobuf(tarfile.USTAR_FORMAT))
     )
     assert ours == theirs

@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
-from typing import Any
 
 from fastfeed.distributed.cores import cgroup_limits, cores_for
 from fastfeed.distributed.world import World
@@ -63,10 +62,6 @@ def engine_for(
             'engine must be "local", "ray", "ray:ADDRESS", an executor or an Engine, got'
             f" {engine!r}"
         )
-    return _check_engine(engine)
-
-
-def _check_engine(engine: Any) -> Engine:
     if not callable(getattr(engine, "run", None)):
         raise ConfigError(
             f"an engine must have run(task, pieces), got {type(engine).__name__}; see"

@@ -11,7 +11,7 @@ from typing import Any
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.preprocess.inputs.formats import ColumnNames, default_labels, open_shards
 from fastfeed.preprocess.model.layout import CURRENT, EARLIER, SUFFIXES, Layout, record_name
-from fastfeed.preprocess.model.plan import PLAN, JobPlan, plan_files
+from fastfeed.preprocess.model.plan import JobPlan
 from fastfeed.printable import warn
 from fastfeed.sources.base import Source
 from fastfeed.sources.shards.labels import LabelKind
@@ -53,6 +53,50 @@ def open_previous_job(
     `label_kind` is of labels other than the job's own, which are indices of its classes.
     `with_metadata` adds the column METADATA. ConfigError if `path` holds both train and val.
     """
+    found = _find_plan(path, storage)
+    if found is None:
+        return None
+    plan, root, layout, subfolder = found
+    format, inside = plan.recipe.packing.format, f"{subfolder}/" if subfolder else ""
+    shards = [shard for shard in plan.shards if shard.name.startswith(inside)]
+    if not shards:
+        raise SourceError(f"{root} was written by a job, but {subfolder} is not part of it")
+    splits = {shard.name.partition("/")[0] for shard in shards} & set(_SPLITS)
+    if not subfolder and len(splits) > 1:
+        raise ConfigError(
+            f"{root} holds {' and '.join(sorted(splits))}: name one of them,"
+            f" {root}/{sorted(splits)[0]}"
+        )
+    suffix = SUFFIXES[format]
+    files = [f"{root}/{shard.name}{suffix}" for shard in shards]
+    records = _records(root, layout, shards, storage)
+    present = [
+        file for file, record in zip(files, records, strict=True) if record and record["ids"]
+    ]
+    if not present:
+        raise SourceError(
+            f"{root}: none of the {len(files)} shards of this job is there yet, or none has a"
+            " sample"
+        )
+    kind = KINDS.get(format, format)
+    own = requested.label in (None, *default_labels(kind))
+    if with_metadata and kind in METADATA:
+        columns = (*columns, METADATA[kind])
+    source, resolved = open_shards(
+        kind,
+        present,
+        requested,
+        columns,
+        storage,
+        False,
+        (plan.classes or None) if own else None,
+        label_kind="index" if own else label_kind,
+    )
+    return PreviousJob(plan.source, source, resolved.caption or "", kind)
+
+
+def _find_plan(path: str, storage: Storage) -> tuple[JobPlan, str, Layout, str] | None:
+    """The plan of a job in `path` or above, its folder and layout, and the path from there."""
     if any(c in path for c in "*?[{") or not _may_be_folder(path):
         return None
     for up in range(_MAX_LEVELS + 1):
@@ -60,19 +104,9 @@ def open_previous_job(
         if not root:
             return None
         for layout in (CURRENT, EARLIER):
-            plan = _plan(root, layout, storage)
+            plan = JobPlan.read(lambda name: _read(f"{root}/{layout.path(name)}", storage), root)  # noqa: B023
             if plan is not None:
-                return _open(
-                    plan,
-                    root,
-                    layout,
-                    subfolder,
-                    storage,
-                    requested,
-                    columns,
-                    label_kind,
-                    with_metadata,
-                )
+                return plan, root, layout, subfolder
         if not is_local(path) and not _is_job_folder(subfolder or path):
             return None
     return None
@@ -102,76 +136,16 @@ def _split(path: str, up: int) -> tuple[str, str]:
     return ("" if root.endswith((":", ":/")) else root), subfolder
 
 
-def _plan(root: str, layout: Layout, storage: Storage) -> JobPlan | None:
-    head = _read(f"{root}/{layout.path(PLAN)}", storage)
-    files = (
-        []
-        if head is None
-        else [_read(f"{root}/{layout.path(name)}", storage) for name in plan_files(head)]
-    )
-    if head is None or not files or files[0] is None:
-        return None
-    return JobPlan.load(head, files[0], root, files[1] if len(files) > 1 else None)
-
-
 def _read(uri: str, storage: Storage) -> bytes | None:
     content = read_file(uri) if is_local(uri) else storage.read([ByteRange(uri)])[0]
     if not isinstance(content, Unread):
         return content
     if content.reason in ("not_found", "empty") or (is_local(uri) and not os.path.exists(uri)):
         return None
-    if content.detail.startswith(
-        "permission denied"
-    ):  # S3's answer for missing objects without permission to list
+    # S3's answer for missing objects without permission to list
+    if content.detail.startswith("permission denied"):
         return None
     raise SourceError(f"cannot read {uri}: {content.detail or content.reason}")
-
-
-def _open(
-    plan: JobPlan,
-    root: str,
-    layout: Layout,
-    subfolder: str,
-    storage: Storage,
-    requested: ColumnNames,
-    columns: Sequence[str],
-    label_kind: LabelKind | None,
-    with_metadata: bool,
-) -> PreviousJob:
-    format, inside = plan.recipe.packing.format, f"{subfolder}/" if subfolder else ""
-    shards = [shard for shard in plan.shards if shard.name.startswith(inside)]
-    if not shards:
-        raise SourceError(f"{root} was written by a job, but {subfolder} is not part of it")
-    splits = {shard.name.partition("/")[0] for shard in shards} & set(_SPLITS)
-    if not subfolder and len(splits) > 1:
-        raise ConfigError(
-            f"{root} holds {' and '.join(sorted(splits))}: name one of them,"
-            f" {root}/{sorted(splits)[0]}"
-        )
-    suffix = SUFFIXES[format]
-    files = [f"{root}/{shard.name}{suffix}" for shard in shards]
-    records = _records(root, layout, shards, storage)
-    present = [file for file, full in zip(files, map(_samples, records), strict=True) if full]
-    if not present:
-        raise SourceError(
-            f"{root}: none of the {len(files)} shards of this job is there yet, or none has a"
-            " sample"
-        )
-    kind = KINDS.get(format, format)
-    own = requested.label in (None, *default_labels(kind))
-    if with_metadata and kind in METADATA:
-        columns = (*columns, METADATA[kind])
-    source, resolved = open_shards(
-        kind,
-        present,
-        requested,
-        columns,
-        storage,
-        False,
-        (plan.classes or None) if own else None,
-        label_kind="index" if own else label_kind,
-    )
-    return PreviousJob(plan.source, source, resolved.caption or "", kind)
 
 
 def _records(
@@ -191,7 +165,7 @@ def _records(
         warn(
             f"{root}: {missing} of {len(names)} shards are not there yet: the job is not complete",
             UserWarning,
-            stacklevel=4,
+            stacklevel=3,
         )
     try:
         return [None if content is None else json.loads(content) for content in contents]
@@ -200,7 +174,3 @@ def _records(
             f"{root}: a shard's record is damaged: {error}; `fastfeed preprocess verify` shows"
             " which"
         ) from error
-
-
-def _samples(record: dict[str, Any] | None) -> int:
-    return len(record["ids"]) if record else 0

@@ -11,6 +11,7 @@ import json
 import os
 import re
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,7 +27,7 @@ __all__ = [
     "Earlier",
     "JobPlan",
     "Shard",
-    "make_plan",
+    "ordered",
     "plan_files",
     "relative_uri",
     "saved",
@@ -160,6 +161,15 @@ class JobPlan:
         return {**dict(zip(plan_files(head), contents, strict=True)), PLAN: head}
 
     @classmethod
+    def read(cls, read: Callable[[str], bytes | None], where: str) -> JobPlan | None:
+        """The plan whose files `read` returns by name, if there is one."""
+        head = read(PLAN)
+        files = [] if head is None else [read(name) for name in plan_files(head)]
+        if head is None or not files or files[0] is None:
+            return None
+        return cls.load(head, files[0], where, files[1] if len(files) > 1 else None)
+
+    @classmethod
     def load(
         cls, plan: bytes, order: bytes, where: str, source_ids: bytes | None = None
     ) -> JobPlan:
@@ -261,44 +271,14 @@ def saved(array: np.ndarray) -> bytes:
     return file.getvalue()
 
 
-def make_plan(
-    recipe: Recipe,
-    *,
-    source: str,
-    fingerprint: str,
-    length: int,
-    classes: tuple[str, ...],
-    groups: list[tuple[str, np.ndarray]],
-    left_out: dict[str, int],
-    made_with: dict[str, str],
-    first_uri: str = "",
-    failed: dict[int, str] | None = None,
-    shares: dict[str, Any] | None = None,
-    request: dict[str, Any] | None = None,
-) -> JobPlan:
-    """Make a plan from groups of (folder, ids in order)."""
-    groups = [(folder, np.asarray(ids, np.int64)) for folder, ids in groups if len(ids)]
-    if not groups:
-        raise ConfigError(
-            f"no photographs to process: {length} images in {source}, left out: {left_out}"
-        )
-    order = np.concatenate([ids for _, ids in groups])
-    sizes = tuple((folder, len(ids)) for folder, ids in groups)
-    return JobPlan(
-        recipe,
-        source,
-        fingerprint,
-        length,
-        classes,
-        order,
-        sizes,
-        left_out,
-        made_with,
-        first_uri,
-        failed=failed or {},
-        shares=shares or {},
-        request=request or {},
-    )
+def ordered(
+    groups: Sequence[tuple[str, np.ndarray]], about: str
+) -> tuple[np.ndarray, tuple[tuple[str, int], ...]]:
+    """`order` and `groups` of a plan, from groups of (folder, ids in order). ConfigError."""
+    full = [(folder, np.asarray(ids, np.int64)) for folder, ids in groups if len(ids)]
+    if not full:
+        raise ConfigError(f"no images to process: {about}")
+    return np.concatenate([ids for _, ids in full]), tuple((name, len(ids)) for name, ids in full)
 
 
 def version_differences(planned: dict[str, str], here: dict[str, str]) -> list[str]:

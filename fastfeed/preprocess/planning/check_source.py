@@ -57,7 +57,8 @@ def added_since(target: Target, plan: JobPlan, input: Input) -> Changes | None:
     """Images added since the plan was made, or None. ConfigError if anything else differs."""
     if input.fingerprint == plan.fingerprint:
         return None
-    changes = _changes(target, plan, input)
+    before = load_samples(target.read(samples_file(plan)))  # None: of an earlier version
+    changes = None if before is None else compare(before, input)
     differences = [] if changes is None else changes.differences
     if not differences and _columns(plan.fingerprint) != _columns(input.fingerprint):
         differences = ["captions or columns: this request has others than the job"]
@@ -149,12 +150,6 @@ def _versions(prefix: str | None) -> tuple[np.ndarray, np.ndarray] | None:
 def _spread(items: np.ndarray) -> np.ndarray:
     """The first, the last, and others between them."""
     return items[np.linspace(0, len(items) - 1, min(len(items), _READ)).astype(np.int64)]
-
-
-def _changes(target: Target, plan: JobPlan, input: Input) -> Changes | None:
-    """Differences from the source of the plan; None if the plan has no list to compare with."""
-    before = load_samples(target.read(samples_file(plan)))
-    return None if before is None else compare(before, input)
 
 
 def _different(

@@ -16,7 +16,7 @@ import numpy as np
 from fastfeed.decode.base import Bad
 from fastfeed.errors import TargetError
 from fastfeed.preprocess.model.layout import CURRENT
-from fastfeed.preprocess.model.plan import make_plan
+from fastfeed.preprocess.model.plan import JobPlan, ordered
 from fastfeed.preprocess.model.recipe import Recipe
 from fastfeed.preprocess.model.record import Record, ShardFile
 from fastfeed.preprocess.model.report import format_size
@@ -128,15 +128,15 @@ def estimate(
     """
     candidates = np.arange(len(input.source)) if ids is None else ids
     sample_ids = candidates[sample_positions(len(candidates), sample)]
-    plan = make_plan(
-        replace(recipe, packing=replace(recipe.packing, samples=at_once)),
+    order, groups = ordered([("", sample_ids)], f"{len(candidates)} images in {input.text}")
+    plan = JobPlan(
+        recipe=replace(recipe, packing=replace(recipe.packing, samples=at_once)),
         source=input.text,
         fingerprint="",
         length=len(input.source),
         classes=tuple(input.source.classes),
-        groups=[("", sample_ids)],
-        left_out={},
-        made_with={},
+        order=order,
+        groups=groups,
     )
     from fastfeed.preprocess.shard.build import ShardTask
 

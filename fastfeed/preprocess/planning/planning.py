@@ -15,16 +15,17 @@ from fastfeed.preprocess.inputs.inputs import Input
 from fastfeed.preprocess.inputs.plan_ids import PlanIds
 from fastfeed.preprocess.inputs.source_spec import keep_listing
 from fastfeed.preprocess.model.layout import is_job_file
-from fastfeed.preprocess.model.plan import PLAN, Earlier, JobPlan, make_plan, saved
+from fastfeed.preprocess.model.plan import PLAN, Earlier, JobPlan, ordered, saved
 from fastfeed.preprocess.model.recipe import Recipe
 from fastfeed.preprocess.model.report import Reporter
 from fastfeed.preprocess.planning.check_source import Changes, describe, samples_file
 from fastfeed.preprocess.planning.estimate import SAMPLE_SIZE, check_space, estimate, surely_fits
-from fastfeed.preprocess.planning.select import select
+from fastfeed.preprocess.planning.select import PlannedGroups, select
 from fastfeed.preprocess.planning.survey import Survey, SurveyTask, completed_pieces, load_survey
 from fastfeed.preprocess.shard.versions import versions
 from fastfeed.preprocess.targets.job_state import load_plan
 from fastfeed.preprocess.targets.target import Target
+from fastfeed.sources.base import Source
 from fastfeed.sources.class_names import class_numbers, nfc
 
 __all__ = [
@@ -113,23 +114,24 @@ def create_plan(
     if recipe.looks:
         survey = _run_survey(target, input, recipe, engine, _bounds([length]), reporter, part=part)
     selection = select(recipe, length, source.label(ids), survey, source.uri)
-    if selection.pairs:
-        from fastfeed.preprocess.planning.duplicates_page import write_duplicates  # draws pictures
-
-        write_duplicates(target, source, selection.pairs)
-    plan = make_plan(
-        recipe,
+    _write_pairs(target, source, selection)
+    order, groups = ordered(
+        selection.groups, f"{length} images in {input.text}, left out: {selection.left_out}"
+    )
+    plan = JobPlan(
+        recipe=recipe,
         source=input.text,
         fingerprint=input.fingerprint,
         length=length,
         classes=tuple(source.classes),
-        groups=selection.groups,
+        order=order,
+        groups=groups,
         left_out=selection.left_out,
         made_with=versions(recipe),
         first_uri=source.uri(0) if length else "",
         failed=survey.failed if survey else {},
         shares=selection.shares,
-        request=request,
+        request=request or {},
     )
     # another part of the job, or another user, was faster
     if (existing := load_plan(target)) is not None:
@@ -178,10 +180,7 @@ def append_plan(
         survey = _run_survey(target, input, recipe, engine, bounds, reporter, earlier)
     labels = input.source.label(np.arange(len(ids)))
     selection = select(recipe, len(ids), labels, survey, input.source.uri, _sides(plan))
-    if selection.pairs:
-        from fastfeed.preprocess.planning.duplicates_page import write_duplicates  # draws pictures
-
-        write_duplicates(target, input.source, selection.pairs)
+    _write_pairs(target, input.source, selection)
     groups = [(folder, group) for folder, group in selection.groups if len(group)]
     grown = replace(
         grown,
@@ -195,6 +194,13 @@ def append_plan(
     for name, content in {samples_file(grown): saved(describe(now)[ids]), **grown.files()}.items():
         target.write(name, content)  # PLAN last
     return grown, input
+
+
+def _write_pairs(target: Target, source: Source, selection: PlannedGroups) -> None:
+    if selection.pairs:
+        from fastfeed.preprocess.planning.duplicates_page import write_duplicates  # draws pictures
+
+        write_duplicates(target, source, selection.pairs)
 
 
 def _sides(plan: JobPlan) -> np.ndarray:

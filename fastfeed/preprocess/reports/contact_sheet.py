@@ -43,9 +43,8 @@ def draw_cells(job: Job, record: Record, count: int, side: int) -> list[Cell]:
     if not ids:
         return []
     try:
-        with tempfile.TemporaryDirectory(
-            prefix="fastfeed-preview-"
-        ) as scratch:  # for the index, not in the target
+        # for the index, not in the target
+        with tempfile.TemporaryDirectory(prefix="fastfeed-preview-") as scratch:
             source = _open(job, record, os.path.join(scratch, "shard.ffindex"))
             positions = np.arange(min(len(ids), len(source)))
             samples = source.read([int(position) for position in positions])

@@ -15,7 +15,7 @@ import numpy as np
 from fastfeed.errors import SourceError
 from fastfeed.preprocess.model.layout import RECORDS, TEMPORARY_FOLDERS, is_job_file, record_name
 from fastfeed.preprocess.model.plan import Shard
-from fastfeed.preprocess.model.record import Record
+from fastfeed.preprocess.model.record import Record, ShardFile
 from fastfeed.preprocess.targets.job_state import Job, indexes
 from fastfeed.preprocess.targets.local import LocalTarget
 from fastfeed.preprocess.targets.lock import has_ended
@@ -157,31 +157,28 @@ def _check_shard(job: Job, record: Record, present: dict[str, int]) -> tuple[lis
     for part in record.files:
         if part.name not in present:
             problems.append(Problem("missing", part.name, "is not there", record.index))
-            continue
-        if present[part.name] != part.bytes:
+        elif present[part.name] != part.bytes:
             detail = f"has {present[part.name]:,} bytes, should have {part.bytes:,}"
             problems.append(Problem("size", part.name, detail, record.index))
-            continue
-        read, digest = reader(job.target, part.name), hashlib.sha256()
-        try:
-            for start in range(0, part.bytes, _PIECE):
-                digest.update(read(start, min(_PIECE, part.bytes - start)))
-        except OSError as error:
-            problems.append(Problem("content", part.name, f"cannot be read: {error}", record.index))
-            continue
-        count += part.bytes
-        if digest.hexdigest() != part.sha256:
-            problems.append(
-                Problem(
-                    "content",
-                    part.name,
-                    "content differs from what was written (sha256)",
-                    record.index,
-                )
-            )
+        else:
+            count += part.bytes
+            if detail := _check_content(job.target, part):
+                problems.append(Problem("content", part.name, detail, record.index))
     if not problems:
         problems += _check_samples(job, record)
     return problems, count
+
+
+def _check_content(target: Target, part: ShardFile) -> str:
+    """The problem with a file's content, or ""."""
+    read, digest = reader(target, part.name), hashlib.sha256()
+    try:
+        for start in range(0, part.bytes, _PIECE):
+            digest.update(read(start, min(_PIECE, part.bytes - start)))
+    except OSError as error:
+        return f"cannot be read: {error}"
+    same = digest.hexdigest() == part.sha256
+    return "" if same else "content differs from what was written (sha256)"
 
 
 def _check_samples(job: Job, record: Record) -> Iterator[Problem]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from fastfeed.errors import SourceError
 from fastfeed.preprocess.model.layout import JOB, record_name
-from fastfeed.preprocess.model.plan import PLAN, JobPlan, Shard, plan_files
+from fastfeed.preprocess.model.plan import PLAN, JobPlan, Shard
 from fastfeed.preprocess.model.record import BadSample, Counts, Record
 from fastfeed.preprocess.targets.target import Target
 
@@ -44,11 +44,7 @@ class Job:
 
 def load_plan(target: Target) -> JobPlan | None:
     """The plan in a target, if it has one."""
-    head = target.read(PLAN)
-    files = [] if head is None else [target.read(name) for name in plan_files(head)]
-    if head is None or not files or files[0] is None:
-        return None
-    return JobPlan.load(head, files[0], target.text, files[1] if len(files) > 1 else None)
+    return JobPlan.read(target.read, target.text)
 
 
 def open_job(target: Target, plan: JobPlan | None = None) -> Job:

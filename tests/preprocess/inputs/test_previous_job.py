@@ -20,7 +20,7 @@ from fastfeed.cli.open_source import open_source
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.preprocess.inputs.previous_job import open_previous_job
 from fastfeed.preprocess.inputs.source_spec import open_input
-from fastfeed.preprocess.model.plan import JobPlan, make_plan
+from fastfeed.preprocess.model.plan import JobPlan, ordered
 from fastfeed.preprocess.model.recipe import FORMATS, Encoding, Packing, Recipe, Scaling
 from fastfeed.preprocess.model.record import Entry, Record
 from fastfeed.sources.detect import kind_of
@@ -44,15 +44,15 @@ def written(
         (name, np.arange(start, stop))
         for name, start, stop in zip(groups, ends, ends[1:], strict=False)
     ]
-    plan = make_plan(
-        recipe,
+    order, folders = ordered(ids, "x")
+    plan = JobPlan(
+        recipe=recipe,
         source="x",
         fingerprint="f",
         length=int(ends[-1]),
         classes=CLASSES if labeled else (),
-        groups=ids,
-        left_out={},
-        made_with={},
+        order=order,
+        groups=folders,
     )
     for name, content in plan.files().items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)

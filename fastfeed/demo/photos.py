@@ -48,7 +48,7 @@ def photograph(split: str, name: str, index: int) -> bytes:
     rng = np.random.Generator(
         np.random.PCG64([SEED, split == "val", list(LANDMARKS).index(name), index])
     )
-    (w, h) = SIZES[rng.integers(len(SIZES))]
+    w, h = SIZES[rng.integers(len(SIZES))]
     hour = int(rng.integers(len(HOURS)))
     sun = rng.uniform(-1, 1)
     horizon = int(h * rng.uniform(0.55, 0.74))

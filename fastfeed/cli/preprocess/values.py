@@ -109,7 +109,7 @@ def engine_of(ray: str | None) -> str:
 
 def part_of(text: str | None) -> tuple[int, int] | None:
     """Parse `--part 3/8`. ConfigError."""
-    from fastfeed.preprocess.engines.parts import parse_part
+    from fastfeed.preprocess.engines.named import parse_part
 
     return None if text is None else parse_part(text)
 

@@ -9,15 +9,11 @@ from enum import Enum
 from fastfeed.live.page import IDLE, TRAINING, WAITING
 from fastfeed.live.rates import Rates, Reading
 from fastfeed.printable import printable
+from fastfeed.profiler.model.thresholds import SEVERE, STARVED
 
 __all__ = ["Hysteresis", "Judgment", "State", "judge"]
 
-# shares of time waiting; the last two are the profiler's marks
-TIGHT, STARVED, SEVERE = (
-    0.01,
-    0.05,
-    0.20,
-)
+TIGHT = 0.01  # share of time waiting
 # below this share of SM time a GPU that does not wait for input idles for another reason
 GPU_IDLE = 0.5
 STALL_S, STALL_STEPS = 30.0, 20  # no batch for the longer of both

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from fastfeed.errors import ProofError
+from fastfeed.profiler.model.thresholds import SEVERE, STARVED
 from fastfeed.proof.measure.modes import Mode
 from fastfeed.proof.measure.record import Record
 from fastfeed.proof.measure.statistics import Estimate, difference, mean, parts
@@ -219,10 +220,6 @@ def _too_short(record: Record) -> str:
     )
 
 
-STARVED = 0.05  # the marks of the profiler and of `fastfeed watch`
-_SEVERE = 0.20
-
-
 def steps_text(steps: int) -> str:
     """1 -> "1 step"."""
     return f"{steps:,} step{'s' * (steps != 1)}"
@@ -234,7 +231,7 @@ def word(costs: StepCosts) -> str:
     high = costs.input.high / costs.real.ns
     if high < STARVED:
         return "not_starved"
-    if low >= _SEVERE:
+    if low >= SEVERE:
         return "severe"
     return "starved" if low >= STARVED else "unsure"
 

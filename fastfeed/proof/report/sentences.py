@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 from fastfeed.printable import printable
-from fastfeed.proof.step_costs import STARVED, StepCosts, word
+from fastfeed.profiler.model.thresholds import STARVED
+from fastfeed.proof.step_costs import StepCosts, word
 
 PARTS = {
     "step": "the trainer itself, with a batch that is on the device already",

@@ -68,7 +68,7 @@ def feeds(**options):
     return train, val
 
 
-def noted(self, place, raw=False, plain=ff.Feed.placed):
+def noted(self, place, raw=False, plain=FeedSession.placed):
     """Every batch that Keras really gets."""
     if place is not None and not hasattr(place, "both"):
         place.both = lambda batch: (
@@ -80,7 +80,7 @@ def noted(self, place, raw=False, plain=ff.Feed.placed):
         yield placed
 
 
-ff.Feed.placed = noted
+FeedSession.placed = noted
 train, val = feeds()
 net, result["steps"] = fit(train, val)
 result["adapter"] = [c.__name__ for c in type(train.to_keras()).__mro__]

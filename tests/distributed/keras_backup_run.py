@@ -25,12 +25,13 @@ import keras
 import ranks_at_work as at_work
 
 import fastfeed as ff
+from fastfeed.feed.session import FeedSession
 
 EPOCHS = 3
 drawn: list[list[Any]] = []  # batches that Keras has been given and not yet trained on
 
 
-def noted(self: ff.Feed, place: Any, raw: bool = False, plain: Any = ff.Feed.placed) -> Any:
+def noted(self: FeedSession, place: Any, raw: bool = False, plain: Any = FeedSession.placed) -> Any:
     """What Keras is given, on the thread that it asks with."""
     place.both = getattr(place, "both", None) or (lambda batch: (batch, place(batch)))
     for batch, placed in plain(self, place.both, raw):
@@ -71,7 +72,7 @@ def model(together: int = 1, build: bool = True) -> Any:
 
 
 def run(folder: Path, every: str | int, lives: int, together: int) -> None:
-    ff.Feed.placed = noted
+    FeedSession.placed = noted
     net = model(together)
     with at_work.feed() as data:
         callbacks = [data.keras_backup(folder / "backup", save_freq=every), Killer(folder, lives)]

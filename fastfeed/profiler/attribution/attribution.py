@@ -34,7 +34,7 @@ __all__ = ["Attribution", "attribute_device", "spans_with_cause", "summarize_per
 
 _RAMP = (Cause.LAUNCH, Cause.FRAMEWORK, Cause.GC, Cause.GIL, Cause.PYTHON, Cause.LAUNCH_LATENCY)
 _CATCHING_UP = (Cause.LAUNCH, Cause.FRAMEWORK, Cause.PYTHON, Cause.LAUNCH_LATENCY)
-_LONGEST_NS = 500_000  # what the host does for longer, in one piece, is a cause of its own
+_LONGEST_NS = 500_000  # what the host does for longer, in one piece, is a separate cause
 # of the time from the first operation to the last: less is harmless, and stays with what is done
 _MIN_SHARE = 0.05
 _OPERATOR = re.compile(r"^\w+::(?!_)")  # aten::item, not the aten::_local_scalar_dense inside of it

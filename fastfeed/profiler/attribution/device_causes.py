@@ -111,8 +111,8 @@ def _cannot_wait(trace: Trace, op: np.ndarray, call: np.ndarray) -> np.ndarray:
     may_wait = np.isin(
         ops.process[op], np.concatenate([unseen, held, _multi_device_processes(trace)])
     )
-    told = np.unique(np.column_stack([waits.process, waits.stream]), axis=0)
-    for process, stream in told.tolist():
+    waiting_streams = np.unique(np.column_stack([waits.process, waits.stream]), axis=0)
+    for process, stream in waiting_streams.tolist():
         may_wait |= (ops.process[op] == process) & ((ops.stream[op] == stream) | (stream < 0))
     return ~(may_wait | trace.matches(calls.name[call], _GRAPH))
 

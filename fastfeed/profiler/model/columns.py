@@ -6,7 +6,7 @@ import numpy as np
 
 __all__ = ["distinct", "numbered"]
 
-_SPREAD = 4  # a table of so many entries per row is faster than sorting the rows
+_SPREAD = 4  # a table of this many entries per row is faster than sorting the rows
 
 
 def distinct(column: np.ndarray) -> np.ndarray:

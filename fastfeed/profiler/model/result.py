@@ -144,7 +144,7 @@ class Cold:
 class Steps:
     spans: np.ndarray  # int64 (n, 2), in order
     labels: tuple[str, ...]
-    found_by: str  # e.g. "ProfilerStep#N", "recurrence of H2D copies"; "" where there are none
+    found_by: str  # e.g. "ProfilerStep#N", "recurrence of H2D copies"; "" without steps
     steady: np.ndarray  # bool (n,)
     guessed: bool = False  # nothing marks them: something recurs on the device
     # bool (n,): the recording covers all of the step; None: of each
@@ -232,7 +232,7 @@ class DeviceResult:
     first: int  # its recording begins: its first op, or the marked step with it
     last: int  # its recording ends: its last op, or the marked step with it
     whole: Period  # first to last
-    steady: Period | None  # the steady steps; None where there are too few
+    steady: Period | None  # the steady steps; None if there are too few
     cold: Cold | None
     steps: Steps
     share: Share  # of exposed input, input by proxy and staging, in `judged`

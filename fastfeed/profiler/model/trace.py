@@ -139,7 +139,7 @@ class Ranges:
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """A stream told to wait for an event (cudaStreamWaitEvent)."""
+    """A stream that waits for an event (cudaStreamWaitEvent)."""
 
     corr: np.ndarray  # int64, of the waiting call
     process: np.ndarray  # int32
@@ -239,7 +239,7 @@ class Origin:
     dialect: str  # nsys, nvprof, chrome, xplane, timeline
     version: str = ""  # of the schema or product, as the file says
     wall_ns: int | None = None  # nanoseconds since 1970 of this trace's time 0; None where unknown
-    host_calls: bool = True  # API calls were recorded, so launches can be told from lateness
+    host_calls: bool = True  # API calls were recorded, so launches are distinct from lateness
     dropped: int = 0  # records that the profiler says it lost
     sampled: bool = False  # the file says that events were left out
     notes: tuple[

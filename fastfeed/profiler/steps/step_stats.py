@@ -16,7 +16,7 @@ from fastfeed.profiler.model.statistics import MIN_STEPS, share
 from fastfeed.profiler.model.thresholds import STARVED
 
 __all__ = ["share_of", "step_spreads"]
-_PARTS = 20  # equal parts of the window that stand in for steps if there are none
+_PARTS = 20  # equal parts of the window that stand in for missing steps
 
 
 def step_spreads(attribution: Attribution, steps: Steps, judged: Period) -> Mapping[str, Spread]:

@@ -124,7 +124,7 @@ def _marked_rounds(
 def _on_device(trace: Trace, device: int, launch: np.ndarray, rounds: Rounds) -> Rounds:
     """Steps from kernel to kernel on the device, if the host is far ahead.
 
-    Copies do not count: on a stream of their own they run ahead with the host. Steps whose work is
+    Copies do not count: on a separate stream they run ahead with the host. Steps whose work is
     not recorded, at either end of the recording, are left out.
     """
     ops, step_spans = trace.ops, rounds.spans

@@ -28,7 +28,7 @@ _MAX_ASSUMED = 0.5  # of the cost of input: with more, a verdict is less certain
 _NEGLIGIBLE = 0.001  # of the window
 _MIN_RECORDED = 0.5  # of the time of marked steps, if none of them is whole
 _LONG_OP = 0.5  # of the window
-_MAX_OVERLAP = 0.01  # of an operation, with others of its own stream: clocks are that exact
+_MAX_OVERLAP = 0.01  # of an operation, with others of its stream: clocks are that exact
 
 
 def abstention_reasons(device: DeviceResult, origin: Origin) -> tuple[str, ...]:

@@ -291,7 +291,7 @@ def _evidence(device: DeviceResult, advice: Sequence[Remedy]) -> tuple[str, ...]
 
 
 def _counter_evidence(device: DeviceResult, devices: Sequence[DeviceResult]) -> tuple[str, ...]:
-    """What contradicts or limits the verdict."""
+    """Sentences that contradict or limit the verdict."""
     sentences = []
     waits, steady = device.judged.input, int(device.steps.steady.sum())
     if waits.hidden > max(waits.exposed, device.judged.budget.window // 100):

@@ -207,8 +207,8 @@ def _kinds(
         ),  # a batch is copied afterwards, where anything is
     }
     activity = np.select(list(kinds.values()), list(kinds), Activity.HOST_CODE).astype(np.uint8)
-    told = _take_usual_kinds(code, span, name, length, activity)
-    certain |= told & np.isin(name, name[certain])
+    usual = _take_usual_kinds(code, span, name, length, activity)
+    certain |= usual & np.isin(name, name[certain])
     activity[activity == Activity.FRAMEWORK] = Activity.NOTHING
     is_long = length >= LONG_NS
     is_input = np.isin(activity, INPUT_ACTIVITIES)
@@ -222,11 +222,11 @@ def _take_usual_kinds(
 ) -> np.ndarray:
     """Write a function's usual kind into `activity` where nothing else decides; return where."""
     frames = code.frames
-    told = np.zeros(len(name), bool)
+    usual = np.zeros(len(name), bool)
     calls = np.isin(name, frames.name[frames.quiet]) & ~np.isin(name, frames.name[~frames.quiet])
     untold = calls & np.isin(activity, (Activity.HOST_CODE, Activity.IO, Activity.FRAMEWORK))
     if not untold.any():
-        return told
+        return usual
     marks = _marks(code)
     step = np.searchsorted(marks[:, 0], (span[:, 0] + span[:, 1]) // 2, side="right")
     total = np.bincount(name, length)
@@ -235,10 +235,10 @@ def _take_usual_kinds(
         is_usual = (np.bincount(name, length * of_kind) >= _MOST * total)[name]
         if len(marks):
             is_usual |= _recurs(code.trace, name, step, of_kind, len(marks))
-        chosen = untold & ~told & is_usual
+        chosen = untold & ~usual & is_usual
         activity[chosen] = kind
-        told |= chosen
-    return told
+        usual |= chosen
+    return usual
 
 
 def _stretches(code: ThreadCode, known: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

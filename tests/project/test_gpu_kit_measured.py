@@ -14,8 +14,6 @@ import pytest
 from helpers.gpu_kits import ROOT, kit  # noqa: F401  fixture
 from helpers.needs import needs
 
-from fastfeed.feed.session import FeedSession
-
 
 @pytest.fixture
 def check(monkeypatch):
@@ -46,11 +44,10 @@ def order(check, monkeypatch, tmp_path, learned):
 
     class Fake:
         def __init__(self, *of):
-            self.speed, self.feed = 1000.0, types.SimpleNamespace(_backend=None)
+            self.speed = 1000.0
             decode = of[2] if len(of) == 4 else None
             if getattr(decode, "cpu_share", 0) is None:
-                share = types.SimpleNamespace(value=0.3)
-                FeedSession.of(self.feed).backend = types.SimpleNamespace(share=share)
+                self.share = types.SimpleNamespace(value=0.3)
                 seen.append(rates.read_measured(rates.kept_file())["hw_load"])
             if getattr(decode, "hw_load", None) == 0.9:
                 self.speed = 2000.0

@@ -52,7 +52,7 @@ class Ours:
         """Build what is built with the first batch, and measure the processor's share where that is
         asked for.
         """
-        share = getattr(FeedSession.of(self.feed).backend, "share", None)
+        share = self.share
         start = time.perf_counter()
         taken = 0
         while (
@@ -64,6 +64,11 @@ class Ours:
             taken += 1
             if taken >= 3 and time.perf_counter() - start > 10 * seconds:
                 break
+
+    @property
+    def share(self) -> Any:
+        """The CPU's share of the files, if the backend has one."""
+        return getattr(FeedSession.of(self.feed).backend, "share", None)
 
     def run(self, seconds: float) -> Rate:
         return _measured(self._setting, seconds, lambda: len(next(self._batches)))

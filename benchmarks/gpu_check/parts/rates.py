@@ -137,9 +137,8 @@ class _Set:
             try:
                 one.warm(self._seconds / 2)
                 self._rates[name] = one.run(self._seconds)
-                share = getattr(getattr(one, "feed", None), "_backend", None)
                 if name.startswith("hybrid"):
-                    self._shares[name] = share.share.value  # type: ignore[union-attr]
+                    self._shares[name] = one.share.value
             finally:
                 one.close()
         except Exception as error:  # the others continue; the part is not ok

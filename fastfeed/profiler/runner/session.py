@@ -15,13 +15,13 @@ from pathlib import Path
 
 from fastfeed.errors import ConfigError, TraceError
 from fastfeed.profiler.runner import environment, recorder
-from fastfeed.profiler.runner.foreground import hold_streams
+from fastfeed.profiler.runner.foreground import hold_streams, unrunnable
 from fastfeed.profiler.runner.injection import FRAMEWORKS
 from fastfeed.profiler.runner.launchers import Launch, detect_launcher, interpreter
 from fastfeed.profiler.runner.output_folder import check_previous, prepare_folder, remove_previous
 from fastfeed.profiler.runner.settings import TIMELINE, Recording, Settings, rank_of
 
-__all__ = ["record", "record_rank"]
+__all__ = ["main", "record", "record_rank"]
 
 
 def record(settings: Settings, environ: Mapping[str, str] = os.environ) -> Recording:
@@ -136,7 +136,7 @@ def _nvprof(environ: Mapping[str, str]) -> str:
 def _ranks(settings: Settings, launch: Launch, env: dict[str, str]) -> int:
     """Run a launcher whose ranks each record themselves."""
     spec = replace(settings, command=()).as_json()
-    rank = [sys.executable, "-m", "fastfeed.profiler.runner.rank", spec]
+    rank = [sys.executable, "-m", "fastfeed.profiler.runner.session", spec]
     if launch.by == "program":
         return recorder.without_profiler(
             replace(settings, command=tuple(launch.wrapped(settings.command, rank))), env
@@ -191,3 +191,33 @@ def _notes_of(path: Path) -> list[str]:
 
 def _number(name: str) -> int:
     return int(name.lstrip("rankpid"))
+
+
+def main(arguments: list[str]) -> int:
+    """Record one rank and return its program's exit code.
+
+    Its notes go to a file next to the recording.
+    """
+    settings = replace(Settings.from_json(arguments[0]), command=tuple(arguments[1:]))
+    problem = unrunnable(settings.command)
+    if problem is not None:
+        print(f"fastfeed: {problem[1]}", file=sys.stderr)
+        return problem[0]
+    rank = rank_of(os.environ)
+    name = f"rank{rank}" if rank is not None else f"pid{os.getpid()}"
+    # launchers hand the environment on to their own machine only
+    result = record_rank(
+        settings, name, {**os.environ, TIMELINE: str(settings.out / "timeline.jsonl")}
+    )
+    if result.notes:
+        try:
+            (settings.out / f"{name}.notes").write_text(json.dumps(result.notes))
+        except OSError:  # a full disk: say it here
+            print(
+                *(f"fastfeed: {name}: {note}" for note in result.notes), sep="\n", file=sys.stderr
+            )
+    return result.code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

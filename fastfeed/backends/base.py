@@ -1,6 +1,4 @@
-"""The contracts between the feed and the code that runs a program, one for each part of the feed
-that calls it.
-"""
+"""The contracts between the feed and the code that runs a program, one per caller in the feed."""
 
 from __future__ import annotations
 
@@ -40,9 +38,7 @@ class Renderer(Protocol):
         batch: int = 0,  # its number, for the timeline
         /,
     ) -> list[Bad | None]:
-        """Decode and augment into `out` (n, *rendered.shape); the row of a bad sample has undefined
-        content.
-        """
+        """Decode and augment into `out` (n, *rendered.shape); rows of bad samples are undefined."""
         ...
 
 
@@ -59,8 +55,9 @@ class NativeRenderer(Protocol):
         batch: int = 0,
         /,
     ) -> dict[int, Bad]:
-        """`render` of samples that native threads hold, but for those to be skipped: row -> why it
-        is bad.
+        """Render samples held by native threads, except those in `skip`.
+
+        Returns the bad samples: row -> why it is bad.
         """
         ...
 
@@ -78,8 +75,9 @@ class Mixer(Protocol):
         batch: int = 0,  # its number, for the timeline
         /,
     ) -> None:
-        """Finished samples in `out` from rendered ones: `members` (int64 (n, group)) are rows of
-        `samples`.
+        """Mix rendered samples into finished ones in `out`.
+
+        `members` (int64 (n, group)) are rows of `samples`.
         """
         ...
 
@@ -106,12 +104,12 @@ class BatchMemory(Protocol):
 
 
 class Description(Protocol):
-    """What `print(feed)` shows."""
+    """Text of the backend for `print(feed)`."""
 
     memory_name: str  # "memory", "the memory of GPU 0"
 
     def decode_path(self) -> str:
-        """How bytes become pixels, in words."""
+        """The path from bytes to pixels, in words."""
         ...
 
 

@@ -1,6 +1,4 @@
-"""The share of a batch that the CPU decodes alongside a GPU, measured in the first batches and
-saved per machine.
-"""
+"""The CPU's share of decoding next to a GPU, measured in the first batches, saved per machine."""
 
 from __future__ import annotations
 
@@ -25,8 +23,7 @@ _LEAST = 0.05
 
 
 class DecodeShare:
-    """Finds the share at which both sides finish at the same time, and whether that is faster than
-    the GPU alone.
+    """Finds the share at which both sides finish together, if that is faster than the GPU alone.
 
     It may not be: DALI's threads and the kernel's want the same cores.
     """
@@ -48,12 +45,13 @@ class DecodeShare:
 
     @property
     def measured(self) -> bool:
-        """Whether the share is final."""
+        """True once the share is final."""
         return self._remaining == 0
 
     def note(self, cpu: tuple[int, float], gpu: tuple[int, float]) -> None:
-        """Record one batch: (samples, seconds) of each side, measured at once; none for the CPU:
-        the GPU alone.
+        """Record one batch: (samples, seconds) of each side, measured at the same time.
+
+        No samples for the CPU: the GPU decoded alone.
         """
         with self._lock:
             alone = not cpu[0]
@@ -83,14 +81,15 @@ class DecodeShare:
 
 
 def decodes_on_cpu(blob: Any, share: float) -> bool:
-    """Whether the CPU decodes this file: by its bytes, so that its pixels do not depend on the
-    batch it is in.
+    """True if the CPU decodes this file.
+
+    Decided by the file's bytes, so that its pixels do not depend on the batch it is in.
     """
     return share > 0 and zlib.crc32(bytes(blob[-256:])) < share * 2**32
 
 
 def kept_file() -> Path:
-    """Where this machine's measurements are."""
+    """Path of the file with this machine's measurements."""
     own = os.environ.get("FASTFEED_CACHE")
     return Path(own if own else Path.home() / ".cache" / "fastfeed") / "decode.json"
 

@@ -152,7 +152,7 @@ def find_cupy() -> Any:
 
 
 def refused_all(decoder: str, count: int) -> str:
-    """What to say where a decoder gives no image and no reason."""
+    """Error text for a decoder that returns no image and no reason."""
     return (
         f"{decoder} decoded none of {count} images that the CPU decodes; its GPU may have no memory"
         ' left, or its driver be too old: nvidia-smi shows both. decode="cpu" does without it'
@@ -160,5 +160,5 @@ def refused_all(decoder: str, count: int) -> str:
 
 
 def says_full(error: Exception) -> bool:
-    """Whether an error says that memory is full."""
+    """True if an error means that memory is full."""
     return isinstance(error, MemoryError) or any(words in str(error) for words in _FULL)

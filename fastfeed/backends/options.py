@@ -22,16 +22,18 @@ ENGINES = {"dali": "dali", "nvjpeg": "nvjpeg"}  # and the backend of each
 @runs_on_gpu("dali")
 @dataclass(frozen=True, slots=True)
 class GpuDecode:
-    """How a GPU decodes; `Feed(decode="gpu")` and `decode="hybrid"` are shorthands for two
-    settings.
+    """Options of decoding on a GPU.
+
+    `Feed(decode="gpu")` and `decode="hybrid"` are shorthands for two settings.
 
     Args:
-        engine (str): "dali", DALI's mixed decoder; "nvjpeg", the JPEG engine of an A100, A30, H100, H200 or newer
-            GPU, with DALI only for lists of ops that do more than crop, resize, flip, pad, convert
-            and mix. Default: "dali".
+        engine (str): "dali", DALI's mixed decoder; "nvjpeg", the JPEG engine of an A100, A30, H100,
+            H200 or newer GPU, with DALI only for lists of ops that do more than crop, resize, flip,
+            pad, convert and mix. Default: "dali".
         hw_load (float | None): Share of JPEGs for the hardware JPEG engine, in [0, 1]. Default:
             None, with DALI the value measured on this machine, or 0.9 for compute capability 9.0
-            (H100, H200) and 0.65 for others; with nvJPEG all that the engine decodes. Not with nvJPEG, whose other decoder is the kernel.
+            (H100, H200) and 0.65 for others; with nvJPEG all that the engine decodes. Not with
+            nvJPEG, whose other decoder is the kernel.
         cpu_share (float | None): Share of JPEGs decoded by the CPU kernel, in [0, 1]; None is
             measured in the first batches, and may be 0. Default: 0.0.
         lanes (int): Batches in progress on a GPU at once, at least 1. Default: 2.
@@ -65,7 +67,7 @@ class GpuDecode:
 
 
 def as_gpu_decode(decode: str | GpuDecode, engine: Literal["dali", "nvjpeg"]) -> GpuDecode:
-    """What "auto", "cpu", "gpu" and "hybrid" mean with an engine."""
+    """The options that "auto", "cpu", "gpu" and "hybrid" stand for with an engine."""
     if isinstance(decode, GpuDecode):
         return decode
     # the last was slower than "gpu" on an H200, on DALI
@@ -79,8 +81,9 @@ def as_gpu_decode(decode: str | GpuDecode, engine: Literal["dali", "nvjpeg"]) ->
 
 
 def choose(decode: Any, backend: Any, backends: Any) -> tuple[Any, Any]:
-    """(backend, decode) from the user's arguments: GPU decoding means a GPU's backend, all else the
-    cpu backend.
+    """(backend, decode) from the user's arguments.
+
+    GPU decoding selects a GPU's backend, anything else the cpu backend.
     """
     on_gpu = isinstance(decode, GpuDecode) or decode in GPU
     if not on_gpu and decode not in CPU:

@@ -25,8 +25,9 @@ __all__ = [
 
 
 def engine_for(program: Program, decode: str = "auto") -> DecodeEngine:
-    """Files go through the kernel where it is built ("auto", "native") and through Pillow; arrays
-    need no decoding.
+    """The engine for files: the kernel where it is built ("auto", "native"), and Pillow.
+
+    Arrays need no decoding.
     """
     if program.decode is None:
         return PixelsEngine()

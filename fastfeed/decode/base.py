@@ -86,14 +86,13 @@ class DecodeEngine(Protocol):
     name: str
 
     def probe(self, blobs: Sequence[Any]) -> list[Header | Bad]:
-        """Read the headers; Bad for blobs that are not an image, of an unknown format, or too
-        large.
-        """
+        """Read the headers; Bad for blobs that are no image, of unknown format, or too large."""
         ...
 
     def decode(self, request: Request, out: np.ndarray, stop: Stop) -> list[Bad | None]:
-        """Cut, scale, flip each window into `out` (uint8 (n, height, width, channels)); a bad
-        sample's slot is zeroed.
+        """Cut, scale and flip each window into `out` (uint8 (n, height, width, channels)).
+
+        The slot of a bad sample is zeroed.
 
         Once `stop` is set the call returns early, and its result is meaningless.
         """
@@ -103,8 +102,9 @@ class DecodeEngine(Protocol):
 def dct_denominator(
     window: tuple[float, float], target: tuple[int, int], filter: str = "bilinear"
 ) -> int:
-    """The largest of 8, 4, 2, 1 that a JPEG may be shrunk by in the DCT domain: lengths in pixels,
-    (height, width).
+    """The largest of 8, 4, 2, 1 by which a JPEG may be shrunk in the DCT domain.
+
+    Lengths are in pixels, (height, width).
 
     The shrunk window stays >= ENLARGE[filter] times the target on both axes, so that the resampling
     filter, not the DCT's box, decides what is kept (at 1x SSIM falls to 0.95). Odd eighths are left

@@ -1,6 +1,4 @@
-"""Native threads that read samples, look at their headers, and make the rows of batches without the
-GIL.
-"""
+"""Native threads that read samples, parse headers and fill rows of batches without the GIL."""
 
 from __future__ import annotations
 
@@ -127,7 +125,7 @@ class Executor:
 
         Args:
             addresses: of n samples.
-            max_bytes: no more samples are read once there are so many bytes.
+            max_bytes: limit after which no more samples are read.
             stop: once it is set, no more are read either.
             skip: bool (n,), samples that are not to be read.
             names: of the rows, for messages.
@@ -155,9 +153,7 @@ class Executor:
         return samples
 
     def borrow(self, blobs: Sequence[Any], stop: Stop, names: Names | None = None) -> Samples:
-        """Samples that Python has read: files as any buffer, or pixels; None for those there are
-        none of.
-        """
+        """Samples that Python has read: files as any buffer, or pixels; None for missing ones."""
         if self.decode is None:
             arrays = [_NOTHING if blob is None else np.ascontiguousarray(blob) for blob in blobs]
             sizes = np.array([array.shape[:2] for array in arrays], np.int64).reshape(-1, 2)
@@ -167,8 +163,7 @@ class Executor:
         return self._inspected(handle, np.empty((0, 3), np.int64), stop, names)
 
     def run_python(self, tasks: Sequence[Callable[[], None]], stop: Stop) -> None:
-        """What has to run in Python, on threads of their own: reading, decoding with Pillow,
-        functions.
+        """Run tasks that need Python on separate threads: reading, decoding with Pillow, functions.
 
         Once `stop` is set it returns early. Raises the first error of a task.
         """
@@ -212,16 +207,15 @@ class Executor:
         return len(codes)
 
     def blob(self, samples: Samples, row: int) -> np.ndarray:
-        """A file's bytes, or an image, without a copy: uint8 (bytes,) or (height, width, channels),
-        read-only.
+        """A file's bytes or an image, as a read-only view without a copy.
+
+        The shape is uint8 (bytes,) or (height, width, channels).
         """
         view = samples.handle.view(row)
         return view if samples.encoded else view.reshape(*samples.sizes[row], -1)
 
     def put(self, samples: Samples, row: int, blob: Any) -> None:
-        """Add a sample that Python has read, a file or pixels, in place of one that native threads
-        could not.
-        """
+        """Add a file or pixels that Python has read, where native threads could not read them."""
         height, width = (0, 0) if samples.encoded else blob.shape[:2]
         data = blob if samples.encoded else np.ascontiguousarray(blob)
         samples.handle.put(row, data, self._max_pixels, height, width)
@@ -245,7 +239,7 @@ class Executor:
             )
 
     def _look(self, samples: Samples, row: int) -> None:
-        """What Pillow says of a file that the kernel declines."""
+        """Let Pillow look at a file that the kernel declines."""
         bad = bad_of(_DECLINED if self._only_pillow else int(samples.codes[row]))
         if bad.reason not in (*DECLINED, "bomb") or self.pillow is None:
             samples.bad[row] = bad

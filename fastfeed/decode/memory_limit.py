@@ -1,4 +1,4 @@
-"""How much memory decoding may take at once, over all threads."""
+"""Limit on the memory that decoding may take at once, over all threads."""
 
 from __future__ import annotations
 
@@ -66,9 +66,7 @@ after_fork(DECODING._forget)  # threads that hold memory, or the lock, are not i
 
 
 def limit_decoding(bytes: int) -> None:
-    """Let decoders of this process hold so many bytes at once: the kernel's one half, Pillow's the
-    other.
-    """
+    """Let decoders of this process hold `bytes` at once, half for the kernel, half for Pillow."""
     DECODING.change(bytes // 2)
     if is_built():
         native: Any = importlib.import_module("fastfeed._native")
@@ -80,16 +78,15 @@ class Oversized(Exception):
 
 
 def with_memory(call: Callable[[], T], need: Callable[[], int]) -> T:
-    """Call it, and once more after a lack of memory that has passed, as other threads give theirs
-    back.
+    """Call it, and once more after a lack of memory has passed because other threads freed theirs.
 
     Args:
         call: what may raise MemoryError, or an error that says so.
         need: computes the bytes that it may ask for.
 
     Raises:
-        MemoryError: the system does not have so many bytes.
-        Oversized: it does, and they are not enough.
+        MemoryError: If the system does not have this many bytes.
+        Oversized: If it does, and they are not enough.
     """
     try:
         return call()
@@ -106,8 +103,9 @@ def with_memory(call: Callable[[], T], need: Callable[[], int]) -> T:
 
 
 def give_back() -> None:
-    """Return memory that the allocator keeps for its threads to the system, where the kernel is
-    built and can do so.
+    """Return memory that the allocator keeps for its threads to the system.
+
+    Does nothing without the kernel, or where the kernel cannot do so.
     """
     if is_built():
         native: Any = importlib.import_module("fastfeed._native")
@@ -115,9 +113,7 @@ def give_back() -> None:
 
 
 def check_memory(memory: Any) -> None:
-    """Raise ConfigError unless `memory` is a number of bytes that decoding can work with, or
-    None.
-    """
+    """Raise ConfigError unless `memory` is a number of bytes that decoding can use, or None."""
     if memory is not None and (
         isinstance(memory, bool) or not isinstance(memory, int) or memory < 1 << 20
     ):

@@ -73,8 +73,9 @@ def markers(blob: Any, max_pixels: int) -> Markers | Bad:
 
 
 def orientation(blob: Any, header: Header | None) -> int:
-    """EXIF orientation of a good file, 1..8; `header`: what Pillow knows of it, None of a file for
-    the kernel.
+    """EXIF orientation of a good file, 1..8.
+
+    header: from Pillow; None for a file of the kernel.
     """
     if header is not None and header.handle is not None:
         if header.format != "TIFF":  # which Pillow turns itself
@@ -95,8 +96,7 @@ def held_bytes(blob: Any) -> tuple[int, int, int, int]:
 
 
 class NativeEngine:
-    """8-bit gray and YCbCr JPEGs; sound PNGs without interlacing, WebPs of one frame, gray and RGB
-    TIFFs.
+    """8-bit gray and YCbCr JPEGs, sound non-interlaced PNGs, still WebPs, gray and RGB TIFFs.
 
     Anything else is `unsupported_format` or `not_image`.
     """
@@ -148,8 +148,9 @@ class NativeEngine:
         stop: Stop,
         times: np.ndarray | None = None,
     ) -> list[bytes | Bad]:
-        """Each window, scaled to its own size, as a new JPEG: quality 1..100, 4:2:0 if
-        `subsampled`, else 4:4:4; `optimize`: with Huffman tables of its own; `times`: as for
+        """Encode each window, scaled to its target size, as a new JPEG of quality 1..100.
+
+        subsampled: 4:2:0, else 4:4:4. optimize: with Huffman tables for each image. times: as for
         `decode`.
         """
         results: list[bytes | Bad] = []

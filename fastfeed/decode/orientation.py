@@ -1,4 +1,4 @@
-"""EXIF orientation: where a displayed window lies in the stored pixels, and back."""
+"""EXIF orientation: maps a displayed window to the stored pixels, and back."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Windows that extend beyond the image: any engine decodes the inside, and the border is added
-around it.
-"""
+"""Windows beyond the image: any engine decodes the inside, and the border is added around it."""
 
 from __future__ import annotations
 
@@ -63,11 +61,10 @@ def decode_with_border(
 def place_windows(
     windows: Windows, mode: str, size: tuple[int, ...]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Where `decode_with_border` puts n windows in results of one size: (source boxes, their sizes
-    and corners there).
+    """Places of n windows in results of one size, as `decode_with_border` fills them.
 
-    float64 (n, 4), int64 (n, 2), int64 (n, 2); corners are those of the mirrored part, and may be
-    negative.
+    Returns (source boxes, their sizes there, their corners there): float64 (n, 4), int64 (n, 2),
+    int64 (n, 2); corners are those of the mirrored part, and may be negative.
     """
     if windows.limits is None:
         return windows.boxes, windows.sizes, np.zeros_like(windows.sizes)
@@ -86,9 +83,7 @@ def place_windows(
 def inner_windows(
     windows: Windows, border: Border | None, size: Any
 ) -> tuple[Windows, np.ndarray | None]:
-    """What is to be cut, and where in the result it comes to lie, int64 (n, 2); None without a
-    border.
-    """
+    """The windows to cut, and their corners in the result, int64 (n, 2); None without a border."""
     if border is None:
         return windows, None
     boxes, sizes, corners = place_windows(windows, border.mode, size)
@@ -102,16 +97,14 @@ def inner_windows(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _PaddedWindows:
-    """What to decode for n windows, and where it lies in results of one size before they are
-    mirrored.
-    """
+    """The parts to decode for n windows, and their places in unmirrored results of one size."""
 
     boxes: np.ndarray  # float64 (n, 4): of the source
     # int64 (n, 2): row and column of the result where what exists begins; may be negative
     first: np.ndarray
     length: np.ndarray  # int64 (n, 2): its height and width there
-    low: np.ndarray  # int64 (n, 2): the part of that which is decoded: from here
-    high: np.ndarray  # to here, not included
+    low: np.ndarray  # int64 (n, 2): start of the decoded part of it
+    high: np.ndarray  # its end, not included
 
 
 def _beyond(boxes: np.ndarray, limits: np.ndarray) -> np.ndarray:
@@ -154,8 +147,9 @@ def source_index(at: np.ndarray, length: Any, mode: str) -> np.ndarray:
 def add_border(
     image: np.ndarray, edges: list[int], mode: str, fill: tuple[int, ...], out: np.ndarray
 ) -> np.ndarray:
-    """Pad an image (height, width, channels) by `edges` (top, bottom, left, right) pixels, into
-    `out`.
+    """Pad an image (height, width, channels) by `edges` (top, bottom, left, right) into `out`.
+
+    Edges are in pixels.
     """
     top, bottom, left, right = edges
     height, width = image.shape[:2]

@@ -92,9 +92,9 @@ class Unsupported(Exception):
 
 
 class Opened:
-    """What a header has brought: the plugin's image, until it is decoded.
+    """An opened file: the plugin's image, until it is decoded.
 
-    Kept on, it would keep all of its pixels.
+    If it were kept longer, it would keep all of its pixels.
     """
 
     __slots__ = ("_format", "_image", "orientation")
@@ -115,9 +115,7 @@ class Opened:
 
 
 class PillowEngine:
-    """JPEG, PNG, WebP, GIF, BMP, TIFF, JPEG 2000, AVIF and PPM to RGB; HEIC where libheif is
-    installed.
-    """
+    """JPEG, PNG, WebP, GIF, BMP, TIFF, JPEG 2000, AVIF and PPM to RGB; HEIC with libheif."""
 
     name = "pillow"
 
@@ -228,8 +226,9 @@ class PillowEngine:
 
 
 def _bytes(image: Any, header: Header) -> int:
-    """Peak memory of loading and converting: Pillow keeps RGB in 4 bytes, and coefficients of
-    progressive JPEGs.
+    """Peak memory of loading and converting, in bytes.
+
+    Pillow keeps RGB in 4 bytes, and coefficients of progressive JPEGs.
     """
     times = 1 if image.mode in ("RGB", "L") else 3
     if image.format == "PNG" and "transparency" in image.info:  # a color is looked for in NumPy
@@ -282,11 +281,10 @@ def _plain(image: Any, matte: tuple[int, int, int]) -> Any:
 
 
 def unwarned(call: Callable[[], T]) -> T:
-    """Call it; where the user has made warnings errors (`python -W error`) and it raises one, again
-    without them.
+    """Call it, and if a warning is raised as an error (`python -W error`), again without warnings.
 
-    What a feed yields must not depend on filters of warnings. They are the process's, hence the
-    lock. The first such error is told of, as a warning would be.
+    A feed's output must not depend on warning filters. They belong to the process, hence the lock.
+    The first such error is reported, as a warning would be.
     """
     try:
         return call()

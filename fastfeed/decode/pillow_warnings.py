@@ -1,9 +1,9 @@
-"""Pillow's warnings with the name of the file they are about: one line of the log per kind of
-warning.
+"""Names the file in Pillow's warnings, and logs each kind of warning once.
 
-Pillow does not know which file its bytes came from. So threads say what they decode (`named`), and
-what Python would show of a warning there goes to the log ("fastfeed") with that name. Filters are
-left alone: what a user ignores stays silent, and what other threads warn of is shown as ever.
+Pillow does not know which file its bytes came from. So threads name the file that they decode
+(`named`), and a warning that Python would show there goes to the log ("fastfeed") with that name.
+Filters are left alone: warnings that a user ignores stay silent, and those of other threads are
+shown as usual.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _log = logging.getLogger("fastfeed")
 # computes a file's uri, which is needed only for those that Pillow warns of
 Name = Callable[[], str]
 
-_MAX_KINDS = 100  # that are told of: Pillow has a few dozen, some of which quote the file
+_MAX_KINDS = 100  # limit of kinds logged: Pillow has a few dozen, some of which quote the file
 _told: set[str] = set()  # texts without their numbers
 
 
@@ -76,12 +76,12 @@ def probe_named(
 
 
 def current_name() -> Name | None:
-    """What `named` was given in this thread."""
+    """The name passed to `named` in this thread."""
     return _thread.name
 
 
 def tell_current(message: Warning | str) -> bool:
-    """Tell of a warning about the file that this thread decodes; False where there is none."""
+    """Report a warning about the file that this thread decodes; False if it decodes none."""
     name = _thread.name
     if name is not None:
         _outlet.send(name(), f"{message}")
@@ -89,8 +89,9 @@ def tell_current(message: Warning | str) -> bool:
 
 
 def tell(name: str, text: str) -> None:
-    """Log what Pillow says of a file, unless it has said so of another: texts that differ in
-    numbers count as one.
+    """Log Pillow's warning about a file, unless it was logged for another one.
+
+    Texts that differ only in numbers count as one.
     """
     text = " ".join(text.split())
     kind = re.sub(r"\d+", "0", text)
@@ -110,7 +111,5 @@ _outlet = _Outlet(tell)
 
 
 def send_to(send: Callable[[str, str], None]) -> None:
-    """Have all warnings of this process sent elsewhere instead, as (uri, text): to the process that
-    logs them.
-    """
+    """Send all warnings of this process, as (uri, text), to the process that logs them."""
     _outlet.send = send

@@ -26,8 +26,9 @@ _FILTERS = {
 def resampled(
     image: Image.Image, box: tuple[float, float, float, float], size: tuple[int, int], filter: str
 ) -> Any:
-    """Scale a (top, left, height, width) box, fractions allowed, to size (height, width): an L or
-    RGB image.
+    """Scale a (top, left, height, width) box of an L or RGB image to size (height, width).
+
+    The box may have fractions.
 
     Pillow's convolution: the filter's support grows with the reduction, weights are normalised
     inside the box.

@@ -1,6 +1,4 @@
-"""Recodes photographs as smaller JPEGs: decode, crop, scale and encode in one kernel call per
-batch.
-"""
+"""Recodes images as smaller JPEGs: decode, crop, scale and encode in one kernel call per batch."""
 
 from __future__ import annotations
 
@@ -116,7 +114,7 @@ class Recoder:
         )
 
     def __call__(self, blobs: Sequence[bytes], stop: Stop | None = None) -> list[bytes | Bad]:
-        """One result per file: the new file's bytes, or why there is none.
+        """Recode the files: the new bytes of each, or the reason for a failure.
 
         Never raises for what a file contains.
 
@@ -149,8 +147,9 @@ class Recoder:
     def _request(
         self, blobs: Sequence[bytes], headers: Sequence[Header | Bad], results: list[bytes | Bad]
     ) -> tuple[list[int], Request]:
-        """The samples that can be recoded, and the request for them; reasons of the others go to
-        `results`.
+        """The samples that can be recoded, and their request.
+
+        Reasons of the others go to `results`.
         """
         good = [i for i, header in enumerate(headers) if isinstance(header, Header)]
         for i, header in enumerate(headers):

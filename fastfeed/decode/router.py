@@ -44,7 +44,7 @@ class RouterEngine:
         declined = [
             i for i in first_rows if (bad := results[i]) is not None and bad.reason in DECLINED
         ]
-        if declined:  # discovered only after the header: four components, a color space of its own
+        if declined:  # discovered only after the header: four components, a custom color space
             headers = list(request.headers)
             for i, header in zip(
                 declined, self.other.probe([request.blobs[i] for i in declined]), strict=True

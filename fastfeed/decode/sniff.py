@@ -59,8 +59,9 @@ def sniff(blob: bytes) -> str | None:
 
 
 def _of_brands(brands: bytes) -> str | None:
-    """Return the format of an ISO media file, by its major brand or, if that names no codec, a
-    compatible one.
+    """The format of an ISO media file, by its major brand, else by a compatible one.
+
+    A compatible brand counts only if the major brand names no codec.
     """
     if brands[:4] == b"crx ":
         return "camera raw, Canon CR3"
@@ -86,8 +87,9 @@ _OTHERS = (
 
 
 def content_kind(blob: bytes) -> str:
-    """What something that is no image is, never what it holds: the file may be one that no one
-    should see.
+    """The kind of a file that is not an image.
+
+    Never its content, which may be something that no one should see.
     """
     head = bytes(blob[:512])
     if head[4:8] == b"ftyp":
@@ -108,7 +110,7 @@ def content_kind(blob: bytes) -> str:
 
 
 def ends_early(blob: bytes, format: str) -> bool:
-    """Whether the file is shorter than its headers say.
+    """True if the file is shorter than its headers require.
 
     Called only for files that failed to decode.
     """

@@ -33,8 +33,7 @@ def _layer(all_ops: bool, filter: str, fill: tuple[int, int, int]) -> Layer:
 
 @dataclass(frozen=True, slots=True)
 class AugMix:
-    """Blend the image with augmented versions of it, each the result of a short chain of random
-    ops.
+    """Blend the image with augmented versions of it, each made by a short chain of random ops.
 
     Hendrycks et al., "AugMix: A Simple Data Processing Method to Improve Robustness and
     Uncertainty" (2019), with the ops and strengths of torchvision's `AugMix`; the blend is rounded,
@@ -89,7 +88,9 @@ class AugMix:
 
     @property
     def draws(self) -> int:
-        """The shares; the length of each chain; which op, its strength and direction for each op in
+        """Random numbers per sample.
+
+        The shares; the length of each chain; then the choice, strength and direction of each op in
         a chain.
         """
         return self.mixture_width * (1 + (self.chain_depth < 0) + 3 * self._depth)
@@ -107,7 +108,9 @@ class AugMix:
         return need_bytes(self, spec)
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, Any]:
-        """shares: float64 (n, 1 + mixture_width), the image's own first; chains: per version one
+        """Shares of the blend and choices of the chains.
+
+        shares: float64 (n, 1 + mixture_width), the image's own first; chains: per version one
         Choices per layer.
         """
         width, own = self.mixture_width, beta(u[:, 0], self.alpha, self.alpha)[:, None]

@@ -1,6 +1,4 @@
-"""The op protocols: an op is a frozen value that describes what to do, independent of any
-backend.
-"""
+"""The op protocols: an op is a frozen value that describes a step, independent of any backend."""
 
 from __future__ import annotations
 
@@ -111,8 +109,9 @@ class Geometry(Simple, Protocol):
 
 
 class Composite(Op, Protocol):
-    """An op composed of others, such as `Maybe`; which of them runs on a sample is data, see
-    `program/layers.py`.
+    """An op composed of others, such as `Maybe`.
+
+    Which of them runs on a sample is data, see `program/layers.py`.
     """
 
     @property
@@ -137,7 +136,7 @@ class Mixing(Op, Protocol):
     """An op that combines neighbors in the epoch's order, in aligned groups of `group` samples."""
 
     def mix_plan(self, u: np.ndarray, size: tuple[Any, Any]) -> Any:
-        """How n samples are combined with their neighbors.
+        """The plan that combines n samples with their neighbors.
 
         Args:
             u (np.ndarray): The samples' random numbers, float64 (n, draws) in [0, 1).
@@ -275,8 +274,9 @@ def check_fill(name: str, fill: Any) -> None:
 
 
 def shade(fill: tuple[int, int, int], channels: int) -> tuple[int, ...]:
-    """An RGB color for an image with this many channels; gray is ITU-R 601 luma, as Pillow's
-    convert("L").
+    """An RGB color for an image with this many channels.
+
+    Gray is ITU-R 601 luma, as in Pillow's convert("L").
     """
     if channels == 3:
         return fill

@@ -1,5 +1,6 @@
-"""Beta and Dirichlet random numbers from uniform ones, by inverting the distribution function (no
-rejection).
+"""Beta and Dirichlet random numbers from uniform ones, by inverting the distribution function.
+
+No rejection sampling is used.
 
 With a fixed number of draws per sample, a sample stays a pure function of its random numbers.
 """
@@ -45,8 +46,9 @@ def beta(u: np.ndarray, a: float, b: float) -> np.ndarray:
 
 
 def dirichlet(u: np.ndarray, alpha: float, n: int) -> np.ndarray:
-    """Symmetric Dirichlet(alpha, ..., alpha) of n shares from uniform numbers (..., n - 1): float64
-    (..., n), sum 1.
+    """Symmetric Dirichlet(alpha, ..., alpha) of n shares: float64 (..., n), sum 1.
+
+    u: uniform numbers (..., n - 1).
 
     By stick breaking: each share is a Beta(alpha, rest * alpha) part of what the ones before it
     left.
@@ -67,8 +69,9 @@ def _density(t: np.ndarray, a: float, b: float, scale: float) -> np.ndarray:
 
 
 def _mass(start: np.ndarray, span: np.ndarray, a: float, b: float, scale: float) -> np.ndarray:
-    """The integral of the density over a part of a cell; summed in a fixed order, so neighbors do
-    not matter.
+    """The integral of the density over a part of a cell.
+
+    Summed in a fixed order, so neighbors do not matter.
     """
     total_mass = np.zeros_like(start)
     for point, weight in zip(_POINTS.tolist(), _WEIGHTS.tolist(), strict=True):
@@ -78,9 +81,7 @@ def _mass(start: np.ndarray, span: np.ndarray, a: float, b: float, scale: float)
 
 @lru_cache(maxsize=16)
 def _cells(a: float, b: float) -> tuple[np.ndarray, np.ndarray, float, float]:
-    """Knots, the distribution function there, the logarithm of the density's factor, the first
-    knot's log x.
-    """
+    """(knots, distribution function there, log of the density's factor, first knot's log x)."""
     ends = np.linspace(-_END, _END, _CELLS + 1)
     width = 2 * _END / _CELLS
     # where the density is highest: the numbers stay in range

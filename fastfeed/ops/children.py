@@ -1,6 +1,4 @@
-"""The ops that an op is composed of: what they may be, their kind, their draws, their window where
-all are geometry.
-"""
+"""The children of composite ops: checks, kind, draws, and their window if all are geometry."""
 
 from __future__ import annotations
 
@@ -95,9 +93,7 @@ def window_layers(op: Any) -> tuple[Layer, ...]:
 
 
 def window_choices(op: Any, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
-    """Choices of a composite of geometry on pixels of one size: one window, or none where it
-    changes nothing.
-    """
+    """Choices of a composite of geometry on images of one size: a window, or none if unchanged."""
     values = op.params(u, sizes)
     full_box = np.concatenate([np.zeros_like(sizes), sizes], axis=1).astype(np.float64)
     moves = (

@@ -144,8 +144,7 @@ class Hue(RandomAmountOp):
 
 @dataclass(frozen=True, slots=True)
 class Grayscale(FixedOp):
-    """Set every channel to the pixel's gray, 0.299 R + 0.587 G + 0.114 B, and keep the number of
-    channels.
+    """Set every channel to the pixel's gray, 0.299 R + 0.587 G + 0.114 B, keeping all channels.
 
     Pillow's mode L. Images of one channel stay as they are.
 

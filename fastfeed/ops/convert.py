@@ -183,7 +183,7 @@ class Convert:
 
     @property
     def keeps_bytes(self) -> bool:
-        """Whether values stay as they are; only the layout may change."""
+        """True if values stay as they are and only the layout may change."""
         return self.dtype == "uint8"
 
     @functools.lru_cache(maxsize=8)  # noqa: B019 - equal ones share theirs; they hold nothing else

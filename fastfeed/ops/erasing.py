@@ -84,7 +84,10 @@ class RandomErasing:
 
     @property
     def draws(self) -> int:
-        """Whether, ten areas, ten ratios, a place; where noise begins."""
+        """Random numbers per sample.
+
+        They decide to erase or not, ten areas, ten ratios, a place, and the start of the noise.
+        """
         return 2 * _TRIES + (4 if self.fill == "noise" else 3)
 
     def out(self, spec: Spec) -> Spec:
@@ -112,7 +115,7 @@ class RandomErasing:
 
 @dataclass(frozen=True, slots=True)
 class CutOut:
-    """Hide a square whose center lies anywhere in the image, so it is cut off near the edges.
+    """Hide a square centered anywhere in the image, so it is cut off near the edges.
 
     DeVries and Taylor, "Improved Regularization of Convolutional Neural Networks with Cutout"
     (2017): 16 pixels for CIFAR-10, 8 for CIFAR-100.
@@ -212,8 +215,10 @@ class GridMask:
         return need_bytes(self, spec)
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
-        """A pixel is hidden where (y - top) % unit and (x - left) % unit are both below share *
-        unit, an integer.
+        """Values of the squares that hide pixels.
+
+        A pixel is hidden if (y - top) % unit and (x - left) % unit are both below share * unit, an
+        integer.
         """
         low, high = self._units()
         unit = low + np.floor(u[:, 0] * (high - low + 1)).astype(np.int64)

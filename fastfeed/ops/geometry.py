@@ -64,8 +64,9 @@ def same_size(want: np.ndarray | tuple[int, int], sizes: np.ndarray) -> np.ndarr
 
 
 def fit_inside(want: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(height, width) of cuts of the shape `want`, so large or as large as there is room, (n, 2);
-    which fit, (n, 1).
+    """(height, width) of cuts of the shape `want`, (n, 2), and which of them fit, (n, 1).
+
+    Cuts that do not fit are as large as there is room.
     """
     if not np.count_nonzero(sizes < want):
         return same_size(want, sizes), np.ones((len(sizes), 1), bool)
@@ -191,8 +192,7 @@ class Resize:
 
 @dataclass(frozen=True, slots=True)
 class RandomResizedCrop:
-    """Crop a box of random area and aspect ratio and scale it to `size`, as for training ImageNet
-    classifiers.
+    """Crop a box of random area and aspect ratio and scale it to `size`, as for ImageNet training.
 
     Ten pairs of area (uniform) and aspect ratio (log-uniform) are tried until a box fits; if none
     does, the largest centered box of an allowed ratio is used. Szegedy et al., "Going deeper with

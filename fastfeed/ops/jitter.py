@@ -102,5 +102,5 @@ def _ops(op: ColorJitter) -> tuple[Any, ...]:
 
 @lru_cache(maxsize=8)
 def _orders(count: int) -> np.ndarray:
-    """All orders of so many ops: int64 (orders, count)."""
+    """All orders of `count` ops: int64 (orders, count)."""
     return np.array(list(permutations(range(count))), np.int64)

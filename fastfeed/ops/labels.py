@@ -96,8 +96,9 @@ class LabelSmoothing:
 
 
 def targets(ops: Sequence[Any], classes: int) -> Targets | None:
-    """Soft labels as a list of ops defines them, or None if labels stay int64; `classes`: of the
-    source, 0 if unknown.
+    """Soft labels as a list of ops defines them, or None if labels stay int64.
+
+    classes: of the source, 0 if unknown.
 
     Ops that mix samples make them soft as well. ConfigError where the number of classes is not
     known or not one.

@@ -1,6 +1,4 @@
-"""Ops that map the levels of bytes to others, by a fixed table or by one that depends on the
-image's histogram.
-"""
+"""Ops that map byte levels to others, by a fixed table or by one from the image's histogram."""
 
 from __future__ import annotations
 
@@ -222,7 +220,7 @@ class LUT:
             )
 
     def _wrong(self) -> str:
-        """What is wrong with the table; empty if nothing is."""
+        """The fault of the table; empty if it is valid."""
         rows = self.table if self.per_channel else (self.table,)
         if len(rows) not in (1, 3):
             return f"{len(rows)} rows"
@@ -238,7 +236,7 @@ class LUT:
 
     @property
     def per_channel(self) -> bool:
-        """Whether there is a row for each of three channels."""
+        """True if the table has a row for each of three channels."""
         return (
             isinstance(self.table, tuple) and bool(self.table) and isinstance(self.table[0], tuple)
         )

@@ -31,8 +31,7 @@ SHOWCASE = (  # examples that `fastfeed show --ops` draws
 
 
 def member_rows(positions: np.ndarray, group: int, first: int) -> np.ndarray:
-    """Rows of the members of each position's group: own first, then the others in order. int64 (n,
-    group).
+    """Rows of the members of each position's group, own first, then in order: int64 (n, group).
 
     positions: in the epoch, int64 (n,); the rows are of an array that begins at epoch position
     `first`, a multiple of `group`.
@@ -92,7 +91,7 @@ class CutMix:
     """Replace a box of each image by the same box of another sample, and mix labels by area.
 
     Yun et al., "CutMix: Regularization Strategy to Train Strong Classifiers" (2019). The box has
-    the image's shape and 1 - lambda of its area, lambda from Beta(alpha, alpha); its center lies
+    the image's shape and 1 - lambda of its area, lambda from Beta(alpha, alpha); its center is
     anywhere, and the part outside the image is cut off and not counted: as torchvision's
     `v2.CutMix`, but drawn per sample. Labels become soft: float32 (n, classes).
 

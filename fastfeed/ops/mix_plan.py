@@ -1,4 +1,4 @@
-"""How a mixing op combines n samples, as data."""
+"""Plan of a mixing op that combines n samples, as data."""
 
 from __future__ import annotations
 

@@ -37,9 +37,7 @@ class Stage:
 
 
 def stages(program: Program, work: Work) -> list[Stage]:
-    """All moves of these samples in order: the decoded window, then the ops of the chain that move
-    pixels.
-    """
+    """All moves of these samples in order: the decoded window, then ops that move pixels."""
     windows = work.windows
     limits = windows.boxes if windows.limits is None else windows.limits
     moves = [_cut(windows.boxes, windows.sizes, windows.flips, limits)]
@@ -112,9 +110,7 @@ def _stage(layer: Layer, choices: Choices, sizes: np.ndarray) -> list[Stage]:
 
 
 def _cut(boxes: np.ndarray, sizes: np.ndarray, flips: np.ndarray, limits: np.ndarray) -> Stage:
-    """The stage of windows: x -> (x - left) * scale, or as far from the other side where it is
-    mirrored.
-    """
+    """The stage of windows: x -> (x - left) * scale, or from the other side if mirrored."""
     forward, back = np.zeros((len(boxes), 3, 3)), np.zeros((len(boxes), 3, 3))
     scale = sizes / boxes[:, 2:]
     scale = np.where(flips, -scale, scale)
@@ -127,16 +123,15 @@ def _cut(boxes: np.ndarray, sizes: np.ndarray, flips: np.ndarray, limits: np.nda
 
 
 def _product(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Matrix products (m, 3, 3), each the same to the bit however many there are: `@` of NumPy 2.0
-    is not.
-    """
+    """Matrix products (m, 3, 3), each the same to the bit for any m, unlike `@` of NumPy 2.0."""
     rows, columns = first.transpose(2, 0, 1)[..., None], second.transpose(1, 0, 2)[:, :, None]
     return rows[0] * columns[0] + rows[1] * columns[1] + rows[2] * columns[2]
 
 
 def _through(matrices: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Points (m, k, 2) through matrices (m, 3, 3), and their depths (m, k): where these differ in
-    sign, lines break.
+    """Points (m, k, 2) through matrices (m, 3, 3), and their depths (m, k).
+
+    Lines break where depths differ in sign.
     """
     columns = matrices.transpose(2, 0, 1)[:, :, None]
     projected = points[..., :1] * columns[0] + points[..., 1:] * columns[1] + columns[2]
@@ -145,8 +140,9 @@ def _through(matrices: np.ndarray, points: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def _bounds(matrices: np.ndarray, corners: np.ndarray) -> np.ndarray:
-    """Bounding boxes of four corners (m, 4, 2) after matrices; unbounded where the horizon lies
-    between them.
+    """Bounding boxes of four corners (m, 4, 2) after matrices.
+
+    They are unbounded if the horizon is between the corners.
     """
     moved, depth = _through(matrices, corners)
     in_front = np.logical_or((depth > 0).all(axis=1), (depth < 0).all(axis=1))[:, None]

@@ -1,5 +1,6 @@
-"""The learned policies of AutoAugment: pairs of (op, probability, strength in [0, 10), or None if
-the op has none).
+"""The learned policies of AutoAugment: pairs of (op, probability, strength).
+
+The strength is in [0, 10), or None if the op has none.
 
 Cubuk et al., "AutoAugment: Learning Augmentation Strategies from Data" (2018), appendix, as in
 torchvision's `AutoAugment._get_policies`.

@@ -1,5 +1,4 @@
-"""The ops that policies choose from, by the papers' names, and their parameters at each level of
-strength.
+"""The ops that policies choose from, by the papers' names, and their parameters at each strength.
 
 All numbers are those of torchvision's `_augmentation_space`s (transforms/autoaugment.py), in
 float32 as there.
@@ -55,7 +54,7 @@ class PolicyDraw:
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """How strong the ops are at the highest level; at level 0 they are weakest."""
+    """Strengths of the ops at the highest level; at level 0 they are weakest."""
 
     shear: float  # pixels per pixel, about the top left corner
     share: float  # translation, of a side
@@ -152,8 +151,9 @@ def _layer(space: Space, names: tuple[str, ...], filter: str, fill: tuple[int, i
 
 @lru_cache(maxsize=64)
 def _positions(space: Space, names: tuple[str, ...], layer: Layer) -> np.ndarray:
-    """Index of each name's op in the layer, -1 for none: int64 (names + 1,), the last for no
-    name.
+    """Index in the layer of each name's op: int64 (names + 1,), the last for no name.
+
+    It is -1 for no op.
     """
     move: Any = next((op for op in layer.ops if isinstance(op, Affine)), None)
     look = (move.filter, move.fill) if move else ("nearest", (0, 0, 0))
@@ -188,8 +188,9 @@ def check_integer(name: str, value: Any, minimum: int, maximum: int, hint: str) 
 
 
 def _line(first: float, last: Any, level: np.ndarray, bins: int) -> np.ndarray:
-    """`torch.linspace(first, last, bins)[level]`, to the bit: in float32, fused multiply-adds from
-    the nearer end.
+    """`torch.linspace(first, last, bins)[level]`, to the bit.
+
+    In float32, with fused multiply-adds from the nearer end.
     """
     low, high = np.float32(first), np.asarray(last, np.float32)
     step = ((high - low) / np.float32(bins - 1)).astype(np.float64)

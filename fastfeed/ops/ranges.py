@@ -30,9 +30,7 @@ class FixedOp:
 
 
 class RandomAmountOp:
-    """Base class of exactly those ops on bytes with one number per sample, uniform between two
-    bounds.
-    """
+    """Base class of exactly the ops on bytes with one number per sample, uniform in a range."""
 
     __slots__ = ()
 
@@ -72,8 +70,9 @@ class RandomAmountOp:
 def value_range(
     name: str, value: Any, minimum: float, maximum: float, hint: str, integer: bool = False
 ) -> tuple[Any, Any]:
-    """(low, high) of a number or a pair with minimum <= low <= high <= maximum; `integer`: of
-    integers.
+    """(low, high) of a number or a pair with minimum <= low <= high <= maximum.
+
+    integer: of integers.
     """
     pair = value if isinstance(value, tuple) else (value, value)
     kinds = (int,) if integer else (int, float)
@@ -88,8 +87,9 @@ def value_range(
 
 
 def factor_range(name: str, amount: Any, hint: str = "") -> tuple[float, float]:
-    """(low, high) of a factor: a number b is [max(0, 1 - b), 1 + b], a pair is itself; as
-    torchvision's ColorJitter.
+    """(low, high) of a factor: a number b is [max(0, 1 - b), 1 + b], a pair stays as it is.
+
+    As in torchvision's ColorJitter.
     """
     op = name.split()[0]
     hint = hint or f"write {op}(0.4) or {op}((0.6, 1.4)) for factors from 0.6 to 1.4"

@@ -17,9 +17,7 @@ class Targets:
     smoothing: float = 0.0  # share spread evenly over all classes
 
     def of(self, labels: np.ndarray) -> np.ndarray:
-        """Soft labels of int64 (n,) labels; a row of zeros where there is no such class, such as
-        -1.
-        """
+        """Soft labels of int64 (n,) labels; a row of zeros for an unknown class, such as -1."""
         out = np.full((len(labels), self.classes), self.smoothing / self.classes, np.float32)
         known = (labels >= 0) & (labels < self.classes)
         out[~known] = 0

@@ -8,8 +8,7 @@ __all__ = ["parts"]
 
 
 def parts(boxes: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray, dict[int, str]]:
-    """Boxes in whole pixels: top left corners, (height, width), and the reasons why some rows have
-    none.
+    """Boxes in whole pixels: (top left corners, (height, width), reasons for rows without a box).
 
     boxes: float64 (n, 4), top, left, height, width; a row with a NaN stands for the whole image.
     sizes: int64 (n, 2). Boxes are clipped to the image; one without a pixel inside is rejected, and
@@ -21,6 +20,6 @@ def parts(boxes: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray,
     outside = {}
     for row in np.flatnonzero((last <= first).any(axis=1)).tolist():
         box, (height, width) = [float(x) for x in boxes[row]], sizes[row]
-        outside[row] = f"its box {box} lies outside of {height}x{width}"
+        outside[row] = f"its box {box} is outside of {height}x{width}"
         first[row], last[row] = 0, sizes[row]
     return first, (last - first).astype(np.int64), outside

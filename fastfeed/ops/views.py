@@ -1,6 +1,4 @@
-"""Ops that make several images out of one: test-time crops, and the crops of self-supervised
-learning.
-"""
+"""Ops that make several images of one: crops for test time and for self-supervised learning."""
 
 from __future__ import annotations
 
@@ -38,9 +36,7 @@ _MOST = 15  # branches; each has 4096 slots of random numbers to itself
 
 @dataclass(frozen=True, slots=True)
 class ViewGroup:
-    """Views of one size, as the program runs them; ops after the split in the list apply to each
-    view.
-    """
+    """Views of one size, as the program runs them; later ops in the list apply to each view."""
 
     count: int
     geometry: Any  # yields one window per view
@@ -199,8 +195,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class MultiCrop:
-    """Several random crops of each image, as in DINO and SwAV: a few large ones and many small
-    ones.
+    """Several random crops of each image, a few large and many small, as in DINO and SwAV.
 
     Caron et al., "Unsupervised Learning of Visual Features by Contrasting Cluster Assignments"
     (2020). `batch.views` holds an array per View, (n, count, height, width, channels);
@@ -249,9 +244,7 @@ class MultiCrop:
 
 @dataclass(frozen=True, slots=True)
 class FiveCropWindows:
-    """The windows of FiveCrop, and with `mirrored` those of TenCrop: rows are views, sample after
-    sample.
-    """
+    """The windows of FiveCrop, or with `mirrored` of TenCrop: rows are views, sample by sample."""
 
     size: int | tuple[int, int]
     mirrored: str = ""  # "horizontal" or "vertical"

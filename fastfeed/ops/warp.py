@@ -32,8 +32,7 @@ def affine_matrices(
     shear_y: Any = 0.0,
     center: Any = (0.0, 0.0),
 ) -> np.ndarray:
-    """From output to input coordinates: float64 (n, 3, 3), acting on columns (x, y, 1); pixel
-    centers lie at +0.5.
+    """Output-to-input matrices: float64 (n, 3, 3), on columns (x, y, 1); pixel centers are at +0.5.
 
     Degrees (an angle > 0 turns clockwise), pixels for `translate` and `center`: (x, y), or (n, 2).
     A scalar applies to all. The image is sheared along x, along y, scaled, turned about `center`,
@@ -191,8 +190,7 @@ class Affine:
 
 @dataclass(frozen=True, slots=True)
 class Perspective:
-    """Distort the perspective with a given probability: every corner moves inward by a random
-    amount.
+    """Distort the perspective with a probability: each corner moves inward by a random amount.
 
     As torchvision's `RandomPerspective.get_params`: whole pixels, from corners at pixel indices.
     Corners that would fold the image over (distortion near 1, or sides of one or two pixels) leave
@@ -255,12 +253,13 @@ class Perspective:
 
 
 def _from_corners(corners: np.ndarray, sides: np.ndarray) -> np.ndarray:
-    """Matrices that map corners (n, 4, 2), clockwise from the top left, to rectangles from 0 to
-    sides (n, 2).
+    """Matrices that map corners (n, 4, 2) to rectangles from 0 to sides (n, 2).
+
+    Corners are clockwise from the top left.
 
     The unit square to a quadrilateral in closed form (Heckbert, "Fundamentals of Texture Mapping
-    and Image Warping", 1989, section 2.2.3), inverted: what torchvision's `_get_perspective_coeffs`
-    finds by least squares.
+    and Image Warping", 1989, section 2.2.3), inverted; torchvision's `_get_perspective_coeffs`
+    finds the same by least squares.
     """
     p0, p1, p2, p3 = corners.transpose(1, 0, 2)
     d1, d2, d3 = p1 - p2, p3 - p2, p0 - p1 + p2 - p3

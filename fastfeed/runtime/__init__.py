@@ -1,1 +1,1 @@
-"""What a feed runs on: threads, reused memory, the timeline, batches and where they are placed."""
+"""The machinery under a feed: threads, reused memory, the timeline, batches and their placement."""

@@ -1,4 +1,4 @@
-"""Where the bytes of samples lie, for native threads that read them."""
+"""Locations of the bytes of samples, for native threads that read them."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Grouped(NamedTuple):
     def of(
         cls, length: int, parts: Sequence[tuple[np.ndarray, SampleLocations | None]]
     ) -> Grouped | None:
-        """Groups with rows of their own, which may be groups themselves. None: there are none."""
+        """Join the groups of several sources, which may be Grouped themselves; None if empty."""
         groups: list[tuple[np.ndarray, WholeFiles | FileRanges | ArrayRows]] = []
         for rows, addresses in parts:
             if isinstance(addresses, Grouped):

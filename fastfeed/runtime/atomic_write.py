@@ -1,6 +1,4 @@
-"""Files that are replaced as a whole: a temporary name in the same folder, fsync, then an atomic
-rename.
-"""
+"""Files replaced as a whole: a temporary name in the same folder, fsync, then an atomic rename."""
 
 from __future__ import annotations
 

@@ -72,13 +72,13 @@ class BufferPool:
             memory = self._allocate(self._shape, self._dtype)
             if not hasattr(
                 memory, "__array_interface__"
-            ):  # CuPy's: it has a pool of its own, and is not lent
+            ):  # CuPy's: it has its own pool, and is not lent
                 return memory
         return np.asarray(_Loan(memory, self._returned))
 
 
 class _Loan:
-    """What all arrays on lent memory refer to."""
+    """The owner that all arrays on lent memory refer to."""
 
     def __init__(self, memory: np.ndarray, returned: deque[np.ndarray]) -> None:
         self._memory, self._returned = memory, returned  # first: it is returned whatever happens
@@ -89,8 +89,9 @@ class _Loan:
 
 
 class _Buffer:
-    """An array and its root, which all views refer to: in NumPy, views of views refer to the first
-    array.
+    """An array and its root, which all views refer to.
+
+    In NumPy, views of views refer to the first array.
     """
 
     __slots__ = ("array", "free_count", "root")

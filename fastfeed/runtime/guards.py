@@ -74,7 +74,7 @@ def check_workers(explicit_world: bool) -> None:
         raise ConfigError(
             f"this Feed is made in worker {worker.id} of {worker.num_workers} of a torch"
             " DataLoader, and each worker would yield every sample; iterate feed.to_torch() in the"
-            " training process without a DataLoader (it has threads of its own), set"
+            " training process without a DataLoader (it has its own threads), set"
             " num_workers=0, or pass Feed(..., world=World(rank=worker.id,"
             " size=worker.num_workers)) with worker = torch.utils.data.get_worker_info()"
         )

@@ -14,7 +14,7 @@ _log = logging.getLogger("fastfeed")
 
 
 def is_built() -> bool:
-    """Whether this installation has the kernel."""
+    """True if this installation has the kernel."""
     return importlib.util.find_spec("fastfeed._native") is not None
 
 
@@ -25,7 +25,7 @@ def kernel() -> Any:
 
 
 def formats() -> tuple[str, ...]:
-    """What it decodes, but for files that it leaves to Pillow; empty where it is not built."""
+    """Formats that the kernel decodes, except files left to Pillow; empty if it is not built."""
     if kernel() is None:
         return ()
     webp = ("WebP",) if kernel().LIBWEBP else ()

@@ -58,7 +58,7 @@ class Placement(Protocol):
 
 
 def out_of_memory(name: str, arrays: tuple[Any, ...], batches: int, error: object) -> DeviceMemory:
-    """The error for a device that has no room for a batch; it holds at most so many of them."""
+    """The error for a device without room for a batch; it holds at most `batches` of them."""
     size = size_of(arrays)
     return DeviceMemory(
         f"{name} has no memory left for a batch of {size / 1e6:.1f} MB; up to {batches} of them are"
@@ -68,16 +68,15 @@ def out_of_memory(name: str, arrays: tuple[Any, ...], batches: int, error: objec
 
 
 def lacks_memory(error: BaseException) -> bool:
-    """True for an error of no memory, of a device or a decoder: MemoryError, and others that say so
-    in words.
+    """True for an error of a device or decoder that ran out of memory.
+
+    That is MemoryError, and any other whose text mentions it.
     """
     return isinstance(error, MemoryError) or "out of memory" in str(error).lower()
 
 
 def on_host(array: Any) -> np.ndarray:
-    """Return the array, copied from a GPU if it is there: for frameworks that compute on the
-    CPU.
-    """
+    """The array, copied from a GPU if needed, for frameworks that compute on the CPU."""
     if not hasattr(array, "__cuda_array_interface__"):
         return array
     if hasattr(array, "get"):  # CuPy
@@ -88,9 +87,10 @@ def on_host(array: Any) -> np.ndarray:
 
 
 def wait_until_written(array: Any) -> None:
-    """Wait for what CuPy has queued on the current stream of this thread, which an array's
-    interface names: neither PyTorch nor TensorFlow waits for it. CuPy does not know which stream
-    writes to an array.
+    """Wait for the work that CuPy has queued on this thread's current stream.
+
+    An array's interface names that stream: neither PyTorch nor TensorFlow waits for it. CuPy does
+    not know which stream writes to an array.
     """
     stream = getattr(array, "__cuda_array_interface__", {}).get("stream")
     cupy: Any = sys.modules.get("cupy")
@@ -106,7 +106,7 @@ def size_of(arrays: tuple[Any, ...]) -> int:
 
 
 def _bytes_on_gpu(array: Any) -> int:
-    """Of a dense array that does not tell, as DALI's."""
+    """Size of a dense array without `nbytes`, such as DALI's."""
     how = array.__cuda_array_interface__
     return math.prod(how["shape"]) * np.dtype(how["typestr"]).itemsize
 
@@ -119,8 +119,9 @@ Rebuild = Callable[[Iterator[Any]], Any]
 
 
 def flatten(tree: Any) -> tuple[list[np.ndarray], Rebuild]:
-    """The NumPy arrays in nested tuples, lists, dicts and dataclasses, and a function that rebuilds
-    them around others.
+    """(arrays, rebuild) of nested tuples, lists, dicts and dataclasses.
+
+    `rebuild` puts other arrays in the places of these.
 
     Anything else stays as it is. Images, views, labels, weights, boxes and masks of a `Batch` are
     flattened; its ids and columns stay on the host.

@@ -255,9 +255,7 @@ class Prefetcher(Generic[T]):
 
     @property
     def ready(self) -> int:
-        """How many results can be taken without waiting: those behind one that is not ready do not
-        count.
-        """
+        """Number of results ready to be taken; those behind an unready one do not count."""
         return sum(1 for _ in takewhile(lambda job: job.ready, self._running.copy()))
 
     def close(self) -> None:

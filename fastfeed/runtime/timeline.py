@@ -70,8 +70,9 @@ class Span(NamedTuple):
 
 
 class _Block:
-    """Spans of native threads in one batch; tuples and totals are made of many of them at once, or
-    when asked for.
+    """Spans of native threads in one batch.
+
+    Tuples and totals are computed for many spans at once, or on demand.
     """
 
     __slots__ = ("_batch", "array", "count", "stages")
@@ -137,8 +138,9 @@ class Timeline:
         self._tell()
 
     def record_native(self, batch: int, stages: Sequence[str], spans: np.ndarray) -> None:
-        """Add spans of native threads: int64 (n, 2 + stages), thread id, begin, and the duration of
-        each stage.
+        """Add spans of native threads.
+
+        spans: int64 (n, 2 + stages), thread id, begin, and the duration of each stage.
         """
         if not len(spans):
             return
@@ -283,9 +285,7 @@ class _TimelineFile:
                 warn(f"spans are missing from the timeline: {error}", stacklevel=2)
 
     def _rotate(self) -> None:
-        """Continue in a new file where this one is full; another feed or rank may have begun it
-        already.
-        """
+        """Continue in a new file when this one is full; another feed or rank may have begun it."""
         try:
             status = os.fstat(self._fd)
             if status.st_size < _LIMIT or not stat.S_ISREG(os.lstat(self._path).st_mode):

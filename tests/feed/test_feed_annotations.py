@@ -148,4 +148,4 @@ def test_a_box_outside_makes_a_bad_sample(box: tuple[float, ...]):
         7,
         "picture 7",
         "corrupt",
-    ) and "lies outside of 20x30" in bad.detail
+    ) and "is outside of 20x30" in bad.detail

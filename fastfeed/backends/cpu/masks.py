@@ -15,8 +15,9 @@ __all__ = ["mask_after"]
 def mask_after(
     stages: Sequence[Stage], row: int, mask: np.ndarray, ignore: int = 255
 ) -> np.ndarray:
-    """A mask uint8 (height, width) of the displayed image after all stages: the nearest value
-    everywhere.
+    """A mask after all stages, by the value of the nearest pixel.
+
+    mask: uint8 (height, width) of the displayed image.
 
     Pixels outside the image (borders of any mode, corners after a rotation) become `ignore`.
     """

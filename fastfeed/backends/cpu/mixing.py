@@ -1,6 +1,4 @@
-"""Mixes finished samples and their labels (MixUp, CutMix, Mosaic), as an `ops.mix_plan.MixPlan`
-describes.
-"""
+"""Mixes finished samples and their labels (MixUp, CutMix, Mosaic) by an `ops.mix_plan.MixPlan`."""
 
 from __future__ import annotations
 
@@ -18,8 +16,9 @@ _AT_ONCE = 32  # rows blended at once: bounds the memory for floats
 def mix(
     samples: Any, members: np.ndarray, plan: MixPlan, out: Any, xp: Any = np, layout: str = "HWC"
 ) -> None:
-    """Fill out (n, *shape) from the rows of samples (m, *shape) in members (int64 (n, group)), own
-    first.
+    """Fill out (n, *shape) from rows of samples (m, *shape).
+
+    The rows are `members` (int64 (n, group)), the sample itself first.
 
     Both are bytes or floats of one dtype and layout, and arrays of `xp`: NumPy's, or CuPy's on a
     device. They may not overlap. Bytes are rounded to the nearest.

@@ -29,7 +29,7 @@ Values = dict[str, Any]
 
 
 class NativeOp(NamedTuple):
-    """How one type of op is passed to the kernel."""
+    """The kernel's call for one type of op."""
 
     name: Callable[[Any], str]
     constants: Callable[[Any, int], tuple[float, ...]]  # from the op and the number of channels
@@ -98,7 +98,7 @@ _OPS: dict[type, NativeOp] = {
 
 
 def is_native(op: Any) -> bool:
-    """Whether the kernel has this simple op."""
+    """True if the kernel implements this simple op."""
     return type(op) in _OPS
 
 
@@ -117,8 +117,9 @@ def native_layer(layer: Layer, channels: int) -> tuple[Any, ...]:
 
 
 def layer_values(layer: Layer, choices: Choices) -> tuple[Any, ...]:
-    """The choice of n samples, and per op its numbers as float64 (n, k) and the values of layers
-    inside.
+    """The choice of n samples, and values per op.
+
+    The values are numbers as float64 (n, k), and the values of inner layers.
     """
     ops = []
     for op, values in zip(layer.ops, choices.values, strict=True):
@@ -136,7 +137,7 @@ def layer_values(layer: Layer, choices: Choices) -> tuple[Any, ...]:
 
 
 def needs_noise(layer: Layer) -> bool:
-    """Whether an op of the layer reads a table of noise."""
+    """True if an op of the layer reads a table of noise."""
     return any(
         isinstance(op, GaussianNoise) or getattr(op, "fill", None) == "noise" for op in layer.ops
     )

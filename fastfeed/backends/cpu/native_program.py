@@ -1,5 +1,6 @@
-"""A program on native threads: one call per batch, but for functions of users and files that Pillow
-decodes.
+"""Runs a program on native threads, one call per batch.
+
+The exceptions are functions of users and files that Pillow decodes.
 """
 
 from __future__ import annotations
@@ -49,9 +50,7 @@ RecordSpans = Callable[[np.ndarray], None]
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
-    """A layer of the program, or of its ops those that run in one place: a sample takes at most one
-    of all.
-    """
+    """A layer of the program, or its ops that run in one place; a sample takes at most one op."""
 
     layer: Layer
     native: bool  # runs on native threads; otherwise in Python
@@ -139,7 +138,7 @@ class NativeProgram:
                     pending.result()
         for row, bad in list(results.items()):
             if bad.reason in DECLINED and row not in others and self._executor.pillow is not None:
-                # discovered only after the header: four components, a color space of its own
+                # discovered only after the header: four components, a custom color space
                 with named(samples.name(row)):
                     header = self._executor.pillow.probe([samples.handle.bytes(row)])[0]
                 if isinstance(header, Header):

@@ -1,5 +1,4 @@
-"""NVIDIA DALI: the whole program as one graph, on the GPU of this rank or on the CPU if there is
-none.
+"""NVIDIA DALI: the whole program as one graph, on this rank's GPU or, without a GPU, on the CPU.
 
 A sample's pixels do not depend on the other samples in its batch. Files that DALI cannot decode, or
 decodes differently from the cpu backend, go through the cpu backend's decoding, window and ops, and
@@ -210,9 +209,7 @@ class DaliBackend:
         return f"DALI on {where}; {others}: {self._engine.name}"
 
     def _by_graph(self, work: _RenderCall, rows: list[int]) -> float:
-        """Render rows through a lane, then those that failed through the engine; returns the lane's
-        seconds.
-        """
+        """Render rows by a lane, failed ones by the engine; returns the lane's seconds."""
         if not rows:
             return 0.0
         with self.device_context():
@@ -344,7 +341,5 @@ def compile(
 
 
 def engine(decode: str | GpuDecode) -> Literal["auto", "pillow"]:
-    """The `decode` argument for `decode.engine_for`: the decoder for files that DALI does not
-    decode.
-    """
+    """The `decode` argument of `decode.engine_for`, for the files that DALI does not decode."""
     return "pillow" if decode == "auto" and not gpu_count() else "auto"

@@ -52,8 +52,9 @@ def sixths(op: Hue, values: dict[str, Any], context: OpContext) -> dict[str, Any
 
 
 def hue(op: Hue, values: Any, image: Any, context: OpContext) -> Any:
-    """Six sixths of a turn: the largest channel says in which pair of them a color lies, the others
-    where.
+    """Shift the hue, a turn of six sixths.
+
+    The largest channel tells which pair of sixths a color is in, the other two its position there.
     """
     if context.channels == 1:
         return image

@@ -42,8 +42,9 @@ def grain(op: RandomErasing, values: dict[str, Any], row: int, context: OpContex
 
 
 def lines(op: GridMask, values: dict[str, Any], context: OpContext) -> dict[str, Any]:
-    """Rows and columns that squares cover: float64 (n, height, 1, 1), (n, 1, width, 1); and the
-    color.
+    """Rows and columns covered by squares, and the color.
+
+    They are float64 (n, height, 1, 1) and (n, 1, width, 1).
     """
     unit = values["unit"][:, None]
     side = np.rint(values["share"][:, None] * unit)

@@ -49,8 +49,9 @@ DTYPES = {"uint8": types.UINT8, "float16": types.FLOAT16, "float32": types.FLOAT
 
 
 def gpu_count() -> int:
-    """How many GPUs this process may use; 0 if there is no driver, or one that DALI cannot use: see
-    `no_gpu`.
+    """Number of GPUs this process may use.
+
+    0 if there is no driver, or one that DALI cannot use: see `no_gpu`.
     """
     try:
         return GetCUDADeviceCount()
@@ -59,9 +60,9 @@ def gpu_count() -> int:
 
 
 def no_gpu() -> str:
-    """Why there is none, in DALI's words; empty if it just says so.
+    """The reason for having no GPU, in DALI's words; empty if DALI just reports none.
 
-    It raises where a driver is there but too old.
+    DALI raises if the driver is too old.
     """
     try:
         GetCUDADeviceCount()
@@ -83,7 +84,7 @@ class Graph:
 
     @property
     def encoded(self) -> bool:
-        """Whether the graph decodes."""
+        """True if the graph decodes."""
         return self.program.decode is not None and not self.cut
 
     @property
@@ -93,7 +94,7 @@ class Graph:
 
     @property
     def inputs(self) -> dict[str, dict[str, Any]]:
-        """What is fed in addition to "data": name -> declaration."""
+        """Inputs in addition to "data": name -> declaration."""
         window = {} if self.cut else {"window": {"dtype": types.FLOAT, "ndim": 1}}
         return window | self.chain.inputs
 
@@ -154,8 +155,10 @@ LOWERING = (
 
 
 def build(graph: Graph) -> Any:
-    """Inputs "data" and `Graph.inputs`; outputs the samples, the size of what was decoded,
-    and values that are only there to keep all inputs in the graph.
+    """A DALI pipeline with the inputs "data" and `Graph.inputs`.
+
+    Its outputs are the samples, the sizes of the decoded images, and values that only keep all
+    inputs in the graph.
 
     Depth 1, so that an error belongs to the batch that was fed; DALI's default executor, the only
     one that continues after an error and whose outputs are not overwritten.

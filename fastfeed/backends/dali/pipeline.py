@@ -23,17 +23,16 @@ _BUILDING = threading.Lock()  # it sets an environment variable, which is global
 
 
 class _Pipe:
-    """A graph that is built when it is first fed, and again after a batch that it took in part or
-    late.
-    """
+    """A graph built when first fed, and again after a batch that it took in part or late."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._pipe: Any = None
 
     def run(self, inputs: dict[str, Any]) -> tuple[Any, Any]:
-        """(DALI's tensors of the samples, the sizes of what was decoded); the first of the inputs
-        is compared.
+        """Run one batch: (DALI's tensors of the samples, the sizes of the decoded images).
+
+        The first input is compared with the one that comes back, to notice a late batch.
         """
         images, shapes, fed, *_ = self._fed(inputs)
         if not np.array_equal(np.asarray(fed.as_tensor()), next(iter(inputs.values()))):
@@ -51,8 +50,10 @@ class _Pipe:
         return self._pipe
 
     def _fed(self, inputs: dict[str, Any]) -> Any:
-        """The outputs for these inputs, which DALI queues one by one: if one is refused, such as
-        for want of memory, the others would stay there and be taken for the next batch's.
+        """The outputs for these inputs; the graph is dropped if DALI refuses one of them.
+
+        DALI queues inputs one by one: if one is refused, for example for lack of memory, the others
+        would stay queued and be taken for the next batch's.
         """
         pipe = self._pipe or self.build()
         try:
@@ -97,9 +98,7 @@ class Lane:
 
 @runs_on_gpu("dali")
 class ChainLane:
-    """The ops after decoding alone: takes windows that another decoder has made, and gives finished
-    samples.
-    """
+    """The ops after decoding: takes windows from another decoder and returns finished samples."""
 
     def __init__(self, program: Program, batch: int, threads: int, device: int) -> None:
         """batch: windows that it is given at most."""
@@ -107,8 +106,10 @@ class ChainLane:
         self._pipe, self._chain = _Pipe(graph), graph.chain
 
     def run(self, windows: Any, work: Work) -> Any:
-        """DALI's tensors of the samples. windows: uint8 (n, height, width, channels) on the device,
-        in the order of `work`; they have been read when this returns.
+        """DALI's tensors of the samples.
+
+        windows: uint8 (n, height, width, channels) on the device, in the order of `work`; they have
+        been read when this returns.
         """
         return self._pipe.run({**self._chain.feed(work), "data": windows})[0]
 
@@ -125,8 +126,9 @@ def _array(blob: Any) -> Any:
 
 @contextmanager
 def _size_limit(bytes: int) -> Iterator[None]:
-    """DALI's decoder has no limit of its own and reads one from the environment while it is
-    built.
+    """Set the size limit of DALI's decoder while it is built.
+
+    The decoder has no default limit and reads one from the environment at that time.
     """
     name = "DALI_MAX_IMAGE_SIZE"
     if name in os.environ or not bytes:

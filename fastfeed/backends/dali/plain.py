@@ -29,13 +29,13 @@ _TAIL = 64  # bytes; some writers pad behind the end marker
 
 
 def supports_filters(program: Program) -> bool:
-    """Whether DALI has the filters of all windows."""
+    """True if DALI has the filters of all windows."""
     ops = [op for layer in program.layers for op in layer.ops if isinstance(op, Window)]
     return program.filter in FILTERS and all(op.filter in FILTERS for op in ops)
 
 
 def plain_rows(program: Program, blobs: Sequence[Any], headers: Sequence[Header]) -> list[bool]:
-    """Of each sample, whether DALI decodes it as the cpu backend does."""
+    """True for each sample that DALI decodes as the cpu backend does."""
     if not supports_filters(program) or program.decode is None:
         return [supports_filters(program)] * len(blobs)
     # the kernel's word: 8-bit JPEGs of one component or three
@@ -49,7 +49,7 @@ def plain_rows(program: Program, blobs: Sequence[Any], headers: Sequence[Header]
 
 
 def last_scans_end(jpegs: list[Any]) -> list[bool]:
-    """Of each file, whether its last scan ends, and nothing but entropy-coded data is in it.
+    """True for each file whose last scan ends and holds only entropy-coded data.
 
     DALI would accept broken or truncated scans and fill them with gray.
     """
@@ -69,7 +69,7 @@ def _last_scan_ends(blob: bytes) -> bool:
 
 
 def _looks_plain(blob: Any, header: Header) -> bool:
-    """Of a file that is no JPEG of the kernel."""
+    """`plain_rows` for one file that is not a JPEG of the kernel."""
     blob = bytes(blob)  # native threads hand out arrays, in which nothing can be searched for
     if header.handle is None:  # the kernel's word: a PNG without interlacing
         return (
@@ -124,7 +124,7 @@ PLAIN: dict[str, Callable[[bytes, Any, int], bool]] = {
 
 
 def _parses(blob: Any) -> bool:
-    """Whether the parser inside DALI's decoder accepts it.
+    """True if the parser inside DALI's decoder accepts the file.
 
     DALI 2.4 crashes on one it rejects, in batches of dozens.
 

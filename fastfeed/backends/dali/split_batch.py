@@ -1,5 +1,4 @@
-"""What a chain is to do to a sample, as one row of numbers: the form in which it enters a DALI
-graph.
+"""The work of a chain on each sample as a row of numbers, the form in which it enters a DALI graph.
 
 A program's layers, their ops and the names of their values never change, so every number has a
 fixed place in the row. One input carries all of them, and a conditional split takes it along with
@@ -28,7 +27,7 @@ Feeds = dict[type, Callable[[Any, Any, OpContext], dict[str, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class RowSlice:
-    """Where a value lies in the row."""
+    """The place of a value in the row."""
 
     start: int
     shape: tuple[int, ...]

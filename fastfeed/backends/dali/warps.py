@@ -33,8 +33,9 @@ def warp(op: Any, values: Any, image: Any, context: OpContext) -> Any:
 
 
 def _tilts(op: Any, context: OpContext) -> bool:
-    """It needs all nine numbers, or more than one for the fill: DALI's affine warp takes six, and
-    one.
+    """True if the op needs all nine numbers, or more than one for the fill.
+
+    DALI's affine warp takes six, and one for the fill.
     """
     return isinstance(op, Perspective) or len(set(shade(op.fill, context.channels))) > 1
 

@@ -1,6 +1,4 @@
-"""Windows in DALI's terms: cut, scaled and flipped by one operator, and laid into their border by
-another.
-"""
+"""Windows in DALI's terms: one operator cuts, scales and flips, another one adds the border."""
 
 from __future__ import annotations
 
@@ -25,11 +23,10 @@ _BEYOND = {"edge": "replicate", "reflect": "reflect_101"}
 
 
 def resize_inputs(windows: Windows, corners: np.ndarray | None) -> np.ndarray:
-    """Float32 (n, 4): top, left, bottom, right, where a mirrored axis runs backwards, which DALI's
-    resize understands.
+    """Boxes for DALI's resize: float32 (n, 4), top, left, bottom, right.
 
-    With a border (n, 8): then height and width of what is cut, and where in the result it comes to
-    lie.
+    A mirrored axis runs backwards, which DALI's resize understands. With a border, (n, 8): height
+    and width of the part that is cut, and its position in the result, follow.
     """
     start, end = windows.boxes[:, :2], windows.boxes[:, :2] + windows.boxes[:, 2:]
     start, end = np.where(windows.flips, end, start), np.where(windows.flips, start, end)

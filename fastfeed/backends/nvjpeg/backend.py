@@ -1,5 +1,4 @@
-"""NVIDIA's JPEG engine without a library between: decoded planes, then one CUDA kernel for all that
-is left.
+"""NVIDIA's JPEG engine, called directly: decoded planes, then one CUDA kernel for all other work.
 
 The engine decodes baseline JPEGs; the kernel (`fastfeed._native`) asks it, without the GIL, which
 of a batch it takes. All other files, damaged ones and a share that is asked for are the CPU's, at
@@ -51,7 +50,7 @@ whole_batches = True
 
 # of a lane: four at once were the fastest on an H200's seven engines, and two lanes are the default
 _DECODERS = 2
-_ALL = 4  # if so many are all refused and the CPU decodes them, something is wrong with the GPU
+_ALL = 4  # if at least this many are all refused, but the CPU decodes them, the GPU is at fault
 
 
 @runs_on_gpu("nvjpeg")
@@ -196,9 +195,7 @@ class NvjpegBackend:
 
     @contextmanager
     def _engine_errors(self) -> Iterator[None]:
-        """Errors of the engine or the driver inside become errors of the device: no sample is at
-        fault.
-        """
+        """Turn errors of the engine or the driver into DeviceError: no sample is at fault."""
         try:
             yield
         except RuntimeError as error:
@@ -208,9 +205,7 @@ class NvjpegBackend:
     def _by_gpu(
         self, call: Call, rows: np.ndarray, layouts: np.ndarray, lane: Lane
     ) -> tuple[np.ndarray, float]:
-        """Fill these rows; returns those that the engine refused after all, and the seconds it
-        took.
-        """
+        """Fill these rows; returns those that the engine refused after all, and the seconds."""
         started = time.perf_counter()
         with self._engine_errors():
             refused = lane.fill(call, rows, layouts)
@@ -218,8 +213,9 @@ class NvjpegBackend:
         return refused, time.perf_counter() - started
 
     def _by_cpu(self, call: Call, chosen: np.ndarray) -> tuple[np.ndarray, dict[int, Bad], float]:
-        """Render these samples (bool (n,)) on the CPU's threads: (a batch with their rows, bad
-        ones, seconds).
+        """Render these samples (bool (n,)) on the CPU's threads.
+
+        Returns (a batch with their rows, bad ones, seconds).
         """
         started = time.perf_counter()
         host = np.empty(call.out.shape, call.out.dtype)  # only pages that are written to exist
@@ -284,7 +280,5 @@ def compile(
 
 
 def engine(decode: Any) -> Any:
-    """The `decode` argument for `decode.engine_for`: what decodes the files that the engine does
-    not take.
-    """
+    """The `decode` argument of `decode.engine_for`, for files that the engine does not take."""
     return "auto"

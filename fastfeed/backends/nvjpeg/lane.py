@@ -1,6 +1,4 @@
-"""Decoders of the engine, and what follows them on the GPU: from files of a batch to its rows, one
-batch at a time.
-"""
+"""One batch at a time from files to rows: decoders of the engine, and the GPU work after them."""
 
 from __future__ import annotations
 
@@ -44,7 +42,7 @@ class _Room:
         self._held: Any = None
 
     def take(self, count: int) -> Any:
-        """At least so many bytes, until the next call; nothing that was queued before uses them."""
+        """At least `count` bytes until the next call; no work that was queued before uses them."""
         if self._held is None or self._held.nbytes < count:
             self._held = None  # given back first
             self._held = self._memory.empty((-(-count // _STEP) * _STEP,), "uint8")
@@ -60,16 +58,15 @@ class Lane:
     def __init__(
         self, decoder: Any, windows: WindowKernel, chain: Any, memory: GpuMemory, timeline: Timeline
     ) -> None:
-        """decoder: the kernel's NvjpegDecoder; chain: DALI's ops that follow the windows, or
-        None.
-        """
+        """decoder: the kernel's NvjpegDecoder; chain: DALI's ops after the windows, or None."""
         self._decoder, self._kernel, self._chain = decoder, windows, chain
         self._memory, self._timeline = memory, timeline
         self._planes, self._windows = _Room(memory), _Room(memory)
 
     def plan(self, call: Call, skip: np.ndarray, cpu_share: float) -> tuple[np.ndarray, int]:
-        """(`LAYOUT` (n,), of 0 bytes where the CPU decodes a sample; how many files nvJPEG was
-        asked about).
+        """(`LAYOUT` (n,), number of files that nvJPEG was asked about).
+
+        The layout has 0 bytes where the CPU decodes a sample.
         """
         layouts = np.zeros(len(call.samples), LAYOUT)
         with self._timeline.span("parse", call.number):

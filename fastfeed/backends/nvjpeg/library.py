@@ -15,14 +15,13 @@ _VERSIONS = (13, 12)  # of CUDA, newest first
 
 
 def find_nvjpeg(cuda: int) -> str:
-    """The path of the first library that loads: of NVIDIA's Python packages, then of CUDA's
-    installation.
+    """Path of the first library that loads: NVIDIA's Python packages, then CUDA's installation.
 
     Args:
         cuda: the newest version of CUDA that the driver runs; newer libraries load and then fail.
 
     Raises:
-        MissingExtra: If there is none, with the reason for each that is there and does not load.
+        MissingExtra: If no library loads, with the reason for each that was found.
     """
     reasons = []
     names = [f"libnvjpeg.so.{version}" for version in _VERSIONS if version <= cuda]
@@ -42,8 +41,9 @@ def find_nvjpeg(cuda: int) -> str:
 
 
 def _packaged(names: list[str]) -> list[str]:
-    """nvidia-nvjpeg and nvidia-nvjpeg-cu12, which share a namespace with NVIDIA's other
-    packages.
+    """Paths in nvidia-nvjpeg and nvidia-nvjpeg-cu12.
+
+    They share a namespace with NVIDIA's other packages.
     """
     found = importlib.util.find_spec("nvidia")
     folders = (

@@ -71,8 +71,9 @@ class WindowKernel:
     """The window and border of one program, and a conversion."""
 
     def __init__(self, program: Program, convert: Convert, xp: Any) -> None:
-        """convert: of bytes to what `out` has. xp: CuPy, which compiles on first use, and keeps the
-        result on disk.
+        """convert: from bytes to the values of `out`.
+
+        xp: CuPy, which compiles on first use and keeps the result on disk.
         """
         self._program, self._xp, self._views = program, xp, max(1, program.views)
         # of a window: height, width, 3

@@ -1,6 +1,4 @@
-"""Reads the colors that an AV1 stream names in its sequence header (AV1 bitstream specification,
-5.5).
-"""
+"""Reads the colors named in an AV1 stream's sequence header (AV1 bitstream specification, 5.5)."""
 
 from __future__ import annotations
 
@@ -18,8 +16,9 @@ _SELECTED = 2  # of seq_force_screen_content_tools: every frame says
 
 
 def av1_signal(stream: bytes) -> Signal:
-    """Return color primaries and transfer of the first sequence header; `UNSPECIFIED` if it names
-    none or is damaged.
+    """Return color primaries and transfer of the first sequence header.
+
+    `UNSPECIFIED` if it names none or is damaged.
 
     Args:
         stream: the first `MOST_BYTES` of a temporal unit.

@@ -1,5 +1,4 @@
-"""Opens AVIF photographs with one thread each: there are as many images at a time as threads
-already.
+"""Opens AVIF images with one thread each, as each thread already decodes an image of its batch.
 
 libavif hands over pixels as they are coded. The clean aperture is cut out here, before the turn of
 the container; colors are handed on. EXIF and XMP are hidden from libavif, which refuses a file for
@@ -99,8 +98,9 @@ def _colors(container: Container, icc: bytes | None) -> dict[str, object]:
 
 
 def _clean_aperture(content: bytes, size: tuple[int, int]) -> Part | None:
-    """The part of a picture of `size` (width, height) to show; None: all, or it is not of whole
-    pixels within.
+    """The part of a picture of `size` (width, height) to show.
+
+    None: all of it, or a part that is not of whole pixels inside the picture.
 
     The box has width, height, and how far its center is from the picture's (ISO/IEC 14496-12,
     12.1.4).

@@ -24,8 +24,9 @@ class Bits:
         return self._value >> (self._size - self.at) & ((1 << count) - 1)
 
     def read_exp_golomb(self) -> int:
-        """A number of variable length: as many zeros as bits follow the first one (ue(v) of HEVC,
-        uvlc() of AV1).
+        """Read a number of variable length (ue(v) of HEVC, uvlc() of AV1).
+
+        It begins with as many zeros as bits follow the first one.
         """
         zeros = 0
         while not self.read(1):

@@ -1,5 +1,4 @@
-"""Reads the container of AVIF and HEIC files: properties of the primary image, its coded data, its
-EXIF.
+"""Reads containers of AVIF and HEIC: properties of the primary image, its coded data, its EXIF.
 
 ISO/IEC 23008-12, and ISO/IEC 14496-12 for boxes and for the track of an image sequence. Nothing
 here raises for what a file contains: what is damaged counts as missing.
@@ -59,8 +58,9 @@ class Container:
         )
 
     def coded(self, most: int) -> bytes:
-        """The first bytes, at most `most`, of the primary image's coded data; of a grid, of its
-        first tile's.
+        """The first bytes, at most `most`, of the primary image's coded data.
+
+        For a grid, those of its first tile.
         """
         if self._sequence is not None:
             at = self._first_sample(self._sequence)
@@ -137,8 +137,9 @@ class Container:
         return bytes(result)
 
     def _extents(self, item: int) -> Iterator[tuple[bool, int, int]]:
-        """Yield the parts of an item's data from `iloc`: True if in `idat`, offset, length (0: to
-        the end).
+        """Yield the parts of an item's data from `iloc`: (in `idat`, offset, length).
+
+        A length of 0 means up to the end.
         """
         at, end = self._find(b"iloc")
         version = self._number(at, 1)
@@ -214,9 +215,7 @@ def profile_in(properties: list[Property]) -> bytes:
 
 
 def _child(blob: bytes, span: Span, *path: bytes) -> Span:
-    """The content of the first box of each kind, each inside the one before; (0, 0) if one is
-    missing.
-    """
+    """Content of the first box of each kind, each inside the previous; (0, 0) if one is missing."""
     for wanted in path:
         span = next(
             ((begin, end) for kind, begin, end in boxes(blob, *span) if kind == wanted), (0, 0)
@@ -225,9 +224,7 @@ def _child(blob: bytes, span: Span, *path: bytes) -> Span:
 
 
 def boxes(blob: bytes, at: int, end: int) -> Iterator[tuple[bytes, int, int]]:
-    """Yield the boxes that lie in a range: kind, start and end of the content (ISO/IEC 14496-12,
-    4.2).
-    """
+    """Yield the boxes in a range: kind, start and end of the content (ISO/IEC 14496-12, 4.2)."""
     while at + 8 <= end:
         head = 8
         size = int.from_bytes(blob[at : at + 4], "big") or end - at

@@ -42,8 +42,9 @@ def stored_orientation(blob: bytes, format: str, info: Mapping[Any, Any]) -> int
 
 
 def exif_orientation(block: bytes) -> int:
-    """The orientation in an EXIF block or a TIFF: one BYTE, SHORT or LONG (TIFF 6.0, section 2),
-    else 1.
+    """The orientation in an EXIF block or a TIFF, else 1.
+
+    It is one BYTE, SHORT or LONG (TIFF 6.0, section 2).
     """
     kind, count, value = _entry(block.removeprefix(_PREFIX)) or (0, 0, 0)
     return value if kind in _BYTES and count == 1 and 1 <= value <= 8 else 1

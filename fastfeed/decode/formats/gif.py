@@ -1,6 +1,4 @@
-"""Opens GIFs for Pillow without the extensions that are no part of the pixels, which it may stumble
-over.
-"""
+"""Opens GIFs for Pillow without the extensions outside the pixels, on which it may fail."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Opens HEIC photographs with libheif, from pillow-heif or pi-heif, which is imported for the first
-such file.
+"""Opens HEIC images with libheif, from pillow-heif or pi-heif, imported for the first such file.
 
 No plugin is registered with Pillow, and no option of these packages is changed.
 """
@@ -19,15 +18,15 @@ from fastfeed.errors import MissingExtra
 __all__ = ["HeicFile", "installed"]
 
 _PACKAGES = ("pillow_heif", "pi_heif")  # the first is the one that still gets updates of libheif
-# boxes of a photograph; cameras append data of their own, which looks like another one that is cut
-# off
+# boxes of an image; cameras append private data, which looks like another box that is cut off
 _KNOWN = (b"ftyp", b"meta", b"mdat", b"moov")
 _MAX_BOXES = 1000  # of a file; photographs have three
 
 
 class HeicFile(ImageFile.ImageFile):
-    """The primary image of a HEIC file. libheif turns it upright; EXIF's orientation says the same
-    once more.
+    """The primary image of a HEIC file.
+
+    libheif turns it upright; EXIF's orientation repeats the same turn.
 
     `info` has "icc_profile", or else "signal", (primaries, transfer, full range) as in
     `preprocess.pixels.color`.
@@ -76,9 +75,7 @@ class HeicFile(ImageFile.ImageFile):
 
 
 def installed() -> str | None:
-    """The package that decodes HEIC here, such as "pi-heif 1.4.0", not imported; None if there is
-    none.
-    """
+    """The package that decodes HEIC here, such as "pi-heif 1.4.0", or None; it is not imported."""
     from importlib import metadata
 
     for package in _PACKAGES:
@@ -99,8 +96,9 @@ def _library() -> Any:
 
 
 def _signal(container: Container) -> Signal:
-    """Colors by numbers: of the primary image, of a grid's first tile, as in libheif, and of that
-    one's stream.
+    """Colors as numbers: of the primary image, else of a grid's first tile, else of its stream.
+
+    libheif does the same.
     """
     tile = container.tile_properties()
     signals = map(signal_in, (container.properties(), tile))
@@ -109,8 +107,9 @@ def _signal(container: Container) -> Signal:
 
 
 def _ends_early(blob: bytes) -> bool:
-    """Whether a box of the file goes beyond its end, or none holds pictures (ISO/IEC 14496-12,
-    4.2).
+    """True if a box extends beyond the file's end, or none holds pictures.
+
+    Boxes are those of ISO/IEC 14496-12, 4.2.
     """
     at, has_pictures = 0, False
     for _ in range(_MAX_BOXES):

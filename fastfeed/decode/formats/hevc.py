@@ -1,6 +1,4 @@
-"""Reads the colors that an HEVC stream names in its parameters (ITU-T H.265, 7.3.2.2 and annex
-E).
-"""
+"""Reads the colors named in an HEVC stream's parameters (ITU-T H.265, 7.3.2.2 and annex E)."""
 
 from __future__ import annotations
 
@@ -20,8 +18,9 @@ _OWN_RATIO = 255  # an aspect ratio
 
 
 def hevc_signal(configuration: bytes) -> Signal:
-    """Return color primaries and transfer of the first sequence parameters; `UNSPECIFIED` if they
-    name none.
+    """Return color primaries and transfer of the first sequence parameters.
+
+    `UNSPECIFIED` if they name none.
 
     Args:
         configuration: the content of an `hvcC` box; one that is damaged names none, nor do

@@ -1,6 +1,4 @@
-"""Opens JPEGs for Pillow, which fails on some segments that are no part of the pixels, and shows
-damaged data.
-"""
+"""Opens JPEGs for Pillow, which fails on some harmless segments and shows damaged data."""
 
 from __future__ import annotations
 
@@ -37,8 +35,9 @@ def check_jpeg(blob: bytes) -> None:
 
 
 def _read_application_data(image: Any, marker: int) -> None:
-    """As Pillow does, but what is too short, such as half a JFIF header, is skipped, as by
-    libjpeg.
+    """Read as Pillow does, but skip data that is too short, such as half a JFIF header.
+
+    libjpeg skips it as well.
     """
     try:
         JpegImagePlugin.APP(image, marker)

@@ -1,5 +1,4 @@
-"""Opens JPEG 2000 for Pillow with the boxes that decide pixels alone, and reads what they name
-colors by.
+"""Opens JPEG 2000 for Pillow with only the boxes that decide pixels, and reads their colors.
 
 Pillow fails on a damaged resolution, a short profile, and large boxes before the picture. It shows
 colors of kinds that it does not know as if they were RGB.

@@ -1,5 +1,4 @@
-"""Opens PNGs for Pillow: their structure is checked, and only chunks that matter to the pixels are
-handed on.
+"""Opens PNGs for Pillow after checking their structure; passes on only chunks that affect pixels.
 
 Texts, profiles and unknown chunks are skipped, or read up to a limit, whatever they hold.
 """
@@ -136,8 +135,9 @@ def _sound(blob: bytes, chunk: Chunk) -> bool:
 
 
 def _essential(blob: bytes, chunks: list[Chunk]) -> bytes:
-    """A file of the chunks that decide pixels; OSError where one is missing, damaged or
-    misplaced.
+    """A file of only the chunks that decide pixels.
+
+    OSError if one is missing, damaged or misplaced.
     """
     names = [name for name, _, _ in chunks]
     if names[0] == b"CgBI":
@@ -187,9 +187,7 @@ def _essential(blob: bytes, chunks: list[Chunk]) -> bytes:
 
 
 def _key(blob: bytes, chunks: list[Chunk]) -> tuple[int, ...] | None:
-    """The transparent color of gray or RGB, in bits of the file's depth; those beyond do not
-    count.
-    """
+    """The transparent color of gray or RGB, in bits of the file's depth; others do not count."""
     depth, color = blob[24], blob[25]
     for chunk in chunks:
         name, begin, end = chunk
@@ -211,9 +209,7 @@ def _low_bytes(essential: bytes) -> np.ndarray:
 
 
 def _metadata(blob: bytes, chunks: list[Chunk]) -> dict[str, Any]:
-    """Entries of `info` from chunks that are no part of the pixels; the first of each kind
-    counts.
-    """
+    """Entries of `info` from chunks outside the pixels; the first of each kind counts."""
     info: dict[str, Any] = {}
     found: dict[bytes, bytes] = {}
     for name, begin, end in chunks:
@@ -274,8 +270,9 @@ def _text(name: bytes, content: bytes) -> bytes:
 
 
 def _unpacked(packed: bytes, most: int, whole: bool = False) -> bytes:
-    """At most so many bytes of a zlib stream; `whole`: b"" if there are more. b"" where it is
-    damaged.
+    """At most `most` bytes of a zlib stream; b"" if it is damaged.
+
+    `whole`: also b"" if there are more bytes.
     """
     stream = zlib.decompressobj()
     try:

@@ -1,7 +1,6 @@
-"""Opens TIFFs for Pillow: camera raw and samples that Pillow would read as something else are
-refused by name.
+"""Opens TIFFs for Pillow; camera raw, and samples that Pillow would misread, are refused by name.
 
-Pixels stay as they are stored: what turns them upright is the same for all formats.
+Pixels stay as they are stored: turning them upright is the same for all formats.
 """
 
 from __future__ import annotations
@@ -199,10 +198,9 @@ def _values(tags: Any, tag: int, default: int) -> tuple[int, ...]:
 
 
 def camera_raw(blob: bytes) -> str | None:
-    """The name of a camera's format in which a TIFF holds the values of a sensor, not a picture;
-    None: it does not.
+    """Name of the camera's format if a TIFF holds sensor values instead of a picture, else None.
 
-    Whatever its first picture is: most such files begin with a thumbnail.
+    The kind of its first picture does not matter: most such files begin with a thumbnail.
     """
     if blob[8:10] == b"CR":
         return "Canon CR2"
@@ -234,7 +232,7 @@ def camera_raw(blob: bytes) -> str | None:
 
 
 def _without_broken_metadata(blob: bytes) -> bytes:
-    """The file; its metadata that lies outside of it has no type, so that readers skip it.
+    """The file, with no type for metadata outside of it, so that readers skip it.
 
     Pillow reads no further.
     """
@@ -270,7 +268,7 @@ class _Layout:
         self.first = self._number("Q", 8) if self._big else self._number("I", 4)
 
     def _number(self, kind: str, at: int) -> int:
-        """0 where it lies outside of the file."""
+        """A number of the file; 0 if it is outside of the file."""
         kind = self._order + kind
         inside = 0 <= at <= len(self._blob) - struct.calcsize(kind)
         return struct.unpack_from(kind, self._blob, at)[0] if inside else 0

@@ -1,6 +1,4 @@
-"""Compiles a list of ops to a Program: checks every spec, folds geometry into one window, moves
-conversion last.
-"""
+"""Compiles ops to a Program: checks specs, folds geometry to one window, moves conversion last."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ def fuse(
     classes: int = 0,
     objects: bool = False,
 ) -> Program:
-    """Check and fuse a list of ops for a source that yields `given` and names so many classes.
+    """Check and fuse a list of ops for a source that yields `given` with this many classes.
 
     fixed: all results must be of one size. objects: the source has annotations, so mixing samples
     does not need class names for labels of whole images; without class names these stay as they
@@ -97,9 +95,7 @@ def _program(steps: list[Step], input_spec: Spec) -> Program:
 def _view_program(
     steps: list[Step], at: int, k: int, group: ViewGroup, input_spec: Spec
 ) -> Program:
-    """The program of views of one size: the ops before the split, its windows, its own ops, and
-    those that follow.
-    """
+    """The program of views of one size: ops before the split, its windows and ops, ops after it."""
     head, own = (
         steps[:at],
         [group.geometry, *(as_op(op) for op in group.ops), *(s.op for s in steps[at + 1 :])],

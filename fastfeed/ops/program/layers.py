@@ -36,7 +36,7 @@ class Choices:
 
 
 def simple(op: Any) -> bool:
-    """Whether an op is not a composite."""
+    """True if an op is not a composite."""
     return not hasattr(op, "choose")
 
 
@@ -48,8 +48,9 @@ def layers(op: Any) -> tuple[Layer, ...]:
 
 
 def choose(op: Any, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
-    """One per layer, from its draws (float64 (n, draws)) and (height, width) of the input (int64
-    (n, 2)).
+    """Choices of an op, one per layer.
+
+    u: its draws, float64 (n, draws). sizes: (height, width) of the input, int64 (n, 2).
     """
     if not simple(op):
         return op.choose(u, sizes)

@@ -116,9 +116,7 @@ class Program:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of one sample in the batch: the image's shape, after the number of views if there
-        are several.
-        """
+        """Shape of one sample in the batch: the image's, after the number of views if several."""
         shape = tuple(side or 0 for side in self.spec.shape)
         return (self.views, *shape) if self.views else shape
 
@@ -129,8 +127,9 @@ class Program:
         )
 
     def draw(self, uniform: Callable[[int, int], np.ndarray]) -> list[np.ndarray]:
-        """All random numbers of n samples: `uniform(slot, k)`, shape (n, k), per step of window and
-        chain.
+        """All random numbers of n samples, per step of window and chain.
+
+        `uniform(slot, k)` returns shape (n, k).
         """
         steps = [*self.window, *(step for link in self.chain for step in link.steps)]
         return [
@@ -138,9 +137,7 @@ class Program:
         ]
 
     def windows(self, draws: list[np.ndarray], sizes: np.ndarray) -> Windows:
-        """Fold the geometry: sizes are the displayed (height, width) of the samples, int64 (n,
-        2).
-        """
+        """Fold the geometry for displayed sizes (height, width), int64 (n, 2)."""
         return self.work(draws, sizes).windows
 
     def work(self, draws: list[np.ndarray], sizes: np.ndarray) -> Work:

@@ -85,9 +85,7 @@ def _move(
     flip: np.ndarray,
     size: np.ndarray,
 ) -> None:
-    """Change windows by the box, flip and size of an op: the definition, which the kernel
-    follows.
-    """
+    """Change windows by an op's box, flip and size; this is the definition the kernel follows."""
     corner, length = box[:, :2], box[:, 2:]
     corner = np.where(flips, now - corner - length, corner)  # back to the unmirrored image
     unit = boxes[:, 2:] / now  # source pixels per pixel of the image as it is now

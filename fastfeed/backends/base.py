@@ -114,7 +114,7 @@ class Description(Protocol):
 
 
 class Backend(Mixer, BatchMemory, Description, Protocol):
-    """A compiled program, which is a Renderer or a NativeRenderer, too."""
+    """A compiled program, which is also a Renderer or a NativeRenderer."""
 
     # the program of rendered samples: where they are mixed, conversion comes afterwards
     rendered: Program
@@ -141,7 +141,7 @@ class BackendModule(Protocol):
     ) -> Backend: ...
 
     def engine(self, decode: Any, /) -> Any:
-        """The `decode` argument for `decode.engine_for`: what decodes on the CPU."""
+        """The `decode` argument of `decode.engine_for`, for decoding on the CPU."""
         ...
 
 

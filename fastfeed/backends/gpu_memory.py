@@ -78,9 +78,9 @@ class GpuMemory:
 
     @contextmanager
     def device_context(self) -> Iterator[None]:
-        """On this GPU and that stream, which every thread has to choose for itself.
+        """Use this GPU and its stream, which every thread has to choose for itself.
 
-        No room there is DeviceMemory.
+        Running out of memory inside raises DeviceMemory.
         """
         with self._device, self._stream:
             try:
@@ -118,7 +118,7 @@ class GpuMemory:
         ) from error
 
     def _free(self) -> tuple[int, int]:
-        """Bytes: free, in all."""
+        """Free and total memory of the GPU, in bytes."""
         with self._device:
             return self.xp.cuda.runtime.memGetInfo()
 
@@ -141,7 +141,7 @@ class GpuMemory:
 
 
 def find_cupy() -> Any:
-    """The module, or MissingExtra."""
+    """Import CuPy; MissingExtra if it is not installed."""
     try:
         return importlib.import_module("cupy")
     except ImportError as error:

@@ -36,7 +36,7 @@ ENLARGE = {"bilinear": 1.5, "bicubic": 1.5, "lanczos": 2.0, "box": 3.0}
 
 
 class Bad(NamedTuple):
-    """Why a sample could not be decoded."""
+    """Reason for a failure to decode a sample."""
 
     # a key of faults.REASONS, or "oom": there was no memory to decode it, which is not its fault
     reason: str
@@ -44,7 +44,7 @@ class Bad(NamedTuple):
 
 
 class FunctionFailed(Bad):
-    """Why a user's function failed on a sample; `error` is what it raised."""
+    """Failure of a user's function on a sample; `error` is the exception it raised."""
 
     error: Exception | None = None
 

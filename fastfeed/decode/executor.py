@@ -33,7 +33,7 @@ Names = Callable[[int], Name | None]
 
 @dataclass(slots=True, eq=False)
 class Samples:
-    """Some samples in memory that native threads can reach, and what their headers say."""
+    """Samples in memory that native threads can reach, and the contents of their headers."""
 
     handle: Any  # the kernel's Samples
     codes: np.ndarray  # int32 (n,): 0 where the kernel decodes it
@@ -57,7 +57,7 @@ class Samples:
         return self.others.get(row) or Header(height, width, kind, name=self.name(row))
 
     def name(self, row: int) -> Name | None:
-        """As in Header."""
+        """The name of a sample, as in Header."""
         return self.names(row) if self.names else None
 
     def first(self, count: int) -> Samples:
@@ -84,7 +84,7 @@ class Executor:
         *,
         only_pillow: bool = False,
     ) -> None:
-        """`pillow` decodes what the kernel declines, or every file; its own by default."""
+        """`pillow` decodes files that the kernel declines, or all; by default a new engine."""
         self.native: Any = importlib.import_module("fastfeed._native")
         self.threads = threads
         self.decode = decode
@@ -199,7 +199,7 @@ class Executor:
         return samples
 
     def _inspect(self, handle: Any, first: int, codes: np.ndarray, sizes: np.ndarray) -> int:
-        """Fill in codes and sizes of these samples; the number of codes other than 0."""
+        """Fill in codes and sizes of these samples; returns the number of codes other than 0."""
         others = handle.inspect(first, codes, sizes)
         if not self._only_pillow or self.decode is None:
             return others

@@ -55,7 +55,7 @@ class MemoryLimit:
                 self._change.notify_all()
 
     def change(self, bytes: int) -> None:
-        """From now on."""
+        """Change the limit for all work from now on."""
         with self._change:
             self.bytes = bytes
             self._change.notify_all()

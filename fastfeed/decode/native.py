@@ -104,7 +104,7 @@ class NativeEngine:
     name = "native"
 
     def __init__(self, op: Decode, threads: int = 1, *, full: bool = False) -> None:
-        """`full`: nothing is shrunk while it is decoded."""
+        """`full`: nothing is shrunk during decoding."""
         if not is_built():
             raise ConfigError(
                 'decode="native" needs the kernel, which was not built: install a C++ compiler, the'
@@ -127,7 +127,7 @@ class NativeEngine:
     def decode(
         self, request: Request, out: np.ndarray, stop: Stop, times: np.ndarray | None = None
     ) -> list[Bad | None]:
-        """As in DecodeEngine.
+        """Decode windows, as DecodeEngine describes.
 
         `times`: int64 (n, 2), set to the nanoseconds of resizing, and of encoding, of each.
         """

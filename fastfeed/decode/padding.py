@@ -19,7 +19,7 @@ _NEAR = 1e-6  # of a pixel: sums of fractions
 def decode_with_border(
     engine: DecodeEngine, request: Request, border: Border | None, out: np.ndarray, stop: Stop
 ) -> list[Bad | None]:
-    """Like `engine.decode`; where a window reaches beyond its limit, the border is drawn.
+    """Like `engine.decode`; where a window extends beyond its limit, the border is drawn.
 
     The edge of what exists falls on whole pixels of the result, the nearest ones. "edge" and
     "reflect" continue what exists within the limit, whether the window sees it or not: padding,
@@ -108,7 +108,7 @@ class _PaddedWindows:
 
 
 def _beyond(boxes: np.ndarray, limits: np.ndarray) -> np.ndarray:
-    """bool (n, 2): up or down, left or right."""
+    """Sides on which boxes extend beyond their limits: bool (n, 2), up or down, left or right."""
     ends, last = boxes[:, :2] + boxes[:, 2:], limits[:, :2] + limits[:, 2:]
     return (boxes[:, :2] < limits[:, :2] - _NEAR) | (ends > last + _NEAR)
 

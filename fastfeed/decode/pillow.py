@@ -103,13 +103,13 @@ class Opened:
         self._format, self._image, self.orientation = format, image, orientation
 
     def look(self, blob: Any) -> Any:
-        """The image, to look at."""
+        """The image, to read its properties."""
         if self._image is None:
             self._image = OPEN[self._format](io.BytesIO(blob), "")
         return self._image
 
     def take(self, blob: Any) -> Any:
-        """The image, to be decoded once; the next time it is opened again."""
+        """The image, to be decoded once; the next call opens it again."""
         image, self._image = self.look(blob), None
         return image
 
@@ -260,7 +260,7 @@ def _cropped(image: Any, box: tuple[float, ...]) -> tuple[Any, tuple[float, floa
 
 
 def _plain(image: Any, matte: tuple[int, int, int]) -> Any:
-    """To RGB or L with 8 bits and no transparency."""
+    """Convert to RGB or L with 8 bits and no transparency."""
     mode = image.mode
     if mode == "F":
         raise Unsupported("floating-point samples")
@@ -296,7 +296,7 @@ def unwarned(call: Callable[[], T]) -> T:
 
 
 def as_bad(error: Exception, blob: bytes, format: str) -> Bad:
-    """Sort what a plugin raised into the reasons; the plugin's message is the detail."""
+    """The reason for a plugin's error; the plugin's message is the detail."""
     text = f"{error}".strip()
     text = text if isinstance(error, OSError) or " " in text else f"{type(error).__name__} {text}"
     low = text.lower()

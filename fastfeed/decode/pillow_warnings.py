@@ -39,7 +39,7 @@ _thread = _Thread()
 
 
 class _ShowWarning:
-    """In place of `warnings.showwarning`, which Python calls with what its filters let through."""
+    """Replaces `warnings.showwarning`, which Python calls for warnings that pass its filters."""
 
     def __init__(self, replaced: Callable[..., object]) -> None:
         self._replaced = replaced
@@ -51,7 +51,7 @@ class _ShowWarning:
 
 @contextmanager
 def named(name: Name | None) -> Iterator[None]:
-    """While this thread decodes the file of this name; None: of one without."""
+    """Name the file that this thread decodes in the block; None for a file without a name."""
     before, _thread.name = _thread.name, name
     # looked at each time: warnings.catch_warnings() of any thread puts back what it found. Of its
     # own for each replaced function, so that nothing that has wrapped an earlier one is called in a

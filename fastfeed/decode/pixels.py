@@ -40,7 +40,7 @@ def resampled(
 
 
 def flipped(pixels: np.ndarray, flip: np.ndarray) -> np.ndarray:
-    """A view mirrored top to bottom, left to right, as the two booleans say."""
+    """A view mirrored top to bottom, left to right, as the two booleans choose."""
     return pixels[:: -1 if flip[0] else 1, :: -1 if flip[1] else 1]
 
 

@@ -1,4 +1,4 @@
-"""Routes what the kernel decodes to it, and everything that it declines to Pillow."""
+"""Routes files to the kernel, and those that it declines to Pillow."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["RouterEngine"]
 
 
 class RouterEngine:
-    """Asks `first`; what it declines, by header or while decoding, goes to `other`."""
+    """Asks `first`; files that it declines, by header or while decoding, go to `other`."""
 
     def __init__(self, first: DecodeEngine, other: DecodeEngine) -> None:
         self._first, self.other = first, other

@@ -130,7 +130,7 @@ def ends_early(blob: bytes, format: str) -> bool:
 
 
 def riff_chunks(blob: bytes) -> Iterator[tuple[bytes, int, int]]:
-    """Yield the chunks of a WebP that lie in it: name, start and end of the content."""
+    """Yield the complete chunks of a WebP: name, start and end of the content."""
     at, last = 12, min(8 + int.from_bytes(blob[4:8], "little"), len(blob))
     while at + 8 <= last:
         end = at + 8 + int.from_bytes(blob[at + 4 : at + 8], "little")

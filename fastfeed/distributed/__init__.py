@@ -1,1 +1,1 @@
-"""Ranks: which one this process is, its GPU and its share of the machine's cores."""
+"""Ranks: the rank of this process, its GPU and its share of the machine's cores."""

@@ -94,7 +94,10 @@ def _tensorflow() -> bool:
 
 
 def _driver() -> bool:
-    """By any library: before, cuDeviceGetCount returns CUDA_ERROR_NOT_INITIALIZED."""
+    """True if any library has initialized the driver.
+
+    Before that, cuDeviceGetCount returns CUDA_ERROR_NOT_INITIALIZED.
+    """
     try:
         # only if it is in this process already
         driver = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOW | os.RTLD_NOLOAD)

@@ -120,7 +120,7 @@ class Composite(Op, Protocol):
         ...
 
     def choose(self, u: np.ndarray, sizes: np.ndarray) -> list[Any]:
-        """Which op each of n samples takes at each layer, and with which parameters.
+        """The op that each of n samples takes at each layer, with its parameters.
 
         Args:
             u (np.ndarray): The samples' random numbers, float64 (n, draws) in [0, 1).
@@ -180,7 +180,7 @@ def need_pixels(op: Any, spec: Spec) -> None:
 
 
 def need_bytes(op: Any, spec: Spec) -> Spec:
-    """Refuse anything but uint8 HWC pixels of one size; the spec."""
+    """Return the spec; refuse anything but uint8 HWC pixels of one size."""
     need_pixels(op, spec)
     name = type(op).__name__
     if spec.dtype != "uint8":
@@ -213,7 +213,7 @@ def freeze(op: Any) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Arrays and NumPy's numbers as Python's, lists as tuples."""
+    """Convert arrays and NumPy's numbers to Python's, and lists to tuples."""
     if isinstance(value, (np.ndarray, np.generic)):
         value = value.tolist()
     return tuple(_plain(item) for item in value) if isinstance(value, (list, tuple)) else value

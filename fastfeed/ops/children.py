@@ -66,7 +66,7 @@ def filters_of(ops: Sequence[Any]) -> list[str]:
 
 
 def filter_of(name: str, ops: Sequence[Any]) -> str:
-    """The last one, as in a list of ops."""
+    """The last filter that one of the ops names, as in a list of ops."""
     for filter in reversed(filters_of(ops)):
         return filter
     raise AttributeError(f"nothing in this {name} is resampled")  # for hasattr, as with RandomFlip
@@ -83,7 +83,7 @@ def check_keeps_size(parent: Any, op: Any, spec: Spec) -> None:
 
 
 def split_draws(u: np.ndarray, first: int, ops: Sequence[Any]) -> list[np.ndarray]:
-    """Each op's own columns, after the `first` ones."""
+    """The columns of each op's random numbers, after the `first` ones."""
     ends = np.cumsum([first, *(op.draws for op in ops)])
     return [u[:, a:b] for a, b in pairwise(ends)]
 

@@ -178,7 +178,7 @@ class RandomCrop:
 
     @property
     def border(self) -> Border | None:
-        """None without padding."""
+        """The border of the padding; None without padding."""
         return (
             _border("RandomCrop", self.mode, self.fill)
             if _checked_sides(self.padding).any()
@@ -247,7 +247,7 @@ class Pad:
 
     @property
     def border(self) -> Border | None:
-        """None without padding."""
+        """The border of the padding; None without padding."""
         return _border("Pad", self.mode, self.fill) if _checked_sides(self.padding).any() else None
 
     def out(self, spec: Spec) -> Spec:
@@ -263,7 +263,7 @@ class Pad:
 
 
 def _sides(name: str, padding: Any) -> np.ndarray:
-    """int64 (4,): top, left, bottom, right."""
+    """The sides of a padding: int64 (4,), top, left, bottom, right."""
     values = (padding,) if not isinstance(padding, tuple) else padding
     are_valid = all(
         isinstance(n, (int, np.integer)) and not isinstance(n, bool) and 0 <= n <= 65_535

@@ -152,7 +152,7 @@ class GaussianNoise:
 
 @dataclass(frozen=True, slots=True)
 class JPEGCompression:
-    """Compress as JPEG and decode again, for the artifacts of photographs on the web.
+    """Compress as JPEG and decode again, for the artifacts of images on the web.
 
     libjpeg with chroma subsampled 4:2:0, as Pillow's `Image.save`.
 

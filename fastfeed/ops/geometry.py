@@ -134,7 +134,7 @@ class Resize:
 
     @property
     def border(self) -> Border | None:
-        """Around the image with fit="pad"."""
+        """The border around the image with fit="pad"."""
         return Border("constant", self.fill) if self.fit == "pad" else None
 
     def out(self, spec: Spec) -> Spec:
@@ -253,7 +253,7 @@ class RandomResizedCrop:
         return window_params(boxes, same_size(check_size("RandomResizedCrop", self.size), sizes))
 
     def _boxes(self, u: np.ndarray, ratios: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-        """float64 (n, 4); the definition, which the kernel follows."""
+        """Boxes of the crops, float64 (n, 4); this is the definition the kernel follows."""
         height, width = sizes[:, 0].astype(np.float64), sizes[:, 1].astype(np.float64)
         area = (height * width)[:, None] * _between(u[:, :10], *self.scale)
         w, h = np.rint(np.sqrt(area * ratios)), np.rint(np.sqrt(area / ratios))

@@ -169,7 +169,7 @@ def _clip(boxes: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 
 def _edges(limits: np.ndarray) -> np.ndarray:
-    """left, top, right, bottom from top, left, height, width."""
+    """(left, top, right, bottom) of boxes given as top, left, height, width."""
     first, last = limits[:, 1::-1], limits[:, 1::-1] + limits[:, :1:-1]
     return np.concatenate([first, last], axis=1)
 

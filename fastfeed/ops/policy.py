@@ -81,7 +81,7 @@ class RandAugment:
 
     @property
     def draws(self) -> int:
-        """Op and direction."""
+        """Random numbers per sample: op and direction for each of `num_ops`."""
         return 2 * self.num_ops
 
     @property
@@ -209,5 +209,5 @@ class AutoAugment:
         return choices
 
     def _names(self, k: int) -> tuple[str, ...]:
-        """All that the k-th of a pair may be."""
+        """Names of all ops that may be the k-th of a pair."""
         return tuple(sorted({steps[k][0] for steps in POLICIES[self.policy]}))

@@ -15,7 +15,7 @@ __all__ = ["FixedOp", "RandomAmountOp", "factor_range", "shift_range", "value_ra
 
 
 class FixedOp:
-    """Base class of exactly those ops on bytes that do the same to every sample."""
+    """Base class of exactly the ops on bytes that do the same to every sample."""
 
     __slots__ = ()
 
@@ -98,7 +98,7 @@ def factor_range(name: str, amount: Any, hint: str = "") -> tuple[float, float]:
 
 
 def shift_range(name: str, amount: Any, hint: str = "") -> tuple[float, float]:
-    """(low, high) of a turn: a number h is [-h, h], a pair is itself."""
+    """(low, high) of a turn: a number h is [-h, h], a pair stays as it is."""
     hint = hint or "write Hue(0.1) or Hue((-0.1, 0.1)) for up to a tenth of a turn either way"
     low, high = value_range(name, amount, -0.5 if isinstance(amount, tuple) else 0, 0.5, hint)
     return (low, high) if isinstance(amount, tuple) else (-low, low)

@@ -103,7 +103,7 @@ class Rotate:
 
     @property
     def draws(self) -> int:
-        """One, unless the angle is fixed."""
+        """Random numbers per sample: one, unless the angle is fixed."""
         return _count([_degrees("Rotate", self.degrees)])
 
     def out(self, spec: Spec) -> Spec:
@@ -164,7 +164,7 @@ class Affine:
 
     @property
     def draws(self) -> int:
-        """One for each amount that is random."""
+        """Random numbers per sample: one for each amount that is random."""
         return _count(self._ranges())
 
     def out(self, spec: Spec) -> Spec:
@@ -228,7 +228,7 @@ class Perspective:
 
     @property
     def draws(self) -> int:
-        """Two for each corner, one for whether to apply."""
+        """Random numbers per sample: two per corner, and one more if p < 1."""
         return 0 if self.p == 0 or self.distortion == 0 else 9 if self.p < 1 else 8
 
     def out(self, spec: Spec) -> Spec:
@@ -317,7 +317,7 @@ def _count(ranges: list[Range]) -> int:
 
 
 def _spread(ranges: list[Range], u: np.ndarray, n: int) -> list[np.ndarray]:
-    """n numbers in each range; those of no width take no column of u."""
+    """n numbers in each range; ranges of no width take no column of u."""
     amounts, at = [], 0
     for low, high in ranges:
         amounts.append(low + u[:, at] * (high - low) if low < high else np.full(n, float(low)))

@@ -28,7 +28,7 @@ class WholeFiles(NamedTuple):
 
     @property
     def length(self) -> int:
-        """Samples."""
+        """Number of samples, each a whole file."""
         return len(self.ids)
 
 
@@ -56,7 +56,7 @@ class FileRanges(NamedTuple):
 
     @property
     def length(self) -> int:
-        """Samples."""
+        """Number of samples, each a byte range."""
         return len(self.files)
 
 
@@ -68,7 +68,7 @@ class ArrayRows(NamedTuple):
 
     @property
     def length(self) -> int:
-        """Samples."""
+        """Number of samples, each a row of the array."""
         return len(self.ids)
 
 

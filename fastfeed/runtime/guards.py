@@ -15,7 +15,7 @@ _Class = TypeVar("_Class", bound=type)
 
 
 def guarded(cls: _Class) -> _Class:
-    """Class decorator for what yields batches: an error where it is taken for an array or a list.
+    """Class decorator for objects that yield batches: an error if used as an array or a list.
 
     `shape` raises as well, from a property, or from the class's own `__getattr__` if it has one.
     """
@@ -61,7 +61,7 @@ class NotAnArray(ConfigError, AttributeError):
 
 
 def check_workers(explicit_world: bool) -> None:
-    """ConfigError where each of several workers would yield every sample. Imports no framework.
+    """ConfigError if each of several workers would yield every sample. Imports no framework.
 
     Args:
         explicit_world: The user has passed `world`, and so has split the samples.
@@ -89,7 +89,7 @@ def check_workers(explicit_world: bool) -> None:
 
 
 def _ray_train_size() -> int:
-    """Workers of the Ray Train job that this process belongs to; 1 where it belongs to none."""
+    """Workers of the Ray Train job that this process belongs to; 1 without such a job."""
     train = sys.modules.get("ray.train")
     if train is None:
         return 1

@@ -1,4 +1,4 @@
-"""The kernel in C++, where it is built: `fastfeed._native`, loaded when it is first needed."""
+"""The C++ kernel `fastfeed._native`, if it is built, loaded when first needed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def is_built() -> bool:
 
 @lru_cache(maxsize=1)
 def kernel() -> Any:
-    """The module; None where it is not built."""
+    """The kernel's module; None if it is not built."""
     return importlib.import_module("fastfeed._native") if is_built() else None
 
 
@@ -34,7 +34,7 @@ def formats() -> tuple[str, ...]:
 
 @lru_cache(maxsize=1)
 def warn_not_built() -> None:
-    """Logs, once per process, that Pillow decodes JPEGs although it was not asked to."""
+    """Log, once per process, that Pillow decodes JPEGs although it was not asked to."""
     _log.warning(
         "The JPEG kernel is not part of this installation: JPEGs are decoded by Pillow, which is"
         ' slower. `fastfeed doctor` says what to install; decode="pillow" silences this.'

@@ -12,7 +12,7 @@ __all__ = ["CurrentStage", "Progress"]
 
 
 class CurrentStage(NamedTuple):
-    """Stage of the next batch."""
+    """The current stage of the next batch."""
 
     stage: str
     where: str  # the endpoint or folder that it is read from; empty: none
@@ -20,7 +20,7 @@ class CurrentStage(NamedTuple):
 
 
 class Progress:
-    """Counters, and stages of batches that are being made. For many threads."""
+    """Counters, and stages of batches in progress, for use by many threads."""
 
     def __init__(self, clock: Callable[[], int] = steady_ns) -> None:
         self.read_bytes = 0  # of samples

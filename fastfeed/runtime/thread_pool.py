@@ -172,7 +172,7 @@ class ParallelJob(Generic[T]):
 
     @property
     def ready(self) -> bool:
-        """`result` will not wait."""
+        """True if `result` will not wait."""
         return self._done.is_set()
 
     def result(self, waits: Callable[[], None] | None = None) -> T:

@@ -126,7 +126,7 @@ class Timeline:
             self._end = weakref.finalize(self, self._file.close)  # also when the interpreter ends
 
     def span(self, stage: str, batch: int) -> _RunningSpan:
-        """`with timeline.span("decode", batch): ...`"""
+        """Record a span: `with timeline.span("decode", batch): ...`."""
         return _RunningSpan(self, stage, batch)
 
     def record(self, span: Span) -> None:

@@ -1,4 +1,4 @@
-"""Orders of an epoch: which samples come, how often, and in which order. Integer arithmetic only."""
+"""Orders of an epoch: the samples, their counts and their order. Integer arithmetic only."""
 
 from __future__ import annotations
 

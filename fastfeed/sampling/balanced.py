@@ -30,7 +30,7 @@ class Classes:
 
     @classmethod
     def of(cls, labels: np.ndarray) -> Classes:
-        """From the label of every sample, all >= 0. Labels without samples are no classes."""
+        """Build from the label of every sample, all >= 0. Labels without samples are no classes."""
 
         def read(first: int, last: int) -> np.ndarray:
             return labels[first:last]

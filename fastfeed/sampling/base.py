@@ -27,7 +27,7 @@ MOST_SAMPLES = 1 << _ID_BITS  # larger ids would overlap the occurrence in a key
 
 
 class SampleRefs(NamedTuple):
-    """Which samples come, and for each which of its occurrences in the epoch this is."""
+    """Samples of an order, each with the number of its occurrence in the epoch."""
 
     ids: np.ndarray  # int64
     # int64, same shape: no (id, occurrence) comes twice in an epoch; all 0 if no sample does
@@ -43,7 +43,7 @@ class SampleRefs(NamedTuple):
 
     @classmethod
     def once(cls, ids: np.ndarray) -> SampleRefs:
-        """For samples that come once per epoch."""
+        """References to samples that occur once per epoch."""
         return cls(ids, np.zeros_like(ids))
 
 
@@ -67,7 +67,7 @@ class Order(Protocol):
     open: ClassVar[bool]  # it also defines the positions that tail="drop" leaves out
 
     def bind(self, source: Any) -> Order:
-        """Return this order with what it needs from the source.
+        """Return this order with the facts that it needs from the source.
 
         Args:
             source (Source): Where labels, weights or shards are read.

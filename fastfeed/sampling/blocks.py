@@ -151,7 +151,7 @@ _CACHED = 4  # permutations: prefetching crosses from one epoch to the next
 
 
 class ShuffledUnits(Protocol):
-    """Permuted units: which sample is at which offset."""
+    """Permuted units, which map each offset to a sample."""
 
     def units(self, offsets: np.ndarray) -> np.ndarray:
         """The unit at each offset, as its number in the sequence: int64."""
@@ -239,7 +239,7 @@ class Units:
         return Units, (self.bounds,)
 
     def shuffled(self, key: tuple[int, ...]) -> ShuffledUnits:
-        """In the permutation of this key."""
+        """Units in the permutation of this key."""
         if self.size is not None:
             return equal_units(int(self.bounds[-1]), self.size, key)
         layout = self.recent.get(key)
@@ -251,7 +251,7 @@ class Units:
         return layout
 
     def listed(self, key: tuple[int, ...]) -> ListedUnits:
-        """In the permutation of this key, one by one."""
+        """Units in the permutation of this key, one by one."""
         count = len(self.bounds) - 1
         units = permute(np.arange(count), count, (*key, 1))
         sizes = np.diff(self.bounds)[units]

@@ -58,7 +58,7 @@ def _permute(
     keys: np.ndarray,
     inverse: bool,
 ) -> np.ndarray:
-    """The definition, which the kernel follows."""
+    """Permute values in NumPy; this is the definition the kernel follows."""
     size = n.reshape(-1).astype(np.uint64) if isinstance(n, np.ndarray) else np.uint64(n)
     out = _network(values.reshape(-1).astype(np.uint64), *sides, keys, inverse)
     outside = np.flatnonzero(out >= size)

@@ -212,7 +212,7 @@ class Plan:
         return order.visits(positions % (length if order.open else used), info)
 
     def weights(self, step: int) -> np.ndarray:
-        """Which samples of a step count: 1 for a sample, 0 for padding.
+        """Weights of a step's samples: 1 for a sample, 0 for padding.
 
         Args:
             step (int): Within the epoch, in [0, steps).

@@ -81,7 +81,7 @@ class Proportions:
 
 @lru_cache(maxsize=64)
 def proportions_of(weights: tuple[float, ...]) -> Proportions:
-    """For these weights, all above 0.
+    """Proportions for these weights, all above 0.
 
     Their decimal text counts (0.1 is one tenth), to nine digits of their sum.
     """

@@ -56,7 +56,7 @@ def uniform(seed: int, epoch: int, ids: np.ndarray, slot: int, n: int) -> np.nda
 
 
 def _uniform(seed: int, epoch: int, ids: np.ndarray, slot: int, n: int) -> np.ndarray:
-    """The definition, which the kernel follows."""
+    """Draw numbers in NumPy; this is the definition the kernel follows."""
     ids = ids.astype(np.uint64)
     blocks = (n + 1) // 2  # one block of 4 x 32 bits makes two numbers
     counter = np.empty((4, len(ids), blocks), np.uint64)

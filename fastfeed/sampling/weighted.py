@@ -46,7 +46,7 @@ class CumulativeWeights:
 
     @classmethod
     def of(cls, weights: Any) -> CumulativeWeights:
-        """From the weight of every sample: any unit, finite, >= 0, some above 0."""
+        """Build from the weight of every sample: any unit, finite, >= 0, some above 0."""
         try:
             array = np.asarray(weights)
             if not np.can_cast(array.dtype, np.float64, "same_kind"):
@@ -63,7 +63,7 @@ class CumulativeWeights:
 
     @classmethod
     def read(cls, samples: int, weights: Callable[[int, int], Any]) -> CumulativeWeights:
-        """From weights that are read a part at a time, so that no second array of all is held."""
+        """Build from weights read a part at a time, so that no second array of all is held."""
         lengths = np.empty(samples, np.int64)
         values, digest = lengths.view(np.float64), hashlib.sha256()
         parts = [

@@ -252,14 +252,14 @@ class Quota:
 
 
 class _Usage:
-    """The number in the file."""
+    """The number of used bytes in the file."""
 
     def __init__(self, fd: int, boot: bytes) -> None:
         self._fd = fd
         self._boot = boot
 
     def read(self) -> int | None:
-        """None if it cannot be trusted."""
+        """Read the number; None if it cannot be trusted."""
         match = _USAGE.fullmatch(pread(self._fd, 200, 0))
         return int(match[1]) if match and match[2] == self._boot else None
 
@@ -295,7 +295,7 @@ def _write(fd: int, part: memoryview | bytes) -> None:
 
 
 def _is_abandoned(draft: str, status: os.stat_result) -> bool:
-    """Its writer is gone: a lock ends with its process."""
+    """True if the writer is gone: a lock ends with its process."""
     try:
         fd = open_file(draft)
     except OSError:

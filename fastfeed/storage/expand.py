@@ -189,7 +189,7 @@ def _shards(names: Sequence[str], suffix: str, also: re.Pattern[str] | None) -> 
 
 
 def _left_out(folder: str, suffix: str, also: re.Pattern[str] | None) -> list[str]:
-    """A note on what a folder of this machine holds besides its shards and their indexes."""
+    """A note on the other contents of a folder besides its shards and their indexes."""
     names = sorted(os.listdir(folder))
     shards = {*_shards(names, suffix, also)}
     hidden = [name for name in names if name.startswith(".") and name in shards]

@@ -1,4 +1,4 @@
-"""Fingerprints of data sets, and what changed between two of them.
+"""Fingerprints of data sets, and the changes between two of them.
 
 It is `names 1f.. labels 9c.. content a1..`; content is given in slices of the samples, so that a
 change shows where it is.

@@ -110,7 +110,7 @@ def read_file(
 
 
 def unread(error: OSError, path: str = "a file") -> Unread:
-    """Why a local file could not be read.
+    """The reason why a local file could not be read.
 
     StorageError where that is no fault of the file or its storage.
     """

@@ -100,7 +100,7 @@ class RangeReads:
 
 
 def _checked(span: ByteRange, data: bytes | Unread) -> bytes | Unread:
-    """An object that is shorter than when it was listed has been replaced."""
+    """The bytes, or Unread as changed if the object is shorter than when it was listed."""
     if isinstance(data, Unread) and data.reason == "truncated" and span.stat is not None:
         return Unread("changed", f"{data.detail}; it had {span.stat.size} bytes when it was listed")
     return data
@@ -186,11 +186,11 @@ class CachedRead:
         self._pieces: dict[int, bytes] = {}
 
     def done(self) -> bool:
-        """All missing chunks have been fetched."""
+        """True once all missing chunks have been fetched."""
         return self._work is None or self._work.done()
 
     def cancel(self) -> object:
-        """No one will ask for the result."""
+        """Cancel the read, as no one will ask for the result."""
         return self._work is not None and self._work.cancel()
 
     def result(self, timeout: float | None = None) -> bytes | Unread:
@@ -239,7 +239,7 @@ class Limiter:
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []  # a heap
 
     def permit(self) -> Permit:
-        """For one read; use it with `async with`."""
+        """A permit for one read; use it with `async with`."""
         return Permit(self, next(self._numbers))
 
     async def acquire(self, number: int) -> None:
@@ -267,7 +267,7 @@ class Limiter:
 
 
 class Permit:
-    """Permit of a read."""
+    """The permit of one read."""
 
     def __init__(self, limiter: Limiter, number: int) -> None:
         self._limiter = limiter
@@ -283,7 +283,7 @@ class Permit:
         self._release()
 
     async def pause(self, seconds: float) -> None:
-        """Release the permit for so long, then wait for it again."""
+        """Release the permit for this long, then wait for it again."""
         self._release()
         await asyncio.sleep(seconds)
         await self.__aenter__()

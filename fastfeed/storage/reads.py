@@ -60,7 +60,7 @@ class Pending(Protocol):
     """A read that has begun. `concurrent.futures.Future` is one."""
 
     def done(self) -> bool:
-        """`result` will not wait."""
+        """True if `result` will not wait."""
         ...
 
     def result(self, timeout: float | None = None) -> Any:
@@ -74,7 +74,7 @@ class Pending(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """Why there are no bytes."""
+    """Reason why a read returned no bytes."""
 
     reason: str  # a key of faults.REASONS
     detail: str = ""

@@ -385,7 +385,7 @@ class Health:
             self._watch(_WARN_AFTER_S)
 
     def end(self) -> None:
-        """A read has ended, whichever way."""
+        """End a read, whether it succeeded or not."""
         self._requests -= 1
         if not self._requests:
             self._size = 0
@@ -433,7 +433,7 @@ class Health:
         self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
 
     def _look(self) -> None:
-        """While reads wait: tell of an endpoint from which nothing comes."""
+        """While reads wait, report an endpoint that does not answer."""
         self._timer = None
         if not self._requests or self._since is None:
             return

@@ -285,7 +285,7 @@ def _close(count: int | None = None) -> bool:
 
 
 class _Process:
-    """All that hold files open, how many files are being opened, and the lock for both."""
+    """All readers that hold files open, the number of files being opened, and a lock for both."""
 
     opening: ClassVar[int] = 0
     holders: ClassVar[weakref.WeakSet[ShardReader]] = weakref.WeakSet()
@@ -303,7 +303,7 @@ after_fork(_after_fork)
 
 
 def split_at(data: bytes | Unread, *cuts: int) -> tuple[bytes, ...] | Unread:
-    """Split what was read from the first of these offsets to the last."""
+    """Split bytes read from the first of these offsets to the last."""
     if isinstance(data, Unread):
         return data
     return tuple(data[start - cuts[0] : stop - cuts[0]] for start, stop in pairwise(cuts))
@@ -386,6 +386,6 @@ class LazyBytes:
 
 
 def chunks_of(data: bytes | LazyBytes) -> Iterator[bytes]:
-    """All of it, in chunks."""
+    """Yield all of the data, in chunks."""
     for at in range(0, len(data), _PIECE):
         yield data[at : at + _PIECE]

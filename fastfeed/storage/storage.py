@@ -263,7 +263,7 @@ class Storage:
         operation: Callable[[Any, str], Awaitable[T]],
         policy: RetryPolicy | None = None,
     ) -> Future[T | Unread]:
-        """Start an operation of one's own in the event loop; it is repeated when it fails.
+        """Start a custom operation in the event loop; it is repeated when it fails.
 
         Args:
             address (str): Says which file system, and which path.

@@ -57,7 +57,7 @@ def unlock(fd: int) -> None:
 
 
 def _lock_byte(fd: int, how: int) -> bool:
-    """False where another process has it."""
+    """Lock or unlock a byte; False if another process has it."""
     at = os.lseek(fd, 0, os.SEEK_CUR)
     os.lseek(fd, _FAR, os.SEEK_SET)
     try:

@@ -55,7 +55,7 @@ class CpuBackend:
         stop: Stop,
         batch: int = 0,
     ) -> dict[int, Bad]:
-        """Fill rows of `out`, but for those to be skipped (bool (n,)); returns row -> failure."""
+        """Fill rows of `out`, except those in `skip` (bool (n,)); returns row -> failure."""
         record = partial(self._timeline.record_native, batch, _STAGES)
         return self._native.run(samples, skip, work, out, stop, record)
 

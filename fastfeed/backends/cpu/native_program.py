@@ -58,7 +58,7 @@ class _Layer:
     kept: tuple[int, ...]  # which of its ops
 
     def choices(self, choices: Sequence[Choices]) -> Choices:
-        """Its own, from those of the program's layers."""
+        """The choices of this layer, from those of the program's layers."""
         whole = choices[self.number]
         if len(self.kept) == len(whole.values):
             return whole
@@ -80,7 +80,7 @@ class NativeProgram:
     """A compiled program for an executor's threads."""
 
     def __init__(self, program: Program, final: Convert, executor: Executor) -> None:
-        """`final`: the conversion of mixed samples, where the program makes bytes to be mixed."""
+        """`final`: the conversion of mixed samples, if the program renders bytes to be mixed."""
         self._program, self._executor, self._views = program, executor, max(1, program.views)
         height, width, self._channels = (side or 0 for side in program.pixels.shape)
         self._layers = tuple(
@@ -192,7 +192,7 @@ class NativeProgram:
         self._executor.run_python(tasks, call.stop)
 
     def _by_pillow(self, samples: Samples, row: int, header: Header, call: _Call) -> None:
-        """Decode one window, or all views of a sample, with Pillow; then what follows."""
+        """Decode one window, or all views of a sample, with Pillow, and run the ops after it."""
         program, pillow = self._program, self._executor.pillow
         if pillow is None or call.stop.is_set():
             return
@@ -219,7 +219,7 @@ class NativeProgram:
     def _through(
         self, parts: Sequence[_Part], handle: Any, skip: np.ndarray, call: _Call, rows: range
     ) -> None:
-        """Samples of these rows through all parts, into the batch."""
+        """Run samples of these rows through all parts, into the batch."""
         work = call.work if len(rows) == call.count else call.work[rows.start : rows.stop]
         pixels = np.empty(0, np.uint8)
         for part in parts:
@@ -286,7 +286,7 @@ class NativeProgram:
         return self._executor.native.Samples.of_images(stacked, np.arange(len(stacked)))
 
     def _split(self, decoded: bool) -> list[_Part]:
-        """Runs of native layers, and between them what runs in Python; both ends are native."""
+        """Runs of native layers, and between them layers in Python; both ends are native."""
         layers, how, parts = self._layers, self._program.convert, list[_Part]()
         native = [layer.native for layer in layers]
         first = 0
@@ -392,7 +392,7 @@ class _Call:
 
     @contextmanager
     def timed(self, stage: int) -> Iterator[None]:
-        """Record what runs in Python as a span of a stage: a column of what `record` takes."""
+        """Record time in Python as a span of a stage: a column of the spans for `record`."""
         span = np.zeros((1, 5), np.int64)
         span[0, :2] = threading.get_native_id(), steady_ns()
         try:

@@ -100,7 +100,7 @@ class Graph:
 
 
 def decode(data: Any, nodes: Any, graph: Graph) -> Any:
-    """To pixels on the device."""
+    """Decode files to pixels on the device."""
     gpu = graph.device is not None
     if not graph.encoded:
         return data.gpu() if gpu and not graph.cut else data
@@ -119,7 +119,7 @@ def decode(data: Any, nodes: Any, graph: Graph) -> Any:
 
 
 def cut(pixels: Any, nodes: Any, graph: Graph) -> Any:
-    """The window, scaled and flipped, in its border."""
+    """Cut, scale and flip the window, and add its border."""
     program = graph.program
     height, width, channels = (side or 0 for side in program.pixels.shape)
     context = OpContext((height, width), channels, graph.device is not None)

@@ -1,4 +1,4 @@
-"""DALI graphs, each with what is before it: one batch at a time."""
+"""DALI graphs with the steps before them, for one batch at a time."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class _Pipe:
 
 @runs_on_gpu("dali")
 class Lane:
-    """Takes files, or pixels, and gives finished samples on its device."""
+    """Turns files or pixels into finished samples on its device."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph, self._pipe, self._chain = graph, _Pipe(graph), graph.chain
@@ -76,10 +76,10 @@ class Lane:
     def run(
         self, blobs: Sequence[Any], headers: Sequence[Header], work: Work
     ) -> tuple[Any, list[int]]:
-        """(DALI's tensors of the rows that came out, which rows they are).
+        """(DALI's tensors of the rows that came out, the indices of these rows).
 
-        A row is -1 where DALI decoded another size than its header has. DALI has no error of its
-        own for bad bytes: any exception may be one.
+        A row is -1 if DALI decoded a different size than its header has. DALI has no special error
+        for bad bytes: any exception may be one.
         """
         if not blobs:
             return None, []
@@ -101,7 +101,7 @@ class ChainLane:
     """The ops after decoding: takes windows from another decoder and returns finished samples."""
 
     def __init__(self, program: Program, batch: int, threads: int, device: int) -> None:
-        """batch: windows that it is given at most."""
+        """batch: the most windows in one call."""
         graph = Graph(program, batch, threads, device, cut=True)
         self._pipe, self._chain = _Pipe(graph), graph.chain
 

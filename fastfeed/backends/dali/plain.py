@@ -1,4 +1,4 @@
-"""Which files DALI decodes as the cpu backend does: the others never reach its decoder.
+"""Selects files that DALI decodes as the cpu backend does; others never reach its decoder.
 
 Asked of whole batches: per file it costs a few microseconds of the interpreter's lock, where
 reading through a file in Python took a hundred, which on a GPU was slower than decoding it.

@@ -33,7 +33,7 @@ class RowSlice:
     shape: tuple[int, ...]
 
     def of(self, row: Any) -> Any:
-        """That part of the graph's row; a number where the value is one."""
+        """This part of the graph's row; a number if the value is one."""
         if not self.shape:
             return row[self.start]
         part = row[self.start : self.start + math.prod(self.shape)]
@@ -80,7 +80,7 @@ def numbers(
 def feed_values(
     layer: Layer, choices: Choices, context: OpContext, feeds: Feeds
 ) -> tuple[Any, ...]:
-    """The choice, where none is the number of ops, and each op's values."""
+    """The choice, with the number of ops for no op, and each op's values."""
     feeds_of_layer: list[Any] = [np.where(choices.choice < 0, len(layer.ops), choices.choice)]
     for op, values in zip(layer.ops, choices.values, strict=True):
         feeds_of_layer.append(feeds[type(op)](op, values, context) if type(op) in feeds else values)

@@ -19,7 +19,7 @@ _LOOKS = {"bilinear": types.INTERP_LINEAR, "nearest": types.INTERP_NN}
 
 
 def matrices(op: Any, values: dict[str, Any], context: OpContext) -> dict[str, Any]:
-    """From output to input, in pixels from the corner, as DALI has it too; the last number is 1."""
+    """Matrices from output to input, in pixels from the corner as in DALI; the last entry is 1."""
     matrix = values["matrix"] / values["matrix"][:, 2:, 2:]
     return {"matrix": matrix if _tilts(op, context) else matrix[:, :2]}
 

@@ -35,7 +35,7 @@ def resize_inputs(windows: Windows, corners: np.ndarray | None) -> np.ndarray:
 
 
 def cut(pixels: Any, row: Any, filter: str, border: Border | None, context: OpContext) -> Any:
-    """context.size is that of the result."""
+    """Cut and scale pixels, and add the border; context.size is the result's size."""
     how = {"interp_type": FILTERS[filter], "antialias": True}
     corners = {"roi_start": row[:2], "roi_end": row[2:4]}
     if border is None:
@@ -69,7 +69,7 @@ def values(op: Window, values: dict[str, Any], context: OpContext) -> dict[str, 
 
 
 def window(op: Window, values: Any, image: Any, context: OpContext) -> Any:
-    """As the first window, on pixels that are there already."""
+    """Apply a window in the chain to pixels, as the first window."""
     return cut(
         image,
         values["window"],

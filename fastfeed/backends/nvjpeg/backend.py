@@ -119,7 +119,7 @@ class NvjpegBackend:
     def render_native(
         self, samples: Samples, skip: np.ndarray, work: Work, out: Any, stop: Stop, batch: int = 0
     ) -> dict[int, Bad]:
-        """`render` of samples that native threads hold, but for those to be skipped (bool (n,))."""
+        """`render` of samples held by native threads, except those in `skip` (bool (n,))."""
         call = Call(samples, work, out, stop, batch)
         lane = self._lanes.get()
         try:

@@ -53,7 +53,7 @@ class _Room:
 
 @runs_on_gpu("nvjpeg")
 class Lane:
-    """For one batch at a time."""
+    """Decoders, windows and chain of one batch at a time."""
 
     def __init__(
         self, decoder: Any, windows: WindowKernel, chain: Any, memory: GpuMemory, timeline: Timeline
@@ -96,7 +96,7 @@ class Lane:
         return np.concatenate(refused)
 
     def _cut(self, call: Call, rows: np.ndarray, layouts: np.ndarray, begins: np.ndarray) -> None:
-        """From planes to finished samples."""
+        """Turn decoded planes into finished samples."""
         if not call.out.flags.c_contiguous:
             raise ValueError("a batch on the GPU must be contiguous")
         tasks = self._kernel.tasks(rows, call.work.windows, layouts, begins)

@@ -108,7 +108,7 @@ class WindowKernel:
     def tasks(
         self, rows: np.ndarray, windows: Windows, layouts: np.ndarray, addresses: np.ndarray
     ) -> np.ndarray:
-        """One per window.
+        """Tasks of the CUDA kernel, one per window.
 
         Args:
             rows: int64 (k,), samples of the batch.

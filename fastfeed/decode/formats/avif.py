@@ -63,7 +63,7 @@ class AvifFile(AvifImagePlugin.AvifImageFile):
             self._cut(part)
 
     def load_seek(self, pos: int) -> None:
-        """Go to where the aperture begins; Pillow's own stays at the beginning."""
+        """Seek to the start of the aperture; Pillow's own method stays at the beginning."""
         assert self.fp is not None
         self.fp.seek(pos)
 

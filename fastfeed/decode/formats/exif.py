@@ -1,4 +1,4 @@
-"""The orientation that a file says its pixels have.
+"""The orientation of pixels that a file declares.
 
 `native/exif.cpp` has the same rule for what the kernel decodes.
 
@@ -26,7 +26,7 @@ _BYTES = {1: 1, _SHORT: 2, 4: 4}  # of the types BYTE, SHORT and LONG
 
 
 def stored_orientation(blob: bytes, format: str, info: Mapping[Any, Any]) -> int:
-    """1..8, as EXIF counts them; 1 where the file says nothing or nonsense.
+    """The orientation 1..8, as EXIF counts them; 1 if the file has none or an invalid one.
 
     Args:
         blob: the file.

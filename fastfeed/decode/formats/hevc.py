@@ -36,7 +36,7 @@ def hevc_signal(configuration: bytes) -> Signal:
 
 
 def _sequence_parameters(configuration: bytes) -> bytes:
-    """The first of the kind, without what keeps start codes from appearing (7.3.1.1)."""
+    """The first sequence parameters, without the bytes that prevent start codes (7.3.1.1)."""
     at = _ARRAYS + 1
     for _ in range(int.from_bytes(configuration[_ARRAYS:at], "big")):
         kind = int.from_bytes(configuration[at : at + 1], "big") & 63
@@ -101,7 +101,7 @@ def _skip_layers(bits: Bits, layers: int) -> None:
 
 
 def _skip_scaling(bits: Bits) -> None:
-    """Lists of 7.3.4."""
+    """Skip the scaling lists of 7.3.4."""
     for size in range(4):
         for _ in range(2 if size == 3 else 6):
             is_listed = bits.read(1)
@@ -109,7 +109,7 @@ def _skip_scaling(bits: Bits) -> None:
 
 
 def _skip_references(bits: Bits, k: int) -> None:
-    """A set of 7.3.7."""
+    """Skip a set of reference pictures, 7.3.7."""
     if k and bits.read(1):  # inter_ref_pic_set_prediction_flag
         raise EOFError
     for _ in range(bits.read_exp_golomb() + bits.read_exp_golomb()):
@@ -118,7 +118,7 @@ def _skip_references(bits: Bits, k: int) -> None:
 
 
 def _usability(bits: Bits) -> Signal:
-    """Primaries and transfer of E.2.1."""
+    """Primaries and transfer in the usability information of E.2.1."""
     if bits.read(1) and bits.read(8) == _OWN_RATIO:  # aspect_ratio_info_present_flag
         bits.read(32)
     if bits.read(1):  # overscan_info_present_flag

@@ -105,7 +105,7 @@ def _header(content: bytes) -> tuple[bytes, dict[str, object]]:
 
 
 def _colors(method: bytes, content: bytes) -> tuple[int, dict[str, object]]:
-    """The number of the color space to decode (EnumCS), and what names its colors."""
+    """The number of the color space to decode (EnumCS), and the definition of its colors."""
     if method in _PROFILED:
         space = content[16:20]
         if space in _OTHER_SPACES:

@@ -40,7 +40,7 @@ Chunk = tuple[bytes, int, int]  # name, start and end of the content
 
 
 class PngFile(PngImagePlugin.PngImageFile):
-    """A PNG; of an animation the image that is shown where animations are not.
+    """A PNG; for an animation, the image shown by readers without animations.
 
     `info` has "exif" and "icc_profile" as in other formats (b"": a profile that is unreadable or
     too large), and "signal", (primaries, transfer, full range) as in `preprocess.pixels.color`,
@@ -255,7 +255,7 @@ def _signal(found: dict[bytes, bytes]) -> dict[str, Any]:
 
 
 def _text(name: bytes, content: bytes) -> bytes:
-    """The beginning of a text."""
+    """The beginning of a chunk's text."""
     if name == b"tEXt":
         return content[:_MOST_TEXT]
     packed = name == b"zTXt"

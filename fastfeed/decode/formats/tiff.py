@@ -274,7 +274,7 @@ class _Layout:
         return struct.unpack_from(kind, self._blob, at)[0] if inside else 0
 
     def directory(self, at: int) -> tuple[list[_Entry], int]:
-        """Its entries, and where the next directory begins; 0: nowhere."""
+        """Entries of a directory, and the place of the next one; 0 if it is the last."""
         head, entry, place = ("Q", "HHQ", "Q") if self._big else ("H", "HHI", "I")
         count, first = self._number(head, at), at + struct.calcsize("=" + head)
         before, width = struct.calcsize("=" + entry), struct.calcsize("=" + place)
@@ -300,7 +300,7 @@ class _Layout:
         return entry.start + self._size(entry.kind, entry.length) <= len(self._blob)
 
     def numbers(self, entry: _Entry) -> tuple[int, ...]:
-        """Its whole numbers, at most some thousand; none where they lie outside of the file."""
+        """Whole numbers of an entry, at most some thousand; none if they are outside the file."""
         if entry.kind not in _WHOLE or not self.lies_inside(entry):
             return ()
         count = min(entry.length, _MOST_ENTRIES)
@@ -309,7 +309,7 @@ class _Layout:
         )
 
     def text(self, entry: _Entry) -> bytes:
-        """The beginning of a text."""
+        """The beginning of an entry's text."""
         return self._blob[
             entry.start : entry.start + min(self._size(entry.kind, entry.length), _MOST_TEXT)
         ]

@@ -30,7 +30,7 @@ class Link:
 
     @classmethod
     def of(cls, steps: list[Step], input_spec: Spec) -> Link:
-        """One op, or a run of geometry."""
+        """A link of one op, or of a run of geometry."""
         spec = steps[-1].spec.as_bytes()
         if steps[0].op.kind != "geometry":
             return cls(tuple(steps), input_spec, spec, layers(steps[0].op))

@@ -1,5 +1,4 @@
-"""fastfeed keeps training GPUs busy: shards and photographs in, augmented batches out, in any
-framework.
+"""Keeps training GPUs busy: images and shards in, augmented batches out, in any framework.
 
     import fastfeed as ff
 

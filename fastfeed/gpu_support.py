@@ -1,4 +1,4 @@
-"""What is known of the code for GPUs: the one place that says which of it has run on one.
+"""The paths of the code for GPUs that have not yet run on one, listed in this module only.
 
 It was written from documentation and installed sources. Once a page of benchmarks/results shows
 that a path ran on a GPU, and ran soundly, its line below is deleted: the note then disappears from
@@ -41,9 +41,7 @@ def gpu_note(text: str, path: str) -> str:
 
 
 def runs_on_gpu(path: str) -> Callable[[_Documented], _Documented]:
-    """Decorator of a class or function that runs on GPUs, or starts what does: its docstring says
-    what is known.
-    """
+    """Decorator that adds the status of GPU support to a class's or function's docstring."""
 
     def decorate(documented: _Documented) -> _Documented:
         if path in EXPERIMENTAL and documented.__doc__:

@@ -34,7 +34,7 @@ def label_spec(session: FeedSession) -> tuple[tuple[int, ...], str]:
 def target_specs(session: FeedSession) -> dict[str, tuple[tuple[int, ...], str]]:
     """Shape and dtype of one sample's targets by name.
 
-    Of a source that says where things are, "boxes" and "labels" of objects, and "masks"; else its
+    For a source with annotations, "boxes" and "labels" of objects, and "masks"; otherwise the
     label, unnamed.
     """
     return dict(annotator(session.source, session.program).specs) or {"": label_spec(session)}
@@ -44,9 +44,9 @@ def target_specs(session: FeedSession) -> dict[str, tuple[tuple[int, ...], str]]
 class BatchTuples:
     """(images, labels) of a batch, with weights if they may differ from one, as a flat tuple.
 
-    Of a source that says where things are: (images, boxes, labels, masks), or what there is of
-    these; `nested` makes (images, {"boxes": ..., "labels": ..., "masks": ...}) of it, as detectors
-    are trained on. Images of several sizes of views are a tuple of arrays.
+    A source with annotations yields (images, boxes, labels, masks), without those that it lacks;
+    `nested` turns this into (images, {"boxes": ..., "labels": ..., "masks": ...}), the form that
+    detectors are trained on. With views of several sizes, the images are a tuple of arrays.
 
     Padding is cut off where nothing weighs it: trainers divide a batch's loss by its length, not by
     the weights. No batch is ever empty. Whether there are weights does not depend on the number of
@@ -71,9 +71,15 @@ class BatchTuples:
         weighted: bool = False,
         factors: np.ndarray | None = None,
     ) -> BatchTuples:
-        """For a framework that needs weights wherever a batch may end in padding (`weighted`), so
-        that all ranks may have batches of one shape; `padded`: also where there is one rank, since
-        every shape is compiled.
+        """Tuples of this session's batches, as one framework needs them.
+
+        Args:
+            session: The feed's session.
+            padded: Never cut off padding, even on a single rank, since the framework compiles
+                every shape.
+            weighted: Add weights wherever a batch may end in padding, so that batches have one
+                shape on all ranks.
+            factors: Factors of the weights by label, float32; None for no factors.
         """
         plan = session.plan
         weighted = session.weighted or factors is not None or (weighted and plan.tail == "pad")

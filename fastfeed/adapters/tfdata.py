@@ -27,10 +27,10 @@ _ALIGNMENT = 64  # bytes
 
 
 def to_tfdata(session: FeedSession, device: str | None = None) -> Any:
-    """Elements are (images, labels), plus weights where samples are masked or the source has
-    weights.
+    """A `tf.data.Dataset` of (images, labels[, weights]) for one session.
 
-    Padding is cut off, also on several ranks, so that the last batch is shorter.
+    Weights are included if samples are masked or the source has weights. Padding is cut off, also
+    on several ranks, so that the last batch is shorter.
 
     For a source with annotations, labels are a dict: "boxes", "labels", "masks".
 

@@ -63,11 +63,11 @@ def placement(device: Any, live_batches: int) -> TorchPlacement:
 
 @guarded
 class TorchFeed:
-    """Yields one epoch per iteration: (images, labels), plus weights where the source has them or
-    samples are masked.
+    """Iterable of (images, labels[, weights]) tensors, one epoch per iteration.
 
-    Padding is cut off, also on several ranks, so that the last batch is shorter; where there are
-    weights, several ranks have it with weight 0.
+    Weights are included if samples are masked or the source has weights. Padding is cut off, also
+    on several ranks, so that the last batch is shorter; with weights, several ranks keep the
+    padding and give it weight 0.
 
     Images are as the ops make them: (n, height, width, channels), or (n, channels, height, width)
     after `ToLayout("CHW")`, which PyTorch's own models need.

@@ -41,9 +41,7 @@ class CpuUse:
 
 
 def read_cpu(pids: Sequence[int], at_ns: int, root: Path = Path("/")) -> CpuReading:
-    """The first of these processes is the trainer; their children count as well, as far as they
-    live.
-    """
+    """CPU use of these processes and their live children; the first process is the trainer."""
     trainer = pids[0]
     ticks = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
     used, stopped = None, False

@@ -1,4 +1,4 @@
-"""What `fastfeed watch --json` prints.
+"""The JSON document that `fastfeed watch --json` prints.
 
 The schema is documented in docs/watching.md; fields are only ever added.
 """
@@ -95,9 +95,7 @@ def _feed(row: Row) -> dict[str, Any]:
 
 
 def _waiting(row: Row) -> dict[str, Any] | None:
-    """How long the trainer has been waiting for the batch that it has not got yet, and what that is
-    at.
-    """
+    """Seconds that the trainer has waited for its next batch, and the stage that batch is at."""
     if row.reading.ended or row.reading.page.counters["phase"] != WAITING:
         return None
     stage, place = row.reading.page.doing

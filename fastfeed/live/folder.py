@@ -1,7 +1,8 @@
-"""Where live pages lie, and which process a page belongs to.
+"""The folder of live pages, and the process that a page belongs to.
 
-In FASTFEED_LIVE if that is set ("off": no page is written), else in /dev/shm/fastfeed-<uid>, else
-in fastfeed-<uid> of the folder for temporary files. The folder is its owner's alone: mode 0700.
+The folder is FASTFEED_LIVE if that is set ("off": no page is written), else
+/dev/shm/fastfeed-<uid>, else fastfeed-<uid> in the folder for temporary files. Only its owner has
+access: mode 0700.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def writable_folder(path: str) -> str:
 
 
 def process_identity() -> dict[str, Any]:
-    """What tells this process from all others, also from a later one with the same number."""
+    """Identity of this process, distinct even from a later process with the same number."""
     pid = os.getpid()
     return {
         "pid": pid,
@@ -59,17 +60,13 @@ def process_identity() -> dict[str, Any]:
 
 
 def process_start(pid: int) -> int | None:
-    """Clock ticks from boot to the start of a process; None if there is no such process, or no
-    /proc.
-    """
+    """Clock ticks from boot to the start of a process; None without such a process or /proc."""
     state, start = process_state(pid)
     return int(start) if start and state not in "ZX" else None
 
 
 def is_alive(identity: Mapping[str, Any]) -> bool | None:
-    """Whether the process that wrote this page lives; None if that cannot be known from here, as in
-    a container.
-    """
+    """True if the page's process is running; None if unknown, as for one in another container."""
     boot, space = boot_id(), pid_namespace()
     if not (boot and space):
         return None

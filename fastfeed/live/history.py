@@ -1,5 +1,6 @@
-"""What the last minutes were like: shares of time waiting, each of a fixed time, however often one
-looks.
+"""Shares of time spent waiting over the last minutes, in intervals of a fixed length.
+
+The intervals do not depend on how often the feed is looked at.
 """
 
 from __future__ import annotations
@@ -22,9 +23,7 @@ class History:
         self._begin: Reading | None = None
 
     def add(self, reading: Reading) -> None:
-        """A look; where looks are farther apart than a value covers, it stands for as many
-        values.
-        """
+        """Add a look; one that spans several intervals fills all of them with its share."""
         begin = self._begin
         if begin is None:
             self._begin = reading

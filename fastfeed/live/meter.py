@@ -107,7 +107,7 @@ class Meter:
             self.ready += ready
 
     def record_ready(self, ready: int) -> None:
-        """So many batches were ready when one was requested."""
+        """Count a request for a batch, and the number of batches that were ready for it."""
         with _counting:
             self.asked += 1
             self.ready_counts[min(ready, READY - 1)] += 1

@@ -1,8 +1,8 @@
-"""What the GPUs are doing, as NVML sees it: estimates.
+"""Estimates of GPU use from NVML.
 
 GPM on Hopper and later, the older calls elsewhere.
 
-GPM counts SM, DRAM, PCIe and every engine between two samples, which should lie more than 100 ms
+GPM counts SM, DRAM, PCIe and every engine between two samples, which should be more than 100 ms
 apart. It shares hardware counters with DCGM, and unprivileged containers may lose it after minutes
 (error 4): then the older calls take over, and `notes` say so. Ids of metrics: nvidia-ml-py 13.615.
 """
@@ -49,7 +49,7 @@ class GpuUse:
 
 @dataclass(slots=True)
 class _Unit:
-    """What is sampled: a device, or an instance of one."""
+    """One sampled unit: a device, or an instance of one."""
 
     device: Any
     handle: Any  # of the instance, or the device again
@@ -60,7 +60,7 @@ class _Unit:
 
 
 class Gpus:
-    """Samples all GPUs. Never raises: without NVML there are none, and `notes` say why."""
+    """Samples all GPUs. Never raises: without NVML it has no GPUs, and `notes` say why."""
 
     def __init__(self, nvml: Any = "pynvml") -> None:
         """nvml: the module, or its name."""
@@ -116,8 +116,9 @@ class Gpus:
         return [self._sample(unit) for unit in self._units]
 
     def glance(self) -> dict[tuple[int, int | None], float | None]:
-        """Share of time in which multiprocessors worked since the last glance, by (index,
-        instance); by GPM alone.
+        """Share of time in which multiprocessors worked since the last glance, by (index, instance).
+
+        Only units with GPM are included.
         """
         return {
             (unit.use.index, unit.use.instance): None if value is None else value / 100
@@ -128,7 +129,7 @@ class Gpus:
 
     @property
     def has_gpm(self) -> bool:
-        """Whether any GPU has GPM."""
+        """True if any GPU supports GPM."""
         return any(unit.gpm for unit in self._units)
 
     def close(self) -> None:
@@ -179,9 +180,7 @@ class Gpus:
     def _gpm(
         self, unit: _Unit, ids: Sequence[int] = _METRICS, kept: str = "last"
     ) -> dict[int, float]:
-        """Metrics since the sample before, those that this GPU has; switches GPM off where it is
-        refused.
-        """
+        """The metrics that this GPU has, since the last sample; turns GPM off if it is refused."""
         nvml = self._nvml
         before, sample = getattr(unit, kept), None
         try:
@@ -227,7 +226,7 @@ class Gpus:
         return _LANE[generation] * width if generation in _LANE and width else None
 
     def _get(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        """What a call returns; None where it is not supported, or this driver does not know it."""
+        """Result of a call; None if it is unsupported or unknown to this driver."""
         try:
             return call(*arguments)
         except (

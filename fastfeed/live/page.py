@@ -61,7 +61,7 @@ COUNTERS = (
     "failed",  # 1: an error has ended the last iteration
     "stages_ns",  # CLOCK_MONOTONIC when the stages below were written
     "stages_images",  # images delivered by then
-    "helper_pid",  # of the helper process; 0: there is none
+    "helper_pid",  # of the helper process; 0 without a helper
     "framework_steps",  # training steps that a callback has timed, in ff.Watch and the like
     "framework_ns",  # and their time
     "step_median_ns",  # of the last steps: wait and trainer together
@@ -106,9 +106,7 @@ class Page:
 
     @property
     def ready(self) -> tuple[int, ...]:
-        """How often so many batches were ready when one was requested; the last entry is 7 or
-        more.
-        """
+        """Counts of requests that found 0, 1, 2, ... batches ready; the last entry is 7 or more."""
         return tuple(self.counters[f"ready_{n}"] for n in range(READY))
 
 
@@ -165,9 +163,9 @@ class PageWriter:
         self._stages = b"".join(entries).ljust(_STAGES * _STAGE.size, b"\0")
 
     def set_doing(self, stage: str, place: str) -> None:
-        """What the batch that is needed first is at, for the next writes.
+        """Set the stage and place of the batch that is needed first, for the next writes.
 
-        Of a long place the end is kept.
+        A long place is cut to its end.
         """
         end = place.encode("utf-8", "replace")[-_PLACE:].decode("utf-8", "ignore").encode()
         self._doing = stage.encode()[:_STAGE_NAME].ljust(_STAGE_NAME, b"\0") + end.ljust(

@@ -1,6 +1,4 @@
-"""Finds the live pages of running feeds, and removes those whose process has ended without doing
-so.
-"""
+"""Finds the live pages of running feeds, and removes those that ended processes left behind."""
 
 from __future__ import annotations
 
@@ -35,8 +33,9 @@ class FoundPage:
 
 @dataclass(frozen=True, slots=True)
 class Pages:
-    """What was found; `problems` are sentences, `removed` counts pages of processes that have
-    ended.
+    """Pages found in the folders.
+
+    `problems` are sentences; `removed` counts pages of processes that have ended.
     """
 
     pages: tuple[FoundPage, ...]
@@ -98,7 +97,7 @@ def find_pages(folders: Sequence[str], pid: int | None = None, now_ns: int | Non
 
 
 def _check(path: str, identity: Mapping[str, Any]) -> None:
-    """What others read of it is there and of its kind: anyone may have written the file."""
+    """Check that all fields in use are present and of their type: anyone may write the file."""
     wrong = [name for name in _NUMBERS if not _is_number(identity.get(name), 1 << 31)]
     wrong += [name for name in _MAYBE_NUMBERS if not _is_number(identity.get(name) or 0, 1 << 53)]
     wrong += [name for name in _TEXTS if not isinstance(identity.get(name), str)]

@@ -14,9 +14,7 @@ __all__ = ["Rates", "Reading", "rates"]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A page as it was read at `at_ns` (CLOCK_MONOTONIC), with what the time since the last write
-    belongs to.
-    """
+    """A page as read at `at_ns` (CLOCK_MONOTONIC), including the time since its last write."""
 
     page: Page
     at_ns: int
@@ -24,7 +22,7 @@ class Reading:
 
     @property
     def since(self) -> int:
-        """How long the current phase lasts, or has lasted."""
+        """Nanoseconds of the current phase so far, or up to the last write of an ended process."""
         return max(0, self._until_ns - self.page.counters["since_ns"])
 
     @property
@@ -41,7 +39,7 @@ class Reading:
 
     @property
     def doing_ns(self) -> int:
-        """How long the batch that is needed first is at its stage."""
+        """Time that the batch needed first has been at its stage, in nanoseconds."""
         return max(0, self._until_ns - self.page.counters["doing_since_ns"])
 
     @property
@@ -50,8 +48,9 @@ class Reading:
 
     @property
     def step_ns(self) -> float:
-        """Median of the last steps, which one that compiles or saves does not move; before it is
-        known, the mean.
+        """Median of the last steps in nanoseconds, or the mean until the median is known.
+
+        A step that compiles or saves does not move the median.
         """
         counters = self.page.counters
         if counters["step_median_ns"]:
@@ -65,7 +64,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What happened between two readings. None: nothing that could be counted did."""
+    """Rates between two readings; None where nothing could be counted."""
 
     seconds: float
     batches: int
@@ -124,7 +123,7 @@ def rates(before: Reading, after: Reading) -> Rates:
     spent, images = wait + consumer, delta("images")
     if after.page.identity.get(
         "steps_only"
-    ):  # a callback counts them, and the wait lies within the steps
+    ):  # a callback counts them, and the wait is part of the steps
         spent = 0
     asked = delta("asked")
     ready = [two[f"ready_{n}"] - one[f"ready_{n}"] for n in range(READY)]
@@ -149,8 +148,9 @@ def rates(before: Reading, after: Reading) -> Rates:
 
 
 def _stage_ms(before: Page, after: Page) -> dict[str, float]:
-    """Thread time per image between the two writes of stages; since the beginning where those are
-    the same.
+    """Milliseconds of thread time per image and stage, between the two pages' writes of stages.
+
+    Counted from the beginning if both pages have the same write.
     """
     images = after.counters["stages_images"] - before.counters["stages_images"]
     earlier = before.stages

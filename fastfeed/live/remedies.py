@@ -1,4 +1,4 @@
-"""What to change, with a number: the first cause that the figures show.
+"""Suggested changes with numbers, for the first cause that the figures show.
 
 Each is an estimate of what would help.
 """

@@ -1,4 +1,4 @@
-"""Rows for a terminal: a table where there is room, else a few lines per feed."""
+"""Rows for a terminal: a table if it is wide enough, else a few lines per feed."""
 
 from __future__ import annotations
 
@@ -52,9 +52,7 @@ def screen(view: View, width: int, ascii_only: bool = False) -> RenderableType:
 
 
 def sparkline(waits: Sequence[float | None], width: int, ascii_only: bool = False) -> str:
-    """Shares of time waiting, 0 to 1, as many to a mark as it takes; a space where nothing is
-    known.
-    """
+    """Shares of time spent waiting (0 to 1), averaged to at most `width` marks; a space if unknown."""
     bars = " .:-=+*#"[: len(_BARS)] if ascii_only else _BARS
     each = max(1, -(-len(waits) // width))
     marks = [_mean(waits[max(0, end - each) : end]) for end in range(len(waits), 0, -each)][::-1]

@@ -152,7 +152,7 @@ def _clock(wall_s: float | None, ago_s: float) -> str:
 
 
 def _doing(reading: Reading, window: Rates | None) -> str:
-    """What the batch that is waited for is at."""
+    """Stage and place of the awaited batch, as the end of a sentence."""
     (stage, place), counters = reading.page.doing, reading.page.counters
     if not stage:
         helper = counters["helper_pid"]

@@ -36,7 +36,7 @@ _STEPS = 31  # whose median is published
 
 
 class SlowCounts(NamedTuple):
-    """What takes longer to count."""
+    """Counts that take longer to collect."""
 
     stages: Mapping[str, tuple[int, int]] = {}  # stage -> (spans, nanoseconds)
     bad: int = 0
@@ -87,19 +87,21 @@ class LiveStatus:
         return None if self._page is None else self._page.path
 
     def set_leader(self, batches: Closable) -> None:
-        """Only these batches move the position and the phase on the page, until they are closed or
-        collected.
-        """
+        """Let only these batches move the page's position and phase, until closed or collected."""
         self._leader = weakref.ref(batches)
 
     def is_led_by(self, batches: Closable) -> bool:
-        """Whether these are the training loop's batches; any are while it has none of its own."""
+        """True for the training loop's batches, and for any batches while it has no open ones."""
         leader = self._leader()
         return leader is None or leader is batches or leader.closed
 
     def requested(self, now_ns: int, ready: int, leads: bool = True) -> None:
-        """A batch is asked for; published only if the trainer will have to wait. leads: it is the
-        trainer that asks.
+        """Record a request for a batch; published only if the trainer has to wait.
+
+        Args:
+            now_ns: Time of the request, in nanoseconds.
+            ready: Number of batches ready.
+            leads: True if the trainer makes the request.
         """
         self._meter.record_ready(ready)
         if leads and not ready:
@@ -127,12 +129,12 @@ class LiveStatus:
             self._publish(now_ns)
 
     def timed_steps(self, steps: int, ns: int) -> None:
-        """A framework's callback has timed so many training steps; written with the next batch."""
+        """Add training steps timed by a framework's callback; written with the next batch."""
         self._framework = (self._framework[0] + steps, self._framework[1] + ns)
         _append(self._framework_steps_ns, ns // steps)
 
     def page(self) -> Page:
-        """What a reader of the page would see now, also where there is none."""
+        """The page as a reader would see it now, even if none is written."""
         counted = self._slow()
         counters = dict(zip(COUNTERS, self._counters(self._since, counted), strict=True))
         return Page(
@@ -197,7 +199,7 @@ class LiveStatus:
         ]
 
     def _open(self) -> PageWriter | None:
-        """Once per process: a forked child gets a page of its own."""
+        """Open the page, once per process: a forked child gets a separate page."""
         if self._closed or self._pid == os.getpid():
             return None
         self._pid, self._page = os.getpid(), None

@@ -67,9 +67,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """All feeds, those with the greatest loss first; `notes` are sentences about what cannot be
-    seen.
-    """
+    """All feeds, greatest loss first; `notes` are sentences about figures that are unavailable."""
 
     rows: tuple[Row, ...]
     notes: tuple[str, ...]
@@ -78,7 +76,7 @@ class View:
 
 @dataclass(slots=True)
 class _Feed:
-    """What is remembered of one page."""
+    """State kept about one page between looks."""
 
     readings: deque[tuple[Reading, CpuReading]] = field(default_factory=deque)
     hysteresis: Hysteresis = field(default_factory=Hysteresis)
@@ -197,8 +195,9 @@ class Watch:
 
 
 def is_of(window: Rates | None, seconds: float) -> TypeGuard[Rates]:
-    """Whether this window is about so long, within a quarter: it is shorter at first, and longer if
-    looks are rare.
+    """True if this window is about `seconds` long, within a quarter.
+
+    Windows are shorter at first, and longer if looks are rare.
     """
     return window is not None and 0.98 * seconds <= window.seconds <= 1.25 * seconds
 
@@ -206,7 +205,7 @@ def is_of(window: Rates | None, seconds: float) -> TypeGuard[Rates]:
 def _since(
     readings: deque[tuple[Reading, CpuReading]], seconds: float
 ) -> tuple[Reading, CpuReading] | None:
-    """The newest reading that is so old, or the oldest; None if there is only one."""
+    """The newest reading at least `seconds` old, or the oldest; None if there is only one."""
     if len(readings) < 2:
         return None
     newest, chosen = readings[-1][0].at_ns, readings[0]

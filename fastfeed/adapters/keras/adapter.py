@@ -95,7 +95,7 @@ class _TensorFlow:
         if world.size > 1 and world.found_by.startswith("TF_CONFIG"):
             raise self._iterated.several_workers(f"rank {world.rank} of {world.size} (TF_CONFIG)")
         gpu = bool(self._tf.config.list_logical_devices("GPU"))
-        # a partial batch has a shape of its own, for which Keras would compile the model once more
+        # a partial batch has another shape, for which Keras would compile the model once more
         if steps_per_execution == 1 and not session.partial and _takes_iterators():
             epochs.use(self._adapter.TfPlacement("GPU:0" if gpu else "CPU:0", session.prefetch + 2))
             return self._iterated.direct(epochs)

@@ -76,7 +76,7 @@ def _backup_class() -> Any:
             self._at += min(batch + 1 - self._batch, steps - self._at % steps)
             self._batch = batch + 1
             if self._every != "epoch" and self._at - self._saved >= int(self._every):
-                # Keras ends an epoch where the feed's ends, and after as many steps as it was told
+                # Keras ends an epoch where the feed's ends, and after `steps_per_epoch` steps
                 over = self._at % steps == 0 or self._batch >= (self.params.get("steps") or steps)
                 self._save(self._epoch + over)
 

@@ -149,7 +149,7 @@ class Watched(Generic[T]):
         """The data for Keras's `fit`, `evaluate` and `predict`, watched on any backend.
 
         TensorFlow would otherwise read a `tf.data` pipeline inside of its graph, and run ahead of a
-        generator in a thread of its own: nothing that wraps the data sees the trainer wait there.
+        generator in a separate thread: nothing that wraps the data sees the trainer wait there.
         This takes batches eagerly, one at a time, from what Keras itself makes of the data; it
         needs TensorFlow's default strategy and one step per execution, and does not watch
         otherwise, which it logs.

@@ -44,7 +44,7 @@ class StepWatch:
     to 1, and `feed_rate` the images (of other loaders: samples) that it got per second. Both are
     exact, whatever the framework does in between, and both are of the last `every` steps or more.
     With `begin()` before and `end()` after each epoch, as the callbacks call them, an epoch of
-    fewer steps has values of its own.
+    fewer steps gets separate values.
 
     Args:
         data (Any): A Feed, what `feed.to_torch()` or `feed.to_jax()` returned, or

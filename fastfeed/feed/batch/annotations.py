@@ -29,7 +29,7 @@ _STORED = 'if it was annotated without EXIF orientation, pass Objects(frame="sto
 
 
 class LocatedSamples(Protocol):
-    """What is known of samples before they are decoded."""
+    """Facts about samples that are known before they are decoded."""
 
     ids: np.ndarray  # int64 (n,)
     image_sizes: np.ndarray  # int64 (n, 2): height, width as displayed
@@ -133,7 +133,7 @@ class Annotator:
             )
         good = ~np.isin(rows, list(bad))
         boxes, labels, rows = boxes[good], objects.labels[good], rows[good]
-        # what lies outside of the image does not count as cut off
+        # parts outside of the image do not count as cut off
         boxes, kept = boxes_after(transforms, np.clip(boxes, 0, image[good]), rows)
         _write(boxes, labels[kept], rows[kept], out)
 
@@ -268,7 +268,7 @@ def _mix_boxes(
 
 
 def _quarter(plan: MixPlan, k: int, size: tuple[int, int]) -> Stage:
-    """Where member k of each sample goes: to its side of a mosaic's center, otherwise it stays."""
+    """Move member k of each sample to its side of a mosaic's center; others keep their place."""
     n, image = len(plan.how), np.array(size)
     tiled, center, second = (
         (plan.how == MOSAIC)[:, None],

@@ -1,7 +1,7 @@
 """Starts reads from storage ahead of their batches, so that the network works while threads decode.
 
 A limited number of samples and bytes is in flight or ready. Reads start in the order in which
-batches need them, on a thread of their own: the thread that takes batches has a model to train.
+batches need them, on a separate thread: the thread that takes batches has a model to train.
 """
 
 from __future__ import annotations
@@ -60,8 +60,14 @@ class ReadAhead:
         limit: int = READ_AHEAD_BYTES,
         wait: float = math.inf,
     ) -> None:
-        """wait: seconds without an answer of storage after which reads fail, where they would be
-        tried for longer.
+        """Start with nothing in flight.
+
+        Args:
+            source: Source whose samples are read.
+            samples: Upper bound on samples in flight or ready.
+            limit: Upper bound on their bytes.
+            wait: Seconds without an answer from storage after which reads fail, if they would
+                otherwise be retried for longer.
         """
         self._source, self._samples, self._limit, self._wait = source, samples, limit, wait
         self._sharded = source if isinstance(source, Sharded) else None
@@ -176,11 +182,11 @@ class ReadAhead:
             self._start(tickets, urgent)
 
     def _capacity(self) -> int:
-        """How many samples of the mean size may be in flight."""
+        """Upper bound on samples in flight, from their mean size."""
         return max(1, min(self._samples, int(self._limit / max(self._mean, 1))))
 
     def _room(self) -> int:
-        """How many more samples may start."""
+        """Number of further samples whose reads may start."""
         size = self._known_bytes + self._unknown_count * self._mean
         return min(
             self._samples - len(self._in_flight), int((self._limit - size) / max(self._mean, 1))
@@ -240,7 +246,7 @@ class ReadAhead:
         return tickets
 
     def _add(self, ticket: Ticket, pending: Pending) -> bool:
-        """Whether it may still be taken. With the lock held."""
+        """Record a started read; False if no one can take it any more. With the lock held."""
         ticket.pending = pending
         if isinstance(pending, _Raised):
             return True

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 __all__ = ["TaskSizes"]
 
 _ROWS = 32  # of a task that decodes on the thread that runs it: enough to vectorize over
-# of a task of native threads that are mixed afterwards: as bytes they need memory of their own
+# of a task of native threads that are mixed afterwards: as bytes they need separate memory
 _ROWS_MIXED = 64
 _READ_BYTES = 32 << 20  # encoded bytes that a task holds before it decodes them
 _READ_BYTES_THREAD = 8 << 20  # the same, of a task of native threads, per thread

@@ -56,7 +56,7 @@ class BatchSender:
         self._thread.start()
 
     def more(self, jobs: int) -> None:
-        """Start so many more batches. At the end of the stream its end is sent instead."""
+        """Start `jobs` more batches; at the end of the stream, send its end instead."""
         try:
             for n, (epoch, step) in islice(self._steps, jobs):
                 job = self._builder.job(epoch, step, n, self._stop, self._read_ahead)

@@ -55,7 +55,7 @@ class HelperClient:
         self._in_use: dict[
             BufferKey, weakref.ref[np.ndarray]
         ] = {}  # each dies with the last view of its batch
-        # no longer in use; the helper has not been told yet
+        # no longer in use; not yet reported to the helper
         self._released: deque[BufferKey] = deque()
         self._inboxes: weakref.WeakValueDictionary[int, Inbox] = weakref.WeakValueDictionary()
         self._numbers = count()
@@ -114,15 +114,13 @@ class HelperClient:
         """Open a stream that starts at (epoch, step, epochs)."""
         number, inbox = next(self._numbers), Inbox(place)
         self._inboxes[number] = inbox
-        if self.failure is not None:  # the thread has told all other inboxes already
+        if self.failure is not None:  # all other inboxes already have it from the thread
             inbox.results.put(("error", copy.copy(self.failure)))
         self.post("open", number, raw, start)
         return number, inbox
 
     def post(self, *message: Any) -> None:
-        """Send, from any thread, also during another call of this method: then that call sends
-        it.
-        """
+        """Send a message, from any thread; a call that is already sending sends this one as well."""
         if os.getpid() != self.pid:
             return
         self._outbox.append(message)

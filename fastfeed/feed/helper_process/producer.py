@@ -61,7 +61,7 @@ class HelperProducer:
         return 0 if process is None else process.pid
 
     def client(self) -> HelperClient:
-        """The helper, which is started if there is none."""
+        """The helper, started on first use and again after a failure."""
         with self._lock:
             if self._closed:
                 raise FeedClosed("this feed is closed; create a new one")
@@ -129,7 +129,7 @@ class _HelperStream:
         raise StopIteration
 
     def _request(self, count: int) -> None:
-        """Make sure that so many batches are requested or have arrived."""
+        """Make sure that `count` batches are requested or have arrived."""
         if self._client is None:
             client = self._producer.client()
             self._check(client)

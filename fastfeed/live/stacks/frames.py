@@ -1,6 +1,4 @@
-"""Stacks of a main thread, from collapsed stacks as `py-spy record --format raw --threads` writes
-them.
-"""
+"""Stacks of a main thread, from the output of `py-spy record --format raw --threads`."""
 
 from __future__ import annotations
 
@@ -87,9 +85,7 @@ def _frame(part: str, text: Callable[[str, int], str]) -> Frame:
 
 
 def source_lines(pid: int, root: Path = Path("/")) -> Callable[[str, int], str]:
-    """A function that returns the text of a line, as the process sees the file: it may be in a
-    container.
-    """
+    """Function from (file, line) to its text, as the process sees files, even in a container."""
     process = root / f"proc/{pid}"
     files: dict[str, list[str]] = {}
 

@@ -1,5 +1,4 @@
-"""The kind of a sampled stack of a training thread, by the signs by which the profiler reads Python
-frames.
+"""Kinds of sampled stacks of a training thread, by the profiler's signs for Python frames.
 
 A trace also says between which launches a function ran. Samples do not, so the source text of a
 line is evidence instead: a frame below a `for` line is that loop's iterator, and `loss.item()`
@@ -85,8 +84,7 @@ def _blocked(frames: Sequence[Frame], says: np.ndarray, users: Sequence[int]) ->
 def _loop(
     frames: Sequence[Frame], says: np.ndarray, activities: Sequence[Activity], is_idle: bool
 ) -> int | None:
-    """The outermost frame that is an iterator, or a loop of the user's that is in one; not inside a
-    model.
+    """Index of the outermost frame that is an iterator or a user's loop in one, outside of models.
 
     A loop's head without a function inside is a loop that computes, unless the thread is idle
     there.

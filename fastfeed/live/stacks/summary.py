@@ -1,6 +1,4 @@
-"""Sampled stacks summed by kind and by function, and the verdict: sampled figures, none of them
-exact.
-"""
+"""Sampled stacks summed by kind and by function, and the verdict; no figure is exact."""
 
 from __future__ import annotations
 

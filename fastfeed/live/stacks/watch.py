@@ -147,9 +147,7 @@ def _command(pid: int) -> str:
 
 
 def _ran_ns(pid: int) -> tuple[int, int] | None:
-    """Nanoseconds that the main thread ran, and that it was ready to run without a core; None if
-    unknown.
-    """
+    """Nanoseconds that the main thread ran, and that it waited for a core; None if unknown."""
     try:
         run, ready, _ = Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()
     except (OSError, ValueError):

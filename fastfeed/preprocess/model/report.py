@@ -126,7 +126,7 @@ class Report:
         classes (tuple[str, ...]): Names of classes in the order of their labels. Default: ().
         bad_list (str): Path below the target of the list of bad images; "" until the job is
             complete. Default: "".
-        duplicates (str): Path below the target of the page of duplicates; "" if there are none.
+        duplicates (str): Path below the target of the page of duplicates; "" without duplicates.
             Default: "".
         notes (tuple[str, ...]): Damaged or excluded parts of the source; () if the run had nothing
             to read. Default: ().

@@ -51,7 +51,7 @@ _READ_BATCH = 16  # images per read
 class _Thumbnail:
     """One image of a pair, as HTML."""
 
-    picture: str  # an img element, or the reason there is none
+    picture: str  # an img element, or the reason for its absence
     facts: str  # size and format; empty if it cannot be decoded
 
 

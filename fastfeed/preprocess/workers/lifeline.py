@@ -1,5 +1,4 @@
-"""Ends a process as soon as one it works for has ended, even if that was killed and could not clean
-up.
+"""Ends a process as soon as one it works for has ended, even if that was killed without cleanup.
 
 Two mechanisms, as each has a gap. A pipe whose end closes: the kernel kills its reader, even in a
 call that holds the interpreter's lock; but processes forked meanwhile keep the end open. A pidfd of
@@ -42,9 +41,7 @@ def end_with_pipe(fd: int) -> None:
 
 
 def end_with(identities: Sequence[str]) -> None:
-    """Kill this process when one of these processes ends; those of other machines or containers are
-    ignored.
-    """
+    """Kill this process when one of these ends; other machines' and containers' are ignored."""
     watched = [fd for fd in map(_open, identities) if fd is not None]
     if not watched:  # as on systems without pidfds, which may have no poll() either
         return

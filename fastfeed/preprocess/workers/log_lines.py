@@ -20,9 +20,7 @@ else:
 
 
 class _OneTells(_Handler):
-    """Writes where no other worker of the same driver does: the one that holds a name of the
-    system's until it ends.
-    """
+    """Writes in only one of a driver's workers: the one that holds a system-wide socket name."""
 
     _name: socket.socket | None = None
 
@@ -35,7 +33,7 @@ class _OneTells(_Handler):
             name = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             try:
                 name.bind(f"\0fastfeed-log-{os.getppid()}-{user()}")
-            except OSError:  # another worker has it; where there are no such names, all write
+            except OSError:  # another worker has it; on systems without such names, all write
                 name.close()
                 return not shared_memory.is_available()
             self._name = name

@@ -1,6 +1,4 @@
-"""Runs pieces of a task: each in a supervised process, or in this process where the system has no
-means for that.
-"""
+"""Runs pieces of a task in supervised processes, or in this process on systems without them."""
 
 from __future__ import annotations
 
@@ -52,8 +50,9 @@ def runner_for(
     on_progress: Progress | None = None,
     driver: str = "",
 ) -> Runner:
-    """A Supervisor; where worker processes cannot be supervised, a runner in this process, and logs
-    a warning once.
+    """A Supervisor, or a runner in this process if worker processes cannot be supervised.
+
+    The latter logs a warning once.
 
     Args:
         task: What to run, or its pickle.
@@ -69,9 +68,7 @@ def runner_for(
 
 
 class InProcessRunner:
-    """Runs pieces in this process: a photograph that crashes its decoder ends the job, and none has
-    a time limit.
-    """
+    """Runs pieces in this process: a decoder crash ends the job, and images have no time limit."""
 
     def __init__(
         self,

@@ -1,9 +1,8 @@
-"""Supervises one worker process: sends it pieces, watches its progress, and replaces it when it
-dies.
+"""Supervises a worker process: sends it pieces, watches its progress, replaces it when it dies.
 
-If a process dies or hangs at a photograph, that photograph is tried alone in a process of its own.
-If that one dies as well, the photograph is poison and the piece is run again without it. Otherwise
-the piece is run again with it.
+If a process dies or hangs at an image, that image is tried alone in a separate process. If that
+one dies as well, the image is poison and the piece is run again without it. Otherwise the piece is
+run again with it.
 """
 
 from __future__ import annotations
@@ -111,7 +110,7 @@ class Supervisor:
                 return Outcome(piece, error=error)
 
     def _reproduce(self, sample: int) -> _Death | None:
-        """How a process dies with this sample alone; None if it survives.
+        """The death of a process with this sample alone; None if it survives.
 
         A process that was killed is tried several times: the kill may have been meant for another
         process.
@@ -124,7 +123,7 @@ class Supervisor:
         return death
 
     def _try_alone(self, sample: int) -> _Death | None:
-        """Try a photograph in a process of its own; how that died, or None."""
+        """Try one image in a separate process; the death of that process, or None."""
         try:
             with self._lock:
                 if self._closed:
@@ -143,8 +142,11 @@ class Supervisor:
     def _ask(
         self, worker: _Worker, command: str, piece: int, poison: dict[int, Bad]
     ) -> dict[str, Any]:
-        """Send a command and return the answer; raises _Death, or the Exception that the process
-        answers with.
+        """Send a command and return the answer.
+
+        Raises:
+            _Death: The process died or timed out.
+            Exception: Any error that the process answers with.
         """
         before = worker.begun
         worker.send((command, piece, poison))
@@ -258,8 +260,10 @@ class _Worker:
         return self._slot.read()[1]
 
     def receive(self) -> tuple[Any, ...]:
-        """The next message, or ("going",) after a pause without one; _Death if the process died or
-        timed out.
+        """The next message, or ("going",) after a pause without one.
+
+        Raises:
+            _Death: The process died or timed out.
         """
         try:
             if self._connection.poll(min(_POLL_S, self._timeout_s)):

@@ -1,9 +1,10 @@
-"""The worker process of `supervisor`: python -m fastfeed.preprocess.workers.worker <fd> <fd> <fd>
-<identity>...
+"""The worker process of `supervisor`.
 
-It runs one piece at a time, and records which photograph it works on before touching it. It ends
-when the other end of its socket closes, and at once when its supervisor's process or the job's
-driver has ended. A photograph that crashes it costs only this process.
+Usage: python -m fastfeed.preprocess.workers.worker <fd> <fd> <fd> <identity>...
+
+It runs one piece at a time, and records which image it works on before touching it. It ends when
+the other end of its socket closes, and at once when its supervisor's process or the job's driver
+has ended. An image that crashes it costs only this process.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ SQLITE = b"SQLite format 3\x00"
 def detect(path: str | os.PathLike[str]) -> str:
     """The key in READERS of the reader for this file.
 
-    Where there is none, a TraceError says what the file is.
+    Raises a TraceError that says what the file is if no reader knows it.
     """
     path = Path(path)
     head = _head(path)

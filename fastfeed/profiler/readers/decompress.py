@@ -100,7 +100,7 @@ class Stream(io.RawIOBase):
 def open_stream(path: str | os.PathLike[str]) -> Iterator[Stream]:
     """The decompressed content of a file.
 
-    TraceError where there is no file to read, or its compression is unknown.
+    Raises a TraceError if the file cannot be read or its compression is unknown.
     """
     with ExitStack() as stack:
         raw = stack.enter_context(_open(Path(path)))
@@ -194,7 +194,7 @@ def lines(stream: Stream, limit: int = 1 << 20) -> Iterator[bytes]:
 
 
 def is_compressed(path: Path) -> bool:
-    """Whether the file has to be unpacked to be read."""
+    """True if the file has to be decompressed to be read."""
     with _open(path) as raw:
         return bool(compression_of(_peek(path, raw)))
 

@@ -66,7 +66,7 @@ class _FeedSpans:
 
 
 def knows(path: Path, head: bytes) -> bool:
-    """Whether there is a header, a span or an anchor in the first lines."""
+    """True if the first lines have a header, a span or an anchor."""
     return _FIRST_LINE.search(head[:8192]) is not None
 
 

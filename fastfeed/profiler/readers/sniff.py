@@ -117,7 +117,7 @@ def _is_perfetto(head: bytes) -> bool:
 
 
 def is_own_tracks(head: bytes) -> bool:
-    """Whether these are the first bytes of the tracks that `fastfeed analyze --perfetto` writes."""
+    """True for the first bytes of the tracks that `fastfeed analyze --perfetto` writes."""
     return (
         re.match(rb'\{"displayTimeUnit":"ns","otherData":\{"producer": ?"fastfeed"', head)
         is not None

@@ -160,7 +160,7 @@ def computing(device: DeviceResult) -> str:
 
 
 def step_shares(device: DeviceResult) -> StepShares:
-    """How much of each step was spent waiting for input, and idle for other causes."""
+    """Shares of each step spent waiting for input, and idle for other causes."""
     spans = device.steps.spans
     if not len(spans):
         return StepShares(np.empty(0), np.empty(0))

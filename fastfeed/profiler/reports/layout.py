@@ -35,7 +35,7 @@ class Sheet:
 
     @property
     def ascii(self) -> bool:
-        """Whether the terminal's encoding lacks the block characters for bars."""
+        """True if the terminal's encoding lacks the block characters for bars."""
         return not _can_encode(self.console, "█▓▒░▞▚…")
 
     @property

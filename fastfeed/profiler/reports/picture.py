@@ -177,7 +177,7 @@ class TimelineLane:
 
 
 def device_lane(device: DeviceResult, where: np.ndarray) -> TimelineLane:
-    """What the device did, and why it was idle. `where` has one entry per slice."""
+    """Lane of the device's work and causes of idle time. `where` has one entry per slice."""
     sets = [device.busy.get(key, intervals.empty()) for key in BUSY]
     slices = device.slices
     busy = np.concatenate([intervals.empty(), *sets])

@@ -119,7 +119,7 @@ def _blame(device: DeviceResult) -> str:
 
 
 def ranks(all_ranks: Sequence[RankResult]) -> Markup:
-    """How long each rank waited, and was waited for."""
+    """Table of the time that each rank waited, and that others waited for it."""
     rows = [
         [
             one_line(rank.label, 120),

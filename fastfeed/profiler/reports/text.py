@@ -335,7 +335,7 @@ def _feeds(result: Result, sheet: Sheet, detail: Detail) -> list[Text]:
 
 
 def _action(result: Result, sheet: Sheet, detail: Detail) -> list[Text]:
-    """What to do; without a verdict, why, and how to record a better trace."""
+    """Lines with the advice; without a verdict, the reasons and how to record a better trace."""
     verdict = result.verdict
     lines: list[Text] = []
     for reason in verdict.reasons[: 1 + detail.evidence]:

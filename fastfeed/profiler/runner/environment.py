@@ -1,4 +1,4 @@
-"""What this machine offers a recording: profilers, GPUs, and whether one is at work already."""
+"""Profilers and GPUs that this machine offers a recording, and any profiler already active."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _NVPROF = (
 
 
 def system(release: Path = Path("/etc/os-release")) -> str:
-    """How to install Nsight Systems here."""
+    """Instructions for installing Nsight Systems on this distribution."""
     try:
         lines = dict(line.split("=", 1) for line in release.read_text().splitlines() if "=" in line)
     except OSError:
@@ -57,7 +57,7 @@ def active_profiler(environ: Mapping[str, str]) -> str | None:
 
 
 def nvprof(environ: Mapping[str, str] = os.environ) -> Path | None:
-    """Where nvprof is: on PATH, in a CUDA toolkit's folder."""
+    """Path of nvprof, on PATH or in a CUDA toolkit's folder; None if it is not installed."""
     on_path = shutil.which("nvprof", path=environ.get("PATH"))
     homes = [
         f"{environ[name]}/bin/nvprof" for name in ("CUDA_HOME", "CUDA_PATH") if environ.get(name)

@@ -45,7 +45,7 @@ class Injection:
             "start_s": time.monotonic() + settings.delay,
             "duration_s": settings.duration,
         }
-        if self._recorder == "nvtx":  # nsys records, with limits of its own
+        if self._recorder == "nvtx":  # nsys records, with separate limits
             limits = dict.fromkeys(limits, 0)
         fields = {
             "folder": str(FOLDER),

@@ -61,7 +61,7 @@ class Launch:
 
 
 def detect_launcher(command: Sequence[str]) -> Launch | None:
-    """What a command launches, None where it is an ordinary program."""
+    """The launcher that a command uses; None for an ordinary program."""
     name = os.path.basename(command[0])
     if name == "torchrun" or _module(command) in _TORCH_MODULES:
         has_program = not _PROGRAM_OPTIONS.isdisjoint(command)
@@ -102,9 +102,9 @@ def _module(command: Sequence[str]) -> str:
 
 
 def _programs(command: Sequence[str], flags: re.Pattern[str]) -> tuple[int, ...]:
-    """Where programs begin: after the options, and again after each `:` of MPI.
+    """Indices where programs begin: after the options, and again after each `:` of MPI.
 
-    Empty where that is not certain.
+    Empty if that is not certain.
     """
     programs: list[int] = []
     index = 1

@@ -95,8 +95,8 @@ def importer(nsys: Path) -> Path | None:
 def export(report: Path, into: Path, nsys: Path | None = None) -> Path:
     """The SQLite export of a .nsys-rep, .qdrep or .qdstrm, made in the folder `into`.
 
-    The report is only read. TraceError, with nsys's own words, where there is no nsys or it
-    refuses.
+    The report is only read. Raises a TraceError if nsys is missing or fails, with the message of
+    nsys.
     """
     nsys = nsys or _require_nsys(report)
     source = imported(report, into, nsys) if _is_stream(report) else report

@@ -49,10 +49,10 @@ def _previous(out: Path, rank: int | None) -> Iterator[Path]:
 
 
 def _is_own(path: Path) -> bool:
-    """Pages and timelines say who wrote them.
+    """True for files that this package wrote: pages and timelines name their writer.
 
-    Recordings do not: no other program gives them these names, but for an export, which is one of
-    our recording if that lies next to it.
+    Recordings do not, but no other program gives files these names. The exception is an export,
+    which counts if its recording is next to it.
     """
     if path.suffix == ".sqlite":
         return any(

@@ -134,7 +134,7 @@ def under_nvprof(
 
 
 def recordings(out: Path, name: str) -> list[Path]:
-    """What a profiler wrote under this name, the best form of each."""
+    """Files that a profiler wrote under this name, in the best form available."""
     for suffix in (".nsys-rep", ".qdrep", ".qdstrm", *FRAMEWORK_SUFFIXES):
         if (out / f"{name}{suffix}").exists():
             return [out / f"{name}{suffix}"]
@@ -184,7 +184,7 @@ class _CommandMonitor:
             if child and time.monotonic() > self._deadline:
                 self._deadline += START_S
                 with contextlib.suppress(ProcessLookupError):
-                    # it hangs, and has locks of its own that a signal would wait for
+                    # it hangs, and holds locks that a signal would wait for
                     os.kill(child, signal.SIGKILL)
         elif child and self._hangs_at_its_end(child):
             self.why_ended = (
@@ -330,7 +330,7 @@ def _scratch() -> Iterator[Path]:
 
 
 def _recover(scratch: Path, output: Path) -> bool:
-    """Move a recording that nsys left in its scratch folder; False if there is none."""
+    """Move a recording that nsys left in its scratch folder; False without one."""
     for path in scratch.glob("nsys-report-*"):
         if path.suffix in SUFFIXES:
             moved = output.with_name(output.name + path.suffix)
@@ -355,7 +355,7 @@ def _no_recording(settings: Settings, log: Path) -> str:
 
 
 def _disk_full(folder: Path, name: str) -> str:
-    """What to do about a disk with little room; "" where there is room."""
+    """Advice for a disk that is nearly full; "" with enough space."""
     free = shutil.disk_usage(folder).free
     if free >= _MIN_FREE:
         return ""
@@ -429,7 +429,7 @@ def nvprof_command(nvprof: Path, output: Path, command: Sequence[str]) -> list[s
 
 
 def last_line(log: Path) -> str:
-    """What a profiler said last, for a sentence about its failure."""
+    """A profiler's last message, for a sentence about its failure."""
     try:
         lines = [line.strip() for line in log.read_text(errors="replace").splitlines()]
     except OSError:

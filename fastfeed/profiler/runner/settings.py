@@ -1,4 +1,4 @@
-"""What to record, and what came of it."""
+"""Settings of a recording, and its results."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What a run of the command left behind."""
+    """Results of one run of the recorded command."""
 
     code: int  # the command's, as a shell has it
-    tool: str  # as of Settings; "" where there are only timelines
+    tool: str  # as in Settings; "" if only timelines were written
     traces: tuple[Path, ...] = ()  # of GPU work, one per rank
     timelines: tuple[Path, ...] = ()  # of feeds
     notes: tuple[str, ...] = ()  # sentences for the user

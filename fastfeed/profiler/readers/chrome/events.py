@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 _MAX_CATEGORIES = 10_000  # writers have some dozens
-# lower case; categories not listed here are told by their process (JAX, TensorFlow) or thread
+# lower case; other categories are recognized by their process (JAX, TensorFlow) or thread
 CATEGORIES = {
     "kernel": "kernel",
     "concurrent_kernel": "kernel",
@@ -87,7 +87,7 @@ FAMILIES_OF_DEVICE = {"kernel": 0, "copy": 1, "memset": 2}
 
 
 def family_of(cat: bytes) -> str:
-    """What events of this category are: a value of CATEGORIES, or `uncategorized`."""
+    """Family of a category's events: a value of CATEGORIES, or `uncategorized`."""
     return CATEGORIES.get(cat.decode("utf-8", "replace").lower(), "uncategorized")
 
 
@@ -156,7 +156,7 @@ class ColumnBuilder:
         return self._pieces.get(name, [])
 
     def take(self, name: str) -> np.ndarray:
-        """Empty where there are no rows, or where it was taken before."""
+        """Take a column; empty if it has no rows or was taken before."""
         pieces = self._pieces.pop(name, ())
         return np.concatenate(pieces) if pieces else np.empty(0, np.int64)
 
@@ -242,9 +242,11 @@ class EventTable:
     def add_columns(
         self, cat: bytes, family: str, columns: dict[str, Any], args: Sequence[Any]
     ) -> None:
-        """Rows of one category: start, end, thread_key and name; of calls and uncategorized ones
-        corr; of device work stream_key, corr and bytes. `args` are looked at where a family has
-        more to say.
+        """Add rows of one category.
+
+        Columns are start, end, thread_key and name; for calls and uncategorized events also corr;
+        for device work also stream_key, corr and bytes. `args` are read for the families that
+        record more than these.
         """
         self.last = max(self.last, int(columns["end"].max(initial=0)))
         if family == "call":
@@ -332,7 +334,7 @@ def spans(ts: Sequence[bytes], dur: Sequence[bytes]) -> tuple[np.ndarray, np.nda
 
 
 def is_number(text: bytes) -> bool:
-    """Whether this is a finite number at all, however large."""
+    """True for the text of a finite number, however large."""
     try:
         return Decimal(text.decode("ascii")).is_finite()
     except (InvalidOperation, UnicodeDecodeError):

@@ -38,8 +38,8 @@ _COLUMNS = ("cat", "name", "thread_key", "ts", "dur", "args")
 class KeyLayout:
     """`rows(piece)`: tuples of cat, name, thread_key, ts, dur, args, and the text of other events.
 
-    Where there is such text, the six before it are empty. `ValueError` for an order that this
-    cannot do.
+    With such text, the six before it are empty. Raises `ValueError` for an unsupported order of
+    keys.
     """
 
     def __init__(self, keys: Sequence[str] = KINETO) -> None:

@@ -107,7 +107,7 @@ def after_list(texts: Sequence[bytes]) -> bytes | None:
 
 
 def is_hopeless(error: ValueError | None) -> bool:
-    """Whether a text is no JSON whatever follows: the error is not where it ends."""
+    """True if no continuation makes the text valid JSON: the error is not at its end."""
     if not isinstance(error, json.JSONDecodeError) or error.msg.startswith("Unterminated string"):
         return False
     return error.pos < len(error.doc) - 4

@@ -198,7 +198,7 @@ def _notes(
 
 
 def _losses(metadata: Mapping[str, Any]) -> list[str]:
-    """What Kineto says about records that it dropped."""
+    """Kineto's messages about records that it dropped."""
     texts = [metadata.get(key) for key in ("WARNING", "ERROR")]
     return [
         str(text)
@@ -210,7 +210,7 @@ def _losses(metadata: Mapping[str, Any]) -> list[str]:
 
 
 def _dropped(metadata: Mapping[str, Any]) -> int:
-    """How many records Kineto dropped; one for each text without a number."""
+    """Number of records that Kineto dropped; one for each message without a number."""
     counts = [_LOST.search(text) for text in _losses(metadata)]
     return sum(int(count[1] or count[2]) if count else 1 for count in counts)
 

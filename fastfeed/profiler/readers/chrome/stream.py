@@ -48,8 +48,8 @@ _BARE = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[")
 class EventStream:
     """Iterable of groups of events; then `metadata` has the other keys, `notes` the damage.
 
-    Where there is a `scan`, it takes a piece and returns the texts of the events that it leaves to
-    the parser.
+    The optional `scan` takes a piece and returns the texts of the events that it leaves to the
+    parser.
     """
 
     def __init__(
@@ -220,7 +220,7 @@ class EventStream:
         return events or []
 
     def _drop(self, texts: int) -> None:
-        """So many texts that follow each other are no JSON."""
+        """Drop a run of `texts` consecutive texts that are not JSON."""
         self.broken += bool(texts)
         self._dropped += texts
         self._partial = []

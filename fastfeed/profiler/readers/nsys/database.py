@@ -43,11 +43,11 @@ class NsysDatabase:
         }
 
     def has(self, table: str, *columns: str) -> bool:
-        """Whether the table is there, with these columns. It may be empty."""
+        """True if the table exists and has these columns, even if it is empty."""
         return table in self.tables and set(columns) <= set(self.tables[table])
 
     def any(self, table: str) -> bool:
-        """Whether the table has a row."""
+        """True if the table exists and has a row."""
         return table in self.tables and bool(self.rows(f"SELECT 1 FROM {_quoted(table)} LIMIT 1"))
 
     def rows(self, query: str, *values: object) -> list[tuple]:
@@ -202,7 +202,7 @@ def _connected(path: Path) -> sqlite3.Connection:
     """
     uri = path.resolve().as_uri()
     with path.open("rb") as file:
-        # then even readers create files next to it, if there are none yet
+        # then even readers create files next to it, unless those exist already
         journaled = file.read(19)[18:] == b"\2"
     journal = path.with_name(f"{path.name}-wal")
     immutable = "mode=ro&immutable=1"

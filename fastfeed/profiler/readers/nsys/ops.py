@@ -137,7 +137,7 @@ def _graphs(db: NsysDatabase, table: str, names: Strings) -> ColumnMap:
 
 
 def raw_waits(db: NsysDatabase, calls: ColumnMap, names: Strings) -> ColumnMap:
-    """Streams told to wait for events: corr, globalPid, stream, on_stream, on_corr.
+    """Waits of streams for events: corr, globalPid, stream, on_stream, on_corr.
 
     `syncType` was numbered differently by different versions, so the API call behind a row says
     what it is. Handles of events are used again and again: `eventSyncId` tells which recording is

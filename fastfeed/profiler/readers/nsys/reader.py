@@ -49,7 +49,7 @@ _RECORD = "nsys profile -t cuda,nvtx -s none --cpuctxsw=none --trace-fork-before
 
 
 def knows(path: Path, head: bytes) -> bool:
-    """Whether this is a database with tables of Nsight Systems; of nvprof's it shares some."""
+    """True for a database with tables of Nsight Systems, some of which nvprof's has as well."""
     if not head.startswith(MAGIC):
         return False
     tables = head

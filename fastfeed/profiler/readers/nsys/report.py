@@ -29,7 +29,7 @@ def knows(path: Path, head: bytes) -> bool:
 def read(path: Path) -> Trace:
     """The trace in a report.
 
-    TraceError says what to install where there is no nsys, or quotes what nsys reports.
+    Raises a TraceError that says what to install if nsys is missing, or quotes its report.
     """
     path = Path(path)
     with tempfile.TemporaryDirectory(prefix="fastfeed-nsys-") as folder:

@@ -79,7 +79,7 @@ API_NAMES = _api_names()
 
 
 def knows(path: Path, head: bytes) -> bool:
-    """Whether this is an SQLite file with nvprof's tables, and not Nsight Systems'."""
+    """True for an SQLite file with nvprof's tables, not those of Nsight Systems."""
     if not head.startswith(b"SQLite format 3\x00"):
         return False
     try:

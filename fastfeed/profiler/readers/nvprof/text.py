@@ -84,7 +84,7 @@ class _PrintedTables:
 
 
 def knows(path: Path, head: bytes) -> bool:
-    """Whether there is a banner of nvprof or the header of one of its tables."""
+    """True if the text has nvprof's banner or the header of one of its tables."""
     return _HEADERS.search(head) is not None
 
 
@@ -232,7 +232,7 @@ def _add_marker(printed: _PrintedTables, process: int, time: int, event: str, te
 
 
 def _ns(row: dict[str, str], units: dict[str, str], column: str) -> int | None:
-    """Nanoseconds, exactly; None where there is no time."""
+    """Exact nanoseconds of a column; None if it has no time."""
     match = _VALUE.fullmatch(row.get(column, ""))
     scale = _SCALES.get((match[2] or units.get(column, "")) if match else "")
     if not match or not scale:

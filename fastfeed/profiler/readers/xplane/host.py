@@ -60,7 +60,7 @@ class HostActivity(NamedTuple):
 
 
 def is_host(plane: Plane) -> bool:
-    """Whether its lines are threads of the profiled process."""
+    """True if the plane's lines are threads of the profiled process."""
     return plane.name.startswith("/host:") and plane.name not in _IGNORED
 
 

@@ -63,7 +63,7 @@ _REPLACED = b"\xef\xbf\xbd"  # what a text conversion makes of bytes that it doe
 
 
 def knows(path: Path, head: bytes) -> bool:
-    """Whether this is an XSpace, or another file of xprof for which `read` has a specific error."""
+    """True for an XSpace, and for other files of xprof that `read` rejects with a specific error."""
     if _FIRST.match(head):
         return True
     named = ".xplane.pb" in path.name or bool(_result_of(path, head))
@@ -72,7 +72,7 @@ def knows(path: Path, head: bytes) -> bool:
 
 
 def read(path: Path) -> Trace:
-    """The recording in an XSpace. TraceError where there is none."""
+    """The recording in an XSpace; raises a TraceError if the file has no recording."""
     data, damage = _content(path)
     result = _result_of(path, bytes(data[: 1 << 16]))
     if result and not _FIRST.match(data):
@@ -272,7 +272,7 @@ def _notes(works: Sequence[DeviceWork], hosts: Sequence[HostActivity], launched:
 
 
 def _dropped(errors: Sequence[str], planes: Sequence[Plane]) -> tuple[int, list[str]]:
-    """How many events the profiler says it dropped, and its other messages."""
+    """Number of events that the profiler reports as dropped, and its other messages."""
     lost = 0
     for error in errors:
         count = sum(

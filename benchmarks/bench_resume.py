@@ -19,7 +19,7 @@ import numpy as np
 from rounds import finish, parser
 
 from fastfeed.preprocess import Packing, Recipe
-from fastfeed.preprocess.model.plan import make_plan
+from fastfeed.preprocess.model.plan import JobPlan
 from fastfeed.preprocess.model.record import BadSample, Counts, ProcessedImage, Record, ShardFile
 from fastfeed.preprocess.shard.versions import versions
 
@@ -62,14 +62,15 @@ def timed(command: str, *places: str) -> float:
 def make(folder: Path, images: int) -> dict[str, int]:
     """A finished job."""
     recipe = Recipe(packing=Packing(samples=images // 1000))
-    plan = make_plan(
+    plan = JobPlan(
         recipe,
         source=sys.prefix,
         fingerprint="made up",
         length=images,
         classes=(),
         left_out={},
-        groups=[("", np.arange(images))],
+        order=np.arange(images),
+        groups=(("", images),),
         made_with=versions(recipe),
     )
     for name, content in plan.files().items():

@@ -12,8 +12,6 @@ from rounds import DATA
 
 import fastfeed as ff
 
-__all__ = ["cifar", "photographs", "small_files", "tiny"]
-
 
 def photographs(root: Path) -> Path:
     """ImageNet-size files, linked until there are some thousand."""

@@ -15,8 +15,6 @@ from fastfeed.errors import ConfigError, FastfeedError
 from fastfeed.familiar import option_hint
 from fastfeed.printable import printable
 
-__all__ = ["UnknownOption", "checked", "checked_early"]
-
 _Public = TypeVar("_Public", bound=Callable[..., Any])
 _UNIONS = (typing.Union, types.UnionType)
 _ITERATED = (tuple, list, Sequence, Iterable)

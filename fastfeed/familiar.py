@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-__all__ = ["name_hint", "option_hint"]
-
 _LOADER = "ff.Feed(source, ops, batch=256).to_torch()"
 _NAMES = {  # torchvision, PyTorch, Keras, tf.data, Albumentations, DALI, WebDataset
     "Compose": (

@@ -14,19 +14,6 @@ from fastfeed.errors import ConfigError, FastfeedError
 from fastfeed.printable import printable
 from fastfeed.system.descriptors import EXHAUSTED
 
-__all__ = [
-    "REASONS",
-    "STORAGE",
-    "TRANSIENT",
-    "Failure",
-    "FaultPolicy",
-    "Outage",
-    "ends_run",
-    "error_text",
-    "fault_policies",
-    "too_many",
-]
-
 REASONS = {
     "not_found": "no file there",
     "denied": "storage refuses to give it",

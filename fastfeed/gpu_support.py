@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-__all__ = ["EXPERIMENTAL", "GPU_PAGE", "PATHS", "gpu_note", "runs_on_gpu"]
-
 GPU_PAGE = "benchmarks/results/gpu.md"
 PATHS = ("dali", "feed", "jax", "keras", "nvjpeg", "ranks", "tensorflow", "torch")
 _NOT_RUN = ("not run on a GPU yet", "it has not been run on a GPU yet")

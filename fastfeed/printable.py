@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import warnings
 
-__all__ = ["LIMIT", "printable", "printable_message", "warn"]
-
 LIMIT = 200  # characters of one value in a message
 _TAIL = 40  # of them from the end: a path ends in the file's name
 _LONG_WORD = re.compile(rf"\S{{{LIMIT + 1},}}")

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError
 
-__all__ = ["ENCODED", "LAYOUTS", "PIXELS", "Spec"]
-
 LAYOUTS = ("encoded", "HWC", "CHW")
 DTYPES = ("uint8", "float16", "float32")
 

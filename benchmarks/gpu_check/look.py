@@ -11,8 +11,6 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["LEAST_DRIVER", "Machine", "look"]
-
 PROBE_SECONDS = 120
 LEAST_DRIVER = 580  # that wheels for CUDA 13 run with
 _QUERY = "name,driver_version,memory.total,memory.free,compute_cap"

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["MARKS", "judged"]
-
 Results = dict[str, dict[str, Any]]  # figures by step
 _MARKED = "ImageNet-size images/s"
 

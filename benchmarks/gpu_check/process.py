@@ -11,8 +11,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-__all__ = ["FINAL", "INTERRUPTED", "read", "run", "write"]
-
 # of these there is a result; "not run" is tried again by the next call
 FINAL = (
     "ok",

@@ -10,8 +10,6 @@ from typing import Any
 
 from benchmarks.gpu_check.marks import judged
 
-__all__ = ["collected", "page", "summary"]
-
 _NOT_REACHED = "not reached"
 
 

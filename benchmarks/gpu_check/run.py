@@ -19,8 +19,6 @@ from benchmarks.gpu_check import process, report
 from benchmarks.gpu_check.kit import parts, unpack
 from benchmarks.gpu_check.table import STEPS, Step
 
-__all__ = ["main"]
-
 KIT = Path(__file__).resolve().parents[2]
 _FIRST = ("inventory", "photos")  # of which others need the results
 _LEFT = 10  # seconds at the end of a call, for the report

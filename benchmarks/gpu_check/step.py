@@ -17,8 +17,6 @@ from typing import Any
 from benchmarks.gpu_check.process import INTERRUPTED, read, write
 from benchmarks.gpu_check.table import STEPS
 
-__all__ = ["Context"]
-
 
 @dataclass(slots=True)
 class Context:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["MACHINE_SECONDS", "STEPS", "Step"]
-
 # that all steps for one GPU may ask for: half an hour, less six minutes of transfers
 MACHINE_SECONDS = 24 * 60
 

@@ -14,8 +14,6 @@ from fastfeed.feed.session import FeedSession
 from fastfeed.runtime.batch import Batch
 from fastfeed.sampling.plan import Plan
 
-__all__ = ["BatchTuples", "image_specs", "label_spec", "target_specs"]
-
 
 def image_specs(session: FeedSession) -> list[tuple[tuple[int, ...], str]]:
     """Shape and dtype of one sample's images; one entry per size of its views."""

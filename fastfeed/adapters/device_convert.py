@@ -8,8 +8,6 @@ from fastfeed.errors import ConfigError
 from fastfeed.feed.session import FeedSession
 from fastfeed.runtime.placement import Placement
 
-__all__ = ["Where", "on_device"]
-
 Where = Literal["auto", "host", "device"]
 
 

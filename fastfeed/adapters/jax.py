@@ -28,8 +28,6 @@ try:
 except ImportError as error:
     raise MissingExtra.of("to_jax", "JAX", "jax") from error
 
-__all__ = ["JaxFeed", "JaxPlacement", "check", "placement", "to_jax"]
-
 
 def to_jax(session: FeedSession, sharding: Any = None, convert: Where = "auto") -> JaxFeed:
     """See Feed.to_jax."""

@@ -12,8 +12,6 @@ from typing import Any, NoReturn
 
 from fastfeed.errors import ProofError
 
-__all__ = ["refuse_keras", "refuse_loaded", "refuse_torch"]
-
 
 def refuse_keras() -> None:
     """Also ModelCheckpoint and BackupAndRestore, which call these."""

@@ -22,8 +22,6 @@ from fastfeed.runtime.thread_pool import (
     ThreadPool,
 )
 
-__all__ = ["prefetch_to_device"]
-
 FRAMEWORKS = {  # how a device's name or class begins -> its adapter
     "jax": "fastfeed.adapters.jax",
     "jaxlib": "fastfeed.adapters.jax",

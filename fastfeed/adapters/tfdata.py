@@ -20,8 +20,6 @@ try:
 except ImportError as error:
     raise MissingExtra.of("to_tfdata", "TensorFlow", "tf") from error
 
-__all__ = ["TfPlacement", "build_dataset", "placement", "to_tfdata"]
-
 _AHEAD = 2  # batches that TensorFlow holds on a device
 _ALIGNMENT = 64  # bytes
 

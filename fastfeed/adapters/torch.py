@@ -29,9 +29,6 @@ try:
 except ImportError as error:
     raise MissingExtra.of("to_torch", "PyTorch", "torch") from error
 
-__all__ = ["TorchFeed", "TorchPlacement", "check", "placement", "to_torch"]
-
-
 _CHANNELS_LAST = 'images are NHWC; PyTorch\'s own models take NCHW: add ToLayout("CHW") to the ops'
 
 

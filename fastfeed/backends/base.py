@@ -14,16 +14,6 @@ from fastfeed.ops.mix_plan import MixPlan
 from fastfeed.ops.program.program import Program, Work
 from fastfeed.runtime.timeline import Timeline
 
-__all__ = [
-    "Backend",
-    "BackendModule",
-    "BatchMemory",
-    "Description",
-    "Mixer",
-    "NativeRenderer",
-    "Renderer",
-]
-
 
 class Renderer(Protocol):
     """The rendering of a backend without `native_threads`: samples from encoded bytes."""

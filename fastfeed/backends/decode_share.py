@@ -13,8 +13,6 @@ import numpy as np
 
 from fastfeed.runtime.atomic_write import atomic_write
 
-__all__ = ["DecodeShare", "decodes_on_cpu", "kept_file", "read_measured"]
-
 _SETTLING = 3  # batches that warm both sides up and are not measured
 _ALONE = 5  # batches that the GPU decodes alone, to compare with
 _BATCHES = 18  # in all

@@ -16,8 +16,6 @@ from fastfeed.gpu_support import gpu_note, runs_on_gpu
 from fastfeed.ops.convert import Convert
 from fastfeed.printable import warn
 
-__all__ = ["DEFAULT_LOAD", "GpuMemory", "find_cupy", "refused_all", "says_full"]
-
 _SCARCE = 0.1  # of a GPU's memory: a warning at the start if less than this is free
 # what NVIDIA's libraries say of it, as DALI 2.4 passes it on
 _FULL = ("out of memory", "CUDA allocation failed", "Can't allocate", "ALLOCATOR_FAILURE")

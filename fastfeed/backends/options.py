@@ -9,8 +9,6 @@ from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError
 from fastfeed.gpu_support import runs_on_gpu
 
-__all__ = ["DecodeBy", "GpuDecode", "as_gpu_decode", "choose"]
-
 DecodeBy = Literal["auto", "cpu", "gpu", "hybrid", "native", "pillow"]
 
 CPU = ("auto", "cpu", "native", "pillow")

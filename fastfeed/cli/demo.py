@@ -20,8 +20,6 @@ from fastfeed.faults import REASONS
 if TYPE_CHECKING:
     from fastfeed.feed.feed import Feed
 
-__all__ = ["demo"]
-
 
 def demo(
     data: Annotated[

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from fastfeed.sources.shards.base import ShardedSource
     from fastfeed.storage.storage import Storage
 
-__all__ = ["index"]
-
 _NOTES = 5  # shown
 
 Facts = list[tuple[str, str]]

@@ -12,20 +12,6 @@ if TYPE_CHECKING:
     from fastfeed.sources.base import Source
     from fastfeed.sources.shards.labels import LabelKind
 
-__all__ = [
-    "AllowHost",
-    "AllowPath",
-    "AllowScheme",
-    "Epoch",
-    "Seed",
-    "StorageOption",
-    "allowed",
-    "label_kind_of",
-    "open_source",
-    "storage_options",
-]
-
-
 StorageOption = Annotated[
     list[str] | None, option("N=V", "name=value, passed to fsspec. Can be repeated.", panel=ACCESS)
 ]

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from fastfeed.proof.run.ranks import Scaling
     from fastfeed.proof.run.runner import Job
 
-__all__ = ["prove"]
-
 _LIMIT = re.compile(r"input>(\d+(?:\.\d+)?)%?")
 _MAX_RANKS = 1024
 EXCEEDED, UNDECIDED = 3, 4  # exit codes of --fail-on

@@ -24,8 +24,6 @@ from fastfeed.live.stacks.text import sampled_screen
 from fastfeed.live.stacks.watch import watch_stacks
 from fastfeed.live.watch import Watch
 
-__all__ = ["watch"]
-
 Address = tuple[str, int]  # host and port
 _ONCE_S = 2.0  # how long `--once` looks
 _SAMPLED_S = 5  # how long a process without a feed is sampled

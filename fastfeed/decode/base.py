@@ -11,18 +11,6 @@ import numpy as np
 from fastfeed.ops.program.compile import Windows
 from fastfeed.runtime.thread_pool import Stop
 
-__all__ = [
-    "DECLINED",
-    "ENLARGE",
-    "Bad",
-    "DecodeEngine",
-    "FunctionFailed",
-    "Header",
-    "Request",
-    "Stop",
-    "dct_denominator",
-]
-
 # reasons specific to one engine: another may support the file
 DECLINED = (
     "unsupported_format",

@@ -22,8 +22,6 @@ from fastfeed.ops.decode import Decode
 from fastfeed.runtime.addresses import ArrayRows, Grouped, SampleLocations, WholeFiles
 from fastfeed.runtime.thread_pool import ParallelJob, ThreadPool
 
-__all__ = ["Executor", "Samples", "executor_for"]
-
 _SKIPPED = -2  # minus `Read::skipped` of native/samples.h
 _DECLINED = 3  # `unsupported_format`, as Status in native/image/header.h
 _NOTHING = np.zeros((1, 1, 3), np.uint8)

@@ -13,8 +13,6 @@ from fastfeed.decode.pillow import as_bad, unwarned
 from fastfeed.decode.sniff import sniff
 from fastfeed.runtime.placement import lacks_memory
 
-__all__ = ["mask_pixels"]
-
 _MODES = ("L", "P", "1")  # numbers, indices of a palette, 0 and 1
 
 

@@ -15,17 +15,6 @@ from fastfeed.runtime.kernel import is_built
 from fastfeed.runtime.placement import lacks_memory
 from fastfeed.system.processes import after_fork
 
-__all__ = [
-    "DECODING",
-    "DEFAULT_BYTES",
-    "MemoryLimit",
-    "Oversized",
-    "check_memory",
-    "give_back",
-    "limit_decoding",
-    "with_memory",
-]
-
 DEFAULT_BYTES = 2 << 30  # of a process, half of it for the kernel and half for Pillow
 _LEAST = 64 << 20  # bytes without which a system has no more memory, however small an image is
 T = TypeVar("T")

@@ -10,8 +10,6 @@ from fastfeed.decode.pixels import PixelsEngine
 from fastfeed.ops.base import Border
 from fastfeed.ops.program.window import Windows
 
-__all__ = ["decode_views"]
-
 _PIXELS = PixelsEngine()
 
 

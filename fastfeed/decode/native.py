@@ -18,8 +18,6 @@ from fastfeed.ops.base import FILTERS
 from fastfeed.ops.decode import Decode
 from fastfeed.runtime.kernel import is_built, kernel
 
-__all__ = ["Markers", "NativeEngine", "bad_of", "held_bytes", "is_built", "markers", "orientation"]
-
 # as native/image/header.h
 _STATUS = (
     "",

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["displayed", "displayed_boxes", "displayed_size", "stored_box"]
-
 Box = tuple[float, float, float, float]
 
 

@@ -11,8 +11,6 @@ from fastfeed.decode.base import Bad, DecodeEngine, Request, Stop
 from fastfeed.ops.base import Border, shade
 from fastfeed.ops.program.window import Windows
 
-__all__ = ["add_border", "decode_with_border", "inner_windows", "place_windows", "source_index"]
-
 _NEAR = 1e-6  # of a pixel: sums of fractions
 
 

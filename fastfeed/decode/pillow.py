@@ -39,8 +39,6 @@ from fastfeed.ops.decode import Decode
 from fastfeed.runtime.placement import lacks_memory
 from fastfeed.system.processes import after_fork
 
-__all__ = ["OPEN", "Opened", "PillowEngine", "Unsupported", "as_bad", "unwarned"]
-
 OPEN: dict[str, Any] = {
     "JPEG": JpegFile,
     "PNG": PngFile,

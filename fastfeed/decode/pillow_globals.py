@@ -5,8 +5,6 @@ from __future__ import annotations
 from types import FunctionType
 from typing import Any
 
-__all__ = ["with_globals"]
-
 
 def with_globals(method: Any, **names: Any) -> Any:
     """The method, in which these globals of its module have other values."""

@@ -20,8 +20,6 @@ from typing import Any
 from fastfeed.decode.base import Bad, DecodeEngine, Header
 from fastfeed.printable import printable
 
-__all__ = ["Name", "current_name", "named", "probe_named", "send_to", "tell", "tell_current"]
-
 _log = logging.getLogger("fastfeed")
 
 # computes a file's uri, which is needed only for those that Pillow warns of

@@ -13,8 +13,6 @@ from PIL import Image
 
 from fastfeed.decode.base import Bad, Header, Request, Stop
 
-__all__ = ["PixelsEngine", "flipped", "resampled"]
-
 _FILTERS = {
     "bilinear": Image.Resampling.BILINEAR,
     "bicubic": Image.Resampling.BICUBIC,

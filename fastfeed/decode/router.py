@@ -11,8 +11,6 @@ import numpy as np
 from fastfeed.decode.base import DECLINED, Bad, DecodeEngine, Header, Request, Stop
 from fastfeed.runtime.kernel import formats
 
-__all__ = ["RouterEngine"]
-
 
 class RouterEngine:
     """Asks `first`; files that it declines, by header or while decoding, go to `other`."""

@@ -8,18 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image, ImageDraw
 
-__all__ = [
-    "HOURS",
-    "LANDMARKS",
-    "LANDS",
-    "Scene",
-    "gray_to_rgb",
-    "noise",
-    "paint_land",
-    "paint_sky",
-    "paint_water",
-]
-
 Color = Sequence[float] | Sequence[Sequence[float]] | np.ndarray
 # RGB in [0, 1] of the sky at the top, at the horizon, sunlight, light from the sky; share of lit
 # windows, haze

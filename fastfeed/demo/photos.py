@@ -26,8 +26,6 @@ from fastfeed.demo.landmarks import (
     paint_water,
 )
 
-__all__ = ["MadePhotos", "make_photos", "photograph"]
-
 VERSION, SEED, NOTE = 2, 20240607, "PHOTOS.json"
 # (width, height), all over 1.5 MP
 SIZES = ((1536, 1024), (1024, 1536), (1600, 1067), (1080, 1440), (2048, 1365))

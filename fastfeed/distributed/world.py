@@ -25,8 +25,6 @@ from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError
 from fastfeed.printable import printable
 
-__all__ = ["LAUNCHERS", "Environ", "Found", "World", "tasks_per_node"]
-
 
 @checked
 @dataclass(frozen=True, slots=True)

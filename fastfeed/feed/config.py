@@ -23,8 +23,6 @@ from fastfeed.sampling.plan import Plan
 from fastfeed.sampling.rng import PER_SLOT
 from fastfeed.sources.base import Source, check_source, says_where
 
-__all__ = ["BACKENDS", "FeedConfig"]
-
 # loaded on demand
 BACKENDS = {name: f"fastfeed.backends.{name}.backend" for name in ("cpu", "dali", "nvjpeg")}
 

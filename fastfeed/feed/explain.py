@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 _LONG = 60  # characters of a field's value
 
-__all__ = ["feed_text", "placed_text", "program_text", "short"]
-
 
 def short(op: Any) -> str:
     """`RandomFlip()`, `Resize(256)`: an op with the fields that differ from their defaults."""

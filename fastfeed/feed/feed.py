@@ -28,8 +28,6 @@ from fastfeed.sampling import Shuffle
 from fastfeed.sampling.plan import Plan
 from fastfeed.sources.base import Source
 
-__all__ = ["Feed"]
-
 ADAPTERS = {  # loaded on demand
     "to_keras": "fastfeed.adapters.keras.adapter",
     "keras_backup": "fastfeed.adapters.keras.backup",

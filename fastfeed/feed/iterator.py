@@ -19,8 +19,6 @@ from fastfeed.runtime.thread_pool import LockedIterator
 from fastfeed.runtime.timeline import Span, Timeline
 from fastfeed.sampling.plan import Plan
 
-__all__ = ["BatchIterator", "Cursor", "Lockstep"]
-
 T = TypeVar("T")
 
 

@@ -27,8 +27,6 @@ from fastfeed.runtime.thread_pool import CancelToken, ParallelJob, Prefetcher, T
 from fastfeed.runtime.timeline import Timeline
 from fastfeed.sources.base import BlockReader
 
-__all__ = ["BatchStream", "PlaceFunction", "Producer", "ThreadProducer", "open_builders"]
-
 # called with each finished batch ahead of time, for example to copy it to a device; its result is
 # yielded
 PlaceFunction = Callable[[Batch], Any]

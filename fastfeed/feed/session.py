@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from fastfeed.distributed.world import World
     from fastfeed.runtime.placement import Placement
 
-__all__ = ["JOB", "PROVE", "FeedSession", "read_job"]
-
 PROVE = "FASTFEED_PROVE"  # folder of the job of `fastfeed prove`, which runs this trainer
 JOB = "job.json"  # in that folder
 _MAX_TEXT = 200  # characters of a name or a uri on the live page

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["CpuReading", "CpuUse", "cpu_use", "read_cpu"]
-
 
 @dataclass(frozen=True, slots=True)
 class CpuReading:

@@ -11,8 +11,6 @@ from fastfeed.live.history import BUCKET_S
 from fastfeed.live.rates import WAITING, Rates
 from fastfeed.live.watch import LONG_S, SHORT_S, Row, View, is_of
 
-__all__ = ["VERSION", "document"]
-
 VERSION = 1
 
 

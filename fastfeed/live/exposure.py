@@ -12,8 +12,6 @@ from collections import deque
 
 from fastfeed.live.rates import Reading
 
-__all__ = ["BIN_S", "Exposure"]
-
 BIN_S = 0.2
 IDLE_SM = 0.2  # below this share of its bin a GPU counts as idle
 

@@ -16,8 +16,6 @@ from typing import Any
 from fastfeed.system.folders import private_folder
 from fastfeed.system.processes import boot_id, pid_namespace, process_state, user
 
-__all__ = ["folders", "is_alive", "process_identity", "process_start", "writable_folder"]
-
 
 def folders(environ: Mapping[str, str] = os.environ) -> list[str]:
     """Folders to look for pages in, the first to write them to; none if pages are switched off."""

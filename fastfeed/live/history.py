@@ -9,8 +9,6 @@ from collections import deque
 
 from fastfeed.live.rates import Reading, rates
 
-__all__ = ["BUCKET_S", "History"]
-
 BUCKET_S = 2.0  # that a value covers
 BUCKETS = 120  # four minutes
 

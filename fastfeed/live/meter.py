@@ -10,8 +10,6 @@ from fastfeed.faults import Failure
 from fastfeed.live.page import READY
 from fastfeed.system.processes import after_fork
 
-__all__ = ["FeedStats", "Meter"]
-
 
 @dataclass(frozen=True, slots=True)
 class FeedStats:

@@ -14,8 +14,6 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
 
-__all__ = ["GpuUse", "Gpus"]
-
 _SM, _DRAM, _PCIE_RX, _NVDEC, _NVJPG = 2, 10, 21, range(30, 38), range(40, 48)
 _METRICS = (_SM, _DRAM, _PCIE_RX, *_NVDEC, *_NVJPG)
 _RX = 1  # counter of nvmlDeviceGetPcieThroughput

@@ -27,18 +27,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = [
-    "COUNTERS",
-    "IDLE",
-    "READY",
-    "TRAINING",
-    "WAITING",
-    "Page",
-    "PageError",
-    "PageWriter",
-    "read_page",
-]
-
 READY = 8  # classes of the histogram of batches ready when one was requested; the last is 7 or more
 # the phase: not iterated, inside next() with nothing ready, the trainer has a batch
 IDLE, WAITING, TRAINING = (

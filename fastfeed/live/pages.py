@@ -12,8 +12,6 @@ from fastfeed.live.folder import is_alive
 from fastfeed.live.page import Page, PageError, read_page
 from fastfeed.system.clocks import steady_ns
 
-__all__ = ["KEPT_S", "FoundPage", "Pages", "find_pages"]
-
 _NUMBERS = ("pid", "rank", "world", "local_rank")
 _MAYBE_NUMBERS = ("samples", "batch", "steps", "threads", "prefetch")  # None: of another loader
 _TEXTS = ("host", "feed", "name", "source")

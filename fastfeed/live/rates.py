@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 
 from fastfeed.live.page import READY, TRAINING, WAITING, Page
 
-__all__ = ["Rates", "Reading", "rates"]
-
 
 @dataclass(frozen=True, slots=True)
 class Reading:

@@ -12,8 +12,6 @@ from fastfeed.live.nvml import GpuUse
 from fastfeed.live.rates import Rates
 from fastfeed.live.states import State
 
-__all__ = ["remedy"]
-
 _THROTTLED, _FULL, _ENGINES, _LINK, _READS = 0.05, 0.9, 0.9, 0.8, 0.5
 _MARGIN = 1.1  # more threads than just enough
 

@@ -14,8 +14,6 @@ from fastfeed.live.states import State
 from fastfeed.live.watch import LONG_S, SHORT_S, Row, View, is_of
 from fastfeed.printable import printable
 
-__all__ = ["screen", "sparkline"]
-
 STYLES = {
     State.FED: "green",
     State.TIGHT: "yellow",

@@ -11,8 +11,6 @@ from fastfeed.live.rates import Rates, Reading
 from fastfeed.printable import printable
 from fastfeed.profiler.model.thresholds import SEVERE, STARVED
 
-__all__ = ["Hysteresis", "Judgment", "State", "judge"]
-
 TIGHT = 0.01  # share of time waiting
 # below this share of SM time a GPU that does not wait for input idles for another reason
 GPU_IDLE = 0.5

@@ -23,9 +23,6 @@ from fastfeed.live.page import COUNTERS, IDLE, TRAINING, WAITING, Page, PageWrit
 from fastfeed.runtime.progress import CurrentStage
 from fastfeed.system.processes import has_owners
 
-__all__ = ["LiveStatus"]
-
-
 _log = logging.getLogger("fastfeed")
 
 

@@ -22,18 +22,6 @@ from fastfeed.live.remedies import remedy
 from fastfeed.live.states import Hysteresis, Judgment, State, judge
 from fastfeed.system.clocks import steady_ns
 
-__all__ = [
-    "LONG_S",
-    "SHORT_S",
-    "Row",
-    "View",
-    "Watch",
-    "gpu_of",
-    "is_of",
-    "variables",
-    "visible_gpus",
-]
-
 SHORT_S, LONG_S = 10.0, 60.0  # windows
 _ORDER = [
     State.STALLED,

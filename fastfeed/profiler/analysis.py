@@ -30,8 +30,6 @@ from fastfeed.profiler.verdict.feed_timelines import feed_results
 from fastfeed.profiler.verdict.host_only import host_waits, launch_count
 from fastfeed.profiler.verdict.verdict import judge
 
-__all__ = ["analyze"]
-
 
 @dataclass(frozen=True, slots=True)
 class _DeviceAnalysis:

@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["ArrayRows", "FileRanges", "Grouped", "SampleLocations", "WholeFiles"]
-
 
 class WholeFiles(NamedTuple):
     """Local files of n samples, each read whole.

@@ -11,8 +11,6 @@ from typing import BinaryIO
 from fastfeed.system.descriptors import NEW, open_file
 from fastfeed.system.folders import sync_folder
 
-__all__ = ["atomic_write"]
-
 
 @contextmanager
 def atomic_write(

@@ -10,8 +10,6 @@ import numpy as np
 
 from fastfeed.errors import ConfigError
 
-__all__ = ["Batch", "Boxes"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Boxes:

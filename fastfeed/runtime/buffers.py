@@ -17,8 +17,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-__all__ = ["Allocate", "BufferPool", "aligned"]
-
 # (shape, dtype) -> memory with undefined content
 Allocate = Callable[[tuple[int, ...], str], np.ndarray]
 

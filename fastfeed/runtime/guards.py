@@ -9,8 +9,6 @@ from typing import Any, NoReturn, TypeVar
 from fastfeed.errors import ConfigError
 from fastfeed.printable import printable
 
-__all__ = ["NotAnArray", "check_workers", "guarded"]
-
 _Class = TypeVar("_Class", bound=type)
 
 

@@ -8,8 +8,6 @@ import logging
 from functools import lru_cache
 from typing import Any
 
-__all__ = ["formats", "is_built", "kernel", "warn_not_built"]
-
 _log = logging.getLogger("fastfeed")
 
 

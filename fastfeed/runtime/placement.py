@@ -19,16 +19,6 @@ import numpy as np
 from fastfeed.errors import DeviceMemory
 from fastfeed.runtime.batch import Batch
 
-__all__ = [
-    "Placement",
-    "flatten",
-    "lacks_memory",
-    "on_host",
-    "out_of_memory",
-    "size_of",
-    "wait_until_written",
-]
-
 
 class Placement(Protocol):
     """Copies arrays to where a framework computes."""

@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 from fastfeed.system.clocks import steady_ns
 
-__all__ = ["CurrentStage", "Progress"]
-
 
 class CurrentStage(NamedTuple):
     """The current stage of the next batch."""

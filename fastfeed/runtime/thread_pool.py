@@ -19,8 +19,6 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from fastfeed.errors import ConfigError, FeedClosed
 
-__all__ = ["CancelToken", "LockedIterator", "ParallelJob", "Prefetcher", "Stop", "ThreadPool"]
-
 T = TypeVar("T")
 
 _STUCK_S = 5.0  # after this a daemon thread is abandoned in a read that does not return

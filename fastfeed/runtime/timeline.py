@@ -44,8 +44,6 @@ from fastfeed.system.clocks import steady_ns
 from fastfeed.system.descriptors import APPEND, open_file
 from fastfeed.system.locks import lock, unlock
 
-__all__ = ["Span", "Timeline"]
-
 _ANCHOR_NS = 1_000_000_000
 _LIMIT = 1 << 30  # bytes of a file
 _AT_ONCE = 64  # blocks of native spans that are added to the totals together

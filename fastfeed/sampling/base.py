@@ -11,17 +11,6 @@ from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError
 from fastfeed.sampling.permute import permute
 
-__all__ = [
-    "MOST_SAMPLES",
-    "Epoch",
-    "Order",
-    "Repeated",
-    "SampleRefs",
-    "Sequential",
-    "Shuffled",
-    "check_count",
-]
-
 _ID_BITS = 40
 MOST_SAMPLES = 1 << _ID_BITS  # larger ids would overlap the occurrence in a key
 

@@ -23,8 +23,6 @@ from fastfeed.sampling import MOST_SAMPLES, Epoch, SampleRefs, Shuffle, order_of
 from fastfeed.sampling.permute import permute
 from fastfeed.sampling.rng import check_seed
 
-__all__ = ["Plan", "position_of"]
-
 _ROWS = 2**33  # in keys, in the place of an epoch number, which is smaller
 
 

@@ -15,29 +15,6 @@ from fastfeed.runtime.addresses import SampleLocations
 from fastfeed.spec import Spec
 from fastfeed.storage.reads import Pending, Unread
 
-__all__ = [
-    "NOTE",
-    "Addressable",
-    "Annotated",
-    "BlockReader",
-    "Fetching",
-    "HasNotes",
-    "HasObjects",
-    "Instances",
-    "Optionals",
-    "ReadsColumns",
-    "Sharded",
-    "Source",
-    "addresses_of",
-    "check_source",
-    "notes_of",
-    "notes_text",
-    "sample_or_failure",
-    "says_where",
-    "summary",
-    "with_notes",
-]
-
 
 class Source(Protocol):
     """Random access to samples and their labels. Read from several threads at once; must pickle."""

@@ -22,8 +22,6 @@ from fastfeed.storage.disk_quota import Quota
 from fastfeed.system.descriptors import closing_file, open_file, pread, set_times
 from fastfeed.system.processes import boot_id
 
-__all__ = ["Cache", "Chunk"]
-
 _MAX_CHUNK = 1 << 30  # bytes
 _TRAILER = struct.Struct("<4sI")  # after the content: magic, crc32
 _TRAILER_BYTES = _TRAILER.size

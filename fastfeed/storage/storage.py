@@ -26,8 +26,6 @@ from fastfeed.storage.reads import ByteRange, Pending, Stat, Unread, stat_of
 from fastfeed.storage.retry import RetryPolicy, retry
 from fastfeed.system.processes import after_fork
 
-__all__ = ["Storage", "open_storage"]
-
 T = TypeVar("T")
 
 _LISTING_S = 3600.0  # for a listing, which takes many requests

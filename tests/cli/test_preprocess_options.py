@@ -13,7 +13,8 @@ from fastfeed.cli.preprocess import run as preprocess_run
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess import Encoding, Limits, Packing, Recipe, Scaling, Selection
 from fastfeed.preprocess.job import job as job_module
-from fastfeed.preprocess.model.recipe import FILTERS, FORMATS, IMAGES, MODES
+from fastfeed.preprocess.model.image_recipe import FILTERS, IMAGES, MODES
+from fastfeed.preprocess.model.recipe import FORMATS
 
 
 @pytest.fixture

@@ -12,8 +12,6 @@ from PIL import Image, ImageCms
 
 from helpers.heics import boxed, container, ispe
 
-__all__ = ["Coded", "avif", "boxes", "coded", "nclx", "saved"]
-
 _PRIMARIES = {1: "bt709", 9: "bt2020", 12: "smpte432"}  # by number of H.273, as libaom names them
 _TRANSFERS = {1: "bt709", 13: "srgb", 16: "smpte2084", 18: "hlg"}
 _SRGB_PROFILE = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()

@@ -7,8 +7,6 @@ from typer.testing import CliRunner
 from fastfeed.cli import app
 from fastfeed.errors import FastfeedError
 
-__all__ = ["STRICT", "fastfeed"]
-
 # Options of Python: warnings are errors, but for those that old versions of Typer cause by
 # importing names of Click that a later Click is going to remove.
 STRICT = ("-W", "error", "-W", "ignore::DeprecationWarning:typer")

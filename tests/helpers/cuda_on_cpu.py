@@ -20,8 +20,6 @@ import pytest
 
 from helpers.late_gpu import DeviceArray, Library
 
-__all__ = ["CudaOnCpu", "compiled", "needs_compiler"]
-
 needs_compiler = pytest.mark.skipif(
     not shutil.which("c++"), reason="needs a C++ compiler: apt-get install g++"
 )

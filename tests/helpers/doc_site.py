@@ -12,8 +12,6 @@ from conftest import ROOT
 
 from helpers.needs import missing
 
-__all__ = ["build"]
-
 LIMIT_S = 600  # ends a hang
 OWN = ROOT / "build" / "docs-env" / "bin" / "python"  # made by `make docs` and `make test-ci`
 

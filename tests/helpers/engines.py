@@ -10,8 +10,6 @@ from fastfeed.decode import Bad, DecodeEngine, NativeEngine, PillowEngine, Reque
 from fastfeed.ops import Decode
 from fastfeed.ops.program.compile import Windows
 
-__all__ = ["MATTE", "by_pillow", "native", "routed", "run", "same", "verdict"]
-
 MATTE = (10, 130, 250)
 Box = tuple[float, float, float, float]
 

@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["GpuArray"]
-
 
 class GpuArray:
     """Its owner may write to `values` again.

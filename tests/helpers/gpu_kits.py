@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["call", "files", "kit", "packed", "smi"]
-
 ROOT = Path(__file__).parents[2]
 TOY = """
 import argparse, json, os, subprocess, sys, time

@@ -13,19 +13,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-__all__ = [
-    "TURNS",
-    "Picture",
-    "boxed",
-    "container",
-    "exif",
-    "heic",
-    "icc",
-    "ispe",
-    "picture",
-    "turns",
-]
-
 _BLOCK = 32
 # part_mode 1, pcm_flag 1; end_of_slice_segment_flag 1
 _BEFORE_PCM, _AFTER_PCM = (

@@ -11,8 +11,6 @@ from PIL import Image
 from helpers.avifs import boxes
 from helpers.heics import boxed
 
-__all__ = ["colr", "jp2"]
-
 
 def jp2(
     pixels: np.ndarray | Image.Image,

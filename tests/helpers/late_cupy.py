@@ -11,8 +11,6 @@ import numpy as np
 from helpers.cuda_on_cpu import CudaOnCpu
 from helpers.late_gpu import DeviceArray, LateGpu, Library, Stream
 
-__all__ = ["LateCupy"]
-
 
 class OutOfMemoryError(MemoryError):
     """CuPy's."""

@@ -15,8 +15,6 @@ import numpy as np
 from helpers.late_cupy import LateCupy
 from helpers.late_gpu import DeviceArray, LateGpu, Library, Memory, Stream
 
-__all__ = ["LatePipeline", "install"]
-
 
 class _OnHost:
     """An output on the processor."""

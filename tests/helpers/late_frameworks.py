@@ -12,8 +12,6 @@ import numpy as np
 
 from helpers.late_gpu import DeviceArray, Event, LateGpu, Library, Memory, Stream
 
-__all__ = ["Tensor", "late_jax", "late_tensorflow", "late_torch"]
-
 
 class Tensor:
     """PyTorch's."""

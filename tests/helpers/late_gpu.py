@@ -19,8 +19,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["DeviceArray", "Event", "LateGpu", "Library", "Memory", "Stream"]
-
 _LOCK = threading.RLock()
 # bytes of memory that no one has written to, and of memory that others have
 _FRESH, _GONE = (

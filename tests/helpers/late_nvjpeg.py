@@ -13,8 +13,6 @@ from helpers.late_cupy import LateCupy
 from helpers.late_gpu import LateGpu
 from helpers.needs import missing
 
-__all__ = ["FakeNvjpeg", "install"]
-
 
 class FakeNvjpeg:
     """What a test sets and counts."""

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from fastfeed.live.folder import process_identity
-from fastfeed.live.page import COUNTERS, IDLE, TRAINING, WAITING, Page, PageWriter
+from fastfeed.live.page import COUNTERS, TRAINING, Page, PageWriter
 from fastfeed.live.rates import Reading
 
 IDENTITY = {
@@ -111,6 +111,3 @@ class Trainer:
         """Another phase, from now on."""
         self._counters |= {"phase": phase, "since_ns": self.now, "updated_ns": self.now}
         self._page.write(list(self._counters.values()))
-
-
-__all__ = ["IDENTITY", "IDLE", "TRAINING", "WAITING", "Trainer", "queue", "reading"]

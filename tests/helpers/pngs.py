@@ -8,8 +8,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-__all__ = ["SIGNATURE", "chunk", "chunks", "png"]
-
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _ALL = [(0, 0, 1, 1)]  # first row, first column, every so many rows, columns
 _ADAM7 = [

@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-__all__ = ["any_tiff", "lzw", "pack_bits", "tiff"]
-
 _TYPES = {1: "B", 3: "H", 4: "I", 7: "B"}
 
 

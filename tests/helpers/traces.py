@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["DIALECTS", "MARK", "Work", "steady"]
-
 MARK = (  # part of each name; a test may put other bytes of this length into a file in its place
     "gemm_QQQQ"
 )

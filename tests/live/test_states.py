@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers.live_pages import IDLE, TRAINING, WAITING, queue, reading
+from helpers.live_pages import queue, reading
 
 import fastfeed as ff
 from fastfeed.feed.session import FeedSession
 from fastfeed.live.cpu import CpuUse
 from fastfeed.live.nvml import GpuUse
-from fastfeed.live.page import read_page
+from fastfeed.live.page import IDLE, TRAINING, WAITING, read_page
 from fastfeed.live.rates import Rates, Reading, rates
 from fastfeed.live.remedies import remedy
 from fastfeed.live.states import Hysteresis, Judgment, State, judge

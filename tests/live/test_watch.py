@@ -19,12 +19,13 @@ from itertools import pairwise
 
 import pytest
 from helpers.fake_nvml import FakeNvml
-from helpers.live_pages import WAITING, Trainer
+from helpers.live_pages import Trainer
 from rich.console import Console
 
 from fastfeed.live.cpu import cpu_use, read_cpu
 from fastfeed.live.document import document
 from fastfeed.live.nvml import Gpus
+from fastfeed.live.page import WAITING
 from fastfeed.live.screen import screen, sparkline
 from fastfeed.live.states import State
 from fastfeed.live.watch import Watch

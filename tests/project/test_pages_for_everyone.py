@@ -16,7 +16,7 @@ from helpers.profiler.kineto_files import starved_steps, write
 
 import fastfeed as ff
 from fastfeed import profiler
-from fastfeed.live.http.web import PAGE as WATCH
+from fastfeed.live.http.web import live_page
 from fastfeed.preprocess import Recipe, Scaling, Selection, run
 from fastfeed.preprocess.reports.preview import PAGE as PREVIEW
 from fastfeed.preprocess.reports.preview import preview
@@ -109,7 +109,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "analyze": page.page(result),
         "diff": difference_page.page(compare(result, result)),
         "prove": proof.html(),
-        "watch": WATCH,
+        "watch": live_page(),
     }
     return made | preprocessed(root)
 

@@ -14,8 +14,6 @@ from collections.abc import Iterable
 from email.parser import Parser
 from pathlib import Path
 
-__all__ = ["PACKAGES", "THERE", "download", "lacking"]
-
 PYTHON = "3.12"
 PACKAGES = (
     # what fastfeed imports, its commands, and nets in Keras

@@ -21,8 +21,6 @@ from benchmarks.gpu_check.kit import pack
 from benchmarks.gpu_check.process import read
 from benchmarks.gpu_check.table import STEPS
 
-__all__ = ["MAY_BE_ABSENT", "ended", "main"]
-
 # step -> what its reason must name: CUDA's headers, its library, nvJPEG's, or a compiler, which
 # only some machines have
 MAY_BE_ABSENT = {

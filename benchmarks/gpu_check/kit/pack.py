@@ -18,8 +18,6 @@ from typing import Any
 from benchmarks.gpu_check.kit import contents, parts, unpack
 from benchmarks.gpu_check.kit.slim import slim
 
-__all__ = ["CODE", "main", "packed"]
-
 ROOT = Path(__file__).resolve().parents[3]
 CODE = ("benchmarks/gpu_check",)
 _LARGE = 5_000_000  # bytes of a package that is made smaller

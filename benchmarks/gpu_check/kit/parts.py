@@ -10,8 +10,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["MANIFEST", "arrived", "extract", "load", "sha256", "write"]
-
 MANIFEST = "manifest.json"
 _CHUNK = 1 << 20
 

@@ -14,8 +14,6 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["slim"]
-
 _FAT = 0xBA55ED50  # magic number of a fat binary
 _CUBIN = 2  # kind of an entry: machine code; 1 is PTX
 _DEVICE = (".nv_fatbin", "__nv_relfatbin")

@@ -11,8 +11,6 @@ import tarfile
 import zipfile
 from pathlib import Path
 
-__all__ = ["SOURCE", "build", "kernel_loads", "paths", "wheels"]
-
 SOURCE = "fastfeed-source.tar.gz"  # built there, should the wheel not fit
 LOAD_SECONDS = 120
 # packages of NVIDIA are installed in two places: ours, and PyTorch's

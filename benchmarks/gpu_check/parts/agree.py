@@ -12,8 +12,6 @@ from benchmarks.gpu_check.parts.setting import Setting, Wrong, quiet
 from benchmarks.gpu_check.parts.splits import split
 from benchmarks.gpu_check.parts.streams import ordered
 
-__all__ = ["run"]
-
 
 def run(setting: Setting) -> dict[str, Any]:
     folder = next(iter(setting.sets.values()))

@@ -10,8 +10,6 @@ import importlib
 import sys
 from types import ModuleType
 
-__all__ = ["fill"]
-
 ABSENT = ("fsspec", "fsspec.core", "fsspec.asyn", "fsspec.spec", "google_crc32c")
 
 

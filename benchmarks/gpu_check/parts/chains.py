@@ -14,8 +14,6 @@ from fastfeed.ops.program.layers import Choices
 from fastfeed.ops.program.program import Work
 from fastfeed.spec import Spec
 
-__all__ = ["CHAINS", "SIMPLE", "Within", "in_turn"]
-
 
 class Within(NamedTuple):
     """Allowed differences, in levels."""

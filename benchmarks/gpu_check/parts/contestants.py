@@ -16,8 +16,6 @@ import fastfeed as ff
 from benchmarks.gpu_check.parts.setting import Setting, busy_seconds
 from fastfeed.feed.session import FeedSession
 
-__all__ = ["OPS", "Ours", "Rate", "Rival", "batch_for"]
-
 SIZE = 224
 OPS = [ff.RandomResizedCrop(SIZE), ff.RandomFlip(), ff.Normalize.imagenet()]
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)

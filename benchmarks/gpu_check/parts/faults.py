@@ -21,8 +21,6 @@ from benchmarks.gpu_check.parts.setting import Setting, Wrong, quiet, rss_mb
 from benchmarks.gpu_check.parts.spoiled import Blobs, spoiled
 from fastfeed.backends.options import GpuDecode
 
-__all__ = ["run"]
-
 BATCH, BATCHES = 16, 2000
 SETTLED = 0.4  # of the batches: pools have their size by then
 # may come after that: allocators' rounding; the list of bad files is a few MB itself

@@ -21,8 +21,6 @@ from fastfeed.ops.program.compile import Program, Work, fuse
 from fastfeed.runtime.timeline import Timeline
 from fastfeed.spec import ENCODED, PIXELS, Spec
 
-__all__ = ["compared"]
-
 
 class Case(NamedTuple):
     ops: list[Any]

@@ -21,8 +21,6 @@ from benchmarks.gpu_check.parts.contestants import OPS, batch_for
 from benchmarks.gpu_check.parts.setting import Setting, Wrong
 from fastfeed.feed.session import FeedSession
 
-__all__ = ["Timed", "common_ms", "run"]
-
 SHAPE = (256, 224, 224, 3)  # float32: 154 MB
 STEPS, FIRST = 60, 5  # steps, and how many of them do not count
 LONGER = 1.5  # a step, in copies

@@ -15,8 +15,6 @@ from PIL import Image
 
 from benchmarks.gpu_check.parts.setting import Setting
 
-__all__ = ["made", "run"]
-
 _ORIENTATION = 0x0112
 _TURNS = (1, 1, 1, 1, 1, 6, 1, 8, 1, 3)  # EXIF orientation by number
 _PROGRESSIVE = 7  # every so many

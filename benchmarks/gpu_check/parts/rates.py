@@ -17,8 +17,6 @@ from benchmarks.gpu_check.parts.setting import Setting, Wrong
 from fastfeed.backends.decode_share import kept_file, read_measured, save_measured
 from fastfeed.backends.options import GpuDecode
 
-__all__ = ["run"]
-
 LOADS = (0.0, 0.65, 0.9, 1.0)  # of the hardware engine
 THREADS = (16, 8, 4)
 ROUNDS = 2

@@ -24,8 +24,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["counts_here", "failed", "measured", "summary"]
-
 COUNTS = (1, 2, 4, 8)
 _EPOCH = 50  # steps at least: the first batches of an epoch are waited for
 _ROUNDS = ("synthetic", "real", "real", "synthetic")

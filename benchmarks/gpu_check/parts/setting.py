@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["NotRun", "Setting", "Wrong", "busy_seconds", "quiet", "rss_mb"]
-
 
 class NotRun(Exception):
     """A part cannot be run here; the text says why."""

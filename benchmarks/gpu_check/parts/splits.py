@@ -11,8 +11,6 @@ import fastfeed as ff
 from benchmarks.gpu_check.parts.setting import Setting
 from fastfeed.backends.options import GpuDecode
 
-__all__ = ["split"]
-
 SPLITS = (4, 12)  # samples per batch
 _FILES = 48
 

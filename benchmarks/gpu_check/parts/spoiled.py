@@ -12,8 +12,6 @@ from PIL import Image
 
 from fastfeed.spec import ENCODED, Spec
 
-__all__ = ["Blobs", "encoded", "spoiled"]
-
 
 class Blobs:
     """Files in memory; sample i is file `which[i]`."""

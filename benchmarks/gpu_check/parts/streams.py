@@ -24,8 +24,6 @@ import fastfeed as ff
 from benchmarks.gpu_check.parts.setting import Setting
 from fastfeed.backends.options import GpuDecode
 
-__all__ = ["ordered"]
-
 _SIZE, _HELD = 160, 3
 _FEW = _HELD + 2  # batches of a quick run
 _PERIOD = 65521  # of the weights, so that exchanged pixels change a sum

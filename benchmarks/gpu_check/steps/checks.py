@@ -7,8 +7,6 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-__all__ = ["run"]
-
 
 def run(context: Any) -> None:
     if context.name == "overlap" and context.stand_in:

@@ -19,8 +19,6 @@ from benchmarks.gpu_check.steps.feeds import TINY, endless, ff, threads_here
 from fastfeed.backends.options import GpuDecode
 from fastfeed.feed.session import FeedSession
 
-__all__ = ["run"]
-
 # of 255, at most: the engine has an inverse DCT of its own, and sums are rounded
 _LEVELS, _MEAN = (
     8,

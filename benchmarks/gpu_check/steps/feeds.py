@@ -14,19 +14,6 @@ from benchmarks.gpu_check.parts.setting import busy_seconds
 bare.fill()
 import fastfeed as ff  # noqa: E402  # what it imports may be stood in for
 
-__all__ = [
-    "OPS",
-    "POLICIES",
-    "SIDE",
-    "THREADS",
-    "TINY",
-    "TINY_OPS",
-    "endless",
-    "feed",
-    "rate",
-    "threads_here",
-]
-
 THREADS = (1, 2, 4, 8, 12, 16)
 SIDE, TINY = 224, 64  # height and width in pixels; those of a stand-in
 OPS = [ff.RandomResizedCrop(SIDE), ff.RandomFlip(), ff.Normalize.imagenet()]

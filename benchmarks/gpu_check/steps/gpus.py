@@ -7,8 +7,6 @@ from typing import Any
 from benchmarks.gpu_check.parts import scaling
 from benchmarks.gpu_check.parts.setting import Wrong
 
-__all__ = ["run"]
-
 
 def run(context: Any) -> None:
     folder = next(iter(context.setting().sets.values()))

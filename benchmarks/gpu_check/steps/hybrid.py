@@ -10,8 +10,6 @@ from benchmarks.gpu_check.parts import rates
 from benchmarks.gpu_check.parts.setting import NotRun
 from benchmarks.gpu_check.steps.loads import best_load
 
-__all__ = ["run"]
-
 _FIRST = 0.65  # share of the time for the first set, which the mark is on
 
 

@@ -15,8 +15,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-__all__ = ["described", "engines", "libraries", "run", "versions"]
-
 _SETS = ("avx2", "avx512f", "avx512bw", "avx512vbmi", "avx512_vbmi2", "avx512_vnni", "amx_tile")
 _GPM = range(1, 128)  # ids asked one by one
 _STATUS = {

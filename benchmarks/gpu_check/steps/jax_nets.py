@@ -15,8 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-__all__ = ["NETS", "TINY_NETS", "Resnet", "Vit", "trainer"]
-
 Weights = Any  # a tree of arrays
 _LAYOUT = ("NHWC", "HWIO", "NHWC")
 _HALF = jnp.bfloat16

@@ -16,8 +16,6 @@ from benchmarks.gpu_check.steps.feeds import (
     threads_here,
 )
 
-__all__ = ["run"]
-
 
 def run(context: Any) -> None:
     folders = context.setting().sets

@@ -14,8 +14,6 @@ from benchmarks.gpu_check.parts.setting import Wrong
 from benchmarks.gpu_check.steps.feeds import threads_here
 from fastfeed.backends.options import GpuDecode
 
-__all__ = ["LOADS", "best_load", "run"]
-
 LOADS = (0.65, 0.9, 0.4, 1.0, 0.25, 0.12, 0.0, 0.06)  # the likely ones first
 _THREADS = (4, 8, 16)
 _AT_ONCE = ((2, 4), (3, 4), (4, 6))  # lanes, and prefetch; 2 and 2 are the defaults

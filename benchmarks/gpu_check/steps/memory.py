@@ -9,8 +9,6 @@ from benchmarks.gpu_check.parts.setting import Wrong, rss_mb
 from benchmarks.gpu_check.steps.feeds import endless, feed, threads_here
 from fastfeed.backends.options import GpuDecode
 
-__all__ = ["run"]
-
 BATCHES, SETTLED = 2000, 0.4
 DEVICE_MB, RSS_MB = 64, 96  # may come after pools have settled: allocators' rounding
 

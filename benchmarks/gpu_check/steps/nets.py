@@ -6,8 +6,6 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
-__all__ = ["PlainSgd", "jax_net", "keras_model", "tiny_torch", "torch_net", "torch_step"]
-
 _CLASSES = 1000
 _STAGES = (  # (channels, blocks, stride) of ResNet-50
     (64, 3, 1),

@@ -15,8 +15,6 @@ from typing import Any
 from benchmarks.gpu_check.parts.setting import NotRun, Wrong
 from benchmarks.gpu_check.steps.inventory import libraries
 
-__all__ = ["compiled", "run"]
-
 SOURCE = Path(__file__).parents[1] / "parts" / "nvjpeg_probe.cpp"
 # of CUDA 13: the second is in a package of its own
 _HEADERS = (

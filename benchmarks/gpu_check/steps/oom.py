@@ -11,8 +11,6 @@ from benchmarks.gpu_check.steps.feeds import endless, feed, threads_here
 from fastfeed.backends.options import GpuDecode
 from fastfeed.errors import DeviceMemory
 
-__all__ = ["run"]
-
 
 def run(context: Any) -> None:
     setting = context.setting()

@@ -11,8 +11,6 @@ from typing import Any
 from benchmarks.gpu_check.parts import photos
 from benchmarks.gpu_check.parts.setting import Setting
 
-__all__ = ["run"]
-
 
 def run(context: Any) -> None:
     import os

@@ -17,8 +17,6 @@ from benchmarks.gpu_check.parts.setting import Wrong
 from benchmarks.gpu_check.steps.feeds import OPS, TINY_OPS, endless, feed, threads_here
 from benchmarks.gpu_check.steps.nets import torch_net
 
-__all__ = ["CLI", "add_device", "analysis", "run"]
-
 RUNS = ("starved", "healthy")
 STEPS, WARM = {"starved": 12, "healthy": 40}, 6  # a starved step takes a second
 _LATE, _SLOW = 0.03, 0.3  # seconds that a stand-in's batch, or step, takes more

@@ -12,8 +12,6 @@ from typing import Any
 from benchmarks.gpu_check.parts.setting import NotRun
 from benchmarks.gpu_check.steps.feeds import rate
 
-__all__ = ["run"]
-
 
 def run(context: Any) -> None:
     import torch

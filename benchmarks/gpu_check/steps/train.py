@@ -17,8 +17,6 @@ from benchmarks.gpu_check.steps.feeds import OPS, SIDE, TINY, TINY_OPS, endless,
 from benchmarks.gpu_check.steps.nets import jax_net, torch_net
 from fastfeed.backends.options import GpuDecode
 
-__all__ = ["contest", "run"]
-
 THREADS = (4, 16, 8, 12, 2)  # in order of worth: the mark is at 4
 NETS = ("resnet50", "resnet18", "vit_b")
 BATCH = {"resnet18": 256, "resnet50": 256, "vit_b": 128}

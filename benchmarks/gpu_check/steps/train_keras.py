@@ -15,8 +15,6 @@ from benchmarks.gpu_check.steps.feeds import OPS, SIDE, TINY, TINY_OPS, threads_
 from benchmarks.gpu_check.steps.nets import keras_model
 from benchmarks.gpu_check.steps.train import BATCH, THREADS
 
-__all__ = ["run"]
-
 NETS = ("resnet50", "vit_b")
 _FIRST = 4  # steps that are compiled in and do not count
 

@@ -17,8 +17,6 @@ from benchmarks.gpu_check.steps.feeds import endless, feed
 from benchmarks.gpu_check.steps.nets import torch_net
 from benchmarks.gpu_check.steps.profiled import CLI, add_device, analysis
 
-__all__ = ["compared", "run"]
-
 # shares of the time that may lie between the three: they begin and end at other moments
 SECONDS, APART = (
     10.0,

@@ -21,8 +21,6 @@ try:
 except ImportError as error:
     raise MissingExtra.of("to_keras", "Keras 3", "keras") from error
 
-__all__ = ["to_keras"]
-
 
 def to_keras(session: FeedSession, class_weight: Mapping[int, float] | None = None) -> Any:
     """A Keras `DataAdapter`, which `fit` takes as it is.

@@ -17,8 +17,6 @@ try:
 except ImportError as error:
     raise MissingExtra.of("keras_backup", "Keras 3", "keras") from error
 
-__all__ = ["keras_backup"]
-
 _STATE, _WEIGHTS = "state.json", "backup-*.weights.h5"
 
 

@@ -11,15 +11,6 @@ from fastfeed.errors import ConfigError
 from fastfeed.feed.session import FeedSession
 from fastfeed.printable import warn
 
-__all__ = [
-    "check_fitted",
-    "check_whole",
-    "fitted_feed",
-    "follow_fit",
-    "refuse_ignored",
-    "refuse_same_feed",
-]
-
 _IGNORED = {
     "class_weight": "use feed.to_keras(class_weight={...})",
     "sample_weight": "put weights into the source, as in ff.Table(weight=...)",

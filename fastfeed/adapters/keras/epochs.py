@@ -14,8 +14,6 @@ from fastfeed.feed.producer import PlaceFunction
 from fastfeed.feed.session import FeedSession
 from fastfeed.runtime.placement import Placement, on_host
 
-__all__ = ["Epochs", "is_keras_peeking"]
-
 _log = logging.getLogger("fastfeed")
 
 _PEEKING = {"_symbolic_build", "_maybe_symbolic_build"}

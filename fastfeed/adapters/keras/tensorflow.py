@@ -15,8 +15,6 @@ import tensorflow as tf
 from fastfeed.adapters.keras.epochs import Epochs, is_keras_peeking
 from fastfeed.errors import ConfigError
 
-__all__ = ["direct", "distributed", "is_chosen", "watched"]
-
 
 def is_chosen(strategy: Any) -> bool:
     """True if the user chose this strategy: it is not TensorFlow's default."""

@@ -14,8 +14,6 @@ from fastfeed.adapters.watch.untimed_data import StepsOnly
 from fastfeed.arguments import checked
 from fastfeed.errors import MissingExtra
 
-__all__ = ["Watch"]
-
 
 @checked
 def Watch(feed: Any = None, warn: float | None = 0.2, every: int = 50) -> Any:

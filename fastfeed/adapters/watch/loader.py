@@ -16,8 +16,6 @@ from fastfeed.live.status import LiveStatus, SlowCounts
 from fastfeed.system.clocks import steady_ns
 from fastfeed.version import __version__
 
-__all__ = ["Watched", "watched", "watched_adapter"]
-
 T = TypeVar("T")
 _log = logging.getLogger("fastfeed")
 

@@ -22,8 +22,6 @@ from fastfeed.live.status import LiveStatus
 from fastfeed.printable import warn
 from fastfeed.system.clocks import steady_ns
 
-__all__ = ["GPUStarved", "StepWatch"]
-
 _STARVED_S = 60.0  # a run is warned of when it has been starved for so long
 
 

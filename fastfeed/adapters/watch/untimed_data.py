@@ -7,8 +7,6 @@ from fastfeed.live.meter import Meter
 from fastfeed.live.status import LiveStatus, SlowCounts
 from fastfeed.version import __version__
 
-__all__ = ["StepsOnly"]
-
 
 class StepsOnly:
     """A live page on which steps are counted by a callback."""

@@ -16,8 +16,6 @@ from fastfeed.ops.program.program import Program, Work
 from fastfeed.runtime.buffers import aligned
 from fastfeed.runtime.timeline import Timeline
 
-__all__ = ["CpuBackend", "compile", "engine", "native_threads", "whole_batches"]
-
 native_threads = True
 whole_batches = False
 

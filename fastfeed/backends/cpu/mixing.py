@@ -8,8 +8,6 @@ import numpy as np
 
 from fastfeed.ops.mix_plan import BLEND, MOSAIC, PASTE, MixPlan
 
-__all__ = ["mix", "mix_labels"]
-
 _AT_ONCE = 32  # rows blended at once: bounds the memory for floats
 
 

@@ -21,8 +21,6 @@ from fastfeed.ops.program.layers import Choices, Layer
 from fastfeed.ops.program.window import Window
 from fastfeed.ops.warp import WARP_FILTERS, Affine, Perspective, Rotate
 
-__all__ = ["BORDERS", "is_native", "layer_values", "native_layer", "needs_noise"]
-
 BORDERS = ("none", "constant", "edge", "reflect")  # as Border::Mode in native/ops/window.h
 
 Values = dict[str, Any]

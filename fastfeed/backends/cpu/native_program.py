@@ -38,8 +38,6 @@ from fastfeed.ops.program.layers import Choices, Layer
 from fastfeed.ops.program.program import Program, Work
 from fastfeed.system.clocks import steady_ns
 
-__all__ = ["NativeProgram", "OpFailed", "RecordSpans", "call_function"]
-
 _SLICE = 32  # samples that a thread takes through ops in Python at a time, at most
 _DONE, _CANCELLED = 0, 6  # as Status in native/image/header.h
 _DECODE, _AUGMENT = 2, 3  # columns of spans

@@ -7,8 +7,6 @@ from typing import Any
 
 from fastfeed.backends.dali.imports import fn, math, types
 
-__all__ = ["OpContext", "gray", "renamed", "rounded", "truncated"]
-
 
 @dataclass(frozen=True, slots=True)
 class OpContext:

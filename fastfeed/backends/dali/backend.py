@@ -38,8 +38,6 @@ from fastfeed.ops.mix_plan import MixPlan
 from fastfeed.ops.program.program import Program, Work
 from fastfeed.runtime.timeline import Timeline
 
-__all__ = ["DaliBackend", "compile", "engine", "native_threads", "whole_batches"]
-
 native_threads = False
 whole_batches = True
 

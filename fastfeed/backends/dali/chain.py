@@ -22,8 +22,6 @@ from fastfeed.ops.function import Function
 from fastfeed.ops.program.layers import Choices, Layer, simple
 from fastfeed.ops.program.program import Program, Work
 
-__all__ = ["FEEDS", "GRAIN", "LOWERING", "Chain", "check"]
-
 _MODULES: tuple[Any, ...] = (colors, erasing, filters, warps, windows)
 
 

@@ -19,8 +19,6 @@ from fastfeed.backends.dali.imports import fn, math, types
 from fastfeed.ops.color import Brightness, Contrast, Grayscale, Hue, Saturation
 from fastfeed.ops.levels import LUT, AutoContrast, Equalize, Gamma, Invert, Posterize, Solarize
 
-__all__ = ["FEEDS", "LOWERING"]
-
 
 def brightness(op: Brightness, values: Any, image: Any, context: OpContext) -> Any:
     return truncated(image * values["factor"])

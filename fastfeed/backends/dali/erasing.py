@@ -12,8 +12,6 @@ from fastfeed.ops.base import shade
 from fastfeed.ops.erasing import CutOut, GridMask, RandomErasing
 from fastfeed.ops.noise_table import gray, read_wrapped
 
-__all__ = ["FEEDS", "GRAIN", "LOWERING"]
-
 
 def erase(op: RandomErasing | CutOut, values: Any, image: Any, context: OpContext) -> Any:
     """One box, of a color or of noise."""

@@ -16,8 +16,6 @@ from fastfeed.backends.dali.imports import fn, types
 from fastfeed.ops.filters import GaussianBlur, GaussianNoise, JPEGCompression, Sharpness
 from fastfeed.ops.noise_table import STEPS, read_wrapped, steps
 
-__all__ = ["FEEDS", "GRAIN", "LOWERING"]
-
 _SMOOTH = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]]) / 13  # Pillow's ImageFilter.SMOOTH
 
 

@@ -43,8 +43,6 @@ from fastfeed.backends.dali.chain import Chain
 from fastfeed.backends.dali.imports import GetCUDADeviceCount, Pipeline, fn, types
 from fastfeed.ops.program.program import Program
 
-__all__ = ["DTYPES", "LOWERING", "Graph", "build", "gpu_count", "no_gpu"]
-
 DTYPES = {"uint8": types.UINT8, "float16": types.FLOAT16, "float32": types.FLOAT}
 
 

@@ -11,8 +11,6 @@ from fastfeed.backends.gpu_memory import DEFAULT_LOAD, says_full
 from fastfeed.ops.convert import Convert
 from fastfeed.runtime.buffers import Allocate, aligned
 
-__all__ = ["HostMemory"]
-
 
 class HostMemory:
     """NumPy arrays."""

@@ -7,8 +7,6 @@ from typing import Any
 
 from fastfeed.errors import MissingExtra
 
-__all__ = ["CodeStream", "GetCUDADeviceCount", "Pipeline", "fn", "math", "types"]
-
 try:
     _dali: Any = importlib.import_module("nvidia.dali")
     fn, math, types = (

@@ -17,8 +17,6 @@ from fastfeed.decode.padding import inner_windows
 from fastfeed.gpu_support import runs_on_gpu
 from fastfeed.ops.program.compile import Program, Work
 
-__all__ = ["ChainLane", "Lane"]
-
 _BUILDING = threading.Lock()  # it sets an environment variable, which is global to the process
 
 

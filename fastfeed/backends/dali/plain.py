@@ -21,8 +21,6 @@ from fastfeed.ops.program.program import Program
 from fastfeed.ops.program.window import Window
 from fastfeed.runtime.kernel import kernel
 
-__all__ = ["PLAIN", "last_scans_end", "plain_rows", "supports_filters"]
-
 _EIGHT_BITS = (b"\x08\x00", b"\x08\x02")  # depth and color type of a PNG: gray, RGB
 _NOT_PLAIN = {b"eXIf", b"tRNS", b"acTL"}  # chunks of one that is rotated, transparent or animated
 _TAIL = 64  # bytes; some writers pad behind the end marker

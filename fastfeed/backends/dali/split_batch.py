@@ -18,8 +18,6 @@ from fastfeed.backends.dali.arithmetic import OpContext
 from fastfeed.backends.dali.imports import fn
 from fastfeed.ops.program.layers import Choices, Layer
 
-__all__ = ["Feeds", "RowLayout", "RowSlice", "feed_values", "numbers"]
-
 # by type of op: (op, its params of n samples, OpContext) -> what its lowering gets instead, arrays
 # (n, ...)
 Feeds = dict[type, Callable[[Any, Any, OpContext], dict[str, Any]]]

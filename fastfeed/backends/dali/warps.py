@@ -13,8 +13,6 @@ from fastfeed.backends.dali.imports import fn, types
 from fastfeed.ops.base import shade
 from fastfeed.ops.warp import Affine, Perspective, Rotate
 
-__all__ = ["FEEDS", "LOWERING"]
-
 _LOOKS = {"bilinear": types.INTERP_LINEAR, "nearest": types.INTERP_NN}
 
 

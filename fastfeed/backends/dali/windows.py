@@ -12,8 +12,6 @@ from fastfeed.decode.padding import inner_windows
 from fastfeed.ops.base import Border, shade
 from fastfeed.ops.program.window import Window, Windows
 
-__all__ = ["FEEDS", "FILTERS", "LOWERING", "cut", "resize_inputs"]
-
 FILTERS = {
     "bilinear": types.INTERP_LINEAR,
     "bicubic": types.INTERP_CUBIC,

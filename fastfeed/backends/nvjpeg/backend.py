@@ -41,8 +41,6 @@ from fastfeed.ops.mix_plan import MixPlan
 from fastfeed.ops.program.program import Program, Work
 from fastfeed.runtime.timeline import Timeline
 
-__all__ = ["NvjpegBackend", "compile", "engine", "native_threads", "whole_batches"]
-
 _log = logging.getLogger("fastfeed")
 
 native_threads = True

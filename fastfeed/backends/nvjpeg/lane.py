@@ -17,8 +17,6 @@ from fastfeed.gpu_support import runs_on_gpu
 from fastfeed.ops.program.program import Work
 from fastfeed.runtime.timeline import Timeline
 
-__all__ = ["Call", "Lane"]
-
 _BYTES = 1 << 30  # of decoded planes at a time
 _STEP = 64 << 20  # bytes by which memory grows
 

@@ -8,8 +8,6 @@ from pathlib import Path
 
 from fastfeed.errors import MissingExtra
 
-__all__ = ["DRIVER", "find_nvjpeg"]
-
 DRIVER = "libcuda.so.1"  # the CUDA driver's own library
 _VERSIONS = (13, 12)  # of CUDA, newest first
 

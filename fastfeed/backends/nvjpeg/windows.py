@@ -16,8 +16,6 @@ from fastfeed.ops.convert import Convert
 from fastfeed.ops.program.program import Program
 from fastfeed.ops.program.window import Windows
 
-__all__ = ["LAYOUT", "TASK", "WindowKernel"]
-
 # of a sample, as PlanesLayout of the kernel: see native/nvjpeg_decoder.h
 LAYOUT = np.dtype(
     [

@@ -14,8 +14,6 @@ from fastfeed.cli.doctor.machine import Advice
 if TYPE_CHECKING:
     from fastfeed.cli.doctor.machine import MachineReport
 
-__all__ = ["FEW_FILES", "PACKAGES", "advise", "next_command", "reinstall"]
-
 FEW_FILES = 1024  # Linux gives this many by default; with less, a feed over many shards runs out
 BACKENDS = ("tensorflow", "tensorflow-cpu", "tf-nightly", "jax", "torch")  # of Keras
 # what the kernel is compiled with, by the program that installs it (docs/installing.md)

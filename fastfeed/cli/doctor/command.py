@@ -31,8 +31,6 @@ from fastfeed.distributed.world import World
 from fastfeed.errors import ConfigError
 from fastfeed.system.processes import memory_bytes, open_files, usable_cores
 
-__all__ = ["collect", "doctor", "render", "with_advice"]
-
 DALI = ("nvidia-dali-cuda120", "nvidia-dali-cuda130")
 FRAMEWORKS = ("tensorflow", "tensorflow-cpu", "tf-nightly", "keras", "jax", "torch", "ray")
 CODECS = {"libjpeg_turbo": "libjpeg-turbo", "webp": "libwebp", "zlib": "zlib", "libtiff": "libtiff"}

@@ -9,16 +9,6 @@ from types import ModuleType
 
 from fastfeed.distributed.world import World
 
-__all__ = [
-    "NOT_BUILT",
-    "Advice",
-    "GpuInfo",
-    "KernelInfo",
-    "MachineReport",
-    "find_kernel",
-    "kernel_rows",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class GpuInfo:

@@ -11,8 +11,6 @@ from fastfeed.errors import ConfigError
 from fastfeed.sampling.plan import Plan
 from fastfeed.sources.base import Sharded, Source
 
-__all__ = ["Simulation", "simulate"]
-
 _PAIRS = 1 << 31  # a byte each
 _SAMPLES = 4_000_000  # simulated per epoch; of longer epochs, evenly spread steps are
 _PICTURE, _ROWS = 1000, 120  # columns of time, rows of units in a trace

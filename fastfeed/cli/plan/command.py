@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from fastfeed.sampling.plan import Plan
     from fastfeed.sources.base import Source
 
-__all__ = ["plan"]
-
 _RANKS, _BATCH = 8, 128  # by default, if there is enough data
 _LEAST_STEPS = 4  # of a picture
 _CHUNK = 8 << 20  # bytes that a disk cache fetches at once

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from fastfeed.cli.plan.cluster import Simulation
     from fastfeed.sources.base import Source
 
-__all__ = ["Groups", "groups_of", "lies_in_files", "sizes_of", "with_mean_size"]
-
 _MEASURED = 1000  # files whose sizes stand for all
 _ALL = 20_000  # files that are measured for a picture
 _NAMED = 2_000_000  # samples whose folders are looked up

@@ -11,8 +11,6 @@ from fastfeed.cli.plan.cluster import Simulation
 from fastfeed.cli.plan.files import Groups
 from fastfeed.cli.screen.table import plural, size_text
 
-__all__ = ["draw"]
-
 _LEFT, _TOP, _GAP = 110, 66, 54  # pixels around the panels
 _WIDTH, _RANKS, _TRACE = 1000, 420, 120  # of the panels; heights
 _BARS, _LINE, _NAME = 160, 16, 14  # width of the bars, height of a line, characters of a name

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from fastfeed.preprocess.planning.estimate import Estimate
     from fastfeed.preprocess.targets.job_state import Job
 
-__all__ = ["dry_run"]
-
 
 def dry_run(src: str, dst: str, recipe: Recipe, values: Mapping[str, Any]) -> None:
     """Process a sample and print an estimate of the job."""

@@ -13,8 +13,6 @@ from fastfeed.cli.preprocess.inspect import preview, stats, status, verify
 from fastfeed.cli.preprocess.run import ARGUMENTS, resume, retry, run
 from fastfeed.cli.screen.help import HELP, SETTINGS, Command, Group, usage
 
-__all__ = ["preprocess"]
-
 _CODES = (
     "Exit codes: 0 all done, bad photographs are listed; 2 wrong arguments; 3 more bad photographs"
     " than --max-bad allows, or no image at all; 4 the target, disk or a worker failed; 130 Ctrl-C;"

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from fastfeed.preprocess.targets.job_state import Job
     from fastfeed.preprocess.targets.target import Target
 
-__all__ = ["preview", "stats", "status", "verify"]
-
 LINES_S = 10.0  # between plain lines
 _BAR = 24  # columns of the longest bar of a histogram
 

@@ -9,8 +9,6 @@ from typing import Annotated, Any
 
 from fastfeed.cli.screen.help import argument, flag, option
 
-__all__ = ["JOB", "RECIPE", "RUN", "WITH", "Destination", "Places", "Source", "with_options"]
-
 Rows = Sequence[tuple[Any, ...]]
 _Text = str | None
 _Texts = list[str] | None

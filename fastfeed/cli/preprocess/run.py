@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from fastfeed.preprocess.model.recipe import Recipe
     from fastfeed.preprocess.model.report import Progress, Report
 
-__all__ = ["ARGUMENTS", "FULL", "STOPPED", "TOO_BAD", "resume", "retry", "run"]
-
 TOO_BAD, FULL, STOPPED, ENDED = 3, 4, 130, 143  # exit codes
 ARGUMENTS = (  # key of the command-line arguments in the context's meta
     "fastfeed.preprocess.arguments"

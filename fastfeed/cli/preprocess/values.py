@@ -15,17 +15,6 @@ if TYPE_CHECKING:
     from fastfeed.preprocess.inputs.source_spec import SourceSpec
     from fastfeed.preprocess.model.recipe import Recipe
 
-__all__ = [
-    "again",
-    "engine_of",
-    "limit_of",
-    "opener",
-    "part_of",
-    "recipe_of",
-    "target_options",
-    "without_secret",
-]
-
 _SECRET = re.compile(
     r"^((?:--[\w-]+=)?[\w.-]*(?:secret|token|passw|credential|key)[\w.-]*=).*$", re.I | re.S
 )

@@ -16,21 +16,6 @@ from typer.core import TyperCommand, TyperGroup
 from fastfeed.cli.screen import streams
 from fastfeed.errors import ConfigError
 
-__all__ = [
-    "ACCESS",
-    "HELP",
-    "MORE",
-    "SETTINGS",
-    "Command",
-    "Group",
-    "argument",
-    "flag",
-    "option",
-    "panels",
-    "paragraphs",
-    "usage",
-]
-
 HELP_ALL = "--help-all"
 HELP = ("-h", "--help", HELP_ALL)  # the names of the help option
 SETTINGS = {"help_option_names": list(HELP), "max_content_width": 120}  # of a context of Click

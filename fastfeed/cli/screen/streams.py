@@ -14,8 +14,6 @@ import typer
 
 from fastfeed.errors import ConfigError
 
-__all__ = ["Console", "command_output", "fail", "remember_errors", "report", "say", "visible"]
-
 _DIRECTIONS = "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff"
 
 

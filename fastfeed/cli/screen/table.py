@@ -8,8 +8,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["plural", "show_facts", "size_text"]
-
 
 def show_facts(console: Console, title: str, facts: Iterable[tuple[str, str]]) -> None:
     """Print a title and aligned rows; long values wrap within their column."""

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from fastfeed.sources.base import Source
     from fastfeed.sources.shards.labels import LabelKind
 
-__all__ = ["contact_sheet", "folder", "show"]
-
 _MARGIN, _TEXT = 8, 14  # pixels
 _PAPER, _INK = (250, 250, 248), (40, 40, 40)
 _SUFFIXES = (".png", ".jpg", ".webp")

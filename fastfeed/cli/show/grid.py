@@ -10,8 +10,6 @@ from PIL import Image, ImageDraw, ImageFont
 
 from fastfeed.cli.show.strengths import Picture
 
-__all__ = ["OpRow", "draw"]
-
 _PAPER, _INK, _GRAY, _LINE, _PLATE = (
     (252, 252, 250),
     (34, 36, 40),

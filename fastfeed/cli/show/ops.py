@@ -8,8 +8,6 @@ from typing import Any
 
 from fastfeed.errors import ConfigError
 
-__all__ = ["FAMILIES", "OpSection", "arguments", "sections"]
-
 # the modules of `fastfeed.ops` whose SHOWCASE is drawn; each holds examples of its ops, as users
 # write them
 FAMILIES: dict[str, tuple[str, ...]] = {

@@ -26,8 +26,6 @@ from fastfeed.ops.program.window import Window
 from fastfeed.runtime.timeline import Timeline
 from fastfeed.spec import Spec
 
-__all__ = ["STRENGTHS", "Picture", "pictures", "sample_box", "scaled"]
-
 STRENGTHS = (0.1, 0.3, 0.5, 0.7, 0.9)
 # random numbers that are the strength itself: often whether and how much. If all were, corners
 # would move alike

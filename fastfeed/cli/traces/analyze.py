@@ -18,8 +18,6 @@ from fastfeed.errors import ConfigError
 if TYPE_CHECKING:
     from fastfeed.profiler.compare.ci_gate import Gate
 
-__all__ = ["analyze"]
-
 
 def analyze(
     files: Annotated[

@@ -14,8 +14,6 @@ from fastfeed.cli.traces import report_files
 from fastfeed.cli.traces.options import AsJson, Force, InputRange, MaxEvents, Steps
 from fastfeed.errors import ConfigError
 
-__all__ = ["diff"]
-
 
 def diff(
     before: Annotated[

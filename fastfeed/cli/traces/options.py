@@ -23,19 +23,6 @@ if TYPE_CHECKING:
     from fastfeed.profiler.model.result import Result
     from fastfeed.profiler.model.trace import Trace
 
-__all__ = [
-    "AsJson",
-    "FailOn",
-    "Force",
-    "InputRange",
-    "MaxEvents",
-    "Steps",
-    "analyze_files",
-    "exit_code",
-    "parse_limits",
-    "show_json",
-]
-
 _STDIN = "standard input"
 InputRange = Annotated[
     str,

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from fastfeed.profiler.compare.ci_gate import Gate
     from fastfeed.profiler.runner import Recording
 
-__all__ = ["profile"]
-
 
 class Tool(str, enum.Enum):
     auto = "auto"

@@ -14,8 +14,6 @@ from fastfeed.runtime.atomic_write import atomic_write
 if TYPE_CHECKING:
     from fastfeed.profiler.model.result import Result
 
-__all__ = ["check", "save", "save_page"]
-
 _HTML, _PERFETTO = "--html", "--perfetto"
 _SUFFIXES = {_HTML: (".html", ".htm"), _PERFETTO: (".json", ".json.gz")}
 _TITLES = (  # of every page

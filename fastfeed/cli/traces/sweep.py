@@ -17,8 +17,6 @@ from fastfeed.errors import TraceError
 if TYPE_CHECKING:
     from fastfeed.profiler.model.result import Result
 
-__all__ = ["Run", "as_dict", "read_runs", "render"]
-
 SCHEMA = "fastfeed.sweep/1"
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from fastfeed.decode.formats.bits import Bits
 from fastfeed.decode.formats.container import UNSPECIFIED, Signal
 
-__all__ = ["MOST_BYTES", "av1_signal"]
-
 # of a stream, in which its sequence header begins: as far as libavif looks for it
 MOST_BYTES = 4096
 _MOST_HEAD = 10  # bytes of a unit's head

@@ -20,8 +20,6 @@ from fastfeed.decode.formats.container import (
     signal_in,
 )
 
-__all__ = ["AvifFile"]
-
 _MOST_EXIF = 1 << 20  # bytes
 Part = tuple[int, int, int, int]  # left, top, width, height, in pixels
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Bits"]
-
 
 class Bits:
     """Bits of some bytes, the highest first; EOFError behind the last.

@@ -8,17 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-__all__ = [
-    "UNSPECIFIED",
-    "Container",
-    "Property",
-    "Signal",
-    "boxes",
-    "content_of",
-    "profile_in",
-    "signal_in",
-]
-
 Property = tuple[bytes, bytes]  # kind and content of a box
 Span = tuple[int, int]  # of the file: start and end
 Signal = tuple[int, int]  # primaries and transfer of ITU-T H.273

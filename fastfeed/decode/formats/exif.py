@@ -15,8 +15,6 @@ from typing import Any
 
 from fastfeed.decode.sniff import riff_chunks
 
-__all__ = ["exif_orientation", "is_plain_exif", "jpeg_exifs", "stored_orientation"]
-
 _ORIENTATION = 0x0112
 _PREFIX = b"Exif\0\0"  # which a JPEG's has, and those of others may have
 _MARKER = re.compile(rb"\xff([^\xff])")  # of a JPEG, after what does not belong to a segment

@@ -6,8 +6,6 @@ import io
 
 from PIL import GifImagePlugin
 
-__all__ = ["GifFile"]
-
 _HEAD = 13  # bytes before the colors
 _HAS_COLORS = 0x80
 _CONTROL = b"\xf9\4"  # a graphic control extension of the right size: it has the transparent color

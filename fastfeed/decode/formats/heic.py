@@ -15,8 +15,6 @@ from fastfeed.decode.formats.container import UNSPECIFIED, Container, Signal, co
 from fastfeed.decode.formats.hevc import hevc_signal
 from fastfeed.errors import MissingExtra
 
-__all__ = ["HeicFile", "installed"]
-
 _PACKAGES = ("pillow_heif", "pi_heif")  # the first is the one that still gets updates of libheif
 # boxes of an image; cameras append private data, which looks like another box that is cut off
 _KNOWN = (b"ftyp", b"meta", b"mdat", b"moov")

@@ -5,8 +5,6 @@ from __future__ import annotations
 from fastfeed.decode.formats.bits import Bits
 from fastfeed.decode.formats.container import UNSPECIFIED, Signal
 
-__all__ = ["hevc_signal"]
-
 # byte of an `hvcC` box at which the count of its arrays stands (ISO/IEC 14496-15, 8.3.3.1)
 _ARRAYS = 22
 _SEQUENCE = 33  # a type of unit: sequence parameters

@@ -11,8 +11,6 @@ from PIL import JpegImagePlugin
 from fastfeed.decode.pillow_globals import with_globals
 from fastfeed.runtime.kernel import is_built, kernel
 
-__all__ = ["JpegFile", "check_jpeg"]
-
 _ICC_HEAD = 14  # bytes of a profile's segment before its content
 # by status of the kernel
 _FAILURES = {

@@ -12,8 +12,6 @@ from PIL import Jpeg2KImagePlugin
 
 from fastfeed.decode.formats.container import boxes
 
-__all__ = ["Jpeg2000File"]
-
 _SIGNATURE_BYTES = 12
 # boxes within `jp2h` that decide pixels, next to `colr`
 _HEADER = (

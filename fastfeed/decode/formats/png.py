@@ -13,8 +13,6 @@ from typing import Any
 import numpy as np
 from PIL import Image, PngImagePlugin
 
-__all__ = ["PngFile", "png_intact", "png_names"]
-
 _FIRST, _MOST_CHUNKS = 8, 1_000_000  # byte at which chunks begin, and a limit: each takes memory
 # bits, by color type
 _DEPTHS = {

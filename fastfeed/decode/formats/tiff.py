@@ -14,8 +14,6 @@ from PIL import Image, TiffImagePlugin
 
 from fastfeed.decode.pillow_globals import with_globals
 
-__all__ = ["TiffFile", "camera_raw"]
-
 _BITS, _COMPRESSION, _PHOTOMETRIC, _FILL_ORDER, _MAKE, _PLANAR = 258, 259, 262, 266, 271, 284
 _SUB_DIRECTORIES, _INK_SET, _EXTRA, _FORMAT, _DNG_VERSION = 330, 332, 338, 339, 50706
 _ORIENTATION, _RESOLUTION = 274, (282, 283, 296)

@@ -22,8 +22,6 @@ from fastfeed.ops.program.program import Program, Work
 from fastfeed.runtime.batch import Boxes
 from fastfeed.sources.base import Optionals, frame_of
 
-__all__ = ["Annotations", "Annotator", "annotator", "clear"]
-
 _UNKNOWN = 255  # class of a pixel that is unknown or outside of the image
 _STORED = 'if it was annotated without EXIF orientation, pass Objects(frame="stored")'
 

@@ -35,8 +35,6 @@ from fastfeed.sampling.rng import uniform
 from fastfeed.sources.base import Fetching, Optionals
 from fastfeed.sources.shards.extra_columns import as_array
 
-__all__ = ["BatchBuilder"]
-
 
 class MadeRows(NamedTuple):
     """Samples whose rows have been made; those of bad ones are black."""

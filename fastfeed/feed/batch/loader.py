@@ -29,8 +29,6 @@ from fastfeed.sources.base import BlockReader, Optionals, Sharded, Source, addre
 from fastfeed.spec import Spec
 from fastfeed.storage.reads import Pending
 
-__all__ = ["LoadedSamples", "Loader", "ReadRows", "checked", "size_of"]
-
 _BLACK = Header(1, 1, "array")
 _READ_AT_ONCE = 4  # samples per call of source.read
 

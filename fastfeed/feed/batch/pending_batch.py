@@ -14,8 +14,6 @@ from fastfeed.ops.mix import member_rows
 from fastfeed.ops.mix_plan import MixPlan
 from fastfeed.runtime.thread_pool import CancelToken
 
-__all__ = ["BatchRows", "PendingBatch"]
-
 
 @dataclass(frozen=True, slots=True)
 class BatchRows:

@@ -23,8 +23,6 @@ from fastfeed.storage.event_loop import batched
 from fastfeed.storage.reads import Pending
 from fastfeed.storage.retry import patience
 
-__all__ = ["READ_AHEAD_BYTES", "ReadAhead", "Ticket"]
-
 _SAMPLES = 256  # in flight or ready
 READ_AHEAD_BYTES = 256 << 20  # of these
 _GUESS = 4 << 20  # bytes of a sample, before the first one has been read

@@ -17,8 +17,6 @@ from fastfeed.feed.batch.task_sizes import TaskSizes
 from fastfeed.ops.program.program import Program
 from fastfeed.runtime.buffers import BufferPool
 
-__all__ = ["Branch", "RowMaker"]
-
 
 class Branch:
     """One program and its buffers; a second branch exists only for views of a second size."""

@@ -11,8 +11,6 @@ from fastfeed.sampling import SampleRefs
 from fastfeed.sampling.plan import Plan
 from fastfeed.sampling.rng import SLOT_SUBSTITUTE, uniform
 
-__all__ = ["StepSampleCache", "substitutes"]
-
 _STEPS = 8
 
 

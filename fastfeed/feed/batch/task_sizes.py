@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["TaskSizes"]
-
 _ROWS = 32  # of a task that decodes on the thread that runs it: enough to vectorize over
 # of a task of native threads that are mixed afterwards: as bytes they need separate memory
 _ROWS_MIXED = 64

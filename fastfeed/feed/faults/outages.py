@@ -19,8 +19,6 @@ from fastfeed.runtime.progress import Progress
 from fastfeed.runtime.thread_pool import Stop
 from fastfeed.storage.retry import failing_since, is_cached, last_answer, patience
 
-__all__ = ["FeedEndpoints", "Outages", "ReadIds", "endpoint_of"]
-
 _log = logging.getLogger("fastfeed")
 
 _FILE_FAULTS = 3  # reads of one file that fail while its endpoint answers, before it counts as bad

@@ -21,8 +21,6 @@ from fastfeed.printable import printable, warn
 from fastfeed.system.descriptors import open_regular
 from fastfeed.system.locks import lock
 
-__all__ = ["Quarantine"]
-
 _log = logging.getLogger("fastfeed")
 
 _START = b'{"id": '  # of every line of the file

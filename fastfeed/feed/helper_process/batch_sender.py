@@ -18,8 +18,6 @@ from fastfeed.runtime.batch import Batch
 from fastfeed.runtime.thread_pool import CancelToken, ParallelJob, ThreadPool
 from fastfeed.sampling.plan import Plan
 
-__all__ = ["BatchSender", "Send"]
-
 _NOTHING = np.empty(0, np.uint8)  # images are sent as shared memory
 
 Send = Callable[[Any, Sequence[int]], None]  # (message, descriptors); for many threads

@@ -31,8 +31,6 @@ from fastfeed.runtime.timeline import Span, Timeline
 from fastfeed.system.shared_memory import mapped
 from fastfeed.system.signals import died_of, is_kill, no_interrupt
 
-__all__ = ["HelperClient", "end"]
-
 # how often to check that the helper lives: a process it started may keep the socket open
 _POLL_MS = 500
 _END_S = 1.0  # a helper that has not ended by itself after this is killed

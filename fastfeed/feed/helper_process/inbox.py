@@ -14,8 +14,6 @@ from fastfeed.feed.producer import PlaceFunction
 from fastfeed.runtime.batch import Batch
 from fastfeed.runtime.timeline import Timeline
 
-__all__ = ["CLOSED", "Inbox"]
-
 _IMAGES = 4  # axes of a batch of images; one more where each sample has several views
 CLOSED = "the feed was closed while waiting for a batch"
 

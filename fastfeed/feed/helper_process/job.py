@@ -24,8 +24,6 @@ from fastfeed.feed.producer import open_builders
 from fastfeed.runtime.timeline import Timeline
 from fastfeed.system.shared_memory import anonymous, mapped
 
-__all__ = ["HelperJob", "PickledJob"]
-
 _ALIGN = 64  # bytes
 
 

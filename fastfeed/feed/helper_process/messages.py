@@ -17,8 +17,6 @@ from typing import Any
 
 from fastfeed.system.shared_memory import anonymous
 
-__all__ = ["Closed", "pack_error", "receive", "send", "unpack_error"]
-
 _INLINE = 32 << 10  # bytes; Linux gives a socket some 200 KB
 _LONG = b"L"  # sent instead: the last descriptor holds the message
 _FDS = 4  # at most, with one message

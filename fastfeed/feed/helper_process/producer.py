@@ -18,8 +18,6 @@ from fastfeed.runtime.buffers import Allocate
 from fastfeed.runtime.timeline import Timeline
 from fastfeed.system.shared_memory import is_available
 
-__all__ = ["HelperProducer"]
-
 
 class HelperProducer:
     """One helper process, started with the first batch, and started again if it has died."""

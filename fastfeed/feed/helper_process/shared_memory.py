@@ -12,8 +12,6 @@ import numpy as np
 
 from fastfeed.system.shared_memory import anonymous, mapped
 
-__all__ = ["BufferKey", "SharedBuffers"]
-
 BufferKey = tuple[bool, int]  # (of raw batches?, number in order of allocation)
 
 

@@ -12,8 +12,6 @@ from fastfeed.live.states import State
 from fastfeed.live.watch import Row, View
 from fastfeed.printable import printable
 
-__all__ = ["metrics"]
-
 _LABELS = ["host", "pid", "feed", "name", "rank"]
 _Value = Callable[[Row], float | None]
 

@@ -19,8 +19,6 @@ from fastfeed.live.document import document
 from fastfeed.live.http.web import live_page
 from fastfeed.live.watch import View
 
-__all__ = ["CONNECTIONS", "Server", "parse_address"]
-
 CONNECTIONS = 32  # at once; a browser has a few, Prometheus one
 _CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _POLICY = (

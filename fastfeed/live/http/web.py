@@ -9,8 +9,6 @@ from pathlib import Path
 
 from fastfeed.html_page import asset, page
 
-__all__ = ["live_page"]
-
 
 def live_page() -> str:
     """The page, with light and dark colors, for phone and desk."""

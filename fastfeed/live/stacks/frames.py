@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Frame", "Stack", "main_stacks", "source_lines"]
-
 _LARGEST = 1 << 20  # bytes of a source file that is read
 _FRAME = re.compile(r"^(?P<name>.+) \((?P<file>.+?)(:(?P<line>\d+))?\)$")
 _THREAD = re.compile(r"^thread \((?P<id>\w+)\)(: (?P<name>.*))?$")

@@ -18,8 +18,6 @@ from fastfeed.live.stacks.frames import Frame
 from fastfeed.profiler.attribution.classify import Activity, frame_activity
 from fastfeed.profiler.attribution.host_code.names import Sign, parse, signs
 
-__all__ = ["Reading", "read_stack"]
-
 _LOOP = re.compile(r"(async )?for\b.*\bin\b.*[:(,\[]\s*(#.*)?$")  # without its body
 _BLOCKING_CALL = re.compile(r"\.(get|recv\w*|result|acquire|wait|join|poll|select)\(|\bsleep\(")
 _QUEUE = re.compile(r"queues?\.py\(\d+\): get(_nowait)?$")

@@ -20,8 +20,6 @@ from fastfeed.errors import ConfigError, MissingExtra
 from fastfeed.printable import printable
 from fastfeed.system.processes import process_exists
 
-__all__ = ["Recording", "explain", "find_py_spy", "record"]
-
 _LATE_S = 60.0  # py-spy may take this long to begin and to end
 _DENIED = re.compile("permission denied|operation not permitted|os error (1|13)\\b", re.IGNORECASE)
 _NOT_PYTHON = re.compile(

@@ -11,8 +11,6 @@ from fastfeed.live.stacks.frames import Frame, Stack
 from fastfeed.live.stacks.kinds import read_stack
 from fastfeed.profiler.attribution.classify import INPUT_ACTIVITIES, Activity
 
-__all__ = ["STARVED", "FunctionShare", "Summary", "key", "summarize", "title"]
-
 _TITLES = {  # samples do not know launches, so these mean more than in a trace
     Activity.WAITING: "other wait",
     Activity.FRAMEWORK: "inside the framework",

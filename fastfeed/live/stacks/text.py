@@ -10,8 +10,6 @@ from fastfeed.live.stacks.summary import STARVED, FunctionShare, title
 from fastfeed.live.stacks.watch import SampledProcess
 from fastfeed.printable import printable
 
-__all__ = ["sampled_screen"]
-
 
 def sampled_screen(process: SampledProcess) -> RenderableType:
     """Everything, as wide as the console."""

@@ -16,8 +16,6 @@ from fastfeed.printable import printable
 from fastfeed.system.clocks import steady_ns
 from fastfeed.system.processes import process_exists, process_state
 
-__all__ = ["SampledProcess", "watch_stacks"]
-
 _RATE = 100  # samples per second
 
 

@@ -21,8 +21,6 @@ from fastfeed.preprocess.engines.hosted import end_run, name_run, run_piece
 from fastfeed.preprocess.model.task import Task, pickle_task
 from fastfeed.preprocess.workers.supervisor import WorkerDied, WorkerLimits
 
-__all__ = ["ExecutorEngine"]
-
 _CLOSE_S = 5.0  # that running pieces in threads of this process may take to end
 
 

@@ -16,8 +16,6 @@ from fastfeed.preprocess.workers.lifeline import end_with, identity
 from fastfeed.preprocess.workers.runner import Runner, close_all, runner_for
 from fastfeed.preprocess.workers.supervisor import WorkerDied, WorkerLimits
 
-__all__ = ["end_run", "name_run", "run_piece"]
-
 IDLE_S = 10.0  # that idle worker processes are kept; starting one takes half a second
 
 _lock = threading.Lock()

@@ -14,8 +14,6 @@ from fastfeed.preprocess.model.task import Task, pickle_task
 from fastfeed.preprocess.workers.runner import Runner, close_all, runner_for
 from fastfeed.preprocess.workers.supervisor import WorkerLimits
 
-__all__ = ["LocalEngine"]
-
 
 @dataclass(frozen=True, slots=True)
 class LocalEngine:

@@ -16,8 +16,6 @@ from fastfeed.preprocess.workers.supervisor import WorkerLimits
 from fastfeed.storage.byte_sizes import in_bytes
 from fastfeed.system.processes import memory_bytes
 
-__all__ = ["default_memory", "divide_memory", "engine_for", "parse_part", "select_part"]
-
 
 def engine_for(
     engine: Engine | Executor | str | None,

@@ -29,8 +29,6 @@ try:
 except ImportError as error:
     raise MissingExtra.of('engine "ray"', "Ray", "ray") from error
 
-__all__ = ["RayEngine"]
-
 # of a piece whose node or process is lost. Ray's own retries never end when memory runs out
 _MAX_TRIES = 4
 _CONNECT_S = 10.0  # Ray itself would wait for minutes

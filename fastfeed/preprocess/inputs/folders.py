@@ -28,8 +28,6 @@ from fastfeed.storage.fingerprint import fingerprint
 from fastfeed.storage.reads import Completed, Pending, is_local
 from fastfeed.storage.storage import Storage
 
-__all__ = ["EXTENSIONS", "LabeledFolder", "folder_hints", "join_labels", "open_folder"]
-
 EXTENSIONS = (
     *IMAGE_EXTENSIONS,
     ".mpo",

@@ -34,15 +34,6 @@ from fastfeed.storage.reads import Stat, Unread
 from fastfeed.storage.shard_files import ShardReader
 from fastfeed.storage.storage import Storage
 
-__all__ = [
-    "ColumnNames",
-    "default_labels",
-    "normalize_names",
-    "open_shards",
-    "peek_columns",
-    "resolve_columns",
-]
-
 # default names by kind of source: the first that exists is used
 _IMAGES = {
     "tfrecord": ("image/encoded", "image", "image_raw", "jpg", "jpeg"),

@@ -16,8 +16,6 @@ from fastfeed.preprocess.model.recipe import digest
 from fastfeed.printable import printable
 from fastfeed.sources.base import Source, notes_of
 
-__all__ = ["Input"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Input:

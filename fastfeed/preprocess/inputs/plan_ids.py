@@ -15,8 +15,6 @@ from fastfeed.sources.class_names import class_numbers, nfc
 from fastfeed.sources.shards.extra_columns import HasExtraColumns
 from fastfeed.storage.reads import Completed, MappedRead, Pending
 
-__all__ = ["PlanIds", "columns_of"]
-
 
 class PlanIds:
     """Sample i is sample `ids[i]` of `source`, and its label counts `classes`.

@@ -19,8 +19,6 @@ from fastfeed.storage.local_file import read_file
 from fastfeed.storage.reads import ByteRange, Unread, is_local
 from fastfeed.storage.storage import Storage
 
-__all__ = ["KINDS", "METADATA", "PreviousJob", "open_previous_job"]
-
 _SPLITS = ("train", "val")
 _DEFAULTS = ColumnNames()
 _MAX_LEVELS = 2  # folders between a target and its shards, at most: train/512x768

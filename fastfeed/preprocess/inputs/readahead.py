@@ -19,8 +19,6 @@ from fastfeed.preprocess.model.task import FREE_BYTES, fault_of
 from fastfeed.sources.base import Fetching, Sharded, Source
 from fastfeed.storage.reads import Completed, is_local
 
-__all__ = ["DEFERRED", "failure_of", "known_sizes", "read_ahead", "read_each"]
-
 _AHEAD = 16  # images read ahead, at most
 _TYPICAL = 6_000_000  # bytes of an image, until sizes are known
 _SLOW_S = 0.2  # a read that takes longer calls on_wait

@@ -39,16 +39,6 @@ from fastfeed.storage.storage import Storage
 if TYPE_CHECKING:
     from fastfeed.preprocess.targets.target import Target
 
-__all__ = [
-    "InputLike",
-    "JobSource",
-    "SourceSpec",
-    "job_source",
-    "keep_listing",
-    "listing_prefix",
-    "open_input",
-]
-
 PATIENCE_S = 60.0  # for an endpoint of the source that does not answer
 
 

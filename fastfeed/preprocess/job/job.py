@@ -36,8 +36,6 @@ from fastfeed.preprocess.targets.job_state import BAD, MANIFEST, Job, finalize, 
 from fastfeed.preprocess.targets.overlap import check_overlap
 from fastfeed.preprocess.targets.target import Target, open_target
 
-__all__ = ["RunState", "run"]
-
 
 def run(
     source: InputLike,

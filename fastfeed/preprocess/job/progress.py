@@ -25,8 +25,6 @@ from fastfeed.preprocess.model.report import (
     format_reasons,
 )
 
-__all__ = ["Speed", "SpeedMeter", "show_progress"]
-
 LINES_S = 10.0  # between plain lines
 
 OnProgress = Callable[[Progress], None]

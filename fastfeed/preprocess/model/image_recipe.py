@@ -7,17 +7,6 @@ from typing import Any
 
 from fastfeed.errors import ConfigError
 
-__all__ = [
-    "FILTERS",
-    "IMAGES",
-    "MAX_SIDE",
-    "MODES",
-    "Encoding",
-    "Scaling",
-    "check_choice",
-    "is_int_in",
-]
-
 MODES = {
     "short": "the short side becomes `size`",
     "long": "the long side becomes `size`",

@@ -10,21 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = [
-    "CURRENT",
-    "DUPLICATES",
-    "EARLIER",
-    "JOB",
-    "RECORDS",
-    "SUFFIXES",
-    "TEMPORARY",
-    "TEMPORARY_FOLDERS",
-    "Layout",
-    "is_job_file",
-    "layout_in",
-    "record_name",
-]
-
 JOB = "__job"
 TEMPORARY = "__tmp"  # folder below the target for temporary files; nothing in it is part of the job
 TEMPORARY_FOLDERS = (TEMPORARY, "_tmp")  # the second is that of earlier versions

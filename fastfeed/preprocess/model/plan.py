@@ -21,20 +21,6 @@ from fastfeed.errors import ConfigError, SourceError
 from fastfeed.preprocess.model.layout import JOB
 from fastfeed.preprocess.model.recipe import Recipe, digest
 
-__all__ = [
-    "ORDER",
-    "PLAN",
-    "Earlier",
-    "JobPlan",
-    "Shard",
-    "ordered",
-    "plan_files",
-    "relative_uri",
-    "saved",
-    "uri_prefixes",
-    "version_differences",
-]
-
 # of shards, below the target
 _FOLDER = re.compile(r"(?:(?:train|val)(?:/[0-9]+x[0-9]+)?|[0-9]+x[0-9]+)?")
 PLAN, ORDER = f"{JOB}/plan.json", f"{JOB}/order.npy"

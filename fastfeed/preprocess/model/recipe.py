@@ -9,30 +9,12 @@ from typing import Any
 
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess.model.image_recipe import (
-    FILTERS,
-    IMAGES,
     MAX_SIDE,
-    MODES,
     Encoding,
     Scaling,
     check_choice,
     is_int_in,
 )
-
-__all__ = [
-    "EXIF_FIELDS",
-    "FILTERS",
-    "FORMATS",
-    "IMAGES",
-    "MODES",
-    "Encoding",
-    "Limits",
-    "Metadata",
-    "Packing",
-    "Recipe",
-    "Scaling",
-    "Selection",
-]
 
 # what can be decoded
 SOURCE_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000", "PPM", "HEIC")

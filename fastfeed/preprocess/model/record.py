@@ -18,19 +18,6 @@ from fastfeed.faults import REASONS as FILE_REASONS
 from fastfeed.preprocess.model.layout import record_name
 from fastfeed.printable import printable
 
-__all__ = [
-    "EXCLUDED",
-    "REASONS",
-    "BadSample",
-    "Counts",
-    "Entry",
-    "ProcessedImage",
-    "Record",
-    "ShardFile",
-    "entry_of",
-    "part_of_sum",
-]
-
 Histogram = dict[str, int]
 
 _SUM = 8  # hexadecimal digits of an image's sha256

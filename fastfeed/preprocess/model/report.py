@@ -9,18 +9,6 @@ from time import monotonic
 
 from fastfeed.preprocess.model.record import BadSample, Counts
 
-__all__ = [
-    "STAGES",
-    "OnProgress",
-    "Progress",
-    "Report",
-    "Reporter",
-    "format_duration",
-    "format_megabytes",
-    "format_reasons",
-    "format_size",
-]
-
 # phases without numbers, reported once, before they begin
 STAGES = {
     "source": "opening the source",

@@ -13,21 +13,6 @@ from fastfeed.decode.base import Bad
 from fastfeed.errors import ConfigError, TargetError
 from fastfeed.faults import error_text
 
-__all__ = [
-    "FREE_BYTES",
-    "IMPORT_HINT",
-    "Engine",
-    "MemoryLimitError",
-    "Orphaned",
-    "Outcome",
-    "SampleFault",
-    "Task",
-    "TaskContext",
-    "fault_of",
-    "pickle_task",
-    "unpickle_task",
-]
-
 FREE_BYTES = 24_000_000  # bytes that a process may use for one image without reserving them
 
 IMPORT_HINT = (

@@ -25,8 +25,6 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageCms
 
-__all__ = ["LINEAR", "NONE", "TOLERANCE", "Profile", "profile_of", "signaled"]
-
 _INTENT = ImageCms.Intent.RELATIVE_COLORIMETRIC
 _FLAGS = ImageCms.Flags.BLACKPOINTCOMPENSATION
 _SPACES = {"L": "GRAY", "RGB": "RGB", "CMYK": "CMYK"}

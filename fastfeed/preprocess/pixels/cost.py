@@ -8,8 +8,6 @@ from fastfeed.preprocess.pixels.decode import FILTER_NAMES
 from fastfeed.preprocess.pixels.image_info import ImageInfo
 from fastfeed.preprocess.pixels.strips import STRIP_PIXELS, rows_read
 
-__all__ = ["cost"]
-
 _SHRINKS = (1, 2, 4, 8)  # as in ImageInfo.held_bytes
 _COEFFICIENT = 2.125  # bytes: 16 bits, and one bit for whether it is known
 # bytes per pixel of an image of Pillow's; else 4

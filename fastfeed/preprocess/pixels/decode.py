@@ -21,7 +21,7 @@ from fastfeed.decode.pillow import OPEN, PillowEngine, as_bad
 from fastfeed.errors import ConfigError
 from fastfeed.ops.decode import Decode
 from fastfeed.ops.program.compile import Windows
-from fastfeed.preprocess.model.recipe import FILTERS
+from fastfeed.preprocess.model.image_recipe import FILTERS
 from fastfeed.preprocess.pixels.color import NONE, Profile, profile_of
 from fastfeed.preprocess.pixels.image_info import (
     LARGE,
@@ -31,8 +31,6 @@ from fastfeed.preprocess.pixels.image_info import (
     read_markers,
 )
 from fastfeed.preprocess.pixels.strips import color_model, converts_first, flattener, scale_strips
-
-__all__ = ["FILTER_NAMES", "Rasterizer"]
 
 # names of ops.base.FILTERS
 FILTER_NAMES: dict[str, str] = dict(zip(FILTERS, ("lanczos", "bicubic", "box"), strict=True))

@@ -14,15 +14,6 @@ from fastfeed.decode.base import Bad
 from fastfeed.preprocess.model.image_recipe import Scaling, Size
 from fastfeed.preprocess.model.recipe import Limits
 
-__all__ = [
-    "MAX_SIDES",
-    "OutputGeometry",
-    "limit_error",
-    "nearest_bucket",
-    "output_error",
-    "output_geometry",
-]
-
 MAX_SIDES = {"jpeg": 65_500, "webp": 16_383}  # pixels of a side that libjpeg and libwebp write
 
 

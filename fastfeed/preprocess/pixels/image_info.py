@@ -17,16 +17,6 @@ from fastfeed.ops.decode import Decode
 from fastfeed.preprocess.pixels.color import NONE, Profile, profile_of, signaled
 from fastfeed.preprocess.pixels.strips import color_model, converts_first
 
-__all__ = [
-    "LARGE",
-    "ImageInfo",
-    "JpegMarkers",
-    "image_info",
-    "libvips",
-    "opened_profile",
-    "read_markers",
-]
-
 LARGE = 16_000_000  # pixels; larger files are decoded in strips
 _PNG_COLORS = {0: "L", 2: "RGB", 3: "P", 4: "LA", 6: "RGBA"}  # by the header's color type
 _DEEP = {"RGB": "RGB;16", "RGBA": "RGBA;16", "L": "I;16", "LA": "LA;16"}

@@ -20,15 +20,6 @@ from fastfeed.ops.base import FILTERS
 from fastfeed.preprocess.pixels.color import Profile
 from fastfeed.runtime.kernel import is_built, kernel
 
-__all__ = [
-    "STRIP_PIXELS",
-    "color_model",
-    "converts_first",
-    "flattener",
-    "rows_read",
-    "scale_strips",
-]
-
 STRIP_PIXELS = 1 << 20
 # of the filters, in output pixels
 _SUPPORT = {"bilinear": 1, "bicubic": 2, "lanczos": 3, "box": 0.5}

@@ -33,15 +33,6 @@ from fastfeed.preprocess.pixels.geometry import (
 )
 from fastfeed.preprocess.pixels.image_info import ImageInfo, image_info
 
-__all__ = [
-    "Transformer",
-    "can_pass_through",
-    "decodes_alike",
-    "encode",
-    "exif_columns",
-    "working_bytes",
-]
-
 _KERNEL_FILTERS = {"lanczos": "lanczos", "bicubic": "bicubic", "area": "box"}
 _NO_FLIP = np.zeros((1, 2), bool)
 _NEVER = Event()

@@ -18,8 +18,6 @@ try:
 except (ImportError, OSError) as error:  # OSError: pyvips without the library itself
     raise MissingExtra.of("decoding large images in little memory", "pyvips", "vips") from error
 
-__all__ = ["VERSION", "StripReader"]
-
 VERSION = ".".join(str(pyvips.version(part)) for part in range(3))
 _BANDS = (1, 2, 3, 4)  # gray, RGB, either with alpha
 _ROWS_PER_FETCH = 8  # libvips buffers a multiple of it

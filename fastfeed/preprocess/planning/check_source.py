@@ -31,17 +31,6 @@ from fastfeed.sources.shards.extra_columns import HasExtraColumns
 from fastfeed.sources.tables.string_column import StringColumn
 from fastfeed.storage.storage import Storage
 
-__all__ = [
-    "Changes",
-    "added_since",
-    "check_content",
-    "compare",
-    "describe",
-    "load_samples",
-    "planned_ids",
-    "samples_file",
-]
-
 # images whose content is compared, spread over the job; and as many of those with another
 # version
 _READ = 16

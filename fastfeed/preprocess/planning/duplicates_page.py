@@ -28,8 +28,6 @@ from fastfeed.preprocess.planning.shares import DuplicatePair
 from fastfeed.preprocess.targets.target import Target
 from fastfeed.sources.base import Source
 
-__all__ = ["PAIRS", "write_duplicates"]
-
 PAIRS = f"{JOB}/duplicates.jsonl"
 _MAX_SHOWN = {"duplicate_near": 100, "duplicate_exact": 20}  # pairs with pictures
 _TITLES = {

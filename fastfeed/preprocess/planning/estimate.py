@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from fastfeed.preprocess.inputs.inputs import Input
     from fastfeed.preprocess.shard.build import ShardTask
 
-__all__ = ["SAMPLE_SIZE", "Estimate", "check_space", "estimate", "sample_positions", "surely_fits"]
-
 SAMPLE_SIZE = 128  # images
 _PIECE_SIZE = 16  # images per piece
 _MAX_S = 30.0  # then the finished pieces are used

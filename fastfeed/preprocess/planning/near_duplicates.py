@@ -15,8 +15,6 @@ from itertools import combinations, pairwise
 
 import numpy as np
 
-__all__ = ["near_pairs"]
-
 _BITS = 64
 _ALL_BITS = (1 << _BITS) - 1
 _SORT_NS, _COMPARE_NS = 130.0, 12.0  # per hash and sort, per pair: measured; only the ratio matters

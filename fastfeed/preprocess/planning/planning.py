@@ -28,16 +28,6 @@ from fastfeed.preprocess.targets.target import Target
 from fastfeed.sources.base import Source
 from fastfeed.sources.class_names import class_numbers, nfc
 
-__all__ = [
-    "append_plan",
-    "check_free_space",
-    "check_plan",
-    "create_plan",
-    "existing_plan",
-    "planned_input",
-    "unmixed",
-]
-
 _SURVEY_PIECE = 2000  # images per piece of the survey
 # images per piece, seconds: the check must not delay the start of a job
 _QUICK_SAMPLE = (4, 10.0)

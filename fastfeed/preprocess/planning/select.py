@@ -36,8 +36,6 @@ from fastfeed.preprocess.planning.shares import DuplicatePair, shares_of
 from fastfeed.preprocess.planning.survey import BAD, GOOD, Survey, format_name
 from fastfeed.sampling.permute import permute
 
-__all__ = ["DuplicatePair", "PlannedGroups", "Similar", "Split", "select", "split"]
-
 _SHUFFLE_KEY = 0x6F72646572  # makes this permutation differ from others of the same seed
 
 

@@ -11,8 +11,6 @@ import numpy as np
 
 from fastfeed.preprocess.model.recipe import Selection
 
-__all__ = ["DuplicatePair", "concerns", "is_off", "sentences", "shares_of"]
-
 _OFF = 0.2  # of the share requested
 _SHOWN = 5  # classes
 

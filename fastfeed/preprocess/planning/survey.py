@@ -29,23 +29,6 @@ from fastfeed.preprocess.pixels.image_info import ImageInfo, image_info
 from fastfeed.preprocess.targets.target import Target
 from fastfeed.sources.base import Source
 
-__all__ = [
-    "BAD",
-    "GOOD",
-    "PLAIN",
-    "ROW",
-    "ImageHasher",
-    "Survey",
-    "SurveyTask",
-    "begun_name",
-    "completed_pieces",
-    "dhash",
-    "format_name",
-    "load_survey",
-    "piece_name",
-    "sha256_prefix",
-]
-
 GOOD, BAD, PLAIN = 0, 1, 2  # PLAIN: good, but too uniform for a meaningful dHash
 ROW = np.dtype(
     [

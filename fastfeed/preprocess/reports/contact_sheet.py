@@ -23,8 +23,6 @@ from fastfeed.preprocess.reports.verify import location_of
 from fastfeed.preprocess.targets.job_state import Job
 from fastfeed.sources.base import Source
 
-__all__ = ["Cell", "draw_cells", "draw_sheet"]
-
 _MARGIN, _TEXT = 8, 12  # pixels
 _PAPER, _EMPTY, _INK, _BAD = (250, 250, 248), (238, 238, 234), (40, 40, 40), (176, 32, 32)
 

@@ -27,8 +27,6 @@ from fastfeed.preprocess.reports.statistics import (
 )
 from fastfeed.preprocess.targets.job_state import Job
 
-__all__ = ["PAGE", "page", "preview"]
-
 PAGE = f"{JOB}/preview/index.html"
 _LISTED = 50  # bad images per reason
 _QUALITY = 85  # of the sheets

@@ -12,8 +12,6 @@ from fastfeed.preprocess.model.record import Counts
 from fastfeed.preprocess.model.report import format_duration, format_size
 from fastfeed.preprocess.targets.job_state import TIMES, Job
 
-__all__ = ["STAGES", "Run", "Statistics", "bottleneck", "statistics"]
-
 STAGES = {
     "read": "reading from disk or network",
     "decode": "decoding",

@@ -18,8 +18,6 @@ from fastfeed.preprocess.targets.local import LocalTarget
 from fastfeed.preprocess.targets.lock import has_ended
 from fastfeed.preprocess.targets.target import Target
 
-__all__ = ["JobStatus", "count_surveyed", "job_status", "shard_pace"]
-
 SURVEY = piece_name(0).rpartition("/")[0]
 _HEADER_BYTES = 640  # bytes in a piece besides its rows, at most
 _PAUSE_FACTOR = 8.0  # a gap this many times the median separates two runs

@@ -26,18 +26,6 @@ from fastfeed.storage.reads import ByteRange, Unread, is_local
 from fastfeed.storage.storage import Storage
 from fastfeed.system.descriptors import open_regular
 
-__all__ = [
-    "Problem",
-    "Read",
-    "Verification",
-    "count_samples",
-    "location_of",
-    "matching_records",
-    "repair",
-    "temporary_names",
-    "verify",
-]
-
 MDS_INDEX = "index.json"  # derived from the records
 INDEX, INDEXES = ".ffindex", ".fastfeed"  # of readers, and the folder in which they keep them
 _PIECE = 8 << 20  # bytes read at once

@@ -37,8 +37,6 @@ from fastfeed.preprocess.shard.versions import check_here
 from fastfeed.preprocess.targets.target import Target
 from fastfeed.preprocess.writers import Writer, writer_for
 
-__all__ = ["NeedsMore", "ReservedContext", "ShardTask"]
-
 _NO_SAMPLE = -1
 # samples of a shard on which the function in `Metadata.extras` fails, before it succeeds on any
 _HOPELESS = 32

@@ -26,8 +26,6 @@ from fastfeed.errors import ConfigError
 from fastfeed.preprocess.model.record import Entry
 from fastfeed.preprocess.model.task import SampleFault
 
-__all__ = ["Sample", "UserColumns", "UserFunction", "extended", "find_function", "sample_of"]
-
 MAX_BYTES = 16 << 20  # of an array
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _TAKEN = (

@@ -16,8 +16,6 @@ from fastfeed.preprocess.model.recipe import Recipe
 from fastfeed.preprocess.pixels.image_info import libvips
 from fastfeed.version import __version__
 
-__all__ = ["check_here", "versions"]
-
 _OF_PILLOW = {  # by our names; the first feature that Pillow was built with
     "libjpeg": ("libjpeg_turbo",),
     "littlecms": ("littlecms2",),

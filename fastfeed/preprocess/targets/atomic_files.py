@@ -14,8 +14,6 @@ from fastfeed.errors import TargetError
 from fastfeed.preprocess.model.record import ShardFile
 from fastfeed.system.descriptors import NEW, open_file, start_writeback
 
-__all__ = ["RERUN_HINT", "AtomicFile", "Attempt", "TempFile", "remove_tree", "write_error"]
-
 
 class Backend(Protocol):
     """The part of a target that an Attempt needs."""

@@ -15,8 +15,6 @@ from fastfeed.preprocess.model.plan import PLAN, JobPlan, Shard
 from fastfeed.preprocess.model.record import BadSample, Counts, Record
 from fastfeed.preprocess.targets.target import Target
 
-__all__ = ["BAD", "MANIFEST", "TIMES", "Job", "finalize", "indexes", "log_run", "open_job"]
-
 _READERS = 8
 
 

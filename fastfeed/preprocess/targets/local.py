@@ -23,8 +23,6 @@ from fastfeed.preprocess.targets.lock import has_ended, temporary_name
 from fastfeed.system.descriptors import open_regular
 from fastfeed.system.folders import free_bytes, sync_folder
 
-__all__ = ["LocalTarget", "open_local"]
-
 _ATTEMPTS = 10  # to create a temporary folder: another process may remove its parent at the end
 
 

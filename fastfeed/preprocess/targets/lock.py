@@ -10,8 +10,6 @@ from functools import cache
 
 from fastfeed.system.processes import machine, process_exists, process_state
 
-__all__ = ["has_ended", "temporary_name"]
-
 _PATTERN = re.compile(
     r"(?P<host>.+)-(?P<pid>\d+)-(?P<boot>[0-9a-f]*)\.(?P<space>\d*)\.(?P<start>\d*)-[0-9a-f]{8}"
 )

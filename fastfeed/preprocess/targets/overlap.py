@@ -10,8 +10,6 @@ from typing import Protocol
 
 from fastfeed.errors import ConfigError
 
-__all__ = ["check_overlap"]
-
 _SAME = {"s3a": "s3", "gcs": "gs", "abfss": "abfs"}  # two names of one protocol
 _MAGIC = re.compile(r"[*?\[{]")
 

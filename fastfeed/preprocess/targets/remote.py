@@ -27,8 +27,6 @@ from fastfeed.storage.reads import Unread
 from fastfeed.storage.retry import RetryPolicy
 from fastfeed.storage.storage import Storage
 
-__all__ = ["RemoteTarget", "open_remote"]
-
 T = TypeVar("T")
 
 POLICY = RetryPolicy(

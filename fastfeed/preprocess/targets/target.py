@@ -10,10 +10,7 @@ from typing import Any, Protocol
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess.model.layout import Layout
 from fastfeed.preprocess.model.record import ShardFile
-from fastfeed.preprocess.targets.overlap import check_overlap
 from fastfeed.preprocess.writers import File
-
-__all__ = ["Attempt", "Target", "check_overlap", "open_target"]
 
 
 class Attempt(Protocol):

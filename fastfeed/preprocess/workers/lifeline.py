@@ -18,8 +18,6 @@ from pathlib import Path
 
 from fastfeed.system.processes import machine, process_state
 
-__all__ = ["end_with", "end_with_pipe", "identity"]
-
 
 def identity(pid: int | None = None) -> str:
     """Identifies a process of this machine, by default this one: boot.namespace.pid.start."""

@@ -10,9 +10,6 @@ from typing import TYPE_CHECKING, TextIO
 from fastfeed.system import shared_memory
 from fastfeed.system.processes import user
 
-__all__ = ["tell_through"]
-
-
 if TYPE_CHECKING:
     _Handler = logging.StreamHandler[TextIO]
 else:

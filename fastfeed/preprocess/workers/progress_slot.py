@@ -7,8 +7,6 @@ import struct
 
 from fastfeed.system.shared_memory import anonymous
 
-__all__ = ["ProgressSlot"]
-
 # sample (-1: none), samples begun; native alignment, so each is stored atomically
 _FORMAT = struct.Struct("qQ")
 

@@ -24,8 +24,6 @@ from fastfeed.preprocess.model.task import (
 from fastfeed.preprocess.workers.supervisor import Supervisor, WorkerDied, WorkerLimits
 from fastfeed.system.processes import can_supervise
 
-__all__ = ["InProcessRunner", "Runner", "close_all", "runner_for"]
-
 _PROGRESS_S = 0.25  # between reports of progress, as from a Supervisor
 
 Progress = Callable[[int, int], None]  # called with (piece, samples begun)

@@ -29,8 +29,6 @@ from fastfeed.preprocess.workers.lifeline import identity
 from fastfeed.preprocess.workers.progress_slot import ProgressSlot
 from fastfeed.system.signals import ENDING, died_of, is_kill
 
-__all__ = ["Supervisor", "WorkerDied", "WorkerLimits"]
-
 # of a photograph that survives alone, or of a piece without a photograph to blame; then give up
 _MAX_DEATHS = 3
 # NumPy's threads would spin while a process starts, and are not needed

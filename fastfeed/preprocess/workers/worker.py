@@ -37,8 +37,6 @@ from fastfeed.preprocess.workers.log_lines import tell_through
 from fastfeed.preprocess.workers.progress_slot import ProgressSlot
 from fastfeed.system.processes import limit_memory
 
-__all__ = ["main"]
-
 
 class SupervisorChannel:
     """The TaskContext of this process: talks to its supervisor."""

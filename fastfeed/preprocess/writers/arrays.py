@@ -17,8 +17,6 @@ from fastfeed.preprocess.model.record import Entry
 from fastfeed.preprocess.writers import base
 from fastfeed.preprocess.writers.base import HEAD, Create, Spool, as_json, as_text, npy_header
 
-__all__ = ["Writer"]
-
 
 class Writer(base.Writer):
     """Writes one `.npy` and two more files. Pixels are spooled until n is known."""

@@ -18,19 +18,6 @@ from fastfeed.preprocess.model.recipe import Packing
 from fastfeed.preprocess.model.record import Entry
 from fastfeed.preprocess.model.task import SampleFault
 
-__all__ = [
-    "HEAD",
-    "Create",
-    "File",
-    "Spool",
-    "Writer",
-    "as_json",
-    "as_npy",
-    "as_text",
-    "meta_text",
-    "npy_header",
-]
-
 HEAD = 128  # bytes of an .npy header
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _IN_MEMORY = 32 << 20  # bytes; more go to an unnamed temporary file

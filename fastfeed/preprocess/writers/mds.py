@@ -25,8 +25,6 @@ from fastfeed.preprocess.model.record import Entry
 from fastfeed.preprocess.writers import base
 from fastfeed.preprocess.writers.base import Create, Spool, as_json, as_text, meta_text
 
-__all__ = ["Writer", "index_json"]
-
 _COLUMNS = {
     "class": "str",
     "extension": "str",

@@ -26,8 +26,6 @@ try:
 except ImportError as error:
     raise MissingExtra.of("Parquet shards", "PyArrow", "parquet") from error
 
-__all__ = ["Writer"]
-
 _BATCH_BYTES = 4 << 20  # bytes kept as Python objects before conversion to an Arrow batch
 _MAX_GROUP = 1 << 30  # bytes per row group: readers need columns below 2 GiB
 _PAGE = 1 << 20  # bytes

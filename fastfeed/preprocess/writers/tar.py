@@ -15,8 +15,6 @@ from fastfeed.preprocess.model.record import Entry
 from fastfeed.preprocess.writers import base
 from fastfeed.preprocess.writers.base import Create, as_json, as_npy, as_text
 
-__all__ = ["Writer"]
-
 _BLOCK = 512  # bytes: headers and contents start at multiples of it
 _RECORD = 20 * _BLOCK  # archives are padded to it, as by GNU tar and Python
 _MAX_NAME = 100  # bytes

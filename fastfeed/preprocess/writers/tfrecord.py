@@ -16,8 +16,6 @@ from fastfeed.preprocess.model.record import Entry
 from fastfeed.preprocess.writers import base
 from fastfeed.preprocess.writers.base import Create, as_json, as_text, meta_text
 
-__all__ = ["Writer"]
-
 _FORMATS = {"jpg": b"JPEG"}  # as in TensorFlow's scripts; others in upper case
 _MAX_BYTES = (1 << 31) - 1  # bytes per message, protobuf's limit
 _FIRST, _SECOND, _THIRD = b"\x0a", b"\x12", b"\x1a"  # fields 1, 2, 3 with a length

@@ -30,8 +30,6 @@ from fastfeed.profiler.model.intervals import (
 from fastfeed.profiler.model.result import InputWait, Period, Slices
 from fastfeed.profiler.model.trace import Trace
 
-__all__ = ["Attribution", "attribute_device", "spans_with_cause", "summarize_period"]
-
 _RAMP = (Cause.LAUNCH, Cause.FRAMEWORK, Cause.GC, Cause.GIL, Cause.PYTHON, Cause.LAUNCH_LATENCY)
 _CATCHING_UP = (Cause.LAUNCH, Cause.FRAMEWORK, Cause.PYTHON, Cause.LAUNCH_LATENCY)
 _LONGEST_NS = 500_000  # what the host does for longer, in one piece, is a separate cause

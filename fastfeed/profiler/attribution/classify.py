@@ -12,8 +12,6 @@ from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.columns import distinct, numbered
 from fastfeed.profiler.model.trace import RangeKind, Trace
 
-__all__ = ["INPUT_ACTIVITIES", "Activity", "call_activities", "frame_activity", "range_activities"]
-
 
 class Activity(IntEnum):
     """Host activities by precedence: the first that covers an instant is the cause."""

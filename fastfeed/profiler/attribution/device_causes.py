@@ -16,8 +16,6 @@ from fastfeed.profiler.model.columns import distinct
 from fastfeed.profiler.model.intervals import overlap, spans
 from fastfeed.profiler.model.trace import Kind, Trace
 
-__all__ = ["launch_call_causes", "producers", "queue_causes"]
-
 _MAX_LATENCY_NS = 100_000  # no launch takes longer than this to reach the device
 _MIN_QUEUE_NS = 10_000  # a shorter queue is always latency
 _MIN_USUAL = 3  # gaps; fewer do not show which latency is usual

@@ -20,7 +20,6 @@ from fastfeed.profiler.model.intervals import (
 from fastfeed.profiler.model.result import TimeBreakdown
 from fastfeed.profiler.model.trace import Kind, Trace
 
-__all__ = ["BUSY", "Gaps", "break_down", "busy_sets", "find_gaps", "op_edges"]
 # in order of precedence, as in xprof and PyTorch's TensorBoard plugin
 BUSY = ("compute", "comm", "h2d", "other", "overhead")
 

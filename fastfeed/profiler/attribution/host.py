@@ -31,8 +31,6 @@ from fastfeed.profiler.model.columns import distinct
 from fastfeed.profiler.model.intervals import empty, overlap, spans, spans_at, union
 from fastfeed.profiler.model.trace import RangeKind, Trace
 
-__all__ = ["Host"]
-
 _TF_DATA_OPS = re.compile("^(IteratorGetNext|OptionalGetValue|MultiDeviceIteratorGetNextFromShard)")
 # what a runtime's own thread is inside of when it brings data and work to a device
 _FEEDING = re.compile(

@@ -12,8 +12,6 @@ from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.columns import distinct, numbered
 from fastfeed.profiler.model.intervals import empty, intersect, subtract, union
 
-__all__ = ["AttributedSpans", "host_causes", "in_time_order"]
-
 # Before WAITING: what a parked thread is known to wait for. After it: what it merely happens to be
 # in.
 _BEFORE_WAITING = tuple(activity for activity in Activity if activity <= Activity.IO)

@@ -7,8 +7,6 @@ import numpy as np
 from fastfeed.profiler.model.columns import numbered
 from fastfeed.profiler.model.trace import Trace
 
-__all__ = ["LOADS_NS", "calls_by_id", "is_first_use", "is_long_call", "launch_calls"]
-
 LOADS_NS = 1_000_000  # a first launch that takes longer than this loads its kernel
 _SPREAD = 4  # ids per call up to which a table of all ids is small
 _LONG = 10  # times the median of the same API: such a call did more than launch

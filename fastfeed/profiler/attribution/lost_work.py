@@ -24,8 +24,6 @@ from fastfeed.profiler.model.intervals import (
 from fastfeed.profiler.model.result import Period
 from fastfeed.profiler.model.trace import Trace
 
-__all__ = ["STARTS_WORK", "consistency_metrics", "lost_launches"]
-
 # calls that start a kernel, a copy or a graph; memsets often have no operation: the driver may
 # leave them out
 STARTS_WORK = re.compile(r"launch(?!host)|memcpy", re.I)

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from fastfeed.profiler.model.result import DeviceResult, FeedResult
 
-__all__ = ["Comparison", "DeviceChange", "FeedChange", "MetricChange", "Side"]
-
 
 @dataclass(frozen=True, slots=True)
 class MetricChange:

@@ -12,8 +12,6 @@ from fastfeed.profiler.model.format import percent
 from fastfeed.profiler.model.result import DeviceResult, Result
 from fastfeed.profiler.verdict.advice import family_costs
 
-__all__ = ["ABSTAINED", "TRIPPED", "Gate", "check", "parse", "share"]
-
 TRIPPED = 3  # exit codes
 ABSTAINED = 4
 IDLE = "idle"

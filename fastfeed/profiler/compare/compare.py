@@ -23,8 +23,6 @@ from fastfeed.profiler.model.result import DeviceResult, FeedResult, Result, Sha
 from fastfeed.profiler.model.thresholds import STARVED
 from fastfeed.profiler.verdict.feed_timelines import rounds
 
-__all__ = ["compare"]
-
 PARTS = {
     "compute": "compute",
     "comm": "exposed communication",

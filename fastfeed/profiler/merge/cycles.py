@@ -14,8 +14,6 @@ from fastfeed.errors import TraceError
 from fastfeed.profiler.model.format import plural
 from fastfeed.profiler.model.trace import Device, Process, Strings, Thread, Trace, concatenated
 
-__all__ = ["join_cycles"]
-
 # PyTorch's tensorboard_trace_handler: worker.<time>.pt.trace.json
 _TIMESTAMP = re.compile(r"\.(\d{13,19})(?=\.|$)")
 _TABLES = ("ops", "calls", "ranges", "waits", "overheads", "sched")

@@ -21,8 +21,6 @@ from fastfeed.profiler.model.trace import (
     table,
 )
 
-__all__ = ["combine", "merge"]
-
 _WAIT = "fastfeed:wait"  # the trainer's thread, by definition
 # of the ops whose call must be in the other table, for both to be of one recording
 _MIN_LAUNCHED = 0.5

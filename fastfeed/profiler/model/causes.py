@@ -5,8 +5,6 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-__all__ = ["FAMILIES", "INPUT_CAUSES", "STARVING", "Cause"]
-
 FAMILIES = {
     "input": "waiting for input",
     "h2d": "slow copies to the GPU",

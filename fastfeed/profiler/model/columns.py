@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["distinct", "numbered"]
-
 _SPREAD = 4  # a table of this many entries per row is faster than sorting the rows
 
 

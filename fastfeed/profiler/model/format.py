@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["WORDS", "duration", "interval", "multiple", "one_line", "percent", "plural"]
-
 WORDS = {
     "not_starved": "NOT STARVED",
     "starved": "STARVED",

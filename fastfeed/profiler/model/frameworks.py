@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-__all__ = ["framework_of"]
-
 # In this order. A loader of another framework is no sign: JAX programs read with tf.data and
 # PyTorch's DataLoader.
 _SIGNS = (

@@ -14,20 +14,6 @@ from typing import Protocol
 
 import numpy as np
 
-__all__ = [
-    "by_start",
-    "clip",
-    "complement",
-    "empty",
-    "intersect",
-    "measure",
-    "overlap",
-    "spans",
-    "spans_at",
-    "subtract",
-    "union",
-]
-
 
 def empty() -> np.ndarray:
     """No span: shape (0, 2)."""

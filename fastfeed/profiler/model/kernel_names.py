@@ -6,8 +6,6 @@ import re
 
 from fastfeed.profiler.model.trace import Kind, RangeKind
 
-__all__ = ["copy_kind", "kernel_kind", "range_kind", "strip_version"]
-
 _SUFFIX = re.compile(r"(_v\d+)?(_pt[sd][sz])?(_v\d+)?$")
 _GC = re.compile(r"(python )?(gc|garbage collection)\b(?!\.)", re.I)
 _COMM = re.compile(

@@ -14,30 +14,6 @@ from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.intervals import empty
 from fastfeed.profiler.model.trace import Origin
 
-__all__ = [
-    "ABSENT_RANKS",
-    "Cold",
-    "DeviceResult",
-    "FeedResult",
-    "FunctionTime",
-    "Gap",
-    "InputStage",
-    "InputWait",
-    "LateRank",
-    "PeerWait",
-    "Period",
-    "Phase",
-    "RankResult",
-    "Remedy",
-    "Result",
-    "Share",
-    "Slices",
-    "Spread",
-    "Steps",
-    "TimeBreakdown",
-    "Verdict",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class TimeBreakdown:

@@ -15,8 +15,6 @@ from statistics import NormalDist
 
 import numpy as np
 
-__all__ = ["MIN_STEPS", "difference", "share"]
-
 MIN_STEPS = 3  # steps; fewer say nothing about their spread
 _RESAMPLES = 1_000
 _SEED = 20_240_917  # fixed: the same trace gives the same report

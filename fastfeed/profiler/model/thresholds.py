@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["SEVERE", "STARVED", "word"]
-
 STARVED = 0.05
 SEVERE = 0.20
 

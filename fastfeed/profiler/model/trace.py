@@ -17,25 +17,6 @@ import numpy as np
 
 from fastfeed.profiler.model.columns import distinct
 
-__all__ = [
-    "Calls",
-    "Device",
-    "Kind",
-    "Ops",
-    "Origin",
-    "Overheads",
-    "Process",
-    "RangeKind",
-    "Ranges",
-    "Sched",
-    "Strings",
-    "Thread",
-    "Trace",
-    "Waits",
-    "concatenated",
-    "table",
-]
-
 
 class Kind(IntEnum):
     """Kind of a device op."""

@@ -11,18 +11,6 @@ import numpy as np
 from fastfeed.profiler.model.intervals import by_start
 from fastfeed.profiler.model.trace import Kind, Trace
 
-__all__ = [
-    "WALL_NS",
-    "Clock",
-    "MatchedCollectives",
-    "align_clocks",
-    "collective_family",
-    "estimate_offset",
-    "find_channels",
-    "format_seconds",
-    "match_collectives",
-]
-
 _FAMILY = re.compile(
     r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|send_?recv|broadcast|bcast|cross_device_reduce|reduce|send|recv",
     re.I,

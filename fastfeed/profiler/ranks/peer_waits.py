@@ -21,8 +21,6 @@ from fastfeed.profiler.model import intervals
 from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.ranks.collectives import MatchedCollectives
 
-__all__ = ["NO_CAUSE", "BlamedWaits", "PeerWaits", "blame_waits", "find_waits"]
-
 NO_CAUSE = 255  # busy, or not recorded
 _UNBLAMED = (Cause.HOST_UNKNOWN, Cause.NO_LAUNCH)
 _MIN_LEAD_NS = 100_000  # a shorter wait is no lead

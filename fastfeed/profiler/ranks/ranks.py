@@ -30,17 +30,6 @@ from fastfeed.profiler.ranks.peer_waits import (
     find_waits,
 )
 
-__all__ = [
-    "NO_CAUSE",
-    "Blame",
-    "RankAnalysis",
-    "RankDevice",
-    "analyze_ranks",
-    "estimate_waits",
-    "kernel_ratios",
-    "late_ranks",
-]
-
 _MIN_SAMPLES = 5  # collectives of one name and size, enough to estimate waits from their spread
 _SAME_WORK = 1.5  # times the shortest: still the same amount of work
 _LOOSE_CLOCK_NS = 100_000  # clock uncertainty worth a note

@@ -26,19 +26,6 @@ from typing import Any, BinaryIO
 
 from fastfeed.errors import TraceError
 
-__all__ = [
-    "HEAD",
-    "Stream",
-    "TruncatedZip",
-    "as_file",
-    "compression_of",
-    "head",
-    "is_compressed",
-    "lines",
-    "open_stream",
-    "read_up_to",
-]
-
 HEAD = 65_536  # bytes that are enough to tell what a file is
 _MAX_LAYERS = 4  # of compression inside compression; more is a mistake or a trap
 _COMPRESSIONS = {

@@ -32,8 +32,6 @@ from fastfeed.profiler.model.trace import (
 )
 from fastfeed.profiler.readers import decompress, limits
 
-__all__ = ["knows", "read"]
-
 _FIRST_LINE = re.compile(
     rb'^\s*(\{[^\n]{0,400}"fastfeed_timeline"\s*:|\["[^"\n]{1,80}",\s*"(span|anchor)",)',
     re.MULTILINE,

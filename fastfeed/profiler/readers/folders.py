@@ -11,8 +11,6 @@ from pathlib import Path
 from fastfeed.errors import TraceError
 from fastfeed.profiler.readers import detect, sniff
 
-__all__ = ["expand"]
-
 _MAX_FILES = 2_000  # files in a folder
 _MAX_DEPTH = 6  # of nested folders; plugins/profile/<run>/ is 3
 _TIMELINE = "timeline"  # may accompany every other dialect

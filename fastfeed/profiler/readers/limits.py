@@ -9,8 +9,6 @@ from pathlib import Path
 
 from fastfeed.errors import TraceError
 
-__all__ = ["MAX_EVENTS", "TooManyEvents", "check", "max_events"]
-
 MAX_EVENTS = 5_000_000  # some 0.3 KB each; the arrows of a Chrome trace do not count
 _limit: ContextVar[int] = ContextVar("max_events", default=MAX_EVENTS)
 

@@ -14,25 +14,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = [
-    "FIXED32",
-    "FIXED64",
-    "LEN",
-    "PAD",
-    "VARINT",
-    "Content",
-    "DamagedMessage",
-    "Field",
-    "FieldIterator",
-    "double",
-    "fields",
-    "signed",
-    "split",
-    "text",
-    "varints",
-    "words",
-]
-
 VARINT, FIXED64, LEN, FIXED32 = 0, 1, 2, 5
 # zero bytes behind the content, so that `words` and `FieldIterator` can read whole words near its
 # end

@@ -11,8 +11,6 @@ from pathlib import Path
 from fastfeed.printable import printable
 from fastfeed.profiler.readers.protobuf import LEN, PAD, DamagedMessage, fields
 
-__all__ = ["XPROF_RESULT", "describe_known", "describe_unknown", "is_own_tracks", "is_xprof_result"]
-
 XPROF_RESULT = (
     "is a result that xprof computed, not a recording; pass the .xplane.pb of the same run"
 )

@@ -13,8 +13,6 @@ from fastfeed.profiler.model.result import DeviceResult, TimeBreakdown
 from fastfeed.profiler.reports import figures
 from fastfeed.profiler.reports.picture import LOOK
 
-__all__ = ["idle_bar", "stacked_bar", "steps", "swatch"]
-
 COLUMNS = 240  # of the chart of steps
 STARVED_LINE = 0.05  # a step above it is starved
 _IDLE_COLOR = "#8b8d98"

@@ -19,8 +19,6 @@ from fastfeed.profiler.model.format import WORDS, duration, one_line, percent, p
 from fastfeed.profiler.reports import layout
 from fastfeed.profiler.reports.layout import Sheet
 
-__all__ = ["SCHEMA", "as_dict", "render"]
-
 SCHEMA = "fastfeed.comparison/1"
 MAX_WIDTH = 120  # longer lines are hard to read
 CAUSES = 8  # rows

@@ -21,8 +21,6 @@ from fastfeed.profiler.reports.charts import swatch
 from fastfeed.profiler.reports.page import self_contained
 from fastfeed.profiler.reports.picture import LOOK
 
-__all__ = ["page"]
-
 PAIRS = 8  # devices with two timelines each
 ANCHORS = 10_000  # steps that timelines are aligned by
 MIN_SHARE = 0.0005  # of the window: a cause below this on both sides has no row

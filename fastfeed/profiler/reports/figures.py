@@ -14,25 +14,6 @@ from fastfeed.profiler.model.result import DeviceResult, Period, Result, Share
 from fastfeed.profiler.verdict.input_advice import PHASES, phase_change
 from fastfeed.profiler.verdict.verdict import focus
 
-__all__ = [
-    "PARTS",
-    "CauseRow",
-    "PhaseRow",
-    "StepShares",
-    "by_need",
-    "cause_rows",
-    "computing",
-    "gain",
-    "judged_share",
-    "offsets",
-    "phase_rows",
-    "share_of_window",
-    "step_ns",
-    "step_shares",
-    "steps_judged",
-    "top_cause",
-]
-
 _MIN_PHASE = 0.005  # of the recording: a shorter phase is in the JSON document alone
 PARTS = {
     "compute": "compute",

@@ -9,8 +9,6 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
-__all__ = ["LABEL", "Sheet", "bar", "encodable", "fitted", "mark", "pack_lines", "show", "stacked"]
-
 LABEL = 11  # columns
 # part of the time breakdown -> its character, its ASCII character, its style
 _MARKS = {

@@ -9,8 +9,6 @@ from fastfeed.profiler.model.format import WORDS, duration, interval, one_line, 
 from fastfeed.profiler.model.result import DeviceResult, Result
 from fastfeed.profiler.reports import figures
 
-__all__ = ["as_markdown"]
-
 _MAX_DEVICES = 16  # rows
 _MAX_CAUSES = 5  # rows
 _MAX_FUNCTIONS = 3  # rows

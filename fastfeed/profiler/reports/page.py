@@ -11,8 +11,6 @@ from fastfeed.profiler.model.format import WORDS, one_line
 from fastfeed.profiler.model.result import Result
 from fastfeed.profiler.reports import picture, sections
 
-__all__ = ["MAX_BYTES", "page", "self_contained"]
-
 MAX_BYTES = 3_000_000  # bytes
 ROWS = 14_000  # of all timelines together; fewer if names are long
 

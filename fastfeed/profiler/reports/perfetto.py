@@ -21,8 +21,6 @@ from fastfeed.profiler.model.format import one_line
 from fastfeed.profiler.model.result import DeviceResult, Result
 from fastfeed.profiler.reports import figures
 
-__all__ = ["write"]
-
 TRACKS = ("device", "gap cause", "steps", "input waits")
 _NAME = 400  # characters of a name
 

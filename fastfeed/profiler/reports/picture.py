@@ -15,20 +15,6 @@ from fastfeed.profiler.model.format import one_line
 from fastfeed.profiler.model.result import DeviceResult, Gap, Result
 from fastfeed.profiler.reports import figures
 
-__all__ = [
-    "BUSY",
-    "LOOK",
-    "NOTHING",
-    "PICTURES",
-    "TimelineLane",
-    "clip_lane",
-    "data",
-    "device_lane",
-    "flatten",
-    "timelines",
-    "wait_lane",
-]
-
 PICTURES = 32  # devices with a timeline
 MARGIN = 0.4  # of a gap's length, shown before and after it
 NAMES = 2000  # pairs of thread and name on a page

@@ -20,8 +20,6 @@ from fastfeed.profiler.reports import charts, figures, tables
 from fastfeed.profiler.reports.charts import idle_bar, stacked_bar, swatch
 from fastfeed.profiler.reports.picture import LOOK, PICTURES
 
-__all__ = ["body", "timelines"]
-
 _BUTTONS = {
     "back": ("‹", "Earlier"),
     "on": ("›", "Later"),

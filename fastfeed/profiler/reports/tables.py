@@ -11,18 +11,6 @@ from fastfeed.profiler.model.result import DeviceResult, FeedResult, RankResult,
 from fastfeed.profiler.reports import figures
 from fastfeed.profiler.reports.charts import stacked_bar, swatch
 
-__all__ = [
-    "cold",
-    "colored",
-    "devices",
-    "feeds",
-    "functions",
-    "per_step",
-    "phases",
-    "ranks",
-    "recording",
-]
-
 MAX_ROWS = 128  # rows
 _MIN_STEP_SHARE = 0.001  # of a step: smaller causes share a row
 _CLASSES = {

@@ -17,8 +17,6 @@ from fastfeed.profiler.reports import figures, layout
 from fastfeed.profiler.reports.layout import Sheet
 from fastfeed.profiler.verdict.late_rank import late_rank_sentence
 
-__all__ = ["render"]
-
 DEFAULT_LINES = 40  # lines without a terminal
 MAX_WIDTH = 120  # longer lines are hard to read
 SHORT = {"h2d": "H2D copies", "other": "other copies", "overhead": "profiler"}

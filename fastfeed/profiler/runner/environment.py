@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from glob import glob
 from pathlib import Path
 
-__all__ = ["INSTALL", "active_profiler", "capabilities", "has_gpu", "nvprof", "system"]
-
 INSTALL = {  # distribution -> what gives it Nsight Systems
     "debian": "enable non-free, then: apt-get install nsight-systems",
     "ubuntu": (

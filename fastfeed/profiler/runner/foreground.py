@@ -13,18 +13,6 @@ from pathlib import Path
 
 from fastfeed.system.processes import stat_fields
 
-__all__ = [
-    "Foreground",
-    "Started",
-    "children",
-    "descendants",
-    "hold_streams",
-    "parents",
-    "processor_time",
-    "runs",
-    "unrunnable",
-]
-
 _FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
 _WAITED = tuple(signal.Signals[name] for name in (*_FORWARDED, "SIGCHLD"))
 _POLL_S = 0.1  # how soon a child's start is noticed; its end is noticed at once

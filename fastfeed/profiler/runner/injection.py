@@ -15,8 +15,6 @@ from typing import Any
 from fastfeed.profiler.runner import environment
 from fastfeed.profiler.runner.settings import RANKS, Settings
 
-__all__ = ["FOLDER", "FRAMEWORKS", "Injection", "after_import", "injected"]
-
 FOLDER = Path(__file__).with_name("injected")
 FRAMEWORKS = ("torch", "jax", "tensorflow")
 _VARIABLE = "FASTFEED_RECORD"

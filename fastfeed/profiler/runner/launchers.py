@@ -15,8 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Launch", "detect_launcher", "interpreter"]
-
 # options without a value; every other option of these launchers has one, two where _TWO says so
 _MPI = re.compile(
     r"allow-run-as-root|(no)?oversubscribe|display-\w+|report-\w+|tag-output|timestamp(-output)?|q|quiet|v|verbose|nolocal|"

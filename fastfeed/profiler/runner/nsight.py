@@ -15,8 +15,6 @@ from pathlib import Path
 
 from fastfeed.errors import TraceError
 
-__all__ = ["INSTALL", "export", "find", "imported", "importer", "version"]
-
 INSTALL = (
     "install Nsight Systems (developer.nvidia.com/nsight-systems, or apt-get install"
     " nsight-systems) or set NSYS to its nsys program"

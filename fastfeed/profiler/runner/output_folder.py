@@ -11,8 +11,6 @@ from pathlib import Path
 from fastfeed.errors import ConfigError
 from fastfeed.profiler.runner.settings import rank_of
 
-__all__ = ["check_previous", "free_folder", "prepare_folder", "remove_previous"]
-
 _OURS = re.compile(
     r"(trace|rank(?P<rank>\d+)|pid\d+)(\.\d+)?\.(qdstrm|nsys-rep|qdrep|sqlite|nvprof|notes|torch\.json\.gz|xplane\.pb)"
     r"|timeline(\.rank(?P<feed>\d+))?\.jsonl|report\.html"

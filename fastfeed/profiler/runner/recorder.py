@@ -30,21 +30,6 @@ from fastfeed.profiler.runner.foreground import (
 )
 from fastfeed.profiler.runner.settings import Settings
 
-__all__ = [
-    "SHIM",
-    "SUFFIXES",
-    "RunResult",
-    "last_line",
-    "nsys_command",
-    "nvprof_command",
-    "options_of",
-    "recordings",
-    "under_framework",
-    "under_nsys",
-    "under_nvprof",
-    "without_profiler",
-]
-
 SUFFIXES = (".nsys-rep", ".qdrep", ".qdstrm", ".nvprof")
 FRAMEWORK_SUFFIXES = (".torch.json.gz", ".xplane.pb")
 # stdin, stdout and stderr of the command come to nsys as 7, 8, 9: dash takes no two digits

@@ -21,8 +21,6 @@ from fastfeed.profiler.runner.launchers import Launch, detect_launcher, interpre
 from fastfeed.profiler.runner.output_folder import check_previous, prepare_folder, remove_previous
 from fastfeed.profiler.runner.settings import TIMELINE, Recording, Settings, rank_of
 
-__all__ = ["main", "record", "record_rank"]
-
 
 def record(settings: Settings, environ: Mapping[str, str] = os.environ) -> Recording:
     """Run the command under a profiler and gather what it left.

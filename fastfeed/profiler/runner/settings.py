@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
-__all__ = ["RANKS", "TIMELINE", "Recording", "Settings", "rank_of"]
-
 TIMELINE = "FASTFEED_TIMELINE"  # where feeds write theirs
 RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK")
 RANKS += ("HOROVOD_RANK", "PALS_RANKID", "JAX_PROCESS_ID", "SLURM_PROCID")

@@ -35,8 +35,6 @@ from fastfeed.profiler.steps.metrics import device_metrics, slowest_stage
 from fastfeed.profiler.steps.phases import epoch_metrics, summarize_phases
 from fastfeed.profiler.steps.step_stats import share_of, step_spreads
 
-__all__ = ["device_result", "labels", "main_process"]
-
 _WORST_GAPS = 3
 # of the recording: fewer whole steps than usual are judged by if they are marked, and this much
 _MIN_MARKED = 0.3

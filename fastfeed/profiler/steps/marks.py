@@ -13,19 +13,6 @@ from fastfeed.profiler.attribution.lost_work import lost_launches
 from fastfeed.profiler.model.intervals import overlap, spans
 from fastfeed.profiler.model.trace import RangeKind, Trace
 
-__all__ = [
-    "MIN_STEPS",
-    "TOLERANCE",
-    "Rounds",
-    "in_process",
-    "is_open_ended",
-    "marked_steps",
-    "missing_after",
-    "optimizer_steps",
-    "recorded_edges",
-    "wait_steps",
-]
-
 MIN_STEPS = 3  # marks; fewer do not establish a period
 TOLERANCE = 0.2  # of the median: the deviation allowed for a usual step
 

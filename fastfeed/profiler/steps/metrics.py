@@ -24,8 +24,6 @@ from fastfeed.profiler.model.result import InputStage, Period, Steps
 from fastfeed.profiler.model.thresholds import STARVED
 from fastfeed.profiler.model.trace import Kind, Trace
 
-__all__ = ["device_metrics", "slowest_stage"]
-
 _MIN_TREND_STEPS = 10  # fewer steps show no trend
 _RARE_WAITS = 0.25  # of the steps
 _MIN_CORRELATION = 0.6  # rank correlation of a step's wait with its number

@@ -31,8 +31,6 @@ from fastfeed.profiler.model.result import Cold, Period, Phase, Steps
 from fastfeed.profiler.model.trace import RangeKind, Trace
 from fastfeed.profiler.steps.marks import in_process
 
-__all__ = ["epoch_metrics", "find_phases", "summarize_phases", "training_steps"]
-
 _FRAME = r"(\(\d+\))?: "  # between file and function in PyTorch's Python frames
 _CREATION = re.compile(  # an iterator of a loader, or its workers, come to life
     rf"dataloader\.py{_FRAME}(_get_iterator|_reset)$|grain/\S*{_FRAME}__iter__$|popen_(fork|spawn_\w+){_FRAME}_launch$"

@@ -15,7 +15,6 @@ from fastfeed.profiler.model.result import Period, Share, Spread, Steps
 from fastfeed.profiler.model.statistics import MIN_STEPS, share
 from fastfeed.profiler.model.thresholds import STARVED
 
-__all__ = ["share_of", "step_spreads"]
 _PARTS = 20  # equal parts of the window that stand in for missing steps
 
 

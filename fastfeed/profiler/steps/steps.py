@@ -24,8 +24,6 @@ from fastfeed.profiler.steps.marks import (
     wait_steps,
 )
 
-__all__ = ["find_steps"]
-
 # of a step: it is whole if the recording of the device misses less; its beginning, unlike its end,
 # waits for input
 _NEGLIGIBLE_BEGINNING, _NEGLIGIBLE_END = 0.001, 0.005

@@ -13,8 +13,6 @@ from fastfeed.profiler.model.result import DeviceResult
 from fastfeed.profiler.model.thresholds import STARVED
 from fastfeed.profiler.model.trace import Origin
 
-__all__ = ["abstention_reasons", "confidence", "doubts", "has_all_recorded"]
-
 LIKELY_STEPS, CONFIRMED_STEPS = 5, 20  # steps for a likely and for a confirmed verdict
 _LEVELS = ("weak", "likely", "confirmed")
 _MIN_WAITS = 3  # waits for input, if no steps are judged: a single one may be something else

@@ -21,8 +21,6 @@ from fastfeed.profiler.verdict.framework_changes import change_in
 from fastfeed.profiler.verdict.input_advice import input_advice, proxy_input
 from fastfeed.profiler.verdict.late_rank import late_rank_advice
 
-__all__ = ["cost_of", "family_costs", "interpreter_cause", "main_function", "remedies"]
-
 _Advise = Callable[[DeviceResult, int, Sequence[FeedResult]], tuple[str, str]]
 
 _MIN_SHARE = 0.005  # of the window: a smaller cost is not reported

@@ -11,8 +11,6 @@ from fastfeed.profiler.model.intervals import measure, spans_at, union
 from fastfeed.profiler.model.result import FeedResult
 from fastfeed.profiler.model.trace import RangeKind, Trace
 
-__all__ = ["feed_results", "rounds"]
-
 _WAIT = "wait"
 _PAUSE = 10  # times the usual time from one batch to the next request: the end of an epoch
 _PASSIVE = {_WAIT, "place"}  # not part of producing a batch

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["change_in"]
-
 _PINNED = "and send images as uint8: a quarter of the bytes of float32."
 _CHANGES = {
     "more_loading": {

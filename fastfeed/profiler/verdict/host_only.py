@@ -14,8 +14,6 @@ from fastfeed.profiler.model.intervals import intersect, measure, spans, subtrac
 from fastfeed.profiler.model.trace import RangeKind, Trace
 from fastfeed.profiler.steps.marks import marked_steps
 
-__all__ = ["host_waits", "launch_count"]
-
 _PARKED = 0.05  # of the time: parked for less is not worth a sentence
 _CAVEAT = "Only a recording with a GPU can tell whether that delays training."
 

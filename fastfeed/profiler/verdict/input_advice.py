@@ -11,8 +11,6 @@ from fastfeed.profiler.model.format import duration, one_line, percent, plural
 from fastfeed.profiler.model.result import DeviceResult, FeedResult, Phase
 from fastfeed.profiler.verdict.framework_changes import change_in
 
-__all__ = ["PHASES", "feed_advice", "input_advice", "phase_change", "proxy_input", "stage_advice"]
-
 # steps: loaders rarely have more workers; a rarer wait comes once per epoch
 _MAX_WORKER_PERIOD = 24
 _NEARLY_ALL = 0.8  # of the waiting is at starts of epochs

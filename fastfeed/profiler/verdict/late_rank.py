@@ -5,8 +5,6 @@ from __future__ import annotations
 from fastfeed.profiler.model.format import duration, one_line, percent
 from fastfeed.profiler.model.result import LateRank
 
-__all__ = ["late_rank_advice", "late_rank_name", "late_rank_sentence"]
-
 _SLOWER = 1.1  # times the median rank's kernels: more than boards of one model differ
 
 

@@ -27,8 +27,6 @@ from fastfeed.profiler.verdict.advice import (
 from fastfeed.profiler.verdict.input_advice import feed_advice
 from fastfeed.profiler.verdict.late_rank import late_rank_name
 
-__all__ = ["focus", "judge", "starved_word"]
-
 _MIN_BOUND_SHARE = 0.10  # of the window: if nothing costs more, the device itself is the bottleneck
 # of the window in kernels and copies that are no batches: many small losses are not a bottleneck
 _BUSY = 0.80

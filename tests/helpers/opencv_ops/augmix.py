@@ -10,8 +10,6 @@ import numpy as np
 
 from fastfeed.ops.augmix import AugMix
 
-__all__ = ["NESTED"]
-
 
 def mix(
     op: AugMix, values: dict[str, Any], row: int, image: np.ndarray, run: Callable[..., Any]

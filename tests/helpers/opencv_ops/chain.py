@@ -10,8 +10,6 @@ from fastfeed.ops.program.layers import Choices, Layer
 from helpers.opencv_ops.kernels import KERNELS, MEASURED, NESTED, TABLES
 from helpers.opencv_ops.lookup import look_up
 
-__all__ = ["run"]
-
 
 def run(
     layers: Sequence[Layer], choices: Sequence[Choices], row: int, image: np.ndarray

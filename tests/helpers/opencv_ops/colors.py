@@ -11,8 +11,6 @@ from PIL import Image
 from fastfeed.ops.color import Grayscale, Hue, Saturation
 from helpers.opencv_ops.scratch import planes
 
-__all__ = ["KERNELS"]
-
 _BLOCK = 1 << 16  # pixels at a time, so that all planes of Hue stay in a core's cache
 
 

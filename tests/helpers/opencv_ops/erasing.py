@@ -14,8 +14,6 @@ from fastfeed.ops.base import shade
 from fastfeed.ops.erasing import CutOut, GridMask, RandomErasing
 from fastfeed.ops.noise_table import gray, read_wrapped
 
-__all__ = ["KERNELS"]
-
 _FEW = 8  # squares side by side: so many are quicker one by one
 
 

@@ -11,8 +11,6 @@ import numpy as np
 from fastfeed.ops.filters import GaussianBlur, JPEGCompression, Sharpness
 from helpers.opencv_ops.scratch import planes
 
-__all__ = ["KERNELS"]
-
 # Pillow's ImageFilter.SMOOTH
 _SMOOTH = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], np.float32) / 13
 

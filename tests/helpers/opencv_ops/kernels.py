@@ -22,8 +22,6 @@ from helpers.opencv_ops import (
     windows,
 )
 
-__all__ = ["KERNELS", "MEASURED", "NESTED", "TABLES"]
-
 _MODULES: tuple[Any, ...] = (
     augmix,
     colors,

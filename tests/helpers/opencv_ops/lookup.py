@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["convert", "count", "look_up"]
-
 
 def look_up(image: np.ndarray, table: np.ndarray) -> np.ndarray:
     """Replace every byte in place; table uint8 (256,) or (256, channels)."""

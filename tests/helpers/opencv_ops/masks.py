@@ -9,8 +9,6 @@ import numpy as np
 from fastfeed.ops.move_boxes import Stage
 from helpers.opencv_ops.warps import warp
 
-__all__ = ["mask_after"]
-
 
 def mask_after(
     stages: Sequence[Stage], row: int, mask: np.ndarray, ignore: int = 255

@@ -11,8 +11,6 @@ from fastfeed.ops.filters import GaussianNoise
 from fastfeed.ops.noise_table import LENGTH, STEPS, steps
 from helpers.opencv_ops.scratch import planes
 
-__all__ = ["KERNELS"]
-
 
 def noise(op: GaussianNoise, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
     """Noise is rounded to levels before it is added: the image is whole numbers, so the sum is the

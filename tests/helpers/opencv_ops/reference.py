@@ -18,8 +18,6 @@ from fastfeed.ops.program.program import Program, Work
 from helpers.opencv_ops import lookup
 from helpers.opencv_ops.chain import run
 
-__all__ = ["Reference", "compile", "convert"]
-
 
 class Reference:
     """A program image by image, with the methods of a backend that tests call."""

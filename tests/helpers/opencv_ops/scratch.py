@@ -5,8 +5,6 @@ from __future__ import annotations
 import cv2
 import numpy as np
 
-__all__ = ["planes", "split"]
-
 
 def planes(count: int, height: int, width: int) -> np.ndarray:
     """Contiguous uint8 (count, height, width) of any content."""

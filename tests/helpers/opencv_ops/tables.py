@@ -12,8 +12,6 @@ from fastfeed.ops.levels import LUT, AutoContrast, Equalize, Gamma, Invert, Post
 from helpers.opencv_ops.lookup import count
 from helpers.opencv_ops.scratch import split
 
-__all__ = ["MEASURED", "TABLES"]
-
 _BYTES = np.arange(256)
 _SAME = np.arange(256, dtype=np.uint8)
 _PRODUCTS = _BYTES.astype(np.uint16) * 255

@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["warp_pixels"]
-
 _GROUP = 16  # columns that OpenCV computes at once; it adds in another order in those that remain
 _PIXELS = 1 << 16  # that are computed at a time
 

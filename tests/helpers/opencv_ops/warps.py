@@ -13,8 +13,6 @@ from fastfeed.ops.warp import Affine, Perspective, Rotate
 from helpers.opencv_ops.scratch import planes
 from helpers.opencv_ops.warp_arrays import warp_pixels
 
-__all__ = ["KERNELS", "warp"]
-
 _FLAGS = {
     "bilinear": cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,
     "nearest": cv2.INTER_NEAREST | cv2.WARP_INVERSE_MAP,

@@ -13,8 +13,6 @@ from fastfeed.decode.pixels import PixelsEngine
 from fastfeed.ops.base import shade
 from fastfeed.ops.program.window import Window, Windows
 
-__all__ = ["KERNELS"]
-
 _ENGINE, _NEVER = PixelsEngine(), threading.Event()
 
 

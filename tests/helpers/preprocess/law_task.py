@@ -10,8 +10,6 @@ from typing import Any
 from fastfeed.decode.base import Bad
 from fastfeed.preprocess.model.task import MemoryLimitError, TaskContext
 
-__all__ = ["ENDLESS", "FAILS", "GREEDY", "PLAIN", "LawTask"]
-
 PLAIN, FAILS, GREEDY, ENDLESS = range(4)  # pieces
 
 

@@ -18,8 +18,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Browser", "Tab", "browser", "found"]
-
 PATIENCE_S = 60.0  # ends a hang; answers take milliseconds
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "headless_shell")
 # descriptors 3 and 4 may be any of ours: out of the way with them first

@@ -5,8 +5,6 @@ from __future__ import annotations
 from fastfeed.profiler.model.trace import Kind, RangeKind, Trace
 from helpers.profiler.handmade import TraceBuilder
 
-__all__ = ["PERIOD_NS", "even_steps"]
-
 PERIOD_NS = 100_000_000
 _KERNELS = 10
 _LAUNCH_NS = 10_000

@@ -9,8 +9,6 @@ from __future__ import annotations
 import textwrap
 from pathlib import Path
 
-__all__ = ["install"]
-
 _MODULES = {
     "__init__": "from torch import autograd, compiler, cuda, optim, profiler",
     "compiler": "def is_compiling(): return False",

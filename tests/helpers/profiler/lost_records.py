@@ -8,8 +8,6 @@ import numpy as np
 
 from fastfeed.profiler.model.trace import Ops, Ranges, Trace
 
-__all__ = ["without_blocks", "without_ops", "without_ranges"]
-
 
 def without_ops(trace: Trace, lost: np.ndarray) -> Trace:
     """The same trace without these device operations (bool); the calls that launched them stay."""

@@ -12,8 +12,6 @@ from fastfeed.profiler.model.result import Slices
 from fastfeed.profiler.model.trace import Device, Kind, Ops, Origin, Process, Strings, Trace, table
 from fastfeed.profiler.ranks.ranks import RankDevice
 
-__all__ = ["MS", "TRANSFER", "Talk", "members"]
-
 MS = 1_000_000
 TRANSFER = 200_000  # ns of every collective once all are there
 

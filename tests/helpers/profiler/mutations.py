@@ -18,8 +18,6 @@ from pathlib import Path
 
 from helpers.profiler.xplanes import varint
 
-__all__ = ["mutate"]
-
 _MAX_BYTES = 1 << 22  # of a file that grows with each change
 _NUMBERS = (
     0,

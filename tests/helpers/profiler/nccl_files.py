@@ -16,8 +16,6 @@ import numpy as np
 
 from helpers.profiler.kineto_files import BASE, PID, event, kernel, launch, meta, write
 
-__all__ = ["nccl_run"]
-
 _LOADER = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 _ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 _SENT = 300  # microseconds of a collective once all ranks are there

@@ -7,8 +7,6 @@ from fastfeed.profiler.model.result import Result
 from fastfeed.profiler.model.thresholds import STARVED
 from fastfeed.profiler.verdict.verdict import focus
 
-__all__ = ["assert_one_story"]
-
 
 def assert_one_story(result: Result) -> None:
     """Causes add up; what functions are said to be in agrees with the verdict and with the

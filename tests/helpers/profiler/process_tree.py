@@ -8,8 +8,6 @@ from pathlib import Path
 
 from fastfeed.profiler.runner.foreground import children
 
-__all__ = ["process_tree"]
-
 
 def process_tree(pid: int = 0, depth: int = 0) -> str:
     """State, where it waits in the system, processor time in ticks, and command of each, children

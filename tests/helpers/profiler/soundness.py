@@ -14,8 +14,6 @@ import numpy as np
 from fastfeed.errors import TraceError
 from fastfeed.profiler.model.trace import Kind, RangeKind, Trace
 
-__all__ = ["assert_sound", "outcome", "rows_of"]
-
 
 def outcome(path: Path, read: Callable[[Path], Trace]) -> Trace | None:
     try:

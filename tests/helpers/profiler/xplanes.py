@@ -8,8 +8,6 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["Event", "Line", "Plane", "Ref", "event", "field_of", "gpu", "space", "varint"]
-
 
 @dataclass(frozen=True, slots=True)
 class Ref:

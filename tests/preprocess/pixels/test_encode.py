@@ -11,7 +11,8 @@ import pytest
 from helpers.photos import picture
 from PIL import Image
 
-from fastfeed.preprocess.model.recipe import IMAGES, Encoding
+from fastfeed.preprocess.model.image_recipe import IMAGES
+from fastfeed.preprocess.model.recipe import Encoding
 from fastfeed.preprocess.pixels.transform import encode, working_bytes
 
 PIXELS = picture(3, (61, 83))

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from fastfeed.preprocess.model.recipe import MODES, Scaling
+from fastfeed.preprocess.model.image_recipe import MODES
+from fastfeed.preprocess.model.recipe import Scaling
 from fastfeed.preprocess.model.record import REASONS
 from fastfeed.preprocess.pixels.geometry import (
     OutputGeometry,

@@ -7,7 +7,8 @@ import os
 import pytest
 
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.targets.target import check_overlap, open_target
+from fastfeed.preprocess.targets.overlap import check_overlap
+from fastfeed.preprocess.targets.target import open_target
 
 
 @pytest.fixture(autouse=True)

@@ -8,8 +8,6 @@ import numpy as np
 
 from fastfeed.profiler.model.intervals import overlap, spans, spans_at
 
-__all__ = ["Frames", "nest", "self_time"]
-
 _MIN_NS = 20_000  # shorter frames belong to the function that calls them
 _STILL = 0.8  # of a frame: other threads may still launch the work of the step before in the rest
 

@@ -15,8 +15,6 @@ from fastfeed.profiler.model.intervals import intersect, spans_at, union
 from fastfeed.profiler.model.result import FunctionTime, Slices
 from fastfeed.profiler.model.trace import Trace
 
-__all__ = ["function_times"]
-
 _MIN_SHARE = 0.005  # of the judged time
 _MOST = 20  # functions
 

@@ -29,8 +29,6 @@ from fastfeed.profiler.model.intervals import (
 )
 from fastfeed.profiler.model.trace import Kind, RangeKind, Trace
 
-__all__ = ["LONG_NS", "PINS", "CodeSpans", "ThreadCode", "classify_code", "process_launches"]
-
 # without a launch: shorter pauses are launching, unless they are input beyond doubt
 LONG_NS = 1_000_000
 _SHORT_NS = 100_000

@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["Function", "Sign", "parse", "signs"]
-
 
 class Sign(IntEnum):
     """Evidence in a function's name about the code that it runs."""

@@ -7,21 +7,6 @@ from typing import Any
 
 from fastfeed.profiler.readers.chrome.lenient_json import loads
 
-__all__ = [
-    "DEVICE_ARGS",
-    "STEP",
-    "collective",
-    "copy_of",
-    "correlation",
-    "launch_of",
-    "number",
-    "numbered",
-    "parsed",
-    "printable",
-    "size_of",
-    "unquoted",
-]
-
 # the device, the stream, and the number of the launch, in the order of every Kineto
 DEVICE_ARGS = re.compile(
     rb'("device"\s*:\s*\d{1,9}\s*,\s*(?:"context"\s*:\s*(?:\d+|"[^"\\]*")\s*,\s*)?"stream"\s*:\s*-?\d{1,9})\s*,'

@@ -29,19 +29,6 @@ from fastfeed.profiler.readers.chrome.args import (
 )
 from fastfeed.profiler.readers.chrome.lenient_json import loads
 
-__all__ = [
-    "CATEGORIES",
-    "FAMILIES_OF_DEVICE",
-    "OWN_OVERHEAD",
-    "ColumnBuilder",
-    "EventTable",
-    "NameIndex",
-    "PairIndex",
-    "family_of",
-    "is_number",
-    "spans",
-]
-
 _MAX_CATEGORIES = 10_000  # writers have some dozens
 # lower case; other categories are recognized by their process (JAX, TensorFlow) or thread
 CATEGORIES = {

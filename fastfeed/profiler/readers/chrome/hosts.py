@@ -12,8 +12,6 @@ import numpy as np
 from fastfeed.profiler.model.trace import Process, Thread
 from fastfeed.profiler.readers.chrome.args import printable, unquoted
 
-__all__ = ["Hosts", "TraceNames", "assign_hosts", "parse_names"]
-
 
 @dataclass(frozen=True, slots=True)
 class TraceNames:

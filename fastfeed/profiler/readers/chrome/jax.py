@@ -16,8 +16,6 @@ from fastfeed.profiler.readers.chrome.args import STEP
 from fastfeed.profiler.readers.chrome.events import ColumnBuilder, EventTable
 from fastfeed.profiler.readers.chrome.hosts import TraceNames
 
-__all__ = ["EVENT_LIMIT", "EXPORT_NOTE", "TRUNCATED_NOTE", "categorize", "exported_devices"]
-
 EVENT_LIMIT = 1_000_000  # events that the exporter keeps
 EXPORT_NOTE = (
     "This is the trace.json.gz of JAX or TensorFlow; the .xplane.pb next to it is complete and more"

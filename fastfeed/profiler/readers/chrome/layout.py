@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
-__all__ = ["BOUNDARIES", "KINETO", "KeyLayout", "learn_layout"]
-
 _MAX_KEYS = 20  # keys
 KINETO = ("ph", "cat", "name", "pid", "tid", "ts", "dur", "args")
 

@@ -7,16 +7,6 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-__all__ = [
-    "END",
-    "NestedTooDeeply",
-    "after_list",
-    "end_of_list",
-    "is_hopeless",
-    "loads",
-    "loads_all",
-]
-
 END = re.compile(rb'\}\s*,?\s*\]\s*(?:,\s*"|\}|\Z)')  # the list of events may end here
 _BRACKETS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]"]', re.DOTALL)
 _TRIES = 8  # of these places

@@ -12,8 +12,6 @@ import numpy as np
 from fastfeed.profiler.readers.chrome.args import numbered
 from fastfeed.profiler.readers.chrome.events import FAMILIES_OF_DEVICE, EventTable, family_of
 
-__all__ = ["extension", "scan_into"]
-
 
 @functools.cache
 def extension() -> Any:

@@ -18,8 +18,6 @@ from fastfeed.profiler.readers.chrome.events import EventTable
 from fastfeed.profiler.readers.chrome.hosts import TraceNames, assign_hosts, parse_names
 from fastfeed.profiler.readers.chrome.stream import BEGIN, EventStream, Row
 
-__all__ = ["knows", "read"]
-
 _EPOCH = 10**15 * 1000  # nanoseconds; a clock that shows more than the year 2001 counts from 1970
 _KEYS = re.compile(  # for files where the events begin behind the head
     rb'"(schemaVersion|deviceProperties|displayTimeUnit|baseTimeNanoseconds|distributedInfo|record_shapes|with_stack|'

@@ -29,8 +29,6 @@ from fastfeed.profiler.readers.chrome.lenient_json import (
     loads_all,
 )
 
-__all__ = ["BEGIN", "EventStream", "Row", "duration", "row_of", "thread_key"]
-
 PIECE = 4 << 20  # bytes that are parsed together
 _MAX_BYTES = 64 << 20  # of anything that is not a list of events: with more the file is no trace
 _MAX_EVENT = 16 << 20  # of one event

@@ -22,8 +22,6 @@ from fastfeed.profiler.readers.chrome.args import STEP
 from fastfeed.profiler.readers.chrome.events import CATEGORIES, OWN_OVERHEAD, EventTable
 from fastfeed.profiler.readers.chrome.hosts import Hosts
 
-__all__ = ["calls", "counts", "ops", "ranges", "waits"]
-
 _STEP = re.compile(rf"^(ProfilerStep#|{STEP})")
 # in 2021 of category Operator
 _ANNOTATION = re.compile(r"^(enumerate\(.*\)#|Optimizer\.(step|zero_grad)#)")

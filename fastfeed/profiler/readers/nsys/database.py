@@ -12,8 +12,6 @@ import numpy as np
 from fastfeed.errors import TraceError
 from fastfeed.profiler.model.format import one_line
 
-__all__ = ["BROKEN", "MAGIC", "ColumnMap", "NsysDatabase", "open_database"]
-
 MAGIC = b"SQLite format 3\0"
 # SQLite quotes what is damaged, which may be no text at all
 BROKEN = (sqlite3.Error, UnicodeDecodeError)

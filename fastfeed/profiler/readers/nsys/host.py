@@ -12,8 +12,6 @@ from fastfeed.profiler.model.trace import RangeKind, Strings
 from fastfeed.profiler.readers.nsys.database import ColumnMap, NsysDatabase
 from fastfeed.profiler.readers.nsys.ops import NAME, name_indexes
 
-__all__ = ["raw_calls", "raw_loads", "raw_overheads", "raw_sched", "raw_system"]
-
 _OVERHEAD_NAMES = frozenset(  # those that nsys itself counts as busy
     (
         "CUDA profiling data flush overhead",

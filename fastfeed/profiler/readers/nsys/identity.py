@@ -16,8 +16,6 @@ from fastfeed.profiler.model.columns import distinct, numbered
 from fastfeed.profiler.model.trace import Device, Process, Thread
 from fastfeed.profiler.readers.nsys.database import NsysDatabase
 
-__all__ = ["GlobalIds", "devices", "global_ids", "process_of"]
-
 _T = TypeVar("_T")
 _TID = 0xFFFFFF
 _MAX_DEVICES = 1 << 16  # a larger number is damage

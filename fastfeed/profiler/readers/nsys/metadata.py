@@ -11,8 +11,6 @@ from typing import Any
 from fastfeed.profiler.model.trace import Thread
 from fastfeed.profiler.readers.nsys.database import NsysDatabase
 
-__all__ = ["Metadata", "ranks", "read_metadata"]
-
 _FACTS = {"cpu_count": "CpuCores", "driver": "NvDriverVersion", "os": "OsDescription"}
 _RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK")
 _RANKS += ("SLURM_PROCID",)

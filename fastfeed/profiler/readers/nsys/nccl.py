@@ -19,8 +19,6 @@ from fastfeed.profiler.model.trace import Kind, Strings
 from fastfeed.profiler.readers.nsys.database import ColumnMap, NsysDatabase
 from fastfeed.profiler.readers.nsys.identity import process_of
 
-__all__ = ["NcclRange", "messages", "nccl_ranges", "ranks"]
-
 _HEADER = struct.Struct("<IIIIQQ")
 # NVTX_PAYLOAD_ENTRY_TYPE: int, unsigned, 32 and 64 bits of both, size_t
 _FIELDS = {5: "<i", 6: "<I", 9: "<q", 10: "<Q", 15: "<i", 16: "<I", 17: "<q", 18: "<Q", 22: "<Q"}

@@ -12,8 +12,6 @@ from fastfeed.profiler.readers.nsys.database import ColumnMap, NsysDatabase
 from fastfeed.profiler.readers.nsys.identity import process_of
 from fastfeed.profiler.readers.nsys.ops import NAME
 
-__all__ = ["NvtxRanges", "raw_nvtx"]
-
 _TABLE = "NVTX_EVENTS"
 _PUSH_POP, _START_END, _NVTXT_PUSH_POP, _NVTXT_START_END, _DOMAIN = 59, 60, 70, 71, 75
 _RANGES = (

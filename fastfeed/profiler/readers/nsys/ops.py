@@ -12,8 +12,6 @@ from fastfeed.profiler.model.trace import Kind, Strings
 from fastfeed.profiler.readers.nsys.database import ColumnMap, NsysDatabase
 from fastfeed.profiler.readers.nsys.identity import process_of
 
-__all__ = ["NAME", "concatenate", "name_indexes", "raw_ops", "raw_waits"]
-
 NAME = "name"  # in raw rows: indexes into Strings
 _CUPTI = "CUPTI_ACTIVITY_KIND_"
 _COMMON = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid")

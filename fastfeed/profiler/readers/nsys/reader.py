@@ -39,8 +39,6 @@ from fastfeed.profiler.readers.nsys.database import (
 )
 from fastfeed.profiler.readers.nsys.identity import global_ids, process_of
 
-__all__ = ["knows", "read"]
-
 _NSYS_TABLES = (b"StringIds", b"TARGET_INFO_", b"CUPTI_ACTIVITY_KIND_", b"META_DATA_EXPORT")
 _NSYS_TABLES += (b"EXPORT_META_DATA",)
 _NVPROF = b"StringTable"

@@ -11,8 +11,6 @@ from fastfeed.profiler.model.trace import Trace
 from fastfeed.profiler.readers.nsys import reader as nsys
 from fastfeed.profiler.runner import nsight
 
-__all__ = ["knows", "read"]
-
 _REPORT = b"NVIDIA Tegra Profiler Report"
 _STREAM = b"NVIDIA Nsight Systems Stream"  # after a few bytes of length
 

@@ -31,8 +31,6 @@ from fastfeed.profiler.model.trace import (
 )
 from fastfeed.profiler.readers.nvprof.tables import ERRORS, NvprofDatabase, columns_of
 
-__all__ = ["API_NAMES", "knows", "read"]
-
 _OPS = ("start", "end", "device", "stream", "kind", "name", "corr", "bytes", "pageable")
 _CALLS = ("start", "end", "thread", "name", "corr")
 _RANGES = ("start", "end", "thread", "name", "kind", "domain")

@@ -11,8 +11,6 @@ import numpy as np
 from fastfeed.errors import TraceError
 from fastfeed.profiler.model.trace import Table, table
 
-__all__ = ["ERRORS", "NvprofDatabase", "columns_of"]
-
 # an error's text may quote a damaged schema, which is no text; SQLite calls some damaged sizes a
 # lack of memory
 ERRORS = (sqlite3.Error, UnicodeDecodeError, MemoryError)

@@ -34,8 +34,6 @@ from fastfeed.profiler.model.trace import (
 from fastfeed.profiler.readers import decompress, limits
 from fastfeed.profiler.readers.nvprof.tables import columns_of
 
-__all__ = ["knows", "read"]
-
 _OPS = ("start", "end", "device", "process", "stream", "kind", "name", "corr", "bytes", "pageable")
 
 _SCALES = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000, "min": 60_000_000_000}

@@ -13,15 +13,6 @@ from fastfeed.profiler.model.kernel_names import copy_kind, kernel_kind
 from fastfeed.profiler.model.trace import Calls, Device, Kind, Ops, Overheads, Strings, table
 from fastfeed.profiler.readers.xplane.planes import Plane, PlaneEvents, events_of
 
-__all__ = [
-    "CopyDetails",
-    "DeviceWork",
-    "copy_details",
-    "device_of",
-    "with_launch_details",
-    "work_of",
-]
-
 _STREAM = re.compile(r"Stream #(-?\d+)")
 # records that are no work
 _MEMORY = ("memalloc_details", "memfree_details", "memoryresidency_details")

@@ -13,8 +13,6 @@ from fastfeed.profiler.model.trace import Calls, RangeKind, Ranges, Strings, Thr
 from fastfeed.profiler.readers.xplane.device import CopyDetails, DeviceWork, copy_details
 from fastfeed.profiler.readers.xplane.planes import Plane, PlaneEvents, PlaneLine, events_of
 
-__all__ = ["HostActivity", "ThreadTable", "device_steps", "host_of", "is_host"]
-
 _IGNORED = (
     "/host:metadata",
     "/host:tfstreamz",

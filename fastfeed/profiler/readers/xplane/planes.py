@@ -27,8 +27,6 @@ from fastfeed.profiler.readers.protobuf import (
     words,
 )
 
-__all__ = ["Plane", "PlaneEvents", "PlaneLine", "Stats", "events_of", "plane_of"]
-
 _CHUNK = 1 << 17  # events that are decoded together: what fits the caches
 _MAX_FIELDS = 1 << 22  # of a plane, not counting events: lines, names, and its own stats
 _MAX_LINES = 1 << 17

@@ -42,8 +42,6 @@ from fastfeed.profiler.readers.xplane.host import (
 )
 from fastfeed.profiler.readers.xplane.planes import Plane, plane_of
 
-__all__ = ["knows", "read"]
-
 _LARGEST = 2 << 30  # bytes; no protocol buffer is larger
 _MAX_PLANES = 4096  # a host has a dozen; more is garbage that happens to look like planes
 _FIRST = re.compile(

@@ -24,8 +24,6 @@ from helpers.profiler.simulator.scenarios import (
 from helpers.profiler.simulator.training import COMM, COMPUTE, H2D, Model, Trainer
 from helpers.profiler.simulator.truth import idle_times, late_peers
 
-__all__ = ["ALL", "LATE_RANK"]
-
 LATE_RANK = 1
 
 

@@ -9,8 +9,6 @@ from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.result import Slices
 from helpers.profiler.simulator.events import Idle
 
-__all__ = ["Confusion", "agreement", "confusion", "tellable"]
-
 Confusion = Mapping[tuple[Cause, Cause], int]  # (truth, said) -> ns
 
 # What a dialect has no record of, and what it can say at best.

@@ -13,8 +13,6 @@ from helpers.profiler.simulator.machine import Host
 from helpers.profiler.simulator.scenarios import NOT, STARVED, Scenario, item, one_gpu
 from helpers.profiler.simulator.training import BATCH_BYTES, COMPUTE, Trainer
 
-__all__ = ["DISTURBED", "Disturbance"]
-
 # what happens at the end of a step, when the device has run dry
 Disturbance = Callable[[Host], None]
 

@@ -10,22 +10,6 @@ from typing import Any
 from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.trace import Kind, RangeKind
 
-__all__ = [
-    "MS",
-    "STARTED_NS",
-    "US",
-    "Call",
-    "Host",
-    "Idle",
-    "Op",
-    "Proxy",
-    "Range",
-    "Run",
-    "Runnable",
-    "Stage",
-    "Wait",
-]
-
 US = 1_000
 MS = 1_000_000
 STARTED_NS = 1_760_000_000_123_456_789  # nanoseconds since 1970 of time 0

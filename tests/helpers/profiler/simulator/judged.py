@@ -20,8 +20,6 @@ from helpers.profiler.simulator.events import Idle, Run
 from helpers.profiler.simulator.truth import known_time
 from helpers.profiler.simulator.write import write
 
-__all__ = ["Judged", "judged", "read_back", "run_of", "traces_of", "unmarked"]
-
 
 @dataclass(frozen=True, slots=True)
 class Judged:

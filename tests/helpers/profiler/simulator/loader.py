@@ -10,8 +10,6 @@ from fastfeed.profiler.model.trace import RangeKind
 from helpers.profiler.simulator.events import US, Stage
 from helpers.profiler.simulator.machine import Host
 
-__all__ = ["NEXT", "Loader"]
-
 NEXT = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 
 

@@ -19,8 +19,6 @@ from fastfeed.profiler.model.trace import Kind, RangeKind
 from helpers.profiler.simulator.events import US, Call, Op, Range, Run, Runnable, Stage, Wait
 from helpers.profiler.simulator.events import Host as Process
 
-__all__ = ["DEPTH", "Event", "Host", "Stream", "recorded"]
-
 DEPTH = 1024  # launches that a device takes before the next one blocks
 
 

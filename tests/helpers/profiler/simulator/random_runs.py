@@ -21,8 +21,6 @@ from helpers.profiler.simulator.loader import NEXT
 from helpers.profiler.simulator.scenarios import item, one_gpu
 from helpers.profiler.simulator.training import BATCH_BYTES, COMPUTE, COPY, H2D, Model, Trainer
 
-__all__ = ["FRAMEWORKS", "RandomRun", "random_run", "recording"]
-
 FRAMEWORKS = ("pytorch", "lightning", "tensorflow", "jax", "fastfeed")
 _WAIT_OF = {
     "lightning": "[pl][profile][_TrainingEpochLoop].train_dataloader_next",

@@ -14,8 +14,6 @@ from helpers.profiler.simulator.machine import Host, recorded
 from helpers.profiler.simulator.training import BATCH_BYTES, COMPUTE, COPY, H2D, Model, Trainer
 from helpers.profiler.simulator.truth import idle_times
 
-__all__ = ["SCENARIOS", "Scenario", "one_gpu"]
-
 STEPS = 30
 NOT, STARVED = frozenset({"not_starved"}), frozenset({"starved", "severe"})
 

@@ -13,8 +13,6 @@ from typing import Any
 from fastfeed.profiler.model.trace import Kind, RangeKind
 from helpers.profiler.simulator.events import STARTED_NS, Op, Run
 
-__all__ = ["write_chrome"]
-
 _BASE_NS = STARTED_NS // 10**9 * 10**9 - 4 * 10**12  # "baseTimeNanoseconds"
 _DEVICE = {
     Kind.H2D: "gpu_memcpy",

@@ -10,8 +10,6 @@ from typing import Any
 from fastfeed.profiler.model.trace import Kind, RangeKind
 from helpers.profiler.simulator.events import STARTED_NS, Op, Run, Wait
 
-__all__ = ["BEFORE_NS", "write_nsys"]
-
 BEFORE_NS = 2_000_000_000  # the session began this long before time 0
 _VM = 1 << 48
 # kind, from, to

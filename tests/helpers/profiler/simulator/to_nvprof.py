@@ -14,8 +14,6 @@ from typing import Any
 from fastfeed.profiler.model.trace import Kind, RangeKind
 from helpers.profiler.simulator.events import STARTED_NS, Op, Run
 
-__all__ = ["write_nvprof", "write_nvprof_csv"]
-
 _CBID = {
     "cudaMalloc": 20,
     "cudaFree": 22,

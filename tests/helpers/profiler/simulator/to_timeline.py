@@ -9,8 +9,6 @@ from pathlib import Path
 
 from helpers.profiler.simulator.events import STARTED_NS, Run
 
-__all__ = ["write_timeline"]
-
 _MONOTONIC_NS = 86_400_000_000_000  # at time 0
 
 

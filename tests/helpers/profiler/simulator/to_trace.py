@@ -19,8 +19,6 @@ from fastfeed.profiler.model.trace import (
 )
 from helpers.profiler.simulator.events import Run
 
-__all__ = ["as_trace", "as_traces"]
-
 
 def as_traces(run: Run) -> list[Trace]:
     """One trace per process."""

@@ -10,8 +10,6 @@ from fastfeed.profiler.model.trace import Kind, RangeKind
 from helpers.profiler.simulator.events import STARTED_NS, Op, Range, Run
 from helpers.profiler.xplanes import Event, Line, Plane, Ref, event, gpu, space
 
-__all__ = ["write_xplane"]
-
 _COPY = {Kind.H2D: ("MemcpyH2D", "host", "device"), Kind.D2H: ("MemcpyD2H", "device", "host")}
 _COPY |= {Kind.P2P: ("MemcpyP2P", "device", "device"), Kind.D2D: ("MemcpyD2D", "device", "device")}
 

@@ -11,8 +11,6 @@ from helpers.profiler.simulator.events import US, Op
 from helpers.profiler.simulator.loader import Loader
 from helpers.profiler.simulator.machine import Event, Host, Stream
 
-__all__ = ["Model", "Trainer"]
-
 COMPUTE, COPY, COMM = 7, 14, 20  # streams
 AUTOGRAD = 9  # thread
 BATCH_BYTES = 256 * 224 * 224 * 3

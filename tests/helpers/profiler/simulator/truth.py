@@ -13,8 +13,6 @@ from fastfeed.profiler.model.trace import RangeKind
 from helpers.profiler.simulator.events import Idle, Op, Proxy, Range
 from helpers.profiler.simulator.machine import Host
 
-__all__ = ["idle_times", "known_time", "late_peers"]
-
 
 def known_time(gpu: int, ops: Sequence[Op], ranges: Sequence[Range]) -> tuple[int, int]:
     """From the first mark of the host that uses this device first, to its last mark; at least from

@@ -17,8 +17,6 @@ from helpers.profiler.simulator.loader import Loader
 from helpers.profiler.simulator.scenarios import item, one_gpu
 from helpers.profiler.simulator.training import Trainer
 
-__all__ = ["KINDS", "UnknownLoader", "run_of_unknown"]
-
 _LOCK = "<built-in method acquire of _thread.lock object at 0x7f04c93a23c0>"
 _QUEUE = ("queue.py(154): get", "threading.py(295): wait", _LOCK)
 _PIPE = (

@@ -22,8 +22,6 @@ from helpers.profiler.simulator.to_nvprof import write_nvprof, write_nvprof_csv
 from helpers.profiler.simulator.to_timeline import write_timeline
 from helpers.profiler.simulator.to_xplane import write_xplane
 
-__all__ = ["WRITERS", "write"]
-
 
 def _whole_graphs(run: Run, path: Path) -> Path:
     return write_nsys(run, path, granularity="graph")

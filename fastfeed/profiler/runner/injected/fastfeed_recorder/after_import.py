@@ -9,8 +9,6 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["VARIABLE", "install", "install_named"]
-
 VARIABLE = "FASTFEED_AFTER_IMPORT"  # functions by module, as JSON
 Callback = Callable[[Any], None]
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-__all__ = ["CallCount"]
-
 _CALLS = ("call", "c_call")
 _MAX_CALLS = 600_000  # to record: torch.profiler took 1.5 kB for each when it ended
 

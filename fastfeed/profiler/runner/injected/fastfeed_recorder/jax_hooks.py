@@ -8,8 +8,6 @@ import types
 import weakref
 from typing import Any
 
-__all__ = ["callbacks"]
-
 _LOOKS = 20  # calls of a function in which its arguments are compared with what it returned
 # calls of a function that takes nothing of what it returned: it is counted if no better one is
 _MANY = 50

@@ -6,8 +6,6 @@ import functools
 import sys
 from typing import Any
 
-__all__ = ["backend", "callbacks"]
-
 _MODULES = (
     "keras.src.callbacks.callback_list",
     "keras.src.callbacks",

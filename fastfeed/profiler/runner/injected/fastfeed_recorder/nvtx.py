@@ -13,8 +13,6 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["NvtxRecorder", "load", "pushed"]
-
 _CALLBACKS = 1  # NVTX_ETID_CALLBACKS
 _VERSION_INFO = 3  # NVTX_ETID_VERSIONINFO
 _CORE = 1  # NVTX_CB_MODULE_CORE

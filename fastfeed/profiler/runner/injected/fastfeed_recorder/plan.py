@@ -6,8 +6,6 @@ import contextlib
 import json
 import os
 
-__all__ = ["VARIABLE", "Log", "Plan"]
-
 VARIABLE = "FASTFEED_RECORD"
 
 

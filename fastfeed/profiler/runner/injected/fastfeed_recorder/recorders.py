@@ -12,8 +12,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-__all__ = ["choose"]
-
 _OWN = (
     "the program profiles itself with {}, which ended the recording; fastfeed analyze reads its"
     " trace"

@@ -9,8 +9,6 @@ from typing import Any
 
 from fastfeed_recorder.keras_hooks import backend
 
-__all__ = ["callbacks"]
-
 _FUNCTIONS = "tensorflow.python.eager.polymorphic_function.polymorphic_function"
 
 

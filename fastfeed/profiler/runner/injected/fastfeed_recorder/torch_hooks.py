@@ -8,8 +8,6 @@ from typing import Any
 
 from fastfeed_recorder import nvtx
 
-__all__ = ["callbacks"]
-
 
 def callbacks(window: Any) -> dict[str, Any]:
     """Functions to call after the import of a module, by its name."""

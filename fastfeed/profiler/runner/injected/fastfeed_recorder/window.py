@@ -16,8 +16,6 @@ from fastfeed_recorder import recorders
 from fastfeed_recorder.calls import CallCount
 from fastfeed_recorder.plan import Log, Plan
 
-__all__ = ["Window"]
-
 _SILENT = 50  # steps of others, after which the source that was counted has ended
 _MIN_STEPS = 5  # recorded before one of the limits below ends the recording
 _MAX_S = 30.0  # of recording

@@ -17,10 +17,10 @@ from fastfeed.ops.convert import Convert
 from fastfeed.printable import warn
 
 _SCARCE = 0.1  # of a GPU's memory: a warning at the start if less than this is free
-# what NVIDIA's libraries say of it, as DALI 2.4 passes it on
+# messages of NVIDIA's libraries for it, as DALI 2.4 passes them on
 _FULL = ("out of memory", "CUDA allocation failed", "Can't allocate", "ALLOCATOR_FAILURE")
 _FULL += ("allocator failure", "OUT_OF_MEMORY")  # nvJPEG's and the driver's, as the kernel does
-_REFUSED = "cudaErrorMemoryAllocation"  # CuPy's words where it is not its OutOfMemoryError
+_REFUSED = "cudaErrorMemoryAllocation"  # CuPy's words if it is not its OutOfMemoryError
 _HOLDERS = (
     "TensorFlow takes all that is free, unless tf.config.experimental.set_memory_growth(gpu, True)"
     " comes before its first use; JAX takes three quarters, unless"
@@ -29,8 +29,8 @@ _HOLDERS = (
 
 
 # of CuPy, by GPU: streams whose feeds are gone. None is ever destroyed, since libraries may free
-# memory on it later: in a garbage cycle CuPy destroys a stream before anything else is freed, also
-# what holds the stream
+# memory on it later: in a garbage cycle CuPy destroys a stream before anything else is freed, even
+# the stream's owner
 _STREAMS: weakref.WeakKeyDictionary[Any, dict[int, list[Any]]] = weakref.WeakKeyDictionary()
 DEFAULT_LOAD = 0.65  # DALI's default: share of JPEGs for the hardware engine
 # by compute capability: seven engines, measured on an H200 (benchmarks/results/gpu.md)
@@ -49,7 +49,7 @@ class GpuMemory:
     """
 
     def __init__(self, device: int, path: str = "dali") -> None:
-        """path: of `proven.EXPERIMENTAL`, what is known of the code that fills batches there."""
+        """path: in `proven.EXPERIMENTAL`, the status of the code that fills batches there."""
         self.xp: Any = find_cupy()
         self.name, self.place = f"the memory of GPU {device}", gpu_note(f"GPU {device}", path)
         self._device = self.xp.cuda.Device(device)

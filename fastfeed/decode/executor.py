@@ -35,12 +35,12 @@ class Samples:
 
     handle: Any  # the kernel's Samples
     codes: np.ndarray  # int32 (n,): 0 where the kernel decodes it
-    sizes: np.ndarray  # int64 (n, 2): height and width as displayed; 0 where that is not known
+    sizes: np.ndarray  # int64 (n, 2): height and width as displayed; 0 if unknown
     others: dict[int, Header]  # row -> its header, of images that Pillow decodes
-    bad: dict[int, Bad]  # row -> what is wrong with its header
+    bad: dict[int, Bad]  # row -> the fault of its header
     unread: list[int]  # rows that could not be read
-    encoded: bool  # they are files; otherwise pixels
-    # int64 (spans, 3): thread, begin and duration in nanoseconds of each read; 0 if there was none
+    encoded: bool  # True for files, False for pixels
+    # int64 (spans, 3): thread, begin and duration in nanoseconds of each read; 0 if not read
     spans: np.ndarray
     names: Names | None  # row -> as in Header; None: unknown
     read_bytes: int = 0  # from files, by native threads

@@ -17,9 +17,9 @@ _MODES = ("L", "P", "1")  # numbers, indices of a palette, 0 and 1
 
 
 def mask_pixels(content: Any, size: tuple[int, int]) -> np.ndarray | Bad:
-    """uint8 (height, width) of a PNG's bytes, or of pixels; Bad where they are not of this size.
+    """uint8 (height, width) of a PNG's bytes, or of pixels; Bad if they are not of this size.
 
-    Never raises for what a file holds, and allocates nothing for a wrong size.
+    Never raises for the content of a file, and allocates nothing for a wrong size.
     """
     if isinstance(content, np.ndarray):
         shape = (int(content.shape[0]), int(content.shape[1]))

@@ -50,7 +50,7 @@ class MemoryLimit:
             self._change.notify_all()
 
 
-DECODING = MemoryLimit()  # what Pillow's decoders of this process share
+DECODING = MemoryLimit()  # shared by Pillow's decoders of this process
 after_fork(DECODING._forget)  # threads that hold memory, or the lock, are not in the child
 
 

@@ -19,9 +19,9 @@ def decode_with_border(
 ) -> list[Bad | None]:
     """Like `engine.decode`; where a window extends beyond its limit, the border is drawn.
 
-    The edge of what exists falls on whole pixels of the result, the nearest ones. "edge" and
-    "reflect" continue what exists within the limit, whether the window sees it or not: padding,
-    then cropping, is a crop of the padded image.
+    The edge of the image falls on the nearest whole pixels of the result. "edge" and "reflect"
+    continue all pixels within the limit, visible in the window or not: padding, then cropping, is a
+    crop of the padded image.
     """
     windows, size = request.windows, out.shape[1:3]
     if border is None or windows.limits is None:
@@ -98,7 +98,7 @@ class _PaddedWindows:
     """The parts to decode for n windows, and their places in unmirrored results of one size."""
 
     boxes: np.ndarray  # float64 (n, 4): of the source
-    # int64 (n, 2): row and column of the result where what exists begins; may be negative
+    # int64 (n, 2): row and column of the result where the image begins; may be negative
     first: np.ndarray
     length: np.ndarray  # int64 (n, 2): its height and width there
     low: np.ndarray  # int64 (n, 2): start of the decoded part of it

@@ -51,8 +51,8 @@ class _ShowWarning:
 def named(name: Name | None) -> Iterator[None]:
     """Name the file that this thread decodes in the block; None for a file without a name."""
     before, _thread.name = _thread.name, name
-    # looked at each time: warnings.catch_warnings() of any thread puts back what it found. Of its
-    # own for each replaced function, so that nothing that has wrapped an earlier one is called in a
+    # checked each time: warnings.catch_warnings() of any thread restores an earlier function. Each
+    # replaced function gets a new wrapper, so that no wrapper of an earlier one is called in a
     # circle
     if name is not None and not isinstance(warnings.showwarning, _ShowWarning):
         warnings.showwarning = _ShowWarning(warnings.showwarning)

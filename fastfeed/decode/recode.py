@@ -116,7 +116,7 @@ class Recoder:
     def __call__(self, blobs: Sequence[bytes], stop: Stop | None = None) -> list[bytes | Bad]:
         """Recode the files: the new bytes of each, or the reason for a failure.
 
-        Never raises for what a file contains.
+        Never raises for the content of a file.
 
         Once `stop` is set the call returns early, and its result is meaningless.
         """

@@ -27,7 +27,7 @@ _MAGIC = (
     (b"P7\n", "PAM"),
     (b"PF\n", "PFM"),
     (b"Pf\n", "PFM"),
-    # camera raw; what is inside of a TIFF is for `tiff` to tell
+    # camera raw; formats inside a TIFF are left to `tiff`
     (b"FUJIFILMCCD-RAW", "camera raw, Fujifilm RAF"),
     (b"IIRO", "camera raw, Olympus ORF"),
     (b"IIRS", "camera raw, Olympus ORF"),

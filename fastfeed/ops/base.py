@@ -99,7 +99,7 @@ class Geometry(Simple, Protocol):
 
     Its parameters are always these three, so any run of them folds into one window.
 
-    box   float64 (n, 4): top, left, height, width of what is kept, in pixels of the input image
+    box   float64 (n, 4): top, left, height, width of the kept part, in pixels of the input image
     size  int64 (n, 2): height, width of the output
     flip  bool (n, 2): mirrored top to bottom, left to right
 
@@ -230,7 +230,7 @@ def check_range(
 ) -> tuple[float, float]:
     """(low, high) with minimum <= low <= high <= maximum; `above`: minimum < low.
 
-    `hint` says what to write instead.
+    `hint` suggests a valid value.
     """
     more = f"; {hint}" if hint else ""
     if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not all(_number(v) for v in pair):

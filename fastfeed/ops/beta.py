@@ -50,8 +50,8 @@ def dirichlet(u: np.ndarray, alpha: float, n: int) -> np.ndarray:
 
     u: uniform numbers (..., n - 1).
 
-    By stick breaking: each share is a Beta(alpha, rest * alpha) part of what the ones before it
-    left.
+    By stick breaking: each share is a Beta(alpha, rest * alpha) part of the remainder after the
+    earlier ones.
     """
     rest = np.ones(u.shape[:-1])
     shares = np.empty((*u.shape[:-1], n))

@@ -16,7 +16,7 @@ __all__ = ["Decode"]
 class Decode:
     """Decode files to RGB pixels, upright by their EXIF orientation.
 
-    Put at the front of the list where it is left out; leave it out for arrays.
+    Added at the front of the list if it is missing; leave it out for arrays.
 
     Args:
         matte (tuple[int, int, int]): RGB background of transparent pixels, in [0, 255]. Default:

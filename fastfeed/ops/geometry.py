@@ -66,7 +66,7 @@ def same_size(want: np.ndarray | tuple[int, int], sizes: np.ndarray) -> np.ndarr
 def fit_inside(want: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(height, width) of cuts of the shape `want`, (n, 2), and which of them fit, (n, 1).
 
-    Cuts that do not fit are as large as there is room.
+    Cuts that do not fit are as large as the image allows.
     """
     if not np.count_nonzero(sizes < want):
         return same_size(want, sizes), np.ones((len(sizes), 1), bool)

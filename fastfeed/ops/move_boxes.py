@@ -29,7 +29,7 @@ class Stage:
 
     forward: np.ndarray  # float64 (n, 3, 3): from input to output
     back: np.ndarray  # float64 (n, 3, 3): from output to input
-    limits: np.ndarray  # float64 (n, 4): top, left, height, width of what exists of the input
+    limits: np.ndarray  # float64 (n, 4): top, left, height, width of the existing part of the input
     sizes: np.ndarray  # int64 (n, 2): height, width of the output
 
     def __getitem__(self, rows: Any) -> Stage:
@@ -73,8 +73,8 @@ def boxes_after(
         forward = stage.forward[rows]
         path = _product(forward, path)
         current = _bounds(forward, _corners(current))
-        # what bounds a box that was turned twice is larger than what bounds the corners turned
-        # twice: both hold it
+        # the bounds of a box rotated twice are larger than those of its corners rotated twice; the
+        # object is inside both
         current = _intersection(current, _bounds(path, corners))
         current, share = _clip(current, _canvas(stage.sizes[rows]))
         visible = visible * share

@@ -3,8 +3,8 @@
 Fresh pages cost a page fault each, some 5 % of a batch. A buffer is free when this pool holds the
 only reference to its array; every view or tensor made from it counts. Reference counts are exact,
 whatever the trainer keeps. But without the interpreter's lock a count is the sum of two numbers,
-which other threads change between the looks at them: there, memory is lent instead, and comes back
-when the last array on it has gone.
+which other threads change between the two reads: there, memory is lent instead, and is returned
+when the last array on it is freed.
 """
 
 from __future__ import annotations

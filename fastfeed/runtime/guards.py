@@ -35,7 +35,7 @@ def _refuse_index(self: object, index: Any) -> NoReturn:
 
 
 def _refuse_array(self: object, *_: Any, **__: Any) -> NoReturn:
-    """Refuse conversion: Keras takes what converts to an array as the images themselves."""
+    """Refuse conversion: Keras takes anything convertible to an array as the images themselves."""
     raise NotAnArray(self)
 
 
@@ -93,5 +93,5 @@ def _ray_train_size() -> int:
         return 1
     try:
         return int(train.get_context().get_world_size())
-    except Exception:  # outside of a job, what is raised depends on Ray's version
+    except Exception:  # outside of a job, the error depends on Ray's version
         return 1

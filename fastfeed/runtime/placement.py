@@ -2,8 +2,8 @@
 
 The thread that finishes a batch also starts its copy to the device, while the trainer computes on
 earlier batches. The trainer's own thread usually finds the copy done. At most `prefetch` + 2
-batches are on the device at once: those ahead, the one that is handed over, and the one in use; and
-on a GPU those that work already queued has yet to read.
+batches are on the device at once: those ahead, the one being passed on, and the one in use; and
+on a GPU those that queued work has yet to read.
 """
 
 from __future__ import annotations

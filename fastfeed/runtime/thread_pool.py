@@ -71,7 +71,7 @@ class ThreadPool:
         self._tasks.put(task)
 
     def close(self) -> None:
-        """Drop what is queued and wait for the threads."""
+        """Drop queued tasks and wait for the threads."""
         self._end()
 
 
@@ -110,7 +110,7 @@ class Stop(Protocol):
 class CancelToken:
     """Cancels one stream of jobs, or one job of it.
 
-    It is also set when what it is within is: the pool, the stream.
+    It is also set when its pool or stream is.
     """
 
     def __init__(self, within: ThreadPool | CancelToken) -> None:

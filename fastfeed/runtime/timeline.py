@@ -155,7 +155,7 @@ class Timeline:
         self._tell()
 
     def _tell(self) -> None:
-        """Log without the lock: what handles the log may ask for the totals."""
+        """Log without the lock: a handler of the log may ask for the totals."""
         file = self._file
         if file is not None and file.was_full:
             path, file.was_full = file.was_full, ""

@@ -173,7 +173,7 @@ class EqualUnits:
     size: int
     count: int
     missing: int  # samples the last unit is short of
-    short: int  # its number in the sequence; all later offsets are shifted by what it misses
+    short: int  # its number in the sequence; all later offsets are shifted by its missing samples
     key: tuple[int, ...]
 
     def units(self, offsets: np.ndarray) -> np.ndarray:

@@ -52,7 +52,7 @@ def save_state(path: str | os.PathLike[str], state: dict[str, Any]) -> None:
 
 @checked
 def load_state(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read what `save_state` wrote, for `feed.restore`.
+    """Read a position written by `save_state`, for `feed.restore`.
 
     Args:
         path (str | os.PathLike[str]): The file.

@@ -213,7 +213,7 @@ class _RowUnits:
 
     edges: np.ndarray  # first offset of each unit of all parts, and the number of offsets
     firsts: np.ndarray  # first id of each in its part
-    units_before: np.ndarray  # of earlier parts; this and what follows per row
+    units_before: np.ndarray  # of earlier parts; this and the next fields are per row
     samples_before: np.ndarray
     count: np.ndarray  # units of the part
 

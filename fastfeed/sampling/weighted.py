@@ -26,8 +26,8 @@ _CACHED = 2  # orders of columns: prefetching crosses from one epoch to the next
 class CumulativeWeights:
     """All samples on a line, as long as their weights, in another order for every cycle.
 
-    Sample i belongs to column i % 2**18, and columns are what is permuted: up to 2**18 samples in
-    any order, of more those with the same remainder stay together.
+    Sample i belongs to column i % 2**18, and the columns are permuted: up to 2**18 samples come in
+    any order; of more samples, those with the same remainder stay together.
     """
 
     ends: np.ndarray = field(compare=False)  # of each sample in its column: int64, shape (samples,)
@@ -114,7 +114,7 @@ class CumulativeWeights:
         return line
 
     def samples(self, columns: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The sample at each offset of a column, and where it begins in that: int64, int64."""
+        """The sample at each offset of a column, and its start in the column: int64, int64."""
         low = np.zeros_like(columns)
         high = (len(self.ends) - 1 - columns) // _COLUMNS  # the last of the column
         for _ in range(int(high.max(initial=0)).bit_length()):

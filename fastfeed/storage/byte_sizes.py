@@ -45,12 +45,12 @@ class BodyTooLarge(ValueError):
 
 
 def max_body(options: dict[str, Any]) -> int:
-    """Bytes of a body whose length the server does not say, or that it compresses. ConfigError."""
+    """Limit in bytes of a body of unannounced length, or a compressed one. ConfigError."""
     return in_bytes(options.get("max_body", "256MB"), "storage: max_body")
 
 
 def max_announced(options: dict[str, Any]) -> int:
-    """Bytes of a body whose length is known before it is read. ConfigError."""
+    """Limit in bytes of a body whose length is known before it is read. ConfigError."""
     return max(max_body(options), MAX_BYTES)
 
 

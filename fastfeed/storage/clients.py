@@ -92,7 +92,7 @@ def settings(protocol: str, options: dict[str, Any], in_flight: int) -> dict[str
     }
     own = {
         "max_concurrency": 1,  # an object read whole would else be asked for its size first
-        # every object ever listed would stay in memory, and be what it was then
+        # every object ever listed would stay in memory, and be stale
         "use_listings_cache": False,
     }
     return own | options | {"config_kwargs": config | options.get("config_kwargs", {})}

@@ -42,10 +42,10 @@ class Cache:
     """LRU cache of remote objects, of at most `limit` bytes in a folder of a local disk.
 
     All processes of a machine may share the folder, and it may be kept from run to run. Objects are
-    known by uri, version and size, so one that changes is a new one. It never fails a read: what
-    cannot be written (a full disk, no permission) is not kept, with one RuntimeWarning, and counted
-    in `counts` as "unstored". Chunks from before a crash or restart of the machine are checked
-    before they are used.
+    known by uri, version and size, so one that changes is a new one. It never fails a read: data
+    that cannot be written (a full disk, no permission) is not kept, with one RuntimeWarning, and
+    counted in `counts` as "unstored". Chunks from before a crash or restart of the machine are
+    checked before they are used.
 
     Args:
         folder (str | os.PathLike[str]): The folder, which is made where it is missing.
@@ -201,7 +201,7 @@ class Cache:
     ) -> None:
         """Keep one chunk of an object.
 
-        Where the disk refuses it, a warning comes once, and nothing is raised.
+        If the disk refuses it, a warning is shown once, and nothing is raised.
 
         Args:
             uri (str): The object.
@@ -268,7 +268,7 @@ class Cache:
     def _read(self, path: str, length: int, *spans: tuple[int, int]) -> tuple[bytes, ...] | None:
         """Parts [start, stop) of a chunk of `length` bytes; None if it is missing.
 
-        No lock is taken: names appear with complete files behind them, and what is removed can be
+        No lock is taken: names appear with complete files behind them, and a removed file can be
         read to its end.
         """
         try:

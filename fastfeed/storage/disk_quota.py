@@ -56,14 +56,14 @@ after_fork(_forked)
 class Quota:
     """At most `limit` bytes in files of `folder`; the least recently read make room.
 
-    A file's access time says when it was last read. `boot` identifies this boot of the machine:
+    A file's access time is the time of its last read. `boot` identifies this boot of the machine:
     after a crash, the folder is counted again. Only files named as above are touched.
     """
 
     def __init__(self, folder: str, limit: int, boot: str) -> None:
         self.folder = folder
         self.limit = limit
-        self.counts: Counter[str] = Counter()  # what this process did
+        self.counts: Counter[str] = Counter()  # of this process's actions
         self._boot = boot.encode()
         self._usage = os.path.join(folder, "usage")
 
@@ -117,7 +117,7 @@ class Quota:
                 usage.add(-_blocks(status.st_size))
 
     def _begin(self, path: str, draft: str, length: int, mtime_ns: int | None) -> int | None:
-        """Count the bytes and open the draft; None if the file is there."""
+        """Count the bytes and open the draft; None if the file exists."""
         with self._locked_usage() as usage:
             with suppress(FileNotFoundError):
                 status = os.stat(path)

@@ -37,7 +37,7 @@ _deferred = _Deferred()
 
 
 class _Submitted(Future[T]):
-    """The future of work that may not have been handed to the event loop yet."""
+    """The future of work that may not have been passed to the event loop yet."""
 
     def result(self, timeout: float | None = None) -> T:
         _flush()

@@ -21,7 +21,7 @@ SPLIT = re.compile(r"[0-9*?}]-of-[0-9]{2,}$")
 _MANY = 16  # addresses in one folder above which listing it is cheaper than a stat for each
 _MAX_FILES = 1_000_000  # files of one pattern; more is a typo
 _INDEXES = (".idx", ".index", ".json", ".jsonl")  # of shards, and reports on them
-_LISTABLE = ("s3", "s3a", "gs", "gcs", "memory", "abfs", "az")  # storage that lists what it holds
+_LISTABLE = ("s3", "s3a", "gs", "gcs", "memory", "abfs", "az")  # storage that can list its contents
 
 
 def find_files(
@@ -240,7 +240,7 @@ def _stats(uris: list[str], storage: Storage, who: str, suffix: str) -> dict[str
 
 
 def _listed(folder: str, storage: Storage) -> dict[str, Stat]:
-    """Files in a folder by name; empty where it cannot be listed, as in some public buckets."""
+    """Files in a folder by name; empty if it cannot be listed, as in some public buckets."""
     if folder.partition("://")[0] not in _LISTABLE or _has_magic(folder):
         return {}
     try:

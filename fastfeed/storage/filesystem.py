@@ -74,7 +74,7 @@ _blocking = DaemonThreads(256, "storage")
 
 
 async def call(system: Any, verb: str, *args: Any, **kwargs: Any) -> Any:
-    """Call a file system's method: in this loop where it is asynchronous, else in a thread."""
+    """Call a file system's method: in this loop if it is asynchronous, else in a thread."""
     if _is_async(system):
         return await getattr(system, "_" + verb)(*args, **kwargs)
     return await _blocking.run(partial(getattr(system, verb), *args, **kwargs))

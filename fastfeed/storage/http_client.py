@@ -13,7 +13,7 @@ from aiohttp.resolver import DefaultResolver
 from fastfeed.storage.byte_sizes import BodyTooLarge, check_announced
 from fastfeed.storage.local_file import MAX_BYTES
 
-# what a request says of itself; anything else may be a secret: Authorization, Cookie, X-Api-Key,
+# headers about the request itself; any other may be a secret: Authorization, Cookie, X-Api-Key,
 # Private-Token ...
 _PLAIN_HEADERS = frozenset(
     {"host", "accept", "accept-encoding", "user-agent", "range", "connection", "content-length"}
@@ -98,7 +98,7 @@ async def _body(response: aiohttp.ClientResponse, limit: int) -> bytes:
 
 
 class Guard(Protocol):
-    """Rules for addresses from elsewhere. Errors are texts, None for what is allowed."""
+    """Rules for addresses from elsewhere. Errors are texts; None if allowed."""
 
     def names(self, host: str, port: int) -> bool: ...
     def url_error(self, url: str) -> str | None: ...

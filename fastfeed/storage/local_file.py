@@ -26,7 +26,7 @@ _PAUSES_S = (0.0, 0.05, 0.2, 0.5, 1.0)  # before another try to open a file
 # close files that are held open and not in use; True if there were any
 closers: list[Callable[[], bool]] = []
 
-MAX_BYTES = 1 << 30  # of one file; a photograph is far below
+MAX_BYTES = 1 << 30  # of one file; images are far below
 
 _PROBED = 8  # files that are looked at one after another, to see how long it takes
 _SLOW_S = 50e-6  # for each, from which on threads are worth their cost: a network's disk takes 1 ms
@@ -124,7 +124,7 @@ def unread(error: OSError, path: str = "a file") -> Unread:
 
 
 def size_of(path: str) -> int:
-    """Bytes of a local file; -1 where it is missing."""
+    """Bytes of a local file; -1 if it is missing."""
     try:
         return os.stat(path).st_size
     except OSError:

@@ -183,9 +183,9 @@ async def _retry(
 ) -> T | Unread:
     """The answer, or an Unread after all attempts, timed by the event loop's clock.
 
-    `size` is how many bytes are expected, about. Without `latencies` no second request is sent.
-    What `request` returns is the answer, also where that is an Unread: only an error is a reason to
-    try again. While the endpoint is down, as its health says, one attempt has to do.
+    `size` is the expected number of bytes, roughly. Without `latencies` no second request is sent.
+    The answer is the value that `request` returns, even an Unread: only an error is a reason to
+    try again. While the endpoint is down, according to its health, only one attempt is made.
     """
     clock = asyncio.get_running_loop().time
     extra = size / policy.min_rate
@@ -232,7 +232,7 @@ async def _retry(
             left = health.patience_left(policy.refused_s, policy.patience_s)
         delay, down = min(delay, left), left <= 0
         if remaining <= delay or attempts >= policy.attempts or down:
-            if exhausted is not None:  # says nothing about what was to be read
+            if exhausted is not None:  # no information about the object to read
                 raise exhausted
             tries = (
                 f"attempt {attempts}, {policy.deadline_s + extra - remaining:.3g} s after the first"
@@ -311,7 +311,7 @@ _WARN_EVERY_S = 60.0  # between lines
 _LOOK_S = 0.05  # between looks, at least
 
 
-_FORGOTTEN_S = 30.0  # after a failure, without any request: what failed then says nothing about now
+_FORGOTTEN_S = 30.0  # after a failure without further requests: too old to judge the present
 
 
 _SLOW = 1e6  # bytes per second: a large read may take longer, as long as nothing fails

@@ -1,7 +1,7 @@
 """Reads objects from S3 through obstore, a client in Rust, signed in as s3fs is.
 
 s3fs lists, stats and finds credentials, region and endpoint. Reads go through obstore where it is
-installed, at twice the rate (benchmarks/results/obstore.md). They go through s3fs where its options
+installed, at twice the rate (benchmarks/results/obstore.md). They go through s3fs if its options
 ask for more than is carried over, in forked processes, which obstore's threads do not survive, and
 from servers that ignore ranges.
 """
@@ -104,7 +104,7 @@ class S3Reader:
             readable = _S3Error(error)
             if readable.status not in _REFUSED and "non-partial response" not in str(readable):
                 raise readable from error
-        # finds its way, or says what is wrong
+        # it succeeds, or reports the fault
         data = await self._read_by_s3fs(bucket, key, etag, start, end, limit)
         self._stores[bucket] = None
         return data
@@ -124,7 +124,7 @@ class S3Reader:
             return await body.read()
 
     async def _store(self, bucket: str) -> Any:
-        """obstore's view of a bucket, configured as the s3fs client is; None where it cannot be."""
+        """obstore's view of a bucket, configured as the s3fs client is; None if it cannot be."""
         if obstore is None or os.getpid() != _PROCESS or not _carries_over(self._system):
             return None
         await self._system.set_session()
@@ -132,7 +132,7 @@ class S3Reader:
         endpoint, credentials = client.meta.endpoint_url, client._request_signer._credentials
         anonymous = self._system.anon
         if not anonymous and credentials is None:
-            return None  # s3fs says what is missing
+            return None  # s3fs reports the missing part
         if endpoint.startswith("https") and "AWS_CA_BUNDLE" in os.environ:
             return None
 

@@ -23,7 +23,7 @@ from fastfeed.system.descriptors import has_pread, pread
 from fastfeed.system.processes import after_fork, open_files
 
 _OPEN = 128  # files held open by one source
-# by all of a process; what it may open where the system does not say
+# least and most by a process; the last is its limit if the system reports none
 _LEAST, _MOST, _WINDOWS = (16, 4096, 512)
 # files opened for one call of native threads, of more than can stay open
 _OPEN_AT_ONCE = 32
@@ -310,7 +310,7 @@ def split_at(data: bytes | Unread, *cuts: int) -> tuple[bytes, ...] | Unread:
 
 
 def _pread(fd: int, start: int, stop: int) -> bytes | None:
-    """Bytes [start, stop) of an open file; None where it ends before."""
+    """Bytes [start, stop) of an open file; None if it ends before."""
     if start == stop:
         return b""
     data = pread(fd, stop - start, start)

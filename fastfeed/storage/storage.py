@@ -213,7 +213,7 @@ class Storage:
         return sorted(stats.items())
 
     def folder(self, address: str) -> list[dict[str, Any]]:
-        """List what is directly in a folder.
+        """List the direct contents of a folder.
 
         Args:
             address (str): The folder.

@@ -1,5 +1,5 @@
 """Differences between operating systems, one subject per module.
 
-Nothing here raises where a system lacks something: it does less, as each function says. What cannot
-work without it asks first (`shared_memory.is_available`, `processes.can_supervise`).
+Nothing here raises if a system lacks something: it does less, as each function documents. Callers
+that cannot work without it ask first (`shared_memory.is_available`, `processes.can_supervise`).
 """

@@ -22,7 +22,7 @@ NEW = os.O_CREAT | os.O_EXCL  # with O_WRONLY or O_RDWR: the file must not exist
 _ALWAYS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOINHERIT", 0)
 _position = threading.Lock()
 
-# the process or the machine has run out of something, whichever file happens to meet it
+# the process or the machine has run out of something, so the file is not at fault
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 

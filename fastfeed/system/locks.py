@@ -22,7 +22,7 @@ try:
 except ImportError:
     msvcrt = None
 
-# the byte that is locked on Windows, where what is locked cannot be read; offsets may be 32 bits
+# the byte locked on Windows, where locked bytes cannot be read; offsets may be 32 bits
 _FAR = (1 << 31) - 2
 
 

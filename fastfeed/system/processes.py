@@ -1,7 +1,7 @@
 """This process, its user, limits and machine, and other processes.
 
-macOS and Windows have no /proc: what is read there is unknown, so temporary files of processes that
-were killed are left to be removed by hand, and no process ends with another. Windows: no limits;
+macOS and Windows have no /proc: values read there are unknown, so temporary files of killed
+processes must be removed by hand, and no process ends with another. Windows: no limits;
 whether a process lives is unknown.
 """
 

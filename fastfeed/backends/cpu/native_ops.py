@@ -1,6 +1,6 @@
 """Simple ops as the kernel runs them: a name, constants that never change, and numbers per sample.
 
-`native/program.h` lists the names, `native/chain.cpp` says what the numbers mean. An op without an
+`native/program.h` lists the names, `native/chain.cpp` defines the numbers. An op without an
 entry here runs in Python.
 """
 

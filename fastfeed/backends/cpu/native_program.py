@@ -70,7 +70,7 @@ class _Part:
     """Neighboring layers that run in one place."""
 
     layers: tuple[_Layer, ...]
-    native: Any  # the kernel's Program; None for what runs in Python
+    native: Any  # the kernel's Program; None for layers in Python
     shape: tuple[int, ...]  # of a window after these layers, in bytes; () after the last part
 
 

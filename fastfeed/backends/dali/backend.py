@@ -239,7 +239,7 @@ class DaliBackend:
     def _run_halving(
         self, work: _RenderCall, rows: list[int], lane: Lane
     ) -> list[tuple[int, Exception | None]]:
-        """Fill these rows; returns the rows that failed, with DALI's reason where it has one."""
+        """Fill these rows; returns the rows that failed, with DALI's reason if it has one."""
         if work.stop.is_set():
             return []
         request, part = work.request(rows, self._program.filter), work.work[rows]

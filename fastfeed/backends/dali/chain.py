@@ -118,7 +118,7 @@ def _layer(stage: _ChainLayer, data: dict[str, Any]) -> Any:
             return run_op(first, data)
         middle = (first + last) // 2
         low = stage.choice.of(data["row"]) <= float(middle)
-        # what DALI compiles `if` statements to; the public form rewrites source code and cannot be
+        # DALI compiles `if` statements to this; the public form rewrites source code and cannot be
         # built in a loop
         parts = {
             name: fn._conditional.split(node, predicate=low, _if_stmt=True)

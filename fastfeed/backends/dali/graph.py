@@ -104,8 +104,7 @@ def decode(data: Any, nodes: Any, graph: Graph) -> Any:
         return data.gpu() if gpu and not graph.cut else data
     if not gpu:
         return fn.decoders.image(data, device="cpu", output_type=types.RGB)
-    # not tied to cores: several ranks share a machine. Fancy upsampling is what the CPU's decoder
-    # does
+    # not tied to cores: several ranks share a machine. The CPU's decoder does fancy upsampling too
     return fn.decoders.image(
         data,
         device="mixed",
@@ -143,7 +142,7 @@ def convert(pixels: Any, nodes: Any, graph: Graph) -> Any:
     )
 
 
-# in this order, each (what comes in, other inputs, graph) -> what goes out
+# in this order, each (input, other inputs, graph) -> output
 LOWERING = (
     decode,
     cut,

@@ -31,7 +31,7 @@ class HostMemory:
         out[rows] = pixels.transpose(0, 3, 1, 2) if how.layout == "CHW" else pixels
 
     def check_room(self, error: Exception) -> None:
-        """Raise if the error says that there is no memory left."""
+        """Raise if the error means that no memory is left."""
         if says_full(error):
             raise error
 

@@ -18,8 +18,8 @@ from fastfeed.backends.dali.arithmetic import OpContext
 from fastfeed.backends.dali.imports import fn
 from fastfeed.ops.program.layers import Choices, Layer
 
-# by type of op: (op, its params of n samples, OpContext) -> what its lowering gets instead, arrays
-# (n, ...)
+# by type of op: (op, its params of n samples, OpContext) -> arrays (n, ...) that its lowering gets
+# instead
 Feeds = dict[type, Callable[[Any, Any, OpContext], dict[str, Any]]]
 
 

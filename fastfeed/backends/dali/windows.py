@@ -47,7 +47,7 @@ def cut(pixels: Any, row: Any, filter: str, border: Border | None, context: OpCo
             "axes": [0, 1],
         }
         return fn.slice(part, **whole, out_of_bounds_policy="pad", fill_values=fill)
-    # an image that is only moved by whole pixels, for what is seen beyond its edge
+    # the image moved by whole pixels only, for the pixels visible beyond its edge
     one, none = row[4:5] * 0 + 1, row[4:5] * 0
     matrix = fn.reshape(
         fn.cat(one, none, 0 - row[7:8], none, one, 0 - row[6:7], none, none, one), shape=[3, 3]

@@ -33,7 +33,7 @@ class Call:
 
 
 class _Room:
-    """Memory on the GPU that grows, in large steps: CuPy keeps what is given back."""
+    """Memory on the GPU that grows, in large steps: CuPy keeps memory that is freed."""
 
     def __init__(self, memory: GpuMemory) -> None:
         self._memory = memory

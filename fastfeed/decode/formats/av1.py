@@ -58,7 +58,7 @@ def _sequence_header(stream: bytes) -> Bits:
 
 
 def _color_config(bits: Bits) -> Signal:
-    """Primaries and transfer, after all that comes before them (5.5.1, 5.5.2)."""
+    """Primaries and transfer, after skipping all earlier fields (5.5.1, 5.5.2)."""
     profile = bits.read(3)
     bits.read(1)  # still_picture
     is_reduced = bits.read(1)

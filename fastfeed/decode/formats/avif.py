@@ -1,7 +1,7 @@
 """Opens AVIF images with one thread each, as each thread already decodes an image of its batch.
 
-libavif hands over pixels as they are coded. The clean aperture is cut out here, before the turn of
-the container; colors are handed on. EXIF and XMP are hidden from libavif, which refuses a file for
+libavif returns pixels as they are coded. The clean aperture is cut out here, before the container's
+rotation; colors are passed on. EXIF and XMP are hidden from libavif, which refuses a file for
 damage in them.
 """
 
@@ -79,8 +79,8 @@ class AvifFile(AvifImagePlugin.AvifImageFile):
 def _colors(container: Container, icc: bytes | None) -> dict[str, object]:
     """Colors in the order of libavif: the image's profile, its numbers, those in its coded data.
 
-    libavif ignores what a grid's tiles alone have; here it counts where everything else leaves
-    colors open.
+    libavif ignores colors that only a grid's tiles have; here they count if nothing else defines
+    colors.
     """
     if icc:
         return {"icc_profile": icc}

@@ -1,7 +1,7 @@
 """Reads containers of AVIF and HEIC: properties of the primary image, its coded data, its EXIF.
 
 ISO/IEC 23008-12, and ISO/IEC 14496-12 for boxes and for the track of an image sequence. Nothing
-here raises for what a file contains: what is damaged counts as missing.
+here raises for the content of a file: damaged parts count as missing.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The orientation of pixels that a file declares.
 
-`native/exif.cpp` has the same rule for what the kernel decodes.
+`native/exif.cpp` has the same rule for files that the kernel decodes.
 
 It counts where the standard of the format puts it: EXIF in a JPEG (APP1), PNG (`eXIf`) and WebP
 (`EXIF`), the tag of a TIFF. HEIC and AVIF are turned by properties of their container, which
@@ -16,8 +16,8 @@ from typing import Any
 from fastfeed.decode.sniff import riff_chunks
 
 _ORIENTATION = 0x0112
-_PREFIX = b"Exif\0\0"  # which a JPEG's has, and those of others may have
-_MARKER = re.compile(rb"\xff([^\xff])")  # of a JPEG, after what does not belong to a segment
+_PREFIX = b"Exif\0\0"  # always in a JPEG's, sometimes in those of other formats
+_MARKER = re.compile(rb"\xff([^\xff])")  # of a JPEG, after bytes outside of segments
 _WEBP_HAS_EXIF = 8  # flag of a WebP's first chunk
 _SHORT = 3
 _BYTES = {1: 1, _SHORT: 2, 4: 4}  # of the types BYTE, SHORT and LONG

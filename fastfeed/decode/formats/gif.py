@@ -9,7 +9,7 @@ from PIL import GifImagePlugin
 _HEAD = 13  # bytes before the colors
 _HAS_COLORS = 0x80
 _CONTROL = b"\xf9\4"  # a graphic control extension of the right size: it has the transparent color
-_CONTROL_BYTES = 7  # with what introduces it
+_CONTROL_BYTES = 7  # with its introducer
 
 
 class GifFile(GifImagePlugin.GifImageFile):

@@ -1,6 +1,6 @@
 """Opens PNGs for Pillow after checking their structure; passes on only chunks that affect pixels.
 
-Texts, profiles and unknown chunks are skipped, or read up to a limit, whatever they hold.
+Texts, profiles and unknown chunks are skipped, or read up to a limit, whatever their content.
 """
 
 from __future__ import annotations

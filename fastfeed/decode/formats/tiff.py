@@ -105,7 +105,7 @@ _BYTES = {
 }
 
 _MM = b"MM"
-_OPEN_INFO = TiffImagePlugin.OPEN_INFO | {  # what Pillow knows in little-endian order alone
+_OPEN_INFO = TiffImagePlugin.OPEN_INFO | {  # modes that Pillow knows only in little-endian order
     (_MM, 0, (1,), 1, (16,), ()): ("I;16B", "I;16B"),
     (_MM, 1, (1,), 1, (12,), ()): ("I;16", "I;12"),
     (b"II", 0, (1,), 2, (16,), ()): ("I;16", "I;16R"),

@@ -1,7 +1,7 @@
 """Ops that change pixels as layers; at each layer a sample takes one op or none.
 
 A policy that chooses an op per sample is data: the index of a layer's op, and the parameters of
-each op. Backends see only simple ops, and look up in one table by type what they can run.
+each op. Backends see only simple ops, and look up in one table by type which they can run.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ class Work:
 class Program:
     """A checked list of ops and its fused form."""
 
-    input_spec: Spec  # what the source yields
+    input_spec: Spec  # spec of the source's samples
     steps: tuple[Step, ...]  # the user's list, with the implied Decode
     decode: Decode | None  # None for sources of arrays
     window: tuple[Step, ...]  # geometry, folded into one window per sample

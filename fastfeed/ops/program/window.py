@@ -16,7 +16,7 @@ __all__ = ["Step", "Window", "Windows", "fold"]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One op of the user's list, and where its randomness comes from."""
+    """One op of the user's list, and the source of its randomness."""
 
     op: Any
     spec: Any  # Spec after it
@@ -71,7 +71,7 @@ def fold(steps: Sequence[Step], draws: Sequence[np.ndarray], sizes: np.ndarray) 
     move = _move if native is None else native.fold
     for step, u in zip(steps, draws, strict=True):
         if getattr(step.op, "border", None) is not None:
-            limits = boxes.copy()  # what an earlier crop cut away does not come back
+            limits = boxes.copy()  # pixels removed by an earlier crop do not return
         by = step.op.params(u, now)
         move(boxes, flips, now, by["box"], by["flip"], by["size"])
     return Windows(boxes, flips, now, limits)

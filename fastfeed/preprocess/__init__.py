@@ -8,8 +8,9 @@ The bytes depend only on the plan, not on workers, the engine, or interruptions.
 from __future__ import annotations
 
 import importlib
-import warnings
 from typing import TYPE_CHECKING
+
+from fastfeed.printable import warn
 
 if TYPE_CHECKING:
     from fastfeed.preprocess.inputs.inputs import Input
@@ -59,7 +60,7 @@ _MODULES = {  # all others: model.recipe
 def __getattr__(name: str) -> object:
     """On demand: a worker process needs neither the job nor its reports."""
     if name == "Choice":
-        warnings.warn("Choice is called Selection now", DeprecationWarning, stacklevel=2)
+        warn("Choice is called Selection now", DeprecationWarning, stacklevel=2)
         name = "Selection"
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from fastfeed.errors import ConfigError
 from fastfeed.faults import Failure
-from fastfeed.printable import printable
+from fastfeed.printable import printable, warn
 from fastfeed.runtime.addresses import SampleLocations
 from fastfeed.spec import Spec
 from fastfeed.storage.reads import Pending, Unread
@@ -410,5 +409,5 @@ def __getattr__(name: str) -> Any:
     if name not in _RENAMED:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     text = f"fastfeed.sources.base.{name} is now called {_RENAMED[name]}"
-    warnings.warn(text, DeprecationWarning, stacklevel=2)
+    warn(text, DeprecationWarning, stacklevel=2)
     return globals()[_RENAMED[name]]

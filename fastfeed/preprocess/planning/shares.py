@@ -87,7 +87,7 @@ def concerns(shares: dict[str, Any], classes: Sequence[str]) -> tuple[str, ...]:
     if is_off(wanted, train, val):
         lines.append(
             f"the share of val/ is off by more than a fifth: {_percent(train, val)} instead of"
-            f" {wanted:.3g}; another split_seed (--split-seed) gives another draw"
+            f" {wanted:.3g}; another split_seed (--split-seed) draws again"
         )
     by_label = shares.get("by_label", [])
     off = [row for row in by_label if is_off(wanted, *row[1:])]

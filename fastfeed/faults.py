@@ -128,7 +128,7 @@ class FaultPolicy:
 
     @classmethod
     def of(cls, on_bad: str | FaultPolicy) -> FaultPolicy:
-        """A policy from its name, or as it is.
+        """The policy for a name, or the given policy unchanged.
 
         Args:
             on_bad (str | FaultPolicy): An action, or a policy.
@@ -182,7 +182,7 @@ class Outage:
 
     @classmethod
     def of(cls, outage: float | Outage) -> Outage:
-        """An outage from its seconds, or as it is.
+        """The outage policy for a number of seconds, or the given policy unchanged.
 
         Args:
             outage (float | Outage): Seconds to wait, or an outage.
@@ -228,7 +228,7 @@ def too_many(bad: int, handled: int, max_share: float) -> bool:
 def fault_policies(
     on_bad: str | FaultPolicy, on_error: Literal["raise", "bad"] | None, outage: float | Outage
 ) -> tuple[FaultPolicy, Outage]:
-    """From the arguments of a feed. ConfigError where one contradicts another."""
+    """Fault policies from the arguments of a feed; ConfigError if they contradict each other."""
     policy, outage = FaultPolicy.of(on_bad), Outage.of(outage)
     if policy.action == "raise" and outage.then == "substitute":
         raise ConfigError(

@@ -34,7 +34,7 @@ _Documented = TypeVar("_Documented", bound=Any)
 
 
 def gpu_note(text: str, path: str) -> str:
-    """The text, and what is known of this path on GPUs, if it is experimental."""
+    """The text with the status of this path on GPUs, if it is experimental."""
     return f"{text} (experimental: {EXPERIMENTAL[path][0]})" if path in EXPERIMENTAL else text
 
 

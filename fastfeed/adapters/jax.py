@@ -30,7 +30,7 @@ except ImportError as error:
 
 
 def to_jax(session: FeedSession, sharding: Any = None, convert: Where = "auto") -> JaxFeed:
-    """See Feed.to_jax."""
+    """Implementation of `Feed.to_jax`."""
     check(session)
     placement = JaxPlacement(sharding, session.prefetch + 2)
     placement.check(session.plan.batch, session.plan.global_batch)
@@ -49,9 +49,10 @@ def placement(device: Any, live_batches: int) -> JaxPlacement:
 
 @guarded
 class JaxFeed:
-    """Yields one epoch per iteration: (images, labels), plus weights where they may differ from 1.
+    """Iterable of (images, labels[, weights]), one epoch per iteration.
 
-    With `tail="pad"` there are always weights, however many processes there are.
+    Weights are included if they may differ from 1; with `tail="pad"` always, for any number of
+    processes.
 
     For a source with annotations, labels are a dict of arrays: "boxes", "labels", "masks". All
     batches have the same shape, so nothing is compiled twice: padding stays in, with weight 0.

@@ -1,4 +1,4 @@
-"""During `fastfeed prove`, frameworks refuse to save what was trained: its weights are meaningless.
+"""Refusal to save weights during `fastfeed prove`: those of a measured training are meaningless.
 
 Replaces functions of the frameworks, in a process that ends with the proof. What saves by other
 ways (Orbax, pickle, a name imported before) is not refused.
@@ -14,14 +14,14 @@ from fastfeed.errors import ProofError
 
 
 def refuse_keras() -> None:
-    """Also ModelCheckpoint and BackupAndRestore, which call these."""
+    """Refuse saving in Keras, including ModelCheckpoint and BackupAndRestore."""
     model = importlib.import_module("keras").Model
     for name in ("save", "save_weights", "export"):
         _replace(model, name, f"Keras's Model.{name}")
 
 
 def refuse_torch() -> None:
-    """Also Lightning, Accelerate and others that call it by its module."""
+    """Refuse saving in PyTorch, including Lightning, Accelerate and other users of `torch.save`."""
     _replace(importlib.import_module("torch"), "save", "torch.save")
 
 

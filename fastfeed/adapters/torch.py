@@ -34,7 +34,7 @@ _CHANNELS_LAST = 'images are NHWC; PyTorch\'s own models take NCHW: add ToLayout
 
 @runs_on_gpu("torch")
 def to_torch(session: FeedSession, device: Any = None, convert: Where = "auto") -> TorchFeed:
-    """See Feed.to_torch."""
+    """Implementation of `Feed.to_torch`."""
     check(session)
     if session.is_proving:
         importlib.import_module("fastfeed.adapters.no_saving").refuse_torch()

@@ -35,7 +35,7 @@ Allow = Mapping[str, Any]  # what a table or an index may name besides, by the n
 
 
 def allowed(path: list[str] | None, host: list[str] | None, scheme: list[str] | None) -> Allow:
-    """From the values of --allow-path, --allow-host and --allow-scheme."""
+    """Permissions from the values of --allow-path, --allow-host and --allow-scheme."""
     return {"allow_path": path or (), "allow_host": host or (), "allow_scheme": scheme or ()}
 
 

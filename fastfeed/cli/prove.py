@@ -139,7 +139,7 @@ def _print_table(scaling: Scaling, as_json: bool) -> None:
 
 
 def _exit(limit: float | None, low: float, high: float) -> None:
-    """By the interval: above the limit, below it, or neither."""
+    """Exit code from the interval: above the limit, below it, or neither."""
     if limit is None or high <= limit:
         return
     if low > limit:

@@ -34,7 +34,7 @@ LANDS = (
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A canvas and its light: what is needed to draw something into it."""
+    """A canvas and its light: all that is needed to draw into it."""
 
     pixels: np.ndarray  # float32 (height, width, 3), painted in place
     grain: np.ndarray  # float32 (height, width), about 1: a fine surface texture for all materials
@@ -63,7 +63,7 @@ class Scene:
             self.blend(left, top, cover, self.lighted(shown, facing))
 
     def blend(self, x: int, y: int, cover: np.ndarray, color: np.ndarray) -> None:
-        """Lay color over a rectangle as far as `cover` (0 to 1) says, roughened by the grain."""
+        """Blend color over a rectangle by `cover` (0 to 1), roughened by the grain."""
         area = (slice(y, y + cover.shape[0]), slice(x, x + cover.shape[1]))
         painted = color * gray_to_rgb(self.grain[area])
         self.pixels[area] += (painted - self.pixels[area]) * gray_to_rgb(cover)
@@ -208,7 +208,7 @@ def paint_land(s: Scene, horizon: int, color: Color) -> None:
 
 
 def paint_water(s: Scene, line: int) -> None:
-    """A lake below the line: what stands above it mirrored, broken by waves, and tinted."""
+    """A lake below the line that mirrors the scene above, broken by waves, and tinted."""
     (h, w), below = s.grain.shape, np.arange(s.grain.shape[0] - line, dtype=np.float32)[:, None]
     wave = receding(noise(s.rng, (512, 512), 60, 3, 0.7), h - line, w)
     x = np.arange(w, dtype=np.float32) + wave * 12
@@ -337,7 +337,7 @@ def pyramid(s: Scene, x: float, y: float, size: float) -> None:
 
 
 def skyline(s: Scene, x: float, y: float, size: float) -> None:
-    """A cluster of towers, the tall ones behind, each with a side in the shade."""
+    """A cluster of towers, the tall ones at the back, each with a side in the shade."""
     for near in np.linspace(0, 1, int(s.rng.integers(6, 14))):
         high = size * s.rng.uniform(0.4, 1.0) * (1 - 0.45 * near)
         wide = size * s.rng.uniform(0.10, 0.18)

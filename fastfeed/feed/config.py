@@ -77,7 +77,7 @@ class FeedConfig:
         side_process: bool = False,
         name: str = "",
     ) -> FeedConfig:
-        """Check the arguments of `Feed`; ConfigError where one is wrong or two do not fit."""
+        """Check the arguments of `Feed`; ConfigError if one is invalid or two conflict."""
         check_source(source, "source")
         check_workers(explicit_world=world is not None)
         world = world if world is not None else World.detect()
@@ -131,7 +131,7 @@ def _check_count(argument: str, value: Any, minimum: int) -> None:
 
 
 def _check_fit(program: Program, plan: Plan, source: Source) -> None:
-    """ConfigError for what would go wrong in the middle of a run, or train on nonsense."""
+    """Raise ConfigError for settings that would fail during a run, or train on nonsense."""
     for branch in (program, *program.others):
         _check_draws(branch)
     if program.mix is not None:

@@ -117,7 +117,7 @@ def placed_text(name: str, config: FeedConfig, raw: bool) -> str:
 def _batch(
     source: Any, plan: Plan, program: Program, carried: bool = True
 ) -> tuple[list[str], list[str], int]:
-    """Texts of a batch's images and of its other arrays, and the bytes of all of it.
+    """Texts of a batch's images and of its other arrays, and their total bytes.
 
     `carried`: with ids and columns, which stay on the host.
     """

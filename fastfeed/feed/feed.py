@@ -205,7 +205,7 @@ class Feed:
         return self.plan.steps
 
     def __iter__(self) -> Iterator[Batch]:
-        """One epoch, from the position of `restore` or `seek` if that is inside it."""
+        """Iterate one epoch, from the position of `restore` or `seek` if that is inside it."""
         return self._session.placed(None)
 
     @checked_early
@@ -244,7 +244,7 @@ class Feed:
 
     @checked_early
     def state(self, at: tuple[int, int] | None = None) -> dict[str, Any]:
-        """The position after the last batch that was yielded, with what it depends on.
+        """Position after the last batch that was yielded, with the settings that it depends on.
 
         Args:
             at (tuple[int, int] | None): (epoch, step) to save instead, for trainers that count

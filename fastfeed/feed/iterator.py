@@ -84,11 +84,11 @@ class BatchIterator(Generic[T]):
 
     @property
     def closed(self) -> bool:
-        """No more batches will come."""
+        """True once no more batches will come."""
         return self._stream.closed
 
     def close(self) -> None:
-        """Stop making batches."""
+        """Stop making batches and end the iteration."""
         self._lockstep.end()
         self._stream.close()
 
@@ -136,7 +136,7 @@ class Cursor:
         raw: bool = False,
         epochs: int | None = None,
     ) -> BatchIterator[Any]:
-        """Batches from any position, counted and recorded; this cursor stays where it is."""
+        """Open batches from any position, counted and recorded; this cursor keeps its position."""
         if epochs is not None and epochs < 0:
             raise ConfigError(f"epochs must be >= 0, or None for no end, got {epochs}")
         if epoch < 0 or not 0 <= start < self._plan.steps:
@@ -154,7 +154,7 @@ class Cursor:
         )
 
     def iterate(self, place: PlaceFunction | None, raw: bool) -> LockedIterator[Any]:
-        """The rest of this epoch, or the next epoch where the last iteration was left inside one.
+        """The rest of this epoch, or the next epoch if the last iteration ended within one.
 
         After an error of the feed the next iteration continues where it was raised. Several threads
         may take from the result: each batch is given to one of them.
@@ -217,7 +217,7 @@ class Cursor:
         self.moves += 1
 
     def advance(self, epoch: int, step: int) -> None:
-        """As `seek`, not counted as a move by the user."""
+        """Move as `seek` does, not counted as a move by the user."""
         self.position = (epoch, step)
         self._inside_epoch = False
         self._owner = None
@@ -267,7 +267,7 @@ class Lockstep:
                 self._compare(other, position)
 
     def end(self) -> None:
-        """Deliver no more."""
+        """Deliver no more batches."""
         with _LOCK:
             _LIVE.discard(self)
 

@@ -44,7 +44,7 @@ class BatchStream(Protocol):
 
     @property
     def closed(self) -> bool:
-        """No more batches will come."""
+        """True once no more batches will come."""
         ...
 
     def close(self) -> None: ...
@@ -130,7 +130,7 @@ class ThreadProducer:
         self._pool = ThreadPool(builder.sizes.threads)
 
     def close(self) -> None:
-        """End all threads."""
+        """End all threads of this producer."""
         self._pool.close()
         self._builder.close()
 

@@ -187,7 +187,7 @@ class FeedSession:
 
     @property
     def is_proving(self) -> bool:
-        """Training is only measured: what it learns is meaningless and must not be saved."""
+        """True while training is only measured: its weights must not be saved."""
         return self.proof is not None or bool(os.environ.get(PROVE))
 
     def advance(self, epoch: int, step: int) -> None:
@@ -279,7 +279,7 @@ class FeedSession:
         return "\n".join([text, *(f"  {line}" for line in self.notes)])
 
     def close(self) -> None:
-        """Stop the threads."""
+        """Stop the threads of the feed."""
         self.cursor.close()
         self.producer.close()
         self.timeline.close()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class CpuReading:
-    """Totals at one time; None where they cannot be read."""
+    """CPU totals at one time; None if they cannot be read."""
 
     at_ns: int
     process_s: float | None  # CPU time of the processes
@@ -28,7 +28,7 @@ class CpuReading:
 
 @dataclass(frozen=True, slots=True)
 class CpuUse:
-    """Between two readings."""
+    """CPU use between two readings."""
 
     cores: float | None = None  # busy with this process and its helper
     others: float | None = None  # busy with others

@@ -34,5 +34,5 @@ class History:
 
     @property
     def shares(self) -> tuple[float | None, ...]:
-        """Oldest first; None where nothing iterated the feed."""
+        """Shares of time spent waiting, oldest first; None for intervals without iteration."""
         return tuple(self._shares)

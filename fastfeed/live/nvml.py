@@ -131,7 +131,7 @@ class Gpus:
         return any(unit.gpm for unit in self._units)
 
     def close(self) -> None:
-        """Free all samples."""
+        """Free all samples and shut NVML down."""
         if self._nvml is None:
             return
         for unit in self._units:

@@ -81,7 +81,7 @@ class PageError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One reading."""
+    """One reading of a live page."""
 
     identity: Mapping[str, Any]
     counters: Mapping[str, int]
@@ -99,7 +99,7 @@ class Page:
 
 
 class PageWriter:
-    """The feed's side.
+    """Writes the live page, on the feed's side.
 
     Memory is reserved first: a store into a full tmpfs would otherwise end the process.
     """

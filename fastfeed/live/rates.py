@@ -98,7 +98,7 @@ class Rates:
 
     @property
     def dominant(self) -> tuple[str, float] | None:
-        """The stage with the most thread time, and its share of it."""
+        """The stage with the most thread time, and its share of that time."""
         if not self.thread_ms:
             return None
         stage = max(self.stage_ms, key=lambda name: self.stage_ms[name])

@@ -28,7 +28,7 @@ WINDOWS = 3  # windows in a row that must agree before the state changes
 
 
 class State(str, Enum):
-    """In order of how much is lost."""
+    """States of a feed, in order of how much is lost."""
 
     FED = "FED"
     TIGHT = "TIGHT"

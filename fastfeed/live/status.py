@@ -51,7 +51,7 @@ class Closable(Protocol):
 
 
 class LiveStatus:
-    """Counts what the meter does not, and publishes both.
+    """Counts the figures that the meter does not, and publishes both.
 
     Never raises: a run must not end because of it.
     """
@@ -106,7 +106,7 @@ class LiveStatus:
             self._publish(now_ns)
 
     def waits(self, now_ns: int) -> None:
-        """The trainer still waits for a batch: publishes what that is at."""
+        """Publish the stage of the awaited batch while the trainer waits."""
         if self._phase == WAITING and now_ns - self._stages_ns >= _STAGES_NS:
             self._publish(now_ns)
 
@@ -119,7 +119,7 @@ class LiveStatus:
         self._publish(now_ns)
 
     def paused(self, now_ns: int, failed: bool = False) -> None:
-        """No batches are taken: the epoch has ended, or an error has ended the iteration."""
+        """Record a pause: the epoch has ended, or an error has ended the iteration."""
         self._phase, self._since, self._failed, self._last_step = IDLE, now_ns, int(failed), 0
         self._stages_ns = 0  # write the stage times of what was done until now
         if self._page is not None:
@@ -139,7 +139,7 @@ class LiveStatus:
         )
 
     def close(self) -> None:
-        """Remove the page."""
+        """Remove the page of this feed."""
         self._closed = True
         if self._end is not None:
             self._end()
@@ -170,7 +170,7 @@ class LiveStatus:
         page.write(self._counters(now_ns, self._counted))
 
     def _counters(self, now_ns: int, counted: SlowCounts) -> list[int]:
-        """In the order of COUNTERS."""
+        """Values of all counters, in the order of COUNTERS."""
         meter = self._meter
         return [
             meter.asked,

@@ -1,4 +1,4 @@
-"""Looks at all feeds about once a second, and keeps what the last minute was like."""
+"""Looks at all feeds about once a second, and keeps a summary of the last minute."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _ORDER = [
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One feed now."""
+    """Current figures of one feed."""
 
     found: FoundPage
     reading: Reading
@@ -98,7 +98,7 @@ class Watch:
         self._wall = wall
 
     def look(self) -> View:
-        """Read everything once."""
+        """Read the pages, CPUs and GPUs once."""
         pages = find_pages(self._folders, self._pid, self._clock())
         gpus = self._gpus.sample() if self._gpus is not None else []
         self._feeds = {found.path: self._feeds.get(found.path) or _Feed() for found in pages.pages}
@@ -205,7 +205,7 @@ def _since(
 
 
 def variables(root: Path, pid: int) -> dict[str, str]:
-    """The environment that a process was started with; empty where it cannot be read."""
+    """The environment that a process was started with; empty if it cannot be read."""
     try:
         entries = (root / f"proc/{pid}/environ").read_bytes().decode("ascii", "replace").split("\0")
     except OSError:

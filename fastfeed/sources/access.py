@@ -1,4 +1,4 @@
-"""Rules for what tables and indexes from elsewhere may name.
+"""Rules for the paths that untrusted tables and indexes may name.
 
 It must not make its user read whatever the user can read.
 """
@@ -48,7 +48,7 @@ class Allow(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """Why something may not be read, and what would allow it; "" where that is allowed already."""
+    """Reason for refusing a read, and what would allow it; "" for what is allowed already."""
 
     why: str
     path: str = ""  # a folder
@@ -257,7 +257,7 @@ def _user_of(uri: str) -> str:
 
 
 def _host_of(uri: str) -> tuple[str, int, str]:
-    """Host and port of an address, and what is wrong with it."""
+    """Host and port of an address, and any problem with it."""
     authority = re.split(r"[/?#]", uri.partition("://")[2], maxsplit=1)[0]
     if "@" in authority:
         return "", 0, "its address has a user name"

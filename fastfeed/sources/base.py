@@ -181,7 +181,7 @@ class Sharded(Protocol):
 
 @runtime_checkable
 class Annotated(Protocol):
-    """A source that says more of a sample than its label; each of these methods is optional."""
+    """A source with annotations besides labels; each of these methods is optional."""
 
     def weights(self, ids: np.ndarray) -> np.ndarray | None:
         """Weights of samples in the loss.

@@ -18,7 +18,7 @@ _CANONICAL = re.compile("0|-?[1-9][0-9]{0,18}")
 
 
 def canonical_integers(texts: Iterable[str]) -> list[int] | None:
-    """Integers written as Python writes them; None if any text is something else."""
+    """Integers in Python's notation; None if any text is something else."""
     integers = []
     for text in texts:
         if not _CANONICAL.fullmatch(text) or not -1 << 63 <= int(text) < 1 << 63:
@@ -71,7 +71,7 @@ _PARTS = {"train", "training", "val", "valid", "validation", "test", "testing"}
 
 
 class AmbiguousClasses(SourceError):
-    """Folders that do not give each image one class."""
+    """Raised if folders do not give each image exactly one class."""
 
 
 def class_folders(
@@ -108,7 +108,7 @@ def class_folders(
 
 
 def order_text(classes: Sequence[str]) -> str:
-    """Says that other sources number these classes in another order; "" where they do not."""
+    """A note that other sources number these classes in another order; "" otherwise."""
     if (others := class_names(classes)) == tuple(classes) or canonical_integers(classes) is None:
         return ""
     k = next(
@@ -122,7 +122,7 @@ def order_text(classes: Sequence[str]) -> str:
 
 
 def parts_text(root: str | Path, classes: Sequence[str]) -> str:
-    """Says that the classes are the parts of a data set; "" where they are not."""
+    """A note that the classes are the parts of a data set; "" otherwise."""
     if not {name.lower() for name in classes} <= _PARTS:
         return ""
     train = next((name for name in classes if name.lower() == "train"), None)

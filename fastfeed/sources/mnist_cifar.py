@@ -236,7 +236,7 @@ class _Machine:
         self.memo: dict[int, Any] = {}
 
     def run(self, content: bytes) -> Any:
-        """The value that is left at STOP."""
+        """Run the pickle and return the value left at STOP."""
         for opcode, argument, _ in pickletools.genops(content):
             name = opcode.name
             if name == "STOP":
@@ -376,7 +376,7 @@ def read_pickle(content: bytes) -> Any:
 
 
 def text_of(value: Any) -> str | None:
-    """A short text, also where it is bytes or a call that encodes one; None for anything else.
+    """A short text, even as bytes or a call that encodes one; None for other values.
 
     Only short ones: a file may name the same text as often as it likes, and each would be a copy.
     """
@@ -388,7 +388,7 @@ def text_of(value: Any) -> str | None:
 
 
 def byte_array(value: Any) -> np.ndarray | None:
-    """The uint8 array that a recorded call describes; None where it is none.
+    """The uint8 array that a recorded call describes; None for other calls.
 
     The array is read-only.
     """

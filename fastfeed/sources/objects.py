@@ -38,7 +38,7 @@ from fastfeed.storage.storage import Storage, open_storage
 
 @checked_early
 class Objects:
-    """The samples of another source, with boxes and masks of what is in their images.
+    """The samples of another source, with boxes and masks of the objects in their images.
 
     Every geometric op moves boxes and masks with the pixels: `batch.objects` and `batch.masks`. A
     mask that is missing, broken or of another size marks its sample as bad, as do boxes of an image

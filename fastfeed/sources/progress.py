@@ -29,7 +29,7 @@ class Progress:
                 self._bar.update(self._task, total=total, completed=done)
 
     def add(self, done: int = 0, images: int = 0) -> None:
-        """Count what was done, and images."""
+        """Add to the counts of work done and of images."""
         with self._lock:
             self._done += done
             self._images += images

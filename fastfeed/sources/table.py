@@ -203,7 +203,7 @@ class Table:
 
     @property
     def paths(self) -> StringColumn | None:
-        """Paths as the table has them; None where it holds the images themselves."""
+        """Paths as written in the table; None if it holds the images themselves."""
         if self._opened.leaf is not None:
             return None
         return StringColumn(self._arrays["paths"], self._arrays["path_ends"])

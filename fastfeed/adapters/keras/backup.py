@@ -26,7 +26,7 @@ def keras_backup(
     save_freq: str | int = "epoch",
     delete_checkpoint: bool = True,
 ) -> Any:
-    """See Feed.keras_backup."""
+    """Implementation of `Feed.keras_backup`."""
     if save_freq != "epoch" and (
         isinstance(save_freq, bool) or not isinstance(save_freq, int) or save_freq < 1
     ):

@@ -31,7 +31,7 @@ def refuse_ignored(caller: Mapping[str, Any]) -> None:
 
 
 def refuse_same_feed(session: FeedSession) -> None:
-    """A feed has one position: validating on the one that is trained on would end its epoch."""
+    """Refuse to validate on the feed that is trained on: that would end its epoch."""
     validation = _fit_locals().get("validation_data")
     if _feed_of(_fit_locals().get("x")) is session and _feed_of(validation) is session:
         raise ConfigError(

@@ -60,7 +60,7 @@ class Epochs:
         )
 
     def use(self, placement: Placement) -> None:
-        """From now on walks are on this device."""
+        """Place the batches of later iterations on this device."""
         if self._placement is None or self._placement.name != placement.name:
             self._placement, self._place = placement, _device(self.tuples, placement)
             self.session.place_on(placement)

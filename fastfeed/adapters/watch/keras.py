@@ -55,7 +55,7 @@ def Watch(feed: Any = None, warn: float | None = 0.2, every: int = 50) -> Any:
         raise MissingExtra.of("Watch", "Keras 3", "keras") from error
 
     class FeedWatch(keras.callbacks.Callback):
-        """See fastfeed.Watch."""
+        """Implementation of `fastfeed.Watch`."""
 
         async_safe = True  # or Keras would wait for this callback after each batch
 

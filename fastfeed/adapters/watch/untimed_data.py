@@ -34,6 +34,6 @@ class StepsOnly:
         self.live.delivered(now_ns, (0, self._meter.batches))
 
     def pause(self, now_ns: int) -> None:
-        """No steps for now."""
+        """Count no steps until the next begin."""
         self._meter.record_request(now_ns, 0)
         self.live.paused(now_ns)

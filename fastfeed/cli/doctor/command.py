@@ -74,7 +74,7 @@ def collect(
     root: Path = Path("/"),
     which: Callable[[str], str | None] = shutil.which,
 ) -> MachineReport:
-    """Inspect this machine.
+    """Inspect this machine for everything that `fastfeed doctor` reports.
 
     The arguments let tests replace the environment, packages, NVML, kernel, root and PATH.
     """
@@ -111,7 +111,7 @@ def collect(
 
 
 def with_advice(report: MachineReport) -> MachineReport:
-    """The report, and what follows from it."""
+    """The report, together with the advice that follows from it."""
     advice = tuple(advise(report))
     is_broken = any(each.problem for each in advice)
     return replace(report, advice=advice, next=None if is_broken else next_command(report))

@@ -50,7 +50,7 @@ class MachineReport:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """A recommendation.
+    """One recommendation of `fastfeed doctor`.
 
     `problem`: feeds do not work until it is followed. `optional`: fine without it.
     """

@@ -107,7 +107,7 @@ def _existing_job(
 
 
 def _free(path: str) -> int:
-    """Free space where a folder will be created."""
+    """Free space of the disk on which a folder will be created."""
     folder = os.path.abspath(path)
     while not os.path.isdir(folder):
         folder = os.path.dirname(folder)

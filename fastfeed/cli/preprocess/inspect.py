@@ -230,7 +230,7 @@ def _say(text: str, style: str = "") -> None:
 
 
 def _status(text: str) -> Any:
-    """A status line on a terminal, else plain lines."""
+    """Show a status line on a terminal, else plain lines."""
     return Console(stderr=True, emoji=False).status(text) if sys.stderr.isatty() else _Lines()
 
 

@@ -36,7 +36,7 @@ _MAX_SHOWN = 3  # bad photographs printed
 
 
 class _Terminated(KeyboardInterrupt):
-    """SIGTERM was received."""
+    """Raised when SIGTERM is received."""
 
 
 @with_options(options.RECIPE, options.JOB, options.RUN)

@@ -61,7 +61,7 @@ def panels(params: list[Any], ctx: Any) -> dict[str, list[tuple[str, str]]]:
 
 
 def usage(params: list[Any]) -> list[str]:
-    """`[OPTIONS] SOURCE`, of these parameters."""
+    """Usage line `[OPTIONS] SOURCE` of these parameters."""
     return ["[OPTIONS]", *(_argument(p) for p in params if p.param_type_name == "argument")]
 
 
@@ -146,7 +146,7 @@ class Command(_Screen, TyperCommand):
     """A command with such a screen."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """`[OPTIONS] SOURCE`."""
+        """Usage pieces in the form `[OPTIONS] SOURCE`."""
         return usage(self.get_params(ctx))
 
     def invoke(self, ctx: Any) -> Any:

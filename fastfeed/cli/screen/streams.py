@@ -146,7 +146,7 @@ def _end() -> None:
 
 
 def _flush() -> OSError | None:
-    """Write what standard output still holds; the error if that is not possible."""
+    """Write the rest of standard output; the error if that is not possible."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -165,7 +165,7 @@ def _cannot_write(error: OSError) -> NoReturn:
 
 
 def _discard(stream: TextIO | None) -> None:
-    """Send to nowhere what is left in the buffer, or Python complains when it exits."""
+    """Discard the rest of the buffer, or Python complains when it exits."""
     if stream is None:
         return
     with suppress(OSError, ValueError):  # no real file

@@ -198,7 +198,7 @@ def _grid(source: Source, text: str, side: int, out: Path, console: Console) -> 
 
 
 def _photographs(source: Source) -> list[tuple[str, np.ndarray]]:
-    """A few readable photographs with their names, spread over the folder."""
+    """A few readable images with their names, spread over the folder."""
     from fastfeed.errors import SourceError
 
     step = max(1, len(source) // _PHOTOS)
@@ -223,7 +223,7 @@ def _photographs(source: Source) -> list[tuple[str, np.ndarray]]:
 
 
 def _photograph(source: Source, id: int) -> np.ndarray | None:
-    """The photograph in RGB, no larger than needed; the middle of a long one.
+    """The image in RGB, no larger than needed; the middle of a long one.
 
     None if it cannot be decoded.
     """

@@ -1,4 +1,4 @@
-"""The picture of `show --ops`: the photograph at the top, and below it a row of pictures per op."""
+"""The contact sheet of `show --ops`: the source image at the top, and below it a row per op."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def draw(
     sections: Sequence[tuple[str, Sequence[OpRow]]],
     headings: Sequence[str],
 ) -> Image.Image:
-    """Draw the sheet.
+    """Draw the contact sheet of all ops.
 
     All pictures are fitted into the size of the first photograph, and keep their aspect ratio.
     """
@@ -155,7 +155,7 @@ def _wrapped(
 
 
 def _cut(pen: ImageDraw.ImageDraw, text: str, font: ImageFont.FreeTypeFont, width: float) -> str:
-    """As much of the text as fits the width."""
+    """The longest beginning of the text that fits the width."""
     while len(text) > 1 and pen.textlength(text, font) > width:
         text = text[:-2].rstrip(" ,…") + "…"
     return text

@@ -58,7 +58,7 @@ def scaled(image: np.ndarray, short: float) -> np.ndarray:
 
 
 def pictures(ops: Sequence[Any], photos: Sequence[np.ndarray], side: int) -> list[Picture]:
-    """Five of what these ops, one after another, make of the first photograph.
+    """Five results of applying these ops, in order, to the first image.
 
     side: its short side in pixels where ops work on pixels of one size; mixing takes the other
     photographs in turn. One picture where nothing is random.
@@ -78,7 +78,7 @@ def pictures(ops: Sequence[Any], photos: Sequence[np.ndarray], side: int) -> lis
 
 
 def _smallest(op: Any, photo: np.ndarray, side: int) -> np.ndarray:
-    """The photograph, as small as the op accepts it."""
+    """The image, scaled down as far as the op accepts."""
     want = op.out(Spec((None, None, 3), "uint8", "HWC")).size
     if None in want:
         return scaled(photo, side)

@@ -93,7 +93,7 @@ def analyze(
 
 
 def _show_runs(runs: list[sweep.Run], limits: list[Gate], as_json: bool) -> int:
-    """Print the table.
+    """Print the table of runs.
 
     The exit code is that of the worst run; a run that cannot be read has no verdict.
     """

@@ -92,7 +92,7 @@ def analyze_files(
 
 @contextmanager
 def _standard_input(paths: Sequence[Path]) -> Iterator[tuple[list[Path], Path | None]]:
-    """The paths with `-` replaced by a file that holds what standard input has, and that file."""
+    """The paths, with `-` replaced by a file that holds standard input, and that file."""
     if Path("-") not in paths:
         yield list(paths), None
         return

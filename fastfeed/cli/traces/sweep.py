@@ -37,7 +37,7 @@ class Run:
 def read_runs(
     paths: Sequence[Path], analyze: Callable[[Path], Result], check: Callable[[Result, str], int]
 ) -> list[Run]:
-    """Analyze each path by itself; one folder stands for what is in it.
+    """Analyze each path by itself; a single folder is replaced by its contents.
 
     TraceError where no run can be read.
 

@@ -185,7 +185,7 @@ class Annotator:
 
 
 def annotator(source: Any, program: Program) -> Annotator:
-    """For any source. SpecError for ops that boxes and masks cannot follow."""
+    """Annotator of any source; SpecError for ops that boxes and masks cannot follow."""
     source = Optionals(source)
     max_boxes, has_masks = source.most, source.masks([]) is not None
     if not max_boxes and not has_masks:
@@ -212,7 +212,7 @@ def annotator(source: Any, program: Program) -> Annotator:
 
 
 def clear(out: Annotations, rows: Any = slice(None)) -> None:
-    """Empty these rows."""
+    """Reset these rows to samples without objects."""
     if out.objects is not None:
         out.objects.boxes[rows], out.objects.labels[rows], out.objects.counts[rows] = 0, -1, 0
     if out.masks is not None:

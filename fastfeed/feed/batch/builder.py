@@ -81,7 +81,7 @@ class BatchBuilder:
 
     @property
     def program(self) -> Program:
-        """Program of the first branch, which also holds what belongs to samples, not images."""
+        """Program of the first branch, which also holds the parts that all branches share."""
         return self.branches[0].program
 
     @property
@@ -108,7 +108,7 @@ class BatchBuilder:
             self._executor.close()
 
     def read_ahead(self) -> ReadAhead | None:
-        """A read-ahead for one stream of batches, for sources where that is worth it."""
+        """A read-ahead for one stream of batches, if it is worthwhile for the source."""
         if not isinstance(self.source, Fetching) or not self.source.remote:
             return None
         return ReadAhead(self.source, wait=self._outage.wait)
@@ -234,7 +234,7 @@ class BatchBuilder:
         )
 
     def _columns(self, batch: PendingBatch, ids: np.ndarray) -> dict[str, np.ndarray]:
-        """Values of the columns, read with the samples where the source reads them."""
+        """Values of the metadata columns, read with the samples if the source does so."""
         if not self._loader.reads_columns:
             return self._optionals.columns(ids)
         # masked: what can be read of them
@@ -245,7 +245,7 @@ class BatchBuilder:
         return {name: as_array([values[name] for values in rows]) for name in rows[0]}
 
     def _labels(self, batch: PendingBatch, ids: np.ndarray) -> np.ndarray:
-        """int64 (batch,), or what the program makes of them: float32 (batch, classes)."""
+        """Labels as int64 (batch,), or as the program converts them: float32 (batch, classes)."""
         labels, targets = self.source.label(ids), self.program.targets
         if targets is None:
             return labels[batch.rows.own]

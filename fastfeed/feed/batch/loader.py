@@ -107,7 +107,7 @@ class Loader:
         self._progress, self._in_memory = timeline.progress, isinstance(source, Arrays)
 
     def load(self, ids: np.ndarray, batch: PendingBatch, read: ReadRows) -> LoadedSamples:
-        """The first of these ids, up to the limit of bytes."""
+        """Load the first of these ids, up to the limit of bytes."""
         self._progress.enter(batch.number, "read", partial(self._where, int(ids[0])))
         if self._executor is not None:
             return self._load_native(self._executor, ids, batch, read)

@@ -34,7 +34,7 @@ _POLL_S = 0.2  # how often a waiting thread checks whether it should stop
 
 
 class Ticket:
-    """A requested sample."""
+    """A requested sample, from its request to its result."""
 
     __slots__ = ("dropped", "id", "pending", "size")
 
@@ -46,7 +46,7 @@ class Ticket:
 
 
 class ReadAhead:
-    """For one stream of batches.
+    """Reads ahead for one stream of batches.
 
     Reads that are never taken are canceled when this is closed or collected.
     """
@@ -150,7 +150,7 @@ class ReadAhead:
                     raise
 
     def drop(self, tickets: Iterable[Ticket]) -> None:
-        """Cancel requests."""
+        """Cancel the requests of these tickets."""
         dropped = list(tickets)
         with self._changed:
             for ticket in dropped:

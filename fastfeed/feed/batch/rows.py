@@ -1,4 +1,4 @@
-"""From loaded samples to rows of a batch, through the program of every branch."""
+"""Turns loaded samples into rows of a batch, through the program of every branch."""
 
 from __future__ import annotations
 

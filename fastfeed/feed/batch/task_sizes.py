@@ -15,7 +15,7 @@ _READ_BYTES_WHOLE = 512 << 20
 
 @dataclass(frozen=True, slots=True)
 class TaskSizes:
-    """A task is what one Python thread does without a break."""
+    """Sizes of tasks: a task is the work of one Python thread without a break."""
 
     rows: int  # samples
     threads: int  # Python threads

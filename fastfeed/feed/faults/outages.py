@@ -1,4 +1,4 @@
-"""Tells a storage that is down from a file that is bad, and waits for it."""
+"""Distinguishes a storage outage from a bad file, and waits for the outage to end."""
 
 from __future__ import annotations
 

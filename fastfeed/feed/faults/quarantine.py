@@ -30,7 +30,7 @@ _ENOUGH = 50
 
 
 class Quarantine:
-    """Bad samples so far, and the limits on them.
+    """Bad samples so far, and the limits on their number.
 
     A file that exists already is read first: samples listed there under the same uri are known to
     be bad and not read again (delete the line, or the file, after repairing them). Transient
@@ -70,7 +70,7 @@ class Quarantine:
                     self._known[failure.id] = failure
 
     def known_bad(self, ids: np.ndarray) -> np.ndarray:
-        """Which of these samples need not be read: bool, same shape.
+        """Mask of samples that need not be read: bool, same shape.
 
         All False where a bad sample must be raised.
         """
@@ -80,7 +80,7 @@ class Quarantine:
             return np.array([id in self._known for id in ids.tolist()], bool)
 
     def record_good(self, count: int, scheduled: bool = True) -> None:
-        """Count good samples.
+        """Count samples that were read without failure.
 
         `scheduled` is False for substitutes: their number says nothing about the data.
         """

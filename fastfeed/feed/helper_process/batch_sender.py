@@ -68,7 +68,7 @@ class BatchSender:
             self._started.put(None)
 
     def close(self) -> None:
-        """Stop, without waiting."""
+        """Stop the stream, without waiting for its thread."""
         self._stop.set()
         self._started.put(None)
 

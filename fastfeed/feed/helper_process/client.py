@@ -40,7 +40,7 @@ _STUCK_S = 5.0  # after this a daemon thread is abandoned in a `place` that does
 
 
 class HelperClient:
-    """One helper process.
+    """The feed's side of one helper process.
 
     The receiving thread holds this object, so it holds neither the feed nor its streams.
     """

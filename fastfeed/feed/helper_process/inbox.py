@@ -30,7 +30,7 @@ class Inbox:
         self.results: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
 
     def add(self, images: np.ndarray, rest: Batch, timeline: Timeline) -> None:
-        """Put a batch together from its images and the rest of it, and place it."""
+        """Assemble a batch from its images and its other arrays, and place it."""
         views = (images, *rest.views) if images.ndim > _IMAGES else ()
         batch = replace(rest, images=images, views=views)
         if self._place is None:

@@ -75,7 +75,7 @@ class HelperProducer:
             return self._client
 
     def close(self) -> None:
-        """End the helper."""
+        """End the helper process for good."""
         with self._lock:
             self._closed = True
             if self._end is not None:

@@ -87,7 +87,7 @@ class _Helper:
         }[what](*arguments, *fds)
 
     def _make(self, path: list[str], python_path: str | None, sizes: list[int], fd: int) -> None:
-        """Build all that is needed. An error here is raised by every stream."""
+        """Build everything that streams need. An error here is raised by every stream."""
         sys.path[:] = path
         if python_path is None:
             os.environ.pop("PYTHONPATH", None)
@@ -142,7 +142,7 @@ class _Helper:
         return read_bytes, retries + self._sent_again - before
 
     def end(self) -> None:
-        """Write pending spans."""
+        """Write the spans that are still pending."""
         if self._builders is not None:
             self._builders[0].timeline.close()
 

@@ -51,7 +51,7 @@ class SharedBuffers:
         self._by_address[_address(array)].close()
 
     def release(self, key: BufferKey) -> None:
-        """The feed no longer uses this buffer."""
+        """Release a buffer that the feed no longer uses."""
         self._buffers.pop(key, None)
 
 

@@ -78,7 +78,7 @@ _METRICS: dict[str, tuple[str, _Value]] = {
 
 
 def metrics(view: View) -> str:
-    """All rows of a view in text format; a figure that is not known has no sample."""
+    """All rows of a view in text format; an unknown figure has no sample."""
     return generate_latest(_Collector(view)).decode()  # type: ignore[arg-type]
 
 

@@ -54,7 +54,7 @@ class Summary:
 
     @property
     def verdict(self) -> str:
-        """One sentence."""
+        """The verdict as one sentence."""
         first = self.functions[0]
         waiting = self.kinds.get(Activity.WAITING, 0.0)
         if self.is_hung:
@@ -108,7 +108,7 @@ class Summary:
         return "`fastfeed profile` records the GPU as well, and says why it idles."
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The summary as values for JSON."""
         functions = [
             {
                 "kind": key(function.kind),

@@ -35,7 +35,7 @@ class SampledProcess:
     summary: Summary
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON: `fastfeed_watch_sampled` is the version of the schema."""
+        """Values for JSON; `fastfeed_watch_sampled` is the version of the schema."""
         gpu = self.gpu and {
             "index": self.gpu.index,
             "name": self.gpu.name,

@@ -54,7 +54,7 @@ def open_folder(
     progress: bool | None,
     allow_path: Sequence[str],
 ) -> ImageFolder:
-    """Its images, labeled by subfolder, if there are any and all images are in them."""
+    """The folder's images, labeled by subfolder if all of them are in subfolders."""
     links = [path for path in allow_path if is_local(path)]
     listing = (
         None
@@ -243,7 +243,7 @@ class LabeledFolder:
         )
 
     def extra_columns(self, ids: Sequence[int]) -> list[dict[str, Any] | Failure]:
-        """Columns by name, JSON values; None where a sample has none."""
+        """Metadata columns by name, as JSON values; None for a sample without a value."""
         rows = self._rows[np.asarray(ids, np.int64)]
         columns = {
             name: values.tolist()

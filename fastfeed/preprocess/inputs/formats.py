@@ -84,7 +84,7 @@ def resolve_columns(
     storage: Storage,
     allow: Mapping[str, Any] | None = None,
 ) -> ColumnNames:
-    """Fill in default names; "" if the source has none of them."""
+    """Fill in default names of columns; "" if the source has none of them."""
     if None not in (requested.label, requested.image, requested.caption):
         return requested
     folders, hosts, schemes = ((allow or {}).get(name, ()) for name in _ALLOW)

@@ -76,7 +76,7 @@ class PlanIds:
         ]
 
     def extra_columns(self, ids: Sequence[int]) -> list[dict[str, Any] | Failure]:
-        """Columns by name, JSON values; None where a sample has none."""
+        """Metadata columns by name, as JSON values; None for a sample without a value."""
         return columns_of(self._source, [int(self._ids[i]) for i in ids])
 
     # -- Sharded: not in the order of files, so that all are one unit
@@ -87,7 +87,7 @@ class PlanIds:
         return np.array([0, len(self)], np.int64)
 
     def sizes(self, ids: np.ndarray) -> np.ndarray:
-        """Bytes of each sample: int64, shape (len(ids),). 0 where that is not known."""
+        """Bytes of each sample: int64, shape (len(ids),); 0 if unknown."""
         return np.array(known_sizes(self._source, self._ids[ids].tolist()), np.int64)
 
     def shard(self, unit: int) -> str:

@@ -129,7 +129,7 @@ class JobPlan:
 
     @property
     def head(self) -> bytes:
-        """Content of PLAN."""
+        """Content of the file PLAN."""
         about: dict[str, Any] = {
             "hash": self.hash,
             "source": self.source,

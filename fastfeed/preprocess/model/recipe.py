@@ -248,7 +248,7 @@ class Recipe:
                 )
 
     def document(self) -> dict[str, Any]:
-        """As JSON values.
+        """The recipe as JSON values.
 
         Returns:
             What `of` reads.

@@ -77,7 +77,7 @@ class Reporter:
         return monotonic() - self.started
 
     def tell(self, progress: Progress) -> None:
-        """Pass progress on."""
+        """Pass this progress on to `on_progress`."""
         if self.on_progress is not None:
             self.on_progress(progress)
 

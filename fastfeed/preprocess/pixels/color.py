@@ -369,7 +369,7 @@ def _xyz(values: np.ndarray) -> bytes:
 
 
 def _packed(name: str, tags: dict[bytes, bytes]) -> bytes:
-    """ICC.1:2001-04, clause 6."""
+    """Bytes of an ICC profile with these tags, as in ICC.1:2001-04, clause 6."""
     text = name.encode("ascii") + b"\0"
     description = b"desc\0\0\0\0" + struct.pack(">I", len(text)) + text + bytes(78)
     tags = {b"desc": description, b"wtpt": _xyz(_D50), **tags}

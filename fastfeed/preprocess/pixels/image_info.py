@@ -62,7 +62,7 @@ def libvips() -> Any:
 
 
 def image_info(blob: bytes, max_pixels: int = 300_000_000) -> ImageInfo | Bad:
-    """Parse a file's header; Bad if the file is refused. Never raises for what a file contains."""
+    """Parse a file's header; Bad if the file is refused. Never raises for any content."""
     if is_built() and bytes(blob[:3]) == b"\xff\xd8\xff":
         header = markers(blob, max_pixels)
         if isinstance(header, Bad):

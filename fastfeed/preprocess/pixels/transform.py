@@ -272,7 +272,7 @@ def _named(make: Any, model: Any) -> str | None:
 
 
 def _text(value: Any) -> str | None:
-    """One printable line."""
+    """A text as one printable line."""
     text = (
         value.decode("utf-8", "replace")
         if isinstance(value, bytes)

@@ -76,7 +76,7 @@ class Estimate:
         )
 
     def document(self, workers: int) -> dict[str, Any]:
-        """Values for JSON."""
+        """The estimate as values for JSON."""
         return {
             "images": self.images,
             "shards": self.shards,

@@ -64,7 +64,7 @@ def is_off(wanted: float, train: int, val: int) -> bool:
 
 
 def sentences(shares: dict[str, Any], classes: Sequence[str]) -> tuple[str, ...]:
-    """For a report: what the split and the duplicates came to."""
+    """Results of the split and the duplicates in sentences, for a report."""
     if "wanted" not in shares:
         return concerns(shares, classes)
     train, val = shares["train"], shares["val"]

@@ -95,7 +95,7 @@ class SurveyTask:
         return _summary(rows)
 
     def _complete(self, piece: int, ids: range) -> dict[str, Any] | None:
-        """The summary of a piece that is complete already."""
+        """The summary of a piece that is already complete."""
         loaded = _load_piece(self.target.read(piece_name(piece)))
         known = (self.fingerprint, ids.start, ids.stop, self.need_pixels, self.max_pixels)
         return None if loaded is None or not _fits(loaded[1], *known) else _summary(loaded[0])
@@ -215,12 +215,12 @@ class Survey:
 
 
 def _already_reserved(need: int) -> AbstractContextManager[None]:
-    """For memory that is reserved already."""
+    """A context for memory that is already reserved."""
     return nullcontext()
 
 
 def format_name(number: int) -> str:
-    """The format behind a row's number; "" for those that are not known by name."""
+    """The format for a row's number; "" for formats without a name."""
     return SOURCE_FORMATS[number - 1] if number else ""
 
 

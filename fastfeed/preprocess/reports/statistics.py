@@ -54,7 +54,7 @@ class Statistics:
     took: Run  # all runs
 
     def document(self) -> dict[str, Any]:
-        """Values for JSON."""
+        """The statistics as values for JSON."""
         document = asdict(self)
         tally = document["tally"]
         for name in ("megapixels", "aspects"):

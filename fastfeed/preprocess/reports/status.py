@@ -49,7 +49,7 @@ class JobStatus:
         return self.shards - self.done
 
     def document(self) -> dict[str, Any]:
-        """Values for JSON."""
+        """The status as values for JSON."""
         document = asdict(self) | {"bad": dict(sorted(self.bad.items())), "shards_done": self.done}
         del document["done"]
         return document

@@ -95,7 +95,7 @@ class Attempt:
             raise self._error
 
     def abandon(self) -> None:
-        """Remove all files."""
+        """Remove all files written so far."""
         for file in self.files:
             file.drop()
         self.files = []
@@ -113,7 +113,7 @@ class AtomicFile:
         self._file = file
 
     def write(self, data: bytes | bytearray | memoryview, /) -> int:
-        """Append data. TargetError."""
+        """Append data; TargetError if it cannot be written."""
         with self._attempt.writing(self._file.name):
             return self._file.write(data)
 
@@ -148,7 +148,7 @@ class TempFile:
         self._file: int | None = open_file(path, os.O_WRONLY | NEW, 0o666)
 
     def write(self, data: Any) -> int:
-        """Append data."""
+        """Append data to the file."""
         view = memoryview(data).cast("B")
         if self._closed:
             raise ValueError(f"{self.name} is closed")

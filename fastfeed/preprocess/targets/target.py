@@ -38,7 +38,7 @@ class Target(Protocol):
 
     @property
     def text(self) -> str:
-        """As the user named it."""
+        """The target's text as the user wrote it."""
         ...
 
     @property

@@ -1,4 +1,4 @@
-"""Lines of the log of many workers that say the same: one of a driver's workers writes them."""
+"""Writes log lines that many workers have in common only once per driver."""
 
 from __future__ import annotations
 

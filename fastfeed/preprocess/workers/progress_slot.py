@@ -27,5 +27,5 @@ class ProgressSlot:
         _FORMAT.pack_into(self._memory, 0, sample, self._begun)
 
     def read(self) -> tuple[int, int]:
-        """(sample, samples begun)."""
+        """Read the pair (sample, samples begun)."""
         return _FORMAT.unpack_from(self._memory, 0)

@@ -33,11 +33,11 @@ class Runner(Protocol):
     """Runs one piece at a time. Not thread-safe, except for `close`."""
 
     def run_piece(self, piece: int) -> Outcome:
-        """Run a piece, whatever its photographs do."""
+        """Run a piece, even if its images crash or hang the decoder."""
         ...
 
     def close(self) -> None:
-        """End what is running; `run_piece` returns soon."""
+        """End the running pieces; `run_piece` returns soon."""
         ...
 
 

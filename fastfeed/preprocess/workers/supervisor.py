@@ -38,7 +38,7 @@ _POLL_S = 0.25  # between checks of a worker's progress
 
 
 class WorkerDied(FastfeedError, RuntimeError):
-    """A worker process died repeatedly, and not because of a photograph."""
+    """A worker process died repeatedly, and not because of an image."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Supervisor:
         self.deaths = 0  # processes, so far
 
     def run_piece(self, piece: int) -> Outcome:
-        """Run a piece, whatever its photographs do to the process."""
+        """Run a piece, even if its images crash or hang the process."""
         poison: dict[int, Bad] = {}
         deaths = Counter[int]()
         while True:
@@ -192,7 +192,7 @@ class Supervisor:
 
 
 class _Worker:
-    """One worker process."""
+    """One worker process and its connection."""
 
     def __init__(self, task: bytes, rules: WorkerLimits, driver: str) -> None:
         self._slot = slot = ProgressSlot()

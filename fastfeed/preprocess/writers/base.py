@@ -48,7 +48,7 @@ class Writer(ABC):
 
     @abstractmethod
     def add(self, entry: Entry) -> None:
-        """Write the next sample. An error other than one of the file leaves the shard as it was."""
+        """Write the next sample. An error, unless of the file, leaves the shard unchanged."""
 
     @abstractmethod
     def close(self) -> list[int]:
@@ -145,7 +145,7 @@ class Spool:
         weakref.finalize(self, self._spooled.close)
 
     def write(self, data: bytes | memoryview) -> None:
-        """Append data."""
+        """Append data to the shard."""
         self.size += self._spooled.write(data)
 
     def pour(self, file: File) -> None:

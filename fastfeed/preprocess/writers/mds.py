@@ -54,7 +54,7 @@ class Writer(base.Writer):
         self._ends = [0]
 
     def add(self, entry: Entry) -> None:
-        """The next sample."""
+        """Append the next sample."""
         fields: dict[str, bytes | int | np.ndarray] = {
             "class": meta_text(entry, "class").encode(),
             "extension": entry.extension.encode(),
@@ -103,7 +103,7 @@ class Writer(base.Writer):
 
     @cached_property
     def _configuration(self) -> bytes:
-        """As of the first sample, which decides what arrays there are."""
+        """JSON of the columns as of the first sample, which decides which arrays are written."""
         return json.dumps(_described("bytes", self.columns.kinds), sort_keys=True).encode()
 
 

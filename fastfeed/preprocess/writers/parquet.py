@@ -62,7 +62,7 @@ class Writer(base.Writer):
         self._parquet = None
 
     def add(self, entry: Entry) -> None:
-        """The next row."""
+        """Append the next row."""
         arrays = self.columns.arrays(entry)
         if self._parquet is None:
             self._schema = pa.schema(

@@ -33,7 +33,7 @@ class Writer(base.Writer):
         self._at = 0
 
     def add(self, entry: Entry) -> None:
-        """The next record."""
+        """Append the next record."""
         before, after = _message(entry, self.columns.arrays(entry))
         size = len(before) + len(entry.image) + len(after)
         if size > _MAX_BYTES:

@@ -104,7 +104,7 @@ class Host:
         return CodeSpans.joined(parts)
 
     def _pinning_is_input(self) -> None:
-        """Host memory that is pinned while a batch is prepared is no device allocation."""
+        """Classify pinning of host memory during batch preparation as input, not allocation."""
         calls, code = self.trace.calls, self.code
         rows = np.flatnonzero(self.call_activity == Activity.ALLOC)
         rows = rows[self.trace.matches(calls.name[rows], PINS)]
@@ -137,7 +137,7 @@ class Host:
         return result
 
     def input_spans(self, thread: int) -> np.ndarray:
-        """When a thread waited for input, or prepared it itself."""
+        """Spans in which a thread waited for input, or prepared it itself."""
         return union(*(self.spans_of(thread, activity) for activity in INPUT_ACTIVITIES))
 
     def wait_calls(self) -> tuple[np.ndarray, np.ndarray]:

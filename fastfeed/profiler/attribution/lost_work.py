@@ -124,7 +124,7 @@ def _nests(trace: Trace, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
 def consistency_metrics(
     trace: Trace, host: Host, attribution: Attribution, judged: Period
 ) -> Mapping[str, float]:
-    """Metrics to compare with what is possible.
+    """Metrics to compare with the possible range.
 
     `longest_op_share`: the longest operation's share of the time from the first to the last.
     `longest_op_overlap`: the share of it in which other operations of the same stream ran.

@@ -330,7 +330,7 @@ def _summarize(comparison: Comparison) -> tuple[str, str]:
 
 
 def _of_feed(change: FeedChange, comparison: Comparison) -> tuple[str, str]:
-    """Outcome by the wait for each batch: with less of it, steps are shorter."""
+    """Outcome by the wait for each batch: less of it makes steps shorter."""
     where = (
         "neither recording has"
         if not comparison.before.devices and not comparison.after.devices
@@ -372,7 +372,7 @@ def _incomparable(comparison: Comparison) -> str:
 
 
 def _outcome(device_change: DeviceChange) -> str:
-    """By the step if both sides have steps, else by input."""
+    """Outcome by the step if both sides have steps, else by input."""
     direction = (
         device_change.step.direction
         if device_change.step.direction != "unknown"

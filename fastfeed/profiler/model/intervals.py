@@ -16,7 +16,7 @@ import numpy as np
 
 
 def empty() -> np.ndarray:
-    """No span: shape (0, 2)."""
+    """An empty set of spans: shape (0, 2)."""
     return np.empty((0, 2), np.int64)
 
 
@@ -40,7 +40,7 @@ def spans_at(table: Timed, rows: np.ndarray | slice = slice(None)) -> np.ndarray
 
 
 def by_start(table: Timed, rows: np.ndarray) -> np.ndarray:
-    """These row indexes of a table in order of their start."""
+    """These row indexes of a table, ordered by start."""
     return rows[np.argsort(table.start[rows], kind="stable")]
 
 
@@ -49,7 +49,7 @@ def _where(chosen: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray
 
 
 def union(*many: np.ndarray) -> np.ndarray:
-    """Nanoseconds that any of these spans covers; they may overlap, in any order."""
+    """The set of nanoseconds covered by any of these spans, which may overlap, in any order."""
     parts = [part for part in many if len(part)]
     if not parts:
         return empty()

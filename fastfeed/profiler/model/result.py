@@ -98,7 +98,7 @@ class Period:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A part of the run that is no steady training."""
+    """A part of the run other than steady training."""
 
     kind: str  # epoch_start, validation, checkpoint, warm_up
     count: int  # how many times

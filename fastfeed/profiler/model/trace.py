@@ -65,7 +65,7 @@ class Thread:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One physical GPU.
+    """One physical GPU of the recording.
 
     Two processes that share it (same uuid) share the row; ranks that each call theirs 0 do not.
     """
@@ -78,7 +78,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Ops:
-    """Device work."""
+    """Device work: kernels, copies and the like."""
 
     start: np.ndarray  # int64
     end: np.ndarray  # int64
@@ -131,7 +131,7 @@ class Waits:
 
 @dataclass(frozen=True, slots=True)
 class Overheads:
-    """The profiler at work for itself: the process is not to blame."""
+    """Work of the profiler itself, which is not the process's fault."""
 
     start: np.ndarray
     end: np.ndarray
@@ -208,7 +208,7 @@ class Strings:
         return found
 
     def many(self, texts: Iterable[str | None]) -> np.ndarray:
-        """int32 indexes."""
+        """Indexes of many names: int32."""
         return np.fromiter((self[text] for text in texts), np.int32)
 
 

@@ -47,7 +47,7 @@ def detect(path: str | os.PathLike[str]) -> str:
 
 
 def read(path: str | os.PathLike[str]) -> Trace:
-    """Read a trace file of any dialect: its content says which, not its name.
+    """Read a trace file of any dialect, recognized by its content, not its name.
 
     Args:
         path (str | os.PathLike[str]): An export of Nsight Systems (SQLite, or a report where nsys

@@ -54,7 +54,7 @@ class Stream(io.RawIOBase):
 
     @property
     def damage(self) -> str:
-        """Why the content is incomplete, for a note to the user; "" as long as it is not."""
+        """Reason why the content is incomplete, for a note to the user; "" if it is complete."""
         return self._reason or (self._inner.damage if self._inner else "")
 
     def readable(self) -> bool:
@@ -111,7 +111,7 @@ def open_stream(path: str | os.PathLike[str]) -> Iterator[Stream]:
 
 
 def head(path: str | os.PathLike[str], size: int = HEAD) -> bytes:
-    """The first `size` bytes of the decompressed content; fewer only where it is shorter."""
+    """The first `size` bytes of the decompressed content; fewer only if it is shorter."""
     with open_stream(path) as stream:
         return read_up_to(stream, size)
 
@@ -187,7 +187,7 @@ def is_compressed(path: Path) -> bool:
 
 
 def compression_of(begin: bytes) -> str:
-    """`gzip`, `zip`, ... from the first bytes of a file; "" where it is not compressed."""
+    """`gzip`, `zip`, ... from the first bytes of a file; "" if it is not compressed."""
     if begin.startswith(_ZIP):
         return "zip"
     return next(
@@ -283,7 +283,7 @@ class _ZstdFrames:
 
 
 def _only_member(path: Path, raw: Any) -> Any:
-    """The only file in a zip; its beginning, where the zip is truncated."""
+    """The only file in a zip; its beginning if the zip is truncated."""
     try:
         archive = zipfile.ZipFile(raw)
     except (zipfile.BadZipFile, ValueError, RuntimeError):  # the last: a newer version of zip

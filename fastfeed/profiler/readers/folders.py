@@ -23,7 +23,7 @@ _SUFFIXES = re.compile(
 
 
 def expand(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
-    """Files as they are, folders replaced by the trace files in them, without duplicates.
+    """Expand folders to the trace files in them; files are unchanged, duplicates removed.
 
     TraceError where a folder has no trace, or several recordings of which one must be chosen.
     """

@@ -28,7 +28,7 @@ def max_events(count: int) -> Iterator[None]:
 
 
 def check(path: Path, count: int) -> None:
-    """TooManyEvents where a file has more events than are allowed."""
+    """Raise TooManyEvents if a file has more events than are allowed."""
     limit = _limit.get()
     if count > limit:
         raise TooManyEvents(

@@ -1,4 +1,4 @@
-"""Names files that are not traces, for error messages, and says which to pass instead."""
+"""Names files that are not traces, for error messages, and suggests which to pass instead."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def is_xprof_result(path: Path) -> bool:
 
 
 def describe_unknown(path: Path, head: bytes) -> str:
-    """The rest of the sentence "FILE is ..." where no reader knows the file."""
+    """Rest of the sentence "FILE is ..." for a file that no reader knows."""
     if head.startswith(b"SQLite format 3\x00"):
         return _database(path)
     if is_xprof_result(path):

@@ -133,7 +133,7 @@ def _table(title: str, metrics: Sequence[MetricChange]) -> Markup:
 
 
 def _swatch(metric: MetricChange) -> str:
-    """The color that the timelines give to it."""
+    """Color swatch of a metric, as in the timelines."""
     if metric.key.startswith("cause:"):
         return swatch(Cause[metric.key.removeprefix("cause:").upper()].color)
     return swatch(LOOK[metric.key][1]) if metric.key in LOOK else ""

@@ -37,7 +37,7 @@ class CauseRow:
 
 @dataclass(frozen=True, slots=True)
 class PhaseRow:
-    """One part of the run that is no steady training."""
+    """One part of the run other than steady training."""
 
     title: str  # with how many times, e.g. "3 starts of epochs"
     share: float  # of the recording

@@ -42,7 +42,7 @@ class Sheet:
         return self.width - LABEL
 
     def label(self, text: str) -> Text:
-        """The left column."""
+        """The left column of a line."""
         return Text(fitted(text, LABEL), style="bold" if text else "")
 
     def labeled(

@@ -189,7 +189,7 @@ def cold(device: DeviceResult) -> Markup:
 
 
 def recording(result: Result) -> Markup:
-    """The files, and what is missing from their recording."""
+    """The files, and the parts that are missing from their recording."""
     rows = []
     for origin in result.origins[:MAX_ROWS]:
         lacks = [] if origin.host_calls else ["host calls"]

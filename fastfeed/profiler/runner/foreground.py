@@ -121,7 +121,7 @@ class Foreground:
         apart: bool = False,
         idle: Callable[[int], None] = lambda _: None,
     ) -> int | None:
-        """The exit code of a child, which may be adopted; None where it is none of ours."""
+        """Wait for a child, even an adopted one, for its exit code; None for other processes."""
         while True:
             if not self._reap(pid):
                 return self._ended.pop(pid, None)
@@ -135,7 +135,7 @@ class Foreground:
                 os.kill((started() if started else None) or pid, received.si_signo)
 
     def orphans(self) -> set[int]:
-        """Processes that live and are ours since we began, but for the command."""
+        """Live processes of ours since we began, except the command."""
         self._reap()
         return children() - self._children
 
@@ -178,7 +178,7 @@ def descendants(pid: int) -> set[int]:
 
 
 def parents(pid: int) -> list[int]:
-    """A process, its parent, that one's parent, up to this process."""
+    """The chain of parents from a process up to this one."""
     pids = [pid]
     while len(pids) < 64:
         fields = stat_fields(pids[-1])
@@ -192,12 +192,12 @@ def parents(pid: int) -> list[int]:
 
 
 def processor_time(pid: int) -> int:
-    """Clock ticks that its threads have taken; 0 where it has ended."""
+    """Clock ticks that the process's threads have used; 0 if it has ended."""
     fields = stat_fields(pid)
     return int(fields[11]) + int(fields[12]) if fields else 0
 
 
 def runs(pid: int) -> bool:
-    """It has not ended; a process that has ended but was not waited for yet does not."""
+    """True unless the process has ended, even if it was not waited for yet."""
     fields = stat_fields(pid)
     return bool(fields) and fields[0] not in ("Z", "X")

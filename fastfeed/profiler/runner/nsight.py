@@ -70,7 +70,7 @@ def _runs(path: Path) -> bool:
 
 
 def version(nsys: Path) -> str:
-    """`2023.4.4.54`; "" where it does not say."""
+    """The version, such as `2023.4.4.54`; "" if nsys does not report it."""
     try:
         result = _run([nsys, "--version"])
     except TraceError:
@@ -144,7 +144,7 @@ def _is_stream(report: Path) -> bool:
 
 
 def _written_by(report: Path) -> str:
-    """` 2025.5.1`, the version in a report's first line; "" of the oldest, which do not say."""
+    """The version in a report's first line, as ` 2025.5.1`; "" for the oldest, which have none."""
     match = _VERSION.search(_head(report))
     return f" {b'.'.join(match.groups()).decode()}" if match else ""
 
@@ -160,7 +160,7 @@ def _head(report: Path) -> bytes:
 
 
 def _refusal(nsys: Path, report: Path, result: subprocess.CompletedProcess[str]) -> str:
-    """nsys's own sentence, and what to do about it: a newer report needs a newer nsys."""
+    """The message of nsys, with advice: a newer report needs a newer nsys."""
     installed = version(nsys)
     lines = map(str.strip, re.split(r"[\r\n]+", f"{result.stderr}\n{result.stdout}"))
     lines = [line for line in lines if line and "%" not in line]  # progress

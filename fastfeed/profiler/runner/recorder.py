@@ -188,7 +188,7 @@ class _CommandMonitor:
                 sys.stdout.flush()
 
     def _hangs_at_its_end(self, child: int) -> bool:
-        """The command has ended, and what is left of nsys does nothing."""
+        """True if the command has ended and the rest of nsys does nothing."""
         if runs(self._ancestors[0]):
             return False
         now = time.monotonic()
@@ -208,7 +208,7 @@ class _CommandMonitor:
                 os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
 
     def wait_for_command(self, code: int) -> int:
-        """Wait for a command that nsys has left behind; nsys's code where it has not."""
+        """Wait for a command that nsys left behind, for its exit code; otherwise that of nsys."""
         self.look()
         for pid in list(self._ancestors):
             adopted = self._front.wait(pid, started=self.pid, apart=True, idle=self.look)

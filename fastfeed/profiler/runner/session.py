@@ -1,4 +1,4 @@
-"""A whole run: choose the profiler, start the ranks, gather what they left."""
+"""A whole run: choose the profiler, start the ranks, gather their files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fastfeed.profiler.runner.settings import TIMELINE, Recording, Settings, ran
 
 
 def record(settings: Settings, environ: Mapping[str, str] = os.environ) -> Recording:
-    """Run the command under a profiler and gather what it left.
+    """Run the command under a profiler and gather its recordings.
 
     ConfigError before it is started, if at all.
     """

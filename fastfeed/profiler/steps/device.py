@@ -54,7 +54,7 @@ def device_result(
     min_steps: int,
     phases: Mapping[str, np.ndarray],
 ) -> DeviceResult:
-    """Everything about one device except what other ranks cost it.
+    """Results for one device, except the costs that other ranks cause.
 
     With fewer than `min_steps` steady steps the whole recording is judged, unless marked steps are
     a real part of it.

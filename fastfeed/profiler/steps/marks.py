@@ -244,7 +244,7 @@ def missing_after(labels: Sequence[str]) -> np.ndarray:
 def recorded_edges(
     trace: Trace, device: int, process: int, launch: np.ndarray, waits: np.ndarray | None = None
 ) -> np.ndarray:
-    """Beginning and end of what is known about a device: int64 nanoseconds, shape (2,).
+    """Beginning and end of the recorded time of a device: int64 nanoseconds, shape (2,).
 
     These are its first start and last end. A step that the host marks is known from its mark on:
     the device was idle until the first operation, provided that the recording has the launch of

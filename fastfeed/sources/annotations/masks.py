@@ -22,7 +22,7 @@ class Masks(Protocol):
     def __len__(self) -> int: ...
 
     def read(self, ids: Sequence[int]) -> list[Any]:
-        """Bytes, pixels, None where nothing is known, or Unread."""
+        """Read masks of samples: bytes, pixels, None if nothing is known, or Unread."""
         ...
 
     def content(self, first: int, last: int) -> Iterator[Any]:

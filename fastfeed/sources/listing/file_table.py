@@ -26,7 +26,7 @@ class FileTable:
 
     @classmethod
     def joined(cls, parts: Sequence[FileTable]) -> FileTable:
-        """One after the other; what one of them knows, all do."""
+        """Concatenate tables, all of which have the same columns."""
         if len(parts) == 1:
             return parts[0]
         sizes = [part.sizes for part in parts if part.sizes is not None]
@@ -49,7 +49,7 @@ class FileTable:
         )
 
     def take(self, order: np.ndarray) -> FileTable:
-        """In this order, or only some of them, each once."""
+        """Select rows in this order, each at most once."""
         return FileTable(
             _take(self.paths, order),
             None if self.sizes is None else self.sizes[order],
@@ -80,7 +80,7 @@ def in_pieces(parts: Iterable[FileTable], rows: int = ROWS) -> Iterator[FileTabl
 
 
 def packed(texts: Sequence[bytes]) -> StringColumn:
-    """From bytes, which need not be UTF-8."""
+    """Pack texts given as bytes, which need not be UTF-8."""
     return StringColumn(
         np.frombuffer(b"".join(texts), np.uint8),
         np.cumsum([len(text) for text in texts], dtype=np.int64),
@@ -88,7 +88,7 @@ def packed(texts: Sequence[bytes]) -> StringColumn:
 
 
 def unpacked(texts: StringColumn) -> Iterator[bytes]:
-    """Each as bytes; not all of them Python objects at once."""
+    """Iterate the texts as bytes, without holding all of them as Python objects."""
     for first in range(0, len(texts), ROWS):
         part = _cut(texts, first, min(first + ROWS, len(texts)))
         blob, start = part.blob.tobytes(), 0

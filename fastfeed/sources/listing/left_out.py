@@ -1,4 +1,4 @@
-"""Counts what a listing leaves out, with an example of each kind."""
+"""Counts the files that a listing leaves out, with an example of each kind."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class LeftOut:
         return [self._note(kind, count) for kind, count in self.counts.most_common()]
 
     def links(self) -> list[str]:
-        """The notes on links: what their owner may take for samples."""
+        """Notes on links that their owner may take for samples."""
         return [self._note(kind, self.counts[kind]) for kind in _LINKS if self.counts[kind]]
 
     def _note(self, kind: str, count: int) -> str:

@@ -61,7 +61,7 @@ def suffix_of(path: str, who: str) -> str:
 def write_listing(
     path: str, parts: Iterable[FileTable], classes: Sequence[str], left_out: LeftOut, root: str
 ) -> None:
-    """Images with labels, sizes and versions, whole or not at all.
+    """Write images with labels, sizes and versions, all or nothing.
 
     `classes` and `left_out` may grow on the way.
     """
@@ -264,7 +264,7 @@ def facts_of(path: str, who: str) -> dict[str, Any]:
 
 
 def _codes(part: ColumnPart, folders: dict[str, int]) -> np.ndarray:
-    """In which folder each image is; `folders` learns new ones."""
+    """Index of each image's folder; new ones are added to `folders`."""
     if not isinstance(part.values, Codes):  # all are null
         return np.full(len(part), -1, np.int32)
     table = np.array(

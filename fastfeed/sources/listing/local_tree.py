@@ -1,4 +1,4 @@
-"""The images below a folder of this machine: which files count, and in what order."""
+"""The images below a local folder: which files count, and their order."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Tree(Protocol):
 
 
 class LocalTree:
-    """A local folder; links are followed, but for loops, and every path counts.
+    """A local folder; links are followed, except loops, and every path counts.
 
     `stats`: list sizes and versions, which are the times of the last change. `allow_links`: folders
     that links may lead to besides the root; None: anywhere.
@@ -185,7 +185,7 @@ class LocalTree:
         return not os.path.join(os.path.realpath(link), "").startswith(self._within)
 
     def _is_image(self, entry: os.DirEntry[str], left_out: LeftOut) -> bool:
-        """By its extension, also where it is a link that leads nowhere: that is a bad sample."""
+        """True for an image's extension, even of a dangling link: that is a bad sample."""
         kind = extension_of(entry.name)
         if kind in self._extensions:
             return True

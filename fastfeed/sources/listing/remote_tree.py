@@ -122,7 +122,7 @@ class RemoteTree:
                 break
 
     def stop(self) -> None:
-        """Give up what is being asked."""
+        """Cancel the pending requests."""
         self._stopped = True
         for request in list(self._requests):
             request.cancel()

@@ -195,7 +195,7 @@ def is_label(encoding: str) -> bool:
 
 
 def is_value(encoding: str) -> bool:
-    """A column that is carried to the batch can have this encoding."""
+    """True if a column with this encoding can be carried to the batch."""
     if _kind(encoding) != "ndarray":
         return _kind(encoding) in VALUES
     try:
@@ -206,7 +206,7 @@ def is_value(encoding: str) -> bool:
 
 
 def value_of(encoding: str, data: bytes) -> Any:
-    """A number, a text, bytes, an array, what JSON holds. ValueError."""
+    """Decode a number, text, bytes, array or JSON value; ValueError if the data does not fit."""
     if encoding in _TEXTS:
         return _TEXTS[encoding](data.decode())
     if encoding in _NUMBERS:

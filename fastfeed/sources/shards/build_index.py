@@ -140,7 +140,7 @@ def _reusable_sections(index_files: Sequence[_IndexFile], kind: str) -> dict[int
 def _count_missing(
     index_files: Sequence[_IndexFile], kind: str, parts: dict[int, Section], scanned: Sequence[int]
 ) -> None:
-    """Note what earlier indexes of the same shards list that is not there any more."""
+    """Note the samples of earlier indexes of the same shards that are missing now."""
     for index_file in index_files:
         earlier = load(index_file.path, kind) if scanned else None
         if earlier is None:

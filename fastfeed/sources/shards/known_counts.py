@@ -25,7 +25,7 @@ _told: set[str] = set()  # once in a process
 
 
 def is_cut(note: str) -> bool:
-    """A note on a shard says that samples are lost."""
+    """True if a note on a shard reports lost samples."""
     return note.startswith(_CUT) or any(words in note for words in _LOST)
 
 

@@ -72,7 +72,7 @@ class RowLocator:
         self._firsts = [0, *accumulate(rows)][: len(rows)]
 
     def begin(self, uri: str, first: int) -> None:
-        """From this row on they are from another file."""
+        """Begin the rows of another file."""
         self.uris.append(uri)
         self._firsts.append(first)
 
@@ -107,7 +107,7 @@ class ColumnParser(ABC):
         self.rows = dict.fromkeys(self.names, 0)  # added so far
 
     def add(self, name: str, part: ColumnPart) -> None:
-        """The next rows of a column. SourceError where they cannot mean this."""
+        """Add the next rows of a column; SourceError for values that do not fit it."""
         self._take(name, part, self.rows[name])
         self.rows[name] += len(part)
 
@@ -298,7 +298,7 @@ class LabelColumn(ColumnParser):
 
 
 def without_null(part: ColumnPart) -> StringColumn:
-    """A part's texts, empty where the row is null.
+    """Texts of a part, empty for null rows.
 
     One without any value may not know that it holds texts.
     """

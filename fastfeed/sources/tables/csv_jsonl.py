@@ -25,7 +25,7 @@ Parts = Iterator[dict[str, ColumnPart]]
 
 
 def no_column(name: str, uri: str, columns: Iterable[str], hint: str = "") -> ConfigError:
-    """The error for a name that is not there."""
+    """The error for the name of a missing column."""
     names = [printable(repr(n), 80) for n in columns]
     listing = ", ".join(names[:30]) + (f" and {len(names) - 30} more" if len(names) > 30 else "")
     return ConfigError(
@@ -125,7 +125,7 @@ def _codes(texts: Sequence[str]) -> Codes:
 
 
 def read_json(lines: Iterable[bytes], uri: str, requested: RequestedNames) -> Parts:
-    """One object per line. A key that is not there is null."""
+    """Read one JSON object per line; a missing key is null."""
     objects, first, met = _objects(lines, uri), 0, set[str]()
     keys: dict[str, None] = {}  # keys of the first rows
     while chunk := list(islice(objects, _ROWS)):

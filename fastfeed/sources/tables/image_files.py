@@ -271,12 +271,12 @@ class _VersionedRead:
         return self._started.is_set() and self._pending.done()
 
     def cancel(self) -> object:
-        """The result is no longer needed."""
+        """Cancel a read whose result is no longer needed."""
         self._is_canceled = True
         return self._look.cancel() or self._pending.cancel()
 
     def result(self, timeout: float | None = None) -> Any:
-        """Return the bytes."""
+        """Return the bytes of the file."""
         end = None if timeout is None else monotonic() + timeout
         self._look.result(timeout)  # also begins what was only noted so far
         if not self._started.wait(None if end is None else max(0.0, end - monotonic())):

@@ -25,7 +25,7 @@ Parts = Mapping[str, Sequence[np.ndarray]]  # arrays by name, each in pieces tha
 
 
 def save(path: Path, header: dict[str, Any], arrays: Parts) -> None:
-    """Write the file, whole or not at all. OSError."""
+    """Write the file, all or nothing; OSError if that fails."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(path) as file:
         put(file, header, arrays)

@@ -111,7 +111,7 @@ class Footer:
 
 
 def read_footer(shards: ShardReader, file: int) -> Footer:
-    """SourceError where a file is not Parquet, or damaged."""
+    """Read a footer; SourceError if the file is damaged or not Parquet."""
     size, uri = shards.stats[file].size, shards.uris[file]
     tail = _read(shards, file, max(0, size - _TAIL), size)
     if tail[-4:] != _MAGIC:

@@ -29,12 +29,12 @@ class ColumnChunk:
 
     @property
     def start(self) -> int:
-        """Its first byte in the file."""
+        """Position of the first byte in the file."""
         return min(self.data, self.dictionary) if self.dictionary > 0 else self.data
 
     @property
     def stop(self) -> int:
-        """The byte behind its last one."""
+        """Position after the last byte in the file."""
         return self.start + self.size
 
 

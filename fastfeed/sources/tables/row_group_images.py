@@ -314,7 +314,7 @@ class _Image:
         self.held: tuple[Counter[int], int] | None = None  # requests by unit, and its own
 
     def done(self) -> bool:
-        """Its row group has arrived; it may have to be read again if it was evicted since."""
+        """True once the row group has arrived; it is read again if it was evicted since."""
         return (
             self.coming is not None
             and self.coming.pending is not None
@@ -327,7 +327,7 @@ class _Image:
         return None
 
     def result(self, timeout: float | None = None) -> bytes | Unread:
-        """Return the image."""
+        """Return the image's bytes."""
         data = self._groups.take(self._i, self, timeout)
         self._release()
         return data

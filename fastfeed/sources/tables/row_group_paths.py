@@ -59,7 +59,7 @@ class RowGroupPaths:
         self._files: OrderedDict[tuple[int, int], ImageFiles] = OrderedDict()
 
     def fetch(self, file: int, group: int, row: int) -> Pending | None:
-        """Begin to read the file that a row names; None where it names none.
+        """Begin to read the file that a row names; None if it names none.
 
         `row` counts those of the row group.
         """

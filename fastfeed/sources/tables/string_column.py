@@ -46,7 +46,7 @@ class StringColumn:
         return self.blob[start : int(self.ends[i])].tobytes().decode("utf-8", "surrogateescape")
 
     def tolist(self) -> list[str]:
-        """All of them as Python strings."""
+        """All texts as Python strings."""
         blob, ends = self.blob.tobytes(), self.ends.tolist()
         starts = [0, *ends[:-1]]
         if blob.isascii():
@@ -102,7 +102,7 @@ _BOOLS = {"true": True, "True": True, "TRUE": True, "false": False, "False": Fal
 
 
 def fractions(texts: Iterable[str]) -> list[float] | None:
-    """Numbers in a column with decimal points; None if any text is something else."""
+    """Numbers of a column with decimal points; None if any text is something else."""
     values = []
     for text in texts:
         if not _FRACTION.fullmatch(text):

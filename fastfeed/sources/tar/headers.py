@@ -75,7 +75,7 @@ def members(reader: ForwardReader, notes: list[str]) -> Iterator[Member]:
 
 
 def _followed(link: Member, by_name: Mapping[str, Member]) -> Member | None:
-    """The file that a link leads to; None if that is not in the archive."""
+    """The target file of a link; None if it is not in the archive."""
     member: Member | None = link
     for _ in range(_MOST_LINKS):
         if member is None or member.target is None:
@@ -85,7 +85,7 @@ def _followed(link: Member, by_name: Mapping[str, Member]) -> Member | None:
 
 
 def leads_to(block: bytes) -> str | None:
-    """The target of a link, by its header; None for all else."""
+    """The target of a link, by its header; None for other entries."""
     kind = block[156:157]
     if kind in _LINKS and _intact(block):
         return _target(_header_name(block), kind, _link_name(block))

@@ -12,7 +12,7 @@ HEAD = 20  # bytes of a field's number and length, at most
 
 
 class Malformed(ValueError):
-    """A message that is not what is needed; the text says why."""
+    """A message that is malformed or not the one needed; the text says why."""
 
 
 class LazyMessage:
@@ -77,7 +77,7 @@ def fields(message: LazyMessage, at: int, stop: int) -> Iterator[tuple[int, int,
 
 
 def signed(message: LazyMessage, at: int) -> tuple[int, int]:
-    """The int64 at `at`, and what follows it."""
+    """The int64 at `at`, and the position after it."""
     i = message.at(at, HEAD)
     number, end = varint(message.data, i)
     number &= (1 << 64) - 1
@@ -85,7 +85,7 @@ def signed(message: LazyMessage, at: int) -> tuple[int, int]:
 
 
 def varint(data: bytes, i: int) -> tuple[int, int]:
-    """The number at i, and what follows it."""
+    """The number at i, and the position after it."""
     try:
         byte = data[i]
         if byte < 0x80:

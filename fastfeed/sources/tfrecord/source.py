@@ -203,7 +203,7 @@ class TFRecords(ShardedSource):
         return "pass label='the feature that holds it', or label=None for images without"
 
     def _check_images(self) -> None:
-        """If no record has an image, the name is wrong; that is not damage."""
+        """Raise an error if no record has an image: the name is wrong, the file is not damaged."""
         notes, sizes = self._index.notes, np.diff(self._index.bounds)
         firsts = [note[0] if note else "" for note, size in zip(notes, sizes, strict=True) if size]
         if all(first.startswith(_NO_IMAGE) for first in firsts):
@@ -331,7 +331,7 @@ def _refuse_compressed(uri: str, header: bytes) -> None:
 
 
 def _is_intact(data: bytes) -> bool:
-    """The last 4 bytes are the checksum of those before them.
+    """True if the last 4 bytes are the checksum of those before them.
 
     Compares CRCs of all of it, which copies nothing.
     """
@@ -397,7 +397,7 @@ def _numbers(name: str, lines: int) -> list[int]:
 
 
 def _chained(offsets: list[int], lengths: list[int]) -> bool:
-    """Each record begins where the one before it ends."""
+    """True if each record begins at the end of the previous one."""
     ends = [offset + length for offset, length in zip(offsets, lengths, strict=False)]
     return (
         bool(ends)

@@ -69,14 +69,14 @@ class CodeSpans:
 
     @classmethod
     def none(cls) -> CodeSpans:
-        """No stretch."""
+        """An empty set of stretches."""
         time = np.empty(0, np.int64)
         index = np.empty(0, np.int32)
         return cls(time, time, index, index, np.empty(0, np.uint8), np.empty(0, bool))
 
     @classmethod
     def joined(cls, parts: Sequence[CodeSpans]) -> CodeSpans:
-        """All of these, one after the other."""
+        """Concatenation of all of these stretches."""
         return cls(
             *(np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(cls))
         )
@@ -118,7 +118,7 @@ def process_launches(trace: Trace, process: int, launch: np.ndarray) -> Launches
 
 @dataclass(frozen=True, slots=True)
 class ThreadCode:
-    """One thread of a recording, and what is known of it by names."""
+    """Code of one thread of a recording, classified by names."""
 
     trace: Trace
     thread: int  # index into Trace.threads
@@ -142,7 +142,7 @@ class ThreadCode:
         return cls(trace, thread, launches, range_activity, frames)
 
     def spans_of(self, *activities: Activity) -> np.ndarray:
-        """When the thread was in ranges of these activities, by their names: a set of spans."""
+        """Spans in which the thread was in ranges of these activities, by their names."""
         ranges = self.trace.ranges
         rows = np.flatnonzero(ranges.thread == self.thread)
         rows = rows[np.isin(self.range_activity[rows], activities)]

@@ -136,7 +136,7 @@ _SIGNS = {
 
 @lru_cache(maxsize=65_536)
 def parse(name: str) -> Function:
-    """The function of a frame's name; of other ranges the name as it is."""
+    """The function of a frame's name; the names of other ranges are unchanged."""
     match = _FRAME.match(name)
     if match:
         file = match["file"]

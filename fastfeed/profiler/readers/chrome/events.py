@@ -186,7 +186,7 @@ class EventTable:
 
     @property
     def held(self) -> int:
-        """Rows in memory."""
+        """Number of rows in memory."""
         return sum(
             part.rows
             for part in (self.device, self.calls, self.ranges, self.waits, self.uncategorized)

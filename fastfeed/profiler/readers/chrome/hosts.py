@@ -1,4 +1,4 @@
-"""Processes and threads of a Chrome trace, where a `pid` may be a process, a GPU, or a headline."""
+"""Processes and threads of a Chrome trace, in which a `pid` may be a process, GPU or heading."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Hosts:
 
 
 def parse_names(events: Iterable[Mapping[str, Any]]) -> TraceNames:
-    """Names; of a thread the last one, which is the one it gave itself."""
+    """Parse names; for a thread the last one, which it gave itself."""
     names: dict[str, dict[Any, str]] = {"process_name": {}, "process_labels": {}, "thread_name": {}}
     for event in events:
         args, kind = event.get("args"), event.get("name")

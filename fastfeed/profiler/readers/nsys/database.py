@@ -23,7 +23,7 @@ _IDS_PER_QUERY = 5_000  # string ids per query
 
 
 class NsysDatabase:
-    """One open export.
+    """One open Nsight Systems export.
 
     ColumnMap come as int64, with -1 for NULL and for a column that this age of schema lacks.
     """
@@ -49,7 +49,7 @@ class NsysDatabase:
         return table in self.tables and bool(self.rows(f"SELECT 1 FROM {_quoted(table)} LIMIT 1"))
 
     def rows(self, query: str, *values: object) -> list[tuple]:
-        """For small tables whose values may be anything."""
+        """Rows of a small table whose values may have any type."""
         return self.connection.execute(query, values).fetchall()
 
     def records(
@@ -127,7 +127,7 @@ class NsysDatabase:
         return f"SELECT rowid AS at, {inner} FROM {_quoted(table)} WHERE rowid > ? {more} {order}"
 
     def strings(self, ids: np.ndarray) -> dict[int, str]:
-        """The texts behind ids, from StringIds; an id that it lacks is left out.
+        """Texts by id, from StringIds; an id without a text is left out.
 
         Only these are loaded: some exports hold millions, one for each call of an operator.
         """
@@ -149,7 +149,7 @@ class NsysDatabase:
 
 @contextlib.contextmanager
 def open_database(path: Path) -> Iterator[NsysDatabase]:
-    """Open an export to read; TraceError where it is none, is damaged, or is cut off."""
+    """Open an export to read; TraceError if the file is no export, is damaged, or is truncated."""
     _check(path)
     try:
         # an error's text may quote bytes of a damaged schema, which are no text
@@ -194,7 +194,7 @@ def _check(path: Path) -> None:
 
 
 def _connected(path: Path) -> sqlite3.Connection:
-    """Read-only.
+    """A read-only connection to the file.
 
     A file that another program has locked, or whose journal cannot be read, is read as it is.
     """

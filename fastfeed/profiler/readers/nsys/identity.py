@@ -39,7 +39,7 @@ class GlobalIds:
         return _lookup(self.pids, process_of(ids))
 
     def thread(self, ids: np.ndarray) -> np.ndarray:
-        """globalTid to int32 indexes of threads; -1 where the thread is not one of them."""
+        """Map globalTid to int32 indexes of threads; -1 for an unknown thread."""
         return _lookup(self.tids, ids)
 
     def pid(self, index: int) -> int:
@@ -115,7 +115,7 @@ def _lookup_each(sorted_ids: np.ndarray, ids: np.ndarray) -> np.ndarray:
 def devices(
     db: NsysDatabase, ids: GlobalIds, process: np.ndarray, ordinal: np.ndarray
 ) -> tuple[tuple[Device, ...], np.ndarray]:
-    """The GPUs behind (process, device number), and for each row which one: int32, shape (rows,).
+    """The GPUs of (process, device number), and each row's index into them: int32, shape (rows,).
 
     CUDA_VISIBLE_DEVICES gives every rank its own numbers. TARGET_INFO_CUDA_DEVICE says which GPU a
     number is; without it two processes share a GPU only where the machine has no second one.
@@ -152,7 +152,7 @@ def devices(
 
 
 def _gpus(db: NsysDatabase) -> dict[int, dict[str, str]]:
-    """By id: name and uuid.
+    """Name and uuid of GPUs, by id.
 
     The oldest schema calls the id deviceId and has no uuid; that of other makers is 0.
     """

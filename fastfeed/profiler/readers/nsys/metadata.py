@@ -39,7 +39,7 @@ class Metadata:
 
 
 def read_metadata(db: NsysDatabase) -> Metadata:
-    """Everything that is not an event."""
+    """Read all metadata of a recording, without its events."""
     exported = dict(db.pairs("META_DATA_EXPORT") or db.pairs("EXPORT_META_DATA"))
     system = dict(db.pairs("TARGET_INFO_SYSTEM_ENV"))
     capture = db.pairs("META_DATA_CAPTURE")

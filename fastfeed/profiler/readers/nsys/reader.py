@@ -62,7 +62,7 @@ def knows(path: Path, head: bytes) -> bool:
 
 
 def read(path: Path) -> Trace:
-    """The trace in one export. TraceError where it has no GPU work, or is damaged."""
+    """The trace in one export; TraceError if it has no GPU work, or is damaged."""
     with open_database(Path(path)) as db:
         return _read(db)
 

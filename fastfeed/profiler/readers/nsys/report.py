@@ -16,7 +16,7 @@ _STREAM = b"NVIDIA Nsight Systems Stream"  # after a few bytes of length
 
 
 def knows(path: Path, head: bytes) -> bool:
-    """By its first words, which the oldest and the newest versions share."""
+    """True for a report's first words, which the oldest and the newest versions share."""
     return (
         head.startswith(_REPORT)
         or _STREAM in head[:64]

@@ -1,4 +1,4 @@
-"""Reads SQLite files of nvprof; `text` reads what it prints."""
+"""Reads SQLite files of nvprof; `text` reads its printed output."""
 
 from fastfeed.profiler.readers.nvprof.reader import knows, read
 

@@ -62,7 +62,7 @@ _EPOCH = 1_000_000_000_000_000_000
 
 
 def _api_names() -> dict[str, dict[int, str]]:
-    """Names of runtime and driver calls by number; only of those that say why a device waits.
+    """Names of runtime and driver calls by number; only those that explain why a device waits.
 
     Numbers never change from one CUDA to the next. Names come without the suffixes of versions.
     """

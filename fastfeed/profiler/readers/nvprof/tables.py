@@ -1,4 +1,4 @@
-"""Columns of an SQLite file as int64 arrays, whatever of it is missing or damaged."""
+"""Columns of an SQLite file as int64 arrays, even if parts of it are missing or damaged."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class NvprofDatabase:
 
     @property
     def is_nvprof(self) -> bool:
-        """It has CUPTI's tables, and none of those that only Nsight Systems writes."""
+        """True for a file with CUPTI's tables and none that only Nsight Systems writes."""
         cupti = any(name.startswith("CUPTI_ACTIVITY_KIND_") for name in self._tables)
         return (
             cupti
@@ -68,12 +68,12 @@ class NvprofDatabase:
         )
 
     def version(self) -> str:
-        """The version of the schema, "" where it does not say."""
+        """The version of the schema; "" if the file does not record it."""
         rows = self.rows("Version", "version")
         return str(rows[0, 0]) if len(rows) else ""
 
     def texts(self) -> dict[int, str]:
-        """Names by id."""
+        """Texts of names, by id."""
         try:
             return {
                 int(id): str(text)

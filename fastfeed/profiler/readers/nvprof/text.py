@@ -1,4 +1,4 @@
-"""Reads what nvprof prints with --print-gpu-trace or --print-api-trace, as text or with --csv.
+"""Reads the printed output of nvprof's --print-gpu-trace or --print-api-trace, text or --csv.
 
 Columns are found by name. A CSV has a row of units below its header; in the text each value has its
 own. Start times of the text have five digits, so they may be rounded to microseconds: a note says
@@ -240,7 +240,7 @@ def _ns(row: dict[str, str], units: dict[str, str], column: str) -> int | None:
 
 
 def _resolution(text: str, unit: str) -> int:
-    """Nanoseconds of the last digit that is printed."""
+    """Nanoseconds of the last printed digit."""
     match = _VALUE.fullmatch(text)
     if not match:
         return 0

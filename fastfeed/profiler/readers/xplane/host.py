@@ -204,7 +204,7 @@ class ThreadTable:
         self._names: list[str] = []
 
     def of(self, line: PlaneLine) -> int:
-        """Index into `all`."""
+        """Index of a line's thread in `all`."""
         match = _THREAD.match(line.name)
         tid = int(match[1]) if match else line.id
         at = self._index.setdefault(tid, len(self._index))

@@ -57,7 +57,7 @@ class Stats:
 
 @dataclass(frozen=True, slots=True)
 class Plane:
-    """One plane, its events not decoded yet."""
+    """One plane, with its events not yet decoded."""
 
     name: str
     lines: tuple[PlaneLine, ...]
@@ -88,7 +88,7 @@ class PlaneEvents:
         return len(self.start)
 
     def ints(self, stat: str) -> np.ndarray:
-        """An integer stat of every event: int64, -1 where it has none."""
+        """An integer stat of every event: int64, -1 for events without it."""
         values = np.full(len(self), -1, np.int64)
         if stat in self.stats:
             stats = self.stats[stat]
@@ -126,7 +126,7 @@ class PlaneEvents:
 
 
 def plane_of(data: Content, start: int, end: int) -> Plane:
-    """The plane in data[start:end]; where it is damaged, the part before the damage."""
+    """The plane in data[start:end]; if it is damaged, the part before the damage."""
     name, lines, is_complete = "", [], True
     names: dict[int, str] = {}
     stat_names: dict[int, str] = {}
@@ -190,7 +190,7 @@ def _stat_of(
     names: Mapping[int, str],
     properties: dict[str, int | float | str],
 ) -> bool:
-    """One stat of a plane, into `properties`. False where it is damaged."""
+    """Add one stat of a plane to `properties`; False if it is damaged."""
     name = ""
     try:
         for number, wire, value, stop in fields(data, start, end):

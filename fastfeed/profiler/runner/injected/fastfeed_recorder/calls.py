@@ -23,7 +23,7 @@ class CallCount:
             sys.setprofile(self._see)
 
     def end(self) -> None:
-        """Count no more."""
+        """Stop counting calls."""
         self._is_active = False
         if sys.getprofile() == self._see:
             sys.setprofile(None)

@@ -44,7 +44,7 @@ class _VersionInfo(ctypes.Structure):
 
 
 class _Library:
-    """The functions of the library, each None where it has none."""
+    """The functions of the library; None for those that it lacks."""
 
     def __init__(self, path: str) -> None:
         self._slots = {module: (ctypes.c_void_p * size)() for module, size in _SIZES.items()}
@@ -119,7 +119,7 @@ class NvtxRecorder:
         self._range = 0
 
     def start(self, has_functions: bool) -> None:
-        """Load the library."""
+        """Load the NVTX library."""
         load()
 
     def mark(self, step: int) -> None:
@@ -139,4 +139,4 @@ class NvtxRecorder:
         return False
 
     def forked(self) -> None:
-        """In a child: nothing."""
+        """Record nothing in a child process."""

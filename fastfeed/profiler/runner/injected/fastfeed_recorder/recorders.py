@@ -82,7 +82,7 @@ class _TorchRecorder:
         return True
 
     def forked(self) -> None:
-        """In a child: no tracing of a loader's worker."""
+        """Do not trace in a child process, such as a loader's worker."""
         import torch
 
         sys.setprofile(None)

@@ -46,7 +46,7 @@ class BatchTuples:
     `nested` turns this into (images, {"boxes": ..., "labels": ..., "masks": ...}), the form that
     detectors are trained on. With views of several sizes, the images are a tuple of arrays.
 
-    Padding is cut off where nothing weighs it: trainers divide a batch's loss by its length, not by
+    Padding is cut off if no weights mask it: trainers divide a batch's loss by its length, not by
     the weights. No batch is ever empty. Whether there are weights does not depend on the number of
     ranks. Holds no reference to the feed, so that the feed's threads end when its last user
     releases it.

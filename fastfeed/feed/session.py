@@ -397,7 +397,7 @@ def changes(saved: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 
 
 def _text(op: Any) -> str:
-    """As `print(feed)` shows it, with a hash where that leaves something out."""
+    """The text that `print(feed)` shows, with a hash of any parts that it leaves out."""
     text = short(op)
     return f"{text}#{_hash(op)}" if "..." in text else text
 

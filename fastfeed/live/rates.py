@@ -62,7 +62,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Rates between two readings; None where nothing could be counted."""
+    """Rates between two readings; None if nothing could be counted."""
 
     seconds: float
     batches: int
@@ -81,7 +81,7 @@ class Rates:
 
     @property
     def make(self) -> float | None:
-        """images/s: what was delivered where the trainer waited for it, else the capacity."""
+        """Images/s delivered if the trainer waited for them, else the capacity."""
         if (
             self.delivered is None
             or self.capacity is None

@@ -177,7 +177,7 @@ def _reads(window: Rates | None) -> str:
 
 
 def _make(window: Rates | None) -> str:
-    """Marked where it is what the threads could make, not what they did."""
+    """Mark figures of the threads' capacity, as opposed to images made."""
     if window is None or window.make is None:
         return "-"
     return ("" if window.make == window.delivered else "~") + _count(window.make)

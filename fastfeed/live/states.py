@@ -191,7 +191,7 @@ class Hysteresis:
     _times: int = 0
 
     def __call__(self, judgment: Judgment) -> Judgment:
-        """The state to show, with the newest reason where the state is the same."""
+        """The state to show, with the newest reason if the state is unchanged."""
         current = self.current
         if (
             current is None

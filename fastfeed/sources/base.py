@@ -113,7 +113,7 @@ class BlockReader(Protocol):
             ids (np.ndarray): Sample ids: int64, shape (n,).
 
         Returns:
-            One pending read per id; None where it saves nothing.
+            One pending read per id; None if it saves nothing.
         """
         ...
 
@@ -219,7 +219,7 @@ class Annotated(Protocol):
 
 
 class ReadsColumns(Protocol):
-    """A source whose columns are read from storage: where that fails, the sample is bad."""
+    """A source whose columns are read from storage; a sample is bad if that fails."""
 
     def column_values(self, ids: Sequence[int]) -> list[dict[str, Any]] | None:
         """Values of the columns of samples.
@@ -249,7 +249,7 @@ class Instances(NamedTuple):
 class HasObjects(Protocol):
     """A source with boxes or masks; each of them is optional."""
 
-    object_classes: tuple[str, ...]  # names by label of an object; empty where they have no names
+    object_classes: tuple[str, ...]  # names by label of an object; empty if they have no names
 
     @property
     def most(self) -> int:

@@ -21,7 +21,7 @@ _KINDS = {"index": ".ffindex", "tables": ".ffarrays"}
 def cache_folder() -> Path:
     """FASTFEED_CACHE, or fastfeed in the user's cache folder.
 
-    ConfigError where others may write to it.
+    ConfigError if others may write to it.
     """
     own = os.environ.get("FASTFEED_CACHE")
     if own:

@@ -252,7 +252,7 @@ class Mixture:
         return self._bounds
 
     def sizes(self, ids: np.ndarray) -> np.ndarray:
-        """Bytes of each sample in storage; 0 where a source does not know: int64."""
+        """Bytes of each sample in storage; 0 if a source does not know: int64."""
         return self._array(
             ids, (), np.int64, 0, lambda _, s, own: s.sizes(own) if isinstance(s, Sharded) else None
         )
@@ -306,7 +306,7 @@ class Mixture:
         return sorted(set.intersection(*names))
 
     def column_values(self, ids: Sequence[int]) -> list[dict[str, Any]] | None:
-        """Values of the same columns, where any source reads its own from storage."""
+        """Values of the same columns, if any source reads its columns from storage."""
         names = self._shared_columns()
         if not names or all(source.column_values([]) is None for source in self._optionals):
             return None

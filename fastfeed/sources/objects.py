@@ -53,7 +53,7 @@ class Objects:
         labels (Sequence[Any] | None): One integer array (k,) per sample. Default: None, all are 0.
         masks (Sequence[Any] | None): One per sample: uint8 (height, width), the bytes of a PNG, or
             its path (`s3://` too), of the image's size; values are class ids, of a palette PNG the
-            indices, 255 is "not known"; None where nothing is known. Default: None, no masks.
+            indices, 255 is "not known"; None if nothing is known. Default: None, no masks.
         classes (Sequence[str]): Names of `labels`, kept as `object_classes`. Default: ().
         format (str): "xyxy" (left, top, right, bottom), "yxyx", "xywh" (left, top, width, height)
             or "yxhw". Default: "xyxy".

@@ -60,7 +60,7 @@ def next_command(report: MachineReport) -> str:
 
 
 def reinstall(name: str = "fastfeed") -> str:
-    """The command that installs fastfeed again, from where it came."""
+    """The command that reinstalls fastfeed from its original source."""
     try:
         origin = json.loads(metadata.distribution(name).read_text("direct_url.json") or "{}")
     except (metadata.PackageNotFoundError, ValueError):

@@ -13,7 +13,7 @@ from fastfeed.distributed.world import World
 @dataclass(frozen=True, slots=True)
 class GpuInfo:
     name: str
-    memory: int | None  # bytes; None where the GPU shares the machine's memory
+    memory: int | None  # bytes; None if the GPU shares the machine's memory
 
 
 @dataclass(frozen=True, slots=True)

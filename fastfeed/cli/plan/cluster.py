@@ -27,7 +27,7 @@ class Simulation:
     source: Source
     steps: np.ndarray  # int64: those simulated
     samples: np.ndarray  # int64 (ranks,): in the epoch, padding included
-    bytes: np.ndarray  # float64 (ranks,): in the epoch; 0 where the source does not know sizes
+    bytes: np.ndarray  # float64 (ranks,): in the epoch; 0 if the source does not know sizes
     units: int  # units of storage: shards, row groups
     units_read: np.ndarray  # int64 (ranks,): units that a rank reads from, in the simulated steps
     per_step: np.ndarray  # int64 (simulated steps, ranks): units read from in one step

@@ -153,7 +153,7 @@ def _job_in_plan(
 
 
 def _take_names(values: dict[str, Any], request: Mapping[str, Any]) -> None:
-    """Take names of columns from the job's plan where the command line has none."""
+    """Take names of columns from the job's plan if the command line has none."""
     for name in ("label", "label_kind", "image", "caption"):
         if values[name] is None:
             values[name] = request.get(name)

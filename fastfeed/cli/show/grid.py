@@ -42,7 +42,7 @@ def draw(
 ) -> Image.Image:
     """Draw the contact sheet of all ops.
 
-    All pictures are fitted into the size of the first photograph, and keep their aspect ratio.
+    All pictures are fitted into the size of the first image, and keep their aspect ratio.
     """
     height, width = original.image.shape[:2]
     width = max(width, 96)  # room for a line of words

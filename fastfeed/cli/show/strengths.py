@@ -1,7 +1,7 @@
 """Runs one op at five strengths: its first random numbers are 0.1, then 0.3, and so on.
 
 No op is treated specially: random numbers become pixels as in a feed. Only the size of the
-photograph is chosen here, small enough for a crop to cut much of it away.
+image is chosen here, small enough for a crop to cut much of it away.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ STRENGTHS = (0.1, 0.3, 0.5, 0.7, 0.9)
 # would move alike
 _LED = 2
 _GOLDEN = 0.618  # from one of the others to the next: evenly spread, whatever their number
-_ENLARGED = (1.0, 8 / 7, 1.5, 2.0, 4.0)  # how much larger than a crop a photograph may have to be
+_ENLARGED = (1.0, 8 / 7, 1.5, 2.0, 4.0)  # how much larger than a crop an image may have to be
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,8 +60,8 @@ def scaled(image: np.ndarray, short: float) -> np.ndarray:
 def pictures(ops: Sequence[Any], photos: Sequence[np.ndarray], side: int) -> list[Picture]:
     """Five results of applying these ops, in order, to the first image.
 
-    side: its short side in pixels where ops work on pixels of one size; mixing takes the other
-    photographs in turn. One picture where nothing is random.
+    `side` is the image's short side in pixels for ops that work on images of one size; mixing takes
+    the other images in turn. One picture if nothing is random.
     """
     op = ops[0]
     if op.kind == "views":

@@ -39,7 +39,7 @@ def read_runs(
 ) -> list[Run]:
     """Analyze each path by itself; a single folder is replaced by its contents.
 
-    TraceError where no run can be read.
+    TraceError if no run can be read.
 
     Args:
         paths: files and folders; `-` is standard input.

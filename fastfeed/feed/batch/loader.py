@@ -201,7 +201,7 @@ class Loader:
         batch: PendingBatch,
         read: ReadRows,
     ) -> Samples:
-        """Read the first samples by native threads, or by the source where these cannot."""
+        """Read the first samples by native threads, or by the source if these cannot."""
         known_bad, stop = self._quarantine.known_bad(ids), batch.stop
         some_known = bool(np.count_nonzero(known_bad))
         samples = executor.read(

@@ -91,7 +91,7 @@ class PendingBatch:
 
     @property
     def readable_ids(self) -> np.ndarray:
-        """`ids`, where another sample stands for masked ones whose labels cannot be read."""
+        """`ids`, with another sample in place of masked ones whose labels cannot be read."""
         if not self.unreadable:
             return self.ids
         unreadable = np.isin(self.ids, self.unreadable)

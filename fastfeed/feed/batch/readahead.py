@@ -41,7 +41,7 @@ class Ticket:
     def __init__(self, id: int) -> None:
         self.id = id
         self.pending: Pending | None = None
-        self.size = 0  # bytes; 0 where that is not known
+        self.size = 0  # bytes; 0 if unknown
         self.dropped = False
 
 

@@ -223,7 +223,7 @@ class Outages:
 
 
 def _wait(seconds: float, stop: Stop) -> bool:
-    """False where the feed is being closed, or the batch has failed for another reason."""
+    """False if the feed is being closed, or the batch has failed for another reason."""
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0 and not stop.is_set():
         time.sleep(min(left, _POLL_S))

@@ -72,7 +72,7 @@ class Quarantine:
     def known_bad(self, ids: np.ndarray) -> np.ndarray:
         """Mask of samples that need not be read: bool, same shape.
 
-        All False where a bad sample must be raised.
+        All False if a bad sample must be raised.
         """
         if not self._known or self.policy.action == "raise":
             return np.zeros(len(ids), bool)
@@ -146,7 +146,7 @@ class Quarantine:
             )
 
     def tell(self) -> None:
-        """Log how many samples have been bad so far, where that has grown."""
+        """Log the number of bad samples so far, if it has grown."""
         with self._lock:
             count = len(self._failures)
             grown = count > max(self._told, 1) and self._tells

@@ -33,7 +33,7 @@ class Input:
         left_out (dict[str, int]): Files that are not images, by extension. Default: {}.
         hints (tuple[str, ...]): What a user should know before the shards are built. Default: ().
         metadata (str): Column with the metadata that an earlier job wrote: names, sums and sizes of
-            its source, and its columns, are kept. "" where the source is not a job's. Default: "".
+            its source, and its columns, are kept. "" if the source is not a job's. Default: "".
         optional (tuple[str, ...]): Of the caption and columns, those that no sample needs to have.
             Default: ().
 

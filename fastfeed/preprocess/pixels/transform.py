@@ -264,7 +264,7 @@ def _degrees(letter: Any, parts: Any) -> float:
 
 
 def _named(make: Any, model: Any) -> str | None:
-    """Make and model, where the model does not begin with the make."""
+    """Make and model of a camera; the model alone if it begins with the make."""
     make, model = _text(make), _text(model)
     if make and model and not model.lower().startswith(make.split()[0].lower()):
         return f"{make} {model}"

@@ -319,7 +319,7 @@ def load_samples(content: bytes | None) -> np.ndarray | None:
 
 
 def _keys(rows: np.ndarray) -> np.ndarray:
-    """Names, made different where several samples have the same: uint64."""
+    """Names as uint64, made distinct if several samples have the same."""
     names = rows["name"]
     order = np.argsort(names, kind="stable")
     ranked = names[order]

@@ -29,7 +29,7 @@ from fastfeed.preprocess.workers.lifeline import identity
 from fastfeed.preprocess.workers.progress_slot import ProgressSlot
 from fastfeed.system.signals import ENDING, died_of, is_kill
 
-# of a photograph that survives alone, or of a piece without a photograph to blame; then give up
+# of an image that survives alone, or of a piece without an image to blame; then give up
 _MAX_DEATHS = 3
 # NumPy's threads would spin while a process starts, and are not needed
 _SINGLE_THREADED = {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
@@ -45,9 +45,9 @@ class WorkerDied(FastfeedError, RuntimeError):
 class WorkerLimits:
     """Memory and time that a worker process may use."""
 
-    # bytes for photographs that need more than task.FREE_BYTES; shared if the budget is
+    # bytes for images that need more than task.FREE_BYTES; shared if the budget is
     memory: int = 1 << 30
-    timeout_s: float = 120.0  # for one photograph
+    timeout_s: float = 120.0  # for one image
 
 
 class _Death(Exception):
@@ -281,7 +281,7 @@ class _Worker:
         status = self.process.returncode
         if is_kill(status):
             return _Death(self.sample, "oom", "killed, as the system does when memory runs out")
-        requested = -status in ENDING  # to end, not caused by a photograph
+        requested = -status in ENDING  # to end, not caused by an image
         return _Death(-1 if requested else self.sample, "worker_crash", died_of(status))
 
     def end(self, wait_s: float = _END_S) -> None:

@@ -43,7 +43,7 @@ class _ProcessMap:
     processes: tuple[Process, ...]
     threads: tuple[Thread, ...]
     process: Mapping[int, int]  # side -> trace
-    thread: np.ndarray  # side -> trace; -1 where it is of another run
+    thread: np.ndarray  # side -> trace; -1 if it is of another run
     notes: tuple[str, ...] = ()
 
 

@@ -32,5 +32,5 @@ _SIGNS = (
 
 
 def framework_of(names: Sequence[str]) -> str:
-    """ "pytorch", "jax" or "tensorflow" (Keras by its backend); "" where the names do not say."""
+    """ "pytorch", "jax" or "tensorflow" (Keras by its backend); "" if the names do not say."""
     return next((framework for framework, sign in _SIGNS if any(map(sign.search, names))), "")

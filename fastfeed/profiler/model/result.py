@@ -159,7 +159,7 @@ class FunctionTime:
     """Idle time, by cause, with the host in one function for a millisecond or more."""
 
     function: str  # preprocess
-    file: str  # as recorded; "" where it is not Python code
+    file: str  # as recorded; "" if it is not Python code
     line: int  # where it was entered or resumed; 0 unknown
     inside: str  # the innermost frame for most of the time; "" if that is the function itself
     cause: Cause

@@ -73,7 +73,7 @@ class Device:
     ordinal: int  # the number that the trace calls it
     name: str = ""  # e.g. NVIDIA H200
     uuid: str = ""
-    process: int = -1  # its only process, -1 where several share it
+    process: int = -1  # its only process, -1 if several share it
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class Ranges:
     start: np.ndarray
     # of a range that was still open at the end of the recording: the end of the recording
     end: np.ndarray
-    thread: np.ndarray  # int32; -1 where the dialect does not say
+    thread: np.ndarray  # int32; -1 if the dialect does not say
     name: np.ndarray  # int32
     kind: np.ndarray  # uint8, a RangeKind
     domain: np.ndarray  # int32, NVTX domain or category; -1 none
@@ -226,7 +226,7 @@ class Origin:
     notes: tuple[
         str, ...
     ] = ()  # sentences for the user: skipped lines, ranges without names, repaired values
-    incomplete: str = ""  # why part of the file could not be read; "" where it is whole
+    incomplete: str = ""  # why part of the file could not be read; "" if it is whole
 
 
 @dataclass(frozen=True, slots=True)

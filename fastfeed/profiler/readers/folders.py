@@ -25,7 +25,7 @@ _SUFFIXES = re.compile(
 def expand(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
     """Expand folders to the trace files in them; files are unchanged, duplicates removed.
 
-    TraceError where a folder has no trace, or several recordings of which one must be chosen.
+    TraceError if a folder has no trace, or several recordings of which one must be chosen.
     """
     files: dict[Path, None] = {}
     for path in map(Path, paths):

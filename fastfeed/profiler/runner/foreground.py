@@ -98,7 +98,7 @@ class Foreground:
             idle: Called a few times per second with the child's number.
         """
         for stream in (sys.stdout, sys.stderr):
-            if stream:  # None where it is closed
+            if stream:  # None if it is closed
                 stream.flush()
         pid = os.posix_spawnp(
             command[0],
@@ -142,7 +142,7 @@ class Foreground:
     def _reap(self, *more: int) -> bool:
         """Fetch how children ended, adopted ones too, whom nsys waits to see gone.
 
-        True where all of `more` live.
+        True if all of `more` live.
         """
         gone = 0
         for pid in {*more, *(children() - self._children)}:

@@ -44,7 +44,7 @@ _WHOLE += ("colossalai",)
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A launcher's command, and where the ranks' programs begin in it."""
+    """A launcher's command, and the indices in it at which the ranks' programs begin."""
 
     name: str
     by: str  # "interpreter", "program"; "whole": ranks cannot be reached one by one

@@ -279,7 +279,7 @@ class _OrderCheck:
 
 
 def _lock(fd: int) -> None:
-    """BlockingIOError where another process writes the file."""
+    """BlockingIOError if another process writes the file."""
     try:
         lock(fd, wait=False)
     except OSError as error:

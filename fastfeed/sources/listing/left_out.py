@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from fastfeed.printable import printable
 
-# what systems and network disks put next to photographs: thumbnails, deleted files, snapshots
+# folders that systems and network disks put next to images: thumbnails, deleted files, snapshots
 SYSTEM_FOLDERS = frozenset(
     {
         "__MACOSX",

@@ -248,7 +248,7 @@ def _kind(encoding: str) -> str:
 
 
 def _array_type(encoding: str) -> tuple[str, tuple[int, ...] | None]:
-    """Type and shape of `ndarray:float32:4,64`; "" and None where each value has its own.
+    """Type and shape of `ndarray:float32:4,64`; "" and None if each value has its own.
 
     ValueError.
     """

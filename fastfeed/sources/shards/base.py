@@ -336,7 +336,7 @@ class ShardedSource(ABC):
 
     @property
     def index_file(self) -> Path | None:
-        """The file of the index; None where it could not be saved."""
+        """The file of the index; None if it could not be saved."""
         return self._index.path
 
     @property

@@ -155,7 +155,7 @@ class Index:
         return self._names[start + first : start + int(ends[-1])].decode("utf-8", "surrogateescape")
 
     def names(self) -> Iterable[bytes]:
-        """All names, and where each ends, to compute a fingerprint of."""
+        """All names and their ends, the input of a fingerprint."""
         return chain(chunks_of(self._names), chunks_of(self._ends))
 
     def _ends_of(self, first: int, last: int) -> np.ndarray:

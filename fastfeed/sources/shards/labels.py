@@ -98,7 +98,7 @@ def number_integers(labels: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
 
 
 def missing_classes(labels: Sequence[str], classes: Sequence[str], who: str) -> SourceError | None:
-    """The error of labels that are not in `classes`; None where all are."""
+    """The error of labels that are not in `classes`; None if all are."""
     known = set(map(nfc, classes))
     missing = [label for label in labels if nfc(label) not in known]
     if not missing:
@@ -201,7 +201,7 @@ def _integer_labels(
 
 
 def _integers_among_texts(index: Index) -> set[str]:
-    """Labels of shards in which all are numbers, where other shards have texts."""
+    """Labels of the shards that have only numbers, if other shards have texts."""
     labels: set[str] = set()
     for part in _worded_parts(index, index.labels, False):
         labels |= {str(label) for label in np.unique(part).tolist() if label >= 0}

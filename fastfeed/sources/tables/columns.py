@@ -280,7 +280,7 @@ class LabelColumn(ColumnParser):
     def _whole_fractions(self, texts: list[str], labels: np.ndarray) -> list[int] | None:
         """Integers written `3.0`, as Pandas does in columns with gaps.
 
-        SourceError where others are among them.
+        SourceError if others are among them.
         """
         if (
             not any("." in text or text.lower() == "nan" for text in texts)

@@ -80,7 +80,7 @@ def _unmarked(lines: Iterable[bytes]) -> Iterator[bytes]:
 def _even(rows: list[list[str]], width: int, uri: str, line: int) -> list[list[str]]:
     """Rows less those of empty lines; `line` is that before them.
 
-    SourceError where one has more or fewer fields.
+    SourceError if one has more or fewer fields.
     """
     for row in rows:
         line += 1 + sum(text.count("\n") for text in row)

@@ -1,4 +1,4 @@
-"""Named arrays in one file, mapped into memory: they are read from the disk where they are touched.
+"""Named arrays in one file, mapped into memory: parts are read from disk on first access.
 
 The file: magic, length of the header, its checksum, the header (JSON), then the arrays, at
 multiples of 64 bytes.

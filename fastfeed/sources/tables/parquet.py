@@ -67,7 +67,7 @@ class Budget:
         self.check(0, uri)
 
     def check(self, size: int, uri: str) -> None:
-        """SourceError where bytes would be too many."""
+        """SourceError if bytes would be too many."""
         if self._taken + size > self.limit:
             raise SourceError(
                 f"Table: the columns of {uri} take more than {self.limit:,} bytes of memory, far"

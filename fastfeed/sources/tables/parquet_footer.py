@@ -127,7 +127,7 @@ def _describe(chunk: ColumnChunk, thrift: Thrift) -> None:
 class Thrift:
     """A walk through a struct.
 
-    IndexError where it is cut off, ValueError where it cannot be one.
+    IndexError if it is cut off, ValueError if it cannot be one.
     """
 
     def __init__(self, data: bytes, at: int = 0) -> None:

@@ -284,7 +284,7 @@ def _signs(
 class _Places:
     """Places of stretches within a step. Columns of bool, shape (n,)."""
 
-    marked: np.ndarray  # steps are: the next three are False where they are not
+    marked: np.ndarray  # steps are: the next three are False if they are not
     # before the first launch of a step, in most steps, which have no known loader
     first: np.ndarray
     inside: np.ndarray  # between two launches of one step

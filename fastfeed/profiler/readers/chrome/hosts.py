@@ -27,7 +27,7 @@ class Hosts:
     processes: tuple[Process, ...]
     threads: tuple[Thread, ...]
     process_of: np.ndarray  # int32, by thread key; the main process where the key is not of a host
-    thread_of: np.ndarray  # int32, by thread key; -1 where the dialect does not say
+    thread_of: np.ndarray  # int32, by thread key; -1 if the dialect does not say
     real: np.ndarray  # bool, by thread key: it is of a host process
     main: int  # index of the process with most rows
 

@@ -134,7 +134,7 @@ def _parse_details(text: str) -> tuple[int, int, int]:
     size, sides_ = _BYTES.search(text), _ENDS.search(text)
     count = int(size[1][:18]) if size else 0
     sides = [_HOST_SIDE.get(side.lower(), -1) for side in sides_.groups()] if sides_ else [-1, -1]
-    return count or -1, sides[0], sides[1]  # ROCm writes size:0 where it does not know
+    return count or -1, sides[0], sides[1]  # ROCm writes size:0 if it does not know
 
 
 def _kind(name: str) -> Kind:

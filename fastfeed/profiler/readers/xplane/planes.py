@@ -160,7 +160,7 @@ def plane_of(data: Content, start: int, end: int) -> Plane:
 def _name_of(data: Content, start: int, end: int, names: dict[int, str]) -> bool:
     """One entry of a map from id to metadata, of which only the name is used.
 
-    False where it is damaged.
+    False if it is damaged.
     """
     at, name = 0, ""
     try:

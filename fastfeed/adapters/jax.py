@@ -43,7 +43,7 @@ def check(session: FeedSession) -> None:
 
 
 def placement(device: Any, live_batches: int) -> JaxPlacement:
-    """For `prefetch_to_device`."""
+    """Placement on this device, for `prefetch_to_device`."""
     return JaxPlacement(device, live_batches)
 
 

@@ -98,7 +98,7 @@ def build_dataset(
 
 
 def placement(device: Any, live_batches: int) -> TfPlacement:
-    """For `prefetch_to_device`."""
+    """Placement on this device, for `prefetch_to_device`."""
     return TfPlacement(device, live_batches)
 
 

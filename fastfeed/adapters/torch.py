@@ -54,7 +54,7 @@ def check(session: FeedSession) -> None:
 
 
 def placement(device: Any, live_batches: int) -> TorchPlacement:
-    """For `prefetch_to_device`."""
+    """Placement on this device, for `prefetch_to_device`."""
     return TorchPlacement(device, live_batches)
 
 

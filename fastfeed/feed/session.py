@@ -139,7 +139,7 @@ class FeedSession:
 
     @staticmethod
     def find(data: Any) -> FeedSession | None:
-        """As `of`, but None for other data."""
+        """Find the session as `of` does, but return None for other data."""
         data = getattr(data, "_fastfeed", data)
         for held in (data, *(getattr(data, name, None) for name in ("_session", "session"))):
             if isinstance(held, FeedSession):

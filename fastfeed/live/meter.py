@@ -111,7 +111,7 @@ class Meter:
             self.ready_counts[min(ready, READY - 1)] += 1
 
     def record_delivery(self, requested_ns: int, now_ns: int, images: int) -> None:
-        """The consumer has received a batch."""
+        """Count a batch that the consumer has received."""
         with _counting:
             self.wait_ns += now_ns - requested_ns
             self._returned_ns = now_ns

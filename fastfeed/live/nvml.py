@@ -61,7 +61,7 @@ class Gpus:
     """Samples all GPUs. Never raises: without NVML it has no GPUs, and `notes` say why."""
 
     def __init__(self, nvml: Any = "pynvml") -> None:
-        """nvml: the module, or its name."""
+        """Find all GPUs; `nvml` is the module, or its name."""
         self.notes: list[str] = []
         self._units: list[_Unit] = []
         self._nvml: Any = None

@@ -23,7 +23,7 @@ def remedy(
     cpu: CpuUse | None = None,
     gpu: GpuUse | None = None,
 ) -> str | None:
-    """For a feed that is not FED; for one that is, how much it has to spare.
+    """Advice for a feed that is not FED; for one that is, its spare capacity.
 
     None: nothing is known to say.
 

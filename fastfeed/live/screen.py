@@ -177,14 +177,14 @@ def _reads(window: Rates | None) -> str:
 
 
 def _make(window: Rates | None) -> str:
-    """Mark figures of the threads' capacity, as opposed to images made."""
+    """Images/s that the feed can make, marked with "~" if it is more than it delivered."""
     if window is None or window.make is None:
         return "-"
     return ("" if window.make == window.delivered else "~") + _count(window.make)
 
 
 def _waits(window: Rates | None, column: float = 0.0) -> str:
-    """With the time that it is of, unless the column is named after that."""
+    """Share of time waiting, with its period unless the column is named after that."""
     if window is None or window.wait is None:
         return "-"
     return f"{window.wait:.1%}" + ("" if is_of(window, column) else f" in {window.seconds:.0f} s")

@@ -46,7 +46,7 @@ class Judgment:
 
     @property
     def at_once(self) -> bool:
-        """Not a matter of shares: valid without hysteresis."""
+        """True for states that do not depend on shares, and are valid without hysteresis."""
         return self.state in (State.STALLED, State.UNKNOWN)
 
 
@@ -143,7 +143,7 @@ def _hangs(cores: float | None, sm: float | None) -> bool:
 
 
 def _clock(wall_s: float | None, ago_s: float) -> str:
-    """`, since 14:03:22`."""
+    """Time of day as the end of a sentence: `, since 14:03:22`."""
     return (
         "" if wall_s is None else time.strftime(", since %H:%M:%S", time.localtime(wall_s - ago_s))
     )

@@ -59,7 +59,7 @@ class LiveStatus:
     def __init__(
         self, meter: Meter, identity: Mapping[str, Any], slow: Callable[[], SlowCounts]
     ) -> None:
-        """slow: called about once a second, for what takes longer to count."""
+        """Start without a page; `slow` is called about once a second for the slower counts."""
         self._meter, self._identity, self._slow = meter, identity, slow
         self._feed = secrets.token_hex(4)
         self._phase, self._since, self._failed = IDLE, 0, 0
@@ -111,7 +111,7 @@ class LiveStatus:
             self._publish(now_ns)
 
     def delivered(self, now_ns: int, position: tuple[int, int]) -> None:
-        """The trainer has a batch; position: (epoch, step) of the next."""
+        """Record a delivered batch; `position` is the (epoch, step) of the next."""
         if self._last_step:
             _append(self._steps_ns, now_ns - self._last_step)
         self._last_step = now_ns

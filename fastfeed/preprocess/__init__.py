@@ -58,7 +58,7 @@ _MODULES = {  # all others: model.recipe
 
 
 def __getattr__(name: str) -> object:
-    """On demand: a worker process needs neither the job nor its reports."""
+    """Import on demand: a worker process needs neither the job nor its reports."""
     if name == "Choice":
         warn("Choice is called Selection now", DeprecationWarning, stacklevel=2)
         name = "Selection"

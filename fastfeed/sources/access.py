@@ -57,7 +57,7 @@ class Refusal(NamedTuple):
 
     @property
     def detail(self) -> str:
-        """For the list of bad samples."""
+        """The reason and the advice, for the list of bad samples."""
         return f"{self.why}; to read it, {advice([self])}"
 
 

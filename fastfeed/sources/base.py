@@ -75,11 +75,11 @@ def check_source(source: Any, name: str) -> None:
 
 @runtime_checkable
 class Fetching(Protocol):
-    """A source whose reads may take a while: they are begun ahead of their turn."""
+    """A source whose reads may take a while, and are started ahead of their turn."""
 
     @property
     def remote(self) -> bool:
-        """Its reads do take a while; where they do not, `read` is used."""
+        """True if reads do take a while; otherwise `read` is used."""
         ...
 
     def fetch(self, ids: Sequence[int]) -> list[Pending]:

@@ -84,7 +84,7 @@ class _TensorFlow:
         self._strategy = self._tf.distribute.get_strategy()
 
     def data(self, strategy: Any = None, steps_per_execution: int = 0) -> Any:
-        """steps_per_execution: of the model, 0 if unknown."""
+        """The data for Keras; `steps_per_execution` is the model's, 0 if unknown."""
         epochs, session = self._epochs, self._epochs.session
         strategy = self._strategy if strategy is None else strategy
         if self._iterated.is_chosen(strategy):

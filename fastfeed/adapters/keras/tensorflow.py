@@ -32,7 +32,7 @@ def direct(epochs: Epochs) -> Any:
 
 
 def watched(loader: Any, dataset: Any) -> Any:
-    """A dataset as it is, taken eagerly, a batch at a time; `loader.walk` times that."""
+    """A dataset taken eagerly, one batch at a time, each timed by `loader.walk`."""
     return _Watched(loader, dataset)
 
 

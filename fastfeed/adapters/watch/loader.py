@@ -62,7 +62,7 @@ def watched(data: Iterable[T], name: str = "", world: World | None = None) -> Wa
 
 
 class Watched(Generic[T]):
-    """A loader that is watched while it is iterated; made by `ff.watched`.
+    """A loader whose iteration is watched; made by `ff.watched`.
 
     Args:
         data (Iterable): The loader.

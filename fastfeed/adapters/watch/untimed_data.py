@@ -1,4 +1,4 @@
-"""A trainer whose data is not watched: its steps are timed, its waiting is unknown."""
+"""A trainer whose data is not watched: its steps are timed, its waits are unknown."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class StepsOnly:
     """A live page on which steps are counted by a callback."""
 
     def __init__(self, source: str) -> None:
-        """source: what the data is, as `fastfeed watch` shows it."""
+        """Open the page; `source` names the data, as `fastfeed watch` shows it."""
         world = World.detect()
         identity = {
             "version": __version__,

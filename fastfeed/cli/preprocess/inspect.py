@@ -235,7 +235,7 @@ def _status(text: str) -> Any:
 
 
 class _Lines:
-    """Instead of a status line: a plain line every LINES_S."""
+    """A plain line every LINES_S, in place of a status line."""
 
     def __enter__(self) -> _Lines:
         self._last = monotonic()

@@ -31,7 +31,7 @@ class BatchRows:
 
     @classmethod
     def around(cls, position: int, batch: int, group: int) -> BatchRows:
-        """For a batch that begins at a position."""
+        """Rows of a batch that begins at a position, extended to whole groups."""
         first = position - position % group
         last = position + batch
         return cls(first, last + -last % group - first, position - first, batch, group)

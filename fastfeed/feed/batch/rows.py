@@ -24,7 +24,7 @@ class Branch:
     def __init__(
         self, program: Program, backend: Backend, batch: int, keep: int, sizes: TaskSizes
     ) -> None:
-        """keep: how many batches are reused."""
+        """Create the buffers; `keep` batches are reused."""
         self.program, self.backend, empty = program, backend, backend.empty
         self.buffers = BufferPool((batch, *program.shape), program.spec.dtype, keep, empty)
         rendered = backend.rendered  # of one task, before mixing

@@ -27,7 +27,7 @@ class StepSampleCache:
         )
 
     def __call__(self, epoch: int, step: int) -> SampleRefs:
-        """As `plan.visits`."""
+        """Samples of one step, as `plan.visits` returns them."""
         number, row = divmod(step, _STEPS)
         block = self._block
         if block[:2] != (epoch, number):

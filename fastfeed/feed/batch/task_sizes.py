@@ -23,7 +23,7 @@ class TaskSizes:
 
     @classmethod
     def of(cls, batch: int, group: int, threads: int, native: bool, lanes: int = 0) -> TaskSizes:
-        """For batches whose samples are mixed in groups of `group`; 1 if they are not mixed.
+        """Sizes for batches whose samples are mixed in groups of `group`; 1 if they are not mixed.
 
         lanes: whole batches that a GPU makes at once; 0 where threads share a batch.
         """

@@ -86,7 +86,7 @@ class Outages:
         return entries
 
     def error(self, failure: Failure) -> StorageError:
-        """For a sample that storage does not give."""
+        """The error for a sample that storage does not return."""
         endpoint = endpoint_of(failure.uri)
         down = self._down.get(endpoint)
         passed = f" for {time.monotonic() - down.since:.0f} s" if down is not None else ""
@@ -279,7 +279,7 @@ class FeedEndpoints:
         return endpoint_of(self._uri(id))
 
     def note(self, id: int) -> None:
-        """A sample that was read just now."""
+        """Note a sample that was read just now."""
         with self._lock:
             self._recent.append(id)
 

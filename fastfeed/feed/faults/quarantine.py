@@ -129,7 +129,7 @@ class Quarantine:
         return first
 
     def _tell_first(self, failure: Failure | None) -> None:
-        """At once: a run that trains on less than it was given should not look like others.
+        """Log the first bad sample at once: training on less data must not go unnoticed.
 
         Without the lock: what handles the log may ask for `failures`.
         """
@@ -291,7 +291,7 @@ class _QuarantineFile:
                 )
 
     def _append(self, file: BinaryIO, fresh: list[Failure], where: dict[str, Any]) -> None:
-        """With the lock held: read what other ranks have listed since, then append whole lines."""
+        """Read other ranks' new entries, then append whole lines. With the lock held."""
         if os.fstat(file.fileno()).st_size < self._read_to:  # it has been cleared
             self._read_to = 0
             self._listed.clear()

@@ -201,7 +201,7 @@ class HelperClient:
                 inbox.results.put(("error", copy.copy(error)))
 
     def abandon(self) -> None:
-        """In a forked child: the helper belongs to the parent."""
+        """Let go of the helper in a forked child: it belongs to the parent."""
         if self.process is not None:
             # or Popen would warn about a process that is not a child of this one
             self.process.returncode = 0
@@ -218,7 +218,7 @@ class HelperClient:
             self.process.kill()
 
     def close_socket(self) -> None:
-        """After `disconnect`. Called by the thread."""
+        """Close the socket after `disconnect`. Called by the thread."""
         with self._sending:
             if self._socket is not None:
                 self._socket.close()

@@ -36,7 +36,7 @@ class HelperJob:
 
     @classmethod
     def of(cls, config: FeedConfig, builder: BatchBuilder) -> HelperJob:
-        """For a helper that makes the same batches as this builder."""
+        """The job of a helper that makes the same batches as this builder."""
         if builder.backend.xp is not np:
             raise ConfigError(
                 "side_process=True hands batches over in the host's memory, got a backend that"
@@ -74,7 +74,7 @@ class PickledJob:
 
     @staticmethod
     def load(fd: int, sizes: list[int]) -> HelperJob:
-        """In the helper."""
+        """Load the job from shared memory, in the helper."""
         starts = [0]
         for size in sizes:
             starts.append(starts[-1] + size + -size % _ALIGN)

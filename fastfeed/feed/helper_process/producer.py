@@ -48,7 +48,7 @@ class HelperProducer:
         return _HelperStream(self, raw, (epoch, step, epochs), place)
 
     def use_memory(self, allocate: Allocate) -> None:
-        """Does nothing: no framework allocates memory that another process writes.
+        """Do nothing: no framework allocates memory that another process writes.
 
         Adapters page-lock what arrives.
         """

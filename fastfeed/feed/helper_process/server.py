@@ -121,7 +121,7 @@ class _Helper:
             self._senders.pop(number).close()
 
     def _free(self) -> None:
-        """Does nothing: every message carries released buffers."""
+        """Do nothing: every message carries released buffers."""
 
     def _send(self, message: tuple[Any, ...], fds: Sequence[int]) -> None:
         """Send a message with the bad samples and spans since the last one."""

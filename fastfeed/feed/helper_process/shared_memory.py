@@ -24,7 +24,7 @@ class SharedBuffers:
         self._buffers: dict[BufferKey, np.ndarray] = {}
 
     def allocate(self, shape: tuple[int, ...], dtype: str) -> np.ndarray:
-        """For a `BufferPool`."""
+        """Allocate an array in shared memory, for a `BufferPool`."""
         size = math.prod(shape) * np.dtype(dtype).itemsize
         fd = anonymous(size)
         try:
@@ -47,7 +47,7 @@ class SharedBuffers:
         return memory.key, [] if memory.fd is None else [memory.fd]
 
     def mark_sent(self, array: np.ndarray) -> None:
-        """The feed has received its descriptor."""
+        """Close the array's descriptor once the feed has received it."""
         self._by_address[_address(array)].close()
 
     def release(self, key: BufferKey) -> None:
@@ -71,7 +71,7 @@ class _Memory:
 
 
 def _forget(memories: dict[int, _Memory], address: int) -> None:
-    """Runs before the memory is unmapped, so the address cannot have been reused yet."""
+    """Forget memory before it is unmapped, so the address cannot have been reused yet."""
     memories.pop(address).close()
 
 

@@ -87,7 +87,7 @@ class _Collector:
         self.rows = [(row, _label_values(row)) for row in view.rows]
 
     def collect(self) -> Iterator[Any]:
-        """Every metric with its samples, as a registry of the client gives them."""
+        """All metrics with their samples, in the form that the client's registry expects."""
         for name, (text, value) in _METRICS.items():
             metric = _family(name, text)
             for row, labels in self.rows:

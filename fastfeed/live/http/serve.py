@@ -78,7 +78,7 @@ class Server:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop listening."""
+        """Stop listening for requests."""
         self._http.shutdown()
         self._http.server_close()
         self._thread.join()
@@ -132,7 +132,7 @@ def _handler(server: Server, loopback: bool) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Nothing: the terminal shows the screen."""
+            """Log nothing: the terminal shows the screen."""
 
     return Handler
 

@@ -161,7 +161,7 @@ def _kind(
 def _waits_natively(
     frames: Sequence[Frame], says: np.ndarray, activities: Sequence[Activity], own: int
 ) -> bool:
-    """Is the thread in a library's iterator, such as that of tf.data and DALI?
+    """True if the thread is in a library's iterator, such as that of tf.data or DALI.
 
     What runs there is not Python.
     """

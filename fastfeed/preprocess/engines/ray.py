@@ -1,4 +1,4 @@
-"""Each shard as a Ray task; images never go through Ray."""
+"""An engine that runs each shard as a Ray task; images never go through Ray."""
 
 from __future__ import annotations
 

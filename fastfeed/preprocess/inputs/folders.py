@@ -196,11 +196,11 @@ class LabeledFolder:
 
     @property
     def paths(self) -> StringColumn:
-        """As in the folder."""
+        """Paths of the folder's images."""
         return self._folder.paths
 
     def file_sizes(self, first: int, last: int) -> np.ndarray:
-        """As in the folder."""
+        """Sizes of the folder's images."""
         return self._folder.file_sizes(first, last)
 
     @property
@@ -209,11 +209,11 @@ class LabeledFolder:
         return [*self._folder.notes, *self._table.notes]
 
     def uri(self, i: int) -> str:
-        """As in the folder."""
+        """Address of the image in the folder."""
         return self._folder.uri(i)
 
     def read(self, ids: Sequence[int]) -> list[Any]:
-        """The files' bytes."""
+        """Read the bytes of these files."""
         indexes = [int(i) for i in ids]
         blobs = iter(self._folder.read([i for i in indexes if self._good[i]]))
         return [next(blobs) if self._good[i] else self._missing(i) for i in indexes]

@@ -52,7 +52,7 @@ class PlanIds:
         return self._source.fingerprint
 
     def uri(self, i: int) -> str:
-        """As in the source."""
+        """Address of the sample in the source."""
         return self._source.uri(int(self._ids[i]))
 
     def label(self, ids: np.ndarray) -> np.ndarray:
@@ -61,7 +61,7 @@ class PlanIds:
         return self._labels[labels] if self.classes else labels
 
     def read(self, ids: Sequence[int]) -> list[Any]:
-        """The files' bytes."""
+        """Read the bytes of these files."""
         blobs = self._source.read([int(self._ids[i]) for i in ids])
         return [_renamed(blob, int(i)) for i, blob in zip(ids, blobs, strict=True)]
 
@@ -83,7 +83,7 @@ class PlanIds:
 
     @property
     def bounds(self) -> np.ndarray:
-        """All in one."""
+        """First ids of units: all samples are in one."""
         return np.array([0, len(self)], np.int64)
 
     def sizes(self, ids: np.ndarray) -> np.ndarray:
@@ -91,7 +91,7 @@ class PlanIds:
         return np.array(known_sizes(self._source, self._ids[ids].tolist()), np.int64)
 
     def shard(self, unit: int) -> str:
-        """The source."""
+        """Name of a unit: that of the source."""
         return repr(self._source)
 
     def __repr__(self) -> str:

@@ -54,7 +54,7 @@ def failure_of(source: Source, i: int, error: Exception) -> Failure:
 
 
 def read_each(source: Source, ids: Sequence[int]) -> list[Any]:
-    """As `source.read`, with a Failure for each sample whose reading raises."""
+    """Read as `source.read`, with a Failure for each sample whose reading raises."""
     try:
         return source.read(ids)
     except Exception as error:
@@ -204,7 +204,7 @@ class _Remote:
             self._pending.extend(zip(pendings, sizes, strict=True))
 
     def _begin(self, ids: Sequence[int]) -> Sequence[Any]:
-        """As `fetch`; a sample whose read cannot begin has failed."""
+        """Begin reads as `fetch`; a sample whose read cannot begin has failed."""
         try:
             return self._source.fetch(ids)
         except Exception as error:

@@ -86,7 +86,7 @@ class SourceSpec:
                     os.unlink(path)
 
     def _as_planned(self, target: Target) -> SourceSpec:
-        """With integer labels as the job in `target` has them: earlier ones keep indices."""
+        """This source with integer labels as in the job in `target`: earlier ones keep indices."""
         folder = self.labels_file is None and kind_of(self.place) == "folder"
         plan = None if self.label_kind or folder else target.read(PLAN)
         try:

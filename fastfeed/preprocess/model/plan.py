@@ -99,7 +99,7 @@ class JobPlan:
 
     @property
     def shard_hashes(self) -> list[str]:
-        """For each shard, the hash of the plan that it was made by, which its record has."""
+        """Hash of the plan that each shard was made by, which its record has."""
         hashes: list[str] = []
         for before in self.earlier:
             hashes += [before.hash] * (before.shards - len(hashes))

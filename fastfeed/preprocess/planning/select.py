@@ -258,7 +258,7 @@ def split(
 def _groups(
     choice: Selection, is_kept: np.ndarray, sha: np.ndarray, similar: Similar
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For each image: its group, the id whose content draws its side, and if it is cut."""
+    """Group of each image, the id whose content draws its side, and if it is cut."""
     length = len(is_kept)
     order = np.lexsort((sha[:, 1], sha[:, 0]))
     rank = np.empty(length, np.int64)

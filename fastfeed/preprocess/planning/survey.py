@@ -394,7 +394,7 @@ class ImageHasher:
         )
 
     def dhash(self, blob: bytes, info: ImageInfo) -> tuple[int, bool] | Bad:
-        """As the function `dhash`."""
+        """Compute the hash as the function `dhash`."""
         box = (0.0, 0.0, float(info.height), float(info.width))
         pixels = self._rasterizer.pixels(blob, info, box, _REDUCED)
         return pixels if isinstance(pixels, Bad) else dhash(pixels)

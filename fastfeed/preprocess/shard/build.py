@@ -51,7 +51,7 @@ class ShardTask:
     plan: JobPlan
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what each process computes once."""
+        """State without the parts that each process computes once."""
         return {"input": self.input, "target": self.target, "plan": self.plan}
 
     def run(self, piece: int, context: TaskContext, poison: Mapping[int, Bad]) -> dict[str, Any]:
@@ -122,7 +122,7 @@ class ShardTask:
         return self.plan.recipe.metadata.extras_batch if self.plan.recipe.metadata.extras else 1
 
     def extend(self, entries: Sequence[Entry], context: TaskContext) -> Sequence[Entry | Exception]:
-        """With what the function in `Metadata.extras` adds, or what it raises."""
+        """Add the results of the function in `Metadata.extras`, or the errors it raises."""
         name = self.plan.recipe.metadata.extras
         if not name or not entries:
             return entries
@@ -161,7 +161,7 @@ class ShardTask:
     def read_samples(
         self, ids: Sequence[int], context: TaskContext
     ) -> AbstractContextManager[Iterator[tuple[int, Any, float]]]:
-        """As `read_ahead` does; time spent waiting is attributed to no sample."""
+        """Read samples as `read_ahead` does; time spent waiting is attributed to no sample."""
         return read_ahead(self.input.source, ids, lambda: context.begin(_NO_SAMPLE))
 
     def _existing_record(self, shard: Shard) -> Record | None:

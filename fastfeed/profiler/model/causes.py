@@ -134,7 +134,7 @@ class Cause(IntEnum):
 
     @property
     def key(self) -> str:
-        """Its name in JSON, in --fail-on and in docs: stable."""
+        """Stable name in JSON, in --fail-on and in docs."""
         return self.name.lower()
 
 

@@ -101,7 +101,7 @@ def describe_known(head: bytes) -> str:
 
 
 def _is_perfetto(head: bytes) -> bool:
-    """Is this a sequence of packets of Perfetto? Its first bytes are those of an XSpace as well."""
+    """True for packets of Perfetto, whose first bytes are those of an XSpace as well."""
     data = head + bytes(PAD)
     numbers = set()
     try:

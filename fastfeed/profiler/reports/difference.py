@@ -30,7 +30,7 @@ FIGURES = 48  # columns after the name of a row
 
 
 def render(comparison: Comparison, console: Console) -> None:
-    """Print the comparison.
+    """Print the comparison to a console.
 
     Text is never interpreted as markup, and no line is wider than the console.
     """

@@ -116,7 +116,7 @@ def _changes(change: DeviceChange, count: int) -> str:
 
 
 def _table(title: str, metrics: Sequence[MetricChange]) -> Markup:
-    """Before, after, and how certain the change is: per step if there are steps, else as shares."""
+    """Table of before, after and certainty: per step if there are steps, else as shares."""
     rows = []
     for metric in metrics:
         if metric.before_ns is not None and metric.after_ns is not None:

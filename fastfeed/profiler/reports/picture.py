@@ -190,7 +190,7 @@ def wait_lane(device: DeviceResult) -> TimelineLane:
 def _fill_holes(
     start: np.ndarray, end: np.ndarray, kind: np.ndarray, where: np.ndarray, low: int, high: int
 ) -> TimelineLane:
-    """In order, clipped to [low, high), without overlaps, holes filled with NOTHING."""
+    """Sort, clip to [low, high), remove overlaps, and fill holes with NOTHING."""
     order = np.argsort(start, kind="stable")
     start, end = np.clip(start[order], low, high), np.clip(end[order], low, high)
     kind, where = kind[order], where[order]

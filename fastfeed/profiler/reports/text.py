@@ -71,7 +71,7 @@ ENRICHMENTS: tuple[dict[str, int], ...] = (
 
 
 def render(result: Result, console: Console) -> None:
-    """Print the report.
+    """Print the report to a console.
 
     Text is never interpreted as markup, and no line is wider than the console.
     """

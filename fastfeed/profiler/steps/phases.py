@@ -114,7 +114,7 @@ def summarize_phases(
 def epoch_metrics(
     attribution: Attribution, phases: Mapping[str, np.ndarray], judged: Period
 ) -> Mapping[str, float]:
-    """`epoch_waits`: the share of the judged idle waits for input at starts of epochs."""
+    """Metric `epoch_waits`: share of the judged idle waits for input at starts of epochs."""
     waited = intersect(spans_with_cause(attribution.slices, *INPUT_CAUSES), judged.spans)
     if not measure(waited) or not len(phases["epoch_start"]):
         return {}

@@ -43,7 +43,7 @@ class BoxLists:
         where: Where,
         sizes: np.ndarray | None = None,
     ) -> BoxLists:
-        """From one array (k, 4) and one (k,) per image.
+        """Boxes from one array (k, 4) and one (k,) of labels per image.
 
         ConfigError names the image; `classes` 0: any label >= 0.
         """

@@ -31,7 +31,7 @@ class Masks(Protocol):
 
 
 def masks_of(candidates: Any, where: Callable[[int], str], storage: Storage) -> Masks:
-    """From uint8 (height, width) arrays, bytes or paths of PNGs, None for an image without.
+    """Masks from uint8 (height, width) arrays, bytes or paths of PNGs; None for an image without.
 
     ConfigError names it.
     """
@@ -85,7 +85,7 @@ class _MasksInMemory:
 
 
 class _MaskFiles:
-    """In files. Of a path counts its name, not what the file holds."""
+    """Masks in files. Their paths are fingerprinted by name, not by content."""
 
     def __init__(self, paths: StringColumn, storage: Storage) -> None:
         self._paths = paths

@@ -297,7 +297,7 @@ def _sizes(parts: Sequence[ColumnPart], path: str, who: str) -> np.ndarray:
 
 
 def _check(paths: StringColumn, path: str, who: str) -> None:
-    """Every path is one, and leads to below the root."""
+    """Check that every path is valid, and inside the folder."""
     for row, name in enumerate(unpacked(paths)):
         if not name or name.startswith(b"/") or (b".." in name and b".." in name.split(b"/")):
             problem = f"leads out of the folder: {os.fsdecode(name)!r}" if name else "is empty"

@@ -194,7 +194,7 @@ class LocalTree:
         return False
 
     def stop(self) -> None:
-        """There is one walk at a time, in the thread that would stop it."""
+        """Do nothing: the only walk runs in the thread that would stop it."""
 
     def _rows(self, paths: list[str]) -> FileTable:
         names = packed([os.fsencode(path[self._start :]) for path in paths])

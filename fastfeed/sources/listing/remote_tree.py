@@ -161,7 +161,7 @@ class RemoteTree:
         return self.root.partition("://")[0] in ("s3", "s3a")
 
     def _pages(self, address: str, deep: bool, after: str = "") -> Iterator[_Page]:
-        """`after`: a path below the address, which the first page follows."""
+        """Pages of a listing; the first follows `after`, a path below the address."""
         policy = replace(self._storage.policy, attempts=_ATTEMPTS)
         if self._in_pages:
             look = partial(_s3, after=after)

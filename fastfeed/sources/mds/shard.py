@@ -190,7 +190,7 @@ def is_image(encoding: str) -> bool:
 
 
 def is_label(encoding: str) -> bool:
-    """A label column can have this encoding."""
+    """True if a label column can have this encoding."""
     return encoding in LABELS
 
 
@@ -243,7 +243,7 @@ def image_file(encoding: str, data: bytes) -> bytes:
 
 
 def _kind(encoding: str) -> str:
-    """Without parameters: `jpeg` of `jpeg:90`."""
+    """An encoding without parameters: `jpeg` for `jpeg:90`."""
     return encoding.partition(":")[0]
 
 

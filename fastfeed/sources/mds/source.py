@@ -241,7 +241,7 @@ class MDSShards(ShardedSource):
     def _check_columns(
         self, missing: Sequence[str], first: tuple[str, Any], storage: Storage
     ) -> None:
-        """Nothing: the first shard's header has been looked at."""
+        """Do nothing: the first shard's header has been checked."""
 
     def _names_in(self, reader: ForwardReader) -> list[str]:
         return list(header(reader)[1].names)

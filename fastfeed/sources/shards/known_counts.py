@@ -61,7 +61,7 @@ def in_record(uri: str, size: int) -> int | None:
 
 
 def add_missing(section: Section, earlier: Index, uri: str, has_end: bool) -> Section:
-    """With a note where an index that was made earlier lists the same samples, and more after them.
+    """Add a note if an earlier index lists the same samples, and more after them.
 
     `has_end`: the format shows where a shard ends, so that one without a note on its end is whole,
     if shorter.

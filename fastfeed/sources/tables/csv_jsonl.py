@@ -71,7 +71,7 @@ def read_csv(lines: Iterable[bytes], uri: str, requested: RequestedNames, delimi
 
 
 def _unmarked(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Without the byte order mark at the beginning."""
+    """Lines without the byte order mark at the beginning."""
     remaining = iter(lines)
     first = next(remaining, b"").removeprefix(codecs.BOM_UTF8)
     return chain([first], remaining) if first else iter(())

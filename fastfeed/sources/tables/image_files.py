@@ -186,7 +186,7 @@ class ImageFiles:
         return np.where((ids >= 0) & (self._states[ids] == _REFUSED), -1, ids)
 
     def _storage_for(self, uri: str) -> Storage:
-        """On the web, one whose client checks what addresses redirect and resolve to."""
+        """Storage for an address; on the web, one that checks redirects and resolved addresses."""
         storage = self._storage
         on_web = uri.lower().startswith(("http://", "https://"))
         if self._access is None or not on_web:

@@ -46,7 +46,7 @@ class RowGroup:
     chunks: list[ColumnChunk] = field(default_factory=list)
 
     def chunks_of(self, name: str) -> list[ColumnChunk]:
-        """Those of a column, or a field of one."""
+        """Chunks of a column, or of a field of one."""
         return [c for c in self.chunks if c.path == name or c.path.startswith(name + ".")]
 
     def span(self, name: str) -> tuple[int, int, int]:

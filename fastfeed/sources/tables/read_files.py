@@ -162,7 +162,7 @@ def read_files(
     storage: Storage,
     memory: int = MEMORY,
 ) -> Generator[TableFile, None, None]:
-    """Each file in turn. `other_columns` names columns, and whether to read their texts as Codes.
+    """Read files in turn; `other_columns` maps names to whether their texts are read as Codes.
 
     `memory`: bytes that columns of Parquet may take, or what is usual for the size of their files,
     if that is more; and that a line of other formats may have, if it is more than 16 MiB.
@@ -336,7 +336,7 @@ def partition_columns(uri: str) -> dict[str, str | None]:
 def partition_parts(
     columns: Mapping[str, str | None], coded: Mapping[str, bool], rows: int
 ) -> dict[str, ColumnPart]:
-    """These columns in a number of rows; `coded`: as Codes."""
+    """Partition columns repeated for a number of rows; `coded` ones as Codes."""
     return {
         name: _part(value, coded[name], rows) for name, value in columns.items() if name in coded
     }

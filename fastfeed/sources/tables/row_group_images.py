@@ -209,7 +209,7 @@ class RowGroups:
         self._note(size, 0)
 
     def _dispensable(self, latest: int) -> int:
-        """With the lock: of the row groups that are kept, the one to drop.
+        """The row group to drop of those that are kept. With the lock held.
 
         `latest` was just read, for one image.
         """

@@ -53,7 +53,7 @@ def shards_from_wids(
 
 
 def _wids_index(item: Any) -> str:
-    """Its address; "" for anything else."""
+    """Address of a wids index; "" for anything else."""
     path = os.fspath(item).removeprefix("file://") if isinstance(item, (str, os.PathLike)) else ""
     return path if isinstance(path, str) and path.endswith(".json") else ""
 

@@ -221,7 +221,7 @@ def _header_name(block: bytes) -> str:
 
 
 def strip_dot_slash(name: str) -> str:
-    """Without `./` in front."""
+    """A path without `./` in front."""
     while name.startswith("./"):
         name = name[2:].lstrip("/")
     return name

@@ -335,7 +335,7 @@ class _Samples:
             self.notes.append(f"no label in {member.name} at {member.offset}: {error}")
 
     def end(self) -> None:
-        """The sample is complete."""
+        """Complete the current sample."""
         label = self._tar._label
         if self._image is not None:
             image, name = self._image, self._image.name.encode("utf-8", "surrogateescape")

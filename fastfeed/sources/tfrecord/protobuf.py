@@ -28,7 +28,7 @@ class LazyMessage:
 
     @classmethod
     def of(cls, data: bytes) -> LazyMessage:
-        """One that is in memory."""
+        """A message that is in memory."""
         message = cls(lambda start, count: data[start : start + count], len(data))
         message.data = data
         return message

@@ -44,7 +44,7 @@ def _text(name: Any) -> str:
 
 
 def printable(text: Any) -> str:
-    """Without halves of surrogate pairs, which JSON may have and no terminal takes."""
+    """A text without lone surrogates, which JSON may have and no terminal takes."""
     return str(text).encode("utf-8", "replace").decode()
 
 

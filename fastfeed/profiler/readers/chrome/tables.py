@@ -172,7 +172,7 @@ def _pageable(text: str) -> int:
 
 
 def _is_first(start: np.ndarray, *others: np.ndarray) -> np.ndarray:
-    """bool: false for a row that is equal to an earlier one."""
+    """Mask of rows that are not equal to an earlier one: bool."""
     is_first = np.ones(len(start), bool)
     order = np.argsort(start, kind="stable")
     same = start[order][1:] == start[order][:-1]

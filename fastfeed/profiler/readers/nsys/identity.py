@@ -53,7 +53,7 @@ class GlobalIds:
     def processes(
         self, db: NsysDatabase, threads: Sequence[Thread], host: str, ranks: Mapping[int, int]
     ) -> tuple[Process, ...]:
-        """`ranks`: index of a process to its rank, where known.
+        """Processes by index; `ranks` maps an index to its rank, if known.
 
         A process that nsys started without saying what it became is called as its main thread is.
         """

@@ -96,8 +96,8 @@ def tell(name: str, text: str) -> None:
     if kind in _told or len(_told) >= _MAX_KINDS:
         return
     _told.add(kind)
-    said = "%s: Pillow says: %s (reported for the first such file only)"
-    _log.warning(said, printable(name, None), printable(text, None))
+    text_format = "%s: Pillow says: %s (reported for the first such file only)"
+    _log.warning(text_format, printable(name, None), printable(text, None))
 
 
 @dataclass(slots=True)

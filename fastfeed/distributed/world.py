@@ -99,7 +99,9 @@ class World:
             ConfigError: Variables are half set, not numbers, or out of range.
 
         Example:
-            >>> world = ff.World.detect({"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"})
+            >>> world = ff.World.detect(
+            ...     {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
+            ... )
             >>> world.rank, world.gpu
             (3, 1)
         """

@@ -176,7 +176,7 @@ def _check_labels(program: Program, source: Source) -> None:
         if labels.min(initial=-1) < -1:
             i = int(labels.argmin())
             raise ConfigError(
-                f"labels must be in [0, {classes}) to become soft, or -1 where there is none, got"
+                f"labels must be in [0, {classes}) to become soft, or -1 for none, got"
                 f" {labels[i]} for {source.uri(first + i)}; number the classes from 0"
             )
         if largest >= classes:

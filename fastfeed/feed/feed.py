@@ -353,7 +353,9 @@ class Feed:
             MissingExtra: If Keras is not installed.
 
         Example:
-            >>> model.fit(feed.to_keras(), callbacks=[feed.keras_backup("backup")])  # doctest: +SKIP
+            >>> model.fit(  # doctest: +SKIP
+            ...     feed.to_keras(), callbacks=[feed.keras_backup("backup")]
+            ... )
         """
         return _adapter("keras_backup").keras_backup(
             self._session, folder, save_freq, delete_checkpoint

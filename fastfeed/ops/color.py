@@ -99,7 +99,9 @@ class Saturation(RandomAmountOp):
     Example:
         >>> ff.Saturation(0.5).bounds()
         (0.5, 1.5)
-        >>> feed = ff.Feed(ff.Arrays(np.array([[[[255, 0, 0]]]], np.uint8)), [ff.Saturation((0, 0))], batch=1)
+        >>> feed = ff.Feed(
+        ...     ff.Arrays(np.array([[[[255, 0, 0]]]], np.uint8)), [ff.Saturation((0, 0))], batch=1
+        ... )
         >>> next(iter(feed)).images.ravel()
         array([76, 76, 76], dtype=uint8)
     """
@@ -129,7 +131,9 @@ class Hue(RandomAmountOp):
     Example:
         >>> ff.Hue(0.1).bounds()
         (-0.1, 0.1)
-        >>> feed = ff.Feed(ff.Arrays(np.array([[[[255, 0, 0]]]], np.uint8)), [ff.Hue((0.5, 0.5))], batch=1)
+        >>> feed = ff.Feed(
+        ...     ff.Arrays(np.array([[[[255, 0, 0]]]], np.uint8)), [ff.Hue((0.5, 0.5))], batch=1
+        ... )
         >>> next(iter(feed)).images.ravel()
         array([  0, 255, 255], dtype=uint8)
     """
@@ -149,7 +153,9 @@ class Grayscale(FixedOp):
     Pillow's mode L. Images of one channel stay as they are.
 
     Example:
-        >>> feed = ff.Feed(ff.Arrays(np.array([[[[255, 0, 0]]]], np.uint8)), [ff.Grayscale()], batch=1)
+        >>> feed = ff.Feed(
+        ...     ff.Arrays(np.array([[[[255, 0, 0]]]], np.uint8)), [ff.Grayscale()], batch=1
+        ... )
         >>> next(iter(feed)).images.ravel()
         array([76, 76, 76], dtype=uint8)
     """

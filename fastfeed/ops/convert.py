@@ -127,7 +127,9 @@ class ToLayout:
         ConfigError: If `layout` is another one.
 
     Example:
-        >>> feed = ff.Feed(ff.Arrays(np.zeros((2, 4, 6, 3), np.uint8)), [ff.ToLayout("CHW")], batch=2)
+        >>> feed = ff.Feed(
+        ...     ff.Arrays(np.zeros((2, 4, 6, 3), np.uint8)), [ff.ToLayout("CHW")], batch=2
+        ... )
         >>> next(iter(feed)).images.shape
         (2, 3, 4, 6)
     """

@@ -189,7 +189,9 @@ class GridMask:
         ConfigError: If a field is out of range.
 
     Example:
-        >>> feed = ff.Feed(ff.Arrays(np.full((1, 8, 8, 1), 255, np.uint8)), [ff.GridMask(4, keep=0.5)], batch=1)
+        >>> feed = ff.Feed(
+        ...     ff.Arrays(np.full((1, 8, 8, 1), 255, np.uint8)), [ff.GridMask(4, keep=0.5)], batch=1
+        ... )
         >>> float(next(iter(feed)).images.mean()) / 255
         0.75
     """

@@ -121,7 +121,9 @@ class GaussianNoise:
         ConfigError: If `sigma` is out of range.
 
     Example:
-        >>> feed = ff.Feed(ff.Arrays(np.full((1, 64, 64, 3), 128, np.uint8)), [ff.GaussianNoise(10.0)], batch=1)
+        >>> feed = ff.Feed(
+        ...     ff.Arrays(np.full((1, 64, 64, 3), 128, np.uint8)), [ff.GaussianNoise(10.0)], batch=1
+        ... )
         >>> round(float(next(iter(feed)).images.std()))
         10
     """

@@ -209,7 +209,9 @@ class MultiCrop:
 
     Example:
         >>> op = ff.MultiCrop((ff.View(8, 2, scale=(0.4, 1.0)), ff.View(4, 6, scale=(0.05, 0.4))))
-        >>> batch = next(iter(ff.Feed(ff.Arrays(np.zeros((3, 16, 16, 3), np.uint8)), [op], batch=3)))
+        >>> batch = next(
+        ...     iter(ff.Feed(ff.Arrays(np.zeros((3, 16, 16, 3), np.uint8)), [op], batch=3))
+        ... )
         >>> [view.shape for view in batch.views]
         [(3, 2, 8, 8, 3), (3, 6, 4, 4, 3)]
     """

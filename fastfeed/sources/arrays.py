@@ -36,7 +36,9 @@ class Arrays:
             them. If a label has no class.
 
     Example:
-        >>> ff.Arrays(np.zeros((100, 32, 32, 3), np.uint8), np.arange(100) % 2, classes=("cat", "dog"))
+        >>> ff.Arrays(
+        ...     np.zeros((100, 32, 32, 3), np.uint8), np.arange(100) % 2, classes=("cat", "dog")
+        ... )
         Arrays: 100 images of 2 classes, HWC uint8[32, 32, 3]
     """
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from helpers.words import ALLOWED, INSTEAD, ROOT, complaints
+from helpers.words import ALLOWED, INSTEAD, ROOT, complaints, prose
 
 
 def test_finds_words_and_says_what_to_write(tmp_path: Path):
@@ -41,3 +41,15 @@ def test_finds_words_within_identifiers(tmp_path: Path):
 def test_exceptions_are_files_and_not_named_for_nothing():
     assert all(word == word.lower() for word in INSTEAD)  # as they are looked up
     assert all((ROOT / name).is_file() for name in ALLOWED)
+
+
+def test_finds_translated_prose_and_docstrings_that_are_no_noun_phrase(tmp_path: Path):
+    (tmp_path / "a.py").write_text(
+        '"""What it does."""\n\ndef f():\n    """Parts of a\n    feed."""\n    # where there is one\n'
+    )
+    (tmp_path / "b.py").write_text('"""Parts of a feed.\n\nOf several lines."""\n')
+    assert prose(tmp_path, ["a.py", "b.py", "gone.py"]) == [
+        "a.py:6: 'where there is' reads translated",
+        "a.py:1: a docstring begins with 'What': write a noun phrase or an imperative",
+        "a.py:3: the summary is not one line: 'Parts of a'",
+    ]

@@ -126,7 +126,7 @@ class Annotator:
             self._contradict(
                 samples,
                 row,
-                f"its box {box} (left, top, right, bottom) lies outside",
+                f"its box {box} (left, top, right, bottom) is outside",
                 int(turns[row]),
             )
         good = ~np.isin(rows, list(bad))

@@ -420,4 +420,4 @@ def last_line(log: Path) -> str:
     except OSError:
         lines = []
     messages = [line for line in lines if line and not line.startswith(_EMPTY)]
-    return messages[-1].rstrip(".") if messages else "it said nothing"
+    return messages[-1].rstrip(".") if messages else "it printed nothing"

@@ -306,13 +306,15 @@ def test_what_the_profiler_lost(tmp_path: Path) -> None:
         tmp_path, [gpu(0, [stream(event("k", 5, 6))])], errors=["CUPTI is busy"], warnings=[warning]
     )
     assert trace.origin.dropped == 1300
-    assert "the profiler said: CUPTI is busy" in trace.origin.notes
+    assert "message of the profiler: CUPTI is busy" in trace.origin.notes
 
 
 def test_messages_that_are_no_text_are_one_line(tmp_path: Path) -> None:
     errors = ["one\ntwo\x08" + "x" * 999, "9" * 5000 + " events dropped"]
     trace = read(tmp_path, [gpu(0, [stream(event("k", 5, 6))])], errors=errors)
-    said = [note for note in trace.origin.notes if note.startswith("the profiler said: one two")]
+    said = [
+        note for note in trace.origin.notes if note.startswith("message of the profiler: one two")
+    ]
     assert len(said) == 1 and said[0].isprintable() and len(said[0]) < 300
 
 

@@ -115,7 +115,7 @@ def test_says_that_the_command_ended_before_the_recording_began(run: Run):
 
 
 def test_says_what_nsys_said_where_nothing_was_recorded(run: Run):
-    assert run("pass", records=False).notes == ("nsys left no recording: it said nothing",)
+    assert run("pass", records=False).notes == ("nsys left no recording: it printed nothing",)
 
 
 def test_says_that_a_disk_is_full(run: Run, here: Path, monkeypatch: pytest.MonkeyPatch):
@@ -157,7 +157,7 @@ def test_the_command_runs_where_nsys_hangs(run: Run, monkeypatch: pytest.MonkeyP
     done = run("raise SystemExit(8)", hangs=True)
     assert done.code == 8
     assert done.notes == (
-        "nsys did not start the command: it said nothing; it ran without a profiler",
+        "nsys did not start the command: it printed nothing; it ran without a profiler",
     )
 
 

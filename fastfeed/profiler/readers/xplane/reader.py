@@ -281,4 +281,4 @@ def _dropped(errors: Sequence[str], planes: Sequence[Plane]) -> tuple[int, list[
         if plane.name.startswith((_GPU, "/host:")):
             traces = plane.properties.get("dropped_traces", 0)
             lost += traces if isinstance(traces, int) and traces > 0 else 0
-    return lost, [f"the profiler said: {one_line(error)}" for error in errors[:5]]
+    return lost, [f"message of the profiler: {one_line(error)}" for error in errors[:5]]

@@ -310,7 +310,7 @@ class Feed:
     @checked_early
     @runs_on_gpu("keras")
     def to_keras(self, class_weight: Mapping[int, float] | None = None) -> Any:
-        """For `model.fit(feed.to_keras())`, `evaluate` and `predict`, with any Keras backend.
+        """Data for Keras's `fit`, `evaluate` and `predict`, with any Keras backend.
 
         Args:
             class_weight (Mapping[int, float] | None): Factor of the loss by label, 1 for labels

@@ -24,6 +24,7 @@ PREPROCESS, PROFILER, DOCUMENT, DECODE = map(
 )
 # what else a feed has, adapters call
 FEED = [
+    "plan",
     "batches",
     "seek",
     "state",

@@ -8,6 +8,7 @@ from helpers.plans import ranks
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fastfeed.cli.plan import cluster
 from fastfeed.cli.plan.cluster import simulate
 from fastfeed.distributed.world import World
 from fastfeed.errors import ConfigError
@@ -68,7 +69,7 @@ def test_counts_what_the_ranks_read(counts, size, batch, shuffle, tail, per_node
 
 def test_a_long_epoch_is_judged_by_some_of_its_steps(monkeypatch: pytest.MonkeyPatch):
     # a 25th: time is what it takes
-    monkeypatch.setattr("fastfeed.cli.plan.cluster._SAMPLES", 160_000)
+    monkeypatch.setattr(cluster, "_SAMPLES", 160_000)
     source = Shards([1000] * 200)
     plan = Plan.make(len(source), batch=8, world=World(0, 2), shuffle="none")
     part = simulate(source, plan)  # type: ignore[arg-type]

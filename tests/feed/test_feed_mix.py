@@ -11,6 +11,7 @@ from helpers.photos import broken, folder
 from fastfeed.distributed.world import World
 from fastfeed.errors import ConfigError, SpecError
 from fastfeed.feed.feed import Feed
+from fastfeed.feed.session import FeedSession
 from fastfeed.ops import (
     CutMix,
     Invert,
@@ -68,7 +69,7 @@ def test_conversion_comes_last_wherever_it_stands(end):
     mix = RandomChoice([MixUp(), CutMix()])
     with Feed(SOURCE, [*end, mix], batch=6) as one, Feed(SOURCE, [mix, *end], batch=6) as two:
         for a, b in zip(one, two, strict=True):
-            assert a.images.dtype == two.program.spec.dtype
+            assert a.images.dtype == FeedSession.of(two).program.spec.dtype
             np.testing.assert_array_equal(a.images, b.images)
             np.testing.assert_array_equal(a.labels, b.labels)
 

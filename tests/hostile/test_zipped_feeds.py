@@ -13,6 +13,7 @@ from helpers.photos import broken, folder
 
 import fastfeed as ff
 from fastfeed.errors import SampleError
+from fastfeed.feed.session import FeedSession
 
 
 def side(root: Path, name: str, bad: tuple[str, ...] = ()) -> ff.ImageFolder:
@@ -74,7 +75,9 @@ def test_masks_keep_pairs(tmp_path: Path):
 def test_placed_batches_are_compared_too(tmp_path: Path):
     """As adapters take them: results that say no ids."""
     with feed(side(tmp_path, "x", ("a/0002.jpg",))) as one, feed(side(tmp_path, "y")) as other:
-        first, second = (each.placed(lambda batch: batch.images) for each in (one, other))
+        first, second = (
+            FeedSession.of(each).placed(lambda batch: batch.images) for each in (one, other)
+        )
         with pytest.raises(SampleError, match="feeds of one order"):
             for _ in zip(first, second, strict=True):
                 pass

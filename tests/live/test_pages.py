@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -31,6 +32,12 @@ for batch in feed:
         print(FeedSession.of(feed).live.path, flush=True)
         {then}
 """
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages of trainers that other tests killed stay in the common folder for a minute."""
+    monkeypatch.setenv("FASTFEED_LIVE", str(tmp_path / "live"))
 
 
 def start(then):

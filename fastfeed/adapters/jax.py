@@ -59,10 +59,12 @@ class JaxFeed:
     """
 
     def __init__(self, session: FeedSession, placement: JaxPlacement, raw: bool) -> None:
-        self._session, self._placement = session, placement
+        self._session = session
+        self._placement = placement
         self._convert = device_convert(session.program.convert) if raw else None
         tuples = BatchTuples.of(session, padded=True, weighted=True)
-        self._place, self._nested = lambda batch: placement.put(tuples(batch)), tuples.nested
+        self._place = lambda batch: placement.put(tuples(batch))
+        self._nested = tuples.nested
         session.place_on(placement, raw=raw)
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
@@ -107,7 +109,8 @@ class JaxPlacement:
                 ' for data parallel: NamedSharding(Mesh(jax.devices(), ("batch",)),'
                 ' PartitionSpec("batch"))'
             )
-        self.where, self._live_batches = where, live_batches
+        self.where = where
+        self._live_batches = live_batches
         devices = (
             [where]
             if isinstance(where, jax.Device)

@@ -115,8 +115,10 @@ class TfPlacement:
             raise ConfigError(
                 f"device must be one of TensorFlow's here ({', '.join(here)}), got {device!r}"
             )
-        self.device, self._live_batches = matches[0], live_batches
-        self.name, self.accelerator = f"TensorFlow {requested}", not requested.startswith("CPU")
+        self.device = matches[0]
+        self._live_batches = live_batches
+        self.name = f"TensorFlow {requested}"
+        self.accelerator = not requested.startswith("CPU")
 
     def memory(self, shape: tuple[int, ...], dtype: str) -> np.ndarray:
         return aligned(shape, dtype)

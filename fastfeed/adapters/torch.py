@@ -147,7 +147,8 @@ class TorchPlacement:
                 f"device must be one that this PyTorch computes on, got {device!r}:"
                 f" {str(error).splitlines()[0]}"
             ) from error
-        self.name, self._live_batches = f"torch {self.device}", live_batches
+        self.name = f"torch {self.device}"
+        self._live_batches = live_batches
         self.accelerator = self.device.type != "cpu"
         self._stream: Any = _copy_stream(self.device) if self.device.type == "cuda" else None
         # (event, host memory that is read until then)
@@ -246,7 +247,8 @@ class DeviceConvert:
     """
 
     def __init__(self, how: Convert, device: Any) -> None:
-        self._how, self._dtype = how, getattr(torch, how.dtype)
+        self._how = how
+        self._dtype = getattr(torch, how.dtype)
         self._scale = torch.tensor(how.scale, dtype=torch.float32, device=device)
         self._offset = torch.tensor(how.offset, dtype=torch.float32, device=device)
 

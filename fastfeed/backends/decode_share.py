@@ -27,7 +27,8 @@ class DecodeShare:
     """
 
     def __init__(self, path: Path, key: str, fixed: float | None) -> None:
-        self._path, self._key = path, key
+        self._path = path
+        self._key = key
         stored = read_measured(path).get(key) if fixed is None else fixed
         self._share = 0.3 if stored is None else float(stored)
         self._remaining = _BATCHES if stored is None else 0

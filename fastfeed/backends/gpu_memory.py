@@ -51,7 +51,8 @@ class GpuMemory:
     def __init__(self, device: int, path: str = "dali") -> None:
         """path: in `proven.EXPERIMENTAL`, the status of the code that fills batches there."""
         self.xp: Any = find_cupy()
-        self.name, self.place = f"the memory of GPU {device}", gpu_note(f"GPU {device}", path)
+        self.name = f"the memory of GPU {device}"
+        self.place = gpu_note(f"GPU {device}", path)
         self._device = self.xp.cuda.Device(device)
         self.hw_load = _LOADS.get(getattr(self._device, "compute_capability", ""), DEFAULT_LOAD)
         try:

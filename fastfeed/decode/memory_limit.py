@@ -28,7 +28,8 @@ class MemoryLimit:
         self._forget()
 
     def _forget(self) -> None:
-        self._used, self._change = 0, threading.Condition()
+        self._used = 0
+        self._change = threading.Condition()
 
     @contextmanager
     def reserve(self, need: int) -> Iterator[None]:

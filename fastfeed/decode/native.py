@@ -110,7 +110,8 @@ class NativeEngine:
                 " libwebp-dev libhwy-dev python3-dev), then install fastfeed again"
             )
         self._native: Any = kernel()
-        self._op, self._full = op, full
+        self._op = op
+        self._full = full
         # with one, the call runs in its caller: feeds have their own threads
         self._pool = self._native.Pool(threads)
 

@@ -98,7 +98,9 @@ class Opened:
     __slots__ = ("_format", "_image", "orientation")
 
     def __init__(self, format: str, image: Any, orientation: int) -> None:
-        self._format, self._image, self.orientation = format, image, orientation
+        self._format = format
+        self._image = image
+        self.orientation = orientation
 
     def look(self, blob: Any) -> Any:
         """The image, to read its properties."""
@@ -123,7 +125,8 @@ class PillowEngine:
                 "PIL.ImageFile.LOAD_TRUNCATED_IMAGES is True, so truncated files would pass as half"
                 " gray images; set it to False (a package you imported has set it)"
             )
-        self._op, self._memory = op, memory or DECODING
+        self._op = op
+        self._memory = memory or DECODING
 
     def probe(self, blobs: Sequence[Any]) -> list[Header | Bad]:
         return [self._probe(blob) for blob in blobs]

@@ -93,7 +93,9 @@ class Recoder:
                     "a recoder's ops must be geometry without a border, such as Resize(512), got"
                     f" {step.op}"
                 )
-        self.quality, self.subsampling, self.optimize = quality, subsampling, optimize
+        self.quality = quality
+        self.subsampling = subsampling
+        self.optimize = optimize
         self.threads = threads or cores_for(World.detect())
         self._decode = self._program.decode or Decode()
         self._pillow = PillowEngine(self._decode)

@@ -16,7 +16,8 @@ class RouterEngine:
     """Asks `first`; files that it declines, by header or while decoding, go to `other`."""
 
     def __init__(self, first: DecodeEngine, other: DecodeEngine) -> None:
-        self._first, self.other = first, other
+        self._first = first
+        self.other = other
         self.name = f"{first.name} ({', '.join(formats())}), {other.name} (the rest)"
 
     def probe(self, blobs: Sequence[Any]) -> list[Header | Bad]:

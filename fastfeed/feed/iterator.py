@@ -40,11 +40,15 @@ class BatchIterator(Generic[T]):
         epoch: int,
         step: int,
     ) -> None:
-        self._stream, self._plan, self._status = stream, plan, status
+        self._stream = stream
+        self._plan = plan
+        self._status = status
         self._placed = placed
         self._lockstep = Lockstep(plan)
         self.position = (epoch, step)  # of the next batch
-        self._meter, self._timeline, self._number = meter, timeline, 0
+        self._meter = meter
+        self._timeline = timeline
+        self._number = 0
         self._lock = threading.Lock()  # of `__next__`
 
     def __iter__(self) -> BatchIterator[T]:
@@ -113,7 +117,10 @@ class Cursor:
         status: LiveStatus,
         after_epoch: Callable[[], None],
     ) -> None:
-        self._producer, self._plan, self._meter, self._timeline = producer, plan, meter, timeline
+        self._producer = producer
+        self._plan = plan
+        self._meter = meter
+        self._timeline = timeline
         self._status = status
         self._after_epoch = after_epoch  # called when an iteration has come to its epoch's end
         self.position = (0, 0)  # (epoch, step) of the next batch
@@ -163,7 +170,8 @@ class Cursor:
 
     def _iterate(self, place: PlaceFunction | None, raw: bool) -> Generator[Any, None, None]:
         if self._inside_epoch:
-            self.position, self._inside_epoch = (self.position[0] + 1, 0), False
+            self.position = (self.position[0] + 1, 0)
+            self._inside_epoch = False
         owner = self._owner = object()
         epoch, iterator = self.position[0], self._continue(place, raw)
         more = True
@@ -261,7 +269,9 @@ class Lockstep:
                 other for other in _LIVE if other._key == self._key and other._position == position
             ]
         first, before = self._position is None, self._alongside
-        self._position, self._ids, self._alongside = position, ids, weakref.WeakSet(same)
+        self._position = position
+        self._ids = ids
+        self._alongside = weakref.WeakSet(same)
         for other in same:
             if other is not self and (first or other in before):
                 self._compare(other, position)

@@ -126,7 +126,9 @@ class ThreadProducer:
     helper_pid = 0
 
     def __init__(self, builder: BatchBuilder, raw: BatchBuilder, depth: int) -> None:
-        self._builder, self._raw, self._depth = builder, raw, depth
+        self._builder = builder
+        self._raw = raw
+        self._depth = depth
         self._pool = ThreadPool(builder.sizes.threads)
 
     def close(self) -> None:

@@ -116,7 +116,8 @@ class PageWriter:
                 f"the identity of a live page takes {len(text)} bytes, at most"
                 f" {SIZE - _IDENTITY - 8} fit"
             )
-        self.path, self._pid = path, os.getpid()
+        self.path = path
+        self._pid = os.getpid()
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             if hasattr(os, "posix_fallocate"):
@@ -131,8 +132,10 @@ class PageWriter:
             raise
         finally:
             os.close(fd)
-        self._bytes, self._words = memoryview(memory), memoryview(memory).cast("Q")
-        self._number, self._stages = 0, bytes(_STAGES * _STAGE.size)
+        self._bytes = memoryview(memory)
+        self._words = memoryview(memory).cast("Q")
+        self._number = 0
+        self._stages = bytes(_STAGES * _STAGE.size)
         self._doing = bytes(_STAGE_NAME + _PLACE)
         self._bytes[_IDENTITY : _IDENTITY + 8] = struct.pack("@2I", len(text), zlib.crc32(text))
         self._bytes[_IDENTITY + 8 : _IDENTITY + 8 + len(text)] = text

@@ -199,11 +199,15 @@ class Hysteresis:
             or current.at_once
             or judgment.state is current.state
         ):
-            self.current, self._other, self._times = judgment, None, 0
+            self.current = judgment
+            self._other = None
+            self._times = 0
             return judgment
         self._times = self._times + 1 if judgment.state is self._other else 1
         self._other = judgment.state
         if self._times >= WINDOWS:
-            self.current, self._other, self._times = judgment, None, 0
+            self.current = judgment
+            self._other = None
+            self._times = 0
         assert self.current is not None
         return self.current

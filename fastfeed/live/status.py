@@ -60,16 +60,24 @@ class LiveStatus:
         self, meter: Meter, identity: Mapping[str, Any], slow: Callable[[], SlowCounts]
     ) -> None:
         """Start without a page; `slow` is called about once a second for the slower counts."""
-        self._meter, self._identity, self._slow = meter, identity, slow
+        self._meter = meter
+        self._identity = identity
+        self._slow = slow
         self._feed = secrets.token_hex(4)
-        self._phase, self._since, self._failed = IDLE, 0, 0
-        self._position, self._framework = (0, 0), (0, 0)
-        self._stages_ns, self._stages_images, self._counted = 0, 0, SlowCounts()
+        self._phase = IDLE
+        self._since = 0
+        self._failed = 0
+        self._position = (0, 0)
+        self._framework = (0, 0)
+        self._stages_ns = 0
+        self._stages_images = 0
+        self._counted = SlowCounts()
         # of the newest steps, and of those that a callback has timed: lists, which another thread
         # may append to while they are sorted
         self._steps_ns: list[int] = []
         self._framework_steps_ns: list[int] = []
-        self._medians, self._last_step = (0, 0), 0
+        self._medians = (0, 0)
+        self._last_step = 0
         self._leader: Callable[[], Closable | None] = lambda: None
         self._page: PageWriter | None = None
         self._end: Any = None
@@ -102,7 +110,8 @@ class LiveStatus:
         """
         self._meter.record_ready(ready)
         if leads and not ready:
-            self._phase, self._since = WAITING, now_ns
+            self._phase = WAITING
+            self._since = now_ns
             self._publish(now_ns)
 
     def waits(self, now_ns: int) -> None:
@@ -115,12 +124,18 @@ class LiveStatus:
         if self._last_step:
             _append(self._steps_ns, now_ns - self._last_step)
         self._last_step = now_ns
-        self._phase, self._since, self._position, self._failed = TRAINING, now_ns, position, 0
+        self._phase = TRAINING
+        self._since = now_ns
+        self._position = position
+        self._failed = 0
         self._publish(now_ns)
 
     def paused(self, now_ns: int, failed: bool = False) -> None:
         """Record a pause: the epoch has ended, or an error has ended the iteration."""
-        self._phase, self._since, self._failed, self._last_step = IDLE, now_ns, int(failed), 0
+        self._phase = IDLE
+        self._since = now_ns
+        self._failed = int(failed)
+        self._last_step = 0
         self._stages_ns = 0  # write the stage times of what was done until now
         if self._page is not None:
             self._publish(now_ns)
@@ -166,7 +181,8 @@ class LiveStatus:
             self._medians = (_median(self._steps_ns), _median(self._framework_steps_ns))
             page.set_stages(counted.stages)
             page.set_doing(*(("", "") if counted.doing is None else counted.doing[:2]))
-            self._stages_ns, self._stages_images = now_ns, meter.images
+            self._stages_ns = now_ns
+            self._stages_images = meter.images
         page.write(self._counters(now_ns, self._counted))
 
     def _counters(self, now_ns: int, counted: SlowCounts) -> list[int]:
@@ -199,7 +215,8 @@ class LiveStatus:
         """Open the page, once per process: a forked child gets a separate page."""
         if self._closed or self._pid == os.getpid():
             return None
-        self._pid, self._page = os.getpid(), None
+        self._pid = os.getpid()
+        self._page = None
         if self._end is not None:
             self._end.detach()  # the parent removes its page
         if not folders():

@@ -87,13 +87,11 @@ class Watch:
         root: Path = Path("/"),
         wall: Callable[[], float] = time.time,
     ) -> None:
-        self._folders, self._pid, self._gpus, self._clock, self._root = (
-            folders,
-            pid,
-            gpus,
-            clock,
-            root,
-        )
+        self._folders = folders
+        self._pid = pid
+        self._gpus = gpus
+        self._clock = clock
+        self._root = root
         self._feeds: dict[str, _Feed] = {}
         self._wall = wall
 

@@ -37,7 +37,10 @@ class BufferPool:
     def __init__(
         self, shape: tuple[int, ...], dtype: str, keep: int, allocate: Allocate = aligned
     ) -> None:
-        self._shape, self._dtype, self._keep, self._allocate = shape, dtype, keep, allocate
+        self._shape = shape
+        self._dtype = dtype
+        self._keep = keep
+        self._allocate = allocate
         self._buffers: list[_Buffer] = []
         self._lock = threading.Lock()
         self._lends = not getattr(sys, "_is_gil_enabled", lambda: True)()
@@ -46,7 +49,8 @@ class BufferPool:
     def use_allocator(self, allocate: Allocate) -> None:
         """Allocate from other memory from now on."""
         with self._lock:
-            self._allocate, self._buffers = allocate, []
+            self._allocate = allocate
+            self._buffers = []
             self._returned = deque(maxlen=self._keep)
 
     def take(self) -> np.ndarray:

@@ -28,7 +28,8 @@ class ThreadPool:
     """Threads that run tasks first in, first out. The threads start with the first task."""
 
     def __init__(self, threads: int, name: str = "fastfeed") -> None:
-        self.size, self._name = threads, name
+        self.size = threads
+        self._name = name
         self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
         self.closed = threading.Event()
@@ -128,9 +129,12 @@ class ParallelJob(Generic[T]):
     def __init__(
         self, stop: Stop, parts: list[Callable[[], None]], finish: Callable[[], T]
     ) -> None:
-        self._stop, self._finish = stop, finish
-        self._parts, self._remaining = parts, len(parts)
-        self._lock, self._done = threading.Lock(), threading.Event()
+        self._stop = stop
+        self._finish = finish
+        self._parts = parts
+        self._remaining = len(parts)
+        self._lock = threading.Lock()
+        self._done = threading.Event()
         self._result: T | None = None
         self._error: BaseException | None = None
 
@@ -210,13 +214,11 @@ class Prefetcher(Generic[T]):
         stop: CancelToken,
         waits: Callable[[], None] | None = None,  # called now and then while a result is waited for
     ) -> None:
-        self._pool, self._jobs, self._depth, self._stop, self._waits = (
-            pool,
-            iter(jobs),
-            depth,
-            stop,
-            waits,
-        )
+        self._pool = pool
+        self._jobs = iter(jobs)
+        self._depth = depth
+        self._stop = stop
+        self._waits = waits
         self._running: deque[ParallelJob[T]] = deque()
         self._closed = False
         self._end = weakref.finalize(self, stop.set)  # a dropped prefetcher starts no more jobs
@@ -272,7 +274,9 @@ class LockedIterator(Generic[T]):
     """
 
     def __init__(self, generator: Generator[T, None, None], interrupt: Callable[[], None]) -> None:
-        self._generator, self._interrupt, self._lock = generator, interrupt, threading.Lock()
+        self._generator = generator
+        self._interrupt = interrupt
+        self._lock = threading.Lock()
         # by this error. Not the error itself, which holds its frames, and these hold this iterator
         self._ended = ""
 

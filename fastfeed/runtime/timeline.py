@@ -76,7 +76,9 @@ class _Block:
     __slots__ = ("_batch", "array", "count", "stages")
 
     def __init__(self, batch: int, stages: tuple[str, ...], spans: np.ndarray) -> None:
-        self._batch, self.stages, self.array = batch, stages, spans
+        self._batch = batch
+        self.stages = stages
+        self.array = spans
         self.count = len(spans) * len(stages)
 
     def spans(self) -> list[Span]:
@@ -104,7 +106,8 @@ class Timeline:
         clock: Callable[[], int] = steady_ns,
         wall: Callable[[], int] = time.time_ns,
     ) -> None:
-        self.clock, self.progress = clock, Progress(clock)
+        self.clock = clock
+        self.progress = Progress(clock)
         self.nvtx = _nvtx()
         feed = feed or secrets.token_hex(4)
         # for the timeline in a helper process
@@ -243,14 +246,18 @@ class _TimelineFile:
         clock: Callable[[], int],
         wall: Callable[[], int],
     ) -> None:
-        self._clock, self._wall, self._id, self._pid = clock, wall, feed, os.getpid()
+        self._clock = clock
+        self._wall = wall
+        self._id = feed
+        self._pid = os.getpid()
         try:
             self._fd = open_file(path, APPEND)
         except OSError as error:
             raise ConfigError(
                 f"cannot write the timeline {path}: {error.strerror}; correct FASTFEED_TIMELINE"
             ) from error
-        self._path, self._warned = os.fspath(path), False
+        self._path = os.fspath(path)
+        self._warned = False
         self.was_full = ""  # the path of a file that has been renamed; not logged yet
         head = {"fastfeed_timeline": 1, "feed": self._id, "pid": self._pid, "rank": rank}
         self._head = json.dumps(head | {"host": platform.node(), "name": name})
@@ -310,7 +317,9 @@ class _RunningSpan:
     __slots__ = ("_batch", "_stage", "_start", "_timeline")
 
     def __init__(self, timeline: Timeline, stage: str, batch: int) -> None:
-        self._timeline, self._stage, self._batch = timeline, stage, batch
+        self._timeline = timeline
+        self._stage = stage
+        self._batch = batch
 
     def __enter__(self) -> _RunningSpan:
         if self._timeline.nvtx is not None:

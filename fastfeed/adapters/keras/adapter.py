@@ -117,7 +117,8 @@ class _Jax:
     """Arrays that are on the device, or the devices of a distribution, before their turn."""
 
     def __init__(self, epochs: Epochs) -> None:
-        self._epochs, self._jax = epochs, importlib.import_module("fastfeed.adapters.jax")
+        self._epochs = epochs
+        self._jax = importlib.import_module("fastfeed.adapters.jax")
 
     def data(self) -> Iterator[tuple[Any, ...]]:
         session, distribution = self._epochs.session, keras.distribution.distribution()
@@ -139,7 +140,8 @@ class _Torch:
     """Tensors on Keras's device."""
 
     def __init__(self, epochs: Epochs) -> None:
-        self._epochs, self._torch = epochs, importlib.import_module("fastfeed.adapters.torch")
+        self._epochs = epochs
+        self._torch = importlib.import_module("fastfeed.adapters.torch")
 
     def data(self) -> Any:
         device = importlib.import_module("keras.src.backend.torch.core").get_device()

@@ -50,8 +50,10 @@ def _backup_class() -> Any:
             self, session: FeedSession, folder: Path, save_freq: str | int, delete_checkpoint: bool
         ) -> None:
             super().__init__()
-            self._session, self._folder = session, folder
-            self._every, self._delete = save_freq, delete_checkpoint
+            self._session = session
+            self._folder = folder
+            self._every = save_freq
+            self._delete = delete_checkpoint
             self._at = 0  # batches before the trainer's position, from epoch 0 on
             self._saved = 0  # the position that was saved last
             self._epoch, self._batch = 0, 0  # of Keras: batches count in its epoch
@@ -65,7 +67,8 @@ def _backup_class() -> Any:
             self._at = self._saved = state["epoch"] * len(self._session) + state["step"]
 
         def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-            self._epoch, self._batch = epoch, 0
+            self._epoch = epoch
+            self._batch = 0
 
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             steps = len(self._session)

@@ -31,7 +31,8 @@ class Epochs:
     def __init__(
         self, session: FeedSession, factors: np.ndarray | None = None, peeks: bool = False
     ) -> None:
-        self.session, self._peeks = session, peeks
+        self.session = session
+        self._peeks = peeks
         self.tuples = BatchTuples.of(session, weighted=True, factors=factors)
         self._placement: Placement | None = None
         self._place = _host(self.tuples)
@@ -62,7 +63,8 @@ class Epochs:
     def use(self, placement: Placement) -> None:
         """Place the batches of later iterations on this device."""
         if self._placement is None or self._placement.name != placement.name:
-            self._placement, self._place = placement, _device(self.tuples, placement)
+            self._placement = placement
+            self._place = _device(self.tuples, placement)
             self.session.place_on(placement)
 
     def _batches(self) -> Iterator[tuple[int, Any]]:
@@ -75,7 +77,8 @@ class Epochs:
             first = step if first < 0 else first
             self._delivered += 1
             if self._peeks and self._delivered == 1 and step + 1 < len(self.session):
-                self._peeked, self._moves = (step, placed), self.session.cursor.moves
+                self._peeked = (step, placed)
+                self._moves = self.session.cursor.moves
             yield step, placed
             self._peeked = None
         if first > 0:

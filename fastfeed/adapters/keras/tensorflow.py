@@ -75,7 +75,8 @@ class _Watched(tf.distribute.DistributedDataset):
     """A dataset under a watch."""
 
     def __init__(self, loader: Any, dataset: Any) -> None:
-        self._loader, self._dataset = loader, dataset
+        self._loader = loader
+        self._dataset = dataset
 
     def __iter__(self) -> Iterator[Any]:
         return (
@@ -110,7 +111,8 @@ class _Distributed(tf.distribute.DistributedDataset):
     """
 
     def __init__(self, dataset: Any, epochs: Epochs) -> None:
-        self._dataset, self._epochs = dataset, epochs
+        self._dataset = dataset
+        self._epochs = epochs
 
     def __iter__(self) -> Iterator[Any]:
         return iter([self._epochs.zeros()] if is_keras_peeking() else self._dataset)

@@ -62,7 +62,8 @@ def Watch(feed: Any = None, warn: float | None = 0.2, every: int = 50) -> Any:
         def __init__(self) -> None:
             super().__init__()
             data = StepsOnly("data that is not watched") if feed is None else feed
-            self._watch, self._batch = StepWatch(data, warn, every), -1
+            self._watch = StepWatch(data, warn, every)
+            self._batch = -1
             self._fitted: Any = None  # that was found, and is watched
 
         def on_train_begin(self, logs: Any = None) -> None:

@@ -76,7 +76,9 @@ class Watched(Generic[T]):
     """
 
     def __init__(self, data: Iterable[T], name: str, world: World) -> None:
-        self._data, self._meter, self._epoch = data, Meter(), 0
+        self._data = data
+        self._meter = Meter()
+        self._epoch = 0
         steps = getattr(data, "__len__", None)
         identity = {
             "version": __version__,

@@ -78,10 +78,14 @@ class StepWatch:
         if isinstance(every, bool) or not isinstance(every, int) or every < 1:
             raise ConfigError(f"every must be a number of steps >= 1, got {every!r}")
         self._steps_only = data if isinstance(data, StepsOnly) else None
-        self._status, self._warn, self._every, self._clock = _status(data), warn, every, clock
+        self._status = _status(data)
+        self._warn = warn
+        self._every = every
+        self._clock = clock
         self._lock = threading.Lock()  # Keras calls from several threads
         self._begun: Reading | None = None  # where the current interval begins
-        self._steps, self._timed_ns = 0, 0
+        self._steps = 0
+        self._timed_ns = 0
         self._epoch_has_value = False
         self._starved_since: Reading | None = None
         self._warned = False
@@ -155,7 +159,8 @@ class StepWatch:
             return
         self._steps += steps
         if self._begun is None:
-            self._begun, self._steps = Reading(self._status.page(), now), 0
+            self._begun = Reading(self._status.page(), now)
+            self._steps = 0
 
     def _measure(self) -> None:
         """Make values of the steps since the last ones."""
@@ -168,7 +173,8 @@ class StepWatch:
             }
             self._epoch_has_value = True
             self._judge(reading, window.wait)
-        self._begun, self._steps = reading, 0
+        self._begun = reading
+        self._steps = 0
 
     def _judge(self, reading: Reading, wait: float) -> None:
         if self._warn is None or self._warned or wait < self._warn:

@@ -79,7 +79,9 @@ class NativeProgram:
 
     def __init__(self, program: Program, final: Convert, executor: Executor) -> None:
         """`final`: the conversion of mixed samples, if the program renders bytes to be mixed."""
-        self._program, self._executor, self._views = program, executor, max(1, program.views)
+        self._program = program
+        self._executor = executor
+        self._views = max(1, program.views)
         height, width, self._channels = (side or 0 for side in program.pixels.shape)
         self._layers = tuple(
             part for number, layer in enumerate(program.layers) for part in _halves(layer, number)

@@ -86,12 +86,10 @@ class DaliBackend:
         self._executor = executor
         own = replace(program.raw(), views=0, others=(), mix=None)  # here views are samples
         self._native = NativeProgram(own, own.convert, executor)
-        self._program, self._engine, self._timeline, self._threads = (
-            program,
-            engine,
-            timeline,
-            threads,
-        )
+        self._program = program
+        self._engine = engine
+        self._timeline = timeline
+        self._threads = threads
         self.rendered = program
         count = gpu_count()
         # if the launcher makes one GPU visible per process, that is number 0

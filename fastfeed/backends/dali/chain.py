@@ -142,7 +142,9 @@ class Values:
     __slots__ = ("_grain", "row", "slices")
 
     def __init__(self, slices: dict[str, Any], row: Any, grain: Any = None) -> None:
-        self.slices, self.row, self._grain = slices, row, grain
+        self.slices = slices
+        self.row = row
+        self._grain = grain
 
     def __getitem__(self, name: str) -> Any:
         return self._grain if name == "grain" else self.slices[name].of(self.row)

@@ -68,7 +68,9 @@ class Lane:
     """Turns files or pixels into finished samples on its device."""
 
     def __init__(self, graph: Graph) -> None:
-        self._graph, self._pipe, self._chain = graph, _Pipe(graph), graph.chain
+        self._graph = graph
+        self._pipe = _Pipe(graph)
+        self._chain = graph.chain
         self._pipe.build()
 
     def run(
@@ -101,7 +103,8 @@ class ChainLane:
     def __init__(self, program: Program, batch: int, threads: int, device: int) -> None:
         """batch: the most windows in one call."""
         graph = Graph(program, batch, threads, device, cut=True)
-        self._pipe, self._chain = _Pipe(graph), graph.chain
+        self._pipe = _Pipe(graph)
+        self._chain = graph.chain
 
     def run(self, windows: Any, work: Work) -> Any:
         """DALI's tensors of the samples.

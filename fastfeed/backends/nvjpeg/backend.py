@@ -73,12 +73,10 @@ class NvjpegBackend:
             raise ConfigError(
                 'engine="nvjpeg" decodes files, got a source of arrays; use engine="dali"'
             )
-        self._program, self._timeline, self._engine, self.rendered = (
-            program,
-            timeline,
-            engine,
-            program,
-        )
+        self._program = program
+        self._timeline = timeline
+        self._engine = engine
+        self.rendered = program
         self._native = NativeProgram(replace(program, mix=None), program.convert, executor)
         self._decoder = partial(
             executor.native.NvjpegDecoder, find_nvjpeg(cuda), DRIVER, gpu, _DECODERS

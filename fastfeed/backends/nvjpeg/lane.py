@@ -57,9 +57,13 @@ class Lane:
         self, decoder: Any, windows: WindowKernel, chain: Any, memory: GpuMemory, timeline: Timeline
     ) -> None:
         """decoder: the kernel's NvjpegDecoder; chain: DALI's ops after the windows, or None."""
-        self._decoder, self._kernel, self._chain = decoder, windows, chain
-        self._memory, self._timeline = memory, timeline
-        self._planes, self._windows = _Room(memory), _Room(memory)
+        self._decoder = decoder
+        self._kernel = windows
+        self._chain = chain
+        self._memory = memory
+        self._timeline = timeline
+        self._planes = _Room(memory)
+        self._windows = _Room(memory)
 
     def plan(self, call: Call, skip: np.ndarray, cpu_share: float) -> tuple[np.ndarray, int]:
         """(`LAYOUT` (n,), number of files that nvJPEG was asked about).

@@ -73,7 +73,9 @@ class WindowKernel:
 
         xp: CuPy, which compiles on first use and keeps the result on disk.
         """
-        self._program, self._xp, self._views = program, xp, max(1, program.views)
+        self._program = program
+        self._xp = xp
+        self._views = max(1, program.views)
         # of a window: height, width, 3
         self.shape = tuple(side or 0 for side in program.pixels.shape)
         self._planar = convert.layout == "CHW"

@@ -42,7 +42,8 @@ class HeicFile(ImageFile.ImageFile):
         picture = next((one for one in pictures if one.info["primary"]), None)
         if picture is None:
             raise OSError("unsupported or damaged: libheif cannot open the primary image")
-        self._size, self._mode = picture.size, picture.mode
+        self._size = picture.size
+        self._mode = picture.mode
         self.info = {
             key: picture.info[key]
             for key in ("bit_depth", "exif", "icc_profile")

@@ -85,7 +85,8 @@ class PngFile(PngImagePlugin.PngImageFile):
             clear = colors[..., 0] == key * 255 // ((1 << depth) - 1)
         alpha = np.where(clear, np.uint8(0), np.uint8(255))[..., None]
         image = Image.fromarray(np.concatenate([colors, alpha], axis=2))
-        self.im, self._mode = image.im, image.mode
+        self.im = image.im
+        self._mode = image.mode
 
 
 def png_names(blob: bytes) -> set[bytes]:

@@ -179,7 +179,8 @@ class TiffFile(TiffImagePlugin.TiffImageFile):
             bits = _values(self.tag_v2, _BITS, 1)[0]
             levels = (np.asarray(self) >> (bits - 8)).astype(np.uint8)
             image = Image.fromarray(levels if self.tag_v2.get(_PHOTOMETRIC) else ~levels)
-            self.im, self._mode = image.im, image.mode
+            self.im = image.im
+            self._mode = image.mode
 
 
 _TOLD = {

@@ -143,8 +143,8 @@ class BatchBuilder:
                             if not batch.images:
                                 self._allocate(batch)
                         self._make(batch, first, last, read)
-                # whatever it is, also Ctrl-C: the batch's other threads stop; it is raised again
                 except BaseException:
+                    # Ctrl-C as well: the batch's other threads stop; raised again
                     here.set()
                     raise
                 finally:

@@ -90,21 +90,18 @@ class Loader:
         # it keeps the samples for native threads; otherwise they become Python's
         native: bool = False,
     ) -> None:
-        self._source, self._engine, self._quarantine, self._max_bytes = (
-            source,
-            engine,
-            quarantine,
-            max_bytes,
-        )
-        self._timeline, self._executor, self._native, self._outages = (
-            timeline,
-            executor,
-            native,
-            outages,
-        )
+        self._source = source
+        self._engine = engine
+        self._quarantine = quarantine
+        self._max_bytes = max_bytes
+        self._timeline = timeline
+        self._executor = executor
+        self._native = native
+        self._outages = outages
         self._optionals = Optionals(source)
         self.reads_columns = self._optionals.column_values([]) is not None
-        self._progress, self._in_memory = timeline.progress, isinstance(source, Arrays)
+        self._progress = timeline.progress
+        self._in_memory = isinstance(source, Arrays)
 
     def load(self, ids: np.ndarray, batch: PendingBatch, read: ReadRows) -> LoadedSamples:
         """Load the first of these ids, up to the limit of bytes."""

@@ -67,16 +67,17 @@ class ReadAhead:
             wait: Seconds without an answer from storage after which reads fail, if they would
                 otherwise be retried for longer.
         """
-        self._source, self._samples, self._limit, self._wait = source, samples, limit, wait
+        self._source = source
+        self._samples = samples
+        self._limit = limit
+        self._wait = wait
         self._sharded = source if isinstance(source, Sharded) else None
         self._waiting: deque[Ticket] = deque()
         self._urgent: deque[Ticket] = deque()  # threads wait for these: they start in any case
         self._in_flight: set[Ticket] = set()  # or ready
         # of those in flight: known bytes; samples of unknown size
-        self._known_bytes, self._unknown_count = (
-            0,
-            0,
-        )
+        self._known_bytes = 0
+        self._unknown_count = 0
         self._mean = float(_GUESS)  # bytes of a sample, over the last ones taken
         self._taken = 0
         # for all of the above; its lock is never held for long

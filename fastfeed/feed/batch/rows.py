@@ -48,7 +48,9 @@ class RowMaker:
         annotator: Annotator,
         failure: Callable[[Any, Bad], Failure],
     ) -> None:
-        self._branches, self._annotator, self._failure = branches, annotator, failure
+        self._branches = branches
+        self._annotator = annotator
+        self._failure = failure
 
     def fill(
         self,

@@ -58,7 +58,8 @@ class Outages:
         progress: Progress | None = None,
     ) -> None:
         """`progress` counts the reads that are repeated."""
-        self._outage, self._endpoints = outage, FeedEndpoints(length, uri)
+        self._outage = outage
+        self._endpoints = FeedEndpoints(length, uri)
         self._progress = Progress() if progress is None else progress
         self._down: dict[str, _Down] = {}
         self._begun = time.monotonic()  # waiting is not counted from before this
@@ -265,7 +266,8 @@ class FeedEndpoints:
     """
 
     def __init__(self, length: int, uri: Callable[[int], Any]) -> None:
-        self._length, self._uri = length, uri
+        self._length = length
+        self._uri = uri
         self._recent: deque[int] = deque(maxlen=_RECENT)  # samples that were read lately
         self._read_at: dict[
             str, float

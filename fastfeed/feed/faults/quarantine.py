@@ -57,7 +57,10 @@ class Quarantine:
         self._failures: dict[int, Failure] = {}  # of this feed, in the order they occurred
         self._known: dict[int, Failure] = {}  # never read again
         self._handled = self._bad = self._run = 0
-        self._enough, self._length, self._told, self._tells = min(_ENOUGH, length), length, 0, tells
+        self._enough = min(_ENOUGH, length)
+        self._length = length
+        self._told = 0
+        self._tells = tells
         self._lock = threading.Lock()
         self._file = _QuarantineFile(self.path, rank) if self.path is not None else None
         if self._file is not None:
@@ -242,7 +245,8 @@ class _QuarantineFile:
     """JSON lines, each (id, uri) once, also when several ranks write."""
 
     def __init__(self, path: Path, rank: int) -> None:
-        self._path, self._rank = path, rank
+        self._path = path
+        self._rank = rank
         self._listed: set[tuple[int, str]] = set()
         self._read_to = 0  # bytes that have been read
         self._warned = False

@@ -35,13 +35,11 @@ class BatchSender:
         send: Send,
         start: tuple[int, int, int | None],
     ) -> None:
-        self._number, self._builder, self._pool, self._buffers, self._send = (
-            number,
-            builder,
-            pool,
-            buffers,
-            send,
-        )
+        self._number = number
+        self._builder = builder
+        self._pool = pool
+        self._buffers = buffers
+        self._send = send
         self._stop = CancelToken(pool)
         self._read_ahead = builder.read_ahead()
         self._steps = enumerate(_steps(builder.plan, *start))

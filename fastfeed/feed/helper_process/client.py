@@ -48,7 +48,9 @@ class HelperClient:
     def __init__(
         self, job: PickledJob, keep: int, quarantine: Quarantine, timeline: Timeline
     ) -> None:
-        self._keep, self._quarantine, self._timeline = keep, quarantine, timeline
+        self._keep = keep
+        self._quarantine = quarantine
+        self._timeline = timeline
         self._memory: dict[BufferKey, np.ndarray] = {}  # of buffers that the helper reuses
         self._in_use: dict[
             BufferKey, weakref.ref[np.ndarray]
@@ -238,7 +240,8 @@ class _WatchedMemory:
     """Memory of an array whose views keep it alive, so that a weak reference sees the last."""
 
     def __init__(self, memory: np.ndarray) -> None:
-        self.__array_interface__, self._memory = memory.__array_interface__, memory
+        self.__array_interface__ = memory.__array_interface__
+        self._memory = memory
 
 
 def end(client: HelperClient) -> None:

@@ -25,7 +25,8 @@ class Inbox:
     """
 
     def __init__(self, place: PlaceFunction | None) -> None:
-        self._place, self._placed = place, 0
+        self._place = place
+        self._placed = 0
         # ("batch", placed), ("error", exception), ("end", None)
         self.results: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
 

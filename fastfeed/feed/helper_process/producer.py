@@ -31,11 +31,14 @@ class HelperProducer:
                 f" (sys.executable), got {sys.platform} and {sys.executable!r}; leave it out"
             )
         self.depth = depth
-        self._job, self._keep = PickledJob(job), job.config.buffers
-        self._quarantine, self._timeline = quarantine, timeline
+        self._job = PickledJob(job)
+        self._keep = job.config.buffers
+        self._quarantine = quarantine
+        self._timeline = timeline
         self._client: HelperClient | None = None
         self._end: weakref.finalize[Any, Any] | None = None
-        self._lock, self._closed = threading.Lock(), False
+        self._lock = threading.Lock()
+        self._closed = False
 
     def start(
         self,
@@ -93,10 +96,16 @@ class _HelperStream:
         start: tuple[int, int, int | None],
         place: PlaceFunction | None,
     ) -> None:
-        self._producer, self._raw, self._start, self._place = producer, raw, start, place
+        self._producer = producer
+        self._raw = raw
+        self._start = start
+        self._place = place
         self._client: HelperClient | None = None
-        self._number, self._inbox = -1, Inbox(place)
-        self._requested, self._ended, self._closed = 0, False, False
+        self._number = -1
+        self._inbox = Inbox(place)
+        self._requested = 0
+        self._ended = False
+        self._closed = False
 
     def __next__(self) -> Any:
         if self._client is not None and self._client.is_ending:

@@ -64,7 +64,8 @@ class _Helper:
     """The batch builders and the open streams."""
 
     def __init__(self, to: socket.socket) -> None:
-        self._to, self._sending = to, threading.Lock()
+        self._to = to
+        self._sending = threading.Lock()
         self._builders: tuple[BatchBuilder, BatchBuilder] | None = None  # of batches, of raw ones
         self._pool: ThreadPool | None = None
         self._error: tuple[bytes | None, str] | None = None  # why there are no builders
@@ -98,7 +99,8 @@ class _Helper:
             builders = job.builders()
             for builder, buffers in zip(builders, self._buffers, strict=True):
                 builder.branches[0].buffers.use_allocator(buffers.allocate)
-            self._builders, self._pool = builders, ThreadPool(builders[0].sizes.threads)
+            self._builders = builders
+            self._pool = ThreadPool(builders[0].sizes.threads)
         except BaseException as error:
             self._error = pack_error(error)
         finally:

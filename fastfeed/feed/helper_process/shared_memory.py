@@ -19,7 +19,8 @@ class SharedBuffers:
     """The helper's side: memory for one `BufferPool`, and which of it the feed uses."""
 
     def __init__(self, raw: bool) -> None:
-        self._raw, self._numbers = raw, count()
+        self._raw = raw
+        self._numbers = count()
         self._by_address: dict[int, _Memory] = {}  # by address
         self._buffers: dict[BufferKey, np.ndarray] = {}
 

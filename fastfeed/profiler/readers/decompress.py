@@ -261,7 +261,8 @@ class _ZstdFrames:
     """Consecutive zstd frames; the reader of `zstandard` itself reports no truncation."""
 
     def __init__(self, new_decoder: Any, compressed: Any) -> None:
-        self._new_decoder, self._compressed = new_decoder, compressed
+        self._new_decoder = new_decoder
+        self._compressed = compressed
         self._decoder: Any = None  # of the current frame
         self._next_frame = b""  # bytes read beyond the current frame
         self._data = io.BytesIO()
@@ -278,7 +279,8 @@ class _ZstdFrames:
             self._decoder = self._decoder or self._new_decoder()
             self._data = io.BytesIO(self._decoder.decompress(compressed))
             if self._decoder.eof:
-                self._next_frame, self._decoder = self._decoder.unused_data, None
+                self._next_frame = self._decoder.unused_data
+                self._decoder = None
         return data
 
 
@@ -329,7 +331,8 @@ class TruncatedZip:
             )
         method = header[8:10]
         self._inflate = zlib.decompressobj(-15) if method == b"\x08\x00" else None
-        self._raw, self._compressed = raw, b""
+        self._raw = raw
+        self._compressed = b""
         self._is_supported = self._inflate is not None or method == b"\x00\x00"
 
     def read1(self, size: int) -> bytes:

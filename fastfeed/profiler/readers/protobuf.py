@@ -173,7 +173,9 @@ class FieldIterator:
     """
 
     def __init__(self, words: np.ndarray, begin: np.ndarray, end: np.ndarray) -> None:
-        self._words, self._begin, self._end = words, begin, end
+        self._words = words
+        self._begin = begin
+        self._end = end
         self.damaged = 0
 
     def __iter__(

@@ -290,7 +290,7 @@ class Session:
         self._disturbed += 1
         if self._disturbed >= _DISTURBED:
             raise ProofError(
-                "two feeds are iterated in turn, and a proof measures one of them; say which with"
+                "two feeds are iterated in turn, and a proof measures one of them; name it with"
                 ' --feed NAME (Feed(name="train")): the other is then a part of the step'
             )
         self._end_running()

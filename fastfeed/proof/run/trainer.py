@@ -188,7 +188,7 @@ class _Run:
                     ProofError(
                         f"processes {other} and {os.getpid()} both train as rank"
                         f" {self._world.rank}; start them with torchrun or another launcher that"
-                        " fastfeed.World.detect() knows, or say which feed to measure with --feed"
+                        " fastfeed.World.detect() knows, or name the feed to measure with --feed"
                         " NAME"
                     )
                 )

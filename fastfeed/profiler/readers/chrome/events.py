@@ -83,7 +83,8 @@ class NameIndex(dict[Any, int]):
 
     def __init__(self, strings: Strings, calls: bool = False) -> None:
         super().__init__()
-        self._strings, self._calls = strings, calls
+        self._strings = strings
+        self._calls = calls
 
     def __missing__(self, text: Any) -> int:
         name = text

@@ -36,7 +36,8 @@ class _Scan:
     """Maps the extension's numbers of texts to those of the table."""
 
     def __init__(self, events: EventTable, scanner: Any) -> None:
-        self._events, self._scanner = events, scanner
+        self._events = events
+        self._scanner = scanner
         self._cats: list[bytes] = []
         self._names: list[bytes] = []
         self._index_of_name = _IndexMap()
@@ -126,7 +127,9 @@ class _ArgTexts(Sequence[bytes]):
     """The text between the braces of each event's arguments."""
 
     def __init__(self, piece: bytes, at: np.ndarray, size: np.ndarray) -> None:
-        self._piece, self._at, self._size = piece, at, size
+        self._piece = piece
+        self._at = at
+        self._size = size
 
     def __len__(self) -> int:
         return len(self._at)

@@ -53,7 +53,8 @@ class EventStream:
     def __init__(
         self, source: decompress.Stream, scan: Callable[[bytes], list[bytes]] | None = None
     ) -> None:
-        self._source, self._scan = source, scan
+        self._source = source
+        self._scan = scan
         self._before = b""
         self._after: bytes | None = None  # once the list of events has ended
         self._layout = KeyLayout()
@@ -211,7 +212,8 @@ class EventStream:
         if events is not None:
             self._partial = []
         elif isinstance(error, NestedTooDeeply):
-            self._nested, self._partial = self._nested + 1, []
+            self._nested = self._nested + 1
+            self._partial = []
         elif is_hopeless(error):
             self._tail = self._partial if piece.endswith(text) else []
             self._drop(len(self._partial))

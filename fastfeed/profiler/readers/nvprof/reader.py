@@ -102,7 +102,8 @@ class _TraceBuilder:
     """One pass over the tables, with the state that several of them share."""
 
     def __init__(self, path: Path, database: NvprofDatabase) -> None:
-        self.path, self.database = path, database
+        self.path = path
+        self.database = database
         self.strings = Strings()
         self.texts = database.texts()
         self.processes: dict[int, int] = {}

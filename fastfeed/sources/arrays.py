@@ -13,6 +13,7 @@ import numpy as np
 from fastfeed.arguments import checked_early
 from fastfeed.errors import ConfigError
 from fastfeed.runtime.addresses import ArrayRows
+from fastfeed.sources.methods import SourceMethods
 from fastfeed.sources.mnist_cifar import read_cifar, read_mnist
 from fastfeed.spec import Spec
 from fastfeed.storage.byte_sizes import in_bytes
@@ -21,7 +22,7 @@ _FINGERPRINTED = 256 << 20  # bytes of pixels: half a second in memory
 
 
 @checked_early
-class Arrays:
+class Arrays(SourceMethods):
     """Images in a NumPy array, with their labels.
 
     Args:

@@ -33,6 +33,7 @@ from fastfeed.sources.listing.listing import gather
 from fastfeed.sources.listing.listing_file import read_listing
 from fastfeed.sources.listing.local_tree import IMAGE_EXTENSIONS, LocalTree
 from fastfeed.sources.listing.remote_tree import RemoteTree, trimmed
+from fastfeed.sources.methods import SourceMethods
 from fastfeed.sources.shards.labels import checked_classes
 from fastfeed.sources.tables.string_column import StringColumn
 from fastfeed.spec import ENCODED
@@ -65,7 +66,7 @@ class _Patience:
 
 
 @checked_early
-class ImageFolder:
+class ImageFolder(SourceMethods):
     """Images below a folder, with their first folder as class: root/daisy/a.jpg is a daisy.
 
     Classes and files are sorted, so ids mean the same on every machine. Symbolic links are

@@ -26,11 +26,12 @@ from fastfeed.sources.base import (
     with_notes,
 )
 from fastfeed.sources.class_names import class_names, class_numbers, nfc
+from fastfeed.sources.methods import SourceMethods
 from fastfeed.storage.reads import DeferredRead, MappedRead, Pending
 
 
 @checked_early
-class Mixture:
+class Mixture(SourceMethods):
     """Several sources in fixed proportions, spread evenly over every batch.
 
     Each source is read to its end before it repeats, across epochs. Class names are merged: the

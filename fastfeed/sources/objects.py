@@ -29,6 +29,7 @@ from fastfeed.sources.base import (
     notes_of,
     with_notes,
 )
+from fastfeed.sources.methods import SourceMethods
 from fastfeed.storage.byte_sizes import in_bytes
 from fastfeed.storage.disk_cache import Cache
 from fastfeed.storage.fingerprint import OBJECTS_SEPARATOR, fingerprint
@@ -37,7 +38,7 @@ from fastfeed.storage.storage import Storage, open_storage
 
 
 @checked_early
-class Objects:
+class Objects(SourceMethods):
     """The samples of another source, with boxes and masks of the objects in their images.
 
     Every geometric op moves boxes and masks with the pixels: `batch.objects` and `batch.masks`. A

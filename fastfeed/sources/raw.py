@@ -14,6 +14,7 @@ from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
 from fastfeed.runtime.addresses import FileRanges
 from fastfeed.sources.base import summary, with_notes
+from fastfeed.sources.methods import SourceMethods
 from fastfeed.sources.shards.base import Paths
 from fastfeed.spec import Spec
 from fastfeed.storage.expand import find_files, stat_file
@@ -28,7 +29,7 @@ _HEAD = 64 << 10  # bytes: a header is far shorter
 
 
 @checked_early
-class RawShards:
+class RawShards(SourceMethods):
     """Images as decoded pixels: `.npy` files of uint8 (n, height, width, 3 or 1), all of one size.
 
     As `fastfeed preprocess --format raw` writes them. Labels are in `NAME.labels.npy` next to

@@ -15,6 +15,7 @@ from fastfeed.faults import Failure
 from fastfeed.runtime.addresses import SampleLocations
 from fastfeed.sources.access import Access, allow_of
 from fastfeed.sources.base import notes_text, sample_or_failure, summary, with_notes
+from fastfeed.sources.methods import SourceMethods
 from fastfeed.sources.shards.base import Paths
 from fastfeed.sources.shards.labels import LabelKind, check_label_kind, checked_classes
 from fastfeed.sources.tables.columns import RowLocator
@@ -45,7 +46,7 @@ _STATE = ("notes", "_requested", "_root", "_requested_classes", "_memory", "_sto
 
 
 @checked_early
-class Table:
+class Table(SourceMethods):
     """Images that a table lists or holds, one sample per row: CSV, JSON lines, Parquet.
 
     A table may come from elsewhere, so it may not read all that its user can: paths must lie below

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,7 @@ from helpers.tables import image_bytes, write
 import fastfeed.sources
 from fastfeed.decode import is_built
 from fastfeed.decode.executor import Executor
+from fastfeed.errors import ConfigError
 from fastfeed.ops import Decode
 from fastfeed.sources import (
     Arrays,
@@ -198,6 +200,19 @@ def test_length_uris_and_classes(make):
     assert all(isinstance(uri, str) for uri in uris)
     assert isinstance(source.classes, tuple)
     assert f"{len(source)} images" in repr(source)
+
+
+def test_uris_of_many_ids(make):
+    source = make()
+    ids = np.array([1, 1, 0])
+    assert source.uris(ids) == source.uris([1, 1, 0]) == [source.uri(i) for i in (1, 1, 0)]
+    assert source.uris([]) == source.uris(np.empty(0, np.int64)) == []
+    n = len(source)
+    for wrong, got in (([0, n], f"in [0, {n}), got {n}"), ([-1], f"in [0, {n}), got -1")):
+        with pytest.raises(ConfigError, match=re.escape(got)):
+            source.uris(wrong)
+    with pytest.raises(ConfigError, match=r"list of integers, got float64\[1\]"):
+        source.uris([0.5])
 
 
 def test_reads_the_same_again_in_any_order(make):

@@ -20,6 +20,7 @@ from fastfeed.runtime.addresses import SampleLocations
 from fastfeed.sources.access import Access
 from fastfeed.sources.annotations.boxes import BoxLists
 from fastfeed.sources.base import Source, sample_or_failure
+from fastfeed.sources.methods import SourceMethods
 from fastfeed.sources.tables.columns import RowLocator
 from fastfeed.sources.tables.image_files import ImageFiles
 from fastfeed.sources.tables.string_column import StringColumn
@@ -249,7 +250,7 @@ def _matched(source: Source, paths: Sequence[str], listed: _CocoFile) -> np.ndar
     return rows
 
 
-class ListedFiles:
+class ListedFiles(SourceMethods):
     """Files of a folder by a list of names; a missing file is a bad sample."""
 
     spec = ENCODED

@@ -17,6 +17,7 @@ from fastfeed.faults import Failure
 from fastfeed.printable import printable
 from fastfeed.runtime.addresses import FileRanges
 from fastfeed.sources.base import NOTE, notes_text, summary, with_notes
+from fastfeed.sources.methods import SourceMethods
 from fastfeed.sources.shards.build_index import ForwardReader, build, read_shard
 from fastfeed.sources.shards.extra_columns import (
     LARGEST,
@@ -39,7 +40,7 @@ from fastfeed.storage.storage import Storage, open_storage
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
-class ShardedSource(ABC):
+class ShardedSource(SourceMethods, ABC):
     """Random access to the samples of many shards.
 
     A format defines how to scan a shard, and how to get the image from a sample's bytes.

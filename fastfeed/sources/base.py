@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -295,6 +296,11 @@ class Optionals:
         """Address of a sample."""
         return self._source.uri(i)
 
+    def sample_names(self, ids: np.ndarray) -> list[str]:
+        """Names that stay when the folder moves; addresses for a source without such names."""
+        names = self._call("sample_names", ids)
+        return [self.uri(i) for i in ids.tolist()] if names is None else names
+
     def _call(self, name: str, ids: Any, default: Any = None) -> Any:
         method = getattr(self._source, name, None)
         return method(ids) if callable(method) else default
@@ -399,6 +405,11 @@ def sample_or_failure(source: Source, i: int, data: bytes | Unread) -> bytes | F
     if isinstance(data, Unread):
         return Failure(i, source.uri(i), "read", data.reason, data.detail)
     return data
+
+
+def renumbered(sample: Any, i: int) -> Any:
+    """The sample; of a Failure, one with this id."""
+    return replace(sample, id=int(i)) if isinstance(sample, Failure) else sample
 
 
 # until the next minor version

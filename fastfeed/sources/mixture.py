@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from fastfeed.arguments import checked_early
 from fastfeed.errors import ConfigError
-from fastfeed.faults import Failure
 from fastfeed.printable import printable
 from fastfeed.runtime.addresses import Grouped
 from fastfeed.sources.base import (
@@ -22,6 +21,7 @@ from fastfeed.sources.base import (
     addresses_of,
     check_source,
     notes_of,
+    renumbered,
     says_where,
     with_notes,
 )
@@ -170,7 +170,7 @@ class Mixture(SourceMethods):
         values: list[Any] = [None] * len(ids)
         for at, answer in self._gather(ids, ask):
             for position, value in zip(at.tolist(), answer, strict=True):
-                values[position] = value
+                values[position] = renumbered(value, ids[position])
         return values
 
     def _array(
@@ -199,15 +199,17 @@ class Mixture(SourceMethods):
 
     def read(self, ids: Sequence[int]) -> list[Any]:
         """Read each sample from its own source."""
-        return self._scatter(
-            ids, lambda part, source, own: [self._own(part, x) for x in source.read(own.tolist())]
-        )
+        return self._scatter(ids, lambda _, source, own: source.read(own.tolist()))
 
     def addresses(self, ids: np.ndarray) -> Grouped | None:
         """Locations by source; samples without a location are in no group."""
         return Grouped.of(
             len(ids), self._gather(ids, lambda _, source, own: addresses_of(source, own))
         )
+
+    def sample_names(self, ids: np.ndarray) -> list[str]:
+        """Names of samples in their own sources."""
+        return self._scatter(ids, lambda part, _, own: self._optionals[part].sample_names(own))
 
     @property
     def remote(self) -> bool:
@@ -219,21 +221,16 @@ class Mixture(SourceMethods):
 
         def ask(part: int, source: Source, own: np.ndarray) -> list[Pending]:
             if isinstance(source, Fetching) and source.remote:
-                return [
-                    MappedRead(pending, lambda x: self._own(part, x))
-                    for pending in source.fetch(own.tolist())
-                ]
+                reads = source.fetch(own.tolist())
+            else:
+                reads = [DeferredRead(lambda i=i: source.read([i])[0]) for i in own.tolist()]
+            numbers = (own + self.starts[part]).tolist()
             return [
-                DeferredRead(lambda i=i: self._own(part, source.read([i])[0])) for i in own.tolist()
+                MappedRead(read, partial(renumbered, i=i))
+                for i, read in zip(numbers, reads, strict=True)
             ]
 
         return self._scatter(ids, ask)
-
-    def _own(self, part: int, sample: Any) -> Any:
-        """Number a failure by its id in the mixture."""
-        if isinstance(sample, Failure):
-            return replace(sample, id=sample.id + int(self.starts[part]))
-        return sample
 
     @property
     def fingerprint(self) -> str:
@@ -317,7 +314,11 @@ class Mixture(SourceMethods):
             if rows is None:
                 columns = self._optionals[part].columns(own)
                 rows = [{name: columns[name][row] for name in names} for row in range(len(own))]
-            return [{name: self._own(part, row[name]) for name in names} for row in rows]
+            numbers = (own + self.starts[part]).tolist()
+            return [
+                {name: renumbered(row[name], i) for name in names}
+                for i, row in zip(numbers, rows, strict=True)
+            ]
 
         return self._scatter(ids, ask)
 
@@ -362,7 +363,7 @@ class Mixture(SourceMethods):
             masks = (
                 self._with_objects[part].masks(own.tolist()) if part in self._with_objects else None
             )
-            return [None] * len(own) if masks is None else [self._own(part, mask) for mask in masks]
+            return [None] * len(own) if masks is None else masks
 
         return self._scatter(ids, ask)
 

@@ -12,33 +12,22 @@ from fastfeed.arguments import checked_early
 from fastfeed.errors import ConfigError
 from fastfeed.faults import Failure
 from fastfeed.printable import printable
-from fastfeed.runtime.addresses import SampleLocations
 from fastfeed.sources.access import allowed_values
 from fastfeed.sources.annotations.boxes import FORMATS, BoxLists
 from fastfeed.sources.annotations.coco import read_coco
 from fastfeed.sources.annotations.masks import Masks, masks_of
-from fastfeed.sources.base import (
-    BlockReader,
-    Fetching,
-    Instances,
-    Optionals,
-    Sharded,
-    Source,
-    addresses_of,
-    check_source,
-    notes_of,
-    with_notes,
-)
+from fastfeed.sources.base import Instances, Source, check_source, notes_of
+from fastfeed.sources.derived import Derived
 from fastfeed.sources.methods import SourceMethods
 from fastfeed.storage.byte_sizes import in_bytes
 from fastfeed.storage.disk_cache import Cache
 from fastfeed.storage.fingerprint import OBJECTS_SEPARATOR, fingerprint
-from fastfeed.storage.reads import Pending, Unread
+from fastfeed.storage.reads import Unread
 from fastfeed.storage.storage import Storage, open_storage
 
 
 @checked_early
-class Objects(SourceMethods):
+class Objects(SourceMethods, Derived):
     """The samples of another source, with boxes and masks of the objects in their images.
 
     Every geometric op moves boxes and masks with the pixels: `batch.objects` and `batch.masks`. A
@@ -227,42 +216,18 @@ class Objects(SourceMethods):
             raise ConfigError(
                 f"Objects: most is the room for boxes, got most={most} without boxes; leave it out"
             )
-        self.source = source
-        self.spec = source.spec
-        self.classes = source.classes
+        Derived.__init__(self, source)
         self.object_classes = names
         self._lists = lists
         self._masks = masks
         self._most = most
         self.frame = frame
-        self._optionals = Optionals(source)
         self._notes: list[str] = []
         self._fingerprint = ""
 
     @staticmethod
     def _namer(source: Source) -> Any:
         return lambda i: f"sample {i} ({source.uri(i)})"
-
-    # -- Source
-
-    def __len__(self) -> int:
-        return len(self.source)
-
-    def uri(self, i: int) -> str:
-        """Address of a sample in the source."""
-        return self.source.uri(i)
-
-    def read(self, ids: Sequence[int]) -> list[Any]:
-        """Read samples from the source."""
-        return self.source.read(ids)
-
-    def addresses(self, ids: np.ndarray) -> SampleLocations | None:
-        """Locations of samples in the source."""
-        return addresses_of(self.source, ids)
-
-    def label(self, ids: np.ndarray) -> np.ndarray:
-        """Return the labels of the images, as the source has them: int64, shape (len(ids),)."""
-        return self.source.label(ids)
 
     @property
     def fingerprint(self) -> str:
@@ -285,64 +250,6 @@ class Objects(SourceMethods):
     def notes(self) -> list[str]:
         """The source's, and annotations that are left out."""
         return notes_of(self.source) + self._notes
-
-    # -- Fetching
-
-    @property
-    def remote(self) -> bool:
-        """True if the source is remote."""
-        return isinstance(self.source, Fetching) and self.source.remote
-
-    def fetch(self, ids: Sequence[int]) -> list[Pending]:
-        """Begin to read; only of a source that is remote."""
-        assert isinstance(self.source, Fetching)
-        return self.source.fetch(ids)
-
-    def expect(self, samples: int) -> None:
-        """Reserve room in the source."""
-        if isinstance(self.source, BlockReader):
-            self.source.expect(samples)
-
-    def hold(self, ids: np.ndarray) -> list[Pending] | None:
-        """Acquire blocks of the source."""
-        return self.source.hold(ids) if isinstance(self.source, BlockReader) else None
-
-    # -- Sharded
-
-    @property
-    def bounds(self) -> np.ndarray:
-        """First id of every unit of the source; one unit if it has none."""
-        if isinstance(self.source, Sharded):
-            return self.source.bounds
-        return np.array([0, len(self)], np.int64)
-
-    def sizes(self, ids: np.ndarray) -> np.ndarray:
-        """Bytes of samples in the source; 0 if unknown."""
-        if isinstance(self.source, Sharded):
-            return self.source.sizes(ids)
-        return np.zeros(len(ids), np.int64)
-
-    def shard(self, unit: int) -> str:
-        """Address of a unit of the source."""
-        return self.source.shard(unit) if isinstance(self.source, Sharded) else repr(self.source)
-
-    # -- Annotated
-
-    def weights(self, ids: np.ndarray) -> np.ndarray | None:
-        """Weights of samples in the source."""
-        return self._optionals.weights(ids)
-
-    def boxes(self, ids: np.ndarray) -> np.ndarray | None:
-        """The parts of images that count, as the source says; objects are `objects`."""
-        return self._optionals.boxes(ids)
-
-    def columns(self, ids: np.ndarray) -> dict[str, np.ndarray]:
-        """Columns of the source."""
-        return self._optionals.columns(ids)
-
-    def column_values(self, ids: Sequence[int]) -> list[dict[str, Any]] | None:
-        """Columns that the source reads from storage."""
-        return self._optionals.column_values(ids)
 
     # -- HasObjects
 
@@ -374,12 +281,6 @@ class Objects(SourceMethods):
             why.reason,
             f"its mask: {why.detail}" if why.detail else "its mask",
         )
-
-    def __str__(self) -> str:
-        return with_notes(f"{str(self.source).splitlines()[0]}{self._summary()}", self.notes)
-
-    def __repr__(self) -> str:
-        return f"{self.source!r}{self._summary()}"
 
     def _summary(self) -> str:
         kinds = f" of {len(self.object_classes)} classes" if self.object_classes else ""

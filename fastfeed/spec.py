@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError
@@ -92,5 +93,23 @@ class Spec:
         return f"{self.layout} {self.dtype}[{dims}]"
 
 
+class LabelSpec(NamedTuple):
+    """Shape and dtype of one label; by default a class number."""
+
+    shape: tuple[int, ...] = ()
+    dtype: str = "int64"  # a NumPy name, or "str" for texts
+
+    def require_class(self, who: str, instead: str) -> None:
+        """ConfigError, with the advice `instead`, unless labels are class numbers."""
+        if self != CLASS_NUMBER:
+            raise ConfigError(f"{who} needs class numbers as labels, got {self}; {instead}")
+
+    def __str__(self) -> str:
+        if self.dtype == "str":
+            return "texts"
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]" if self.shape else self.dtype
+
+
+CLASS_NUMBER = LabelSpec()
 ENCODED = Spec((None,), "uint8", "encoded")
 PIXELS = Spec((None, None, 3), "uint8", "HWC")

@@ -24,9 +24,8 @@ def image_specs(session: FeedSession) -> list[tuple[tuple[int, ...], str]]:
 
 
 def label_spec(session: FeedSession) -> tuple[tuple[int, ...], str]:
-    """Shape and dtype of one label: an integer, or a share of every class."""
-    soft = session.program.targets
-    return ((), "int64") if soft is None else ((soft.classes,), "float32")
+    """Shape and dtype of one label: a class number, a share of every class, or another target."""
+    return session.program.label
 
 
 def target_specs(session: FeedSession) -> dict[str, tuple[tuple[int, ...], str]]:
@@ -91,6 +90,8 @@ class BatchTuples:
                 f"class_weight is by the label of an image, and this feed gives {', '.join(names)}"
                 " of objects; leave it out, and weigh classes in the loss"
             )
+        if factors is not None and session.program.targets is None:
+            session.program.label.require_class("class_weight", "leave it out")
         if loose:
             _check_share(plan)
         return cls(

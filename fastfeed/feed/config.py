@@ -21,7 +21,7 @@ from fastfeed.runtime.guards import check_workers
 from fastfeed.sampling import Repeated, Weighted, bind
 from fastfeed.sampling.plan import Plan
 from fastfeed.sampling.rng import PER_SLOT
-from fastfeed.sources.base import Source, check_source, says_where
+from fastfeed.sources.base import Optionals, Source, check_source, says_where
 
 # loaded on demand
 BACKENDS = {name: f"fastfeed.backends.{name}.backend" for name in ("cpu", "dali", "nvjpeg")}
@@ -92,7 +92,13 @@ class FeedConfig:
         chosen, decode = choose(decode, backend, BACKENDS)
         if not isinstance(side_process, bool):
             raise ConfigError(f"side_process must be True or False, got {side_process!r}")
-        program = fuse(ops, source.spec, classes=len(source.classes), objects=says_where(source))
+        program = fuse(
+            ops,
+            source.spec,
+            classes=len(source.classes),
+            objects=says_where(source),
+            label=Optionals(source).label_spec,
+        )
         plan = Plan.make(
             len(source),
             batch=batch,

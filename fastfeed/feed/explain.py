@@ -16,6 +16,7 @@ from fastfeed.ops.program.program import Program
 from fastfeed.ops.program.window import Step
 from fastfeed.sampling.plan import Plan
 from fastfeed.sources.base import Optionals, notes_of, notes_text, with_notes
+from fastfeed.spec import CLASS_NUMBER
 
 if TYPE_CHECKING:
     from fastfeed.backends.base import Backend
@@ -122,13 +123,12 @@ def _batch(
     `carried`: with ids and columns, which stay on the host.
     """
     images = [(branch.shape, branch.spec.dtype) for branch in (program, *program.others)]
-    labels = ((), "int64") if program.targets is None else ((program.targets.classes,), "float32")
     objects = dict(annotator(source, program).specs)
-    own = {"labels": labels} if labels[0] else {}
+    own = {} if program.label == CLASS_NUMBER else {"labels": program.label}
     columns, unread = _columns_of(source) if carried else ({}, [])
     # weights, counts of boxes
     alike = [
-        labels,
+        program.label,
         ((), "float32"),
         *([((), "int64")] if "boxes" in objects else []),
     ]

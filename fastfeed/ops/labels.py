@@ -11,7 +11,7 @@ import numpy as np
 from fastfeed.errors import ConfigError
 from fastfeed.ops.base import Kind, freeze
 from fastfeed.ops.soft_labels import Targets
-from fastfeed.spec import Spec
+from fastfeed.spec import CLASS_NUMBER, LabelSpec, Spec
 
 __all__ = ["LabelSmoothing", "OneHot"]
 
@@ -95,10 +95,10 @@ class LabelSmoothing:
         return spec
 
 
-def targets(ops: Sequence[Any], classes: int) -> Targets | None:
-    """Soft labels as a list of ops defines them, or None if labels stay int64.
+def targets(ops: Sequence[Any], classes: int, spec: LabelSpec = CLASS_NUMBER) -> Targets | None:
+    """Soft labels as a list of ops defines them, or None if labels stay as the source has them.
 
-    classes: of the source, 0 if unknown.
+    classes: of the source, 0 if unknown. spec: of its labels; floats are mixed as they are.
 
     Ops that mix samples make them soft as well. ConfigError where the number of classes is not
     known or not one.
@@ -106,6 +106,11 @@ def targets(ops: Sequence[Any], classes: int) -> Targets | None:
     label = [op for op in ops if op.kind == "label"]
     soft = [*label, *(op for op in ops if op.kind == "mix")]
     if not soft:
+        return None
+    if label or not spec.dtype.startswith("float"):
+        name = type(soft[0]).__name__
+        spec.require_class(name, f"leave {name} out, or pass label_kind='name'")
+    if spec != CLASS_NUMBER:
         return None
     smoothing = [op for op in label if isinstance(op, LabelSmoothing)]
     if len(smoothing) > 1:

@@ -110,7 +110,14 @@ class Balanced:
 
     def bind(self, source: Any) -> Balanced:
         def labels(first: int, last: int) -> np.ndarray:
-            return np.asarray(source.label(np.arange(first, last)), np.int64)
+            part = np.asarray(source.label(np.arange(first, last)))
+            if part.dtype.kind not in "iu" or part.ndim > 1:
+                of_label = f"[{', '.join(map(str, part.shape[1:]))}]" if part.ndim > 1 else ""
+                raise ConfigError(
+                    "Balanced() needs class numbers as labels, got"
+                    f" {part.dtype}{of_label}; pass label_kind='name', or another order"
+                )
+            return part.astype(np.int64, copy=False)
 
         samples = len(source)
         values, sizes = count_labels(samples, labels)

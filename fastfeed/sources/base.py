@@ -12,7 +12,7 @@ from fastfeed.errors import ConfigError
 from fastfeed.faults import Failure
 from fastfeed.printable import printable, warn
 from fastfeed.runtime.addresses import SampleLocations
-from fastfeed.spec import Spec
+from fastfeed.spec import LabelSpec, Spec
 from fastfeed.storage.reads import Pending, Unread
 
 
@@ -48,13 +48,15 @@ class Source(Protocol):
         ...
 
     def label(self, ids: np.ndarray) -> np.ndarray:
-        """Class numbers of samples.
+        """Class numbers of samples, or targets of another kind, if a `label_spec` says so.
 
         Args:
             ids (np.ndarray): Sample ids, int64 (n,).
 
         Returns:
-            int64 (n,); -1 for a sample without a label.
+            int64 (n,), -1 for a sample without a label. With the attribute `label_spec`, a pair of
+                one label's shape and dtype such as ((2,), "float32"): an array (n, 2) of this
+                dtype, NaN for a missing number; with ((), "str"), an object array (n,) of texts.
         """
         ...
 
@@ -291,6 +293,7 @@ class Optionals:
         self._source = source
         self.object_classes: tuple[str, ...] = getattr(source, "object_classes", ())
         self.frame = frame_of(source)
+        self.label_spec = LabelSpec(*getattr(source, "label_spec", ()))
 
     def uri(self, i: int) -> str:
         """Address of a sample."""

@@ -40,13 +40,13 @@ def mix(
         out[xp.asarray(chunk)] = _blended(samples, members[chunk], plan.shares[chunk], xp)
 
 
-def mix_labels(soft: np.ndarray, members: np.ndarray, plan: MixPlan) -> np.ndarray:
-    """Labels float32 (n, classes) mixed from the rows of soft (m, classes) in members."""
-    shares = plan.shares.astype(np.float32)
-    out = soft[members[:, 0]] * shares[:, :1]
+def mix_labels(labels: np.ndarray, members: np.ndarray, plan: MixPlan) -> np.ndarray:
+    """Labels float32 (n, ...) mixed from the rows of labels (m, ...) in members."""
+    shares = plan.shares.astype(np.float32).reshape(*plan.shares.shape, *[1] * (labels.ndim - 1))
+    out = labels[members[:, 0]] * shares[:, 0]
     for j in range(1, members.shape[1]):
-        rows = np.flatnonzero(shares[:, j])
-        out[rows] += soft[members[rows, j]] * shares[rows, j, None]
+        rows = np.flatnonzero(plan.shares[:, j])
+        out[rows] += labels[members[rows, j]] * shares[rows, j]
     return out
 
 

@@ -245,16 +245,18 @@ class BatchBuilder:
         return {name: as_array([values[name] for values in rows]) for name in rows[0]}
 
     def _labels(self, batch: PendingBatch, ids: np.ndarray) -> np.ndarray:
-        """Labels as int64 (batch,), or as the program converts them: float32 (batch, classes)."""
-        labels, targets = self.source.label(ids), self.program.targets
-        if targets is None:
-            return labels[batch.rows.own]
-        soft = targets.of(labels)
-        return (
-            soft[batch.rows.own]
-            if batch.mix_plan is None
-            else mix_labels(soft, batch.rows.members, batch.mix_plan)
-        )
+        """Labels as the source has them, or as the program converts them; floats are mixed."""
+        labels = self.source.label(ids)
+        if self.program.targets is not None:
+            labels = self.program.targets.of(labels)
+        if labels.dtype.kind == "f":
+            masked = np.flatnonzero(batch.weights == 0)
+            if len(masked):  # NaN, for a missing label, would be NaN in the loss
+                labels = labels.copy()
+                labels[masked] = np.nan_to_num(labels[masked])
+            if batch.mix_plan is not None:
+                return mix_labels(labels, batch.rows.members, batch.mix_plan)
+        return labels[batch.rows.own]
 
     def _request(self, ids: np.ndarray, ahead: ReadAhead | None) -> dict[int, Ticket]:
         """Begin to read the rows of a batch that are not known to be bad."""

@@ -15,7 +15,7 @@ from fastfeed.ops.labels import targets
 from fastfeed.ops.program.program import Link, Program, Work, border_of, filter_of
 from fastfeed.ops.program.window import Step, Windows
 from fastfeed.ops.views import ViewGroup
-from fastfeed.spec import Spec
+from fastfeed.spec import CLASS_NUMBER, LabelSpec, Spec
 
 __all__ = ["Program", "Step", "Windows", "Work", "fuse"]
 
@@ -29,12 +29,13 @@ def fuse(
     fixed: bool = True,
     classes: int = 0,
     objects: bool = False,
+    label: LabelSpec = CLASS_NUMBER,
 ) -> Program:
     """Check and fuse a list of ops for a source that yields `given` with this many classes.
 
     fixed: all results must be of one size. objects: the source has annotations, so mixing samples
     does not need class names for labels of whole images; without class names these stay as they
-    are.
+    are. label: of the source.
     """
     if not isinstance(ops, Sequence) or isinstance(ops, str):
         raise ConfigError(f"ops must be a list of ops such as [Resize(224)], got {ops!r}")
@@ -48,14 +49,18 @@ def fuse(
     at = next((i for i, step in enumerate(steps) if step.op.kind == "views"), None)
     mix = _mixing(steps, at is not None)
     labeled = bool(classes) or not objects or any(step.op.kind == "label" for step in steps)
-    soft = targets([step.op for step in steps], classes) if labeled else None
+    soft = targets([step.op for step in steps], classes, label) if labeled else None
+    if soft is not None:
+        label = LabelSpec((soft.classes,), "float32")
     if at is None:
-        return replace(_program(steps, input_spec), mix=mix, targets=soft)
+        return replace(_program(steps, input_spec), mix=mix, targets=soft, label=label)
     programs = [
         _view_program(steps, at, k, group, input_spec)
         for k, group in enumerate(steps[at].op.view_groups)
     ]
-    return replace(programs[0], steps=tuple(steps), others=tuple(programs[1:]), targets=soft)
+    return replace(
+        programs[0], steps=tuple(steps), others=tuple(programs[1:]), targets=soft, label=label
+    )
 
 
 def _program(steps: list[Step], input_spec: Spec) -> Program:

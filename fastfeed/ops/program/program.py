@@ -14,7 +14,7 @@ from fastfeed.ops.decode import Decode
 from fastfeed.ops.program.layers import Choices, Layer, choose, layers
 from fastfeed.ops.program.window import Step, Window, Windows, fold
 from fastfeed.ops.soft_labels import Targets
-from fastfeed.spec import Spec
+from fastfeed.spec import CLASS_NUMBER, LabelSpec, Spec
 
 __all__ = ["Link", "Program", "Work"]
 
@@ -107,7 +107,8 @@ class Program:
     views: int = 0  # images per sample, if an op makes several of one
     others: tuple[Program, ...] = ()  # for views of further sizes
     mix: Step | None = None  # combines finished samples
-    targets: Targets | None = None  # soft labels; None: integers as the source has them
+    targets: Targets | None = None  # soft labels; None: labels as the source has them
+    label: LabelSpec = CLASS_NUMBER  # of a batch's labels
 
     @property
     def layers(self) -> tuple[Layer, ...]:

@@ -17,7 +17,14 @@ from pathlib import Path
 
 import numpy as np
 
-from fastfeed.decode import Bad, DecodeEngine, NativeEngine, PillowEngine, Request, RouterEngine
+from fastfeed.decode import (
+    DecodeEngine,
+    DecodeFailure,
+    NativeEngine,
+    PillowEngine,
+    Request,
+    RouterEngine,
+)
 from fastfeed.ops import Decode
 from fastfeed.ops.program.compile import Windows
 
@@ -40,7 +47,7 @@ def main() -> None:
         if path.suffix.lower() not in EXTENSIONS:
             continue
         blob = path.read_bytes()
-        if isinstance(decoded(native, blob), Bad):
+        if isinstance(decoded(native, blob), DecodeFailure):
             what = "left to Pillow, or bad"
         else:
             ours, theirs = decoded(RouterEngine(native, pillow), blob), decoded(pillow, blob)
@@ -53,10 +60,10 @@ def main() -> None:
     sys.exit(any(what == "different" for _, what in found))
 
 
-def decoded(engine: DecodeEngine, blob: bytes) -> np.ndarray | Bad:
+def decoded(engine: DecodeEngine, blob: bytes) -> np.ndarray | DecodeFailure:
     """uint8 (height, width, 3)."""
     (header,) = engine.probe([blob])
-    if isinstance(header, Bad):
+    if isinstance(header, DecodeFailure):
         return header
     size = header.height, header.width
     windows = Windows(

@@ -247,18 +247,18 @@ def hashes(blob: bytes, kernel: Any) -> dict[str, str]:
     import numpy as np
 
     import fastfeed as ff
-    from fastfeed.decode import Bad, Recoder, Request, engine_for
+    from fastfeed.decode import DecodeFailure, Recoder, Request, engine_for
     from fastfeed.ops.program.compile import fuse
     from fastfeed.sampling.rng import uniform
     from fastfeed.spec import ENCODED
 
     def pixels(
         op: Any, filter: str, shape: tuple[int, int], engine: Any = None
-    ) -> np.ndarray | Bad:
+    ) -> np.ndarray | DecodeFailure:
         program, ids = fuse([op], ENCODED), np.arange(1)
         engine = engine or engine_for(program)
         (header,) = engine.probe([blob])
-        if isinstance(header, Bad):
+        if isinstance(header, DecodeFailure):
             return header
         sizes = np.array([(header.height, header.width)])
         windows = program.windows(program.draw(lambda slot, n: uniform(7, 0, ids, slot, n)), sizes)
@@ -269,9 +269,9 @@ def hashes(blob: bytes, kernel: Any) -> dict[str, str]:
     whole = ff.Resize((64, 48))
     alone = pixels(whole, "bilinear", (64, 48), kernel)
     scaled = pixels(whole, "bilinear", (64, 48))
-    if isinstance(scaled, Bad):
+    if isinstance(scaled, DecodeFailure):
         return {"by": f"bad: {scaled.reason}"}
-    digests = {"by": "Pillow" if isinstance(alone, Bad) else "kernel"}
+    digests = {"by": "Pillow" if isinstance(alone, DecodeFailure) else "kernel"}
     (header,) = engine_for(fuse([whole], ENCODED)).probe([blob])
     size = (header.height, header.width)  # type: ignore[union-attr]
     ways: dict[str, Any] = {
@@ -287,12 +287,14 @@ def hashes(blob: bytes, kernel: Any) -> dict[str, str]:
         out = pixels(*arguments)
         digests[way] = (
             f"bad: {out.reason}"
-            if isinstance(out, Bad)
+            if isinstance(out, DecodeFailure)
             else hashlib.sha256(out.tobytes()).hexdigest()[:16]
         )
     (file,) = Recoder([ff.Resize(128)], quality=85)([blob])
     digests["recoded"] = (
-        f"bad: {file.reason}" if isinstance(file, Bad) else hashlib.sha256(file).hexdigest()[:16]
+        f"bad: {file.reason}"
+        if isinstance(file, DecodeFailure)
+        else hashlib.sha256(file).hexdigest()[:16]
     )
     return digests
 

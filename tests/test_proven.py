@@ -66,11 +66,11 @@ ON_GPU = {  # what runs there: its path, and what it needs
     "fastfeed.adapters.jax:JaxPlacement": ("jax", "jax"),
     "fastfeed.adapters.tfdata:TfPlacement": ("tensorflow", "tensorflow"),
     "fastfeed.backends.dali.backend:DaliBackend": ("dali", "nvidia"),
-    "fastfeed.backends.dali.pipeline:Lane": ("dali", "nvidia"),
-    "fastfeed.backends.dali.pipeline:ChainLane": ("dali", "nvidia"),
+    "fastfeed.backends.dali.pipeline:RenderPipeline": ("dali", "nvidia"),
+    "fastfeed.backends.dali.pipeline:OpPipeline": ("dali", "nvidia"),
     "fastfeed.backends.gpu_memory:GpuMemory": ("dali",),
     "fastfeed.backends.nvjpeg.backend:NvjpegBackend": ("nvjpeg",),
-    "fastfeed.backends.nvjpeg.lane:Lane": ("nvjpeg",),
+    "fastfeed.backends.nvjpeg.decoder_stream:DecoderStream": ("nvjpeg",),
     "fastfeed.backends.nvjpeg.windows:WindowKernel": ("nvjpeg",),
 }
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from fastfeed.decode.base import Bad, DecodeEngine, Header, Stop
+from fastfeed.decode.base import DecodeEngine, DecodeFailure, Header, Stop
 from fastfeed.decode.executor import Executor, Samples
 from fastfeed.ops.mix_plan import MixPlan
 from fastfeed.ops.program.program import Program, Work
@@ -27,7 +27,7 @@ class Renderer(Protocol):
         stop: Stop,
         batch: int = 0,  # its number, for the timeline
         /,
-    ) -> list[Bad | None]:
+    ) -> list[DecodeFailure | None]:
         """Decode and augment into `out` (n, *rendered.shape); rows of bad samples are undefined."""
         ...
 
@@ -44,7 +44,7 @@ class NativeRenderer(Protocol):
         stop: Stop,
         batch: int = 0,
         /,
-    ) -> dict[int, Bad]:
+    ) -> dict[int, DecodeFailure]:
         """Render samples held by native threads, except those in `skip`.
 
         Returns the bad samples: row -> why it is bad.

@@ -108,9 +108,9 @@ def _folder(source: str, out: Path | None, workers: int, storage: Storage) -> tu
     )
     if empty := listed.folders - len(listed.classes):
         facts.append(("empty", f"{plural(empty, 'folder')} without images"))
-    if listed.left_out:
+    if listed.skipped:
         facts.append(
-            ("left out", ", ".join(f"{n:,} {what}" for what, n in listed.left_out.most_common(8)))
+            ("left out", ", ".join(f"{n:,} {what}" for what, n in listed.skipped.most_common(8)))
         )
     if listed.resumed:
         facts.append(

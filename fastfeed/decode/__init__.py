@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastfeed.decode.base import Bad, DecodeEngine, Header, Request, Stop
+from fastfeed.decode.base import DecodeEngine, DecodeFailure, Header, Request, Stop
 from fastfeed.decode.native import NativeEngine, is_built
 from fastfeed.decode.pillow import PillowEngine
 from fastfeed.decode.pixels import PixelsEngine
@@ -11,8 +11,8 @@ from fastfeed.decode.router import RouterEngine
 from fastfeed.ops.program.compile import Program
 
 __all__ = [
-    "Bad",
     "DecodeEngine",
+    "DecodeFailure",
     "Header",
     "NativeEngine",
     "PillowEngine",

@@ -23,7 +23,7 @@ DECLINED = (
 ENLARGE = {"bilinear": 1.5, "bicubic": 1.5, "lanczos": 2.0, "box": 3.0}
 
 
-class Bad(NamedTuple):
+class DecodeFailure(NamedTuple):
     """Reason for a failure to decode a sample."""
 
     # a key of faults.REASONS, or "oom": there was no memory to decode it, which is not its fault
@@ -31,7 +31,7 @@ class Bad(NamedTuple):
     detail: str = ""
 
 
-class FunctionFailed(Bad):
+class FunctionFailed(DecodeFailure):
     """Failure of a user's function on a sample; `error` is the exception it raised."""
 
     error: Exception | None = None
@@ -73,11 +73,11 @@ class DecodeEngine(Protocol):
 
     name: str
 
-    def probe(self, blobs: Sequence[Any]) -> list[Header | Bad]:
-        """Read the headers; Bad for blobs that are no image, of unknown format, or too large."""
+    def probe(self, blobs: Sequence[Any]) -> list[Header | DecodeFailure]:
+        """Read the headers; a failure per blob that is no image, unknown or too large."""
         ...
 
-    def decode(self, request: Request, out: np.ndarray, stop: Stop) -> list[Bad | None]:
+    def decode(self, request: Request, out: np.ndarray, stop: Stop) -> list[DecodeFailure | None]:
         """Cut, scale and flip each window into `out` (uint8 (n, height, width, channels)).
 
         The slot of a bad sample is zeroed.

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.decode.base import DECLINED, Bad, DecodeEngine, Header, Stop
-from fastfeed.decode.native import bad_of, is_built
+from fastfeed.decode.base import DECLINED, DecodeEngine, DecodeFailure, Header, Stop
+from fastfeed.decode.native import failure_from_status, is_built
 from fastfeed.decode.pillow import PillowEngine
 from fastfeed.decode.pillow_warnings import Name, named
 from fastfeed.decode.router import RouterEngine
@@ -37,7 +37,7 @@ class Samples:
     codes: np.ndarray  # int32 (n,): 0 where the kernel decodes it
     sizes: np.ndarray  # int64 (n, 2): height and width as displayed; 0 if unknown
     others: dict[int, Header]  # row -> its header, of images that Pillow decodes
-    bad: dict[int, Bad]  # row -> the fault of its header
+    bad: dict[int, DecodeFailure]  # row -> the fault of its header
     unread: list[int]  # rows that could not be read
     encoded: bool  # True for files, False for pixels
     # int64 (spans, 3): thread, begin and duration in nanoseconds of each read; 0 if not read
@@ -238,7 +238,7 @@ class Executor:
 
     def _look(self, samples: Samples, row: int) -> None:
         """Let Pillow look at a file that the kernel declines."""
-        bad = bad_of(_DECLINED if self._only_pillow else int(samples.codes[row]))
+        bad = failure_from_status(_DECLINED if self._only_pillow else int(samples.codes[row]))
         if bad.reason not in (*DECLINED, "bomb") or self.pillow is None:
             samples.bad[row] = bad
             return
@@ -246,8 +246,8 @@ class Executor:
             # of a bomb it says which limit was met
             header = self.pillow.probe([samples.handle.bytes(row)])[0]
         if bad.reason == "bomb":
-            samples.bad[row] = header if isinstance(header, Bad) else bad
-        elif isinstance(header, Bad):
+            samples.bad[row] = header if isinstance(header, DecodeFailure) else bad
+        elif isinstance(header, DecodeFailure):
             samples.bad[row] = header
         else:
             samples.others[row] = header

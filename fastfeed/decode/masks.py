@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.decode.base import Bad
+from fastfeed.decode.base import DecodeFailure
 from fastfeed.decode.formats.png import PngFile, png_intact
-from fastfeed.decode.pillow import as_bad, unwarned
+from fastfeed.decode.pillow import failure_from_error, unwarned
 from fastfeed.decode.sniff import sniff
 from fastfeed.runtime.placement import lacks_memory
 
 _MODES = ("L", "P", "1")  # numbers, indices of a palette, 0 and 1
 
 
-def mask_pixels(content: Any, size: tuple[int, int]) -> np.ndarray | Bad:
-    """uint8 (height, width) of a PNG's bytes, or of pixels; Bad if they are not of this size.
+def mask_pixels(content: Any, size: tuple[int, int]) -> np.ndarray | DecodeFailure:
+    """uint8 (height, width) of a PNG's bytes, or of pixels; a failure if the size differs.
 
     Never raises for the content of a file, and allocates nothing for a wrong size.
     """
@@ -27,7 +27,7 @@ def mask_pixels(content: Any, size: tuple[int, int]) -> np.ndarray | Bad:
     try:
         format = sniff(content)
         if format != "PNG":
-            return Bad(
+            return DecodeFailure(
                 "not_image" if format is None else "unsupported_format",
                 f"its mask is not a PNG but {format}",
             )
@@ -36,22 +36,22 @@ def mask_pixels(content: Any, size: tuple[int, int]) -> np.ndarray | Bad:
         if (image.height, image.width) != size:
             return _other((image.height, image.width), size)
         if image.mode not in _MODES:
-            return Bad(
+            return DecodeFailure(
                 "unsupported_format",
                 f"its mask has colors ({image.mode}); it must be gray or with a palette",
             )
         if not png_intact(content):
-            return Bad("corrupt", "its mask: a checksum of the pixel data is wrong")
+            return DecodeFailure("corrupt", "its mask: a checksum of the pixel data is wrong")
         return unwarned(lambda: np.asarray(image)).astype(np.uint8, copy=False)
     except Exception as error:  # decoders may raise anything for malicious bytes
         if lacks_memory(error):  # says nothing about this mask
             raise MemoryError(f"{error}") from error
-        bad = as_bad(error, content, "PNG")
-        return Bad(bad.reason, f"its mask: {bad.detail}")
+        bad = failure_from_error(error, content, "PNG")
+        return DecodeFailure(bad.reason, f"its mask: {bad.detail}")
 
 
-def _other(shape: tuple[int, int], size: tuple[int, int]) -> Bad:
-    return Bad(
+def _other(shape: tuple[int, int], size: tuple[int, int]) -> DecodeFailure:
+    return DecodeFailure(
         "corrupt",
         f"its mask has {shape[0]}x{shape[1]} pixels (height x width), the image"
         f" {size[0]}x{size[1]}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastfeed.decode.base import Bad, DecodeEngine, Header, Request, Stop, dct_denominator
+from fastfeed.decode.base import DecodeEngine, DecodeFailure, Header, Request, Stop, dct_denominator
 from fastfeed.decode.padding import decode_with_border
 from fastfeed.decode.pixels import PixelsEngine
 from fastfeed.ops.base import Border
@@ -15,7 +15,7 @@ _PIXELS = PixelsEngine()
 
 def decode_views(
     engine: DecodeEngine, request: Request, border: Border | None, out: np.ndarray, stop: Stop
-) -> list[Bad | None]:
+) -> list[DecodeFailure | None]:
     """Decode several windows of each file; out: (n, views, height, width, channels).
 
     The request's windows are those of all views of the first file, then of the second, and so on.

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastfeed.decode.base import ENLARGE, Bad, Header, Request, Stop
+from fastfeed.decode.base import ENLARGE, DecodeFailure, Header, Request, Stop
 from fastfeed.decode.sniff import sniff
 from fastfeed.errors import ConfigError
 from fastfeed.ops.base import FILTERS
@@ -59,15 +59,15 @@ class Markers(NamedTuple):
     icc: int  # 0: no profile, 1: one that names sRGB, 2: another
 
 
-def markers(blob: Any, max_pixels: int) -> Markers | Bad:
-    """Read the markers alone; Bad if the kernel cannot decode the file.
+def markers(blob: Any, max_pixels: int) -> Markers | DecodeFailure:
+    """Read the markers alone; a failure if the kernel cannot decode the file.
 
     The kernel must be built.
     """
     info = np.empty((1, 9), np.int32)
     kernel().probe([blob], info, max_pixels)
     status, *rest = info[0].tolist()
-    return bad_of(status) if status else Markers(*rest)
+    return failure_from_status(status) if status else Markers(*rest)
 
 
 def orientation(blob: Any, header: Header | None) -> int:
@@ -115,17 +115,17 @@ class NativeEngine:
         # with one, the call runs in its caller: feeds have their own threads
         self._pool = self._native.Pool(threads)
 
-    def probe(self, blobs: Sequence[bytes]) -> list[Header | Bad]:
+    def probe(self, blobs: Sequence[bytes]) -> list[Header | DecodeFailure]:
         info = np.empty((len(blobs), 9), np.int32)
         self._native.probe(list(blobs), info, self._op.max_pixels)
         return [
-            bad_of(status) if status else Header(height, width, sniff(blob) or "")
+            failure_from_status(status) if status else Header(height, width, sniff(blob) or "")
             for blob, (status, height, width) in zip(blobs, info[:, :3].tolist(), strict=True)
         ]
 
     def decode(
         self, request: Request, out: np.ndarray, stop: Stop, times: np.ndarray | None = None
-    ) -> list[Bad | None]:
+    ) -> list[DecodeFailure | None]:
         """Decode windows, as DecodeEngine describes.
 
         `times`: int64 (n, 2), set to the nanoseconds of resizing, and of encoding, of each.
@@ -136,7 +136,7 @@ class NativeEngine:
             self._pool.decode(
                 *self._samples(request[rows]), out[rows], codes[rows], *self._rules(request), spent
             )
-        return [bad_of(code) if code else None for code in codes.tolist()]
+        return [failure_from_status(code) if code else None for code in codes.tolist()]
 
     def recode(
         self,
@@ -146,13 +146,13 @@ class NativeEngine:
         optimize: bool,
         stop: Stop,
         times: np.ndarray | None = None,
-    ) -> list[bytes | Bad]:
+    ) -> list[bytes | DecodeFailure]:
         """Encode each window, scaled to its target size, as a new JPEG of quality 1..100.
 
         subsampled: 4:2:0, else 4:4:4. optimize: with Huffman tables for each image. times: as for
         `decode`.
         """
-        results: list[bytes | Bad] = []
+        results: list[bytes | DecodeFailure] = []
         target_pixels = request.windows.sizes.prod(axis=1).tolist()
         pixels = [
             max(h.height * h.width, n) for h, n in zip(request.headers, target_pixels, strict=True)
@@ -163,10 +163,10 @@ class NativeEngine:
             how = (*self._rules(request), quality, subsampled, optimize)
             files = self._pool.recode(*self._samples(part), sizes, codes, *how, spent)
             results += [
-                bad_of(code) if code else file
+                failure_from_status(code) if code else file
                 for code, file in zip(codes.tolist(), files, strict=True)
             ]
-        return results + [Bad("cancelled")] * (len(request) - len(results))
+        return results + [DecodeFailure("cancelled")] * (len(request) - len(results))
 
     @staticmethod
     def _samples(request: Request) -> tuple[Any, ...]:
@@ -196,6 +196,6 @@ class NativeEngine:
             first = last
 
 
-def bad_of(code: int) -> Bad:
+def failure_from_status(code: int) -> DecodeFailure:
     """A kernel's status as a result."""
-    return Bad(_STATUS[code], _DETAIL.get(_STATUS[code], ""))
+    return DecodeFailure(_STATUS[code], _DETAIL.get(_STATUS[code], ""))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.decode.base import Bad, DecodeEngine, Request, Stop
+from fastfeed.decode.base import DecodeEngine, DecodeFailure, Request, Stop
 from fastfeed.ops.base import Border, shade
 from fastfeed.ops.program.window import Windows
 
@@ -16,7 +16,7 @@ _NEAR = 1e-6  # of a pixel: sums of fractions
 
 def decode_with_border(
     engine: DecodeEngine, request: Request, border: Border | None, out: np.ndarray, stop: Stop
-) -> list[Bad | None]:
+) -> list[DecodeFailure | None]:
     """Like `engine.decode`; where a window extends beyond its limit, the border is drawn.
 
     The edge of the image falls on the nearest whole pixels of the result. "edge" and "reflect"
@@ -30,7 +30,7 @@ def decode_with_border(
     if not beyond.any():
         return engine.decode(request, out, stop)
     part = _part(windows, beyond, border.mode, size)
-    results: list[Bad | None] = [None] * len(request)
+    results: list[DecodeFailure | None] = [None] * len(request)
     fill = shade(border.fill, out.shape[3])
     for (height, width), rows in _rows_by_shape(part.high - part.low):
         if stop.is_set():

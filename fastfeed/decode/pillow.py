@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import numpy as np
 from PIL import BmpImagePlugin, Image, ImageFile, PpmImagePlugin, WebPImagePlugin
 
-from fastfeed.decode.base import Bad, Header, Request, Stop, dct_denominator
+from fastfeed.decode.base import DecodeFailure, Header, Request, Stop, dct_denominator
 from fastfeed.decode.formats.avif import AvifFile
 from fastfeed.decode.formats.exif import stored_orientation
 from fastfeed.decode.formats.gif import GifFile
@@ -128,11 +128,11 @@ class PillowEngine:
         self._op = op
         self._memory = memory or DECODING
 
-    def probe(self, blobs: Sequence[Any]) -> list[Header | Bad]:
+    def probe(self, blobs: Sequence[Any]) -> list[Header | DecodeFailure]:
         return [self._probe(blob) for blob in blobs]
 
-    def decode(self, request: Request, out: np.ndarray, stop: Stop) -> list[Bad | None]:
-        results: list[Bad | None] = [None] * len(request)
+    def decode(self, request: Request, out: np.ndarray, stop: Stop) -> list[DecodeFailure | None]:
+        results: list[DecodeFailure | None] = [None] * len(request)
         windows = request.windows
         for i, (blob, header) in enumerate(zip(request.blobs, request.headers, strict=True)):
             if stop.is_set():
@@ -149,35 +149,35 @@ class PillowEngine:
             # decoders may raise anything for malicious bytes: ValueError, KeyError, struct.error...
             except Exception as error:
                 out[i] = 0
-                results[i] = as_bad(error, blob, header.format)
+                results[i] = failure_from_error(error, blob, header.format)
         return results
 
-    def _probe(self, blob: bytes) -> Header | Bad:
+    def _probe(self, blob: bytes) -> Header | DecodeFailure:
         if not len(blob):
-            return Bad("empty")
+            return DecodeFailure("empty")
         format = sniff(blob)
         if format is None:
-            return Bad("not_image", f"it is {content_kind(blob)}")
+            return DecodeFailure("not_image", f"it is {content_kind(blob)}")
         if format not in OPEN:
-            return Bad("unsupported_format", format)
+            return DecodeFailure("unsupported_format", format)
         try:
             opening = partial(unwarned, lambda: OPEN[format](io.BytesIO(blob), ""))
             image = with_memory(opening, lambda: len(blob))
             height, width = image.height, image.width
             orientation = stored_orientation(blob, format, image.info)
         except Exception as error:  # as in decode
-            return as_bad(error, blob, format)
+            return failure_from_error(error, blob, format)
         if height < 1 or width < 1:
-            return Bad("corrupt", f"{width}x{height} pixels")
+            return DecodeFailure("corrupt", f"{width}x{height} pixels")
         pixels = max(height * width, getattr(image, "coded_pixels", 0))
         if pixels > self._op.max_pixels:
-            return Bad(
+            return DecodeFailure(
                 "bomb",
                 f"{width}x{height} pixels, the limit is {self._op.max_pixels}:"
                 " Decode(max_pixels=...)",
             )
         if pixels > max(_DENSE_PIXELS, _PIXELS_PER_BYTE * len(blob)):
-            return Bad(
+            return DecodeFailure(
                 "bomb",
                 f"{width}x{height} pixels in {len(blob)} bytes, {_PIXELS_PER_BYTE} per byte is the"
                 " limit",
@@ -187,7 +187,7 @@ class PillowEngine:
             and "progressive" in image.info
             and bytes(blob).count(b"\xff\xda") > _MAX_SCANS
         ):
-            return Bad(
+            return DecodeFailure(
                 "bomb", f"more than {_MAX_SCANS} scans, each of which costs a pass over all pixels"
             )
         shown = displayed_size(orientation, (height, width))
@@ -296,21 +296,21 @@ def unwarned(call: Callable[[], T]) -> T:
             return call()
 
 
-def as_bad(error: Exception, blob: bytes, format: str) -> Bad:
+def failure_from_error(error: Exception, blob: bytes, format: str) -> DecodeFailure:
     """The reason for a plugin's error; the plugin's message is the detail."""
     text = f"{error}".strip()
     text = text if isinstance(error, OSError) or " " in text else f"{type(error).__name__} {text}"
     low = text.lower()
     if isinstance(error, (Image.DecompressionBombError, Oversized)) or _BOMB_WORDS in low:
-        return Bad("bomb", text)
+        return DecodeFailure("bomb", text)
     if lacks_memory(error):
-        return Bad("oom", f"{error}" or "the system has no more memory")
+        return DecodeFailure("oom", f"{error}" or "the system has no more memory")
     if isinstance(error, (Unsupported, ImportError)) or any(
         words in low for words in _UNSUPPORTED_WORDS
     ):
-        return Bad("unsupported_format", text)
+        return DecodeFailure("unsupported_format", text)
     if isinstance(error, (EOFError, struct.error)):
-        return Bad("truncated", "ends inside its header")
+        return DecodeFailure("truncated", "ends inside its header")
     if any(words in low for words in _TRUNCATED_WORDS):
-        return Bad("truncated", text)
-    return Bad("truncated" if ends_early(blob, format) else "corrupt", text)
+        return DecodeFailure("truncated", text)
+    return DecodeFailure("truncated" if ends_early(blob, format) else "corrupt", text)

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from fastfeed.decode.base import Bad, DecodeEngine, Header
+from fastfeed.decode.base import DecodeEngine, DecodeFailure, Header
 from fastfeed.printable import printable
 
 _log = logging.getLogger("fastfeed")
@@ -64,7 +64,7 @@ def named(name: Name | None) -> Iterator[None]:
 
 def probe_named(
     engine: DecodeEngine, blobs: Sequence[Any], names: Sequence[Name | None]
-) -> list[Header | Bad]:
+) -> list[Header | DecodeFailure]:
     """`engine.probe(blobs)`, each under its name."""
     headers = []
     for blob, name in zip(blobs, names, strict=True):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from fastfeed.decode.base import Bad, Header, Request, Stop
+from fastfeed.decode.base import DecodeFailure, Header, Request, Stop
 
 _FILTERS = {
     "bilinear": Image.Resampling.BILINEAR,
@@ -47,10 +47,10 @@ class PixelsEngine:
 
     name = "pixels"
 
-    def probe(self, blobs: Sequence[Any]) -> list[Header | Bad]:
+    def probe(self, blobs: Sequence[Any]) -> list[Header | DecodeFailure]:
         return [Header(blob.shape[0], blob.shape[1], "array") for blob in blobs]
 
-    def decode(self, request: Request, out: np.ndarray, stop: Stop) -> list[Bad | None]:
+    def decode(self, request: Request, out: np.ndarray, stop: Stop) -> list[DecodeFailure | None]:
         for i, blob in enumerate(request.blobs):
             if stop.is_set():
                 break

@@ -10,7 +10,7 @@ from threading import Event
 import numpy as np
 from PIL import Image
 
-from fastfeed.decode.base import DECLINED, Bad, Header, Request, Stop
+from fastfeed.decode.base import DECLINED, DecodeFailure, Header, Request, Stop
 from fastfeed.decode.native import NativeEngine, is_built
 from fastfeed.decode.pillow import PillowEngine
 from fastfeed.distributed.cores import cores_for
@@ -115,7 +115,9 @@ class Recoder:
             f" {self.threads} threads)"
         )
 
-    def __call__(self, blobs: Sequence[bytes], stop: Stop | None = None) -> list[bytes | Bad]:
+    def __call__(
+        self, blobs: Sequence[bytes], stop: Stop | None = None
+    ) -> list[bytes | DecodeFailure]:
         """Recode the files: the new bytes of each, or the reason for a failure.
 
         Never raises for the content of a file.
@@ -123,7 +125,7 @@ class Recoder:
         Once `stop` is set the call returns early, and its result is meaningless.
         """
         stop = stop or Event()
-        results: list[bytes | Bad] = [Bad("cancelled")] * len(blobs)
+        results: list[bytes | DecodeFailure] = [DecodeFailure("cancelled")] * len(blobs)
         remaining = list(range(len(blobs)))
         if self._native:
             rows, request = self._request(blobs, self._native.probe(blobs), results)
@@ -134,7 +136,7 @@ class Recoder:
             remaining = [
                 i
                 for i, result in enumerate(results)
-                if isinstance(result, Bad) and result.reason in DECLINED
+                if isinstance(result, DecodeFailure) and result.reason in DECLINED
             ]
         if remaining and not stop.is_set():
             with ThreadPoolExecutor(self.threads) as pool:
@@ -147,7 +149,10 @@ class Recoder:
         return results
 
     def _request(
-        self, blobs: Sequence[bytes], headers: Sequence[Header | Bad], results: list[bytes | Bad]
+        self,
+        blobs: Sequence[bytes],
+        headers: Sequence[Header | DecodeFailure],
+        results: list[bytes | DecodeFailure],
     ) -> tuple[list[int], Request]:
         """The samples that can be recoded, and their request.
 
@@ -155,7 +160,7 @@ class Recoder:
         """
         good = [i for i, header in enumerate(headers) if isinstance(header, Header)]
         for i, header in enumerate(headers):
-            if isinstance(header, Bad):
+            if isinstance(header, DecodeFailure):
                 results[i] = header
         valid = [header for header in headers if isinstance(header, Header)]
         sizes = np.array([(header.height, header.width) for header in valid], np.int64).reshape(
@@ -172,13 +177,15 @@ class Recoder:
             limits = (
                 f"a JPEG has at most {_MAX_SIDE} a side, and the limit is {self._decode.max_pixels}"
             )
-            results[good[row]] = Bad("bomb", f"would become {width}x{height} pixels; {limits}")
+            results[good[row]] = DecodeFailure(
+                "bomb", f"would become {width}x{height} pixels; {limits}"
+            )
         request = Request([blobs[i] for i in good], valid, windows, self._program.filter)
         rows = np.flatnonzero(fits).tolist()
         return [good[row] for row in rows], request[rows]
 
-    def _recode_one(self, blob: bytes, stop: Stop) -> bytes | Bad:
-        results: list[bytes | Bad] = [Bad("cancelled")]
+    def _recode_one(self, blob: bytes, stop: Stop) -> bytes | DecodeFailure:
+        results: list[bytes | DecodeFailure] = [DecodeFailure("cancelled")]
         rows, request = self._request([blob], self._pillow.probe([blob]), results)
         if not rows or stop.is_set():
             return results[0]
@@ -188,7 +195,7 @@ class Recoder:
             (bad,) = self._pillow.decode(request, out, stop)
             return bad or self._written(out[0])
         except MemoryError:
-            return Bad("oom", f"no memory for {width}x{height} pixels")
+            return DecodeFailure("oom", f"no memory for {width}x{height} pixels")
 
     def _written(self, pixels: np.ndarray) -> bytes:
         file = io.BytesIO()

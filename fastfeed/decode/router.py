@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.decode.base import DECLINED, Bad, DecodeEngine, Header, Request, Stop
+from fastfeed.decode.base import DECLINED, DecodeEngine, DecodeFailure, Header, Request, Stop
 from fastfeed.runtime.kernel import formats
 
 
@@ -20,19 +20,23 @@ class RouterEngine:
         self.other = other
         self.name = f"{first.name} ({', '.join(formats())}), {other.name} (the rest)"
 
-    def probe(self, blobs: Sequence[Any]) -> list[Header | Bad]:
+    def probe(self, blobs: Sequence[Any]) -> list[Header | DecodeFailure]:
         headers = self._first.probe(blobs)
-        declined = [i for i, h in enumerate(headers) if isinstance(h, Bad) and h.reason in DECLINED]
+        declined = [
+            i
+            for i, h in enumerate(headers)
+            if isinstance(h, DecodeFailure) and h.reason in DECLINED
+        ]
         for i, header in zip(declined, self.other.probe([blobs[i] for i in declined]), strict=True):
             headers[i] = header
         for i, header in enumerate(headers):
-            if isinstance(header, Bad) and header.reason == "bomb":  # which limit it met
+            if isinstance(header, DecodeFailure) and header.reason == "bomb":  # which limit it met
                 again = self.other.probe([blobs[i]])[0]
-                headers[i] = again if isinstance(again, Bad) else header
+                headers[i] = again if isinstance(again, DecodeFailure) else header
         return headers
 
-    def decode(self, request: Request, out: np.ndarray, stop: Stop) -> list[Bad | None]:
-        results: list[Bad | None] = [None] * len(request)
+    def decode(self, request: Request, out: np.ndarray, stop: Stop) -> list[DecodeFailure | None]:
+        results: list[DecodeFailure | None] = [None] * len(request)
         first_rows = [i for i, header in enumerate(request.headers) if header.handle is None]
         if len(first_rows) == len(request):
             results = self._first.decode(request, out, stop)
@@ -48,8 +52,8 @@ class RouterEngine:
             for i, header in zip(
                 declined, self.other.probe([request.blobs[i] for i in declined]), strict=True
             ):
-                results[i] = header if isinstance(header, Bad) else None
-                headers[i] = headers[i] if isinstance(header, Bad) else header
+                results[i] = header if isinstance(header, DecodeFailure) else None
+                headers[i] = headers[i] if isinstance(header, DecodeFailure) else header
             good = [i for i in declined if results[i] is None]
             self._some(self.other, replace(request, headers=headers), good, out, stop, results)
         return results
@@ -61,7 +65,7 @@ class RouterEngine:
         rows: list[int],
         out: np.ndarray,
         stop: Stop,
-        results: list[Bad | None],
+        results: list[DecodeFailure | None],
     ) -> None:
         if not rows:
             return

@@ -9,8 +9,8 @@ from itertools import chain, islice
 from pathlib import Path
 
 from fastfeed.errors import ConfigError
-from fastfeed.sources.listing.left_out import is_hidden
 from fastfeed.sources.listing.local_tree import IMAGE_EXTENSIONS
+from fastfeed.sources.listing.skipped_files import is_hidden
 from fastfeed.storage.expand import SPLIT, expand_braces
 from fastfeed.storage.reads import is_local
 from fastfeed.system.descriptors import open_regular

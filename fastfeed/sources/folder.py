@@ -73,7 +73,7 @@ class ImageFolder(SourceMethods):
     followed, and every path counts: a file that is linked twice into a class is two samples, and
     into two classes an error. Files without an image's extension, hidden ones, folders of the
     system (`__MACOSX`, `@eaDir`, `lost+found`, `$RECYCLE.BIN` and the like), and images outside the
-    class folders are left out: `print`, `notes` and `left_out` say how many. Classes are compared
+    class folders are left out: `print`, `notes` and `skipped` say how many. Classes are compared
     in Unicode's NFC with `classes`; two folders equal in it are an error.
 
     A remote root is listed whenever a source is made, which takes minutes for millions of images:
@@ -139,7 +139,7 @@ class ImageFolder(SourceMethods):
         linked = False  # through links one file may have several paths
         if listing is not None:
             versions = self.remote and self._storage.cache is not None
-            rows, folders, self._left_out = read_listing(
+            rows, folders, self._skipped = read_listing(
                 os.fspath(listing), self._storage, versions, "ImageFolder"
             )
         else:
@@ -148,12 +148,12 @@ class ImageFolder(SourceMethods):
             else:
                 tree = LocalTree(str(self.root), extensions, "ImageFolder", allow_links=allow_links)
             choose = self._choose if labeled else lambda folders, _: folders
-            rows, folders, self._left_out = gather(
+            rows, folders, self._skipped = gather(
                 tree, choose, not labeled, progress, f"listing {self.root}"
             )
             if isinstance(tree, LocalTree):
                 linked = tree.has_links
-        if links := self._left_out.links():
+        if links := self._skipped.links():
             warn(f"ImageFolder: {self.root}: {'; '.join(links)}", UserWarning, stacklevel=3)
         self.classes: tuple[str, ...] = ()
         self._labels = np.full(len(rows), -1, np.int32)
@@ -162,7 +162,7 @@ class ImageFolder(SourceMethods):
         if classes is None and (order := order_text(self.classes)):
             warn(f"ImageFolder: {self.root}: {order}", UserWarning, stacklevel=3)
         if not len(rows):
-            raise SourceError(f"ImageFolder: no images below {self.root}{self._left_out_text()}")
+            raise SourceError(f"ImageFolder: no images below {self.root}{self._skipped_text()}")
         self._paths = rows.paths
         if (
             labeled
@@ -197,7 +197,7 @@ class ImageFolder(SourceMethods):
             rows.labels[labeled]
         ]
         if loose:  # of a listing: others have none of them
-            self._left_out.add("(no class)", rows.paths[int(np.argmax(rows.labels < 0))], loose)
+            self._skipped.add("(no class)", rows.paths[int(np.argmax(rows.labels < 0))], loose)
         if loose or np.any(np.diff(labels) < 0):
             order = np.argsort(labels, kind="stable")
             rows, labels = rows.take(labeled[order]), labels[order]
@@ -207,17 +207,23 @@ class ImageFolder(SourceMethods):
                 raise SourceError(
                     f"ImageFolder: class {name!r} has {count} image{'' if count == 1 else 's'}, a"
                     f" class needs at least {minimum}; add images, remove the folder, or pass"
-                    f" min_per_class={count}{self._left_out_text()}"
+                    f" min_per_class={count}{self._skipped_text()}"
                 )
         return rows, labels
 
-    def _left_out_text(self) -> str:
-        return f"; left out: {self._left_out.summary()}" if self._left_out.counts else ""
+    def _skipped_text(self) -> str:
+        return f"; left out: {self._skipped.summary()}" if self._skipped.counts else ""
+
+    @property
+    def skipped(self) -> Counter[str]:
+        """Counts of skipped files below the root, by extension, `(hidden)`, `(no class)` etc."""
+        return self._skipped.counts
 
     @property
     def left_out(self) -> Counter[str]:
-        """Counts of skipped files below the root, by extension, `(hidden)`, `(no class)` etc."""
-        return self._left_out.counts
+        """Deprecated name of `skipped`."""
+        warn("ImageFolder.left_out is now called skipped", DeprecationWarning, stacklevel=2)
+        return self.skipped
 
     @property
     def notes(self) -> list[str]:
@@ -226,7 +232,7 @@ class ImageFolder(SourceMethods):
             np.bincount(self._labels[self._labels >= 0], minlength=len(self.classes)) == 0
         ).tolist()
         without = f"{len(empty)} class{'' if len(empty) == 1 else 'es'} without images"
-        notes = self._left_out.notes() + (
+        notes = self._skipped.notes() + (
             [f"{without}, such as {self.classes[empty[0]]}"] if empty else []
         )
         return notes + ([self._splits] if self._splits else [])
@@ -372,7 +378,7 @@ class ImageFolder(SourceMethods):
 
     def __repr__(self) -> str:
         return (
-            self._summary() + self._left_out_text() + (f"; {self._splits}" if self._splits else "")
+            self._summary() + self._skipped_text() + (f"; {self._splits}" if self._splits else "")
         )
 
     def _summary(self) -> str:

@@ -97,7 +97,7 @@ def test_the_box_follows_what_moves():
 def test_a_list_is_drawn_one_by_one_and_as_a_whole():
     (section,) = sections("RandomFlip(), [Brightness(0.2), Normalize.imagenet()], OneHot(3)")
     assert section.ops == section.whole == (RandomFlip(), Brightness(0.2))
-    assert section.left_out == (Normalize.imagenet(), OneHot(3))
+    assert section.skipped == (Normalize.imagenet(), OneHot(3))
     assert sections("ff.RandomFlip(), fastfeed.recipes.cifar_train()")[0].ops[0] == RandomFlip(), (
         "as in a script"
     )

@@ -18,7 +18,7 @@ import json, resource, sys, threading, time
 from pathlib import Path
 resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
 import numpy as np
-from fastfeed.decode import Bad, PillowEngine, Request
+from fastfeed.decode import DecodeFailure, PillowEngine, Request
 from fastfeed.ops import Decode
 from fastfeed.ops.program.compile import Windows
 engine, slowest = PillowEngine(Decode()), 0.0
@@ -28,7 +28,7 @@ for path in sorted(Path(sys.argv[1]).rglob("*")):
     began, blob = time.process_time(), path.read_bytes()
     header = engine.probe([blob])[0]
     out = np.full((1, 32, 32, 3), 7, np.uint8)
-    if isinstance(header, Bad):
+    if isinstance(header, DecodeFailure):
         why = header
     else:
         box = np.array([[0, 0, header.height, header.width]], float)

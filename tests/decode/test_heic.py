@@ -18,7 +18,7 @@ from helpers.heics import heic, picture
 from helpers.preprocess.rasters import TURNED
 
 import fastfeed as ff
-from fastfeed.decode import Bad
+from fastfeed.decode import DecodeFailure
 from fastfeed.decode.formats import heic as module
 from fastfeed.decode.sniff import sniff
 from fastfeed.ops import Decode
@@ -62,7 +62,7 @@ def test_told_by_content(blob, format):
 
 def test_without_libheif_the_reason_has_the_command(monkeypatch):
     monkeypatch.setattr(module, "_PACKAGES", ("no_such_package",))
-    why = Bad("unsupported_format", "HEIC needs pi-heif: pip install 'fastfeed[heic]'")
+    why = DecodeFailure("unsupported_format", "HEIC needs pi-heif: pip install 'fastfeed[heic]'")
     assert decoded(FILE) == why
     assert decoded(FILE[: len(FILE) // 2]) == why
     assert module.installed() is None
@@ -219,12 +219,12 @@ def lying(claims: tuple[int, int], said: tuple[int, int]) -> bytes:
 )
 def test_damage_gets_its_reason(blob, reason):
     why = decoded(blob)
-    assert isinstance(why, Bad) and why.reason == reason, why
+    assert isinstance(why, DecodeFailure) and why.reason == reason, why
 
 
 @needs_libheif
 def test_size_limit_counts_pixels_of_the_header():
-    why = Bad("bomb", "70x48 pixels, the limit is 3359: Decode(max_pixels=...)")
+    why = DecodeFailure("bomb", "70x48 pixels, the limit is 3359: Decode(max_pixels=...)")
     assert decoded(FILE, Decode(max_pixels=48 * 70 - 1)) == why
 
 
@@ -234,7 +234,7 @@ def test_every_flipped_bit_ends_as_pixels_or_as_a_reason():
         blob = bytearray(FILE)
         blob[at] ^= 1 << at % 8
         result = decoded(bytes(blob), size=(8, 8))
-        assert isinstance(result, Bad) or result.shape == (8, 8, 3)
+        assert isinstance(result, DecodeFailure) or result.shape == (8, 8, 3)
 
 
 @needs_libheif

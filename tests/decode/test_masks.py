@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fastfeed.decode.base import Bad
+from fastfeed.decode.base import DecodeFailure
 from fastfeed.decode.masks import mask_pixels
 from fastfeed.faults import REASONS
 
@@ -78,14 +78,14 @@ def test_numbers_come_as_they_are():
 )
 def test_what_is_no_mask_is_said(found: Any, reason: str, detail: str):
     bad = mask_pixels(found, SIZE)
-    assert isinstance(bad, Bad) and bad.reason == reason and bad.detail.startswith(detail)
+    assert isinstance(bad, DecodeFailure) and bad.reason == reason and bad.detail.startswith(detail)
 
 
 def test_a_huge_size_costs_nothing():
     file = bytearray(saved(Image.fromarray(MASK)))
     file[16:24] = (60_000).to_bytes(4, "big") * 2
     file[29:33] = zlib.crc32(file[12:29]).to_bytes(4, "big")
-    assert mask_pixels(bytes(file), SIZE) == Bad(
+    assert mask_pixels(bytes(file), SIZE) == DecodeFailure(
         "corrupt", "its mask has 60000x60000 pixels (height x width), the image 14x10"
     )
 
@@ -98,7 +98,7 @@ def test_damage_is_a_reason_not_an_exception():
         for at in rng.integers(8, len(good), 3):
             broken[at] = rng.integers(256)
         found = mask_pixels(bytes(broken[: rng.integers(len(good) // 2, len(good) + 1)]), SIZE)
-        if isinstance(found, Bad):
+        if isinstance(found, DecodeFailure):
             assert found.reason in REASONS
             seen.add(found.reason)
         else:

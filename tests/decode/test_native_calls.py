@@ -15,7 +15,7 @@ from helpers import jpegs
 from helpers.jpegs import LAYOUTS, decode, decode_one, encoded, textured
 from PIL import Image
 
-from fastfeed.decode import Bad, Header, NativeEngine, Request
+from fastfeed.decode import DecodeFailure, Header, NativeEngine, Request
 from fastfeed.ops import Decode
 from fastfeed.ops.program.compile import Windows
 
@@ -237,7 +237,7 @@ def test_the_engine_says_why():
     engine = NativeEngine(Decode())
     blobs = [GOOD, GOOD[:-9], b"", GOOD[:40]]
     headers = engine.probe(blobs)
-    assert [h.reason if isinstance(h, Bad) else None for h in headers] == [
+    assert [h.reason if isinstance(h, DecodeFailure) else None for h in headers] == [
         None,
         None,
         "not_image",
@@ -248,7 +248,7 @@ def test_the_engine_says_why():
     done = engine.decode(
         Request(blobs[:2], headers[:2], windows, "bilinear"), out, threading.Event()
     )
-    assert done == [None, Bad("truncated", "the file ends before the image does")]
+    assert done == [None, DecodeFailure("truncated", "the file ends before the image does")]
 
 
 SUB_INTERPRETER = """

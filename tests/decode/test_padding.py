@@ -14,7 +14,7 @@ from helpers.opencv_ops.windows import cut
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastfeed.decode import Bad, Header, PixelsEngine, Request, engine_for
+from fastfeed.decode import DecodeFailure, Header, PixelsEngine, Request, engine_for
 from fastfeed.decode.native import is_built
 from fastfeed.decode.padding import decode_with_border
 from fastfeed.feed.feed import Feed
@@ -261,7 +261,7 @@ def test_bad_files_are_bad_and_black_wherever_the_window_lies(engine):
         [CenterCrop(40), Pad(1)],
     ):
         out, why, _ = run(ops, blobs, engine)
-        assert [w.reason if isinstance(w, Bad) else w for w in why] == [
+        assert [w.reason if isinstance(w, DecodeFailure) else w for w in why] == [
             None,
             "truncated",
             None,

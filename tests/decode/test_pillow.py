@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import AvifImagePlugin, Image, ImageFile
 
-from fastfeed.decode import Bad, Header, PillowEngine, Request
+from fastfeed.decode import DecodeFailure, Header, PillowEngine, Request
 from fastfeed.decode.base import dct_denominator
 from fastfeed.decode.memory_limit import MemoryLimit
 from fastfeed.decode.sniff import sniff
@@ -44,7 +44,7 @@ def decoded(
     """Pixels of one blob, or why there are none."""
     engine = PillowEngine(op or Decode())
     (header,) = engine.probe([blob])
-    if isinstance(header, Bad):
+    if isinstance(header, DecodeFailure):
         return header
     box = (0, 0, header.height, header.width) if box is None else box
     size = (header.height, header.width) if size is None else size
@@ -226,12 +226,12 @@ HUGE[_at : _at + 4] = struct.pack(">HH", 65_500, 65_500)
 )
 def test_damage_gets_its_reason(blob, reason):
     why = decoded(blob)
-    assert isinstance(why, Bad), "this must not decode"
+    assert isinstance(why, DecodeFailure), "this must not decode"
     assert why.reason == reason, why
 
 
 def test_size_limit_counts_pixels_of_the_header():
-    assert decoded(PNG, Decode(max_pixels=48 * 64 - 1)) == Bad(
+    assert decoded(PNG, Decode(max_pixels=48 * 64 - 1)) == DecodeFailure(
         "bomb", "64x48 pixels, the limit is 3071: Decode(max_pixels=...)"
     )
     assert decoded(PNG, Decode(max_pixels=48 * 64)).shape == (48, 64, 3)

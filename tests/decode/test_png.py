@@ -17,7 +17,7 @@ from helpers.pngs import SIGNATURE, chunk, chunks, png
 from helpers.real_data import real_data
 from PIL import Image, ImageOps
 
-from fastfeed.decode import Bad, Header, NativeEngine, Request
+from fastfeed.decode import DecodeFailure, Header, NativeEngine, Request
 from fastfeed.ops import Decode
 from fastfeed.ops.program.compile import Windows
 
@@ -187,7 +187,9 @@ def test_all_others_have_pillows_result(name):
 
 def test_who_decodes():
     engine = NativeEngine(Decode())
-    taken = {name: not isinstance(native(blob), Bad) for name, blob in LEFT_TO_PILLOW.items()}
+    taken = {
+        name: not isinstance(native(blob), DecodeFailure) for name, blob in LEFT_TO_PILLOW.items()
+    }
     assert {name for name, is_taken in taken.items() if is_taken} == {"pixels in two places"}
     assert all(
         isinstance(header, Header) for header in engine.probe([made(kind) for kind in KINDS])
@@ -211,7 +213,7 @@ def test_chunks_that_are_no_part_of_the_pixels_do_not_matter():
 def test_damage_below_a_window_is_found():
     blob = bytearray(made(filters=(4,)))
     blob[-60] ^= 1
-    assert isinstance(native(bytes(blob), (0, 0, 5, 80)), Bad)
+    assert isinstance(native(bytes(blob), (0, 0, 5, 80)), DecodeFailure)
     assert routed(bytes(blob), (0, 0, 5, 80)) == by_pillow(bytes(blob), (0, 0, 5, 80))
 
 
@@ -221,7 +223,7 @@ def test_rows_below_a_window_are_not_unpacked():
     blob = png(tall, filters=(4,))
     broken = changed(blob, b"IDAT", lambda data: data[: len(data) - 200_000])
     assert np.array_equal(native(broken, (0, 0, 400, 200)), tall[:400])
-    assert isinstance(native(broken), Bad)
+    assert isinstance(native(broken), DecodeFailure)
 
 
 def test_random_damage_has_pillows_result():

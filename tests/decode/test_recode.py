@@ -15,7 +15,7 @@ from helpers import jpegs, pngs
 from helpers.jpegs import LAYOUTS, encoded, resized, shown, textured, with_orientation
 from PIL import Image
 
-from fastfeed.decode import Bad, Recoder
+from fastfeed.decode import DecodeFailure, Recoder
 from fastfeed.decode.native import is_built
 from fastfeed.errors import ConfigError
 from fastfeed.ops import (
@@ -140,7 +140,7 @@ def test_the_same_bytes_for_any_threads_and_batches(engine):
     blobs[3] = blobs[3][:-200]
     blobs[4] = png(textured(60, 80))
     want = Recoder([SMALL], threads=1, decode=engine)(blobs)
-    assert [i for i, file in enumerate(want) if isinstance(file, Bad)] == [3]
+    assert [i for i, file in enumerate(want) if isinstance(file, DecodeFailure)] == [3]
     for threads in (1, 4):
         recode = Recoder([SMALL], threads=threads, decode=engine)
         assert recode(blobs) == want
@@ -187,7 +187,7 @@ def test_each_bad_file_has_its_reason(engine):
         b"\xff\xd8" + bytes(500),
     ]
     reasons = [
-        file.reason if isinstance(file, Bad) else None
+        file.reason if isinstance(file, DecodeFailure) else None
         for file in Recoder([SMALL], decode=engine)(blobs)
     ]
     assert reasons[0] == "empty" and reasons[5] is None and None not in reasons[:5] + reasons[6:]
@@ -207,7 +207,7 @@ def test_what_becomes_too_long_for_a_jpeg(engine):
         [encoded(textured(2, 400)), encoded(textured(8, 9))]
     )
     assert (
-        isinstance(long, Bad)
+        isinstance(long, DecodeFailure)
         and long.reason == "bomb"
         and "140000x700" in long.detail
         and isinstance(fine, bytes)
@@ -220,7 +220,7 @@ def test_results_are_limited_in_pixels_too(engine):
     recode = Recoder([Decode(max_pixels=100_000), Resize(300)], decode=engine)
     line, fine = recode([encoded(textured(1, 100)), encoded(textured(30, 31))])
     assert (
-        isinstance(line, Bad)
+        isinstance(line, DecodeFailure)
         and line.reason == "bomb"
         and "30000x300" in line.detail
         and isinstance(fine, bytes)
@@ -266,7 +266,7 @@ def test_a_stop_is_obeyed(engine):
     stop = threading.Event()
     stop.set()
     files = Recoder([SMALL], decode=engine)([encoded(textured(64, 64))] * 3, stop)
-    assert len(files) == 3 and all(isinstance(file, Bad) for file in files)
+    assert len(files) == 3 and all(isinstance(file, DecodeFailure) for file in files)
 
 
 @pytest.mark.parametrize(

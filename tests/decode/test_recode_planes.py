@@ -15,7 +15,7 @@ from helpers import jpegs
 from helpers.jpegs import LAYOUTS, encoded, four_by_two, resized, shown, textured, with_orientation
 from PIL import Image
 
-from fastfeed.decode import Bad, Recoder
+from fastfeed.decode import DecodeFailure, Recoder
 from fastfeed.decode.base import ENLARGE, Header, Request
 from fastfeed.decode.native import NativeEngine, is_built
 from fastfeed.ops import Crop, Decode, Resize
@@ -218,7 +218,7 @@ def test_samples_that_are_no_whole_factor_are_refused_whatever_the_window() -> N
         )
         request = Request([bytes(blob)], [Header(48, 48, "JPEG")], windows, "lanczos")
         (bad,) = NativeEngine(Decode(), 1).recode(request, 90, True, False, threading.Event())
-        assert isinstance(bad, Bad) and bad.reason == "unsupported_format"
+        assert isinstance(bad, DecodeFailure) and bad.reason == "unsupported_format"
 
 
 @pytest.mark.parametrize("layout", [1, 2])
@@ -243,6 +243,6 @@ def test_damage_has_the_same_reason_as_in_a_feed(layout: str) -> None:
         (file,) = Recoder([Resize((48, 48))])([bytes(broken)])
         why = jpegs.decode_one(bytes(broken), (0, 0, 150, 130), (48, 48))
         if isinstance(why, str):
-            assert isinstance(file, Bad) and file.reason == why
+            assert isinstance(file, DecodeFailure) and file.reason == why
         else:
             assert isinstance(file, bytes)

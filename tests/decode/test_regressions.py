@@ -15,7 +15,7 @@ import pytest
 from helpers import jpegs
 from helpers.jpegs import decode, decode_one, encoded, textured
 
-from fastfeed.decode import Bad, NativeEngine, Request
+from fastfeed.decode import DecodeFailure, NativeEngine, Request
 from fastfeed.ops import Decode
 from fastfeed.ops.program.compile import Windows
 
@@ -37,14 +37,14 @@ def test_ends_as_its_name_says(name):
     (header,) = engine.probe([blob(name)])
     why = header
     out = np.full((1, 16, 16, 3), 7, np.uint8)
-    if not isinstance(header, Bad):
+    if not isinstance(header, DecodeFailure):
         box = np.array([[0, 0, header.height, header.width]], float)
         windows = Windows(box, np.zeros((1, 2), bool), np.full((1, 2), 16))
         (why,) = engine.decode(
             Request([blob(name)], [header], windows, "bilinear"), out, threading.Event()
         )
         assert why is None or not out.any()
-    assert (why.reason if isinstance(why, Bad) else "ok") == want
+    assert (why.reason if isinstance(why, DecodeFailure) else "ok") == want
 
 
 @pytest.mark.parametrize("name", INPUTS)
@@ -69,7 +69,7 @@ def test_a_second_frame_is_corrupt():
     (header,) = NativeEngine(Decode()).probe(
         [large[:scan] + small[at : at + length] + large[scan:]]
     )
-    assert isinstance(header, Bad) and header.reason == "corrupt"
+    assert isinstance(header, DecodeFailure) and header.reason == "corrupt"
 
 
 def test_tables_of_an_optimized_file_stay_in_that_file():

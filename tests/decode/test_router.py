@@ -20,7 +20,7 @@ from PIL import Image
 
 import fastfeed as ff
 from fastfeed.decode import (
-    Bad,
+    DecodeFailure,
     Header,
     NativeEngine,
     PillowEngine,
@@ -46,10 +46,10 @@ def other(format: str, image: Image.Image = RGB, **options) -> bytes:
 
 
 def run(engine, blobs, size=(20, 30), filter="bilinear", boxes=None):
-    """Pixels, and per blob None or the Bad of whichever of the two calls refused it."""
+    """Pixels, and per blob None or the DecodeFailure of whichever of the two calls refused it."""
     found = engine.probe(blobs)
     rows = [i for i, h in enumerate(found) if isinstance(h, Header)]
-    why = [h if isinstance(h, Bad) else None for h in found]
+    why = [h if isinstance(h, DecodeFailure) else None for h in found]
     out = np.zeros((len(blobs), *size, 3), np.uint8)
     if rows:
         boxes = [
@@ -152,7 +152,7 @@ class Fake:
 
     name = "fake"
 
-    def __init__(self, fill: int, why: Bad | None = None, handle: object = None) -> None:
+    def __init__(self, fill: int, why: DecodeFailure | None = None, handle: object = None) -> None:
         self.fill, self.why, self.handle, self.asked = fill, why, handle, []
 
     def probe(self, blobs):
@@ -170,11 +170,15 @@ class Fake:
     ("why", "filled", "reason"),
     [
         (None, 1, None),
-        (Bad("unsupported_format"), 2, None),  # found out while decoding: the other engine tries
-        (Bad("not_image"), 2, None),
-        (Bad("corrupt"), 0, "corrupt"),  # a verdict: no other engine is asked
-        (Bad("truncated"), 0, "truncated"),
-        (Bad("bomb"), 0, "bomb"),
+        (
+            DecodeFailure("unsupported_format"),
+            2,
+            None,
+        ),  # found out while decoding: the other engine tries
+        (DecodeFailure("not_image"), 2, None),
+        (DecodeFailure("corrupt"), 0, "corrupt"),  # a verdict: no other engine is asked
+        (DecodeFailure("truncated"), 0, "truncated"),
+        (DecodeFailure("bomb"), 0, "bomb"),
     ],
 )
 def test_what_the_first_declines_goes_to_the_other(why, filled, reason):
@@ -221,7 +225,7 @@ import json, resource, sys, threading
 from pathlib import Path
 resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
 import numpy as np
-from fastfeed.decode import Bad, NativeEngine, PillowEngine, Request, RouterEngine
+from fastfeed.decode import DecodeFailure, NativeEngine, PillowEngine, Request, RouterEngine
 from fastfeed.ops import Decode
 from fastfeed.ops.program.compile import Windows
 op = Decode()
@@ -230,7 +234,7 @@ for path in sorted(Path(sys.argv[1]).iterdir()):
     for engine in (RouterEngine(NativeEngine(op), PillowEngine(op)), PillowEngine(op)):
         (header,) = engine.probe([blob])
         out, why = np.full((1, 16, 16, 3), 7, np.uint8), header
-        if not isinstance(header, Bad):
+        if not isinstance(header, DecodeFailure):
             box = np.array([[0, 0, header.height, header.width]], float)
             windows = Windows(box, np.zeros((1, 2), bool), np.full((1, 2), 16))
             (why,) = engine.decode(Request([blob], [header], windows, "bilinear"), out, threading.Event())

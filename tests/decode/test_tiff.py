@@ -18,7 +18,7 @@ from helpers.real_data import real_data
 from helpers.tiffs import lzw, tiff
 from PIL import Image
 
-from fastfeed.decode import Bad, Header, NativeEngine, Request
+from fastfeed.decode import DecodeFailure, Header, NativeEngine, Request
 from fastfeed.ops import Decode
 from fastfeed.ops.program.compile import Windows
 
@@ -182,9 +182,9 @@ def test_all_others_have_pillows_result(name):
 
 
 def test_who_decodes():
-    assert not isinstance(native(SOUND), Bad)
+    assert not isinstance(native(SOUND), DecodeFailure)
     assert [
-        name for name, blob in LEFT_TO_PILLOW.items() if not isinstance(native(blob), Bad)
+        name for name, blob in LEFT_TO_PILLOW.items() if not isinstance(native(blob), DecodeFailure)
     ] == []
 
 
@@ -204,12 +204,12 @@ def test_only_strips_and_tiles_of_a_window_are_unpacked():
     for code in (5, 8, 32773):
         tall = made(code, damage=lambda k, piece: piece if k == 1 else b"?" * len(piece))
         assert np.array_equal(native(tall, (17, 3, 14, 70)), PHOTO[17:31, 3:73])
-        assert isinstance(native(tall, (15, 3, 14, 70)), Bad)
+        assert isinstance(native(tall, (15, 3, 14, 70)), DecodeFailure)
     wide = tiff(
         PHOTO, compression=5, tile=(64, 32), damage=lambda k, piece: piece if k == 1 else b"?"
     )
     assert np.array_equal(native(wide, (10, 34, 20, 28)), PHOTO[10:30, 34:62])
-    assert isinstance(native(wide, (10, 30, 20, 32)), Bad)
+    assert isinstance(native(wide, (10, 30, 20, 32)), DecodeFailure)
 
 
 def test_random_damage_has_pillows_result():
@@ -234,7 +234,7 @@ def test_files_of_other_projects_have_pillows_result():
     for path in sorted((real_data() / "bad-images" / "tiff").iterdir()):
         blob = path.read_bytes()
         assert same(routed(blob), by_pillow(blob)), path.name
-        taken += not isinstance(native(blob), Bad)
+        taken += not isinstance(native(blob), DecodeFailure)
     assert taken > 5
 
 

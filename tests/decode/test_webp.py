@@ -16,7 +16,7 @@ from helpers.jpegs import textured
 from helpers.real_data import real_data
 from PIL import Image, ImageOps
 
-from fastfeed.decode import Bad, Header, NativeEngine, Request
+from fastfeed.decode import DecodeFailure, Header, NativeEngine, Request
 from fastfeed.ops import Decode
 from fastfeed.ops.program.compile import Windows
 
@@ -231,13 +231,13 @@ LEFT_TO_PILLOW = {
 @pytest.mark.parametrize("name", TAKEN)
 def test_what_is_unusual_and_sound(name):
     got = native(TAKEN[name])
-    assert not isinstance(got, Bad) and np.array_equal(got, by_pillow(TAKEN[name]))
+    assert not isinstance(got, DecodeFailure) and np.array_equal(got, by_pillow(TAKEN[name]))
 
 
 @pytest.mark.parametrize("name", LEFT_TO_PILLOW)
 def test_all_others_have_pillows_result(name):
     blob = LEFT_TO_PILLOW[name]
-    assert isinstance(native(blob), Bad)
+    assert isinstance(native(blob), DecodeFailure)
     assert same(routed(blob), by_pillow(blob))
 
 
@@ -275,7 +275,7 @@ def test_rows_below_a_window_are_not_decoded():
     cut = joined([(name, content[: len(content) * 3 // 4])])
     got = native(cut, (0, 0, 400, 200))
     assert np.array_equal(got, whole[:400])
-    assert isinstance(native(cut), Bad)
+    assert isinstance(native(cut), DecodeFailure)
 
 
 def test_a_stop_ends_between_rows():

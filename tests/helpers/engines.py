@@ -6,7 +6,14 @@ import threading
 
 import numpy as np
 
-from fastfeed.decode import Bad, DecodeEngine, NativeEngine, PillowEngine, Request, RouterEngine
+from fastfeed.decode import (
+    DecodeEngine,
+    DecodeFailure,
+    NativeEngine,
+    PillowEngine,
+    Request,
+    RouterEngine,
+)
 from fastfeed.ops import Decode
 from fastfeed.ops.program.compile import Windows
 
@@ -21,12 +28,12 @@ def run(
     size: tuple[int, int] | None = None,
     filter: str = "bilinear",
     flip: tuple[bool, bool] = (False, False),
-) -> np.ndarray | Bad:
-    """Pixels, of the whole image and unscaled by default, or the Bad of whichever call refused
+) -> np.ndarray | DecodeFailure:
+    """Pixels, of the whole image and unscaled by default, or the failure of whichever call refused
     it.
     """
     (header,) = engine.probe([blob])
-    if isinstance(header, Bad):
+    if isinstance(header, DecodeFailure):
         return header
     box = (0, 0, header.height, header.width) if box is None else box
     size = (int(box[2]), int(box[3])) if size is None else size
@@ -39,15 +46,15 @@ def run(
     return out[0]
 
 
-def native(blob: bytes, *arguments, **options) -> np.ndarray | Bad:
+def native(blob: bytes, *arguments, **options) -> np.ndarray | DecodeFailure:
     return run(NativeEngine(Decode(MATTE)), blob, *arguments, **options)
 
 
-def by_pillow(blob: bytes, *arguments, **options) -> np.ndarray | Bad:
+def by_pillow(blob: bytes, *arguments, **options) -> np.ndarray | DecodeFailure:
     return run(PillowEngine(Decode(MATTE)), blob, *arguments, **options)
 
 
-def routed(blob: bytes, *arguments, **options) -> np.ndarray | Bad:
+def routed(blob: bytes, *arguments, **options) -> np.ndarray | DecodeFailure:
     return run(
         RouterEngine(NativeEngine(Decode(MATTE)), PillowEngine(Decode(MATTE))),
         blob,
@@ -56,13 +63,17 @@ def routed(blob: bytes, *arguments, **options) -> np.ndarray | Bad:
     )
 
 
-def same(one: np.ndarray | Bad, other: np.ndarray | Bad) -> bool:
+def same(one: np.ndarray | DecodeFailure, other: np.ndarray | DecodeFailure) -> bool:
     """The same pixels, or the same verdict."""
-    if isinstance(one, Bad) or isinstance(other, Bad):
-        return one == other if isinstance(one, Bad) and isinstance(other, Bad) else False
+    if isinstance(one, DecodeFailure) or isinstance(other, DecodeFailure):
+        return (
+            one == other
+            if isinstance(one, DecodeFailure) and isinstance(other, DecodeFailure)
+            else False
+        )
     return np.array_equal(one, other)
 
 
-def verdict(result: np.ndarray | Bad) -> Bad | str:
+def verdict(result: np.ndarray | DecodeFailure) -> DecodeFailure | str:
     """For messages."""
-    return result if isinstance(result, Bad) else "sound"
+    return result if isinstance(result, DecodeFailure) else "sound"

@@ -46,7 +46,7 @@ def install(monkeypatch: Any) -> tuple[FakeNvjpeg, LateCupy]:
     monkeypatch.setattr("fastfeed.backends.nvjpeg.backend.find_nvjpeg", lambda cuda: fake.path)
     monkeypatch.setattr("fastfeed.backends.nvjpeg.backend.DRIVER", fake.path)
     # a LateGpu keeps all there ever was
-    monkeypatch.setattr("fastfeed.backends.nvjpeg.lane._STEP", 1 << 16)
+    monkeypatch.setattr("fastfeed.backends.nvjpeg.decoder_stream._STEP", 1 << 16)
     for what in (
         "no_engine",
         "refused_width",

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fastfeed.decode import Bad, Header, engine_for
+from fastfeed.decode import DecodeFailure, Header, engine_for
 from fastfeed.ops.program.compile import fuse
 from fastfeed.runtime.timeline import Timeline
 from fastfeed.spec import Spec
@@ -88,7 +88,7 @@ def compiled(backend, ops: list, encoding: Spec, batch: int = 32):
 
 def rendered(
     backend, ops: list, encoding: Spec, blobs: list
-) -> tuple[np.ndarray, list[Bad | None]]:
+) -> tuple[np.ndarray, list[DecodeFailure | None]]:
     """Pixels, and what is bad."""
     program, runner = compiled(backend, ops, encoding)
     headers = engine_for(program, "pillow").probe(blobs)

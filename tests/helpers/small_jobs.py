@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fastfeed.decode.base import Bad
+from fastfeed.decode.base import DecodeFailure
 from fastfeed.preprocess import Encoding, Packing, Recipe, Scaling, run
 from fastfeed.preprocess.engines import Outcome
 from fastfeed.preprocess.model.task import Task
@@ -26,7 +26,7 @@ class InlineEngine:
     workers = 1
 
     def run(self, task: Task, pieces: Sequence[int]) -> Iterator[Outcome]:
-        poison: Mapping[int, Bad] = {}
+        poison: Mapping[int, DecodeFailure] = {}
         for piece in pieces:
             try:
                 summary: dict[str, Any] = task.run(piece, _UnlimitedContext(), poison)

@@ -14,7 +14,7 @@ from helpers.heics import boxed
 from helpers.jpegs import textured
 from PIL import Image, ImageCms, features
 
-from fastfeed.decode import Bad, PillowEngine
+from fastfeed.decode import DecodeFailure, PillowEngine
 from fastfeed.decode.formats.avif import AvifFile
 from fastfeed.decode.formats.container import Container
 from fastfeed.ops import Decode
@@ -85,12 +85,12 @@ def test_a_clean_aperture_is_all_that_is_shown(name: str) -> None:
     whole = by_pillow(saved(PHOTO))
     blob = with_property(saved(PHOTO), box)
     got = by_pillow(blob)
-    assert not isinstance(got, Bad) and not isinstance(whole, Bad), got
+    assert not isinstance(got, DecodeFailure) and not isinstance(whole, DecodeFailure), got
     assert np.array_equal(got, whole[top : top + height, left : left + width])
     info = image_info(blob)
     assert isinstance(info, ImageInfo) and (info.height, info.width) == (height, width)
     pixels = Rasterizer().pixels(blob, info, (0, 0, height, width), (height, width))
-    assert not isinstance(pixels, Bad) and np.array_equal(pixels, got)
+    assert not isinstance(pixels, DecodeFailure) and np.array_equal(pixels, got)
 
 
 def test_the_aperture_is_cut_before_the_picture_is_turned() -> None:
@@ -98,7 +98,7 @@ def test_the_aperture_is_cut_before_the_picture_is_turned() -> None:
     exif[0x0112] = 6
     box, (left, top, width, height) = CUTS["at the bottom right"]
     got, whole = by_pillow(with_property(saved(PHOTO, exif=exif), box)), by_pillow(saved(PHOTO))
-    assert not isinstance(got, Bad) and not isinstance(whole, Bad)
+    assert not isinstance(got, DecodeFailure) and not isinstance(whole, DecodeFailure)
     assert np.array_equal(got, np.rot90(whole[top : top + height, left : left + width], -1))
 
 
@@ -112,13 +112,13 @@ def test_the_first_of_several_apertures_counts() -> None:
 @pytest.mark.parametrize("name", WHOLE)
 def test_an_aperture_of_nonsense_cuts_nothing(name: str) -> None:
     got, whole = by_pillow(with_property(saved(PHOTO), WHOLE[name])), by_pillow(saved(PHOTO))
-    assert isinstance(got, Bad) or np.array_equal(got, whole)
+    assert isinstance(got, DecodeFailure) or np.array_equal(got, whole)
 
 
 def test_limits_hold_for_what_is_decoded() -> None:
     blob = with_property(saved(PHOTO), CUTS["centered"][0])
     (bad,) = PillowEngine(Decode(max_pixels=1000)).probe([blob])
-    assert isinstance(bad, Bad) and bad.reason == "bomb"
+    assert isinstance(bad, DecodeFailure) and bad.reason == "bomb"
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_colors_without_a_profile_are_recorded_and_converted(
     assert isinstance(info, ImageInfo) and info.icc == name
     stored = by_pillow(blob)
     got = Rasterizer().pixels(blob, info, (0, 0, HEIGHT, WIDTH), (HEIGHT, WIDTH))
-    assert not isinstance(got, Bad) and not isinstance(stored, Bad)
+    assert not isinstance(got, DecodeFailure) and not isinstance(stored, DecodeFailure)
     assert np.array_equal(got, stored) == (name == "sRGB")
 
 

@@ -12,7 +12,7 @@ from helpers import jpegs
 from helpers.engines import by_pillow, native, routed
 from helpers.tiffs import any_tiff, tiff
 
-from fastfeed.decode import Bad
+from fastfeed.decode import DecodeFailure
 from fastfeed.preprocess.pixels.image_info import image_info
 
 THUMBNAIL = jpegs.textured(12, 16)
@@ -87,7 +87,7 @@ def test_camera_raw_is_refused_by_name(name):
     blob, words = RAW[name]
     for read in (routed, by_pillow, image_info):
         bad = read(blob)
-        assert isinstance(bad, Bad) and bad.reason == "unsupported_format", bad
+        assert isinstance(bad, DecodeFailure) and bad.reason == "unsupported_format", bad
         assert "camera raw" in bad.detail and words in bad.detail, bad
 
 

@@ -20,7 +20,7 @@ from helpers.preprocess import icc
 from helpers.preprocess.rasters import decoded, info_of
 from PIL import AvifImagePlugin, Image, features
 
-from fastfeed.decode import Bad
+from fastfeed.decode import DecodeFailure
 from fastfeed.decode.formats.av1 import MOST_BYTES, av1_signal
 from fastfeed.decode.formats.container import Container
 from fastfeed.decode.formats.heic import installed
@@ -355,10 +355,14 @@ def test_every_kind_of_sequence_parameters(name: str) -> None:
 def test_a_heic_of_open_or_unknown_colors() -> None:
     info_of(heic([heic_with((2, 2))]), icc="none")
     bad = image_info(heic([heic_with((3, 77))]))
-    assert isinstance(bad, Bad) and "NCLX" in bad.detail, "libheif refuses it by name"
+    assert isinstance(bad, DecodeFailure) and "NCLX" in bad.detail, "libheif refuses it by name"
 
 
 def test_pillow_without_libavif_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(AvifImagePlugin, "SUPPORTED", False)
     bad = by_pillow(boxed(b"ftyp", b"avif\0\0\0\0") + bytes(io.DEFAULT_BUFFER_SIZE))
-    assert isinstance(bad, Bad) and bad.reason == "unsupported_format" and "AVIF" in bad.detail
+    assert (
+        isinstance(bad, DecodeFailure)
+        and bad.reason == "unsupported_format"
+        and "AVIF" in bad.detail
+    )

@@ -14,8 +14,8 @@ from helpers.remotes import uploaded
 import fastfeed as ff
 from fastfeed.errors import SourceError
 from fastfeed.sources.detect import kind_of
-from fastfeed.sources.listing.left_out import SYSTEM_FOLDERS
 from fastfeed.sources.listing.listing import list_images
+from fastfeed.sources.listing.skipped_files import SYSTEM_FOLDERS
 
 
 def _photos(root, *names):
@@ -32,7 +32,7 @@ def test_a_zip_from_a_mac(tmp_path):
         (root / name).write_bytes(b"\0\5\26\7" + bytes(60))
     source = ff.ImageFolder(root)
     assert (source.classes, len(source)) == (("ant", "bee"), 2)
-    assert source.left_out == {"(hidden)": 3}
+    assert source.skipped == {"(hidden)": 3}
     assert len(ff.ImageFolder(root, labeled=False)) == 2
 
 
@@ -47,9 +47,9 @@ def test_folders_that_systems_and_network_disks_keep(tmp_path, folder):
     )
     source = ff.ImageFolder(root)
     assert (source.classes, len(source)) == (("ant", "bee"), 2)
-    assert source.left_out == {"(hidden)": 2}
+    assert source.skipped == {"(hidden)": 2}
     assert len(ff.ImageFolder(root, labeled=False)) == 2
-    assert ff.ImageFolder(uploaded(root)).left_out == {"(hidden)": 2}
+    assert ff.ImageFolder(uploaded(root)).skipped == {"(hidden)": 2}
     list_images(str(root), str(tmp_path / "l.csv"), storage=ff.Storage())
     assert len(ff.ImageFolder(root, listing=tmp_path / "l.csv")) == 2
 

@@ -19,7 +19,7 @@ from helpers.jpegs import decode_one, encoded, textured
 from PIL import Image
 
 import fastfeed as ff
-from fastfeed.decode import Bad, PillowEngine, Recoder, Request, masks, pillow
+from fastfeed.decode import DecodeFailure, PillowEngine, Recoder, Request, masks, pillow
 from fastfeed.decode.formats.jpeg import check_jpeg
 from fastfeed.decode.masks import mask_pixels
 from fastfeed.decode.memory_limit import Oversized, with_memory
@@ -131,7 +131,7 @@ def test_a_decoder_that_reports_it_in_words(error: Exception) -> None:
     assert with_memory(Lack(1, error), lambda: 1000) == 7
     with pytest.raises(Oversized):
         with_memory(Lack(9, error), lambda: 1000)
-    assert pillow.as_bad(error, SMALL, "AVIF").reason == "oom"
+    assert pillow.failure_from_error(error, SMALL, "AVIF").reason == "oom"
 
 
 @pytest.mark.parametrize("error", [MemoryError(), *WORDS])
@@ -186,5 +186,5 @@ def test_a_recoder_says_so(decoder: str) -> None:
     recode = Recoder([ff.CenterCrop(32)], threads=1)
     with little_memory():
         found, fine = recode([HUNGRY[decoder], SMALL])
-    assert isinstance(found, Bad) and found.reason == "oom"
+    assert isinstance(found, DecodeFailure) and found.reason == "oom"
     assert isinstance(fine, bytes)

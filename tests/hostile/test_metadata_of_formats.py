@@ -21,7 +21,7 @@ from helpers.preprocess import icc
 from helpers.preprocess.rasters import decoded, info_of, preprocessed, saved
 from PIL import Image, features
 
-from fastfeed.decode import Bad
+from fastfeed.decode import DecodeFailure
 from fastfeed.decode.formats.heic import installed
 from fastfeed.preprocess.pixels.transform import exif_columns
 
@@ -168,7 +168,7 @@ def test_the_control_of_a_frame_still_counts() -> None:
 def test_a_gif_that_ends_early_is_refused(end: int) -> None:
     blob = GIF[:GIF_HEAD] + b"!\xfe" + chained(b"a" * 300) + GIF[GIF_HEAD:]
     bad = by_pillow(blob[:end])
-    assert isinstance(bad, Bad) and bad.reason in ("truncated", "corrupt")
+    assert isinstance(bad, DecodeFailure) and bad.reason in ("truncated", "corrupt")
 
 
 @has_avif
@@ -238,7 +238,9 @@ def test_other_colors_of_jpeg_2000_are_refused_by_name(box: bytes) -> None:
     for read in READERS:
         bad = read(jp2(PHOTO, colors=[box]))
         assert (
-            isinstance(bad, Bad) and bad.reason == "unsupported_format" and "colors" in bad.detail
+            isinstance(bad, DecodeFailure)
+            and bad.reason == "unsupported_format"
+            and "colors" in bad.detail
         )
 
 

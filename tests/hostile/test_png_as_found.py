@@ -15,7 +15,7 @@ from helpers.engines import MATTE, by_pillow, native, routed
 from helpers.pngs import SIGNATURE, chunk, chunks, png
 from helpers.preprocess.rasters import preprocessed, without_kernel
 
-from fastfeed.decode import Bad
+from fastfeed.decode import DecodeFailure
 from fastfeed.preprocess.pixels.image_info import ImageInfo, image_info
 
 RNG = np.random.default_rng(0)
@@ -40,7 +40,7 @@ def test_a_transparent_color_is_compared_with_all_bits(channels, depth, interlac
     for bits in (0, above):
         blob = png(samples, depth, key=[int(v) | bits for v in color], interlaced=interlaced)
         if jpegs.native is not None:
-            assert interlaced == isinstance(native(blob), Bad)
+            assert interlaced == isinstance(native(blob), DecodeFailure)
         for read in (*READERS.values(), preprocessed):
             assert np.array_equal(read(blob), want)
     without_kernel(monkeypatch)
@@ -123,7 +123,7 @@ def test_critical_chunks_must_be_there(name):
     blob, reason, words = BROKEN[name]
     for read in (*READERS.values(), preprocessed):
         bad = read(blob)
-        assert isinstance(bad, Bad) and bad.reason == reason and words in bad.detail, bad
+        assert isinstance(bad, DecodeFailure) and bad.reason == reason and words in bad.detail, bad
 
 
 LONG = zlib.compress(bytes(40 << 20))

@@ -9,7 +9,7 @@ import pytest
 from helpers.engines import by_pillow
 
 import fastfeed as ff
-from fastfeed.decode import Bad
+from fastfeed.decode import DecodeFailure
 from fastfeed.decode.sniff import sniff
 from fastfeed.preprocess.pixels.image_info import ImageInfo, image_info
 
@@ -49,7 +49,7 @@ def made(kind: str, most: int = 255, comment: bytes = b"") -> tuple[bytes, np.nd
 def test_every_kind_and_maximum(kind: str, most: int) -> None:
     blob, want = made(kind, most, b"# made by hand\n")
     got = by_pillow(blob)
-    assert not isinstance(got, Bad), got
+    assert not isinstance(got, DecodeFailure), got
     assert np.abs(got - 255 * want).max() < 1
     info = image_info(blob)
     assert isinstance(info, ImageInfo) and (info.format, info.height, info.width) == (
@@ -63,7 +63,7 @@ def test_every_kind_and_maximum(kind: str, most: int) -> None:
 def test_half_of_a_file_is_truncated(kind: str) -> None:
     blob, _ = made(kind)
     bad = by_pillow(blob[: len(blob) // 2])
-    assert isinstance(bad, Bad) and bad.reason == "truncated"
+    assert isinstance(bad, DecodeFailure) and bad.reason == "truncated"
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,9 @@ def test_half_of_a_file_is_truncated(kind: str) -> None:
 def test_what_is_no_portable_map(blob: bytes, name: str | None) -> None:
     assert sniff(blob) == name
     bad = by_pillow(blob)
-    assert isinstance(bad, Bad) and bad.reason == ("unsupported_format" if name else "not_image")
+    assert isinstance(bad, DecodeFailure) and bad.reason == (
+        "unsupported_format" if name else "not_image"
+    )
 
 
 def test_a_folder_of_them_is_listed_and_read(tmp_path: Path) -> None:

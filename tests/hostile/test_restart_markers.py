@@ -17,7 +17,7 @@ from helpers.preprocess.rasters import info_of, preprocessed
 from PIL import Image
 
 import fastfeed as ff
-from fastfeed.decode import Bad
+from fastfeed.decode import DecodeFailure
 
 pytestmark = pytest.mark.skipif(jpegs.native is None, reason=NO_KERNEL)
 
@@ -120,12 +120,12 @@ def test_four_inks_are_checked_before_pillow_decodes_them(
     assert np.array_equal(read(padded), want), "bytes before the end are harmless"
     for at in (stands[0], stands[-1]):
         bad = read(blob[:at] + EXTRA + blob[at:])
-        assert isinstance(bad, Bad) and (bad.reason, bad.detail) == (
+        assert isinstance(bad, DecodeFailure) and (bad.reason, bad.detail) == (
             "corrupt",
             "damaged pixel data",
         )
     half = read(blob[: len(blob) // 2])
-    assert isinstance(half, Bad) and half.reason == "truncated"
+    assert isinstance(half, DecodeFailure) and half.reason == "truncated"
 
 
 def test_profiles_of_linear_light_are_checked_before_pillow_decodes_them() -> None:
@@ -134,7 +134,7 @@ def test_profiles_of_linear_light_are_checked_before_pillow_decodes_them() -> No
     at = markers(blob)[2]
     bad = preprocessed(blob[:at] + EXTRA + blob[at:])
     assert isinstance(preprocessed(blob), np.ndarray)
-    assert isinstance(bad, Bad) and bad.reason == "corrupt"
+    assert isinstance(bad, DecodeFailure) and bad.reason == "corrupt"
 
 
 def test_a_feed_replaces_such_a_file(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from helpers.preprocess.rasters import preprocessed, without_kernel
 from helpers.tiffs import any_tiff
 from PIL import Image
 
-from fastfeed.decode import Bad
+from fastfeed.decode import DecodeFailure
 
 RNG = np.random.default_rng(1)
 SIZE = 9, 13
@@ -86,7 +86,7 @@ def test_right_or_refused(photometric, bits):
     for how, blob, want in variants(photometric, bits):
         for read in (routed, by_pillow, preprocessed):
             got = read(blob)
-            if isinstance(got, Bad):
+            if isinstance(got, DecodeFailure):
                 assert got.reason == "unsupported_format" and not is_read, (how, got)
                 assert str(bits) in got.detail, got
             else:
@@ -116,7 +116,7 @@ def test_one_more_channel(photometric, bits, extra):
     for how, blob, want in variants(photometric, bits, extra):
         for read in (routed, by_pillow, preprocessed):
             got = read(blob)
-            if isinstance(got, Bad):
+            if isinstance(got, DecodeFailure):
                 assert got.reason == "unsupported_format" and photometric != RGB, (how, got)
             else:
                 assert np.array_equal(got, want), (how, np.abs(got.astype(int) - want).max())
@@ -154,7 +154,7 @@ def test_numbers_that_are_no_levels_are_refused_whatever_they_are(bits, format):
         )
         for read in (routed, by_pillow, preprocessed):
             bad = read(blob)
-            assert isinstance(bad, Bad) and bad.reason == "unsupported_format"
+            assert isinstance(bad, DecodeFailure) and bad.reason == "unsupported_format"
             assert "samples" in bad.detail
 
 
@@ -187,7 +187,7 @@ def test_what_zero_is_must_be_said():
     blob = any_tiff(RNG.integers(0, 256, (*SIZE, 1)), 8, BLACK_IS_ZERO, tags={262: None})
     bad = routed(blob)
     assert (
-        isinstance(bad, Bad)
+        isinstance(bad, DecodeFailure)
         and bad.reason == "corrupt"
         and "PhotometricInterpretation" in bad.detail
     )

@@ -17,7 +17,7 @@ from helpers.jpegs import NO_KERNEL, textured
 from helpers.pngs import chunk
 from PIL import Image, features
 
-from fastfeed.decode import Bad, NativeEngine, PillowEngine, is_built
+from fastfeed.decode import DecodeFailure, NativeEngine, PillowEngine, is_built
 from fastfeed.decode.formats.exif import jpeg_exifs
 from fastfeed.ops import Decode
 from fastfeed.preprocess.pixels.image_info import ImageInfo, image_info
@@ -140,10 +140,12 @@ if features.check("avif"):
     NEVER["XMP of an AVIF"] = saved("AVIF", xmp=XMP)
 
 
-def verdicts(blob: bytes) -> Iterator[tuple[str, tuple[int, int], int | None, np.ndarray | Bad]]:
+def verdicts(
+    blob: bytes,
+) -> Iterator[tuple[str, tuple[int, int], int | None, np.ndarray | DecodeFailure]]:
     """Who looks, and the size, the orientation and the pixels of whole images."""
     (header,) = PillowEngine(Decode()).probe([blob])
-    assert not isinstance(header, Bad), header
+    assert not isinstance(header, DecodeFailure), header
     yield "Pillow", (header.height, header.width), header.handle.orientation, by_pillow(blob)
     info = image_info(blob)
     assert isinstance(info, ImageInfo), info
@@ -151,7 +153,7 @@ def verdicts(blob: bytes) -> Iterator[tuple[str, tuple[int, int], int | None, np
     if is_built():
         yield "both", (info.height, info.width), None, routed(blob)
         (header,) = NativeEngine(Decode()).probe([blob])
-        if not isinstance(header, Bad):
+        if not isinstance(header, DecodeFailure):
             yield "kernel", (header.height, header.width), None, native(blob)
 
 
@@ -160,7 +162,7 @@ def check(blob: bytes, orientation: int) -> None:
     pixels = dict[str, np.ndarray]()
     for who, size, found, got in verdicts(blob):
         assert size == shape and found in (None, orientation), who
-        assert not isinstance(got, Bad), (who, got)
+        assert not isinstance(got, DecodeFailure), (who, got)
         pixels[who] = got
     upright = np.rot90(PHOTO, -1) if orientation == TURN else PHOTO
     for who, got in pixels.items():

@@ -67,7 +67,9 @@ def test_what_is_no_image_by_its_name_is_counted(tmp_path):
     )
     source = ImageFolder(tmp_path)
     assert names(source) == ["a/1.JPG", "a/2.Jpeg"]
-    assert source.left_out == {".txt": 3, "(none)": 1, ".mp4": 1}
+    assert source.skipped == {".txt": 3, "(none)": 1, ".mp4": 1}
+    with pytest.warns(DeprecationWarning, match="now called skipped"):
+        assert source.left_out == source.skipped
     assert repr(source).endswith("2 images of 1 classes; left out: 3 .txt, 1 (none), 1 .mp4")
 
 
@@ -84,13 +86,13 @@ def test_hidden_files_and_folders_are_left_out(tmp_path):
     )
     source = ImageFolder(tmp_path)
     assert names(source) == ["a/1.jpg", "a/2.jpg"]
-    assert source.left_out == {"(hidden)": 5}, "three files, two folders"
+    assert source.skipped == {"(hidden)": 5}, "three files, two folders"
 
 
 def test_images_next_to_the_class_folders_are_counted(tmp_path):
     source = ImageFolder(tree(tmp_path, "a/1.jpg", "a/2.jpg", "loose.jpg", "list.csv"))
     assert names(source) == ["a/1.jpg", "a/2.jpg"]
-    assert source.left_out == {"(no class)": 1, ".csv": 1}
+    assert source.skipped == {"(no class)": 1, ".csv": 1}
 
 
 def test_other_extensions(tmp_path):
@@ -192,7 +194,7 @@ def test_links(tmp_path, what):
     )
     assert names(source) == sorted(expected)
     assert not any(isinstance(blob, Failure) for blob in source.read(range(len(source))))
-    assert source.left_out["(loop)"] == loops
+    assert source.skipped["(loop)"] == loops
 
 
 @pytest.mark.parametrize("link", [os.symlink, os.link])
@@ -204,7 +206,7 @@ def test_many_links_to_few_files_are_many_samples(tmp_path, link):
     source = ImageFolder(tmp_path / "train")
     assert (len(source), labels(source)) == (36, [0] * 20 + [1] * 16)
     assert sorted(source.read(range(36))) == sorted(f"{i % 9}.jpg".encode() for i in range(36))
-    assert not source.left_out
+    assert not source.skipped
 
 
 def test_links_that_multiply_are_an_error(tmp_path):

@@ -75,7 +75,7 @@ def test_as_in_a_local_copy(tmp_path, how):
         local.classes,
         local.fingerprint,
     )
-    assert remote.left_out == local.left_out
+    assert remote.skipped == local.skipped
     assert repr(remote) == repr(local).replace(repr(str(local.root)), repr(remote.root))
     assert remote.read(range(len(remote))) == local.read(range(len(local)))
 
@@ -295,7 +295,7 @@ def test_links_are_read_like_files(tmp_path, monkeypatch):
     monkeypatch.setattr(Watched, "find", linked)
     source = ImageFolder(root)
     assert source.read(range(len(source))) == [b"a/1.jpg", b"a/2.jpg"]
-    assert source.left_out == {"(none)": 2}
+    assert source.skipped == {"(none)": 2}
 
 
 def test_s3_is_listed_page_by_page(s3, tmp_path, monkeypatch):
@@ -330,7 +330,7 @@ def test_s3_is_listed_page_by_page(s3, tmp_path, monkeypatch):
         "two pages of the first level, one to see how many folders share a page, a, and b's three"
     )
     assert (len(source), source.classes) == (13, ("a", "b"))
-    assert source.left_out == {"(hidden)": 1, "(no class)": 1}
+    assert source.skipped == {"(hidden)": 1, "(no class)": 1}
     assert [source.uri(i) for i in (0, 1, 12)] == [
         f"s3://{bucket}/train/{name}" for name in ("a/x/1.jpg", "a/x-1/1.jpg", "b/10.jpg")
     ]

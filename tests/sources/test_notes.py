@@ -112,10 +112,10 @@ def test_a_listing_that_was_interrupted_remembers_too(tmp_path, monkeypatch):
 
     root, below = odd(tmp_path), LocalTree.below
 
-    def breaks(self, folders, left_outs):
+    def breaks(self, folders, skipped_by_folder):
         if folders == ["void"]:
             raise KeyboardInterrupt
-        return below(self, folders, left_outs)
+        return below(self, folders, skipped_by_folder)
 
     monkeypatch.setattr(LocalTree, "below", breaks)
     with pytest.raises(KeyboardInterrupt):

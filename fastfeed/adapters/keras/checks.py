@@ -85,16 +85,11 @@ def check_whole(session: FeedSession) -> None:
             f"predict needs a feed in the order of its source, got shuffle={str(plan.shuffle)!r}:"
             f" nothing tells which prediction belongs to which file; create one with {whole}"
         )
-    left_out = plan.length - plan.steps * plan.global_batch
-    if (
-        name in ("evaluate", "predict")
-        and steps is None
-        and left_out > 0
-        and session not in _warned
-    ):
+    skipped = plan.length - plan.steps * plan.global_batch
+    if name in ("evaluate", "predict") and steps is None and skipped > 0 and session not in _warned:
         _warned.add(session)
         warn(
-            f"{name} leaves out {left_out:,} of {plan.length:,} samples: the feed drops an"
+            f"{name} leaves out {skipped:,} of {plan.length:,} samples: the feed drops an"
             f" incomplete last batch; create one with {whole}",
             stacklevel=2,
         )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fastfeed.backends.cpu.native_program import NativeProgram
-from fastfeed.decode.base import Bad, DecodeEngine, Stop
+from fastfeed.decode.base import DecodeEngine, DecodeFailure, Stop
 from fastfeed.decode.executor import Executor, Samples, executor_for
 from fastfeed.ops.mix_plan import MixPlan
 from fastfeed.ops.program.program import Program, Work
@@ -52,7 +52,7 @@ class CpuBackend:
         out: np.ndarray,
         stop: Stop,
         batch: int = 0,
-    ) -> dict[int, Bad]:
+    ) -> dict[int, DecodeFailure]:
         """Fill rows of `out`, except those in `skip` (bool (n,)); returns row -> failure."""
         record = partial(self._timeline.record_native, batch, _STAGES)
         return self._native.run(samples, skip, work, out, stop, record)

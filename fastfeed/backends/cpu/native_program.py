@@ -22,10 +22,18 @@ from fastfeed.backends.cpu.native_ops import (
     native_layer,
     needs_noise,
 )
-from fastfeed.decode.base import DECLINED, ENLARGE, Bad, FunctionFailed, Header, Request, Stop
+from fastfeed.decode.base import (
+    DECLINED,
+    ENLARGE,
+    DecodeFailure,
+    FunctionFailed,
+    Header,
+    Request,
+    Stop,
+)
 from fastfeed.decode.executor import Executor, Samples
 from fastfeed.decode.multi_crop import decode_views
-from fastfeed.decode.native import bad_of
+from fastfeed.decode.native import failure_from_status
 from fastfeed.decode.padding import decode_with_border
 from fastfeed.decode.pillow_warnings import named
 from fastfeed.errors import FeedClosed
@@ -114,12 +122,12 @@ class NativeProgram:
         out: np.ndarray,
         stop: Stop,
         record: RecordSpans,
-    ) -> dict[int, Bad]:
+    ) -> dict[int, DecodeFailure]:
         """Fill the rows of `out` whose sample is not skipped (bool (n,)).
 
         Bad ones, whose rows have any content.
         """
-        results: dict[int, Bad] = {}
+        results: dict[int, DecodeFailure] = {}
         others = [row for row in samples.others if not skip[row]]
         call = _Call(len(samples), work, out, results, stop, record)
         if not others:
@@ -266,7 +274,7 @@ class NativeProgram:
             if not np.count_nonzero(codes):
                 continue
             for k in np.flatnonzero((codes != _DONE) & (codes != _CANCELLED)).tolist():
-                call.results[rows[k]] = bad_of(int(codes[k]))
+                call.results[rows[k]] = failure_from_status(int(codes[k]))
             skip |= codes != _DONE
 
     def _run_in_python(
@@ -337,7 +345,7 @@ class NativeProgram:
 class OpFailed(Exception):
     """A user's function raised, or returned something other than an image of its shape."""
 
-    def bad(self) -> Bad:
+    def bad(self) -> DecodeFailure:
         """The failure of its sample."""
         bad = FunctionFailed("op_failed", str(self))
         bad.error = self.__cause__ if isinstance(self.__cause__, Exception) else self
@@ -386,7 +394,7 @@ class _Call:
     count: int  # samples
     work: Work
     out: np.ndarray
-    results: dict[int, Bad]
+    results: dict[int, DecodeFailure]
     stop: Stop
     record: RecordSpans
 

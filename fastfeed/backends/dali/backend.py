@@ -24,12 +24,12 @@ from fastfeed.backends.cpu.native_program import NativeProgram
 from fastfeed.backends.dali import chain
 from fastfeed.backends.dali.graph import Graph, gpu_count, no_gpu
 from fastfeed.backends.dali.host_memory import HostMemory
-from fastfeed.backends.dali.pipeline import Lane
+from fastfeed.backends.dali.pipeline import RenderPipeline
 from fastfeed.backends.dali.plain import plain_rows, supports_filters
 from fastfeed.backends.decode_share import DecodeShare, decodes_on_cpu, kept_file, read_measured
 from fastfeed.backends.gpu_memory import GpuMemory, refused_all
 from fastfeed.backends.options import GpuDecode, as_gpu_decode
-from fastfeed.decode.base import Bad, DecodeEngine, Header, Request, Stop
+from fastfeed.decode.base import DecodeEngine, DecodeFailure, Header, Request, Stop
 from fastfeed.decode.executor import Executor, executor_for
 from fastfeed.decode.pillow_warnings import probe_named
 from fastfeed.errors import ConfigError, DeviceError
@@ -56,7 +56,7 @@ class _RenderCall:
     out: Any
     stop: Stop
     number: int
-    results: list[Bad | None]
+    results: list[DecodeFailure | None]
     in_flight: list[Any] = field(default_factory=list)  # sources of copies that may still be queued
 
     def request(self, rows: list[int], filter: str) -> Request:
@@ -66,9 +66,9 @@ class _RenderCall:
 
 @runs_on_gpu("dali")
 class DaliBackend:
-    """Renders whole batches from any thread, one per lane at a time.
+    """Renders whole batches from any thread, one per pipeline at a time.
 
-    A lane is built with its first batch.
+    A pipeline is built with its first batch.
     """
 
     def __init__(
@@ -118,11 +118,11 @@ class DaliBackend:
         self.share = DecodeShare(
             path, f"cpu share alongside {where}", how.cpu_share if encoded else 0.0
         )
-        self._lanes: queue.SimpleQueue[Lane | None] = queue.SimpleQueue()
-        # on the CPU one lane has all threads
+        self._pipelines: queue.SimpleQueue[RenderPipeline | None] = queue.SimpleQueue()
+        # on the CPU one pipeline has all threads
         self.lanes = how.lanes if self._device is not None else 1
         for _ in range(self.lanes):
-            self._lanes.put(None)  # not built yet
+            self._pipelines.put(None)  # not built yet
         self._black = program.convert.table()[0]
 
     def render(
@@ -133,7 +133,7 @@ class DaliBackend:
         out: Any,
         stop: Stop,
         batch: int = 0,
-    ) -> list[Bad | None]:
+    ) -> list[DecodeFailure | None]:
         views = max(1, self._program.views)
         if (
             self._program.views
@@ -205,21 +205,21 @@ class DaliBackend:
         return f"DALI on {where}; {others}: {self._engine.name}"
 
     def _by_graph(self, work: _RenderCall, rows: list[int]) -> float:
-        """Render rows by a lane, failed ones by the engine; returns the lane's seconds."""
+        """Render rows by a pipeline, failed ones by the engine; returns the pipeline's seconds."""
         if not rows:
             return 0.0
         with self.device_context():
             return self._run_on_lane(work, rows)
 
     def _run_on_lane(self, work: _RenderCall, rows: list[int]) -> float:
-        lane = self._lanes.get()
+        pipeline = self._pipelines.get()
         started = time.perf_counter()
         try:
-            if lane is None:
-                lane = Lane(self._graph)
-            refused = self._run_halving(work, rows, lane)
+            if pipeline is None:
+                pipeline = RenderPipeline(self._graph)
+            refused = self._run_halving(work, rows, pipeline)
         finally:
-            self._lanes.put(lane)
+            self._pipelines.put(pipeline)
         seconds = time.perf_counter() - started
         self._by_engine(work, [row for row, _ in refused])
         errors = [
@@ -235,7 +235,7 @@ class DaliBackend:
         return seconds
 
     def _run_halving(
-        self, work: _RenderCall, rows: list[int], lane: Lane
+        self, work: _RenderCall, rows: list[int], pipeline: RenderPipeline
     ) -> list[tuple[int, Exception | None]]:
         """Fill these rows; returns the rows that failed, with DALI's reason if it has one."""
         if work.stop.is_set():
@@ -243,7 +243,7 @@ class DaliBackend:
         request, part = work.request(rows, self._program.filter), work.work[rows]
         try:
             with self._timeline.span("dali", work.number):
-                images, rendered_rows = lane.run(request.blobs, request.headers, part)
+                images, rendered_rows = pipeline.run(request.blobs, request.headers, part)
                 if rendered_rows:
                     work.in_flight.append(images)
                     self._scatter(
@@ -260,8 +260,8 @@ class DaliBackend:
             if len(rows) == 1:
                 return [(rows[0], error)]
             middle = len(rows) // 2
-            return self._run_halving(work, rows[:middle], lane) + self._run_halving(
-                work, rows[middle:], lane
+            return self._run_halving(work, rows[:middle], pipeline) + self._run_halving(
+                work, rows[middle:], pipeline
             )
         rendered_set = set(rendered_rows)
         return [(row, None) for k, row in enumerate(rows) if k not in rendered_set]
@@ -278,7 +278,9 @@ class DaliBackend:
         if rows:
             self._store(work, rows, *self._pixels(work, rows))
 
-    def _pixels(self, work: _RenderCall, rows: list[int]) -> tuple[np.ndarray, list[Bad | None]]:
+    def _pixels(
+        self, work: _RenderCall, rows: list[int]
+    ) -> tuple[np.ndarray, list[DecodeFailure | None]]:
         """Render these rows on the CPU, on all threads."""
         results = np.empty(
             (len(rows), *(side or 0 for side in self._program.augmented.shape)), np.uint8
@@ -298,7 +300,11 @@ class DaliBackend:
         return results, [bad.get(k) for k in range(len(rows))]
 
     def _store(
-        self, work: _RenderCall, rows: list[int], pixels: np.ndarray, failures: list[Bad | None]
+        self,
+        work: _RenderCall,
+        rows: list[int],
+        pixels: np.ndarray,
+        failures: list[DecodeFailure | None],
     ) -> None:
         """Convert rows into the batch; bad ones become black."""
         for row, bad in zip(rows, failures, strict=True):

@@ -64,7 +64,7 @@ class _Pipe:
 
 
 @runs_on_gpu("dali")
-class Lane:
+class RenderPipeline:
     """Turns files or pixels into finished samples on its device."""
 
     def __init__(self, graph: Graph) -> None:
@@ -97,7 +97,7 @@ class Lane:
 
 
 @runs_on_gpu("dali")
-class ChainLane:
+class OpPipeline:
     """The ops after decoding: takes windows from another decoder and returns finished samples."""
 
     def __init__(self, program: Program, batch: int, threads: int, device: int) -> None:

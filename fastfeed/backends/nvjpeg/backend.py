@@ -28,11 +28,11 @@ from fastfeed.backends.cpu.mixing import mix
 from fastfeed.backends.cpu.native_program import NativeProgram
 from fastfeed.backends.decode_share import DecodeShare, kept_file
 from fastfeed.backends.gpu_memory import GpuMemory, find_cupy, refused_all
-from fastfeed.backends.nvjpeg.lane import Call, Lane
+from fastfeed.backends.nvjpeg.decoder_stream import Call, DecoderStream
 from fastfeed.backends.nvjpeg.library import DRIVER, find_nvjpeg
 from fastfeed.backends.nvjpeg.windows import WindowKernel
 from fastfeed.backends.options import GpuDecode, as_gpu_decode
-from fastfeed.decode.base import Bad, DecodeEngine, Stop
+from fastfeed.decode.base import DecodeEngine, DecodeFailure, Stop
 from fastfeed.decode.executor import Executor, Samples, executor_for
 from fastfeed.errors import ConfigError, DeviceError
 from fastfeed.gpu_support import runs_on_gpu
@@ -46,16 +46,17 @@ _log = logging.getLogger("fastfeed")
 native_threads = True
 whole_batches = True
 
-# of a lane: four at once were the fastest on an H200's seven engines, and two lanes are the default
+# of a stream: four at once were the fastest on an H200's seven engines, and two streams are the
+# default
 _DECODERS = 2
 _ALL = 4  # if at least this many are all refused, but the CPU decodes them, the GPU is at fault
 
 
 @runs_on_gpu("nvjpeg")
 class NvjpegBackend:
-    """Renders whole batches from any thread, one per lane at a time.
+    """Renders whole batches from any thread, one per stream at a time.
 
-    A lane is built with its first batch.
+    A stream is built with its first batch.
     """
 
     def __init__(
@@ -101,26 +102,26 @@ class NvjpegBackend:
             pipeline = importlib.import_module("fastfeed.backends.dali.pipeline")
             importlib.import_module("fastfeed.backends.dali.chain").check(program)
             self._chain = partial(
-                pipeline.ChainLane, program, batch * max(1, program.views), executor.threads, gpu
+                pipeline.OpPipeline, program, batch * max(1, program.views), executor.threads, gpu
             )
         convert = Convert.of([], 3) if self._chain else program.convert
         with self.device_context():
             self._windows = WindowKernel(program, convert, self.xp)
         self.decoded, self._warned = 0, False  # decoded: images, by the engine
-        self._lanes: queue.SimpleQueue[Lane | None] = queue.SimpleQueue()
-        self._lanes.put(self._made())  # now, so that an error comes from the constructor
+        self._streams: queue.SimpleQueue[DecoderStream | None] = queue.SimpleQueue()
+        self._streams.put(self._made())  # now, so that an error comes from the constructor
         for _ in range(how.lanes - 1):
-            self._lanes.put(None)
+            self._streams.put(None)
 
     def render_native(
         self, samples: Samples, skip: np.ndarray, work: Work, out: Any, stop: Stop, batch: int = 0
-    ) -> dict[int, Bad]:
+    ) -> dict[int, DecodeFailure]:
         """`render` of samples held by native threads, except those in `skip` (bool (n,))."""
         call = Call(samples, work, out, stop, batch)
-        lane = self._lanes.get()
+        stream = self._streams.get()
         try:
-            lane = lane or self._made()
-            bad = self._fill(call, skip, lane)
+            stream = stream or self._made()
+            bad = self._fill(call, skip, stream)
             self.synchronize()  # buffers may be overwritten once they are released
             return bad
         except (
@@ -130,7 +131,7 @@ class NvjpegBackend:
                 self.synchronize()
             raise
         finally:
-            self._lanes.put(lane)
+            self._streams.put(stream)
 
     def mix(
         self, samples: Any, members: np.ndarray, plan: MixPlan, out: Any, stop: Stop, batch: int = 0
@@ -148,33 +149,37 @@ class NvjpegBackend:
             )
         return f"the JPEG engine of {self._memory.place} -> CUDA; {others}: {self._engine}"
 
-    def _made(self) -> Lane:
+    def _made(self) -> DecoderStream:
         try:
             chain = None if self._chain is None else self._chain()
-            return Lane(self._decoder(), self._windows, chain, self._memory, self._timeline)
+            return DecoderStream(
+                self._decoder(), self._windows, chain, self._memory, self._timeline
+            )
         except RuntimeError as error:  # no driver, GPU or engine, in the kernel's words
             self._memory.check_room(error)
             raise ConfigError(
                 f'engine="nvjpeg" cannot start: {error}; use engine="dali" or decode="cpu"'
             ) from error
 
-    def _fill(self, call: Call, skip: np.ndarray, lane: Lane) -> dict[int, Bad]:
+    def _fill(
+        self, call: Call, skip: np.ndarray, stream: DecoderStream
+    ) -> dict[int, DecodeFailure]:
         share = self.share.value
         with self._engine_errors():
-            layouts, asked = lane.plan(call, skip, share)
+            layouts, asked = stream.plan(call, skip, share)
         rows = np.flatnonzero(layouts["bytes"])
         if asked >= _ALL and not len(rows):
             self._warn_refused(asked)
         by_cpu = ~skip
         by_cpu[rows] = False
         if not by_cpu.any():
-            refused, seconds = self._by_gpu(call, rows, layouts, lane)
+            refused, seconds = self._by_gpu(call, rows, layouts, stream)
             self.share.note((0, 0.0), (len(rows), seconds))
-            bad: dict[int, Bad] = {}
+            bad: dict[int, DecodeFailure] = {}
         else:
             with ThreadPoolExecutor(1, "fastfeed-nvjpeg") as pool:  # both at the same time
                 cpu = pool.submit(self._by_cpu, call, by_cpu)
-                refused, seconds = self._by_gpu(call, rows, layouts, lane)
+                refused, seconds = self._by_gpu(call, rows, layouts, stream)
                 host, bad, spent = cpu.result()
             self._store(call, by_cpu, host, bad)
             own = (int(by_cpu.sum()), spent) if share > 0 else (0, 0.0)
@@ -199,16 +204,18 @@ class NvjpegBackend:
             raise DeviceError(str(error)) from error
 
     def _by_gpu(
-        self, call: Call, rows: np.ndarray, layouts: np.ndarray, lane: Lane
+        self, call: Call, rows: np.ndarray, layouts: np.ndarray, stream: DecoderStream
     ) -> tuple[np.ndarray, float]:
         """Fill these rows; returns those that the engine refused after all, and the seconds."""
         started = time.perf_counter()
         with self._engine_errors():
-            refused = lane.fill(call, rows, layouts)
+            refused = stream.fill(call, rows, layouts)
         self.decoded += len(rows) - len(refused)
         return refused, time.perf_counter() - started
 
-    def _by_cpu(self, call: Call, chosen: np.ndarray) -> tuple[np.ndarray, dict[int, Bad], float]:
+    def _by_cpu(
+        self, call: Call, chosen: np.ndarray
+    ) -> tuple[np.ndarray, dict[int, DecodeFailure], float]:
         """Render these samples (bool (n,)) on the CPU's threads.
 
         Returns (a batch with their rows, bad ones, seconds).
@@ -221,7 +228,9 @@ class NvjpegBackend:
         bad = self._native.run(call.samples, ~chosen, call.work, host, call.stop, record)
         return host, bad, time.perf_counter() - started
 
-    def _store(self, call: Call, chosen: np.ndarray, host: np.ndarray, bad: dict[int, Bad]) -> None:
+    def _store(
+        self, call: Call, chosen: np.ndarray, host: np.ndarray, bad: dict[int, DecodeFailure]
+    ) -> None:
         """Copy rows that the CPU made to the GPU."""
         good = chosen.copy()
         good[list(bad)] = False

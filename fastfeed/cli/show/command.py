@@ -182,7 +182,7 @@ def _grid(source: Source, text: str, side: int, out: Path, console: Console) -> 
                 OpRow("whole list", "applied in order", pictures(section.whole, images, side))
             )
         drawn.append((section.heading, rows))
-        for op in section.left_out:
+        for op in section.skipped:
             console.print(
                 f"  skipped, no visible effect: {short(op)}",
                 soft_wrap=True,
@@ -231,7 +231,7 @@ def _photograph(source: Source, id: int) -> np.ndarray | None:
 
     import numpy as np
 
-    from fastfeed.decode import Bad, Request, engine_for
+    from fastfeed.decode import DecodeFailure, Request, engine_for
     from fastfeed.faults import Failure
     from fastfeed.ops import Resize
     from fastfeed.ops.program.compile import fuse
@@ -240,8 +240,8 @@ def _photograph(source: Source, id: int) -> np.ndarray | None:
     if isinstance(blob, np.ndarray):
         return np.repeat(blob, 3, axis=2) if blob.shape[2] == 1 else blob
     engine = engine_for(fuse([Resize(_SHORT)], source.spec, fixed=False))
-    header = Bad("missing") if isinstance(blob, Failure) else engine.probe([blob])[0]
-    if isinstance(header, Bad):
+    header = DecodeFailure("missing") if isinstance(blob, Failure) else engine.probe([blob])[0]
+    if isinstance(header, DecodeFailure):
         return None
     by = min(1.0, _SHORT / min(header.height, header.width))
     height, width = max(1, round(header.height * by)), max(1, round(header.width * by))

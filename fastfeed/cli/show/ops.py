@@ -29,7 +29,7 @@ class OpSection:
     heading: str  # may be empty
     ops: tuple[Any, ...]
     whole: tuple[Any, ...] = ()  # all of them one after another, where they are one list
-    left_out: tuple[Any, ...] = ()  # what cannot be seen in a picture
+    skipped: tuple[Any, ...] = ()  # what cannot be seen in a picture
 
 
 def sections(text: str) -> list[OpSection]:
@@ -63,9 +63,9 @@ def _list(ops: list[Any], heading: str) -> OpSection:
     visible = tuple(op for op in ops if op.kind not in UNSEEN)
     if not visible:
         raise ConfigError(f"--ops {_names(ops)}: nothing to draw; add an op such as RandAugment()")
-    left_out = tuple(op for op in ops if op.kind in UNSEEN)
+    skipped = tuple(op for op in ops if op.kind in UNSEEN)
     together = len(visible) > 1 and all(op.kind in ("geometry", "change") for op in visible)
-    return OpSection(heading, visible, visible if together else (), left_out)
+    return OpSection(heading, visible, visible if together else (), skipped)
 
 
 def _evaluate(text: str) -> list[Any]:

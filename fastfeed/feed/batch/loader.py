@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from fastfeed.decode.base import Bad, DecodeEngine, FunctionFailed, Header
+from fastfeed.decode.base import DecodeEngine, DecodeFailure, FunctionFailed, Header
 from fastfeed.decode.executor import Executor, Samples
 from fastfeed.decode.native import orientation
 from fastfeed.decode.pillow_warnings import Name, probe_named
@@ -117,7 +117,7 @@ class Loader:
         for row, header in zip(
             good, probe_named(self._engine, [blobs[row] for row in good], names), strict=True
         ):
-            if isinstance(header, Bad):
+            if isinstance(header, DecodeFailure):
                 bad[row] = self.failure(ids[row], header)
             else:
                 headers[row] = header
@@ -133,7 +133,7 @@ class Loader:
     def _name(self, ids: np.ndarray, row: int) -> Name:
         return partial(self._source.uri, int(ids[row]))
 
-    def failure(self, id: Any, bad: Bad) -> Failure:
+    def failure(self, id: Any, bad: DecodeFailure) -> Failure:
         """The failure as the quarantine lists it.
 
         Raises MemoryError, which is no sample's fault, and if the policy says so, what a user's
@@ -260,7 +260,7 @@ class Loader:
             return 0.0, sizes
         first, sizes, outside = parts(boxes, sizes)
         for row, detail in outside.items():
-            bad.setdefault(row, self.failure(ids[row], Bad("corrupt", detail)))
+            bad.setdefault(row, self.failure(ids[row], DecodeFailure("corrupt", detail)))
         return first, sizes
 
     def _read(

@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 
 from fastfeed.backends.base import Backend, NativeRenderer, Renderer
-from fastfeed.decode.base import Bad
+from fastfeed.decode.base import DecodeFailure
 from fastfeed.faults import Failure
 from fastfeed.feed.batch.annotations import Annotations, Annotator, clear
 from fastfeed.feed.batch.loader import LoadedSamples
@@ -46,7 +46,7 @@ class RowMaker:
         self,
         branches: Sequence[Branch],
         annotator: Annotator,
-        failure: Callable[[Any, Bad], Failure],
+        failure: Callable[[Any, DecodeFailure], Failure],
     ) -> None:
         self._branches = branches
         self._annotator = annotator
@@ -84,7 +84,7 @@ class RowMaker:
 
     def _render(
         self, branch: Branch, samples: LoadedSamples, work: Any, out: Any, batch: PendingBatch
-    ) -> Iterable[tuple[int, Bad | None]]:
+    ) -> Iterable[tuple[int, DecodeFailure | None]]:
         backend, bad = branch.backend, samples.bad
         if samples.native is not None:
             skip = np.zeros(len(samples.ids), bool)

@@ -84,7 +84,7 @@ def open_folder(
         raise
     except SourceError:  # no subfolders; any other error is raised again below
         return opened(False)
-    if folder.left_out["(no class)"]:
+    if folder.skipped["(no class)"]:
         return opened(False)
     if set(folder.classes) <= _SPLITS:
         raise ConfigError(

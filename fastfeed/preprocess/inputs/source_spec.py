@@ -185,7 +185,7 @@ class SourceSpec:
             folder, self.labels_file, requested, names, client, self.missing, self.label_kind
         )
         opened = self._input(joined, resolved.caption, names)
-        return replace(opened, left_out=dict(folder.left_out), hints=hints)
+        return replace(opened, left_out=dict(folder.skipped), hints=hints)
 
     def _input(self, source: Source, caption: str | None, columns: tuple[str, ...]) -> Input:
         opened = opened_input(source, self.place, caption, columns)
@@ -198,7 +198,7 @@ def opened_input(source: Source, text: str, caption: str | None, columns: tuple[
         raise ConfigError(
             f"{text} holds pixels, not encoded images: there is nothing to preprocess"
         )
-    return Input(source, text, caption or None, columns, dict(getattr(source, "left_out", {})))
+    return Input(source, text, caption or None, columns, dict(getattr(source, "skipped", {})))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from fastfeed.decode.base import Bad
+from fastfeed.decode.base import DecodeFailure
 from fastfeed.errors import ConfigError, TargetError
 from fastfeed.faults import error_text
 
@@ -66,7 +66,9 @@ class TaskContext(Protocol):
 class Task(Protocol):
     """Pieces of work, each run and committed by one process at a time. Must pickle."""
 
-    def run(self, piece: int, context: TaskContext, poison: Mapping[int, Bad]) -> dict[str, Any]:
+    def run(
+        self, piece: int, context: TaskContext, poison: Mapping[int, DecodeFailure]
+    ) -> dict[str, Any]:
         """Run a piece without the samples in `poison`, commit it, and return a JSON summary.
 
         Running a piece twice, even concurrently, writes the same bytes.
@@ -115,12 +117,12 @@ class SampleFault(ValueError):
     """One sample's fault, described for its user."""
 
 
-def fault_of(error: Exception) -> Bad:
+def fault_of(error: Exception) -> DecodeFailure:
     """The fault of an image whose processing raised `error`; the machine's errors are raised."""
     if isinstance(error, MemoryError):
-        return Bad("oom", "the system has no more memory")
+        return DecodeFailure("oom", "the system has no more memory")
     if isinstance(error, TargetError) or (isinstance(error, OSError) and error.errno in _MACHINE):
         raise error
     if isinstance(error, SampleFault):
-        return Bad("internal", str(error))
-    return Bad("internal", error_text(error))
+        return DecodeFailure("internal", str(error))
+    return DecodeFailure("internal", error_text(error))

@@ -12,12 +12,12 @@ from threading import Event
 import numpy as np
 from PIL import Image
 
-from fastfeed.decode.base import DECLINED, Bad, Header, Request, dct_denominator
+from fastfeed.decode.base import DECLINED, DecodeFailure, Header, Request, dct_denominator
 from fastfeed.decode.formats.jpeg import check_jpeg
 from fastfeed.decode.formats.png import png_intact
 from fastfeed.decode.native import NativeEngine, is_built
 from fastfeed.decode.orientation import displayed, displayed_size, stored_box
-from fastfeed.decode.pillow import OPEN, PillowEngine, as_bad
+from fastfeed.decode.pillow import OPEN, PillowEngine, failure_from_error
 from fastfeed.errors import ConfigError
 from fastfeed.ops.decode import Decode
 from fastfeed.ops.program.compile import Windows
@@ -77,27 +77,27 @@ class Rasterizer:
         box: Box,
         size: tuple[int, int],
         seconds: dict[str, float] | None = None,
-    ) -> np.ndarray | Bad:
+    ) -> np.ndarray | DecodeFailure:
         """Decode a displayed `box` as `size`: uint8 (height, width, 3)."""
         seconds = {"resize": 0.0} if seconds is None else seconds
         try:
             if info.path == "kernel":
                 pixels = self._through_kernel(blob, info, box, size, seconds)
-                if not isinstance(pixels, Bad) or pixels.reason not in DECLINED:
+                if not isinstance(pixels, DecodeFailure) or pixels.reason not in DECLINED:
                     return pixels
                 if info.format in ("PNG", "WEBP") and info.height * info.width >= LARGE:
                     # Pillow would need much memory to say how
-                    return Bad("corrupt", "damaged pixel data")
+                    return DecodeFailure("corrupt", "damaged pixel data")
             if info.path == "vips":
                 return self._through_vips(blob, info, box, size, seconds)
             return self._through_pillow(blob, box, size, seconds)
         # decoders of hostile bytes raise anything: ValueError, KeyError, struct.error...
         except Exception as error:
-            bad = as_bad(error, blob, info.format)
+            bad = failure_from_error(error, blob, info.format)
             is_truncated = (
                 info.path == "vips" and info.format == "PNG" and b"IEND" not in bytes(blob[-64:])
             )
-            return Bad("truncated", bad.detail) if is_truncated else bad
+            return DecodeFailure("truncated", bad.detail) if is_truncated else bad
 
     def _through_kernel(
         self,
@@ -106,7 +106,7 @@ class Rasterizer:
         box: Box,
         size: tuple[int, int],
         seconds: dict[str, float],
-    ) -> np.ndarray | Bad:
+    ) -> np.ndarray | DecodeFailure:
         assert self._native is not None
         header = Header(info.height, info.width, info.format)
         windows = Windows(np.array([box], float), _NO_FLIP, np.array([size], np.int64))
@@ -135,9 +135,9 @@ class Rasterizer:
         box: Box,
         size: tuple[int, int],
         seconds: dict[str, float],
-    ) -> np.ndarray | Bad:
+    ) -> np.ndarray | DecodeFailure:
         if info.format == "PNG" and not png_intact(blob):
-            return Bad("corrupt", "a checksum of the pixel data is wrong")
+            return DecodeFailure("corrupt", "a checksum of the pixel data is wrong")
         profile = opened_profile(OPEN[info.format](io.BytesIO(blob), ""))
         flat = flattener(info.alpha, profile, self._op.matte)
         rows = libvips().StripReader(blob, *info.stored)
@@ -157,12 +157,12 @@ class Rasterizer:
 
     def _through_pillow(
         self, blob: bytes, box: Box, size: tuple[int, int], seconds: dict[str, float]
-    ) -> np.ndarray | Bad:
+    ) -> np.ndarray | DecodeFailure:
         (header,) = self._pillow.probe([blob])
-        if isinstance(header, Bad):
+        if isinstance(header, DecodeFailure):
             return header
         if header.format == "PNG" and not png_intact(blob):
-            return Bad("corrupt", "a checksum of the pixel data is wrong")
+            return DecodeFailure("corrupt", "a checksum of the pixel data is wrong")
         image, orientation = header.handle.take(blob), header.handle.orientation
         top, left, height, width = stored_box(orientation, box, (header.height, header.width))
         size = displayed_size(orientation, size)

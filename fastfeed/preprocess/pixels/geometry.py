@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from fastfeed.decode.base import Bad
+from fastfeed.decode.base import DecodeFailure
 from fastfeed.preprocess.model.image_recipe import Scaling, Size
 from fastfeed.preprocess.model.recipe import Limits
 
@@ -79,17 +79,19 @@ def nearest_bucket(buckets: Sequence[Size], height: int, width: int) -> int:
     return min(range(len(buckets)), key=lambda i: distance(buckets[i]))
 
 
-def output_error(geometry: OutputGeometry, image: str, max_pixels: int) -> Bad | None:
-    """Bad if an output of this size exceeds `max_pixels`, or the limits of the format."""
+def output_error(geometry: OutputGeometry, image: str, max_pixels: int) -> DecodeFailure | None:
+    """A failure if an output of this size exceeds `max_pixels`, or the limits of the format."""
     height, width = geometry.canvas
     max_side = MAX_SIDES.get(image, 0)
     if max_side and max(height, width) > max_side:
-        return Bad(
+        return DecodeFailure(
             "bomb",
             f"would become {width}x{height} pixels; {image} allows at most {max_side} per side",
         )
     if height * width > max_pixels:
-        return Bad("bomb", f"would become {width}x{height} pixels, the limit is {max_pixels}")
+        return DecodeFailure(
+            "bomb", f"would become {width}x{height} pixels, the limit is {max_pixels}"
+        )
     return None
 
 
@@ -146,19 +148,19 @@ def _contain(shape: Size, target: Size, enlarge: bool) -> OutputGeometry:
     return _full_image(shape, size)._replace(canvas=target, at=at)
 
 
-def limit_error(limits: Limits, format: str, height: int, width: int) -> Bad | None:
-    """Bad if format, number of pixels, short side or aspect ratio, in this order, is refused."""
+def limit_error(limits: Limits, format: str, height: int, width: int) -> DecodeFailure | None:
+    """A failure if format, pixels, short side or aspect ratio, in this order, is refused."""
     if limits.formats and format not in limits.formats:
-        return Bad("policy", f"{format}; allowed are {', '.join(limits.formats)}")
+        return DecodeFailure("policy", f"{format}; allowed are {', '.join(limits.formats)}")
     if height * width > limits.max_pixels:
-        return Bad("bomb", f"{width}x{height} pixels, the limit is {limits.max_pixels}")
+        return DecodeFailure("bomb", f"{width}x{height} pixels, the limit is {limits.max_pixels}")
     short, long = min(height, width), max(height, width)
     if short < limits.min_side:
-        return Bad(
+        return DecodeFailure(
             "too_small", f"{width}x{height} pixels, the short side must be >= {limits.min_side}"
         )
     if limits.max_aspect and long > limits.max_aspect * short:
-        return Bad(
+        return DecodeFailure(
             "aspect",
             f"{width}x{height} pixels, {long / short:.2f}:1; at most {limits.max_aspect:g}:1",
         )

@@ -8,10 +8,10 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from fastfeed.decode.base import DECLINED, Bad, Header
+from fastfeed.decode.base import DECLINED, DecodeFailure, Header
 from fastfeed.decode.native import held_bytes, is_built, markers
 from fastfeed.decode.orientation import displayed_size
-from fastfeed.decode.pillow import PillowEngine, as_bad
+from fastfeed.decode.pillow import PillowEngine, failure_from_error
 from fastfeed.errors import MissingExtra
 from fastfeed.ops.decode import Decode
 from fastfeed.preprocess.pixels.color import NONE, Profile, profile_of, signaled
@@ -61,11 +61,11 @@ def libvips() -> Any:
         return None
 
 
-def image_info(blob: bytes, max_pixels: int = 300_000_000) -> ImageInfo | Bad:
-    """Parse a file's header; Bad if the file is refused. Never raises for any content."""
+def image_info(blob: bytes, max_pixels: int = 300_000_000) -> ImageInfo | DecodeFailure:
+    """Parse a file's header; a failure if the file is refused. Never raises for any content."""
     if is_built() and bytes(blob[:3]) == b"\xff\xd8\xff":
         header = markers(blob, max_pixels)
-        if isinstance(header, Bad):
+        if isinstance(header, DecodeFailure):
             return header if header.reason not in DECLINED else _pillow_info(blob, max_pixels)
         jpeg = read_markers(blob)
         mode = "L" if header.components == 1 else "RGB"
@@ -87,10 +87,10 @@ def image_info(blob: bytes, max_pixels: int = 300_000_000) -> ImageInfo | Bad:
     return _pillow_info(blob, max_pixels)
 
 
-def _pillow_info(blob: bytes, max_pixels: int) -> ImageInfo | Bad:
+def _pillow_info(blob: bytes, max_pixels: int) -> ImageInfo | DecodeFailure:
     """Read the headers of an image with Pillow."""
     (header,) = PillowEngine(Decode(max_pixels=max_pixels)).probe([blob])
-    if isinstance(header, Bad):
+    if isinstance(header, DecodeFailure):
         return header
     image, orientation = header.handle.look(blob), header.handle.orientation
     try:
@@ -100,7 +100,7 @@ def _pillow_info(blob: bytes, max_pixels: int) -> ImageInfo | Bad:
         jpeg = read_markers(blob) if header.format == "JPEG" else None
         path = _path(image, header, converts_first(alpha, profile), blob, max_pixels)
     except Exception as error:  # hostile bytes make plugins raise anything
-        return as_bad(error, blob, header.format)
+        return failure_from_error(error, blob, header.format)
     return ImageInfo(
         header.format,
         header.height,
@@ -123,7 +123,7 @@ def _pillow_info(blob: bytes, max_pixels: int) -> ImageInfo | Bad:
 def _path(image: Any, header: Header, converts_first: bool, blob: bytes, max_pixels: int) -> str:
     """Decoder of a file that Pillow opened."""
     in_kernel = header.format in ("PNG", "WEBP", "TIFF") and is_built() and not converts_first
-    if in_kernel and not isinstance(markers(blob, max_pixels), Bad):
+    if in_kernel and not isinstance(markers(blob, max_pixels), DecodeFailure):
         return "kernel"
     large = header.height * header.width >= LARGE
     return "vips" if large and _in_strips(image, header.format, blob) else "pillow"

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.lib import format as npy
 from PIL import Image, JpegImagePlugin, PngImagePlugin, WebPImagePlugin
 
-from fastfeed.decode.base import DECLINED, Bad, Header, Request
+from fastfeed.decode.base import DECLINED, DecodeFailure, Header, Request
 from fastfeed.decode.native import NativeEngine, is_built
 from fastfeed.decode.pillow import OPEN
 from fastfeed.ops.decode import Decode
@@ -39,7 +39,7 @@ _NEVER = Event()
 
 
 class Transformer:
-    """Transforms a file's bytes into a ProcessedImage, or Bad. Thread-safe.
+    """Transforms a file's bytes into a ProcessedImage, or a failure. Thread-safe.
 
     With `keep_small`, a file is passed through, with its metadata, if every reader decodes it as it
     would a new file: it has the requested format and size, is upright, 8-bit RGB without
@@ -67,19 +67,19 @@ class Transformer:
     def __repr__(self) -> str:
         return f"Transformer({self._scaling}, {self._encoding})"
 
-    def __call__(self, blob: bytes, context: TaskContext) -> ProcessedImage | Bad:
+    def __call__(self, blob: bytes, context: TaskContext) -> ProcessedImage | DecodeFailure:
         """Reserves memory with `context.room` once, for everything that this image needs."""
         try:
             return self._process(blob, context)
         except MemoryLimitError as error:
-            return Bad("oom", str(error))
+            return DecodeFailure("oom", str(error))
         except MemoryError:
-            return Bad("oom", "the system has no more memory")
+            return DecodeFailure("oom", "the system has no more memory")
 
-    def _process(self, blob: bytes, context: TaskContext) -> ProcessedImage | Bad:
+    def _process(self, blob: bytes, context: TaskContext) -> ProcessedImage | DecodeFailure:
         start = time.perf_counter()
         info = image_info(blob, self._limits.max_pixels)
-        if isinstance(info, Bad):
+        if isinstance(info, DecodeFailure):
             return info
         if error := limit_error(self._limits, info.format, info.height, info.width):
             return error
@@ -97,7 +97,7 @@ class Transformer:
                 or self._pixels(blob, info, geometry, seconds)
             )
             decoded = time.perf_counter()
-            if isinstance(output, Bad):
+            if isinstance(output, DecodeFailure):
                 return output
             image = output if isinstance(output, bytes) else encode(output, self._encoding)
             end = time.perf_counter()
@@ -119,7 +119,7 @@ class Transformer:
 
     def _pass_through(
         self, blob: bytes, info: ImageInfo, geometry: OutputGeometry
-    ) -> bytes | Bad | None:
+    ) -> bytes | DecodeFailure | None:
         """The file unchanged; None if it must be re-encoded."""
         if not (
             self._encoding.keep_small
@@ -135,11 +135,11 @@ class Transformer:
                 return blob if decodes_alike(blob, pixels[0]) else None
             return None if bad.reason in DECLINED else bad
         pixels = self._rasterizer.pixels(blob, info, geometry.box, geometry.size)
-        return pixels if isinstance(pixels, Bad) else blob
+        return pixels if isinstance(pixels, DecodeFailure) else blob
 
     def _recode(
         self, blob: bytes, info: ImageInfo, geometry: OutputGeometry, seconds: dict[str, float]
-    ) -> bytes | Bad | None:
+    ) -> bytes | DecodeFailure | None:
         """Decode, scale and encode in one call of the kernel; None if that is not possible."""
         if (
             info.path != "kernel"
@@ -154,14 +154,14 @@ class Transformer:
         (file,) = self._kernel.recode(self._request(blob, info, geometry), *how, _NEVER, times)
         seconds["resize"] += times[0, 0] / 1e9
         seconds["encode"] += times[0, 1] / 1e9
-        return None if isinstance(file, Bad) and file.reason in DECLINED else file
+        return None if isinstance(file, DecodeFailure) and file.reason in DECLINED else file
 
     def _pixels(
         self, blob: bytes, info: ImageInfo, geometry: OutputGeometry, seconds: dict[str, float]
-    ) -> np.ndarray | Bad:
+    ) -> np.ndarray | DecodeFailure:
         """Pixels of the whole canvas."""
         pixels = self._rasterizer.pixels(blob, info, geometry.box, geometry.size, seconds)
-        if isinstance(pixels, Bad) or not geometry.padded:
+        if isinstance(pixels, DecodeFailure) or not geometry.padded:
             return pixels
         canvas = np.empty((*geometry.canvas, 3), np.uint8)
         canvas[:] = self._scaling.fill

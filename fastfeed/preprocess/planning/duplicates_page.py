@@ -15,7 +15,7 @@ import numpy as np
 from PIL import Image
 
 from fastfeed import html_page
-from fastfeed.decode.base import Bad
+from fastfeed.decode.base import DecodeFailure
 from fastfeed.decode.pillow_warnings import named
 from fastfeed.faults import Failure
 from fastfeed.html_page import escape
@@ -137,12 +137,12 @@ def _thumbnail(rasterizer: Rasterizer, blob: Any) -> _Thumbnail:
     if isinstance(blob, Failure):
         return _Thumbnail(escape(blob.reason), "")
     info = image_info(blob)
-    if isinstance(info, Bad):
+    if isinstance(info, DecodeFailure):
         return _Thumbnail(escape(info.reason), "")
     scale = min(1.0, _BOX[0] / info.height, _BOX[1] / info.width)
     size = max(1, round(info.height * scale)), max(1, round(info.width * scale))
     pixels = rasterizer.pixels(blob, info, (0.0, 0.0, float(info.height), float(info.width)), size)
-    if isinstance(pixels, Bad):
+    if isinstance(pixels, DecodeFailure):
         return _Thumbnail(escape(pixels.reason), "")
     file = io.BytesIO()
     Image.fromarray(pixels).save(file, "JPEG", quality=80)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fastfeed.decode.base import Bad
+from fastfeed.decode.base import DecodeFailure
 from fastfeed.errors import TargetError
 from fastfeed.preprocess.model.layout import CURRENT
 from fastfeed.preprocess.model.plan import JobPlan, ordered
@@ -233,7 +233,9 @@ class _SizedTask:
 
     task: ShardTask
 
-    def run(self, piece: int, context: TaskContext, poison: Mapping[int, Bad]) -> dict[str, Any]:
+    def run(
+        self, piece: int, context: TaskContext, poison: Mapping[int, DecodeFailure]
+    ) -> dict[str, Any]:
         summary = self.task.run(piece, context, poison)
         target = self.task.target
         assert isinstance(target, _NullTarget)

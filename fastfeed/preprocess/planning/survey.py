@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.decode.base import Bad
+from fastfeed.decode.base import DecodeFailure
 from fastfeed.decode.pillow_warnings import named
 from fastfeed.errors import SourceError
 from fastfeed.faults import Failure
@@ -69,7 +69,9 @@ class SurveyTask:
         if not self.fingerprint:
             object.__setattr__(self, "fingerprint", self.source.fingerprint)
 
-    def run(self, piece: int, context: TaskContext, poison: Mapping[int, Bad]) -> dict[str, Any]:
+    def run(
+        self, piece: int, context: TaskContext, poison: Mapping[int, DecodeFailure]
+    ) -> dict[str, Any]:
         """As in Task; the summary has "samples" and "bad", both counts."""
         ids = range(int(self.bounds[piece]), int(self.bounds[piece + 1]))
         if (complete := self._complete(piece, ids)) is not None:  # by another part of the job
@@ -161,16 +163,16 @@ class SurveyTask:
     ) -> int:
         row["sha"] = sha256_prefix(blob)
         info = hasher.inspect(blob)
-        if isinstance(info, Bad):
+        if isinstance(info, DecodeFailure):
             return 0
-        looks: tuple[int, bool] | Bad = (0, True)
+        looks: tuple[int, bool] | DecodeFailure = (0, True)
         if self.need_pixels:
             need = hasher.need(blob, info)
             if need > limit:
                 return need
             with reserve(need):
                 looks = hasher.dhash(blob, info)
-        if not isinstance(looks, Bad):
+        if not isinstance(looks, DecodeFailure):
             row["height"], row["width"], row["dhash"] = info.height, info.width, looks[0]
             row["state"] = PLAIN if looks[1] else GOOD
             row["bytes"] = len(blob)
@@ -383,7 +385,7 @@ class ImageHasher:
         self._rasterizer = Rasterizer(filter="area", max_pixels=max_pixels)
         self._max_pixels = max_pixels
 
-    def inspect(self, blob: bytes) -> ImageInfo | Bad:
+    def inspect(self, blob: bytes) -> ImageInfo | DecodeFailure:
         """Information from the file's header."""
         return image_info(blob, self._max_pixels)
 
@@ -393,8 +395,8 @@ class ImageHasher:
             info, len(blob), (0.0, 0.0, float(info.height), float(info.width)), _REDUCED, "area"
         )
 
-    def dhash(self, blob: bytes, info: ImageInfo) -> tuple[int, bool] | Bad:
+    def dhash(self, blob: bytes, info: ImageInfo) -> tuple[int, bool] | DecodeFailure:
         """Compute the hash as the function `dhash`."""
         box = (0.0, 0.0, float(info.height), float(info.width))
         pixels = self._rasterizer.pixels(blob, info, box, _REDUCED)
-        return pixels if isinstance(pixels, Bad) else dhash(pixels)
+        return pixels if isinstance(pixels, DecodeFailure) else dhash(pixels)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.decode.base import Bad
+from fastfeed.decode.base import DecodeFailure
 from fastfeed.decode.pillow_warnings import named
 from fastfeed.errors import ConfigError, FastfeedError, TargetError
 from fastfeed.faults import Failure
@@ -54,14 +54,16 @@ class ShardTask:
         """State without the parts that each process computes once."""
         return {"input": self.input, "target": self.target, "plan": self.plan}
 
-    def run(self, piece: int, context: TaskContext, poison: Mapping[int, Bad]) -> dict[str, Any]:
+    def run(
+        self, piece: int, context: TaskContext, poison: Mapping[int, DecodeFailure]
+    ) -> dict[str, Any]:
         """As in Task. OSError; ConfigError if other libraries would write other bytes."""
         shard = self._shards[piece]
         if (existing := self._existing_record(shard)) is not None:
             return _summary(existing, {})
-        poison = {i: Bad("internal", detail) for i, detail in self.plan.failed.items()} | dict(
-            poison
-        )
+        poison = {
+            i: DecodeFailure("internal", detail) for i, detail in self.plan.failed.items()
+        } | dict(poison)
         packing, seconds = self.plan.recipe.packing, defaultdict[str, float](float)
         attempt = self.target.attempt()
         try:
@@ -99,10 +101,10 @@ class ShardTask:
                     if not isinstance(note, Failure):
                         list(self.extend([self.entry(i, label, note, image)], context))
 
-    def make(self, sample: int, blob: Any, context: TaskContext) -> ProcessedImage | Bad:
+    def make(self, sample: int, blob: Any, context: TaskContext) -> ProcessedImage | DecodeFailure:
         """Transform an image from what `read_ahead` returned for it."""
         if isinstance(blob, Failure):
-            return Bad(blob.reason, blob.detail)
+            return DecodeFailure(blob.reason, blob.detail)
         try:
             if blob is DEFERRED:
                 return self._make_large(sample, context)
@@ -135,7 +137,7 @@ class ShardTask:
             for entry, more in zip(entries, added, strict=True)
         ]
 
-    def _make_large(self, sample: int, context: TaskContext) -> ProcessedImage | Bad:
+    def _make_large(self, sample: int, context: TaskContext) -> ProcessedImage | DecodeFailure:
         """Reserve memory before reading a file; start over with more if decoding needs it."""
         source = self.input.source
         need = known_sizes(source, [sample])[0]
@@ -145,7 +147,7 @@ class ShardTask:
                 with context.room(need):
                     (blob,) = read_each(source, [sample])
                     if isinstance(blob, Failure):
-                        return Bad(blob.reason, blob.detail)
+                        return DecodeFailure(blob.reason, blob.detail)
                     context.begin(sample)
                     try:
                         with named(partial(self.uri, sample)):
@@ -156,7 +158,7 @@ class ShardTask:
                         need = len(blob) + more.need
                     del blob
         except MemoryLimitError as error:
-            return Bad("oom", str(error))
+            return DecodeFailure("oom", str(error))
 
     def read_samples(
         self, ids: Sequence[int], context: TaskContext
@@ -233,14 +235,14 @@ class _ShardBuilder:
     # of the function in `Metadata.extras`, and of the writer
     failed: list[Exception] = field(default_factory=list)
 
-    def fill(self, context: TaskContext, poison: Mapping[int, Bad]) -> None:
+    def fill(self, context: TaskContext, poison: Mapping[int, DecodeFailure]) -> None:
         plan, source = self.task.plan, self.task.input.source
         ids = plan.order[self.shard.first : self.shard.last]
         labels, notes = source.label(ids).tolist(), self.task.input.notes(ids, earlier=True)
         with self.task.read_samples([i for i in ids.tolist() if i not in poison], context) as blobs:
             for i, label, note in zip(ids.tolist(), labels, notes, strict=True):
                 if i in poison:
-                    result: ProcessedImage | Bad | Failure = poison[i]
+                    result: ProcessedImage | DecodeFailure | Failure = poison[i]
                 else:
                     _, blob, waited = next(blobs)
                     self.seconds["read"] += waited
@@ -308,7 +310,7 @@ class _ShardBuilder:
         self.sums.append(part_of_sum(image.facts["sha256"]))
         self.counts.add(counts)
 
-    def reject(self, i: int, why: Bad | Failure) -> None:
+    def reject(self, i: int, why: DecodeFailure | Failure) -> None:
         self.bad.append(BadSample(i, self.task.uri(i), why.reason, _encodable(why.detail)))
 
     def give_up(self) -> None:

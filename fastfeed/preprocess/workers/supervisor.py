@@ -20,7 +20,7 @@ from multiprocessing.connection import Connection
 from time import monotonic
 from typing import Any
 
-from fastfeed.decode.base import Bad
+from fastfeed.decode.base import DecodeFailure
 from fastfeed.decode.memory_limit import MemoryLimit
 from fastfeed.decode.pillow_warnings import tell
 from fastfeed.errors import FastfeedError
@@ -83,7 +83,7 @@ class Supervisor:
 
     def run_piece(self, piece: int) -> Outcome:
         """Run a piece, even if its images crash or hang the process."""
-        poison: dict[int, Bad] = {}
+        poison: dict[int, DecodeFailure] = {}
         deaths = Counter[int]()
         while True:
             try:
@@ -98,7 +98,7 @@ class Supervisor:
                     reproduced = self._reproduce(death.sample)
                     if reproduced or deaths[death.sample] >= _MAX_DEATHS:
                         cause = reproduced or death
-                        poison[death.sample] = Bad(cause.reason, cause.detail)
+                        poison[death.sample] = DecodeFailure(cause.reason, cause.detail)
                 elif deaths[-1] >= _MAX_DEATHS:
                     return Outcome(
                         piece,
@@ -138,7 +138,7 @@ class Supervisor:
         return None
 
     def _ask(
-        self, worker: _Worker, command: str, piece: int, poison: dict[int, Bad]
+        self, worker: _Worker, command: str, piece: int, poison: dict[int, DecodeFailure]
     ) -> dict[str, Any]:
         """Send a command and return the answer.
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from fastfeed.errors import SourceError
 from fastfeed.sources.listing.file_table import ROWS, FileTable, unpacked
-from fastfeed.sources.listing.left_out import LeftOut
+from fastfeed.sources.listing.skipped_files import SkippedFiles
 from fastfeed.sources.tables.string_column import StringColumn
 from fastfeed.system.descriptors import CREATE, open_file, open_regular, pread, pwrite
 from fastfeed.system.locks import lock
@@ -37,7 +37,7 @@ class End:
 
     images: int
     ordered: bool  # as a walk from folder to folder meets them
-    left_out: LeftOut = field(default_factory=LeftOut)
+    skipped: SkippedFiles = field(default_factory=SkippedFiles)
     more: dict[str, Any] = field(default_factory=dict)  # plain values
 
 
@@ -53,7 +53,7 @@ class Journal(Protocol):
         """Add images of a folder."""
         ...
 
-    def end(self, folder: str, left_out: LeftOut, **more: Any) -> None:
+    def end(self, folder: str, skipped: SkippedFiles, **more: Any) -> None:
         """Mark a folder as fully listed."""
         ...
 
@@ -75,9 +75,9 @@ class MemoryJournal:
         self._order.look(folder, rows)
         self._parts.setdefault(folder, []).append(rows)
 
-    def end(self, folder: str, left_out: LeftOut, **more: Any) -> None:
+    def end(self, folder: str, skipped: SkippedFiles, **more: Any) -> None:
         """Mark a folder as fully listed."""
-        self.ends[folder] = End(*self._order.result(folder), left_out, more)
+        self.ends[folder] = End(*self._order.result(folder), skipped, more)
 
     def rows(self, folder: str) -> Iterator[FileTable]:
         """The images of a folder."""
@@ -146,8 +146,8 @@ class FileJournal:
                 if "rows" in head:
                     unfinished.setdefault(head["folder"], []).append(entry)
                 elif "images" in head:
-                    left_out = LeftOut(Counter(head["left_out"]), head["examples"])
-                    end = End(head["images"], head["ordered"], left_out, head["more"])
+                    skipped = SkippedFiles(Counter(head["left_out"]), head["examples"])
+                    end = End(head["images"], head["ordered"], skipped, head["more"])
                     self.ends[head["folder"]] = end
                     self._at[head["folder"]] = unfinished.pop(head["folder"], [])
                 elif head == kind:
@@ -169,18 +169,18 @@ class FileJournal:
         if sum(map(len, waiting)) >= ROWS:
             self._flush(folder)
 
-    def end(self, folder: str, left_out: LeftOut, **more: Any) -> None:
+    def end(self, folder: str, skipped: SkippedFiles, **more: Any) -> None:
         """Mark a folder as fully listed."""
         self._flush(folder)
-        end = End(*self._order.result(folder), left_out, more)
+        end = End(*self._order.result(folder), skipped, more)
         self._write(
             {
                 "folder": folder,
                 "images": end.images,
                 "ordered": end.ordered,
                 "more": more,
-                "left_out": left_out.counts,
-                "examples": left_out.examples,
+                "left_out": skipped.counts,
+                "examples": skipped.examples,
             }
         )
         self.ends[folder] = end

@@ -21,10 +21,10 @@ import numpy as np
 from fastfeed.errors import SourceError
 from fastfeed.sources.listing.file_table import FileTable, in_pieces, packed, unpacked
 from fastfeed.sources.listing.journal import FileJournal, Journal, MemoryJournal
-from fastfeed.sources.listing.left_out import LeftOut
 from fastfeed.sources.listing.listing_file import ARRAYS, suffix_of, write_listing
 from fastfeed.sources.listing.local_tree import IMAGE_EXTENSIONS, LocalTree, Tree
 from fastfeed.sources.listing.remote_tree import RemoteTree, trimmed
+from fastfeed.sources.listing.skipped_files import SkippedFiles
 from fastfeed.sources.progress import Progress, progress_bar
 from fastfeed.storage.reads import is_local
 from fastfeed.storage.storage import Storage
@@ -42,7 +42,7 @@ class Summary:
     classes: dict[str, int]  # images in each folder below the root that has some
     folders: int  # below the root
     resumed: int  # of them, listed by an earlier run
-    left_out: Counter[str]  # by extension
+    skipped: Counter[str]  # by extension
 
 
 def list_images(
@@ -85,7 +85,7 @@ def list_images(
             is_complete = not any(end.images for end in partial.ends.values())
             if is_complete:
                 raise SourceError(
-                    f"{who}: no images below {root}{_left_out_text(_left_out(partial))}"
+                    f"{who}: no images below {root}{_skipped_text(_skipped(partial))}"
                 )
             count.now(f"writing {out}")
             summary = _write(partial, folders, root, resumed, out)
@@ -107,13 +107,13 @@ def _disk(who: str, out: str) -> Iterator[None]:
 
 
 def _write(journal: Journal, folders: Sequence[str], root: str, resumed: int, out: str) -> Summary:
-    left_out, images, size = _left_out(journal), Counter[str](), 0
+    skipped, images, size = _skipped(journal), Counter[str](), 0
     classes: list[str] = []
 
     def labeled() -> Iterator[FileTable]:
         nonlocal size
         for folder, listed in _merged(journal, folders):
-            rows = listed if out.lower().endswith(ARRAYS) else _utf8(listed, left_out)
+            rows = listed if out.lower().endswith(ARRAYS) else _utf8(listed, skipped)
             if folder and len(rows) and not images[folder]:
                 classes.append(folder)
             images[folder] += len(rows)
@@ -123,7 +123,7 @@ def _write(journal: Journal, folders: Sequence[str], root: str, resumed: int, ou
                 rows, labels=np.full(len(rows), len(classes) - 1 if folder else -1, np.int32)
             )
 
-    write_listing(out, in_pieces(labeled()), classes, left_out, root)
+    write_listing(out, in_pieces(labeled()), classes, skipped, root)
     return Summary(
         root,
         images.total(),
@@ -131,18 +131,18 @@ def _write(journal: Journal, folders: Sequence[str], root: str, resumed: int, ou
         {name: images[name] for name in classes},
         len(folders),
         resumed,
-        left_out.counts,
+        skipped.counts,
     )
 
 
-def _utf8(rows: FileTable, left_out: LeftOut) -> FileTable:
+def _utf8(rows: FileTable, skipped: SkippedFiles) -> FileTable:
     """Drop images whose names a table cannot hold."""
     if not len(rows) or rows.paths.blob.max(initial=0) < 128:
         return rows
     bad = [row for row, path in enumerate(unpacked(rows.paths)) if not _is_utf8(path)]
     if not bad:
         return rows
-    left_out.add("(not UTF-8)", rows.paths[bad[0]], len(bad))
+    skipped.add("(not UTF-8)", rows.paths[bad[0]], len(bad))
     return rows.take(np.delete(np.arange(len(rows)), bad))
 
 
@@ -160,7 +160,7 @@ def gather(
     include_loose: bool,
     progress: bool | None,
     title: str,
-) -> tuple[FileTable, list[str], LeftOut]:
+) -> tuple[FileTable, list[str], SkippedFiles]:
     """Images in memory, labeled by folder; the folders' names; what was left out.
 
     `choose` selects and orders the folders, given their names and the number of images directly in
@@ -170,7 +170,7 @@ def gather(
     with progress_bar(title, progress, _LISTED) as count:
         names, loose = _top(tree, journal, count), journal.ends[""]
         if loose.images and not include_loose:
-            loose.left_out.add("(no class)", loose.more["first"], loose.images)
+            loose.skipped.add("(no class)", loose.more["first"], loose.images)
         folders = list(choose(names, loose.images))
         _walk(tree, folders, journal, count)
     number = {folder: i for i, folder in enumerate(folders)} | {"": -1}
@@ -181,23 +181,23 @@ def gather(
     parts = [FileTable(packed([]), labels=np.empty(0, np.int32))]
     for folder, rows in walked:
         parts.append(replace(rows, labels=np.full(len(rows), number[folder], np.int32)))
-    return FileTable.joined(parts), folders, _left_out(journal)
+    return FileTable.joined(parts), folders, _skipped(journal)
 
 
-def _left_out_text(left_out: LeftOut) -> str:
-    summary = left_out.summary()
-    kind = next((kind for kind in (".tar", ".tfrecord") if kind in left_out.counts), None)
+def _skipped_text(skipped: SkippedFiles) -> str:
+    summary = skipped.summary()
+    kind = next((kind for kind in (".tar", ".tfrecord") if kind in skipped.counts), None)
     hint = f"; for shards give a pattern, such as '*{kind}'" if kind else ""
-    if "(link outside)" in left_out.counts:
+    if "(link outside)" in skipped.counts:
         hint += "; allow the folders that links lead to, if you trust these links (--allow-path)"
     return f"; left out: {summary}{hint}" if summary else ""
 
 
-def _left_out(journal: Journal) -> LeftOut:
-    total = LeftOut()
+def _skipped(journal: Journal) -> SkippedFiles:
+    total = SkippedFiles()
     for folder in sorted(journal.ends):
         # folders may end in any order, the examples are always the same
-        total.update(journal.ends[folder].left_out)
+        total.update(journal.ends[folder].skipped)
     return total
 
 
@@ -205,14 +205,14 @@ def _top(tree: Tree, journal: Journal, count: Progress) -> list[str]:
     """The folders below the root, sorted; images directly in the root go to the journal."""
     if "" in journal.ends:
         return journal.ends[""].more["folders"]
-    left_out, folders, first = LeftOut(), list[str](), ""
-    for names, rows in tree.top(left_out):
+    skipped, folders, first = SkippedFiles(), list[str](), ""
+    for names, rows in tree.top(skipped):
         folders += names
         journal.add("", rows)
         first = first or (rows.paths[0] if len(rows) else "")
         count.add(images=len(rows))
     folders.sort(key=os.fsencode)
-    journal.end("", left_out, folders=folders, first=first)
+    journal.end("", skipped, folders=folders, first=first)
     return folders
 
 
@@ -220,16 +220,16 @@ def _walk(tree: Tree, folders: Sequence[str], journal: Journal, count: Progress)
     """List these folders, except those already listed."""
 
     def list_group(group: list[str]) -> None:
-        left_outs, ended = {folder: LeftOut() for folder in group}, 0
+        skipped_by_folder, ended = {folder: SkippedFiles() for folder in group}, 0
 
         def end(until: int) -> None:
             nonlocal ended
             for folder in group[ended:until]:
-                journal.end(folder, left_outs[folder])
+                journal.end(folder, skipped_by_folder[folder])
                 count.add(1)
             ended = max(ended, until)
 
-        for folder, rows in tree.below(group, left_outs):
+        for folder, rows in tree.below(group, skipped_by_folder):
             end(group.index(folder))
             journal.add(folder, rows)
             count.add(images=len(rows))

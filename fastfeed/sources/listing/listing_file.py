@@ -22,7 +22,7 @@ from fastfeed.errors import ConfigError, MissingExtra, SourceError
 from fastfeed.printable import printable
 from fastfeed.runtime.atomic_write import atomic_write
 from fastfeed.sources.listing.file_table import FileTable, joined, unpacked
-from fastfeed.sources.listing.left_out import LeftOut
+from fastfeed.sources.listing.skipped_files import SkippedFiles
 from fastfeed.sources.tables import mmap_arrays as mapped
 from fastfeed.sources.tables.columns import Codes, ColumnPart
 from fastfeed.sources.tables.read_files import read_files
@@ -59,18 +59,18 @@ def suffix_of(path: str, who: str) -> str:
 
 
 def write_listing(
-    path: str, parts: Iterable[FileTable], classes: Sequence[str], left_out: LeftOut, root: str
+    path: str, parts: Iterable[FileTable], classes: Sequence[str], skipped: SkippedFiles, root: str
 ) -> None:
     """Write images with labels, sizes and versions, all or nothing.
 
-    `classes` and `left_out` may grow on the way.
+    `classes` and `skipped` may grow on the way.
     """
     with atomic_write(path, hidden=True) as file:
         writer = _WRITERS[os.path.splitext(path)[1].lower()](file)
         for rows in parts:
             writer.add(rows, classes)
         writer.end(
-            {"root": root, "left_out": left_out.counts, "left_out_examples": left_out.examples}
+            {"root": root, "left_out": skipped.counts, "left_out_examples": skipped.examples}
         )
 
 
@@ -196,7 +196,7 @@ def _values(rows: FileTable, classes: Sequence[str]) -> Iterator[tuple[Any, ...]
 
 def read_listing(
     path: str, storage: Storage, versions: bool, who: str
-) -> tuple[FileTable, list[str], LeftOut]:
+) -> tuple[FileTable, list[str], SkippedFiles]:
     """Images labeled by folder, folders' names, and skipped files if the file has them."""
     if suffix_of(path, who) == ARRAYS:
         return _read_arrays(path, versions, who)
@@ -218,7 +218,7 @@ def read_listing(
     )
     _check(rows.paths, path, who)
     facts = _parquet_facts(path, stat, storage) if suffix_of(path, who) == ".parquet" else {}
-    return rows, list(folders)[1:], _left_out(facts)
+    return rows, list(folders)[1:], _skipped(facts)
 
 
 def _parquet_facts(path: str, stat: Stat, storage: Storage) -> dict[str, Any]:
@@ -229,11 +229,11 @@ def _parquet_facts(path: str, stat: Stat, storage: Storage) -> dict[str, Any]:
     return facts if isinstance(facts, dict) else {}
 
 
-def _left_out(facts: dict[str, Any]) -> LeftOut:
-    return LeftOut(Counter(facts.get("left_out", {})), facts.get("left_out_examples", {}))
+def _skipped(facts: dict[str, Any]) -> SkippedFiles:
+    return SkippedFiles(Counter(facts.get("left_out", {})), facts.get("left_out_examples", {}))
 
 
-def _read_arrays(path: str, versions: bool, who: str) -> tuple[FileTable, list[str], LeftOut]:
+def _read_arrays(path: str, versions: bool, who: str) -> tuple[FileTable, list[str], SkippedFiles]:
     """Into memory: if a mapped file is truncated, reading it kills the process."""
     header, stored = _arrays(path, who)
     try:
@@ -248,7 +248,7 @@ def _read_arrays(path: str, versions: bool, who: str) -> tuple[FileTable, list[s
     except (KeyError, TypeError) as error:
         raise _none(path, who, f"it lacks {error}") from error
     _check(rows.paths, path, who)
-    return rows, folders, _left_out(header)
+    return rows, folders, _skipped(header)
 
 
 def _arrays(path: str, who: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

@@ -13,7 +13,7 @@ import numpy as np
 from fastfeed.errors import SourceError
 from fastfeed.printable import printable
 from fastfeed.sources.listing.file_table import ROWS, FileTable, packed
-from fastfeed.sources.listing.left_out import LeftOut, extension_of, is_hidden
+from fastfeed.sources.listing.skipped_files import SkippedFiles, extension_of, is_hidden
 from fastfeed.storage.local_file import over_files
 
 IMAGE_EXTENSIONS = (
@@ -46,7 +46,7 @@ class Tree(Protocol):
 
     at_once: int  # folders that may be walked at the same time
 
-    def top(self, left_out: LeftOut) -> Iterator[tuple[list[str], FileTable]]:
+    def top(self, skipped: SkippedFiles) -> Iterator[tuple[list[str], FileTable]]:
         """The first level, in pieces: names of folders, and the images directly in the root.
 
         To be called first.
@@ -58,7 +58,7 @@ class Tree(Protocol):
         ...
 
     def below(
-        self, folders: Sequence[str], left_outs: Mapping[str, LeftOut]
+        self, folders: Sequence[str], skipped_by_folder: Mapping[str, SkippedFiles]
     ) -> Iterator[tuple[str, FileTable]]:
         """Images below a group of folders, folder by folder, in pieces."""
         ...
@@ -107,14 +107,14 @@ class LocalTree:
         self._id = _identity(root)
         self._linked = Counter[_Id]()  # walks through links, by the folder that they lead to
 
-    def top(self, left_out: LeftOut) -> Iterator[tuple[list[str], FileTable]]:
+    def top(self, skipped: SkippedFiles) -> Iterator[tuple[list[str], FileTable]]:
         """List the first level."""
         folders: list[str] = []
         images: list[os.DirEntry[str]] = []
-        for entry in self._scan(self.root, left_out):
+        for entry in self._scan(self.root, skipped):
             if _is_folder(entry):
                 folders.append(entry.name)
-            elif self._is_image(entry, left_out):
+            elif self._is_image(entry, skipped):
                 images.append(entry)
         yield folders, self._rows([entry.path for entry in images])
 
@@ -123,17 +123,17 @@ class LocalTree:
         return [[folder] for folder in folders]
 
     def below(
-        self, folders: Sequence[str], left_outs: Mapping[str, LeftOut]
+        self, folders: Sequence[str], skipped_by_folder: Mapping[str, SkippedFiles]
     ) -> Iterator[tuple[str, FileTable]]:
         """The images below folders, sorted."""
         for folder in folders:
             path = os.path.join(self.root, folder)
-            walk = self._walk(path, os.path.islink(path), left_outs[folder], (self._id,))
+            walk = self._walk(path, os.path.islink(path), skipped_by_folder[folder], (self._id,))
             while paths := list(islice(walk, ROWS)):
                 yield folder, self._rows(paths)
 
     def _walk(
-        self, folder: str, linked: bool, left_out: LeftOut, parents: tuple[_Id, ...]
+        self, folder: str, linked: bool, skipped: SkippedFiles, parents: tuple[_Id, ...]
     ) -> Iterator[str]:
         """Paths of images. `parents` are the folders that the walk came through, the root first."""
         if len(parents) > _DEPTH + 1:
@@ -146,7 +146,7 @@ class LocalTree:
         except OSError as error:
             raise SourceError(f"{self._who}: cannot list {folder}: {error.strerror}") from error
         if key in parents:  # through a link, here or further up
-            left_out.add("(loop)", folder[self._start :])
+            skipped.add("(loop)", folder[self._start :])
             return
         if linked:
             self._linked[key] += 1
@@ -155,13 +155,13 @@ class LocalTree:
                     f"{self._who}: more than {_LINKED:,} paths lead through links to one folder,"
                     f" the last of them is {folder}; remove some of the links"
                 )
-        for entry in self._scan(folder, left_out):
+        for entry in self._scan(folder, skipped):
             if _is_folder(entry):
-                yield from self._walk(entry.path, entry.is_symlink(), left_out, (*parents, key))
-            elif self._is_image(entry, left_out):
+                yield from self._walk(entry.path, entry.is_symlink(), skipped, (*parents, key))
+            elif self._is_image(entry, skipped):
                 yield entry.path
 
-    def _scan(self, folder: str, left_out: LeftOut) -> list[os.DirEntry[str]]:
+    def _scan(self, folder: str, skipped: SkippedFiles) -> list[os.DirEntry[str]]:
         try:
             with os.scandir(folder) as entries:
                 everything = sorted(entries, key=lambda e: os.fsencode(e.name))
@@ -169,7 +169,7 @@ class LocalTree:
             raise SourceError(f"{self._who}: cannot list {folder}: {error.strerror}") from error
         hidden = [e for e in everything if is_hidden(e.name)]
         if hidden:
-            left_out.add("(hidden)", hidden[0].path[self._start :], len(hidden))
+            skipped.add("(hidden)", hidden[0].path[self._start :], len(hidden))
         shown = [e for e in everything if not is_hidden(e.name)]
         self.has_links = self.has_links or any(e.is_symlink() for e in shown)
         if self._within is None:
@@ -177,20 +177,20 @@ class LocalTree:
         within = [e for e in shown if not (e.is_symlink() and self._leads_out(e.path))]
         if len(within) < len(shown):
             first = next(e for e in shown if e not in within)
-            left_out.add("(link outside)", first.path[self._start :], len(shown) - len(within))
+            skipped.add("(link outside)", first.path[self._start :], len(shown) - len(within))
         return within
 
     def _leads_out(self, link: str) -> bool:
         assert self._within is not None
         return not os.path.join(os.path.realpath(link), "").startswith(self._within)
 
-    def _is_image(self, entry: os.DirEntry[str], left_out: LeftOut) -> bool:
+    def _is_image(self, entry: os.DirEntry[str], skipped: SkippedFiles) -> bool:
         """True for an image's extension, even of a dangling link: that is a bad sample."""
         kind = extension_of(entry.name)
         if kind in self._extensions:
             return True
         broken = entry.is_symlink() and not os.path.exists(entry.path)
-        left_out.add("(broken link)" if broken else kind, entry.path[self._start :])
+        skipped.add("(broken link)" if broken else kind, entry.path[self._start :])
         return False
 
     def stop(self) -> None:

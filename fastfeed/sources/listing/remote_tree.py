@@ -18,7 +18,12 @@ import numpy as np
 
 from fastfeed.errors import SourceError
 from fastfeed.sources.listing.file_table import FileTable, packed
-from fastfeed.sources.listing.left_out import LeftOut, extension_of, is_hidden, may_be_hidden
+from fastfeed.sources.listing.skipped_files import (
+    SkippedFiles,
+    extension_of,
+    is_hidden,
+    may_be_hidden,
+)
 from fastfeed.storage.filesystem import call, list_files
 from fastfeed.storage.reads import Stat, Unread, stat_of
 from fastfeed.storage.retry import RetryPolicy
@@ -56,7 +61,7 @@ class RemoteTree:
         self._requests: set[Future[Any]] = set()
         self._stopped = False
 
-    def top(self, left_out: LeftOut) -> Iterator[tuple[list[str], FileTable]]:
+    def top(self, skipped: SkippedFiles) -> Iterator[tuple[list[str], FileTable]]:
         """List the first level."""
         empty = True
         for page in self._pages(self.root, deep=False):
@@ -68,9 +73,9 @@ class RemoteTree:
                 )
             for folder in page.folders:
                 if not folder or is_hidden(folder):
-                    left_out.add("(hidden)" if folder else "(no name)", folder or "/")
+                    skipped.add("(hidden)" if folder else "(no name)", folder or "/")
             folders = [folder for folder in page.folders if folder and not is_hidden(folder)]
-            yield folders, self._rows(page.files, "", left_out)
+            yield folders, self._rows(page.files, "", skipped)
         if empty:
             raise SourceError(
                 f"{self._who}: {self.root} does not exist, or holds nothing; pass the folder that"
@@ -87,14 +92,14 @@ class RemoteTree:
         return [ordered[i : i + size] for i in range(0, len(ordered), size)]
 
     def below(
-        self, folders: Sequence[str], left_outs: Mapping[str, LeftOut]
+        self, folders: Sequence[str], skipped_by_folder: Mapping[str, SkippedFiles]
     ) -> Iterator[tuple[str, FileTable]]:
         """The images below these folders, as storage sorts them: by text."""
         hidden = [""]  # the hidden folder that was met last: it is counted once
         for folder, files in (
             self._by_folder(folders) if len(folders) > 1 else self._of_one(folders[0])
         ):
-            yield folder, self._rows(files, folder + "/", left_outs[folder], hidden)
+            yield folder, self._rows(files, folder + "/", skipped_by_folder[folder], hidden)
 
     def _of_one(self, folder: str) -> Iterator[tuple[str, list[tuple[str, Stat]]]]:
         for page in self._pages(f"{self.root}/{folder}", deep=True):
@@ -131,7 +136,7 @@ class RemoteTree:
         self,
         files: list[tuple[str, Stat]],
         above: str,
-        left_out: LeftOut,
+        skipped: SkippedFiles,
         hidden: list[str] | None = None,
     ) -> FileTable:
         images = []
@@ -141,7 +146,7 @@ class RemoteTree:
                 first = next(i for i, part in enumerate(parts) if is_hidden(part))
                 folder = above + "/".join(parts[: first + 1])
                 if hidden is None or folder != hidden[0]:
-                    left_out.add("(hidden)", folder)
+                    skipped.add("(hidden)", folder)
                 if hidden is not None:
                     hidden[0] = folder
             elif path.endswith("/"):
@@ -149,7 +154,7 @@ class RemoteTree:
             elif (kind := extension_of(path.rpartition("/")[2])) in self._extensions:
                 images.append((above + path, stat))
             else:
-                left_out.add(kind, above + path)
+                skipped.add(kind, above + path)
         return FileTable(
             packed([path.encode("utf-8", "surrogateescape") for path, _ in images]),
             np.array([stat.size for _, stat in images], np.int64),

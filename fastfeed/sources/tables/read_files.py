@@ -115,15 +115,15 @@ def _tables_in(
         raise SourceError(
             f"Table: no table in {printable(path)}; {', '.join(_FORMATS)} can be read"
         )
-    left_out = sorted(
+    skipped = sorted(
         {os.path.basename(uri) for uri in uris}.difference(map(os.path.basename, tables))
     )
     if is_local(path):  # what the search did not see: hidden files, and folders
-        left_out = sorted(set(os.listdir(path)).difference(map(os.path.basename, tables)))
-    if left_out:
-        count = f"{len(left_out):,} other {'entry' if len(left_out) == 1 else 'entries'}"
+        skipped = sorted(set(os.listdir(path)).difference(map(os.path.basename, tables)))
+    if skipped:
+        count = f"{len(skipped):,} other {'entry' if len(skipped) == 1 else 'entries'}"
         notes.append(
-            f"left out {count} of {path}{': ' if len(left_out) == 1 else ', such as '}{left_out[0]}"
+            f"left out {count} of {path}{': ' if len(skipped) == 1 else ', such as '}{skipped[0]}"
         )
     return list(tables)
 

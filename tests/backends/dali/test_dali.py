@@ -276,7 +276,7 @@ def test_what_dali_refuses_is_found_and_decoded_by_the_engine(monkeypatch):
     program, runner = compiled(dali, [ff.Resize((48, 64))], ENCODED)
     blobs, runs = files()[:9], []
     run, refused = (
-        importlib.import_module("fastfeed.backends.dali.pipeline").Lane.run,
+        importlib.import_module("fastfeed.backends.dali.pipeline").RenderPipeline.run,
         {blobs[2], blobs[7]},
     )
 
@@ -286,7 +286,7 @@ def test_what_dali_refuses_is_found_and_decoded_by_the_engine(monkeypatch):
             raise RuntimeError("nvImageCodec failure")
         return run(lane, blobs, *rest)
 
-    monkeypatch.setattr("fastfeed.backends.dali.pipeline.Lane.run", refuse)
+    monkeypatch.setattr("fastfeed.backends.dali.pipeline.RenderPipeline.run", refuse)
     got, want = np.empty((2, 9, 48, 64, 3), np.uint8)
     engine, windows = engine_for(program, "pillow"), whole_windows(9)
     assert (
@@ -328,7 +328,7 @@ def test_failures_that_are_not_the_samples_fault_are_raised(monkeypatch, why):
     def fail(*_):
         raise RuntimeError(why)
 
-    monkeypatch.setattr("fastfeed.backends.dali.pipeline.Lane.run", fail)
+    monkeypatch.setattr("fastfeed.backends.dali.pipeline.RenderPipeline.run", fail)
     windows = whole_windows(4)
     blobs = files()[:4]
     with pytest.raises(RuntimeError, match=why):

@@ -211,7 +211,7 @@ import numpy as np, fastfeed as ff
 from helpers.opencv_ops import reference as cpu
 from fastfeed.backends.dali import backend as dali
 from fastfeed.backends.dali.plain import plain_rows
-from fastfeed.decode import Bad, engine_for
+from fastfeed.decode import DecodeFailure, engine_for
 from fastfeed.ops.program.compile import Work, fuse
 from fastfeed.spec import ENCODED
 from fastfeed.runtime.timeline import Timeline
@@ -219,7 +219,7 @@ program = fuse([ff.Resize((64, 64))], ENCODED)
 engine, clock = engine_for(program, "pillow"), Timeline()
 runners = [b.compile(program, engine, clock, 64, 2) for b in (cpu, dali)]
 files = sorted(p for p in Path(sys.argv[1]).rglob("*") if p.is_file())
-files = [p for p in files if not isinstance(h := engine.probe([p.read_bytes()])[0], Bad) and h.height * h.width < 4e7]
+files = [p for p in files if not isinstance(h := engine.probe([p.read_bytes()])[0], DecodeFailure) and h.height * h.width < 4e7]
 verdicts, pixels = [], []
 for k in range(0, len(files), 64):
     blobs = [p.read_bytes() for p in files[k : k + 64]]

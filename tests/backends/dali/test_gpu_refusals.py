@@ -24,7 +24,7 @@ pytestmark = needs_dali
 def render(monkeypatch):
     """Renders these blobs by DALI; `decode` changes which rows came out."""
     backend = importlib.import_module("fastfeed.backends.dali.backend")
-    lane = importlib.import_module("fastfeed.backends.dali.pipeline").Lane
+    lane = importlib.import_module("fastfeed.backends.dali.pipeline").RenderPipeline
     monkeypatch.setattr(backend, "gpu_count", lambda: 0)
 
     def rendered(blobs, decode):

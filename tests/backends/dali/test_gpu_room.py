@@ -53,7 +53,9 @@ def parts():
     lane = importlib.import_module("fastfeed.backends.dali.pipeline")
     graph = importlib.import_module("fastfeed.backends.dali.graph")
     program = fuse([ff.Resize((48, 64))], ENCODED)
-    return lane.Lane(graph.Graph(program, 4, 1, None)), engine_for(program, "pillow").probe(BLOBS)
+    return lane.RenderPipeline(graph.Graph(program, 4, 1, None)), engine_for(
+        program, "pillow"
+    ).probe(BLOBS)
 
 
 def work(top: int) -> Work:

@@ -9,7 +9,7 @@ import numpy as np
 
 from fastfeed.backends.cpu.mixing import mix
 from fastfeed.backends.cpu.native_program import OpFailed
-from fastfeed.decode.base import Bad, DecodeEngine, Header, Request, Stop
+from fastfeed.decode.base import DecodeEngine, DecodeFailure, Header, Request, Stop
 from fastfeed.decode.multi_crop import decode_views
 from fastfeed.decode.padding import decode_with_border
 from fastfeed.ops.convert import Convert
@@ -34,7 +34,7 @@ class Reference:
         work: Work,
         out: np.ndarray,
         stop: Stop,
-    ) -> list[Bad | None]:
+    ) -> list[DecodeFailure | None]:
         """As `Renderer.render` of `backends.base`."""
         program = self.rendered
         images = out.reshape(-1, *out.shape[2:]) if program.views else out

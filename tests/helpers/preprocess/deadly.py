@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fastfeed.decode.base import Bad
+from fastfeed.decode.base import DecodeFailure
 from fastfeed.preprocess.model.task import MemoryLimitError, TaskContext
 
 
@@ -28,7 +28,9 @@ class HostileTask:
     folder: str
     fates: dict[int, str] = field(default_factory=dict)
 
-    def run(self, piece: int, context: TaskContext, poison: Mapping[int, Bad]) -> dict[str, Any]:
+    def run(
+        self, piece: int, context: TaskContext, poison: Mapping[int, DecodeFailure]
+    ) -> dict[str, Any]:
         lines = []
         for sample in range(10 * piece, 10 * piece + 10):
             if sample in poison:

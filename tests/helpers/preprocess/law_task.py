@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fastfeed.decode.base import Bad
+from fastfeed.decode.base import DecodeFailure
 from fastfeed.preprocess.model.task import MemoryLimitError, TaskContext
 
 PLAIN, FAILS, GREEDY, ENDLESS = range(4)  # pieces
@@ -17,7 +17,9 @@ PLAIN, FAILS, GREEDY, ENDLESS = range(4)  # pieces
 class LawTask:
     """Runs each of these pieces."""
 
-    def run(self, piece: int, context: TaskContext, poison: Mapping[int, Bad]) -> dict[str, Any]:
+    def run(
+        self, piece: int, context: TaskContext, poison: Mapping[int, DecodeFailure]
+    ) -> dict[str, Any]:
         context.begin(0)
         if piece == FAILS:
             raise FileNotFoundError(2, "no such target")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fastfeed.decode import Bad
+from fastfeed.decode import DecodeFailure
 from fastfeed.preprocess.pixels.decode import Rasterizer
 from fastfeed.preprocess.pixels.image_info import ImageInfo, image_info
 from helpers.engines import MATTE
@@ -45,10 +45,10 @@ def without_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"fastfeed.preprocess.pixels.{module}.is_built", lambda: False)
 
 
-def preprocessed(blob: bytes, matte: tuple[int, int, int] = MATTE) -> np.ndarray | Bad:
+def preprocessed(blob: bytes, matte: tuple[int, int, int] = MATTE) -> np.ndarray | DecodeFailure:
     """All pixels as preprocess has them, or why there are none."""
     info = image_info(blob)
-    if isinstance(info, Bad):
+    if isinstance(info, DecodeFailure):
         return info
     size = info.height, info.width
     return Rasterizer(matte).pixels(blob, info, (0, 0, *size), size)

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageFilter
 
-from fastfeed.decode.base import Bad
+from fastfeed.decode.base import DecodeFailure
 from fastfeed.faults import Failure
 from fastfeed.preprocess.model.task import MemoryLimitError
 from fastfeed.preprocess.planning.survey import GOOD, ROW, Survey, SurveyTask, load_survey
 from fastfeed.spec import ENCODED
 
-POISONED = Bad("worker_crash")
+POISONED = DecodeFailure("worker_crash")
 
 
 class MemoryTarget:
@@ -99,7 +99,10 @@ def saved(image: Image.Image, format: str = "JPEG", **options: Any) -> bytes:
 
 
 def surveyed(
-    source: Any, bounds: Sequence[int], pixels: bool = True, poison: Mapping[int, Bad] | None = None
+    source: Any,
+    bounds: Sequence[int],
+    pixels: bool = True,
+    poison: Mapping[int, DecodeFailure] | None = None,
 ) -> Survey:
     """All pieces, done in reverse."""
     shelf = MemoryTarget()

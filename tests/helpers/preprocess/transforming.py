@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from fastfeed.decode.base import Bad
+from fastfeed.decode.base import DecodeFailure
 from fastfeed.preprocess.model.recipe import Encoding, Limits, Recipe, Scaling
 from fastfeed.preprocess.model.record import ProcessedImage
 from fastfeed.preprocess.model.task import MemoryLimitError
@@ -47,7 +47,7 @@ def recipe(
     return Recipe(scaling or Scaling(32), encoding or Encoding(), limits or Limits())
 
 
-def transformed(blob: bytes, *parts: Any) -> ProcessedImage | Bad:
+def transformed(blob: bytes, *parts: Any) -> ProcessedImage | DecodeFailure:
     """With these parts of a recipe, in their order."""
     return Transformer(recipe(*parts))(blob, CountingContext())
 

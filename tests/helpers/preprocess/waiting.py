@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fastfeed.decode.base import Bad
+from fastfeed.decode.base import DecodeFailure
 from fastfeed.preprocess.model.task import TaskContext
 from fastfeed.sources.base import Source
 
@@ -37,7 +37,9 @@ class WaitingTask:
     free: int
     fatal: int = -1
 
-    def run(self, piece: int, context: TaskContext, poison: Mapping[int, Bad]) -> dict[str, Any]:
+    def run(
+        self, piece: int, context: TaskContext, poison: Mapping[int, DecodeFailure]
+    ) -> dict[str, Any]:
         context.begin(-1)
         name = StartedPiece(
             piece, int(os.environ.get("RAY_RAYLET_PID", -1)), os.getpid(), uuid.uuid4().hex

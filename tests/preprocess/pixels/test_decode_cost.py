@@ -165,7 +165,7 @@ import json, resource, sys, time
 from pathlib import Path
 resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
 import numpy as np
-from fastfeed.decode import Bad
+from fastfeed.decode import DecodeFailure
 from fastfeed.preprocess.pixels import decode, image_info
 from fastfeed.preprocess.pixels.cost import cost
 image_info.LARGE = int(sys.argv[2])
@@ -175,14 +175,14 @@ for path in sorted(Path(sys.argv[1]).rglob("*")):
         continue
     began, blob = time.process_time(), path.read_bytes()
     found = image_info.image_info(blob)
-    if not isinstance(found, Bad):
+    if not isinstance(found, DecodeFailure):
         box = (0, 0, found.height, found.width)
         assert cost(found, len(blob), box, (32, 32)) > 0
         found = rasterizer.pixels(blob, found, box, (32, 32))
-    if not isinstance(found, Bad):
+    if not isinstance(found, DecodeFailure):
         assert found.shape == (32, 32, 3) and found.dtype == np.uint8 and found.flags.c_contiguous, path
     slowest = max(slowest, time.process_time() - began)
-    print(json.dumps([path.name, path.parent.name, found.reason if isinstance(found, Bad) else None]))
+    print(json.dumps([path.name, path.parent.name, found.reason if isinstance(found, DecodeFailure) else None]))
 status = Path("/proc/self/status").read_text()  # getrusage counts what the process that started this one had as well
 print(json.dumps([slowest, int(status.split("VmHWM:")[1].split()[0])]))
 """

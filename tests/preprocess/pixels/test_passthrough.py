@@ -16,7 +16,7 @@ from helpers.preprocess.rasters import without_kernel
 from helpers.preprocess.transforming import pixels_of, processed, saved_as, transformed
 from PIL import Image, ImageCms
 
-from fastfeed.decode.base import Bad
+from fastfeed.decode.base import DecodeFailure
 from fastfeed.preprocess.model.recipe import Encoding, Scaling
 from fastfeed.preprocess.pixels.transform import decodes_alike
 
@@ -173,7 +173,7 @@ FORMATS: list[tuple[str, dict[str, Any]]] = [("JPEG", {}), ("PNG", {}), ("WEBP",
 @pytest.mark.parametrize("image,blob,reason", damaged())
 def test_damage_is_found(image: str, blob: bytes, reason: str) -> None:
     found = transformed(blob, LARGE, keeping(image))
-    assert isinstance(found, Bad), "Pillow alone reads some of these without a word"
+    assert isinstance(found, DecodeFailure), "Pillow alone reads some of these without a word"
     assert found.reason == reason or (not reason and found.reason in ("truncated", "corrupt"))
 
 

@@ -15,7 +15,7 @@ from helpers.pngs import png
 from helpers.preprocess.rasters import TURNED, decoded, info_of, saved, without_kernel
 from PIL import Image
 
-from fastfeed.decode import Bad
+from fastfeed.decode import DecodeFailure
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess.pixels import decode
 from fastfeed.preprocess.pixels.decode import Rasterizer
@@ -250,10 +250,10 @@ def test_other_formats(format):
 def test_what_is_refused():
     def reason(blob: bytes, **limits) -> str:
         found = image_info(blob, **limits)
-        if isinstance(found, Bad):
+        if isinstance(found, DecodeFailure):
             return found.reason
         got = Rasterizer().pixels(blob, found, (0, 0, found.height, found.width), (8, 8))
-        return got.reason if isinstance(got, Bad) else "pixels"
+        return got.reason if isinstance(got, DecodeFailure) else "pixels"
 
     pixels = textured(64, 80)
     for format in ("JPEG", "PNG", "WEBP", "TIFF"):
@@ -280,9 +280,9 @@ def test_damage_below_the_box_is_found(path):
     damaged = bytearray(blob)
     damaged[len(blob) * 3 // 4] ^= 1
     got = Rasterizer().pixels(bytes(damaged), info_of(bytes(damaged)), (0, 0, 40, 90), (20, 45))
-    assert isinstance(got, Bad) and got.reason == "corrupt"
+    assert isinstance(got, DecodeFailure) and got.reason == "corrupt"
     short = image_info(blob[: len(blob) * 3 // 4])
-    assert isinstance(short, Bad) and short.reason == "truncated"
+    assert isinstance(short, DecodeFailure) and short.reason == "truncated"
 
 
 @pytest.mark.skipif(not decode.is_built(), reason=jpegs.NO_KERNEL)
@@ -294,7 +294,10 @@ def test_a_large_damaged_png_is_not_given_to_pillow(monkeypatch):
     monkeypatch.setattr(decode, "LARGE", 1)
     monkeypatch.setattr(Rasterizer, "_through_pillow", lambda *_: pytest.fail("Pillow was asked"))
     got = Rasterizer().pixels(bytes(blob), found, (0, 0, 60, 90), (20, 30))
-    assert isinstance(got, Bad) and (got.reason, got.detail) == ("corrupt", "damaged pixel data")
+    assert isinstance(got, DecodeFailure) and (got.reason, got.detail) == (
+        "corrupt",
+        "damaged pixel data",
+    )
 
 
 def test_one_rasterizer_for_several_threads():

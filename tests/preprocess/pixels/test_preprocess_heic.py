@@ -16,7 +16,7 @@ from helpers.preprocess import icc
 from helpers.preprocess.rasters import TURNED, decoded, info_of
 from preprocess.pixels.test_decode_cost import MEASURE
 
-from fastfeed.decode import Bad
+from fastfeed.decode import DecodeFailure
 from fastfeed.decode.formats.heic import installed
 from fastfeed.preprocess import Limits, Recipe, run
 from fastfeed.preprocess.pixels.decode import Rasterizer
@@ -91,10 +91,10 @@ def test_wide_colors_become_srgb():
 def test_what_is_refused():
     def reason(blob: bytes, **limits) -> str:
         info = image_info(blob, **limits)
-        if isinstance(info, Bad):
+        if isinstance(info, DecodeFailure):
             return info.reason
         pixels = Rasterizer().pixels(blob, info, (0, 0, info.height, info.width), (8, 8))
-        return pixels.reason if isinstance(pixels, Bad) else "pixels"
+        return pixels.reason if isinstance(pixels, DecodeFailure) else "pixels"
 
     blob = heic([picture(PIXELS)])
     assert reason(blob) == "pixels"

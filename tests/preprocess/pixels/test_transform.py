@@ -25,7 +25,7 @@ from helpers.preprocess.transforming import (
 )
 from PIL import Image, ImageCms
 
-from fastfeed.decode.base import Bad
+from fastfeed.decode.base import DecodeFailure
 from fastfeed.preprocess.model.recipe import Encoding, Limits, Scaling
 from fastfeed.preprocess.model.record import REASONS
 from fastfeed.preprocess.pixels import transform
@@ -242,7 +242,9 @@ def test_profiles_are_converted_and_named() -> None:
 def test_broken_files_have_a_reason(reason: str) -> None:
     for encoding in (Encoding(), RAW, Encoding(keep_small=True)):
         found = transformed(broken(reason), Scaling(30), encoding)
-        assert isinstance(found, Bad) and found.reason == reason and found.reason in REASONS
+        assert (
+            isinstance(found, DecodeFailure) and found.reason == reason and found.reason in REASONS
+        )
 
 
 @pytest.mark.parametrize(
@@ -258,7 +260,7 @@ def test_limits(limits: Limits, reason: str) -> None:
     for orientation in (1, 6):  # as displayed
         blob = with_orientation(PIXELS, orientation, big=True)
         found = transformed(blob, None, None, limits)
-        assert isinstance(found, Bad) and found.reason == reason
+        assert isinstance(found, DecodeFailure) and found.reason == reason
 
 
 def test_results_that_are_too_large_have_a_reason() -> None:
@@ -275,10 +277,12 @@ def test_memory_is_asked_for_once_and_refusals_have_a_reason() -> None:
     blob, watch = saved_as(PIXELS, "JPEG"), CountingContext()
     for scaling in (Scaling(30), Scaling(64, "contain")):
         for encoding in (Encoding(), RAW, Encoding(keep_small=True)):
-            assert not isinstance(Transformer(recipe(scaling, encoding))(blob, watch), Bad)
+            assert not isinstance(
+                Transformer(recipe(scaling, encoding))(blob, watch), DecodeFailure
+            )
     assert len(watch.needs) == 6 and not watch.inside
     found = Transformer(recipe())(blob, CountingContext(limit=1000))
-    assert isinstance(found, Bad) and found.reason == "oom"
+    assert isinstance(found, DecodeFailure) and found.reason == "oom"
     assert found.detail == f"needs {watch.needs[0] / 1e6:.0f} MB, the limit is 0 MB"
 
 
@@ -298,7 +302,7 @@ def test_no_memory_has_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(transform, "encode", none)
     found = transformed(saved_as(PIXELS, "GIF"))
-    assert isinstance(found, Bad) and found.reason == "oom"
+    assert isinstance(found, DecodeFailure) and found.reason == "oom"
 
 
 def test_the_same_bytes_from_every_transformer_and_thread() -> None:

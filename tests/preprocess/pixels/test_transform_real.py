@@ -14,7 +14,7 @@ from helpers.jpegs import NO_KERNEL, native, shown, ssim
 from helpers.preprocess.transforming import CountingContext, pixels_of, processed, recipe, saved_as
 from PIL import Image
 
-from fastfeed.decode.base import Bad
+from fastfeed.decode.base import DecodeFailure
 from fastfeed.preprocess.model.recipe import Encoding, Limits, Scaling
 from fastfeed.preprocess.model.record import REASONS
 from fastfeed.preprocess.pixels.transform import Transformer
@@ -69,7 +69,7 @@ def test_bad_files_become_readable_ones_or_have_a_reason(data: Path, image: str)
     reasons, good = set(), 0
     for path in paths[::STEP]:
         found = one(path.read_bytes(), CountingContext())
-        if isinstance(found, Bad):
+        if isinstance(found, DecodeFailure):
             reasons.add(found.reason)
             continue
         good += 1

@@ -9,7 +9,7 @@ import pytest
 from helpers.preprocess.surveying import saved, scene
 from PIL import Image, ImageEnhance, ImageOps
 
-from fastfeed.decode.base import Bad
+from fastfeed.decode.base import DecodeFailure
 from fastfeed.preprocess.planning.survey import ImageHasher, dhash
 
 MAX = 300_000_000
@@ -18,7 +18,7 @@ MAX = 300_000_000
 def seen(blob: bytes) -> tuple[int, bool]:
     eye = ImageHasher(MAX)
     look = eye.inspect(blob)
-    assert not isinstance(look, Bad)
+    assert not isinstance(look, DecodeFailure)
     assert eye.need(blob, look) > 0
     found = eye.dhash(blob, look)
     assert len(found) == 2

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fastfeed.sources.listing.file_table import FileTable, in_pieces, joined, packed, unpacked
 from fastfeed.sources.listing.journal import MemoryJournal
-from fastfeed.sources.listing.left_out import LeftOut
+from fastfeed.sources.listing.skipped_files import SkippedFiles
 
 texts = st.lists(st.binary(max_size=6), max_size=30)
 paths = st.lists(
@@ -81,11 +81,11 @@ def test_a_folder_is_handed_out_in_the_order_of_a_walk(names, cut):
     sink = MemoryJournal()
     for part in (names[:cut], names[cut:]):
         sink.add("f", rows(part))
-    sink.end("f", LeftOut(Counter({".txt": 1})))
+    sink.end("f", SkippedFiles(Counter({".txt": 1})))
     found = [name for part in sink.rows("f") for name in unpacked(part.paths)]
     assert found == sorted(names, key=lambda name: name.split(b"/"))
     assert sink.ends["f"].images == len(names)
-    assert sink.ends["f"].left_out.counts == {".txt": 1}
+    assert sink.ends["f"].skipped.counts == {".txt": 1}
 
 
 @pytest.mark.parametrize("rows_of", [0, 1, 65536, 65537])

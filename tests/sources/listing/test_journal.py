@@ -13,7 +13,7 @@ import pytest
 from fastfeed.errors import SourceError
 from fastfeed.sources.listing.file_table import ROWS, FileTable, packed, unpacked
 from fastfeed.sources.listing.journal import FileJournal, folders_listed
-from fastfeed.sources.listing.left_out import LeftOut
+from fastfeed.sources.listing.skipped_files import SkippedFiles
 
 KIND = {"root": "s3://bucket/train", "extensions": [".jpg"]}
 
@@ -42,8 +42,8 @@ def filled(path: Path) -> FileJournal:
     partial.add("a", rows("a", 0, 3))
     partial.add("b", rows("b", 0, 2))
     partial.add("a", rows("a", 3, 4))
-    partial.end("a", LeftOut(Counter({".txt": 2}), {".txt": "a/é.txt"}), folders=["y"])
-    partial.end("b", LeftOut(), folders=["x"])
+    partial.end("a", SkippedFiles(Counter({".txt": 2}), {".txt": "a/é.txt"}), folders=["y"])
+    partial.end("b", SkippedFiles(), folders=["x"])
     partial.add("c", rows("c", 0, 2 * ROWS))
     return partial
 
@@ -53,7 +53,7 @@ def test_it_gives_what_was_put_in(tmp_path):
     filled(path).close()
     partial = FileJournal(str(path), KIND)
     assert set(partial.ends) == {"a", "b"}
-    assert (partial.ends["a"].images, partial.ends["a"].left_out.notes()) == (
+    assert (partial.ends["a"].images, partial.ends["a"].skipped.notes()) == (
         4,
         ["left out 2 .txt files, such as a/é.txt"],
     )
@@ -65,7 +65,7 @@ def test_it_gives_what_was_put_in(tmp_path):
     partial = FileJournal(str(path), KIND)
     assert (read(partial, "a"), read(partial, "b")) == (expected("a", 4), expected("b", 2))
     partial.add("c", rows("c", 0, 1))
-    partial.end("c", LeftOut())
+    partial.end("c", SkippedFiles())
     assert read(partial, "c") == expected("c", 1), "without what an earlier process had of it"
     partial.close(done=True)
     assert not path.exists()
@@ -76,7 +76,7 @@ def test_a_large_folder_is_written_in_pieces(tmp_path):
     partial = FileJournal(str(path), KIND)
     for first in range(0, 2 * ROWS, 1000):
         partial.add("c", rows("c", first, first + 1000))
-    partial.end("c", LeftOut())
+    partial.end("c", SkippedFiles())
     partial.close()
     partial = FileJournal(str(path), KIND)
     pieces = list(partial.rows("c"))
@@ -90,7 +90,7 @@ def test_it_may_be_cut_anywhere(tmp_path):
     partial = FileJournal(str(path), KIND)
     for folder in "ab":
         partial.add(folder, rows(folder, 0, 2))
-        partial.end(folder, LeftOut())
+        partial.end(folder, SkippedFiles())
     partial.close()
     whole, seen = path.read_bytes(), []
     for size in range(len(whole) + 1):
@@ -102,7 +102,7 @@ def test_it_may_be_cut_anywhere(tmp_path):
         for folder in "ab":
             if folder not in ends:
                 partial.add(folder, rows(folder, 0, 2))
-                partial.end(folder, LeftOut())
+                partial.end(folder, SkippedFiles())
         partial.close()
         partial = FileJournal(str(path), KIND)
         assert read(partial, "a") == expected("a", 2) and read(partial, "b") == expected("b", 2)
@@ -131,9 +131,9 @@ def test_kept(tmp_path):
     assert folders_listed(str(path)) == (0, 0)
     partial = FileJournal(str(path), KIND)
     assert folders_listed(str(path)) == (0, 0)
-    partial.end("", LeftOut(), folders=["a", "b"])
+    partial.end("", SkippedFiles(), folders=["a", "b"])
     assert folders_listed(str(path)) == (0, 2)
-    partial.end("b", LeftOut())
+    partial.end("b", SkippedFiles())
     assert folders_listed(str(path)) == (1, 2)
     partial.close()
 

@@ -69,7 +69,7 @@ def test_rows(tmp_path, suffix, remote):
     assert (found.images, found.size) == (8, sum(row[3] for row in rows))
     assert found.classes == {"a": 1, "a-b": 1, "b": 4, "c d": 1}
     assert (found.folders, found.resumed) == (5, 0)
-    assert found.left_out == {"(hidden)": 3, ".txt": 2, "(none)": 1}
+    assert found.skipped == {"(hidden)": 3, ".txt": 2, "(none)": 1}
     assert [p.name for p in tmp_path.iterdir() if p.name != "photos"] == [f"out{suffix}"], (
         "nothing else is left"
     )
@@ -126,10 +126,10 @@ def test_the_root_is_kept_in_parquet(tmp_path):
     listed(tree(tmp_path / "photos", *FILES), tmp_path / "out.parquet")
     facts = json.loads(parquet.read_metadata(tmp_path / "out.parquet").metadata[b"fastfeed"])
     examples = {"(hidden)": ".git", ".txt": "b/notes.txt", "(none)": "README"}
-    left_out = {"(hidden)": 3, ".txt": 2, "(none)": 1}
+    skipped = {"(hidden)": 3, ".txt": 2, "(none)": 1}
     assert facts == {
         "root": str(tmp_path / "photos"),
-        "left_out": left_out,
+        "left_out": skipped,
         "left_out_examples": examples,
     }
 
@@ -163,7 +163,7 @@ def test_links_are_followed_as_by_a_source(tmp_path):
     ]
     assert names(ImageFolder(root, labeled=False)) == [path for path, _ in rows]
     assert dict(rows)["c/gone.jpg"] == "", "a bad sample, whose size is unknown"
-    assert found.left_out == {"(loop)": 1}
+    assert found.skipped == {"(loop)": 1}
 
 
 def content_without_numbers(path: Path) -> list[tuple[str, str]]:
@@ -176,7 +176,7 @@ def test_names_that_no_table_can_hold(tmp_path):
     (root / "a" / os.fsdecode(b"\xff.jpg")).write_bytes(b"x")
     found = listed(root, tmp_path / "out.jsonl")
     assert [row[0] for row in content(tmp_path / "out.jsonl")] == ["a/1.jpg", "a/2.jpg", "é/1.jpg"]
-    assert (found.images, found.left_out) == (3, {"(not UTF-8)": 1})
+    assert (found.images, found.skipped) == (3, {"(not UTF-8)": 1})
 
 
 def test_other_extensions(tmp_path):

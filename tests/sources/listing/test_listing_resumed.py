@@ -15,9 +15,9 @@ from helpers.trees import tree
 from fastfeed.errors import SourceError
 from fastfeed.sources import Storage
 from fastfeed.sources.listing.journal import folders_listed
-from fastfeed.sources.listing.left_out import LeftOut
 from fastfeed.sources.listing.local_tree import LocalTree
 from fastfeed.sources.listing.remote_tree import RemoteTree
+from fastfeed.sources.listing.skipped_files import SkippedFiles
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +58,7 @@ def test_it_resumes_where_storage_failed(tmp_path, at_once):
     assert at_once > 1 or not first & again, "no folder is listed twice"
     assert not any(what == "ls" for what, _ in Watched.asked), "nor the first level"
     assert content(tmp_path / "out.csv") == content(tmp_path / "whole.csv")
-    assert found.left_out == {".txt": 1}
+    assert found.skipped == {".txt": 1}
     assert not list(tmp_path.glob("*.partial"))
 
 
@@ -74,11 +74,11 @@ def test_it_resumes_where_a_local_one_was_interrupted(tmp_path, monkeypatch):
     listed(root, tmp_path / "whole.csv")
     below, asked = LocalTree.below, []
 
-    def breaks(self, folders, left_outs):
+    def breaks(self, folders, skipped_by_folder):
         asked.extend(folders)
         if asked == ["a", "b"]:
             raise KeyboardInterrupt
-        return below(self, folders, left_outs)
+        return below(self, folders, skipped_by_folder)
 
     monkeypatch.setattr(LocalTree, "below", breaks)
     with pytest.raises(KeyboardInterrupt):
@@ -143,13 +143,13 @@ def test_what_is_being_asked_is_given_up(tmp_path, monkeypatch):
     monkeypatch.setattr(Watched, "find", find)
     tree_of = RemoteTree(uploaded(classes(tmp_path), "watched"), Storage(), [".jpg"], "index")
     with ThreadPoolExecutor(1) as pool:
-        walk = pool.submit(lambda: list(tree_of.below(["a"], {"a": LeftOut()})))
+        walk = pool.submit(lambda: list(tree_of.below(["a"], {"a": SkippedFiles()})))
         assert begun.wait(60)
         tree_of.stop()
         with pytest.raises(SourceError) as error:
             walk.result(60)
         assert str(error.value) == f"index: listing {tree_of.root}/a was interrupted"
         with pytest.raises(SourceError, match="was interrupted"):
-            list(tree_of.below(["b"], {"b": LeftOut()}))
+            list(tree_of.below(["b"], {"b": SkippedFiles()}))
     assert not end.is_set()
     end.set()

@@ -105,7 +105,7 @@ def test_what_lies_between_is_skipped_with_a_request(serve):
     bucket = serve(keys + between)
     source = ImageFolder("s3://bucket/p", storage=Storage())
     assert sorted(_paths(source)) == sorted(key[2:] for key in keys)
-    assert source.left_out == {"(hidden)": 1, "(no class)": 5000}
+    assert source.skipped == {"(hidden)": 1, "(no class)": 5000}
     assert len(bucket.requests) <= 2 + 3 * 64
 
 
@@ -136,7 +136,7 @@ def test_the_same_as_folder_by_folder(keys, page, at_once):
         ):
             patch.setattr(remote_tree.RemoteTree, "groups", grouped)
             source = ImageFolder("s3://bucket/p", storage=Storage(), min_per_class=0)
-            listed.append((_paths(source), source.classes, source.left_out))
+            listed.append((_paths(source), source.classes, source.skipped))
         assert listed[0] == listed[1]
     finally:
         patch.undo()

@@ -50,7 +50,7 @@ class _Room:
 
 
 @runs_on_gpu("nvjpeg")
-class Lane:
+class DecoderStream:
     """Decoders, windows and chain of one batch at a time."""
 
     def __init__(
@@ -126,7 +126,7 @@ def _numbers(layouts: np.ndarray) -> np.ndarray:
 
 
 def _parts(rows: np.ndarray, sizes: np.ndarray) -> Iterator[np.ndarray]:
-    """Runs of rows that fit into a lane's memory; at least one row each."""
+    """Runs of rows that fit into a stream's memory; at least one row each."""
     ends, first = np.cumsum(sizes[rows]), 0
     while first < len(rows):
         held = int(ends[first - 1]) if first else 0

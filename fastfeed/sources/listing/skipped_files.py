@@ -44,7 +44,7 @@ _KINDS = {  # one of them, several
 
 
 @dataclass(slots=True)
-class LeftOut:
+class SkippedFiles:
     """Counts files that are not samples. A kind is an extension, or one in parentheses."""
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -55,7 +55,7 @@ class LeftOut:
         self.counts[kind] += count
         self.examples.setdefault(kind, example)
 
-    def update(self, other: LeftOut) -> None:
+    def update(self, other: SkippedFiles) -> None:
         """Add the counts of another one."""
         self.counts.update(other.counts)
         self.examples = other.examples | self.examples

@@ -16,6 +16,7 @@ from .faults import Failure as Failure
 from .faults import FaultPolicy as FaultPolicy
 from .faults import Outage as Outage
 from .feed import Feed as Feed
+from .feed.fields import Field as Field
 from .live.meter import FeedStats as FeedStats
 from .ops import *
 from .proof.prove import prove as prove

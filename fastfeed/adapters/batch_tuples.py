@@ -34,7 +34,10 @@ def target_specs(session: FeedSession) -> dict[str, tuple[tuple[int, ...], str]]
     For a source with annotations, "boxes" and "labels" of objects, and "masks"; otherwise the
     label, unnamed.
     """
-    return dict(annotator(session.source, session.program).specs) or {"": label_spec(session)}
+    specs = annotator(session.source, session.program).specs
+    named = {name.removeprefix("box_"): spec for name, spec in specs.items()}
+    named.pop("counts", None)
+    return named or {"": label_spec(session)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from fastfeed.decode.memory_limit import DECODING
-from fastfeed.feed.batch.annotations import annotator
+from fastfeed.feed.fields import Field, image_names, view_names
 from fastfeed.ops.function import Function
 from fastfeed.ops.program.program import Program
 from fastfeed.ops.program.window import Step
-from fastfeed.sampling.plan import Plan
-from fastfeed.sources.base import Optionals, notes_of, notes_text, with_notes
-from fastfeed.spec import CLASS_NUMBER
+from fastfeed.sources.base import notes_of, notes_text, with_notes
 
 if TYPE_CHECKING:
     from fastfeed.backends.base import Backend
@@ -54,7 +52,9 @@ def _imagenet(kind: type[Any]) -> Any:
     return kind.imagenet() if hasattr(kind, "imagenet") else None
 
 
-def feed_text(config: FeedConfig, backend: Backend, encoded: int) -> str:
+def feed_text(
+    config: FeedConfig, backend: Backend, encoded: int, fields: Mapping[str, Field | None]
+) -> str:
     """The lines of `print(feed)`; `encoded`: bytes that files take before they are decoded."""
     source, plan, program = config.source, config.plan, config.program
     world = plan.world
@@ -63,10 +63,12 @@ def feed_text(config: FeedConfig, backend: Backend, encoded: int) -> str:
         if world.size > 1
         else ""
     )
-    shapes, more, size = _batch(source, plan, program)
     about, notes = repr(source), notes_of(source)
     counted = notes_text(notes)  # others say all of them in a line
     count = config.buffers
+    views = view_names(program)
+    size = _batch_bytes((fields[name] for name in fields if name not in views), plan.batch)
+    images = [_field_text(fields[name], plan.batch) for name in image_names(program)]
     lines = [
         with_notes(f"Feed from {about}", notes if counted and about.endswith(counted) else []),
         (
@@ -76,12 +78,11 @@ def feed_text(config: FeedConfig, backend: Backend, encoded: int) -> str:
         f"  {_threads_text(config)}",
         program_text(program, backend.decode_path()),
         (
-            f"  a batch is {' and '.join(shapes)}, {size / 1e6:.1f} MB; "
+            f"  a batch is {' and '.join(images)}, {size / 1e6:.1f} MB; "
             f"at most {count} in {backend.memory_name} ({count * size / 1e6:.1f} MB)"
         ),
+        f"  its fields: {_fields_text(fields, views, plan.batch)}",
     ]
-    if more:
-        lines.append(f"  with {', '.join(more)}")
     if program.decode is not None:
         memory = config.memory or 2 * DECODING.bytes
         limit = f"{memory / 2**30:,.1f} GiB" if memory >= 1 << 30 else f"{memory / 1e6:,.1f} MB"
@@ -101,10 +102,10 @@ def _threads_text(config: FeedConfig) -> str:
     return f"{threads}, {batches} ahead, bad samples: {config.policy.action}{listed}"
 
 
-def placed_text(name: str, config: FeedConfig, raw: bool) -> str:
-    """The line for a device that holds batches; `raw`: it converts them from bytes."""
+def placed_text(name: str, config: FeedConfig, raw: bool, fields: Iterable[Field | None]) -> str:
+    """The line for a device that holds these fields; `raw`: it converts images from bytes."""
     plan, program = config.plan, config.program
-    size = _batch(config.source, plan, program, carried=False)[2]
+    size = _batch_bytes(fields, plan.batch)
     count = config.buffers
     text = f"placed on {name}: at most {count} batches, {count * size / 1e6:.1f} MB"
     if raw:
@@ -115,45 +116,23 @@ def placed_text(name: str, config: FeedConfig, raw: bool) -> str:
     return text
 
 
-def _batch(
-    source: Any, plan: Plan, program: Program, carried: bool = True
-) -> tuple[list[str], list[str], int]:
-    """Texts of a batch's images and of its other arrays, and their total bytes.
-
-    `carried`: with ids and columns, which stay on the host.
-    """
-    images = [(branch.shape, branch.spec.dtype) for branch in (program, *program.others)]
-    objects = dict(annotator(source, program).specs)
-    own = {} if program.label == CLASS_NUMBER else {"labels": program.label}
-    columns, unread = _columns_of(source) if carried else ({}, [])
-    # weights, counts of boxes
-    alike = [
-        program.label,
-        ((), "float32"),
-        *([((), "int64")] if "boxes" in objects else []),
-    ]
-    alike += [((), "int64")] if carried else []  # ids
-    arrays = [*images, *alike, *objects.values(), *columns.values()]
-    size = plan.batch * sum(math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in arrays)
-
-    def text(shape: tuple[int, ...], dtype: str) -> str:
-        return f"{dtype}[{', '.join(map(str, (plan.batch, *shape)))}]"
-
-    named = [
-        f"{name} {text(*spec)}" for part in (own, objects, columns) for name, spec in part.items()
-    ]
-    more = f"{', '.join(unread)}, whose values are as large as they are read"
-    return [text(*spec) for spec in images], named + ([more] if unread else []), size
+def _batch_bytes(fields: Iterable[Field | None], batch: int) -> int:
+    return batch * sum(field.nbytes for field in fields if field is not None)
 
 
-def _columns_of(source: Any) -> tuple[dict[str, tuple[tuple[int, ...], str]], list[str]]:
-    """Specs of one sample's columns by name, and names of columns unknown before reading."""
-    optionals = Optionals(source)
-    is_read = optionals.column_values([]) is not None
-    columns = optionals.columns(np.empty(0, np.int64))
-    unread = [name for name, array in columns.items() if is_read or array.dtype == object]
-    known = {name: (array.shape[1:], str(array.dtype)) for name, array in columns.items()}
-    return {name: spec for name, spec in known.items() if not is_read}, unread
+def _field_text(field: Field | None, batch: int) -> str:
+    if field is None:
+        return "of the type and size that is read"
+    sides = ("?" if side is None else str(side) for side in (batch, *field.shape))
+    size = "" if field.is_array else ", as large as its values"
+    return f"{field.dtype}[{', '.join(sides)}]{size}"
+
+
+def _fields_text(fields: Mapping[str, Field | None], views: Collection[str], batch: int) -> str:
+    """Names with dtypes and shapes; consecutive views of one shape share it."""
+    texts = {name: _field_text(field, batch) for name, field in fields.items()}
+    runs = itertools.groupby(texts, lambda name: (texts[name], name in views or name))
+    return ", ".join(f"{', '.join(names)} {text}" for (text, _), names in runs)
 
 
 def program_text(program: Program, path: str) -> str:

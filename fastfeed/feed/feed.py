@@ -15,6 +15,7 @@ from fastfeed.backends.options import DecodeBy, GpuDecode
 from fastfeed.distributed.world import World
 from fastfeed.faults import FaultPolicy, Outage
 from fastfeed.feed.config import FeedConfig
+from fastfeed.feed.fields import Field
 from fastfeed.feed.iterator import BatchIterator
 from fastfeed.feed.producer import PlaceFunction
 from fastfeed.feed.session import FeedSession
@@ -131,8 +132,8 @@ class Feed:
         >>> feed.restore(feed.state())
         >>> [(batch.epoch, batch.step) for batch in feed.batches(epoch=5, start=1)]
         [(5, 1)]
-        >>> feed.stats().batches, feed.explain() == str(feed), feed.close()
-        (3, True, None)
+        >>> list(feed.fields), feed.stats().batches, feed.close()
+        (['image', 'label', 'weight', 'id'], 3, None)
     """
 
     def __init__(
@@ -185,6 +186,12 @@ class Feed:
         """Names that moved to the session, with a DeprecationWarning."""
         if name == "shape":
             raise NotAnArray(self)
+        if name == "explain":
+            text = (
+                "feed.explain() is deprecated and ends with the next minor version; use str(feed)"
+            )
+            warn(text, DeprecationWarning, stacklevel=2)
+            return self._session.explain
         if name not in MOVED:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         warn(
@@ -284,15 +291,18 @@ class Feed:
         """
         return self._session.stats()
 
-    def explain(self) -> str:
-        """Describe the feed, as `print(feed)` does, without reading an image.
+    @property
+    def fields(self) -> dict[str, Field]:
+        """Fields of a batch by name, each with shape and dtype of one sample.
 
-        Returns:
-            The plan, and the spec after every stage, as lines.
+        No image is read; columns that a source reads with each sample have the type that some
+        samples show.
         """
-        return self._session.explain()
+        return self._session.fields
 
-    __str__ = explain
+    def __str__(self) -> str:
+        """The plan, and the spec after every stage, as lines; no image is read."""
+        return self._session.explain()
 
     def __repr__(self) -> str:
         return repr(self._session)

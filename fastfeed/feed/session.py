@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import importlib
 import json
 import os
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,9 +17,11 @@ import numpy as np
 
 from fastfeed.errors import ConfigError, ProofError, StateError
 from fastfeed.faults import FaultPolicy
+from fastfeed.feed.batch.annotations import annotator
 from fastfeed.feed.config import FeedConfig
 from fastfeed.feed.explain import feed_text, placed_text, short
 from fastfeed.feed.faults.quarantine import Quarantine
+from fastfeed.feed.fields import Field, image_names, known_fields, read_fields
 from fastfeed.feed.helper_process.job import HelperJob
 from fastfeed.feed.helper_process.producer import HelperProducer
 from fastfeed.feed.iterator import Cursor
@@ -61,7 +64,7 @@ class FeedSession:
         timeline (Timeline): Spans of every stage.
         meter (Meter): The counters behind `Feed.stats`.
         live (LiveStatus): The live page that `fastfeed watch` reads.
-        notes (list[str]): Lines that adapters add to `Feed.explain`.
+        notes (list[str]): Lines that adapters add to `print(feed)`.
         allocate (Allocate): Allocates memory that is fast to copy to the device.
         proof (Any): The measurement of this feed's trainer by `ff.prove`; None: no measurement.
 
@@ -94,6 +97,7 @@ class FeedSession:
         self.timeline = Timeline(_timeline_path(world), rank=world.rank, name=config.name)
         builder, raw = open_builders(config, self.quarantine, self.timeline)
         self.backend = builder.backend
+        self._known_fields = known_fields(source, config.program)
         self._encoded = builder.encoded_bytes
         self.producer: Producer = ThreadProducer(builder, raw, config.prefetch)
         if config.side_process:
@@ -221,12 +225,21 @@ class FeedSession:
         on_cpu = self.config.backend == "cpu"
         return one_array and on_cpu and self.program.raw() != self.program
 
-    def place_on(self, placement: Placement, raw: bool = False) -> None:
-        """Make batches in memory that is fast to copy to a device, and report it in `explain`.
+    @functools.cached_property
+    def fields(self) -> dict[str, Field]:
+        """Fields of a batch by name; reads some columns if nothing else tells their type."""
+        return read_fields(self.source, self._known_fields)
+
+    def place_on(
+        self, placement: Placement, raw: bool = False, names: Sequence[str] | None = None
+    ) -> None:
+        """Make batches in memory that is fast to copy to a device, and report it in `print(feed)`.
 
         Args:
             placement (Placement): The device, as an adapter describes it.
             raw (bool): As in `placed`. Default: False.
+            names (Sequence[str] | None): Fields that are placed there. Default: None, images,
+                labels, weights, boxes and masks.
         """
         self.producer.use_memory(placement.memory)
         self.allocate = placement.memory
@@ -234,7 +247,11 @@ class FeedSession:
         name = placement.name
         if placement.accelerator:  # it begins with its framework
             name = gpu_note(name, name.split()[0].lower())
-        self.notes.append(placed_text(name, self.config, raw))
+        if names is None:
+            annotations = annotator(self.source, self.program).specs
+            names = [*image_names(self.program), "label", "weight", *annotations]
+        fields = [self._known_fields[name] for name in names]
+        self.notes.append(placed_text(name, self.config, raw, fields))
 
     def state(self, at: tuple[int, int] | None = None) -> dict[str, Any]:
         """The position, as `Feed.state` returns it."""
@@ -275,7 +292,7 @@ class FeedSession:
 
     def explain(self) -> str:
         """The text of `print(feed)`."""
-        text = feed_text(self.config, self.backend, self._encoded)
+        text = feed_text(self.config, self.backend, self._encoded, self._known_fields)
         return "\n".join([text, *(f"  {line}" for line in self.notes)])
 
     def close(self) -> None:

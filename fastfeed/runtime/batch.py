@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import KeysView, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import numpy as np
 
 from fastfeed.errors import ConfigError
+from fastfeed.printable import printable
+
+_RESERVED = re.compile(
+    "(image|view)_[0-9]+|image|label|weight|id|boxes|box_labels|box_counts|masks"
+)
+
+
+def column_field(name: str) -> str:
+    """Field name of a column: its own, or `column:NAME` where a field of ours has that name."""
+    return f"column:{name}" if _RESERVED.fullmatch(name) else name
+
+
+class UnknownField(ConfigError, KeyError):
+    """A field that the batches of a feed do not have. Also a KeyError."""
+
+    __str__ = Exception.__str__  # a KeyError shows its text in quotes
+
+    def __init__(self, name: object, names: Any, what: str = "a batch") -> None:
+        super().__init__(
+            f"{what} has no field {printable(repr(name), 80)}; the fields are {', '.join(names)}"
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,6 +89,12 @@ class Boxes:
 class Batch:
     """One step's samples of one rank: n = the batch per rank, the same for every step.
 
+    Also a mapping of its fields, those of `Feed.fields`: `batch["image"]`, `"masks" in batch`,
+    `batch.keys()`, `dict(batch)`. They are `image`, `label`, `weight`, `id`; `boxes`, `box_labels`,
+    `box_counts` and `masks` where the source has them; `image_1` and so on, images of further sizes
+    of views; `view_0` and so on, single views of all sizes, (n, ...); and every column by its name,
+    or as `column:NAME` where its name is one of these. The length of a batch is n.
+
     Args:
         images (np.ndarray): (n, ...) in the shape and dtype that the ops end with.
         labels (np.ndarray): int64 (n,), -1 for none; float32 (n, classes) where an op makes them
@@ -83,6 +111,10 @@ class Batch:
         objects (Boxes | None): Of sources with boxes. Default: None.
         masks (np.ndarray | None): uint8 (n, height, width): class of each pixel, 255 where unknown.
             Default: None.
+        fields (dict[str, Any]): Further fields by name. Default: {}, none.
+
+    Raises:
+        ConfigError: If a field is requested that this batch does not have; also a KeyError.
 
     Example:
         >>> source = ff.Arrays(np.zeros((8, 4, 4, 3), np.uint8), np.arange(8))
@@ -91,6 +123,8 @@ class Batch:
         Batch(epoch 0, step 0: uint8[4, 4, 4, 3])
         >>> batch.labels, batch.weights
         (array([0, 1, 2, 3]), array([1., 1., 1., 1.], dtype=float32))
+        >>> list(batch.keys()), batch["image"] is batch.images
+        (['image', 'label', 'weight', 'id'], True)
     """
 
     images: np.ndarray
@@ -103,9 +137,45 @@ class Batch:
     views: tuple[np.ndarray, ...] = ()
     objects: Boxes | None = None
     masks: np.ndarray | None = None
+    fields: dict[str, Any] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def keys(self) -> KeysView[str]:
+        """Names of the fields.
+
+        Returns:
+            The names, in the order of `Feed.fields`.
+        """
+        return self._places().keys()
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._places()
+
+    def __getitem__(self, name: str) -> Any:
+        places = self._places()
+        if name not in places:
+            raise UnknownField(name, places)
+        array, view = places[name]
+        return array if view is None else array[:, view]
+
+    def _places(self) -> dict[str, tuple[Any, int | None]]:
+        """The array that holds each field, and the view within it for a single view."""
+        whole: dict[str, Any] = {"image": self.images}
+        whole |= {f"image_{size}": views for size, views in enumerate(self.views) if size}
+        whole |= {"label": self.labels, "weight": self.weights, "id": self.ids}
+        if self.objects is not None:
+            whole["boxes"] = self.objects.boxes
+            whole["box_labels"] = self.objects.labels
+            whole["box_counts"] = self.objects.counts
+        if self.masks is not None:
+            whole["masks"] = self.masks
+        single = [(views, view) for views in self.views for view in range(views.shape[1])]
+        others = {column_field(name): array for name, array in self.columns.items()}
+        places: dict[str, tuple[Any, int | None]] = {name: (whole[name], None) for name in whole}
+        places |= {f"view_{number}": place for number, place in enumerate(single)}
+        return places | {name: (array, None) for name, array in (others | self.fields).items()}
 
     def __iter__(self) -> NoReturn:
         raise ConfigError(

@@ -113,11 +113,12 @@ def flatten(tree: Any) -> tuple[list[np.ndarray], Rebuild]:
 
     `rebuild` puts other arrays in the places of these.
 
-    Anything else stays as it is. Images, views, labels, weights, boxes and masks of a `Batch` are
+    Anything else stays as it is, arrays of Python objects too. Images, views, labels, weights, boxes and masks of a `Batch` are
     flattened; its ids and columns stay on the host.
     """
     if isinstance(tree, np.ndarray) or hasattr(tree, "__cuda_array_interface__"):
-        return [tree], next
+        of_objects = isinstance(tree, np.ndarray) and tree.dtype == object
+        return ([], lambda _: tree) if of_objects else ([tree], next)
     if isinstance(tree, Batch):
         names = ("labels", "weights", "objects", "masks")
         inner, rebuild = flatten(

@@ -88,9 +88,11 @@ Feed from ImageFolder({str(root)!r}): 20 images of 2 classes
     convert  scale and offset by table                                CHW float32[3, 224, 224]
     on pillow -> native threads
   a batch is float32[8, 3, 224, 224], 4.8 MB; at most 4 in memory (19.3 MB)
+  its fields: image float32[8, 3, 224, 224], label int64[8], weight float32[8], id int64[8]
   decoding holds at most 2.0 GiB at once (an image that needs more is decoded alone), encoded files 100.7 MB"""
     )
-    assert str(feed) == feed.explain()
+    with pytest.warns(DeprecationWarning, match=r"use str\(feed\)"):
+        assert str(feed) == feed.explain()
     assert (
         repr(feed) == f"Feed(ImageFolder({str(root)!r}): 20 images of 2 classes, batch=8, steps=2)"
     )
@@ -119,7 +121,8 @@ Feed from Arrays: 100 images, HWC uint8[32, 32, 3]
     read  arrays                                HWC uint8[32, 32, 3]
     cut   whole image, one bilinear resampling  HWC uint8[32, 32, 3]
     on pixels -> native threads
-  a batch is uint8[10, 32, 32, 3], 0.0 MB; at most 2 in memory (0.1 MB)"""
+  a batch is uint8[10, 32, 32, 3], 0.0 MB; at most 2 in memory (0.1 MB)
+  its fields: image uint8[10, 32, 32, 3], label int64[10], weight float32[10], id int64[10]"""
     )
 
 

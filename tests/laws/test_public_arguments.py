@@ -21,6 +21,7 @@ RESULTS = {
     "Boxes",
     "Failure",
     "FeedStats",
+    "Field",
     "GPUStarved",
     "Proof",
     "Watched",

@@ -88,7 +88,7 @@ def test_what_is_stated_is_taken(kind, tmp_path):
 def test_columns_of_unknown_size_are_named(tmp_path):
     with ff.Feed(table(tmp_path), [ff.Resize((8, 8))], batch=4) as feed:
         assert "vector float32[4, 3000]" in str(feed)
-        assert "text, whose values are as large as they are read" in str(feed)
+        assert "text str[4], as large as its values" in str(feed)
 
 
 @pytest.mark.parametrize("kind", ["soft labels", "boxes and masks"])

@@ -75,11 +75,13 @@ class Annotator:
 
     @property
     def specs(self) -> Mapping[str, tuple[tuple[int, ...], str]]:
-        """Shape and dtype for one sample, by the names that trainers see."""
+        """Shape and dtype for one sample, by name of the field."""
         specs: dict[str, tuple[tuple[int, ...], str]] = {}
         if self.max_boxes:
             boxes = self.max_boxes * self.members
-            specs |= {"boxes": ((boxes, 4), "float32"), "labels": ((boxes,), "int64")}
+            specs["boxes"] = (boxes, 4), "float32"
+            specs["box_labels"] = (boxes,), "int64"
+            specs["box_counts"] = (), "int64"
         return specs | ({"masks": (self.size, "uint8")} if self.has_masks else {})
 
     def empty(self, n: int, mixed: bool = False) -> Annotations:

@@ -1,0 +1,156 @@
+"""Fields of a feed's batches: names, shapes and dtypes, before any image is read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fastfeed.faults import ends_run
+from fastfeed.feed.batch.annotations import annotator
+from fastfeed.ops.program.program import Program
+from fastfeed.runtime.batch import column_field
+from fastfeed.sources.base import Optionals
+from fastfeed.sources.shards.extra_columns import as_array
+
+_PROBED = 16  # samples that tell the type of a column whose source does not
+_OBJECTS = {str: "str", bytes: "bytes"}
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """Name, shape and dtype of one array of a batch.
+
+    Args:
+        name (str): As in `Batch` and in `yields`.
+        shape (tuple[int | None, ...]): Shape of one sample; None for a length that differs between
+            samples.
+        dtype (str): Of NumPy, such as "float32"; "str" for texts, "bytes" for bytes and "object"
+            for other values, which are NumPy arrays of objects on the host.
+
+    Example:
+        >>> feed = ff.Feed(ff.Arrays(np.zeros((4, 8, 8, 3), np.uint8)), [], batch=2)
+        >>> feed.fields["image"]
+        Field(name='image', shape=(8, 8, 3), dtype='uint8')
+    """
+
+    name: str
+    shape: tuple[int | None, ...]
+    dtype: str
+
+    @property
+    def is_array(self) -> bool:
+        """True for numbers of one shape, which frameworks have tensors for."""
+        return self.dtype not in ("str", "bytes", "object") and None not in self.shape
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of one sample; 0 if they differ between samples."""
+        size = math.prod(side or 0 for side in self.shape)
+        return size * np.dtype(self.dtype).itemsize if self.is_array else 0
+
+
+def fields_of(session: Any) -> dict[str, Field]:
+    """Fields of an open feed by name.
+
+    Columns that a source reads with each sample have the type of some samples that are read here.
+    """
+    return session.fields
+
+
+def known_fields(source: Any, program: Program) -> dict[str, Field | None]:
+    """Fields by name, and None for columns that have to be read first: see `read_fields`."""
+    fields = [
+        *_image_fields(program),
+        Field("label", *program.label),
+        Field("weight", (), "float32"),
+        Field("id", (), "int64"),
+        *(Field(name, *spec) for name, spec in annotator(source, program).specs.items()),
+        *_view_fields(program),
+    ]
+    return {field.name: field for field in fields} | _known_columns(source)
+
+
+def image_names(program: Program) -> list[str]:
+    """Names of the arrays of images: one for each size of views."""
+    return ["image", *(f"image_{size}" for size in range(1, 1 + len(program.others)))]
+
+
+def read_fields(source: Any, known: dict[str, Field | None]) -> dict[str, Field]:
+    """The fields with those columns that are read from storage."""
+    read = {}
+    if None in known.values():
+        rows = _good_rows(Optionals(source).column_values, _probed(source))
+        names = rows[0] if rows else ()
+        values = {column_field(name): [row[name] for row in rows] for name in names}
+        read = {name: _column(name, as_array(column)) for name, column in values.items()}
+    return {
+        name: field or read.get(name, Field(name, (), "object")) for name, field in known.items()
+    }
+
+
+def view_names(program: Program) -> list[str]:
+    """Names of single views, counted over all sizes."""
+    count = sum(branch.views for branch in (program, *program.others))
+    return [f"view_{number}" for number in range(count)]
+
+
+def _image_fields(program: Program) -> list[Field]:
+    branches = (program, *program.others)
+    return [
+        Field(name, branch.shape, branch.spec.dtype)
+        for name, branch in zip(image_names(program), branches, strict=True)
+    ]
+
+
+def _view_fields(program: Program) -> list[Field]:
+    branches = [branch for branch in (program, *program.others) for _ in range(branch.views)]
+    return [
+        Field(name, branch.shape[1:], branch.spec.dtype)
+        for name, branch in zip(view_names(program), branches, strict=True)
+    ]
+
+
+def _known_columns(source: Any) -> dict[str, Field | None]:
+    optionals = Optionals(source)
+    columns = optionals.columns(np.empty(0, np.int64))
+    names = {name: column_field(name) for name in columns}
+    if optionals.column_values([]) is not None:
+        return dict.fromkeys(names.values())
+    if any(array.dtype == object for array in columns.values()):
+        rows = _good_rows(lambda ids: [optionals.columns(np.array(ids))], _probed(source))
+        columns = rows[0] if rows else columns
+    return {names[name]: _column(names[name], array) for name, array in columns.items()}
+
+
+def _probed(source: Any) -> list[int]:
+    """Ids of samples all over the source."""
+    return np.unique(np.linspace(0, len(source) - 1, _PROBED, dtype=np.int64)).tolist()
+
+
+def _good_rows(read: Callable[[list[int]], Sequence[Any] | None], ids: list[int]) -> list[Any]:
+    """Read all at once, or one by one without those that raise an error."""
+    try:
+        return list(read(ids) or ())
+    except Exception as error:  # a source may raise anything
+        if ends_run(error):
+            raise
+        return [] if len(ids) == 1 else [row for id in ids for row in _good_rows(read, [id])]
+
+
+def _column(name: str, values: np.ndarray) -> Field:
+    """The field of a column with such values."""
+    if values.dtype != object:
+        return Field(name, values.shape[1:], str(values.dtype))
+    kinds = {type(value) for value in values}
+    if len(kinds) == 1 and (kind := kinds.pop()) in _OBJECTS:
+        return Field(name, (), _OBJECTS[kind])
+    arrays = [np.asarray(value) for value in values if isinstance(value, (np.ndarray, list))]
+    if len(arrays) == len(values) and len({array.ndim for array in arrays}) == 1:
+        dtype = np.result_type(*arrays)
+        if dtype.kind in "biuf":
+            return Field(name, (None,) * arrays[0].ndim, str(dtype))
+    return Field(name, (), "object")

@@ -1,0 +1,83 @@
+"""Feeds whose batches carry more than images and labels, for laws over fields and adapters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import fastfeed as ff
+from helpers.photos import jpeg
+from helpers.shards import tar_of
+
+N = 10
+BATCH = 4
+IMAGES = np.random.default_rng(0).integers(0, 256, (N, 12, 16, 3), dtype=np.uint8)
+LABELS = np.arange(N) % 3
+CAPTIONS = [f"caption {i} ä" for i in range(N)]
+
+
+class Described(ff.Arrays):
+    """Arrays with columns in memory, one of which has the name of a field."""
+
+    def columns(self, ids: np.ndarray) -> dict[str, np.ndarray]:
+        return {
+            "caption": np.array(CAPTIONS, object)[ids],
+            "year": (2000 + np.asarray(ids)).astype(np.int32),
+            "place": np.stack([ids, ids], axis=1).astype(np.float32),
+            "id": np.asarray(ids) * 10,
+        }
+
+
+class Read(ff.Arrays):
+    """Arrays whose columns are read with each sample; the numbers of one differ in length."""
+
+    def columns(self, ids: np.ndarray) -> dict[str, np.ndarray]:
+        return {name: np.empty(len(ids), object) for name in ("caption", "score", "tokens")}
+
+    def column_values(self, ids: Sequence[int]) -> list[dict[str, Any]]:
+        return [
+            {"caption": CAPTIONS[i], "score": np.float32(i), "tokens": np.arange(i % 3)}
+            for i in ids
+        ]
+
+
+def shards(folder: Path) -> ff.TarShards:
+    """Tar shards with a text and a number of each sample."""
+    members = []
+    for i in range(N):
+        members += [(f"{i:03d}.jpg", jpeg(i, (12, 16))), (f"{i:03d}.cls", str(i % 3).encode())]
+        members += [(f"{i:03d}.txt", CAPTIONS[i].encode())]
+    (folder / "s.tar").write_bytes(tar_of(members))
+    return ff.TarShards(folder, columns=["txt"])
+
+
+def annotated(source: Any, masks: bool = True) -> ff.Objects:
+    """A source with boxes, none of every third image, and masks."""
+    boxes = [[[1.0, 2.0, 9.0, 10.0]] * (i % 3) for i in range(N)]
+    labels = [list(range(i % 3)) for i in range(N)]
+    pixels = [np.full((12, 16), i, np.uint8) for i in range(N)]
+    return ff.Objects(source, boxes, labels, masks=pixels if masks else None)
+
+
+VIEWS = [ff.MultiCrop((ff.View(8, 2), ff.View(6, 1)))]
+
+FEEDS: dict[str, Callable[[Path], tuple[Any, list[Any]]]] = {
+    "plain": lambda _: (ff.Arrays(IMAGES, LABELS), [ff.RandomFlip(), ff.ToFloat()]),
+    "soft labels": lambda _: (ff.Arrays(IMAGES, LABELS), [ff.OneHot(3), ff.MixUp(1.0)]),
+    "columns": lambda _: (Described(IMAGES, LABELS), [ff.Normalize.imagenet()]),
+    "columns that are read": lambda _: (Read(IMAGES, LABELS), []),
+    "shards": lambda folder: (shards(folder), [ff.Resize((12, 16))]),
+    "boxes and masks": lambda _: (annotated(Described(IMAGES, LABELS)), [ff.RandomFlip()]),
+    "boxes": lambda _: (annotated(ff.Arrays(IMAGES, LABELS), masks=False), [ff.Mosaic()]),
+    "views": lambda _: (Described(IMAGES, LABELS), [*VIEWS, ff.ToFloat(), ff.ToLayout("CHW")]),
+}
+
+
+def feed(kind: str, folder: Path, **options: Any) -> ff.Feed:
+    """A feed of this kind; two feeds with the same options have the same batches."""
+    source, ops = FEEDS[kind](folder)
+    settings: dict[str, Any] = {"batch": BATCH, "seed": 3, "threads": 1}
+    return ff.Feed(source, ops, **settings | options)

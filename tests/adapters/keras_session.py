@@ -6,8 +6,10 @@ import gc
 import json
 import logging
 import os
+import signal
 import sys
 import threading
+import time
 import warnings
 import weakref
 from pathlib import Path
@@ -23,13 +25,14 @@ import fastfeed as ff
 from fastfeed.feed.session import FeedSession
 
 folder, seen, placers = Path(sys.argv[2]), [], set()
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a shell's background job
 
 
 def model(**options):
     keras.utils.set_random_seed(1)
     made = keras.Sequential([keras.layers.GlobalAveragePooling2D(), keras.layers.Dense(3)])
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    made.compile("adam", loss, weighted_metrics=["accuracy"], jit_compile=False, **options)
+    made.compile("sgd", loss, weighted_metrics=["accuracy"], jit_compile=False, **options)
     return made
 
 
@@ -160,9 +163,10 @@ class Breaks(keras.callbacks.Callback):
             raise RuntimeError("the user's own mistake")
 
 
+built = model()  # compiled once for all that follows where it does not matter which model it is
 train, _ = feeds()
 try:
-    model().fit(train.to_keras(), epochs=2, verbose=0, callbacks=[Breaks()])
+    built.fit(train.to_keras(), epochs=2, verbose=0, callbacks=[Breaks()])
 except RuntimeError as error:
     result["user_error"] = str(error)
 train.close()
@@ -177,7 +181,7 @@ for wrong in (
     {"callbacks": [val.keras_backup(folder / "backup")]},
 ):
     try:
-        model().fit(train.to_keras(), epochs=1, verbose=0, **wrong)
+        built.fit(train.to_keras(), epochs=1, verbose=0, **wrong)
     except Exception as error:
         refused.append([type(error).__name__, str(error)])
 result["refused"] = refused
@@ -189,6 +193,9 @@ train.close(), val.close()
 class Restores(keras.callbacks.Callback):
     def on_train_begin(self, logs=None):
         self.model._initial_epoch = 2  # as BackupAndRestore
+
+    def on_train_end(self, logs=None):
+        self.model._initial_epoch = None
 
 
 result["followed"] = {}
@@ -202,24 +209,23 @@ for name, options, moves in (
     train, val = feeds()
     if moves:
         train.seek(*moves)
-    model().fit(train.to_keras(), verbose=0, **options)
+    built.fit(train.to_keras(), verbose=0, **options)
     result["followed"][name] = [row[1:3] for row in seen]
     if (
         name == "initial_epoch"
     ):  # trained further: the next epoch, not the one it was told to begin with
-        net = model()
-        net.fit(train.to_keras(), verbose=0, initial_epoch=4, epochs=5)
+        built.fit(train.to_keras(), verbose=0, initial_epoch=4, epochs=5)
         result["followed"]["again"] = seen[-1][1]
     train.close(), val.close()
 
 # a watch that is told nothing watches what is fitted
 train, val = feeds()
-watch, net = ff.Watch(every=2), model()
-history = net.fit(
+watch = ff.Watch(every=2)
+history = built.fit(
     train.to_keras(), validation_data=val.to_keras(), epochs=2, verbose=0, callbacks=[watch]
 ).history
 result["watched"] = [0 <= wait <= 1 for wait in history.get("feed_wait", [])]
-history = net.fit(val.to_keras(), epochs=1, verbose=0, callbacks=[watch]).history
+history = built.fit(val.to_keras(), epochs=1, verbose=0, callbacks=[watch]).history
 result["watched"] += [rate > 0 for rate in history.get("feed_rate", [])]
 train.close(), val.close()
 
@@ -227,17 +233,16 @@ train.close(), val.close()
 train, val = feeds()
 ordered = ff.Feed(ff.Arrays(images, labels), [ff.ToFloat()], batch=8, shuffle=False)
 try:
-    model().predict(train.to_keras(), verbose=0)
+    built.predict(train.to_keras(), verbose=0)
 except Exception as error:
     result["predict shuffled"] = [type(error).__name__, str(error)]
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
-    net = model()
     for _ in range(2):
-        net.evaluate(train.to_keras(), verbose=0)
-    net.evaluate(train.to_keras(), steps=2, verbose=0)
-    net.evaluate(val.to_keras(), verbose=0)
-    result["predicted in part"] = len(net.predict(ordered.to_keras(), verbose=0))
+        built.evaluate(train.to_keras(), verbose=0)
+    built.evaluate(train.to_keras(), steps=2, verbose=0)
+    built.evaluate(val.to_keras(), verbose=0)
+    result["predicted in part"] = len(built.predict(ordered.to_keras(), verbose=0))
 result["left out"] = [
     str(warning.message) for warning in caught if "leaves out" in str(warning.message)
 ]
@@ -280,7 +285,7 @@ with ff.Feed(
 # words
 with ff.Feed(ff.ImageFolder(folder / "some"), [ff.Resize((8, 8)), ff.ToFloat()], batch=8) as some:
     steps = Steps()
-    model().fit(some.to_keras(), epochs=2, verbose=0, callbacks=[steps])
+    built.fit(some.to_keras(), epochs=2, verbose=0, callbacks=[steps])
     result["some_broken"] = [steps.counts, sorted(Path(f.uri).name for f in some.stats().bad)]
 with ff.Feed(ff.ImageFolder(folder / "all"), [ff.Resize((8, 8)), ff.ToFloat()], batch=8) as broken:
     try:
@@ -306,5 +311,26 @@ result["fallback"] = type(train.to_keras()).__name__
 _, result["fallback_steps"] = fit(train, val)
 result["fallback_train"] = [row[1:] for row in seen if row[0] == "drop"]
 train.close(), val.close()
+data_adapters.get_data_adapter = real
+
+
+# Ctrl-C while the feed is waited for ends fit, and the feed ends cleanly
+class Slow(ff.Arrays):
+    def read(self, ids):
+        time.sleep(0.02 * len(ids))
+        return super().read(ids)
+
+
+class Interrupts(keras.callbacks.Callback):
+    def on_train_begin(self, logs=None):
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+
+
+with ff.Feed(Slow(images, labels), ops, batch=8) as train:
+    try:
+        built.fit(train.to_keras(), epochs=1000, verbose=0, callbacks=[Interrupts()])
+    except KeyboardInterrupt:
+        result["interrupted"] = True
+result["threads"] += [t.name for t in threading.enumerate() if t.name.startswith("fastfeed")]
 result["placers"] = sorted({name.rstrip("0123456789") for name in placers})
 print(json.dumps(result))

@@ -1,11 +1,10 @@
-"""`to_tfdata`: shapes, length, order and epochs, in a process of its own because TensorFlow stays
-in one.
-"""
+"""`to_tfdata`: shapes, length, order and epochs, in one other process, where TensorFlow stays."""
 
 import json
 import subprocess
 import sys
 
+import pytest
 from helpers.needs import needs
 
 pytestmark = needs("tensorflow")
@@ -81,48 +80,6 @@ print(json.dumps(result))
 """
 
 
-def test_a_dataset_walks_the_feed():
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", PROGRAM],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    result = json.loads(done.stdout.splitlines()[-1])
-    assert "shape=(4, 3, 8, 6), dtype=tf.float32" in result["spec"]
-    assert "shape=(4,), dtype=tf.int64" in result["spec"]
-    assert result["same"]
-    assert "shape=(4, 22), dtype=tf.float32" in result["soft_spec"] and result["soft"]
-    assert result["located"] and result["located_spec"] == {
-        "boxes": "TensorSpec(shape=(4, 2, 4), dtype=tf.float32, name=None)",
-        "labels": "TensorSpec(shape=(4, 2), dtype=tf.int64, name=None)",
-        "masks": "TensorSpec(shape=(4, 8, 6), dtype=tf.uint8, name=None)",
-    }
-    assert result["padded"] == [8, 8, 6]
-    one, *two, a, b, c = result["shares"]
-    assert [list(map(len, rank)) for rank in two] == [[8, 3], [8, 3]]
-    assert [list(map(len, rank)) for rank in (a, b, c)] == [[8], [7], [7]]
-    for shares in ([one], two, [a, b, c]):
-        assert sorted(label for rank in shares for batch in rank for label in batch) == list(
-            range(22)
-        )
-    assert result["refused"].startswith(
-        'tail="pad" leaves 1 of 22 samples to the last batch of 3 ranks'
-    )
-    assert result["weights"] == [[1.0] * 8, [1.0] * 3 + [0.0] * 5]
-    assert result["restored"] == 2
-    assert result["held_by_a_dataset"] == 5
-    assert result["collected"]
-    assert (
-        "the feed of this dataset was garbage collected; keep a reference to the feed, or to what"
-        in result["lost"]
-    )
-    assert result["mapped"] == 2
-    assert result["threads"] == []
-
-
 ON_DEVICE = """
 import json, os
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
@@ -172,16 +129,55 @@ print(json.dumps(result))
 """
 
 
-def test_batches_on_a_device():
+@pytest.fixture(scope="module")
+def results() -> list[dict]:
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", ON_DEVICE],
+        [sys.executable, "-W", "ignore", "-c", PROGRAM + ON_DEVICE],
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    result = json.loads(done.stdout.splitlines()[-1])
+    return [json.loads(line) for line in done.stdout.splitlines()[-2:]]
+
+
+def test_a_dataset_walks_the_feed(results):
+    result, _ = results
+    assert "shape=(4, 3, 8, 6), dtype=tf.float32" in result["spec"]
+    assert "shape=(4,), dtype=tf.int64" in result["spec"]
+    assert result["same"]
+    assert "shape=(4, 22), dtype=tf.float32" in result["soft_spec"] and result["soft"]
+    assert result["located"] and result["located_spec"] == {
+        "boxes": "TensorSpec(shape=(4, 2, 4), dtype=tf.float32, name=None)",
+        "labels": "TensorSpec(shape=(4, 2), dtype=tf.int64, name=None)",
+        "masks": "TensorSpec(shape=(4, 8, 6), dtype=tf.uint8, name=None)",
+    }
+    assert result["padded"] == [8, 8, 6]
+    one, *two, a, b, c = result["shares"]
+    assert [list(map(len, rank)) for rank in two] == [[8, 3], [8, 3]]
+    assert [list(map(len, rank)) for rank in (a, b, c)] == [[8], [7], [7]]
+    for shares in ([one], two, [a, b, c]):
+        assert sorted(label for rank in shares for batch in rank for label in batch) == list(
+            range(22)
+        )
+    assert result["refused"].startswith(
+        'tail="pad" leaves 1 of 22 samples to the last batch of 3 ranks'
+    )
+    assert result["weights"] == [[1.0] * 8, [1.0] * 3 + [0.0] * 5]
+    assert result["restored"] == 2
+    assert result["held_by_a_dataset"] == 5
+    assert result["collected"]
+    assert (
+        "the feed of this dataset was garbage collected; keep a reference to the feed, or to what"
+        in result["lost"]
+    )
+    assert result["mapped"] == 2
+    assert result["threads"] == []
+
+
+def test_batches_on_a_device(results):
+    _, result = results
     assert result["device"] and result["own_prefetch"] and result["kept"]
     assert result["placed"] == [["EagerTensor", True, step] for step in range(5)]
     assert result["refilled"] == [float(i) for i in range(8)]

@@ -38,7 +38,7 @@ from fastfeed.sources import Arrays, ImageFolder
 pytestmark = pytest.mark.skipif(not is_built(), reason="the kernel is not built")
 
 N = 12
-SIZES = ((40, 56), (31, 33), (1, 1), (3, 70), (64, 5), (224, 224))
+SIZES = ((40, 56), (31, 33), (1, 1), (3, 70), (64, 5), (70, 90))
 NEVER = threading.Event()
 PIXELS = [op for op in ALL if op.kind in ("geometry", "change", "views")]
 

@@ -31,6 +31,7 @@ from .sampling.checkpoint import load_state as load_state
 from .sampling.checkpoint import save_state as save_state
 from .sampling.plan import Plan as Plan
 from .sources import Arrays as Arrays
+from .sources import Files as Files
 from .sources import ImageFolder as ImageFolder
 from .sources import MDSShards as MDSShards
 from .sources import Mixture as Mixture

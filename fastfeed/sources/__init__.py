@@ -2,6 +2,7 @@
 
 from fastfeed.sources.arrays import Arrays
 from fastfeed.sources.base import Source
+from fastfeed.sources.files import Files
 from fastfeed.sources.folder import ImageFolder
 from fastfeed.sources.mds.source import MDSShards
 from fastfeed.sources.mixture import Mixture
@@ -16,6 +17,7 @@ from fastfeed.storage.storage import Storage
 __all__ = [
     "Arrays",
     "Cache",
+    "Files",
     "ImageFolder",
     "MDSShards",
     "Mixture",

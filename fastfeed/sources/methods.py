@@ -27,6 +27,10 @@ class SourceMethods:
 
         Raises:
             ConfigError: If an id is not an integer in [0, number of samples).
+
+        Example:
+            >>> ff.Files(["cat.jpg", "dog.jpg"]).uris([1, 0])
+            ['dog.jpg', 'cat.jpg']
         """
         numbers = np.asarray(ids)
         length = len(self)

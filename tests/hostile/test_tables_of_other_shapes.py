@@ -338,13 +338,6 @@ def test_partitions_written_by_pyarrow(tmp_path):
     }
 
 
-def test_tables_in_memory_are_refused_in_a_sentence(tmp_path):
-    with pytest.raises(
-        ff.errors.ConfigError, match=r"got a table in memory, pyarrow.Table; write it to a .parquet"
-    ):
-        ff.Table(pa.table({"image": ["a.jpg"]}), image="image")
-
-
 def test_a_column_of_another_kind_is_not_called_damaged(tmp_path):
     pq.write_table(pa.table({"image": PHOTOS, "tags": [["a"], [], ["b"]]}), tmp_path / "t.parquet")
     with pytest.raises(SourceError) as error:

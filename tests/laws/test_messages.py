@@ -50,6 +50,7 @@ MAKERS = {
             "image": "path",
         },
     ),
+    "Files": lambda root: (ff.Files, {"paths": ["a.jpg"], "columns": {"key": ["a"]}}),
     "Arrays": lambda root: (ff.Arrays, {"images": np.zeros((2, 4, 4, 3), np.uint8)}),
     "Mixture": lambda root: (
         ff.Mixture,

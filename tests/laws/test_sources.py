@@ -25,6 +25,7 @@ from fastfeed.errors import ConfigError
 from fastfeed.ops import Decode
 from fastfeed.sources import (
     Arrays,
+    Files,
     ImageFolder,
     MDSShards,
     Mixture,
@@ -95,6 +96,16 @@ def listed(root: Path, changed: bool, format: str) -> Table:
     )
 
 
+def paths_of(root: Path, changed: bool) -> list[str]:
+    return [str(path) for path in sorted(photos(root, False).glob("*/*.jpg"))[changed:]]
+
+
+def in_memory(root: Path, changed: bool) -> Table:
+    photos(root, False)
+    frame = {"id": [0, 1, 2, 1 if changed else 3], "folder": ["a", "a", "b", "b"]}
+    return Table(frame, path="{folder}/{id:04}.jpg", label="folder", columns=["id"], root=root)
+
+
 def held(root: Path, changed: bool) -> Table:
     blobs = [jpeg(i + 1000 * (changed and i == 4), (48 + 8 * i, 64)) for i in range(6)]
     return Table(
@@ -161,6 +172,13 @@ SOURCES: dict[str, Callable[[Path, bool], Source]] = {
     "Table, JSON lines": lambda root, changed: listed(root, changed, "jsonl"),
     "Table, Parquet": lambda root, changed: listed(root, changed, "parquet"),
     "Table, images in Parquet": held,
+    "Table, in memory": in_memory,
+    "Files": lambda root, changed: Files(
+        paths_of(root, changed), labels=["x", "y"] * 3 + ["y"] * (not changed)
+    ),
+    "Files, remote": lambda root, changed: Files(
+        [f"{i:04}.jpg" for i in range(3 - changed)], root=f"{uploaded(photos(root, False))}/a"
+    ),
     "Arrays.mnist": mnist,
     "Arrays.cifar": cifar,
 }
@@ -173,6 +191,7 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[bool], Sou
 
 # of these only `read` knows where they lie
 READ_ONLY = (
+    "Files, remote",
     "ImageFolder, remote",
     "MDSShards, remote",
     "RawShards, remote",

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from fastfeed.errors import SourceError
 from fastfeed.printable import printable
@@ -32,6 +33,30 @@ def part(array: Any, coded: bool, name: str, uri: str, first: int) -> ColumnPart
         f"Table: column {printable(repr(name))} of {uri} holds {printable(kind)}; numbers, bools,"
         " texts and lists of numbers can be read"
     )
+
+
+def _path_to(schema: Any, name: str) -> list[str]:
+    """Column and fields that a name with dots leads to; "" for an unknown column."""
+    parts = name.split(".")
+    heads = [".".join(parts[:k]) for k in range(len(parts), 0, -1)]
+    head = next((head for head in heads if schema.get_field_index(head) >= 0), "")
+    return [head, *name[len(head) + 1 :].split(".")] if head and head != name else [head]
+
+
+def column_kind(schema: Any, name: str) -> Any:
+    """Type of a column of a schema, or of a field `a.b` in a struct; None for an unknown one."""
+    column, *fields = _path_to(schema, name)
+    kind = schema.field(column).type if column else None
+    for inner in fields:
+        index = kind.get_field_index(inner) if kind is not None and pa.types.is_struct(kind) else -1
+        kind = kind.field(index).type if kind is not None and index >= 0 else None
+    return kind
+
+
+def column_of(table: Any, name: str) -> Any:
+    """A column of a table, or a field `a.b` of a column of structs: a ChunkedArray."""
+    column, *fields = _path_to(table.schema, name)
+    return pc.struct_field(table.column(column), fields) if fields else table.column(column)
 
 
 def is_text(kind: Any) -> bool:

@@ -100,6 +100,8 @@ class ColumnParser(ABC):
     """Parses a column, or four."""
 
     coded = False  # texts are wanted as Codes
+    # some values are addresses, or images in base64, rather than local files
+    urls = False
 
     def __init__(self, names: Sequence[str], where: RowLocator) -> None:
         self.names = tuple(names)
@@ -157,7 +159,6 @@ class PathColumn(ColumnParser):
 
     def __init__(self, names: Sequence[str], where: RowLocator) -> None:
         super().__init__(names, where)
-        self.urls = False  # there are any, or images in base64, which are no local files either
         self._parts: list[StringColumn] = []
         self._bytes = 0
 

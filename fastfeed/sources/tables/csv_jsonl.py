@@ -135,7 +135,7 @@ def read_json(lines: Iterable[bytes], uri: str, requested: RequestedNames) -> Pa
         for name, coded in requested.items():
             if name not in met and any(name in row for row in chunk):
                 met.add(name)
-            columns[name] = _values([row.get(name) for row in chunk], coded, name, uri, first)
+            columns[name] = values_part([row.get(name) for row in chunk], coded, name, uri, first)
         yield columns
         first += len(chunk)
     for name in requested:
@@ -168,7 +168,11 @@ def _objects(lines: Iterable[bytes], uri: str) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def _values(values: list[Any], coded: bool, name: str, uri: str, first: int) -> ColumnPart:
+def values_part(values: list[Any], coded: bool, name: str, uri: str, first: int) -> ColumnPart:
+    """A part of JSON's values: texts, numbers, bools, lists of numbers, None; row `first` on.
+
+    SourceError if they are not of one kind.
+    """
     kinds = {type(value) for value in values}
     if type(None) in kinds:
         null = np.fromiter((value is None for value in values), bool, len(values))
@@ -211,8 +215,8 @@ def _values(values: list[Any], coded: bool, name: str, uri: str, first: int) -> 
     )
     raise SourceError(
         f"Table: {uri}, row {first + row}: column {printable(repr(name))} holds"
-        f" {printable(json.dumps(values[row]))}; a column holds numbers, or texts, or lists of"
-        f" numbers, and this one began with {printable(json.dumps(first_value))}"
+        f" {printable(json.dumps(values[row], default=str))}; a column holds numbers, or texts, or lists of"
+        f" numbers, and this one began with {printable(json.dumps(first_value, default=str))}"
     )
 
 
@@ -247,7 +251,10 @@ def _lists(values: list[Any]) -> np.ndarray:
         if len(value) != width:
             raise _BadRow(row, f"holds a list of {len(value)}, those above hold {width}")
         if not kinds <= {int, float} or not all(type(x) is float or _fits(x) for x in value):
-            raise _BadRow(row, f"holds {printable(json.dumps(value))}, a list of numbers is needed")
+            raise _BadRow(
+                row,
+                f"holds {printable(json.dumps(value, default=str))}, a list of numbers is needed",
+            )
     empty = [0] * width
     rows = [empty if value is None else value for value in values]
     return np.array(rows, np.float64 if fractions else np.int64).reshape(len(values), width)

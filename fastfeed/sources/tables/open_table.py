@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
@@ -25,6 +25,7 @@ from fastfeed.sources.tables.columns import (
     RowLocator,
 )
 from fastfeed.sources.tables.mmap_arrays import joined, load, save
+from fastfeed.sources.tables.path_template import PathTemplate, template_columns
 from fastfeed.sources.tables.read_files import TableFile, read_files
 from fastfeed.storage.expand import local_stat
 from fastfeed.storage.reads import Stat, is_local
@@ -41,12 +42,13 @@ Files = Sequence[tuple[str, Stat]]
 class RequestedColumns:
     """The columns to read from a table, by name."""
 
-    image: str
+    image: str | None
     label: str | None = None
     weight: str | None = None
     box: tuple[str, ...] = ()  # one name or four
     columns: tuple[str, ...] = ()
     label_kind: LabelKind = "name"  # what integers in `label` are
+    path: str | None = None  # template of paths, in place of `image`
 
     def __post_init__(self) -> None:
         for option, names in (
@@ -54,9 +56,9 @@ class RequestedColumns:
             ("label", (self.label,)),
             ("weight", (self.weight,)),
         ):
-            if not isinstance(names[0], str) and (names[0] is not None or option == "image"):
+            if names[0] is not None and not isinstance(names[0], str):
                 raise ConfigError(f"Table: {option} must be the name of a column, got {names[0]!r}")
-        if self.image in (self.label, self.weight, *self.box):
+        if self.image is not None and self.image in (self.label, self.weight, *self.box):
             raise ConfigError(
                 f"Table: column {self.image!r} holds the images; it cannot be label, weight or box"
                 " as well"
@@ -74,7 +76,8 @@ class RequestedColumns:
 
     def other_columns(self) -> dict[str, bool]:
         """The columns other than the images', and whether to read their texts as Codes."""
-        names = (self.label, self.weight, *self.box, *self.columns)
+        template = () if self.path is None else template_columns(self.path)
+        names = (self.label, self.weight, *self.box, *self.columns, *template)
         return {name: name == self.label for name in names if name is not None}
 
     def parsers(self, where: RowLocator, as_paths: bool, classes_known: bool) -> list[ColumnParser]:
@@ -83,7 +86,11 @@ class RequestedColumns:
         `classes_known`: the file names them, integers count these.
         """
         kind: LabelKind = "index" if classes_known else self.label_kind
-        parsers: list[ColumnParser] = [PathColumn([self.image], where)] if as_paths else []
+        parsers: list[ColumnParser] = []
+        if self.path is not None:
+            parsers.append(PathTemplate(self.path, where))
+        elif self.image is not None and as_paths:
+            parsers.append(PathColumn([self.image], where))
         parsers += [LabelColumn([self.label], where, kind)] if self.label is not None else []
         parsers += [WeightColumn([self.weight], where)] if self.weight is not None else []
         parsers += [BoxColumn(self.box, where)] if self.box else []
@@ -202,23 +209,30 @@ def _load_cached(path: Path, files: Files, requested: RequestedColumns) -> Opene
 def _read_all(
     files: Files, requested: RequestedColumns, storage: Storage, memory: int
 ) -> tuple[OpenedTable, ColumnArrays]:
-    where, parsers, rows, reads = RowLocator(), [], [], []
     with closing(
         read_files(
             files, requested.image, requested.other_columns(), requested.label, storage, memory
         )
     ) as table_files:
-        for (uri, _), read in zip(files, table_files, strict=True):
-            if not reads:
-                parsers = requested.parsers(where, read.leaf is None, bool(read.classes))
-            elif read.leaf != reads[0].leaf:
-                raise SourceError(
-                    f"Table: {requested.image!r} is of one kind in {files[0][0]} and of another in"
-                    f" {uri}"
-                )
-            where.begin(uri, sum(rows))
-            rows.append(_add(read, parsers))
-            reads.append(read)
+        return parse_files(files, table_files, requested)
+
+
+def parse_files(
+    files: Files, table_files: Iterable[TableFile], requested: RequestedColumns
+) -> tuple[OpenedTable, ColumnArrays]:
+    """The table without its arrays, and these in parts, from the columns of its files."""
+    where, parsers, rows, reads = RowLocator(), [], [], []
+    for (uri, _), read in zip(files, table_files, strict=True):
+        if not reads:
+            parsers = requested.parsers(where, read.leaf is None, bool(read.classes))
+        elif read.leaf != reads[0].leaf:
+            raise SourceError(
+                f"Table: {requested.image!r} is of one kind in {files[0][0]} and of another in"
+                f" {uri}"
+            )
+        where.begin(uri, sum(rows))
+        rows.append(_add(read, parsers))
+        reads.append(read)
     if not sum(rows):
         more = f", nor have the other {len(files) - 1} files" if len(files) > 1 else ""
         raise SourceError(f"Table: {files[0][0]} has no rows{more}")
@@ -226,7 +240,7 @@ def _read_all(
     for parser in parsers:
         arrays |= parser.arrays()
     texts = next((parser.texts for parser in parsers if isinstance(parser, LabelColumn)), None)
-    urls = any(parser.urls for parser in parsers if isinstance(parser, PathColumn))
+    urls = any(parser.urls for parser in parsers)
     classes = reads[0].classes if texts is None else texts
     return (
         OpenedTable(list(files), rows, {}, reads[0].leaf, urls, classes, texts is not None),

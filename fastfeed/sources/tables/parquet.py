@@ -27,7 +27,7 @@ try:
     import pyarrow.parquet as pq
 except ImportError as error:
     raise MissingExtra.of("Table", "PyArrow", "parquet") from error
-from fastfeed.sources.tables.arrow import is_bytes, is_text, part
+from fastfeed.sources.tables.arrow import column_kind, column_of, is_bytes, is_text, part
 
 _MAGIC = b"PAR1"
 _TAIL = 256 << 10  # bytes read at first for the footer
@@ -88,13 +88,7 @@ class Footer:
 
     def kind(self, name: str) -> pa.DataType:
         """Type of a column of the table, or of a field `a.b` in a struct. ConfigError."""
-        column, *fields = _path_to(self.schema, name)
-        kind = self.schema.field(column).type if column else None
-        for inner in fields:
-            index = (
-                kind.get_field_index(inner) if kind is not None and pa.types.is_struct(kind) else -1
-            )
-            kind = kind.field(index).type if kind is not None and index >= 0 else None
+        kind = column_kind(self.schema, name)
         if kind is None:
             raise no_column(name, self.uri, self.schema.names)
         return kind
@@ -180,7 +174,7 @@ def _is_empty(shards: ShardReader, file: int, footer: Footer, leaf: str) -> bool
         pages = _pages(pieces, footer, range(len(footer.groups)), [leaf])
         if pages.most > len(footer.groups) * _NO_IMAGES + 9 * pages.values:
             return False
-        column = _column(_open(pieces, footer.about).read(columns=[leaf]), leaf)
+        column = column_of(_open(pieces, footer.about).read(columns=[leaf]), leaf)
     except _DAMAGE as error:
         raise SourceError(f"Table: {footer.uri} is damaged: {error}") from error
     return column.null_count == len(column)
@@ -219,7 +213,7 @@ def read_parquet(
             for table in _tables(pieces, footer, groups, list(fields.values()), budget):
                 for name, coded in requested.items():
                     row = first
-                    for piece in _column(table, fields[name]).chunks:
+                    for piece in column_of(table, fields[name]).chunks:
                         values = part(piece, coded, name, footer.uri, row)
                         budget.take(values.bytes, footer.uri)
                         yield name, values
@@ -275,7 +269,7 @@ def _longest(pieces: PartialFile, footer: Footer, groups: list[int], names: list
         for group in groups:
             for name in names:
                 batch = next(file.iter_batches(1, row_groups=[group], columns=[name]))
-                column = _column(pa.Table.from_batches([batch]), name).chunk(0)
+                column = column_of(pa.Table.from_batches([batch]), name).chunk(0)
                 if not pa.types.is_dictionary(column.type):
                     return _UNKNOWN
                 longest = max(longest, pc.max(pc.binary_length(column.dictionary)).as_py() or 0)
@@ -303,25 +297,12 @@ def images(
             )
         # values of a dictionary that are repeated stay one
         file = _open(pieces, about, [leaf] if pages.most > limit else None)
-        data = _column(file.read_row_group(group, columns=[leaf], use_threads=False), leaf)
+        data = column_of(file.read_row_group(group, columns=[leaf], use_threads=False), leaf)
     except _DAMAGE as error:
         raise BadFile(str(error)) from error
     if len(data) != rows:
         raise BadFile(f"expected {rows} images, got {len(data)}")
     return data
-
-
-def _path_to(schema: pa.Schema, name: str) -> list[str]:
-    """Column and fields that a name with dots leads to; "" for an unknown column."""
-    parts = name.split(".")
-    heads = [".".join(parts[:k]) for k in range(len(parts), 0, -1)]
-    head = next((head for head in heads if schema.get_field_index(head) >= 0), "")
-    return [head, *name[len(head) + 1 :].split(".")] if head and head != name else [head]
-
-
-def _column(table: pa.Table, name: str) -> pa.ChunkedArray:
-    column, *fields = _path_to(table.schema, name)
-    return pc.struct_field(table.column(column), fields) if fields else table.column(column)
 
 
 def give_back() -> None:

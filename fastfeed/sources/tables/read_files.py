@@ -71,12 +71,6 @@ class TableFile:
 
 def find_table(table: Paths, storage: Storage) -> tuple[list[tuple[str, Stat]], list[str]]:
     """The files meant, and notes on what is left out of folders. ConfigError, SourceError."""
-    if any(hasattr(table, name) for name in ("to_parquet", "write_parquet", "column_names")):
-        # its items are columns
-        kind = f"{type(table).__module__.partition('.')[0]}.{type(table).__name__}"
-        raise ConfigError(
-            f"Table: got a table in memory, {kind}; write it to a .parquet file, and pass that"
-        )
     if isinstance(table, Iterable) and not isinstance(table, (str, bytes)):
         items = list(table)
     else:
@@ -156,13 +150,15 @@ def _format(uri: str) -> str:
 
 def read_files(
     files: Files,
-    image: str,
+    image: str | None,
     other_columns: Mapping[str, bool],
     label: str | None,
     storage: Storage,
     memory: int = MEMORY,
 ) -> Generator[TableFile, None, None]:
     """Read files in turn; `other_columns` maps names to whether their texts are read as Codes.
+
+    `image` is None where other columns make up the paths.
 
     `memory`: bytes that columns of Parquet may take, or what is usual for the size of their files,
     if that is more; and that a line of other formats may have, if it is more than 16 MiB.
@@ -174,7 +170,7 @@ def read_files(
         own = partition_columns(uri)
         requested = {
             name: coded
-            for name, coded in {image: False, **other_columns}.items()
+            for name, coded in {**({image: False} if image else {}), **other_columns}.items()
             if name not in own
         }
         lines = _lines(_blocks(uri, stat, storage), uri, memory)
@@ -244,7 +240,7 @@ def _require_data(uri: str, data: bytes | Unread) -> bytes:
 
 def _read_parquet(
     files: Files,
-    image: str,
+    image: str | None,
     other_columns: Mapping[str, bool],
     label: str | None,
     storage: Storage,
@@ -262,8 +258,11 @@ def _read_parquet(
         constant = partition_parts(
             own, other_columns, sum(group.rows for group in footer.groups)
         ).items()
-        leaf, paths = parquet.image_column(shards, file, footer, image)
         classes = parquet.class_names(footer, label) if label is not None else ()
+        if image is None:
+            parts = parquet.read_parquet(shards, file, footer, inside, budget)
+            return TableFile(chain(parts, constant), None, classes)
+        leaf, paths = parquet.image_column(shards, file, footer, image)
         if leaf is None:
             parts = parquet.read_parquet(
                 shards, file, footer, {image: False, **inside}, budget, {image: paths}

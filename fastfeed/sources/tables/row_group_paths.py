@@ -39,7 +39,7 @@ class RowGroupPaths:
         shards: ShardReader,
         roots: list[str],
         storage: Storage,
-        access: Access,
+        access: Access | None,  # None: all that this process may read
         memory: int,
     ) -> None:
         self._shards = shards

@@ -56,7 +56,12 @@ REFUSED = {
     "numbers": (lambda d: Table([1, 2], image="path"), "Table needs a path, a pattern"),
     "no name": (
         lambda d: Table(paths(d, "x"), image=None),
-        "Table: image must be the name of a column, got None",
+        "Table needs image=, the column of paths or images, or path=, a template such as"
+        " '{{id}}.jpg', got neither; pass one of them",
+    ),
+    "image and path": (
+        lambda d: Table(paths(d, "x"), image="path", path="{path}.jpg"),
+        "or path=, a template such as '{{id}}.jpg', got both; pass one of them",
     ),
     "a number": (
         lambda d: Table(paths(d, "x"), image="path", label=3),

@@ -1,0 +1,143 @@
+"""Tables in memory: pandas, Polars, PyArrow, dicts of lists. None of these is imported here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from fastfeed.errors import ConfigError, MissingExtra, SourceError
+from fastfeed.printable import printable
+from fastfeed.sources.tables.columns import ColumnPart
+from fastfeed.sources.tables.csv_jsonl import no_column, values_part
+from fastfeed.sources.tables.mmap_arrays import joined
+from fastfeed.sources.tables.open_table import OpenedTable, RequestedColumns, parse_files
+from fastfeed.sources.tables.read_files import TableFile
+from fastfeed.storage.reads import Stat
+
+_FRAMES = ("to_parquet", "write_parquet", "column_names", "__arrow_c_stream__")
+_SCALARS = {type(None), bool, int, float, str}
+
+
+def is_in_memory(table: Any) -> bool:
+    """Return True for a table in memory, rather than paths of files."""
+    return isinstance(table, Mapping) or any(hasattr(table, name) for name in _FRAMES)
+
+
+def open_in_memory(table: Any, requested: RequestedColumns, name: str | None = None) -> OpenedTable:
+    """Copy the columns of a table; `name` stands for its file in messages.
+
+    ConfigError for a missing column or columns of several lengths, SourceError for values.
+    """
+    kind = f"{type(table).__module__.partition('.')[0]}.{type(table).__name__}"
+    name = name or kind.removeprefix("builtins.")
+    columns = requested.other_columns()
+    if requested.image is not None:
+        columns = {requested.image: False} | columns
+    if isinstance(table, Mapping) or hasattr(table, "iloc"):
+        parts = [(column, _column(table, column, columns[column], name)) for column in columns]
+    else:
+        parts = list(_arrow_parts(table, columns, name))
+    lengths = {column: len(part) for column, part in parts}
+    if isinstance(table, Mapping) and len(set(lengths.values())) > 1:
+        counts = ", ".join(f"{length:,} {printable(column)}" for column, length in lengths.items())
+        raise ConfigError(f"{name}: columns must have the same length, got {counts}")
+    opened, arrays = parse_files([(name, Stat(0, ""))], [TableFile(parts)], requested)
+    return replace(opened, arrays=joined(arrays))
+
+
+def _column(table: Any, column: str, coded: bool, name: str) -> ColumnPart:
+    """A column of a mapping, or of a pandas DataFrame."""
+    if column not in table:
+        raise no_column(column, name, map(str, table))
+    values = table[column]
+    null = None
+    if hasattr(table, "iloc"):
+        if values.ndim != 1:
+            raise ConfigError(
+                f"Table: {values.shape[1]} columns of {name} are called"
+                f" {printable(repr(column))}; give them different names"
+            )
+        null = values.isna().to_numpy()
+        values = values.to_numpy()
+    return _values(values, null, coded, column, name)
+
+
+def _values(
+    values: Any, null: np.ndarray | None, coded: bool, column: str, name: str
+) -> ColumnPart:
+    if isinstance(values, (str, bytes, os.PathLike)) or not hasattr(values, "__len__"):
+        raise ConfigError(
+            f"{name}: {printable(column)} must be a list or an array, got {printable(repr(values))}"
+        )
+    if hasattr(values, "dtype") and hasattr(values, "__array__"):
+        values = np.asarray(values)
+        if values.dtype.kind in "biuf":
+            if values.dtype.kind == "f" and values.ndim == 1:
+                null = np.isnan(values)
+            return ColumnPart(np.array(values), null if null is not None and null.any() else None)
+        values = values.tolist()
+    rows = list(values)
+    if not set(map(type, rows)) <= _SCALARS:
+        rows = [_plain(value) for value in rows]
+    if null is not None:
+        rows = [
+            None if missing else value for value, missing in zip(rows, null.tolist(), strict=True)
+        ]
+    kinds = set(map(type, rows))
+    if str in kinds and float in kinds:
+        rows = [None if value != value else value for value in rows]
+    if not kinds <= _SCALARS | {list}:
+        row = next(row for row, value in enumerate(rows) if type(value) not in _SCALARS | {list})
+        raise SourceError(_unreadable(column, f"{name}, row {row}", type(rows[row]).__name__))
+    return values_part(rows, coded, column, name, 0)
+
+
+def _plain(value: Any) -> Any:
+    """A scalar of NumPy, a path or a sequence as what JSON holds."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _unreadable(column: str, place: str, kind: str) -> str:
+    hint = "numbers, bools, texts and lists of numbers can be read"
+    if kind in ("bytes", "dict") or kind.startswith(("binary", "large_binary", "struct")):
+        hint += "; for images as bytes, write a .parquet file and pass that, or use Mapped"
+    return f"Table: column {printable(repr(column))} of {place} holds {printable(kind)}; {hint}"
+
+
+def _arrow_parts(
+    table: Any, columns: Mapping[str, bool], name: str
+) -> Iterator[tuple[str, ColumnPart]]:
+    try:
+        import pyarrow as pa
+
+        from fastfeed.sources.tables import arrow
+    except ImportError as error:
+        raise MissingExtra.of(f"Table({name})", "PyArrow", "parquet") from error
+    content = table if isinstance(table, pa.Table) else pa.table(table)
+    for column, coded in columns.items():
+        stored_type = arrow.column_kind(content.schema, column)
+        if stored_type is None:
+            raise no_column(column, name, content.column_names)
+        if arrow.is_bytes(stored_type) or pa.types.is_struct(stored_type):
+            raise SourceError(_unreadable(column, name, str(stored_type)))
+        row = 0
+        for chunk in arrow.column_of(content, column).chunks:
+            yield column, _copied(arrow.part(chunk, coded, column, name, row))
+            row += len(chunk)
+
+
+def _copied(part: ColumnPart) -> ColumnPart:
+    """The part with a copy of its numbers: Arrow returns views of a table that may be large."""
+    if isinstance(part.values, np.ndarray):
+        return replace(part, values=np.array(part.values))
+    return part

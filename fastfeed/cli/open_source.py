@@ -10,7 +10,7 @@ from fastfeed.errors import ConfigError
 
 if TYPE_CHECKING:
     from fastfeed.sources.base import Source
-    from fastfeed.sources.shards.labels import LabelKind
+    from fastfeed.sources.label_values import LabelKind
 
 StorageOption = Annotated[
     list[str] | None, option("N=V", "name=value, passed to fsspec. Can be repeated.", panel=ACCESS)

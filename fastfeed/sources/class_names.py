@@ -14,6 +14,8 @@ from pathlib import Path
 from fastfeed.errors import SourceError
 from fastfeed.printable import printable
 
+_SHOWN = 5  # labels in a message
+DIGITS = re.compile("0*[0-9]{1,18}")
 _CANONICAL = re.compile("0|-?[1-9][0-9]{0,18}")
 
 
@@ -132,3 +134,33 @@ def parts_text(root: str | Path, classes: Sequence[str]) -> str:
         f"classes are {', '.join(classes)}, parts of a data set: pass {root}/{train} for its"
         " classes"
     )
+
+
+def integers_in(texts: Sequence[str], as_indices: bool) -> list[int] | None:
+    """The integers that all labels of a source are, or None: they are names.
+
+    `as_indices`: the caller asked for indices of classes, so that `007` is 7.
+    """
+    integers = canonical_integers(texts)
+    if integers is None and as_indices and all(map(DIGITS.fullmatch, texts)):
+        integers = [int(text.lstrip("0") or "0") for text in texts]
+    return integers
+
+
+def missing_classes(labels: Sequence[str], classes: Sequence[str], who: str) -> SourceError | None:
+    """The error of labels that are not in `classes`; None if all are."""
+    known = set(map(nfc, classes))
+    missing = [label for label in labels if nfc(label) not in known]
+    if not missing:
+        return None
+    more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
+    text = (
+        f"{who}: labels that are not in classes:"
+        f" {', '.join(map(printable, missing[:_SHOWN]))}{more}"
+    )
+    if canonical_integers(labels) is not None and not any(map(DIGITS.fullmatch, classes)):
+        text += (
+            "; labels are integers and classes are names: pass label_kind='index' if the integers"
+            " count the classes from 0"
+        )
+    return SourceError(text)

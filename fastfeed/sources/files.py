@@ -10,7 +10,7 @@ import numpy as np
 
 from fastfeed.arguments import checked_early
 from fastfeed.errors import ConfigError
-from fastfeed.sources.shards.labels import LabelKind, check_label_kind
+from fastfeed.sources.label_values import LabelKind, check_label_kind
 from fastfeed.sources.tables.in_memory import open_in_memory
 from fastfeed.sources.tables.open_table import RequestedColumns
 from fastfeed.sources.tables.source import TableSource

@@ -9,7 +9,7 @@ from typing import Any
 from fastfeed.arguments import checked_early
 from fastfeed.errors import ConfigError
 from fastfeed.sources.access import allow_of
-from fastfeed.sources.shards.labels import LabelKind, check_label_kind
+from fastfeed.sources.label_values import LabelKind, check_label_kind
 from fastfeed.sources.tables.in_memory import is_in_memory, open_in_memory
 from fastfeed.sources.tables.open_table import OpenedTable, RequestedColumns
 from fastfeed.sources.tables.read_files import Files, find_table

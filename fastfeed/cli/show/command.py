@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fastfeed.runtime.batch import Batch
     from fastfeed.sources import ImageFolder
     from fastfeed.sources.base import Source
-    from fastfeed.sources.shards.labels import LabelKind
+    from fastfeed.sources.label_values import LabelKind
 
 _MARGIN, _TEXT = 8, 14  # pixels
 _PAPER, _INK = (250, 250, 248), (40, 40, 40)

@@ -17,11 +17,11 @@ from fastfeed.printable import printable
 from fastfeed.sources.cache_folder import build_lock
 from fastfeed.sources.class_names import AmbiguousClasses, code_points, nfc
 from fastfeed.sources.folder import ImageFolder
+from fastfeed.sources.label_values import LabelKind
 from fastfeed.sources.listing.file_table import unpacked
 from fastfeed.sources.listing.listing import list_images
 from fastfeed.sources.listing.listing_file import ARRAYS, facts_of
 from fastfeed.sources.listing.local_tree import IMAGE_EXTENSIONS
-from fastfeed.sources.shards.labels import LabelKind
 from fastfeed.sources.table import Table
 from fastfeed.sources.tables.string_column import StringColumn
 from fastfeed.storage.fingerprint import fingerprint

@@ -17,12 +17,12 @@ import numpy as np
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.sources.access import Allow, allow_of
 from fastfeed.sources.base import Source
+from fastfeed.sources.label_values import LabelKind
 from fastfeed.sources.mds.shard import column_encodings
 from fastfeed.sources.mds.source import expand_indexes
 from fastfeed.sources.shards.base import Paths
 from fastfeed.sources.shards.build_index import ForwardReader
 from fastfeed.sources.shards.index import Notes
-from fastfeed.sources.shards.labels import LabelKind
 from fastfeed.sources.tables.read_files import find_table, partition_columns
 from fastfeed.sources.tar.external_indexes import shards_from_wids
 from fastfeed.sources.tar.headers import members

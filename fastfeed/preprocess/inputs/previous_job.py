@@ -14,7 +14,7 @@ from fastfeed.preprocess.model.layout import CURRENT, EARLIER, SUFFIXES, Layout,
 from fastfeed.preprocess.model.plan import JobPlan
 from fastfeed.printable import warn
 from fastfeed.sources.base import Source
-from fastfeed.sources.shards.labels import LabelKind
+from fastfeed.sources.label_values import LabelKind
 from fastfeed.storage.local_file import read_file
 from fastfeed.storage.reads import ByteRange, Unread, is_local
 from fastfeed.storage.storage import Storage

@@ -30,9 +30,9 @@ from fastfeed.preprocess.model.layout import CURRENT, JOB
 from fastfeed.preprocess.model.plan import PLAN, plan_files
 from fastfeed.sources.base import Optionals, Source
 from fastfeed.sources.detect import kind_of
+from fastfeed.sources.label_values import LabelKind
 from fastfeed.sources.listing.listing_file import ARRAYS
 from fastfeed.sources.shards.extra_columns import column_names
-from fastfeed.sources.shards.labels import LabelKind, check_label_kind
 from fastfeed.storage.retry import RetryPolicy
 from fastfeed.storage.storage import Storage
 
@@ -106,7 +106,13 @@ class SourceSpec:
             raise ConfigError(
                 f'missing must be "error" or "drop", got {self.missing!r}', field="missing"
             )
-        check_label_kind(self.label_kind, "preprocess")
+        if self.label_kind not in (None, "name", "index"):
+            raise ConfigError(
+                f"label_kind must be 'name' or 'index', got {self.label_kind!r}; numbers, lists and"
+                " texts go into shards as columns (--columns), from which a source reads them as"
+                " labels",
+                field="label_kind",
+            )
         names = column_names(self.columns, "preprocess")
         if fresh is None and keep is not None:
             plan = os.path.join(os.path.dirname(keep), os.path.basename(PLAN))
@@ -198,6 +204,9 @@ def opened_input(source: Source, text: str, caption: str | None, columns: tuple[
         raise ConfigError(
             f"{text} holds pixels, not encoded images: there is nothing to preprocess"
         )
+    Optionals(source).label_spec.require_class(
+        "preprocess", "open the source without a label, and with columns=[...] for these"
+    )
     return Input(source, text, caption or None, columns, dict(getattr(source, "skipped", {})))
 
 

@@ -19,6 +19,7 @@ from fastfeed.errors import ConfigError, SourceError
 from fastfeed.printable import printable
 from fastfeed.runtime.addresses import FileRanges
 from fastfeed.sources.access import Allow, IndexNames, allow_of, shard_paths
+from fastfeed.sources.label_values import LabelKind
 from fastfeed.sources.mds.shard import (
     IMAGES,
     LABELS,
@@ -43,8 +44,9 @@ from fastfeed.sources.shards.extra_columns import (
     add_row,
     column_names,
 )
-from fastfeed.sources.shards.index import Notes, ShardScan
-from fastfeed.sources.shards.labels import LabelKind
+from fastfeed.sources.shards.index import Notes, ScannedLabel, ShardScan
+from fastfeed.sources.shards.labels import requested_label
+from fastfeed.sources.shards.packed_labels import LARGEST_LABEL, pack_label
 from fastfeed.storage.disk_cache import Cache
 from fastfeed.storage.expand import find_files
 from fastfeed.storage.local_file import read_file
@@ -52,6 +54,7 @@ from fastfeed.storage.reads import ByteRange, Stat, Unread, is_local
 from fastfeed.storage.storage import Storage
 
 _NAMES = ("uri", "key", "filename", "id")  # columns that name a sample, where they are texts
+_LONGEST_CLASS = 1000  # bytes of a class's name
 _DAMAGED = 1  # in place of a check
 _WHY = {
     "pkl": " (pickles are not loaded: they can run any code)",
@@ -71,13 +74,17 @@ class MDSShards(ShardedSource):
             `.mds` files, a pattern, or a list of these, local or remote (`s3://...`).
         image (str): Column with the image: of the encoding jpeg, png, pil, or bytes of a file.
             Default: "image".
-        label (str | None): Column with an integer (below 0: none) or a text; None for none.
+        label (str | Sequence[str] | None): Column with an integer (below 0: none) or a text, or
+            what label_kind says; several for label_kind "value" and "multi"; None for none.
             Default: "label".
         columns (Sequence[str]): Other columns that are carried to the batch: texts, numbers, bytes,
             arrays, JSON; all but pickles and lists of images. Default: ().
         label_kind (str | None): "index": integers are labels already, and `classes` names them;
-            "name": they are names of classes, sorted and numbered as texts are. Default: None,
-            "index" in a column named `label` or `cls`, else "name".
+            "name": they are names of classes, sorted and numbered as texts are. "value": numbers,
+            or arrays of one shape (`ndarray`, lists in `json`): float32. "multi": lists of
+            names, or several columns of 0 and 1: multi-hot, float32 (n, classes). "text": texts.
+            "none": no labels. Default: None, "index" in a
+            column named `label` or `cls`, else "name".
         classes (Sequence[str] | None): Names of classes in the order of their labels;
             `train.classes` for validation. Default: None, the sorted names of the data.
         storage (dict[str, Any] | Storage | None): Options for fsspec (key, secret, endpoint_url,
@@ -109,7 +116,7 @@ class MDSShards(ShardedSource):
         shards: Paths,
         *,
         image: str = "image",
-        label: str | None = "label",
+        label: str | Sequence[str] | None = "label",
         columns: Sequence[str] = (),
         label_kind: LabelKind | None = None,
         classes: Sequence[str] | None = None,
@@ -121,19 +128,19 @@ class MDSShards(ShardedSource):
         allow_host: str | Sequence[str] = (),
         allow_scheme: str | Sequence[str] = (),
     ) -> None:
-        for option, name in (("image", image), ("label", image if label is None else label)):
+        self._label = requested_label(label, label_kind, "MDSShards")
+        for option, name in (("image", image), *(("label", name) for name in self._label.names)):
             if not isinstance(name, str) or not name:
                 raise ConfigError(f"MDSShards: {option} must be the name of a column, got {name!r}")
         self._image = image
-        self._label = label
         self._names = column_names(columns, "MDSShards")
         self._kinds: dict[str, str] = {}
         self._allow = allow_of(allow_path, allow_host, allow_scheme, "MDSShards")
         super().__init__(
             shards,
-            f"mds 1 image {image!r} label {label!r}",
-            label=label,
-            label_kind=label_kind,
+            f"mds 1 image {image!r} label {self._label.argument!r}",
+            label=self._label,
+            as_indices=label_kind == "index",
             classes=classes,
             storage=storage,
             cache=cache,
@@ -146,9 +153,7 @@ class MDSShards(ShardedSource):
         paths, storage = expand_indexes(shards, storage, self._allow)
         files = find_files(paths, self.suffix, storage, "MDSShards", self._folder_notes)
         encodings = column_encodings(*files[0], storage)
-        for name in dict.fromkeys(
-            [self._image, *([self._label] if self._label else []), *self._names]
-        ):
+        for name in dict.fromkeys([self._image, *self._label.names, *self._names]):
             if name not in encodings:
                 raise ConfigError(
                     f"MDSShards: no column {name!r} in {files[0][0]}; it has {', '.join(encodings)}"
@@ -157,9 +162,9 @@ class MDSShards(ShardedSource):
             ("the image column", [self._image], is_image, IMAGES, "pass image='its name'"),
             (
                 "the label column",
-                [self._label] if self._label else [],
-                is_label,
-                LABELS,
+                self._label.names,
+                is_label if self._label.is_class else is_value,
+                LABELS if self._label.is_class else VALUES,
                 "pass label='its name'",
             ),
             ("columns", self._names, is_value, VALUES, "leave it out of columns"),
@@ -185,8 +190,8 @@ class MDSShards(ShardedSource):
     ) -> tuple[ShardScan, ShardScan]:
         offsets, columns = header(reader)
         kinds = dict(zip(columns.names, columns.encodings, strict=True))
-        for name in (self._image, self._label, *self._names):
-            if name is None or len(offsets) == 1:
+        for name in (self._image, *self._label.names, *self._names):
+            if len(offsets) == 1:
                 continue
             kind, needed = kinds.get(name, "missing"), self._kinds[name]
             if kind != needed and not (
@@ -204,8 +209,8 @@ class MDSShards(ShardedSource):
             try:
                 locations = column_locations(reader, columns, start, stop)
                 image, label = locations[self._image], None
-                if self._label is not None:
-                    label = self._label_in(reader, locations[self._label], k, notes)
+                if self._label.names:
+                    label = self._label_in(reader, locations, k, notes)
                 name = short_value(reader, locations[name_column]) if name_column else b""
                 scan.add(image.offset, image.size, label, name or b"%06d" % k)
             except Damaged as error:
@@ -217,26 +222,25 @@ class MDSShards(ShardedSource):
         return scan, column_scan
 
     def _label_in(
-        self, reader: ForwardReader, location: ValueLocation, k: int, notes: Notes
-    ) -> int | str | None:
-        assert self._label is not None
+        self, reader: ForwardReader, locations: dict[str, ValueLocation], k: int, notes: Notes
+    ) -> ScannedLabel:
         try:
-            if location.size > 1000:
-                raise ValueError(f"{location.size} bytes, too long for a label")
-            value = self._value(self._label, reader.read(location.offset, location.size))
-            value = value.item() if isinstance(value, np.generic) else value
-            value = value.decode() if isinstance(value, bytes) else value
-            if isinstance(value, str) and value.isprintable():
-                return value or None
-            value = int(value) if isinstance(value, float) and value.is_integer() else value
-            if isinstance(value, bool) or not isinstance(value, int) or value >= 1 << 31:
-                raise ValueError(
-                    f"got {printable(repr(value), 80)}, must be an integer or a string"
-                )
-            return value if value >= 0 else None
+            values = [
+                self._label_value(reader, name, locations[name]) for name in self._label.names
+            ]
+            if self._label.is_class:
+                return _class_label(values[0])
+            return pack_label(self._label, values)
         except (ValueError, RecursionError) as error:
             notes.add(f"no label in sample {k}: {error}")
             return None
+
+    def _label_value(self, reader: ForwardReader, name: str, location: ValueLocation) -> Any:
+        if location.size > (_LONGEST_CLASS if self._label.is_class else LARGEST_LABEL):
+            raise ValueError(f"{location.size} bytes, too long for a label")
+        value = self._value(name, reader.read(location.offset, location.size))
+        value = value.item() if isinstance(value, np.generic) else value
+        return value.decode() if isinstance(value, bytes) else value
 
     def _check_columns(
         self, missing: Sequence[str], first: tuple[str, Any], storage: Storage
@@ -272,6 +276,16 @@ class MDSShards(ShardedSource):
 
     def _label_advice(self) -> str:
         return "pass label='the column that holds it', or label=None for images without"
+
+
+def _class_label(value: Any) -> int | str | None:
+    """A class's number or name; None for none. ValueError."""
+    if isinstance(value, str) and value.isprintable():
+        return value or None
+    value = int(value) if isinstance(value, float) and value.is_integer() else value
+    if isinstance(value, bool) or not isinstance(value, int) or value >= 1 << 31:
+        raise ValueError(f"got {printable(repr(value), 80)}, must be an integer or a string")
+    return value if value >= 0 else None
 
 
 _INDEX = "index.json"

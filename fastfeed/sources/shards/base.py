@@ -17,6 +17,7 @@ from fastfeed.faults import Failure
 from fastfeed.printable import printable
 from fastfeed.runtime.addresses import FileRanges
 from fastfeed.sources.base import NOTE, notes_text, summary, with_notes
+from fastfeed.sources.label_values import LabelValues, RequestedLabel
 from fastfeed.sources.methods import SourceMethods
 from fastfeed.sources.shards.build_index import ForwardReader, build, read_shard
 from fastfeed.sources.shards.extra_columns import (
@@ -28,8 +29,9 @@ from fastfeed.sources.shards.extra_columns import (
 )
 from fastfeed.sources.shards.index import ShardScan
 from fastfeed.sources.shards.known_counts import tell
-from fastfeed.sources.shards.labels import LabelKind, checked_classes, number_labels, resolve_kind
-from fastfeed.spec import ENCODED
+from fastfeed.sources.shards.labels import checked_classes, number_labels
+from fastfeed.sources.shards.packed_labels import unpack_labels
+from fastfeed.spec import CLASS_NUMBER, ENCODED
 from fastfeed.storage.disk_cache import Cache
 from fastfeed.storage.expand import find_files
 from fastfeed.storage.fingerprint import fingerprint
@@ -56,8 +58,8 @@ class ShardedSource(SourceMethods, ABC):
         shards: Paths,
         kind: str,  # the format and those of its options that make another index
         *,
-        label: str | None,
-        label_kind: LabelKind | None,
+        label: RequestedLabel,
+        as_indices: bool,  # the caller asked for indices of classes
         classes: Sequence[str] | None,
         storage: dict[str, Any] | Storage | None,
         cache: str | os.PathLike[str] | Cache | None,
@@ -67,15 +69,16 @@ class ShardedSource(SourceMethods, ABC):
     ) -> None:
         who = type(self).__name__
         names = column_names(columns, who)
-        requested, as_indices = checked_classes(classes, who), label_kind == "index"
-        label_kind = resolve_kind(label_kind, label, who)
+        requested = checked_classes(classes, who)
         own = open_storage(storage, cache)
-        self._labeled = label is not None
+        self._labeled = bool(label.names)
+        is_class = label.is_class or not self._labeled
         self._fingerprint = ""
         self._mixed = ""
         self._folder_notes = list[str]()
         files, own = self._files(shards, own)
-        self._index = build(who, files, kind, self._scan, own, index, progress)
+        own_kind = kind if is_class else f"{kind} {label.kind}"
+        self._index = build(who, files, own_kind, self._scan, own, index, progress)
         self._shards = ShardReader([uri for uri, _ in files], [stat for _, stat in files], own)
         if not len(self._index):
             where = f"{len(files)} shards, the first is {files[0][0]}"
@@ -97,10 +100,17 @@ class ShardedSource(SourceMethods, ABC):
             self._check_columns(self._extra_columns.missing(), files[0], own)
         self.classes = ()
         self._labels = np.broadcast_to(np.int32(-1), (len(self._index),))
-        if self._labeled:
+        self._targets: LabelValues | None = None  # None: labels are class numbers
+        self.label_spec = CLASS_NUMBER
+        if self._labeled and is_class:
             self.classes, self._labels, self._mixed = number_labels(
-                self._index, requested, label_kind, who, as_indices
+                self._index, requested, label.kind, who, as_indices
             )
+        elif self._labeled:
+            self.classes, self._labels, self._targets, self._mixed = unpack_labels(
+                self._index, label, requested, who
+            )
+            self.label_spec = self._targets.spec
         if self._labeled and bool(np.all(self._labels < 0)):
             raise SourceError(
                 f"{who}: no sample has a label{self._first_notes()}; {self._label_advice()}"
@@ -170,7 +180,9 @@ class ShardedSource(SourceMethods, ABC):
         return f"{self._shards.uris[self._index.shard_of(i)]}#{self._index.offsets[i]}:{self._index.name(i)}"
 
     def label(self, ids: np.ndarray) -> np.ndarray:
-        """Class numbers: int64, shape (len(ids),)."""
+        """Class numbers, int64, shape (len(ids),), or targets as `label_spec` says."""
+        if self._targets is not None:
+            return self._targets.take(ids)
         return np.asarray(self._labels[np.asarray(ids, np.int64)], np.int64)
 
     def read(self, ids: Sequence[int]) -> list[Any]:
@@ -257,7 +269,9 @@ class ShardedSource(SourceMethods, ABC):
         return self._fingerprint
 
     def _content(self, first: int, last: int) -> list[Any]:
-        sizes = [self._index.lengths[first:last].data]
+        sizes: list[Any] = [self._index.lengths[first:last].data]
+        if self._targets is not None:
+            sizes += self._targets.content(first, last)
         if self._extra_columns is not None:
             count = len(self._extra_columns.names)
             sizes.append(self._extra_columns.lengths[first * count : last * count].data)

@@ -2,8 +2,8 @@
 
 The file: magic, length of the header, CRC-32 of the header, CRC-32 of all behind it; the header
 (JSON: the texts that labels count; the shards with size and version, their samples, notes); zeros
-up to a multiple of 64; then for all samples the columns of _COLUMNS, one after another, and all
-names. It is committed by atomic rename.
+up to a multiple of 64; then for all samples the columns of _COLUMNS, one after another, all names,
+and all labels that are bytes. It is committed by atomic rename.
 """
 
 from __future__ import annotations
@@ -32,12 +32,14 @@ _COLUMNS = (
     ("offsets", np.int64),  # of each sample's bytes in its shard
     ("lengths", np.uint32),
     ("checks", np.uint32),  # of what shows at a read that the shard is still the same; 0: nothing
-    ("labels", np.int32),  # -1: none
-    # of each name, in the names of its shard; like the names, it stays in the file
+    ("labels", np.int32),  # -1: none; of labels that are bytes their length
+    # of each name, in the names of its shard; like names and bytes, it stays in the file
     ("ends", np.uint32),
 )
 _READ = 4 << 20  # bytes
 NOWHERE = 1 << 62  # an offset that no shard has
+
+ScannedLabel = int | str | bytes | None  # bytes: what `pack_label` makes of a value
 
 
 @dataclass(slots=True)
@@ -46,14 +48,14 @@ class ShardScan:
 
     offsets: list[int] = field(default_factory=list)  # of each sample's bytes
     lengths: list[int] = field(default_factory=list)
-    labels: list[int | str | None] = field(default_factory=list)
+    labels: list[ScannedLabel] = field(default_factory=list)
     names: list[bytes] = field(default_factory=list)
     # what is damaged or was left out, with its offset
     notes: list[str] = field(default_factory=list)
     checks: list[int] = field(default_factory=list)  # 32 bits that identify a sample's content
 
     def add(
-        self, offset: int, length: int, label: int | str | None, name: bytes, check: int = 0
+        self, offset: int, length: int, label: ScannedLabel, name: bytes, check: int = 0
     ) -> None:
         """Add one sample."""
         self.offsets.append(offset)
@@ -73,17 +75,21 @@ class Section:
     names: bytes  # of all samples, one after another
     texts: tuple[str, ...] | None  # what the labels count, where they are texts
     notes: tuple[str, ...] = ()
+    values: bytes = b""  # labels that are bytes, one after another
 
     @classmethod
     def of(cls, uri: str, stat: Stat, scan: ShardScan) -> Section:
         """Pack the result of a scan."""
         texts: tuple[str, ...] | None = None
         labels: Sequence[Any] = scan.labels
+        values = [label for label in labels if isinstance(label, bytes)]
+        if values:
+            labels = [len(label) if isinstance(label, bytes) else None for label in labels]
         if any(isinstance(label, str) for label in labels):
             texts = tuple(sorted({str(label) for label in labels if label is not None}))
             code = {text: i for i, text in enumerate(texts)}
             labels = [None if label is None else code[str(label)] for label in labels]
-        values = (
+        arrays = (
             scan.offsets,
             scan.lengths,
             scan.checks,
@@ -91,9 +97,10 @@ class Section:
             np.cumsum([len(name) for name in scan.names], dtype=np.int64),
         )
         columns = {
-            name: np.array(v, kind) for (name, kind), v in zip(_COLUMNS, values, strict=True)
+            name: np.array(v, kind) for (name, kind), v in zip(_COLUMNS, arrays, strict=True)
         }
-        return cls(uri, stat, columns, b"".join(scan.names), texts, tuple(scan.notes))
+        names, notes = b"".join(scan.names), tuple(scan.notes)
+        return cls(uri, stat, columns, names, texts, notes, b"".join(values))
 
     def __len__(self) -> int:
         return len(self.columns["offsets"])
@@ -108,6 +115,7 @@ class Index:
         columns: dict[str, np.ndarray],  # without ends
         ends: bytes | LazyBytes,
         names: bytes | LazyBytes,
+        values: bytes | LazyBytes,
         path: Path | None = None,
     ) -> None:
         shards = header["shards"]
@@ -126,8 +134,11 @@ class Index:
         self.labels = columns["labels"]
         self._ends = ends
         self._names = names
+        self.values = values  # labels that are bytes, one after another
         # of the shards' names
         self._starts = np.cumsum([0] + [shard["names"] for shard in shards], dtype=np.int64)
+        sizes = [shard.get("values", 0) for shard in shards]
+        self._value_starts = np.cumsum([0, *sizes], dtype=np.int64)
 
     @classmethod
     def of(cls, kind: str, parts: Sequence[Section]) -> Index:
@@ -137,7 +148,8 @@ class Index:
             name: np.concatenate([part.columns[name] for part in parts]) for name, _ in _COLUMNS
         }
         ends = columns.pop("ends").tobytes()
-        return cls(header, columns, ends, b"".join(part.names for part in parts))
+        names, values = (part.names for part in parts), (part.values for part in parts)
+        return cls(header, columns, ends, b"".join(names), b"".join(values))
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -175,8 +187,9 @@ class Index:
         }
         names = self._names[int(self._starts[shard]) : int(self._starts[shard + 1])]
         texts = self.texts if self.has_texts[shard] else None
+        values = self.values[int(self._value_starts[shard]) : int(self._value_starts[shard + 1])]
         return Section(
-            self.uris[shard], self.stats[shard], columns, names, texts, self.notes[shard]
+            self.uris[shard], self.stats[shard], columns, names, texts, self.notes[shard], values
         )
 
 
@@ -226,6 +239,7 @@ def _header(kind: str, parts: Sequence[Section]) -> tuple[dict[str, Any], list[S
             "names": len(p.names),
             "worded": p.texts is not None,
             "notes": p.notes,
+            "values": len(p.values),
         }
         for p in aligned
     ]
@@ -239,6 +253,8 @@ def _body(padding: int, parts: Sequence[Section]) -> Iterator[bytes]:
             yield part.columns[name].tobytes()
     for part in parts:
         yield part.names
+    for part in parts:
+        yield part.values
 
 
 def load(
@@ -276,9 +292,12 @@ def load(
             names = begin + 4 * samples
             if crc != check or names > size or not _fit(header, columns, size - names):
                 return None
+            values = names + sum(shard["names"] for shard in header["shards"])
             if kept and open_count() * 2 >= budget():
                 # of very many sources: their files do not stay open
-                return Index(header, columns, kept[: 4 * samples], kept[4 * samples :], path)
+                cuts = names - begin, values - begin
+                pieces = kept[: cuts[0]], kept[slice(*cuts)], kept[cuts[1] :]
+                return Index(header, columns, *pieces, path)
             data = OpenFile(path)
             if not os.path.samestat(os.fstat(data.fd), os.fstat(file.fileno())):
                 # replaced meanwhile
@@ -287,7 +306,8 @@ def load(
                 header,
                 columns,
                 LazyBytes(data, begin, 4 * samples),
-                LazyBytes(data, names, size - names),
+                LazyBytes(data, names, values - names),
+                LazyBytes(data, values, size - values),
                 path,
             )
     except (
@@ -306,7 +326,7 @@ def load(
 def _check_header(header: dict[str, Any], size: int) -> None:
     """Raise ValueError for types or numbers that `save` does not write."""
     for shard in header["shards"]:
-        numbers = (shard["size"], shard["samples"], shard["names"])
+        numbers = (shard["size"], shard["samples"], shard["names"], shard.get("values", 0))
         texts = (shard["uri"], shard["version"])
         if not all(type(number) is int and 0 <= number < 1 << 62 for number in numbers):
             raise ValueError("a number is none, or out of range")
@@ -318,8 +338,8 @@ def _check_header(header: dict[str, Any], size: int) -> None:
         raise ValueError("a text is something else")
 
 
-def _fit(header: dict[str, Any], columns: dict[str, np.ndarray], names: int) -> bool:
-    """Return True if labels and the length of names fit the header.
+def _fit(header: dict[str, Any], columns: dict[str, np.ndarray], texts: int) -> bool:
+    """Return True if labels and the length of names and labels that are bytes fit the header.
 
     A sample with an invalid offset is one bad sample: it gets NOWHERE as its offset.
     """
@@ -331,8 +351,11 @@ def _fit(header: dict[str, Any], columns: dict[str, np.ndarray], names: int) -> 
             int(own.min()) < -1 or (shard["worded"] and int(own.max()) >= len(header["texts"]))
         ):
             return False
+        values = shard.get("values", 0)
+        if values and int(np.maximum(own, 0).sum(dtype=np.int64)) != values:
+            return False
     offsets[(offsets < 0) | (offsets > NOWHERE)] = NOWHERE
-    return sum(shard["names"] for shard in header["shards"]) == names
+    return sum(shard["names"] + shard.get("values", 0) for shard in header["shards"]) == texts
 
 
 def sections(

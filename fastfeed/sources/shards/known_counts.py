@@ -6,6 +6,7 @@ import json
 import logging
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -86,9 +87,7 @@ def add_missing(section: Section, earlier: Index, uri: str, has_end: bool) -> Se
         notes[cut[-1]] += f"; {text}"
     else:
         notes.append(f"cut off at {section.stat.size}: {text}")
-    return Section(
-        section.uri, section.stat, section.columns, section.names, section.texts, tuple(notes)
-    )
+    return replace(section, notes=tuple(notes))
 
 
 def tell(who: str, uris: Sequence[str], notes: Sequence[Sequence[str]]) -> None:

@@ -6,57 +6,37 @@ A text stays a text unless all labels of a source are integers as Python writes 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.printable import printable
 from fastfeed.sources.class_names import (
+    DIGITS,
     canonical_integers,
     class_names,
     class_numbers,
     equal_names,
+    integers_in,
+    missing_classes,
     nfc,
 )
+from fastfeed.sources.label_values import LabelKind, RequestedLabel
 from fastfeed.sources.shards.index import Index
 
-LabelKind = Literal["name", "index"]
-
-_SHOWN = 5  # labels in a message
 _LARGEST = 1 << 31  # what an index of shards holds as a number
-_DIGITS = re.compile("0*[0-9]{1,18}")
 # what WebDataset, TensorFlow's scripts and MosaicML call the index of a class
 _INDEX_FIELDS = ("cls", "label")
 
 
-def check_label_kind(kind: Any, who: str) -> None:
-    """ConfigError unless it is a LabelKind or None."""
-    if kind not in (None, "name", "index"):
-        raise ConfigError(
-            f"{who}: label_kind must be 'name' (integers are names of classes) or 'index' (they"
-            f" count the classes from 0), got {printable(repr(kind))}"
-        )
-
-
-def resolve_kind(kind: LabelKind | None, field: str | None, who: str) -> LabelKind:
-    """`kind`, or "index" for fields called `cls` or `label` and "name" for others. ConfigError."""
-    check_label_kind(kind, who)
-    last = (field or "").replace(":", "/").replace(".", "/").rpartition("/")[2]
-    return kind or ("index" if last.lower() in _INDEX_FIELDS else "name")
-
-
-def integers_in(texts: Sequence[str], as_indices: bool) -> list[int] | None:
-    """The integers that all labels of a source are, or None: they are names.
-
-    `as_indices`: the caller asked for indices of classes, so that `007` is 7.
-    """
-    integers = canonical_integers(texts)
-    if integers is None and as_indices and all(map(_DIGITS.fullmatch, texts)):
-        integers = [int(text.lstrip("0") or "0") for text in texts]
-    return integers
+def requested_label(label: Any, kind: LabelKind | None, who: str) -> RequestedLabel:
+    """The label; integers are indices in fields called `cls` or `label`, else names. ConfigError."""
+    field = label if isinstance(label, str) else ""
+    last = field.replace(":", "/").replace(".", "/").rpartition("/")[2]
+    own: LabelKind = "index" if last.lower() in _INDEX_FIELDS else "name"
+    return RequestedLabel.of(label, own if kind is None else kind, who)
 
 
 def text_label(text: str) -> int | str:
@@ -95,25 +75,6 @@ def number_integers(labels: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
     return tuple(map(str, values.tolist())), np.where(
         labels < 0, -1, np.searchsorted(values, labels)
     )
-
-
-def missing_classes(labels: Sequence[str], classes: Sequence[str], who: str) -> SourceError | None:
-    """The error of labels that are not in `classes`; None if all are."""
-    known = set(map(nfc, classes))
-    missing = [label for label in labels if nfc(label) not in known]
-    if not missing:
-        return None
-    more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
-    text = (
-        f"{who}: labels that are not in classes:"
-        f" {', '.join(map(printable, missing[:_SHOWN]))}{more}"
-    )
-    if canonical_integers(labels) is not None and not any(map(_DIGITS.fullmatch, classes)):
-        text += (
-            "; labels are integers and classes are names: pass label_kind='index' if the integers"
-            " count the classes from 0"
-        )
-    return SourceError(text)
 
 
 def number_labels(
@@ -160,7 +121,7 @@ def _note(texts: Sequence[str], kind: LabelKind) -> str:
     """Note on ambiguous labels: numbers among texts, or indices with leading zeros."""
     numeric = [text for text in texts if canonical_integers([text]) is not None]
     other = printable(repr(next(text for text in texts if text not in numeric)))
-    if kind == "index" and all(map(_DIGITS.fullmatch, texts)):
+    if kind == "index" and all(map(DIGITS.fullmatch, texts)):
         return (
             f"labels have leading zeros (as {other}): all are taken as names; pass"
             " label_kind='index' if they count"

@@ -18,8 +18,9 @@ import numpy as np
 
 from fastfeed.errors import SourceError
 from fastfeed.printable import printable
-from fastfeed.sources.class_names import class_names, class_numbers, nfc
-from fastfeed.sources.shards.labels import LabelKind, integers_in, number_integers
+from fastfeed.sources.class_names import class_names, class_numbers, integers_in, nfc
+from fastfeed.sources.label_values import LabelKind
+from fastfeed.sources.shards.labels import number_integers
 from fastfeed.sources.tables.inline_images import has_inline
 from fastfeed.sources.tables.string_column import StringColumn, fractions
 

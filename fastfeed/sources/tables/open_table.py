@@ -14,8 +14,8 @@ import numpy as np
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.printable import warn
 from fastfeed.sources.cache_folder import build_lock, cache_folder, trim_cache
-from fastfeed.sources.class_names import class_numbers, nfc
-from fastfeed.sources.shards.labels import LabelKind, missing_classes
+from fastfeed.sources.class_names import class_numbers, missing_classes, nfc
+from fastfeed.sources.label_values import LabelKind
 from fastfeed.sources.tables.annotations import BoxColumn, ExtraColumn, WeightColumn
 from fastfeed.sources.tables.columns import (
     ColumnArrays,

@@ -17,6 +17,7 @@ from fastfeed.errors import ConfigError
 from fastfeed.printable import printable
 from fastfeed.runtime.addresses import FileRanges
 from fastfeed.sources.access import allow_of
+from fastfeed.sources.label_values import LabelKind, RequestedLabel
 from fastfeed.sources.listing.local_tree import IMAGE_EXTENSIONS
 from fastfeed.sources.shards.base import Paths, ShardedSource
 from fastfeed.sources.shards.build_index import ForwardReader
@@ -29,9 +30,10 @@ from fastfeed.sources.shards.extra_columns import (
     column_names,
     read_npy,
 )
-from fastfeed.sources.shards.index import ShardScan
+from fastfeed.sources.shards.index import ScannedLabel, ShardScan
 from fastfeed.sources.shards.known_counts import in_record, is_cut, missing
-from fastfeed.sources.shards.labels import LabelKind, text_label
+from fastfeed.sources.shards.labels import requested_label, text_label
+from fastfeed.sources.shards.packed_labels import LARGEST_LABEL, pack_label
 from fastfeed.sources.tar.external_indexes import (
     members_from_dali,
     samples_in_dali,
@@ -42,7 +44,6 @@ from fastfeed.storage.disk_cache import Cache
 from fastfeed.storage.reads import Stat, Unread
 from fastfeed.storage.storage import Storage
 
-_MAX_LABEL = 1 << 20  # bytes of a label; more is damage
 _NOTES = 50  # kept per shard, of the archive and of the samples
 _LOOKED_AT = 1000  # members of a shard, for the names in a message
 # members whose bytes are no text: images, recordings, files of other libraries; nothing is unpacked
@@ -88,17 +89,20 @@ class TarShards(ShardedSource):
     Args:
         shards (str | os.PathLike[str] | Sequence): Path, pattern (`train-{000..099}.tar`, `*.tar`),
             folder, or a list of these, local or remote (`s3://...`). Or a wids index (`.json`).
-        label (str | None): Extension of the member that holds the label, or a field of a JSON
-            member ("json:landmark_id", "json:a.b" for one inside another); None for none. Default:
-            "cls".
+        label (str | Sequence[str] | None): Extension of the member that holds the label, or a field
+            of a JSON member ("json:landmark_id", "json:a.b" for one inside another); several of
+            these for label_kind "value" and "multi"; None for none. Default: "cls".
         images (Sequence[str] | None): Extensions of images, in order of preference. Default: None,
             those of ImageFolder, and of several images of a sample the first in the archive.
         columns (Sequence[str]): Extensions of other members that are carried to the batch: "txt",
             "json", "npy". Images, recordings, pickles and the like stay bytes; "caption:bytes"
             leaves the bytes of any other. Default: ().
         label_kind (str | None): "index": integers are labels already, and `classes` names them;
-            "name": they are names of classes, sorted and numbered as texts are. Default: None,
-            "index" in a `.cls` member or a field named `label` or `cls`, else "name".
+            "name": they are names of classes, sorted and numbered as texts are. "value": numbers,
+            or arrays of one shape (.npy, lists in JSON): float32. "multi": lists of
+            names, or several fields of 0 and 1: multi-hot, float32 (n, classes). "text": texts.
+            "none": no labels. Default: None, "index" in a
+            `.cls` member or a field named `label` or `cls`, else "name".
         classes (Sequence[str] | None): Names of classes in the order of their labels;
             `train.classes` for validation. Default: None, the sorted names of the data.
         storage (dict[str, Any] | Storage | None): Options for fsspec (key, secret, endpoint_url,
@@ -130,7 +134,7 @@ class TarShards(ShardedSource):
         self,
         shards: Paths,
         *,
-        label: str | None = "cls",
+        label: str | Sequence[str] | None = "cls",
         images: Sequence[str] | None = None,
         columns: Sequence[str] = (),
         label_kind: LabelKind | None = None,
@@ -147,31 +151,26 @@ class TarShards(ShardedSource):
             raise ConfigError(
                 f"TarShards: images must be a list of extensions, got {images!r}; pass [{images!r}]"
             )
-        extension, _, field = label.partition(":") if isinstance(label, str) else ("", "", "")
-        if label is not None and (
-            not extension or extension.lower().endswith("json") != bool(field)
-        ):
-            raise ConfigError(
-                "TarShards: label must be an extension such as 'cls', a field such as"
-                f" 'json:landmark_id', or None, got {label!r}"
-            )
+        self._label = requested_label(label, label_kind, "TarShards")
+        # (extension, field) of each name
+        self._label_fields = [_label_field(name, self._label) for name in self._label.names]
+        self._label_extensions = tuple(dict(self._label_fields))
         self._prefers = images is not None  # the first of the list; else the first of the archive
         self._images = tuple(
             e.lower().lstrip(".") for e in (IMAGE_EXTENSIONS if images is None else images)
         )
-        self._label = extension.lower().lstrip(".")
-        self._field = field
         self._wids_counts: dict[str, int] = {}  # samples by shard, as a wids index has them
         self._columns, self._raw = bytes_columns(
             tuple(e.lower().lstrip(".") for e in column_names(columns, "TarShards"))
         )
-        kind = f"tar 3 images {','.join(self._images) if self._prefers else 'any'} label {label}"
+        images_key = ",".join(self._images) if self._prefers else "any"
+        kind = f"tar 3 images {images_key} label {self._label.argument}"
         self._allow = allow_of(allow_path, allow_host, allow_scheme, "TarShards")
         super().__init__(
             shards,
             kind,
-            label=label,
-            label_kind=label_kind,
+            label=self._label,
+            as_indices=label_kind == "index",
             classes=classes,
             storage=storage,
             cache=cache,
@@ -226,7 +225,7 @@ class TarShards(ShardedSource):
         return LARGEST if is_text else LARGEST_ARRAY
 
     def _is_label(self, name: str) -> bool:
-        return bool(self._label) and name.lower().endswith("." + self._label)
+        return name.lower().endswith(tuple(f".{e}" for e in self._label_extensions))
 
     def _cuts(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         starts = self._index.offsets[ids]
@@ -279,7 +278,7 @@ class _Samples:
         self._key: str | None = None
         self._image: Member | None = None
         self._image_rank = 0  # in the order of preference
-        self._label: int | str | None = None
+        self._labels: dict[str, Any] = {}  # values by name of the label
         self._extensions: set[str] = set()
         self._keys_seen: set[str] = set()
         self._many_images_noted = False
@@ -309,8 +308,8 @@ class _Samples:
             )
         if extension in self._tar._images:
             self._take_image(member, extension)
-        elif self._tar._label and extension == self._tar._label:
-            self._take_label(member)
+        elif extension in self._tar._label_extensions:
+            self._take_label(member, extension)
 
     def _take_image(self, member: Member, extension: str) -> None:
         rank = self._tar._images.index(extension)
@@ -328,46 +327,102 @@ class _Samples:
         self._image = member
         self._image_rank = rank
 
-    def _take_label(self, member: Member) -> None:
+    def _take_label(self, member: Member, extension: str) -> None:
+        label = self._tar._label
         try:
-            self._label = _label(self._reader, member, self._tar._field)
+            data = _label_bytes(self._reader, member)
+            for name, (own, field) in zip(label.names, self._tar._label_fields, strict=True):
+                if own != extension:
+                    continue
+                value = _field_of(data, extension, field)
+                if label.is_class:
+                    value = _class_label(value)
+                elif label.kind != "text" and not extension.endswith(("json", "npy")):
+                    value = float(value)
+                self._labels[name] = value
         except (ValueError, RecursionError) as error:
-            self.notes.append(f"no label in {member.name} at {member.offset}: {error}")
+            self._no_label(member.name, member.offset, error)
+
+    def _no_label(self, name: str, offset: int, error: Exception) -> None:
+        self.notes.append(f"no label in {name} at {offset}: {error}")
+
+    def _label(self, image: Member) -> ScannedLabel:
+        """The label of the current sample."""
+        label, values = self._tar._label, self._labels
+        if len(values) < max(1, len(label.names)):
+            return None
+        if label.is_class:
+            return values[label.names[0]]
+        try:
+            return pack_label(label, [values[name] for name in label.names])
+        except ValueError as error:
+            self._no_label(image.name, image.offset, error)
+            return None
 
     def end(self) -> None:
         """Complete the current sample."""
-        label = self._tar._label
         if self._image is not None:
             image, name = self._image, self._image.name.encode("utf-8", "surrogateescape")
-            self.scan.add(image.offset, image.size, self._label, name, image.check)
+            self.scan.add(image.offset, image.size, self._label(image), name, image.check)
             add_row(self.column_scan, self._tar._columns, self._columns)
-            if label and label not in self._extensions:
-                self.notes.append(f"no .{label} for {image.name} at {image.offset}")
+            for label in self._tar._label_extensions:
+                if label not in self._extensions:
+                    self.notes.append(f"no .{label} for {image.name} at {image.offset}")
         elif self._key is not None:
             self.notes.append(
                 f"no image for key {self._key}, only {', '.join(sorted(self._extensions))}"
             )
         self._key = None
         self._image = None
-        self._label = None
+        self._labels = {}
         self._extensions = set()
         self._columns = {}
 
 
-def _label(reader: ForwardReader, member: Member, field: str) -> int | str:
-    """Label as a number or a string. ValueError."""
-    if member.size > _MAX_LABEL:
+def _label_field(name: str, label: RequestedLabel) -> tuple[str, str]:
+    """Extension of the member that holds a label, and the field in it, "" for all. ConfigError."""
+    extension, _, field = name.partition(":")
+    is_json = extension.lower().endswith("json")
+    if (
+        not extension.lstrip(".")
+        or (field and not is_json)
+        or (is_json and label.is_class and not field)
+    ):
+        raise ConfigError(
+            "TarShards: label must be an extension such as 'cls', a field such as"
+            f" 'json:landmark_id', or None, got {name!r}"
+        )
+    return extension.lower().lstrip("."), field
+
+
+def _label_bytes(reader: ForwardReader, member: Member) -> bytes:
+    """All bytes of a member. ValueError."""
+    if member.size > LARGEST_LABEL:
         raise ValueError(f"{member.size} bytes, too long for a label")
     data = reader.read(member.offset, member.size)
     if len(data) < member.size:
         raise ValueError(f"{len(data)} of {member.size} bytes are there")
-    value: Any = data.decode("utf-8-sig").strip()
-    if field:
-        value = json.loads(value)
-        for name in field.split("."):
-            if not isinstance(value, dict) or name not in value:
-                raise ValueError(f"no field {name!r} of {field!r}")
-            value = value[name]
+    return data
+
+
+def _field_of(data: bytes, extension: str, field: str) -> Any:
+    """The value of a label: an array, a JSON value or a text. ValueError."""
+    if extension.endswith("npy"):
+        return read_npy(data)
+    value: Any = data.decode("utf-8-sig")
+    if not extension.endswith("json"):
+        return value
+    value = json.loads(value)
+    for name in field.split(".") if field else ():
+        if not isinstance(value, dict) or name not in value:
+            raise ValueError(f"no field {name!r} of {field!r}")
+        value = value[name]
+    return value
+
+
+def _class_label(value: Any) -> int | str:
+    """Label as a number or a string. ValueError."""
+    value = value.strip() if isinstance(value, str) else value
     value = int(value) if isinstance(value, float) and value.is_integer() else value
     text = "" if isinstance(value, bool) or not isinstance(value, (int, str)) else str(value)
     if not text or re.fullmatch(r"-[0-9]+", text) or re.search("[\0-\x1f\x7f\ud800-\udfff]", text):

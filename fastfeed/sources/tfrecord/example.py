@@ -22,6 +22,7 @@ import numpy as np
 
 from fastfeed.printable import printable
 from fastfeed.sources.shards.labels import text_label
+from fastfeed.sources.shards.packed_labels import LARGEST_LABEL
 from fastfeed.sources.tfrecord.protobuf import HEAD, LazyMessage, Malformed, fields, signed, varint
 
 Bounds = tuple[int, int]  # bytes [first, last)
@@ -97,6 +98,18 @@ class Example:
             )
         return text
 
+    def value(self, name: bytes) -> Any:
+        """Value of a feature, as `to_python`; an empty list where it holds nothing."""
+        bounds = self.feature(name)
+        if bounds is None:
+            raise self._lacks(name)
+        if bounds[1] - bounds[0] > LARGEST_LABEL:
+            raise Malformed(
+                f"{printable(name)}: {bounds[1] - bounds[0]} bytes, too long for a label"
+            )
+        value = to_python(self._message.bytes(*bounds))
+        return [] if value is None else value
+
     def file(self, name: bytes) -> bytes:
         """Name of a file; empty if missing or too long."""
         if name not in self._parts:
@@ -106,12 +119,15 @@ class Example:
             return b""
         return self._message.bytes(*value)
 
+    def _lacks(self, name: bytes) -> Malformed:
+        names = sorted(name for name, _ in islice(self._entries(), _SHOWN))
+        return Malformed(
+            f"no {printable(name)}, only {', '.join(map(printable, names)) or 'nothing'}"
+        )
+
     def _value(self, name: bytes) -> Bounds | int:
         if name not in self._parts:
-            names = sorted(name for name, _ in islice(self._entries(), _SHOWN))
-            raise Malformed(
-                f"no {printable(name)}, only {', '.join(map(printable, names)) or 'nothing'}"
-            )
+            raise self._lacks(name)
         try:
             return _value(self._message, self._parts[name])
         except Malformed as error:

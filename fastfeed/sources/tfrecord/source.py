@@ -20,6 +20,7 @@ from fastfeed.arguments import checked_early
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.printable import warn
 from fastfeed.runtime.addresses import FileRanges
+from fastfeed.sources.label_values import LabelKind, RequestedLabel
 from fastfeed.sources.shards.base import Paths, ShardedSource
 from fastfeed.sources.shards.build_index import ForwardReader
 from fastfeed.sources.shards.extra_columns import (
@@ -29,9 +30,10 @@ from fastfeed.sources.shards.extra_columns import (
     bytes_columns,
     column_names,
 )
-from fastfeed.sources.shards.index import Notes, ShardScan
+from fastfeed.sources.shards.index import Notes, ScannedLabel, ShardScan
 from fastfeed.sources.shards.known_counts import in_record, missing
-from fastfeed.sources.shards.labels import LabelKind
+from fastfeed.sources.shards.labels import requested_label
+from fastfeed.sources.shards.packed_labels import pack_label
 from fastfeed.sources.tfrecord.example import LONGEST_NAME, Example, FeatureNames, to_python
 from fastfeed.sources.tfrecord.protobuf import LazyMessage, Malformed
 from fastfeed.storage.disk_cache import Cache
@@ -58,13 +60,17 @@ class TFRecords(ShardedSource):
         shards (str | os.PathLike[str] | Sequence): Path, pattern (`train-{000..099}.tfrecord`,
             `*-of-01024`), folder, or a list of these, local or remote (`s3://...`).
         image (str): Feature with the encoded image. Default: "image/encoded".
-        label (str | None): Feature with an integer or a string; None for none. Default:
+        label (str | Sequence[str] | None): Feature with an integer or a string, or what label_kind
+            says; several for label_kind "value" and "multi"; None for none. Default:
             "image/class/label".
         columns (Sequence[str]): Other features that are carried to the batch; "vector:bytes" leaves
             bytes that are not text as they are. Default: ().
         label_kind (str | None): "index": integers are labels already, and `classes` names them;
-            "name": they are names of classes, sorted and numbered as texts are. Default: None,
-            "index" in a feature whose last part is `label` or `cls`, else "name".
+            "name": they are names of classes, sorted and numbered as texts are. "value": numbers,
+            or lists of one length: float32. "multi": lists of
+            names, or several features of 0 and 1: multi-hot, float32 (n, classes). "text": texts.
+            "none": no labels. Default: None, "index" in a
+            feature whose last part is `label` or `cls`, else "name".
         classes (Sequence[str] | None): Names of classes in the order of their labels;
             `train.classes` for validation. Default: None, the sorted names of the data.
         storage (dict[str, Any] | Storage | None): Options for fsspec (key, secret, endpoint_url,
@@ -91,7 +97,7 @@ class TFRecords(ShardedSource):
         shards: Paths,
         *,
         image: str = "image/encoded",
-        label: str | None = "image/class/label",
+        label: str | Sequence[str] | None = "image/class/label",
         columns: Sequence[str] = (),
         label_kind: LabelKind | None = None,
         classes: Sequence[str] | None = None,
@@ -101,11 +107,10 @@ class TFRecords(ShardedSource):
         progress: bool | None = None,
     ) -> None:
         self._columns, self._raw = bytes_columns(column_names(columns, "TFRecords"))
-        column_options = [("columns", name) for name in self._columns]
+        self._label = requested_label(label, label_kind, "TFRecords")
+        features = {"image": [image], "label": self._label.names, "columns": self._columns}
         for option, name in (
-            ("image", image),
-            ("label", image if label is None else label),
-            *column_options,
+            (option, name) for option, names in features.items() for name in names
         ):
             if not (isinstance(name, str) and 0 < len(name.encode()) <= LONGEST_NAME):
                 raise ConfigError(
@@ -118,13 +123,12 @@ class TFRecords(ShardedSource):
                 stacklevel=3,
             )
         self._image = image.encode()
-        self._label = None if label is None else label.encode()
         self._feature_names = FeatureNames(self._image)
         super().__init__(
             shards,
-            f"tfrecord 2 image {image!r} label {label!r}",
-            label=label,
-            label_kind=label_kind,
+            f"tfrecord 2 image {image!r} label {self._label.argument!r}",
+            label=self._label,
+            as_indices=label_kind == "index",
             classes=classes,
             storage=storage,
             cache=cache,
@@ -213,19 +217,18 @@ class TFRecords(ShardedSource):
 class _ShardScanner:
     """Scans the records of one shard."""
 
-    def __init__(self, reader: ForwardReader, image: bytes, label: bytes | None) -> None:
+    def __init__(self, reader: ForwardReader, image: bytes, label: RequestedLabel) -> None:
         self.structure = Notes()
         self._contents = Notes()
         self._reader = reader
         self._image = image
         self._label = label
-        self._feature_names = FeatureNames(
-            *(name for name in (image, label, _FILENAME) if name is not None)
-        )
+        self._label_names = [name.encode() for name in label.names]
+        self._feature_names = FeatureNames(image, *self._label_names, _FILENAME)
         self._scan = ShardScan()
         self._images = 0
         self._reason = ""
-        self._verified: set[int | str] = set()
+        self._verified: set[Any] = set()
 
     def add(self, offset: int, length: int) -> None:
         """Add the record at an offset."""
@@ -248,7 +251,7 @@ class _ShardScanner:
         self._scan.notes = all_lack + self.structure.all() + self._contents.all()
         return self._scan
 
-    def _read(self, offset: int, length: int) -> tuple[int | str | None, bytes]:
+    def _read(self, offset: int, length: int) -> tuple[ScannedLabel, bytes]:
         """Label and name. The image is skipped."""
         start, stop = offset + _HEADER, offset + length - _TAIL
         example = Example(LazyMessage(self._reader.read, stop), start, stop, self._feature_names)
@@ -259,22 +262,34 @@ class _ShardScanner:
         except Malformed as error:
             self._reason = self._reason or str(error)
             self._contents.add(f"no image at {offset}: {error}")
-        if self._label is not None:
+        if self._label.names:
             try:
-                label = self._verified_label(example.label(self._label), offset, length)
-            except Malformed as error:
+                label = self._label_in(example, offset, length)
+            except ValueError as error:
                 self._contents.add(f"no label at {offset}: {error}")
         with contextlib.suppress(Malformed):  # it has no other use than to be shown
             name = example.file(_FILENAME)
         return label, name
 
-    def _verified_label(self, label: int | str, offset: int, length: int) -> int | str:
+    def _label_in(self, example: Example, offset: int, length: int) -> ScannedLabel:
+        """The label of a record. ValueError."""
+        if self._label.is_class:
+            label = example.label(self._label_names[0])
+            self._verify([label], offset, length)
+            return label
+        values = [example.value(name) for name in self._label_names]
+        if self._label.kind == "multi" and not self._label.several:
+            values = [values[0] if isinstance(values[0], list) else [values[0]]]
+            self._verify(values[0], offset, length)
+        return pack_label(self._label, values)
+
+    def _verify(self, labels: Sequence[Any], offset: int, length: int) -> None:
         """Check the record's checksum for each new label; a damaged one would be a new class."""
-        if label not in self._verified:
-            if not _is_intact(self._reader.read(offset + _HEADER, length - _HEADER)):
-                raise Malformed("the record's checksum is wrong")
-            self._verified.add(label)
-        return label
+        if self._verified.issuperset(labels):
+            return
+        if not _is_intact(self._reader.read(offset + _HEADER, length - _HEADER)):
+            raise Malformed("the record's checksum is wrong")
+        self._verified.update(labels)
 
 
 def records(reader: ForwardReader, notes: Notes) -> Iterator[tuple[int, int]]:

@@ -1,0 +1,200 @@
+"""Labels that are no class numbers: numbers, several classes of one sample, texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from fastfeed.errors import ConfigError
+from fastfeed.printable import printable
+from fastfeed.sources.class_names import class_names, class_numbers, missing_classes, nfc
+from fastfeed.spec import LabelSpec
+
+LabelKind = Literal["name", "index", "value", "multi", "text", "none"]
+
+_KINDS = {
+    "name": "integers are names of classes",
+    "index": "they count the classes from 0",
+    "value": "numbers",
+    "multi": "several classes of one sample",
+    "text": "texts",
+    "none": "no labels",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedLabel:
+    """Where labels are, and of which kind they are."""
+
+    names: tuple[str, ...] = ()  # of columns, features, or members; () for no labels
+    kind: LabelKind = "name"
+    several: bool = False  # each name gives one number; else the only one gives all of a label
+
+    @classmethod
+    def of(cls, label: Any, kind: Any, who: str) -> RequestedLabel:
+        """Check the arguments `label` and `label_kind`, which is none of None. ConfigError."""
+        check_label_kind(kind, who)
+        if label is None or kind == "none":
+            return cls((), "none")
+        if isinstance(label, str):
+            return cls((label,), kind)
+        names = tuple(label) if isinstance(label, Sequence) else ()
+        if not names or len(set(names)) < len(names) or not all(isinstance(n, str) for n in names):
+            raise ConfigError(
+                f"{who}: label must be a name, several names, each once, or None, got {label!r}"
+            )
+        if kind not in ("value", "multi"):
+            raise ConfigError(
+                f"{who}: several labels are numbers or classes of a sample, got {label!r} with"
+                f" label_kind={kind!r}; pass label_kind='value', or 'multi' for columns of 0 and 1"
+            )
+        return cls(names, kind, True)
+
+    @property
+    def argument(self) -> str | tuple[str, ...] | None:
+        """The names as they are passed to a source."""
+        return self.names if self.several else next(iter(self.names), None)
+
+    @property
+    def is_class(self) -> bool:
+        """Whether a label is the name or the number of one class."""
+        return self.kind in ("name", "index")
+
+
+def check_label_kind(kind: Any, who: str) -> None:
+    """ConfigError unless it is a LabelKind or None."""
+    if kind is not None and kind not in _KINDS:
+        kinds = ", ".join(f"{name!r} ({meaning})" for name, meaning in _KINDS.items())
+        raise ConfigError(f"{who}: label_kind must be one of {kinds}, got {printable(repr(kind))}")
+
+
+class LabelValues(Protocol):
+    """Labels of all samples of a source."""
+
+    @property
+    def spec(self) -> LabelSpec: ...
+
+    def take(self, ids: np.ndarray) -> np.ndarray:
+        """Labels of some samples, as `Source.label` returns them."""
+        ...
+
+    def missing(self, ids: np.ndarray) -> np.ndarray:
+        """True for samples without a label: bool (len(ids),)."""
+        ...
+
+    def content(self, first: int, last: int) -> Iterator[Any]:
+        """Buffers with the labels [first, last), for a fingerprint."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Numbers:
+    """label_kind="value": one number of each sample, or an array of numbers."""
+
+    array: np.ndarray  # float32 (n, ...); NaN: missing
+
+    @property
+    def spec(self) -> LabelSpec:
+        return LabelSpec(tuple(self.array.shape[1:]), "float32")
+
+    def take(self, ids: np.ndarray) -> np.ndarray:
+        return self.array[ids]
+
+    def missing(self, ids: np.ndarray) -> np.ndarray:
+        return np.any(np.isnan(self.array[ids].reshape(len(ids), -1)), axis=1)
+
+    def content(self, first: int, last: int) -> Iterator[Any]:
+        yield np.ascontiguousarray(self.array[first:last]).data
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MultiHot:
+    """label_kind="multi": classes of each sample, as multi-hot vectors."""
+
+    codes: np.ndarray  # integers: those of one sample after another; -1 alone: missing
+    ends: np.ndarray  # int64 (n,)
+    classes: int
+
+    @property
+    def spec(self) -> LabelSpec:
+        return LabelSpec((self.classes,), "float32")
+
+    def take(self, ids: np.ndarray) -> np.ndarray:
+        starts, ends = _bounds(self.ends, ids)
+        counts = ends - starts
+        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        codes = self.codes[np.repeat(starts, counts) + within]
+        rows = np.repeat(np.arange(len(counts)), counts)
+        out = np.zeros((len(counts), self.classes), np.float32)
+        out[rows[codes >= 0], codes[codes >= 0]] = 1
+        return out
+
+    def missing(self, ids: np.ndarray) -> np.ndarray:
+        starts, ends = _bounds(self.ends, ids)
+        missing = ends > starts
+        missing[missing] = self.codes[starts[missing]] < 0
+        return missing
+
+    def content(self, first: int, last: int) -> Iterator[Any]:
+        entries, ends = _part(self.ends, first, last)
+        yield ends
+        yield np.ascontiguousarray(self.codes[entries]).data
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Texts:
+    """label_kind="text": one text of each sample; empty: missing."""
+
+    blob: Any  # UTF-8: uint8 (bytes,), or bytes, which may be read on demand
+    ends: np.ndarray  # integers (n,)
+
+    @property
+    def spec(self) -> LabelSpec:
+        return LabelSpec((), "str")
+
+    def take(self, ids: np.ndarray) -> np.ndarray:
+        starts, ends = _bounds(self.ends, ids)
+        out = np.empty(len(ends), object)
+        for row, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+            out[row] = bytes(self.blob[start:end]).decode()
+        return out
+
+    def missing(self, ids: np.ndarray) -> np.ndarray:
+        starts, ends = _bounds(self.ends, ids)
+        return starts == ends
+
+    def content(self, first: int, last: int) -> Iterator[Any]:
+        entries, ends = _part(self.ends, first, last)
+        yield ends
+        yield bytes(self.blob[entries])
+
+
+def _bounds(ends: np.ndarray, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """First and last + 1 of the entries of some samples."""
+    ids = np.asarray(ids, np.int64)
+    return np.where(ids > 0, ends[ids - 1], 0), ends[ids]
+
+
+def _part(ends: np.ndarray, first: int, last: int) -> tuple[slice, memoryview]:
+    """The entries of samples [first, last), and the end of each from the first of them on."""
+    start, stop = (int(ends[i - 1]) if i else 0 for i in (first, last))
+    return slice(start, stop), (ends[first:last].astype(np.int64) - start).data
+
+
+def number_lists(
+    names: Sequence[str],
+    codes: np.ndarray,
+    ends: np.ndarray,
+    requested: Sequence[str] | None,
+    who: str,
+) -> tuple[tuple[str, ...], MultiHot]:
+    """Classes, and labels that count them; `codes` count `names`, -1 for none. SourceError."""
+    classes = class_names(names) if requested is None else tuple(requested)
+    if (error := missing_classes(names, classes, who)) is not None:
+        raise error
+    code = class_numbers(classes)
+    table = np.array([*(code[nfc(name)] for name in names), -1], np.int32)
+    return classes, MultiHot(table[codes], ends, len(classes))

@@ -1,0 +1,145 @@
+"""Sources with the same twelve images and targets of every kind."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from helpers.mosaic import mds_index, mds_shard
+from helpers.photos import jpeg
+from helpers.records import example
+from helpers.records import write as write_records
+from helpers.shards import tar_of
+
+COUNT = 12
+PRICES = [1.5 + 2 * i for i in range(COUNT)]
+AGES = [float(i * i) for i in range(COUNT)]
+TAGS = [
+    [name for k, name in enumerate(("cat", "dog", "éléphant")) if i >> k & 1] for i in range(12)
+]
+CAPTIONS = [f"caption {i}, naïve" for i in range(COUNT)]
+MATRICES = [(np.arange(6) + i).reshape(2, 3).astype(np.float64) for i in range(COUNT)]
+IMAGES = [jpeg(i, (24, 32)) for i in range(COUNT)]
+HOT = np.array([[name in tags for name in ("cat", "dog", "éléphant")] for tags in TAGS], np.float32)
+
+# what `label` has to give, by kind: of one number, of two, of an array, of lists of names, ...
+WANTED: dict[str, np.ndarray] = {
+    "number": np.array(PRICES, np.float32),
+    "numbers": np.stack([PRICES, AGES], axis=1).astype(np.float32),
+    "array": np.array(MATRICES, np.float32),
+    "names": HOT,
+    "flags": HOT[:, ::-1],
+    "text": np.array(CAPTIONS, object),
+}
+FLAGS = ("éléphant", "dog", "cat")  # columns of 0 and 1
+
+
+def npy(array: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+def flags(i: int) -> dict[str, int]:
+    return {name: int(name in TAGS[i]) for name in FLAGS}
+
+
+def parts() -> list[range]:
+    return [range(5), range(5, 6), range(6, COUNT)]
+
+
+def tar_folder(root: Path, changes: dict[int, dict[str, bytes | None]] | None = None) -> Path:
+    """Three shards; `changes`: other bytes of members by sample, None for no such member."""
+    root.mkdir(parents=True, exist_ok=True)
+    for k, ids in enumerate(parts()):
+        members = []
+        for i in ids:
+            about = {"price": PRICES[i], "of": {"age": AGES[i]}, "tags": TAGS[i], **flags(i)}
+            sample: dict[str, bytes | None] = {
+                "jpg": IMAGES[i],
+                "json": json.dumps(about).encode(),
+                "price": f"{PRICES[i]}\n".encode(),
+                "npy": npy(MATRICES[i]),
+                "txt": CAPTIONS[i].encode(),
+            }
+            sample |= (changes or {}).get(i, {})
+            members += [(f"{i:04d}.{e}", data) for e, data in sample.items() if data is not None]
+        (root / f"s-{k}.tar").write_bytes(tar_of(members))
+    return root
+
+
+def record_folder(root: Path, changes: dict[int, dict[str, Any]] | None = None) -> Path:
+    root.mkdir(parents=True, exist_ok=True)
+    for k, ids in enumerate(parts()):
+        samples = []
+        for i in ids:
+            sample: dict[str, Any] = {
+                "image/encoded": IMAGES[i],
+                "price": PRICES[i],
+                "age": int(AGES[i]),
+                "vector": MATRICES[i].ravel().tolist(),
+                "tags": [name.encode() for name in TAGS[i]],
+                "caption": CAPTIONS[i].encode(),
+                **flags(i),
+            }
+            sample |= (changes or {}).get(i, {})
+            samples.append({name: value for name, value in sample.items() if value is not None})
+        write_records(root / f"s-{k}.tfrecord", map(example, samples))
+    return root
+
+
+def mds_folder(root: Path) -> Path:
+    root.mkdir(parents=True, exist_ok=True)
+    encodings = {"image": "jpeg", "price": "float64", "age": "int", "tags": "json"}
+    encodings |= {"vector": "ndarray:float32:2,3", "caption": "str"} | dict.fromkeys(FLAGS, "uint8")
+    names = []
+    for k, ids in enumerate(parts()):
+        samples = [
+            {
+                "image": IMAGES[i],
+                "price": PRICES[i],
+                "age": AGES[i],
+                "tags": TAGS[i],
+                "vector": MATRICES[i].astype("<f4").tobytes(),
+                "caption": CAPTIONS[i],
+                **flags(i),
+            }
+            for i in ids
+        ]
+        names.append(f"shard.{k:05d}.mds")
+        (root / names[-1]).write_bytes(mds_shard(encodings, samples))
+    (root / "index.json").write_text(mds_index(names))
+    return root
+
+
+Made = Callable[[Path], Any]
+
+# of each source: what to pass as its label for the targets of WANTED, and how they are shaped there
+LABELS: dict[str, dict[str, tuple[str | Sequence[str], str]]] = {
+    "TarShards": {
+        "number": ("price", "value"),
+        "numbers": (["json:price", "json:of.age"], "value"),
+        "array": ("npy", "value"),
+        "names": ("json:tags", "multi"),
+        "flags": ([f"json:{name}" for name in FLAGS], "multi"),
+        "text": ("txt", "text"),
+    },
+    "TFRecords": {
+        "number": ("price", "value"),
+        "numbers": (["price", "age"], "value"),
+        "names": ("tags", "multi"),
+        "flags": (FLAGS, "multi"),
+        "text": ("caption", "text"),
+    },
+}
+LABELS["MDSShards"] = LABELS["TFRecords"] | {"array": ("vector", "value")}
+FOLDERS: dict[str, Made] = {
+    "TarShards": tar_folder,
+    "TFRecords": record_folder,
+    "MDSShards": mds_folder,
+}

@@ -97,8 +97,9 @@ def test_a_kind_that_does_not_exist(tmp_path):
         )
     assert (
         str(error.value)
-        == "Table: label_kind must be 'name' (integers are names of classes) or 'index' (they count"
-        " the classes from 0), got 'ids'"
+        == "Table: label_kind must be one of 'name' (integers are names of classes), 'index' (they"
+        " count the classes from 0), 'value' (numbers), 'multi' (several classes of one sample),"
+        " 'text' (texts), 'none' (no labels), got 'ids'"
     )
 
 

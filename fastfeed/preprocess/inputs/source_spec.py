@@ -108,7 +108,7 @@ class SourceSpec:
             )
         if self.label_kind not in (None, "name", "index"):
             raise ConfigError(
-                f"label_kind must be 'name' or 'index', got {self.label_kind!r}; numbers, lists and"
+                f"preprocess: label_kind must be 'name' or 'index', got {self.label_kind!r}; numbers, lists and"
                 " texts go into shards as columns (--columns), from which a source reads them as"
                 " labels",
                 field="label_kind",

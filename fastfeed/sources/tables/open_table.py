@@ -71,6 +71,11 @@ class RequestedColumns:
             raise ConfigError(
                 f"Table: box must name one column, or four (x, y, width, height), got {self.box!r}"
             )
+        if self.label_kind not in ("name", "index"):
+            raise ConfigError(
+                f"Table: label_kind must be 'name' or 'index', got {self.label_kind!r}; pass"
+                " columns=[...] for other values"
+            )
         if not _are_names(self.columns):
             raise ConfigError(f"Table: columns must be names of columns, got {self.columns!r}")
 

@@ -27,7 +27,7 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class RequestedLabel:
-    """Where labels are, and of which kind they are."""
+    """Names under which labels are found, and their kind."""
 
     names: tuple[str, ...] = ()  # of columns, features, or members; () for no labels
     kind: LabelKind = "name"
@@ -60,7 +60,7 @@ class RequestedLabel:
 
     @property
     def is_class(self) -> bool:
-        """Whether a label is the name or the number of one class."""
+        """True if a label is the name or the number of one class."""
         return self.kind in ("name", "index")
 
 

@@ -49,7 +49,7 @@ def test_targets_reach_the_batch_as_they_are(targets):
 
 def test_print_names_targets_with_their_shape():
     text = str(ff.Feed(Targets(VECTORS), [], batch=4))
-    assert "with labels float32[4, 2]" in text
+    assert "label float32[4, 2]" in text
 
 
 @pytest.mark.parametrize("op", [ff.MixUp(), ff.CutMix(), ff.Mosaic()])

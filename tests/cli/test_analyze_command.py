@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from conftest import environment
-from helpers.commands import STRICT
+from helpers.commands import command_line
 from helpers.profiler.simulator.judged import run_of
 from helpers.profiler.simulator.to_chrome import write_chrome
 from helpers.profiler.simulator.to_nsys import write_nsys
@@ -107,17 +104,7 @@ def test_refuses_before_reading(tmp_path: Path):
 def test_a_bad_file_is_one_line_and_exit_code_2(tmp_path: Path):
     bad = tmp_path / "notes.txt"
     bad.write_text("it was slow\n")
-    code = (
-        f"import sys; sys.argv = ['fastfeed', 'analyze', {str(bad)!r}]; from fastfeed.cli import"
-        " main; main()"
-    )
-    done = subprocess.run(
-        [sys.executable, *STRICT, "-c", code],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = command_line("analyze", bad)
     assert done.returncode == 2 and done.stdout == ""
     assert done.stderr.startswith(f"fastfeed: {bad} is ") and done.stderr.count("\n") == 1
 

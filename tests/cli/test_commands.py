@@ -1,4 +1,4 @@
-"""The command line as a user meets it: in a process of its own, exit codes and words."""
+"""The command line as a user meets it: exit codes and words."""
 
 import json
 import re
@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from helpers.commands import command_line
 from helpers.needs import require
 from PIL import Image
 
@@ -34,18 +35,12 @@ print(json.dumps(told))
 """
 
 
-def fastfeed(*arguments, cwd=None):
-    program = "import sys; from fastfeed.cli import main; sys.argv[0] = 'fastfeed'; main()"
-    return python(program, *arguments, cwd=cwd)
-
-
-def python(program, *arguments, cwd=None):
+def python(program, *arguments):
     return subprocess.run(
         [sys.executable, "-W", "ignore", "-c", program, *map(str, arguments)],
         capture_output=True,
         text=True,
         timeout=240,
-        cwd=cwd,
         check=False,
     )
 
@@ -74,20 +69,21 @@ def folder(tmp_path_factory):
     return tmp_path / "data"
 
 
-def test_version():
-    done = fastfeed("--version")
+def test_a_program_of_its_own():
+    program = "import sys; from fastfeed.cli import main; sys.argv[0] = 'fastfeed'; main()"
+    done = python(program, "--version")
     assert (done.returncode, done.stdout) == (0, f"fastfeed {__version__}\n")
 
 
 def test_help_lists_every_command():
-    done = fastfeed("--help")
+    done = command_line("--help")
     assert done.returncode == 0
     for name in COMMANDS:
         assert re.search(rf"\b{name}\b", done.stdout)
 
 
 def test_show_draws_the_first_samples_of_the_run(folder, tmp_path):
-    done = fastfeed("show", folder, "--out", tmp_path / "sheet.png", "-n", 12, "--size", 64)
+    done = command_line("show", folder, "--out", tmp_path / "sheet.png", "-n", 12, "--size", 64)
     assert done.returncode == 0, done.stderr
     assert "12 samples of epoch 0, seed 0" in done.stdout
     sheet = np.asarray(Image.open(tmp_path / "sheet.png"))
@@ -101,12 +97,14 @@ def test_show_draws_the_first_samples_of_the_run(folder, tmp_path):
     assert all(c.argmax() in (1, 2) and c.max() > 120 for c in colors), (
         "every cell is a green or a blue photograph"
     )
-    fastfeed("show", folder, "--out", tmp_path / "again.png", "-n", 12, "--size", 64)
+    command_line("show", folder, "--out", tmp_path / "again.png", "-n", 12, "--size", 64)
     assert (tmp_path / "again.png").read_bytes() == (tmp_path / "sheet.png").read_bytes()
 
 
 def test_show_takes_a_flat_folder_and_names_bad_files(folder, tmp_path):
-    done = fastfeed("show", folder / "train" / "grass", "--out", tmp_path / "sheet.png", "--eval")
+    done = command_line(
+        "show", folder / "train" / "grass", "--out", tmp_path / "sheet.png", "--eval"
+    )
     assert done.returncode == 0, done.stderr
     assert "5.jpg: not_image" in done.stdout
 
@@ -119,8 +117,9 @@ def test_show_takes_a_flat_folder_and_names_bad_files(folder, tmp_path):
         (("demo", "--data", "."), "--data needs train/ and val/"),
     ],
 )
-def test_errors_are_one_line_and_exit_code_2(tmp_path, arguments, words):
-    done = fastfeed(*arguments, cwd=tmp_path)
+def test_errors_are_one_line_and_exit_code_2(tmp_path, monkeypatch, arguments, words):
+    monkeypatch.chdir(tmp_path)
+    done = command_line(*arguments)
     assert done.returncode == 2
     assert words in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1

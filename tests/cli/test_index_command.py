@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from conftest import environment
-from helpers.commands import STRICT
+from helpers.commands import command_line
 from helpers.records import record_folder
 from helpers.remotes import uploaded
 from helpers.shards import shard_folder
@@ -154,15 +152,7 @@ def test_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch):
 )
 def test_errors_are_one_line_and_exit_code_2(tmp_path, arguments, words):
     tree(tmp_path / "photos", "a/1.jpg")
-    program = "import sys; from fastfeed.cli import main; sys.argv[0] = 'fastfeed'; main()"
-    done = subprocess.run(
-        [sys.executable, *STRICT, "-c", program, "index", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env=environment(),
-    )
+    done = command_line("index", *arguments)
     assert done.returncode == 2
     assert words in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1

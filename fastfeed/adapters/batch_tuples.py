@@ -1,8 +1,8 @@
-"""Batches as the tuples that trainers take: (images, labels[, weights])."""
+"""Batches in the structure that a trainer takes: fields in tuples, lists and dicts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,123 +10,194 @@ import numpy as np
 
 from fastfeed.errors import ConfigError
 from fastfeed.feed.batch.annotations import annotator
+from fastfeed.feed.fields import Field, Yields, image_names, view_names
 from fastfeed.feed.session import FeedSession
-from fastfeed.runtime.batch import Batch
+from fastfeed.printable import printable
+from fastfeed.runtime.batch import Batch, UnknownField
 from fastfeed.sampling.plan import Plan
-
-
-def image_specs(session: FeedSession) -> list[tuple[tuple[int, ...], str]]:
-    """Shape and dtype of one sample's images; one entry per size of its views."""
-    return [
-        (program.shape, program.spec.dtype)
-        for program in (session.program, *session.program.others)
-    ]
-
-
-def label_spec(session: FeedSession) -> tuple[tuple[int, ...], str]:
-    """Shape and dtype of one label: a class number, a share of every class, or another target."""
-    return session.program.label
-
-
-def target_specs(session: FeedSession) -> dict[str, tuple[tuple[int, ...], str]]:
-    """Shape and dtype of one sample's targets by name.
-
-    For a source with annotations, "boxes" and "labels" of objects, and "masks"; otherwise the
-    label, unnamed.
-    """
-    specs = annotator(session.source, session.program).specs
-    named = {name.removeprefix("box_"): spec for name, spec in specs.items()}
-    named.pop("counts", None)
-    return named or {"": label_spec(session)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BatchTuples:
-    """(images, labels) of a batch, with weights if they may differ from one, as a flat tuple.
+    """The fields of a batch that a trainer takes, as a flat tuple; `nested` gives their structure.
 
-    A source with annotations yields (images, boxes, labels, masks), without those that it lacks;
-    `nested` turns this into (images, {"boxes": ..., "labels": ..., "masks": ...}), the form that
-    detectors are trained on. With views of several sizes, the images are a tuple of arrays.
+    By default (images, labels), with weights if they may differ from one. A source with annotations
+    yields (images, {"boxes": ..., "labels": ..., "masks": ...}), without those that it lacks, the
+    form that detectors are trained on. With views of several sizes, the images are a tuple of
+    arrays.
 
     Padding is cut off if no weights mask it: trainers divide a batch's loss by its length, not by
-    the weights. No batch is ever empty. Whether there are weights does not depend on the number of
-    ranks. Holds no reference to the feed, so that the feed's threads end when its last user
-    releases it.
+    the weights. No batch is ever empty. Whether there are weights by default does not depend on the
+    number of ranks. Holds no reference to the feed, so that the feed's threads end when its last
+    user releases it.
     """
 
-    weighted: bool
+    fields: tuple[Field, ...]  # each once
+    images: tuple[int, ...]  # positions of images and views among them
+    structure: Yields
     last: int  # the step whose padding is cut off, -1 for none
     length: int  # of that step's batch, on this rank
-    loose: bool = False  # whether batches of any rank are cut
+    loose: bool  # whether batches of any rank are cut
     # of the weights, by label; 1 for labels beyond, and for none; float32
-    factors: np.ndarray | None = None
-    names: tuple[str, ...] = ("",)  # of targets, as `target_specs`
-    sizes: int = 1  # arrays of images
+    factors: np.ndarray | None
 
     @classmethod
     def of(
         cls,
         session: FeedSession,
+        yields: Yields | None = None,
+        *,
         padded: bool = False,
         weighted: bool = False,
         factors: np.ndarray | None = None,
+        lists: bool = True,
     ) -> BatchTuples:
         """Tuples of this session's batches, as one framework needs them.
 
         Args:
             session: The feed's session.
+            yields: Names of fields; None for the default.
             padded: Never cut off padding, even on a single rank, since the framework compiles
                 every shape.
-            weighted: Add weights wherever a batch may end in padding, so that batches have one
-                shape on all ranks.
+            weighted: Batches must have one shape on all ranks: add weights by default wherever one
+                may end in padding.
             factors: Factors of the weights by label, float32; None for no factors.
+            lists: Lists in `yields` stay lists; otherwise they become tuples.
         """
         plan = session.plan
-        weighted = session.weighted or factors is not None or (weighted and plan.tail == "pad")
-        loose = plan.tail == "pad" and plan.length % plan.global_batch != 0 and not padded
-        loose = loose and (plan.world.size == 1 or not weighted)
-        last = plan.steps - 1
-        real = int(plan.weights(last).sum())
-        names, sizes = tuple(target_specs(session)), len(image_specs(session))
-        if factors is not None and names != ("",):
-            raise ConfigError(
-                f"class_weight is by the label of an image, and this feed gives {', '.join(names)}"
-                " of objects; leave it out, and weigh classes in the loss"
-            )
-        if factors is not None and session.program.targets is None:
-            session.program.label.require_class("class_weight", "leave it out")
+        if yields is None:
+            has_weights = session.weighted or factors is not None
+            yields = _default(session, has_weights or (weighted and plan.tail == "pad"))
+        names = list(dict.fromkeys(_names(yields)))
+        fields = [_field(session, name) for name in names]
+        fills = plan.tail == "pad" and plan.length % plan.global_batch != 0
+        if "weight" not in names:
+            kept = fills and (padded or (weighted and plan.world.size > 1))
+            _check_no_weights(session, kept, factors)
+        if factors is not None:
+            _check_labels(session, names)
+        loose = fills and not padded and (plan.world.size == 1 or "weight" not in names)
         if loose:
             _check_share(plan)
+        real = int(plan.weights(plan.steps - 1).sum())
+        images = {*image_names(session.program), *view_names(session.program)}
         return cls(
-            weighted,
-            last if loose and real < plan.batch else -1,
+            tuple(fields),
+            tuple(position for position, name in enumerate(names) if name in images),
+            _filled(yields, {name: name for name in names}, lists),
+            plan.steps - 1 if loose and real < plan.batch else -1,
             real,
             loose,
             factors,
-            names,
-            sizes,
         )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the fields, in the order of the flat tuple."""
+        return tuple(field.name for field in self.fields)
 
     def __call__(self, batch: Batch) -> tuple[Any, ...]:
-        weights = batch.weights
-        if self.factors is not None:
-            weights = weights * _factors(self.factors, batch.labels)
-        images = batch.views if self.sizes > 1 else (batch.images,)
-        arrays = (
-            *images,
-            *(_target(batch, name) for name in self.names),
-            *([weights] if self.weighted else []),
+        arrays = [batch[field.name] for field in self.fields]
+        for position, field in enumerate(self.fields):
+            if position not in self.images:
+                arrays[position] = _as_declared(arrays[position], field)
+            if field.name == "weight" and self.factors is not None:
+                arrays[position] = arrays[position] * _factors(self.factors, batch.labels)
+        if batch.step == self.last:
+            arrays = [array[: self.length] for array in arrays]
+        return tuple(arrays)
+
+    def nested(self, flat: Sequence[Any]) -> Any:
+        """The structure that trainers take, from the flat tuple."""
+        return _filled(self.structure, dict(zip(self.names, flat, strict=True)))
+
+    def on_images(self, convert: Callable[[Any], Any], flat: Sequence[Any]) -> list[Any]:
+        """The flat tuple with images and views converted."""
+        return [convert(x) if i in self.images else x for i, x in enumerate(flat)]
+
+
+def refusal(field: Field, reason: str) -> ConfigError:
+    """The error for a field that a framework cannot take."""
+    return ConfigError(
+        f"yields cannot hold the field {printable(repr(field.name), 80)} here: {reason}; leave it"
+        " out, or make another field of it with ff.Map"
+    )
+
+
+def _default(session: FeedSession, weighted: bool) -> tuple[Any, ...]:
+    """(images, labels), with targets of objects in place of labels, and weights if needed."""
+    images = tuple(image_names(session.program))
+    objects = annotator(session.source, session.program).specs
+    targets = {name.removeprefix("box_"): name for name in objects if name != "box_counts"}
+    item: tuple[Any, ...] = (images if len(images) > 1 else "image", targets or "label")
+    return (*item, "weight") if weighted else item
+
+
+def _names(structure: Any) -> Iterator[str]:
+    """Names at the leaves of a structure."""
+    if isinstance(structure, str):
+        yield structure
+        return
+    parts = structure.values() if isinstance(structure, Mapping) else structure
+    if not isinstance(structure, (tuple, list, Mapping)) or not parts:
+        raise ConfigError(
+            "yields must be a field's name, or a tuple, list or dict of names, got"
+            f' {printable(repr(structure), 80)}; for example yields=("image", "label")'
         )
-        return (
-            tuple(array[: self.length] for array in arrays) if batch.step == self.last else arrays
+    for part in parts:
+        yield from _names(part)
+
+
+def _filled(structure: Any, values: Mapping[str, Any], lists: bool = True) -> Any:
+    """The structure with values in place of names."""
+    if isinstance(structure, str):
+        return values[structure]
+    if isinstance(structure, Mapping):
+        return {key: _filled(part, values, lists) for key, part in structure.items()}
+    parts = [_filled(part, values, lists) for part in structure]
+    if hasattr(structure, "_fields"):
+        return type(structure)(*parts)
+    return parts if lists and isinstance(structure, list) else tuple(parts)
+
+
+def _field(session: FeedSession, name: str) -> Field:
+    """The field of this name, if trainers can take it."""
+    if name not in session.fields:
+        raise UnknownField(name, session.fields, "this feed")
+    field = session.fields[name]
+    if None in field.shape:
+        raise refusal(field, f"its {field.dtype} values differ in shape between samples")
+    if field.dtype == "object":
+        raise refusal(field, "its values are Python objects other than texts")
+    return field
+
+
+def _check_no_weights(session: FeedSession, padded: bool, factors: np.ndarray | None) -> None:
+    """Refuse to leave out the weights if samples would count that must not."""
+    name = 'name "weight" in yields'
+    if factors is not None:
+        raise ConfigError(f'class_weight is part of the field "weight"; {name}')
+    if session.config.policy.action == "mask":
+        raise ConfigError(
+            'on_bad="mask" makes a bad sample black, with weight 0, and yields has no weights, so'
+            f' that it would count; {name}, or use on_bad="substitute"'
+        )
+    if padded:
+        raise ConfigError(
+            'tail="pad" fills the last batch with samples of weight 0, and yields has no weights,'
+            f' so that they would count; {name}, or use tail="drop"'
         )
 
-    def nested(self, flat: Sequence[Any]) -> tuple[Any, ...]:
-        """The nested tuple that trainers take, from the flat one."""
-        images, rest = tuple(flat[: self.sizes]), flat[self.sizes :]
-        if self.names != ("",):
-            rest = [dict(zip(self.names, rest, strict=False)), *rest[len(self.names) :]]
-        return images if self.sizes > 1 else images[0], *rest
+
+def _check_labels(session: FeedSession, names: Sequence[str]) -> None:
+    """Refuse class weights for batches without class labels."""
+    if "label" not in names:
+        raise ConfigError(
+            'class_weight is by the field "label" of an image, and this feed yields'
+            f" {', '.join(names)}; leave it out, and weigh classes in the loss"
+        )
+    if session.program.targets is None:
+        session.program.label.require_class("class_weight", "leave it out")
 
 
 def _check_share(plan: Plan) -> None:
@@ -142,12 +213,21 @@ def _check_share(plan: Plan) -> None:
         )
 
 
-def _target(batch: Batch, name: str) -> np.ndarray:
-    if not name:
-        return batch.labels
-    target = batch.masks if name == "masks" else getattr(batch.objects, name)
-    assert target is not None
-    return target
+def _as_declared(array: Any, field: Field) -> Any:
+    """The array in the dtype and shape of its field.
+
+    Columns that are read with each sample have those of the samples of a batch, which may differ.
+    """
+    dtype = np.dtype(field.dtype if field.is_array else object)
+    if array.dtype == dtype and array.shape[1:] == field.shape:
+        return array
+    if array.shape[1:] == field.shape and np.can_cast(array.dtype, dtype, "safe"):
+        return array.astype(dtype)
+    raise ConfigError(
+        f"the field {printable(repr(field.name), 80)} has to be {field.dtype} of shape"
+        f" {field.shape} in every batch, got {array.dtype} of shape {array.shape[1:]}, of values"
+        " that are missing or differ; complete the data, or leave the field out of yields"
+    )
 
 
 def _factors(factors: np.ndarray, labels: np.ndarray) -> np.ndarray:

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from fastfeed.adapters.batch_tuples import BatchTuples
+from fastfeed.adapters.batch_tuples import BatchTuples, refusal
 from fastfeed.adapters.device_convert import Where, on_device
 from fastfeed.distributed.rank_agreement import check_ranks
 from fastfeed.errors import ConfigError, MissingExtra
+from fastfeed.feed.fields import Field, Yields
 from fastfeed.feed.session import FeedSession
 from fastfeed.gpu_support import runs_on_gpu
 from fastfeed.ops.convert import Convert
 from fastfeed.runtime.buffers import aligned
 from fastfeed.runtime.guards import guarded
-from fastfeed.runtime.placement import on_host, out_of_memory
+from fastfeed.runtime.placement import is_of_objects, on_host, out_of_memory
 from fastfeed.runtime.thread_pool import LockedIterator
 
 try:
@@ -29,17 +30,33 @@ except ImportError as error:
     raise MissingExtra.of("to_jax", "JAX", "jax") from error
 
 
-def to_jax(session: FeedSession, sharding: Any = None, convert: Where = "auto") -> JaxFeed:
+def to_jax(
+    session: FeedSession,
+    sharding: Any = None,
+    convert: Where = "auto",
+    yields: Yields | None = None,
+) -> JaxFeed:
     """Implementation of `Feed.to_jax`."""
     check(session)
     placement = JaxPlacement(sharding, session.prefetch + 2)
     placement.check(session.plan.batch, session.plan.global_batch)
-    return JaxFeed(session, placement, on_device(session, placement, convert))
+    tuples = BatchTuples.of(session, yields, padded=True, weighted=True)
+    return JaxFeed(session, placement, on_device(session, placement, convert), tuples)
 
 
 def check(session: FeedSession) -> None:
     """Raise if JAX runs several processes but the feed was set up for one."""
     check_ranks(session.plan.world, "JAX", jax.process_index(), jax.process_count())
+
+
+def check_fields(fields: Iterable[Field]) -> None:
+    """Raise if JAX has no arrays of a field's dtype."""
+    for field in fields:
+        if field.is_array:
+            try:
+                jnp.asarray(np.empty(0, field.dtype))
+            except TypeError as error:
+                raise refusal(field, f"JAX has no arrays of {field.dtype}") from error
 
 
 def placement(device: Any, live_batches: int) -> JaxPlacement:
@@ -49,37 +66,39 @@ def placement(device: Any, live_batches: int) -> JaxPlacement:
 
 @guarded
 class JaxFeed:
-    """Iterable of (images, labels[, weights]), one epoch per iteration.
+    """Iterable of (images, labels[, weights]), or what `yields` says, one epoch per iteration.
 
-    Weights are included if they may differ from 1; with `tail="pad"` always, for any number of
+    Texts are NumPy arrays of objects, those of this process. Weights are included if they may differ from 1; with `tail="pad"` always, for any number of
     processes.
 
     For a source with annotations, labels are a dict of arrays: "boxes", "labels", "masks". All
     batches have the same shape, so nothing is compiled twice: padding stays in, with weight 0.
     """
 
-    def __init__(self, session: FeedSession, placement: JaxPlacement, raw: bool) -> None:
+    def __init__(
+        self, session: FeedSession, placement: JaxPlacement, raw: bool, tuples: BatchTuples
+    ) -> None:
+        check_fields(tuples.fields)
         self._session = session
         self._placement = placement
         self._convert = device_convert(session.program.convert) if raw else None
-        tuples = BatchTuples.of(session, padded=True, weighted=True)
+        self._tuples = tuples
         self._place = lambda batch: placement.put(tuples(batch))
-        self._nested = tuples.nested
-        session.place_on(placement, raw=raw)
+        session.place_on(placement, raw, tuples.names)
 
-    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+    def __iter__(self) -> Iterator[Any]:
         batches = self._session.placed(self._place, raw=self._convert is not None)
         return LockedIterator(self._taken(batches), batches.close)
 
-    def _taken(self, batches: Iterator[Any]) -> Generator[tuple[Any, ...], None, None]:
+    def _taken(self, batches: Iterator[Any]) -> Generator[Any, None, None]:
         for placed in batches:
-            images, *rest = self._placement.take(placed)
+            arrays = self._placement.take(placed)
             if self._convert is not None:
                 # here, not where it was copied: all processes must start the same computations in
                 # the same order
-                with self._placement.room_for((images, *rest)):
-                    images = self._convert(images)
-            yield self._nested([images, *rest])
+                with self._placement.room_for(arrays):
+                    arrays = self._tuples.on_images(self._convert, arrays)
+            yield self._tuples.nested(arrays)
 
     def __len__(self) -> int:
         """Steps per epoch, the same on every process."""
@@ -156,6 +175,9 @@ class JaxPlacement:
         if borrowed and not self.accelerator:
             # JAX would keep their memory
             arrays = tuple(np.array(on_host(array)) for array in arrays)
+        if not borrowed:
+            for array in arrays:
+                _check_width(array)
         with self.room_for(arrays):
             axes = [_axes(array) for array in arrays]
             placed = tuple(
@@ -175,6 +197,8 @@ class JaxPlacement:
             raise
 
     def _put(self, array: Any, where: Any) -> Any:
+        if is_of_objects(array):
+            return array
         if not self.accelerator:
             array = on_host(array)
         if hasattr(
@@ -188,6 +212,18 @@ class JaxPlacement:
 
     def take(self, placed: tuple[Any, ...]) -> tuple[Any, ...]:
         return placed
+
+
+def _check_width(array: Any) -> None:
+    """Refuse integers that JAX would cut to 32 bits."""
+    wide = isinstance(array, np.ndarray) and array.dtype in (np.int64, np.uint64) and array.size
+    if wide and not jax.config.jax_enable_x64:
+        bits = np.iinfo(np.int32 if array.dtype == np.int64 else np.uint32)
+        if array.max() > bits.max or array.min() < bits.min:
+            raise ConfigError(
+                f"integers must fit in {bits.dtype} for JAX, got {array.max()} among"
+                f" {array.dtype}; set JAX_ENABLE_X64=1, or leave that field out of yields"
+            )
 
 
 def _axes(array: Any) -> int:
@@ -210,7 +246,7 @@ def device_convert(how: Convert) -> Any:
                 jnp.asarray(how.offset, jnp.float32),
             )
             images = (images.astype(jnp.float32) * scale + offset).astype(how.dtype)
-        return images.transpose(0, 3, 1, 2) if how.layout == "CHW" else images
+        return jnp.moveaxis(images, -1, -3) if how.layout == "CHW" else images
 
     return convert
 

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.adapters.batch_tuples import BatchTuples, image_specs, target_specs
+from fastfeed.adapters.batch_tuples import BatchTuples, refusal
 from fastfeed.errors import ConfigError, FeedClosed, MissingExtra
+from fastfeed.feed.fields import Field, Yields
 from fastfeed.feed.session import FeedSession
 from fastfeed.gpu_support import runs_on_gpu
 from fastfeed.runtime.buffers import aligned
-from fastfeed.runtime.placement import on_host, out_of_memory
+from fastfeed.runtime.placement import is_of_objects, on_host, out_of_memory
 
 try:
     import tensorflow as tf
@@ -24,8 +25,10 @@ _AHEAD = 2  # batches that TensorFlow holds on a device
 _ALIGNMENT = 64  # bytes
 
 
-def to_tfdata(session: FeedSession, device: str | None = None) -> Any:
-    """A `tf.data.Dataset` of (images, labels[, weights]) for one session.
+def to_tfdata(session: FeedSession, device: str | None = None, yields: Yields | None = None) -> Any:
+    """A `tf.data.Dataset` of (images, labels[, weights]), or what `yields` says, for one session.
+
+    Texts are tf.string, and lists in `yields` become tuples, since tf.data takes lists for tensors.
 
     Weights are included if samples are masked or the source has weights. Padding is cut off, also
     on several ranks, so that the last batch is shorter.
@@ -36,9 +39,9 @@ def to_tfdata(session: FeedSession, device: str | None = None) -> Any:
     and under a multi-device strategy, TensorFlow takes batches before the trainer does, so
     `feed.state()` is ahead of training.
     """
-    tuples = BatchTuples.of(session)
+    tuples = BatchTuples.of(session, yields, lists=False)
 
-    def epoch(session: FeedSession) -> Iterator[tuple[Any, ...]]:
+    def epoch(session: FeedSession) -> Iterator[Any]:
         for batch in session.placed(None):
             # a generator's element is NumPy's
             yield tuples.nested([on_host(array) for array in tuples(batch)])
@@ -58,7 +61,7 @@ def on_device(dataset: Any, device: str, owner: Any) -> Any:
 def build_dataset(
     session: FeedSession,
     owner: Any,
-    epoch: Callable[[Any], Iterable[tuple[Any, ...]]],
+    epoch: Callable[[Any], Iterable[Any]],
     tuples: BatchTuples,
 ) -> Any:
     """A dataset over `epoch(owner)`, with tuples structured by `tuples.nested`.
@@ -69,16 +72,10 @@ def build_dataset(
     them without a copy.
     """
     batch = None if tuples.loose else session.plan.batch
-    specs = [
-        *image_specs(session),
-        *target_specs(session).values(),
-        *([((), "float32")] if tuples.weighted else []),
-    ]
-    signature = tuples.nested([tf.TensorSpec((batch, *shape), dtype) for shape, dtype in specs])
     # TensorFlow never releases a generator function or what it references
     owner_ref = weakref.ref(owner)
 
-    def walk() -> Iterable[tuple[Any, ...]]:
+    def walk() -> Iterable[Any]:
         owner = owner_ref()
         if owner is None:
             raise FeedClosed(
@@ -87,7 +84,7 @@ def build_dataset(
             )
         yield from epoch(owner)
 
-    dataset = tf.data.Dataset.from_generator(walk, output_signature=signature)
+    dataset = tf.data.Dataset.from_generator(walk, output_signature=signature(tuples, batch))
     options = tf.data.Options()
     options.experimental_optimization.inject_prefetch = False
     # sharded by the plan
@@ -95,6 +92,20 @@ def build_dataset(
     dataset = dataset.with_options(options)
     setattr(dataset, "_fastfeed", owner)  # noqa: B010  datasets made from this one keep it as their input
     return dataset
+
+
+def signature(tuples: BatchTuples, batch: int | None) -> Any:
+    """Specs of the tensors of a batch. ConfigError if TensorFlow has none of a field's dtype."""
+    return tuples.nested(
+        [tf.TensorSpec((batch, *field.shape), _dtype(field)) for field in tuples.fields]
+    )
+
+
+def _dtype(field: Field) -> Any:
+    try:
+        return tf.as_dtype(np.dtype(field.dtype)) if field.is_array else tf.string
+    except TypeError as error:
+        raise refusal(field, f"TensorFlow has no tensors of {field.dtype}") from error
 
 
 def placement(device: Any, live_batches: int) -> TfPlacement:
@@ -125,12 +136,15 @@ class TfPlacement:
 
     def put(self, arrays: tuple[Any, ...], borrowed: bool = False) -> tuple[Any, ...]:
         try:
-            with tf.device(self.device):
-                return tuple(self._put(array, borrowed) for array in arrays)
+            return tuple(self._put(array, borrowed) for array in arrays)
         except tf.errors.ResourceExhaustedError as error:
             raise out_of_memory(self.name, arrays, self._live_batches, error) from error
 
     def _put(self, array: Any, borrowed: bool) -> Any:
+        with tf.device("CPU:0" if is_of_objects(array) else self.device):  # devices have no texts
+            return self._tensor(array, borrowed)
+
+    def _tensor(self, array: Any, borrowed: bool) -> Any:
         if not self.accelerator:
             array = on_host(array)
         if not isinstance(array, np.ndarray):  # decoded on the GPU, into memory that is reused

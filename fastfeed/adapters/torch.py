@@ -6,21 +6,23 @@ import importlib
 import math
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from fastfeed.adapters.batch_tuples import BatchTuples
+from fastfeed.adapters.batch_tuples import BatchTuples, refusal
 from fastfeed.adapters.device_convert import Where, on_device
 from fastfeed.distributed.rank_agreement import check_process_groups
 from fastfeed.errors import ConfigError, DeviceMemory, MissingExtra
+from fastfeed.feed.fields import Field, Yields
 from fastfeed.feed.session import FeedSession
 from fastfeed.gpu_support import runs_on_gpu
 from fastfeed.ops.convert import Convert
 from fastfeed.runtime.buffers import aligned
 from fastfeed.runtime.guards import guarded
-from fastfeed.runtime.placement import lacks_memory, on_host, out_of_memory
+from fastfeed.runtime.placement import is_of_objects, lacks_memory, on_host, out_of_memory
 from fastfeed.runtime.thread_pool import LockedIterator
 
 try:
@@ -29,11 +31,15 @@ try:
 except ImportError as error:
     raise MissingExtra.of("to_torch", "PyTorch", "torch") from error
 
+ConvertAll = Callable[[list[Any]], list[Any]]
+
 _CHANNELS_LAST = 'images are NHWC; PyTorch\'s own models take NCHW: add ToLayout("CHW") to the ops'
 
 
 @runs_on_gpu("torch")
-def to_torch(session: FeedSession, device: Any = None, convert: Where = "auto") -> TorchFeed:
+def to_torch(
+    session: FeedSession, device: Any = None, convert: Where = "auto", yields: Yields | None = None
+) -> TorchFeed:
     """Implementation of `Feed.to_torch`."""
     check(session)
     if session.is_proving:
@@ -45,12 +51,23 @@ def to_torch(session: FeedSession, device: Any = None, convert: Where = "auto") 
             else "cpu"
         )
     placement = TorchPlacement(device, session.prefetch + 2)
-    return TorchFeed(session, placement, on_device(session, placement, convert))
+    raw = on_device(session, placement, convert)
+    return TorchFeed(session, placement, raw, BatchTuples.of(session, yields))
 
 
 def check(session: FeedSession) -> None:
     """Raise if torch.distributed runs several processes but the feed was set up for one."""
     check_process_groups(session.plan.world)
+
+
+def check_fields(fields: Iterable[Field]) -> None:
+    """Raise if PyTorch has no tensors of a field's dtype."""
+    for field in fields:
+        if field.is_array:
+            try:
+                torch.from_numpy(np.empty(0, field.dtype))
+            except TypeError as error:
+                raise refusal(field, f"PyTorch has no tensors of {field.dtype}") from error
 
 
 def placement(device: Any, live_batches: int) -> TorchPlacement:
@@ -60,9 +77,9 @@ def placement(device: Any, live_batches: int) -> TorchPlacement:
 
 @guarded
 class TorchFeed:
-    """Iterable of (images, labels[, weights]) tensors, one epoch per iteration.
+    """Iterable of (images, labels[, weights]) tensors, or what `yields` says, an epoch per iteration.
 
-    Weights are included if samples are masked or the source has weights. Padding is cut off, also
+    Texts are lists of str. Weights are included if samples are masked or the source has weights. Padding is cut off, also
     on several ranks, so that the last batch is shorter; with weights, several ranks keep the
     padding and give it weight 0.
 
@@ -72,22 +89,25 @@ class TorchFeed:
     For a source with annotations, labels are a dict of tensors: "boxes", "labels", "masks".
     """
 
-    def __init__(self, session: FeedSession, placement: TorchPlacement, raw: bool) -> None:
+    def __init__(
+        self, session: FeedSession, placement: TorchPlacement, raw: bool, tuples: BatchTuples
+    ) -> None:
+        check_fields(tuples.fields)
         self._session, self.device = session, placement.device
         self._placement = placement
-        todo = DeviceConvert(session.program.convert, self.device) if raw else None
-        tuples = BatchTuples.of(session)
-        self._raw, self._place, self._nested = (
-            raw,
-            lambda batch: placement.put(tuples(batch), convert=todo),
-            tuples.nested,
-        )
-        session.place_on(placement, raw=raw)
+        convert = None
+        if raw:
+            on_images = DeviceConvert(session.program.convert, self.device)
+            convert = partial(tuples.on_images, on_images)
+        self._raw = raw
+        self._place = lambda batch: placement.put(tuples(batch), convert=convert)
+        self._nested = tuples.nested
+        session.place_on(placement, raw, tuples.names)
         session.notes = [line for line in session.notes if line != _CHANNELS_LAST]
         if session.program.spec.layout == "HWC":
             session.notes.append(_CHANNELS_LAST)
 
-    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+    def __iter__(self) -> Iterator[Any]:
         placed = self._session.placed(self._place, self._raw)
         return LockedIterator(
             (self._nested(self._placement.take(one)) for one in placed), placed.close
@@ -175,16 +195,19 @@ class TorchPlacement:
         return held.numpy().view(dtype).reshape(shape)
 
     def put(
-        self, arrays: tuple[Any, ...], borrowed: bool = False, convert: DeviceConvert | None = None
+        self, arrays: tuple[Any, ...], borrowed: bool = False, convert: ConvertAll | None = None
     ) -> Any:
-        """Copy to the device; returns tensors, the first converted, and the copy's event."""
+        """Copy to the device; returns tensors, lists of texts, and the copy's event."""
         try:
             if self._stream is not None:
                 return self._on_stream(arrays, borrowed, convert)
             tensors = [
-                tensor.to(self.device, copy=borrowed) for tensor in map(_host, map(on_host, arrays))
+                array.tolist()
+                if is_of_objects(array)
+                else _host(on_host(array)).to(self.device, copy=borrowed)
+                for array in arrays
             ]
-            return _converted(tensors, convert), None
+            return tensors if convert is None else convert(tensors), None
         except (
             RuntimeError
         ) as error:  # not always OutOfMemoryError: pinned memory and kernels have another
@@ -193,7 +216,7 @@ class TorchPlacement:
             raise out_of_memory(self.name, arrays, self._live_batches, error) from error
 
     def _on_stream(
-        self, arrays: tuple[Any, ...], borrowed: bool, convert: DeviceConvert | None
+        self, arrays: tuple[Any, ...], borrowed: bool, convert: ConvertAll | None
     ) -> Any:
         with self._lock, torch.cuda.device(self.device):
             while self._copies and self._copies[0][0].query():
@@ -206,6 +229,9 @@ class TorchPlacement:
         with torch.cuda.device(self.device), torch.cuda.stream(self._stream):
             tensors, hosts = [], []
             for array in arrays:
+                if is_of_objects(array):
+                    tensors.append(array.tolist())
+                    continue
                 if hasattr(
                     array, "__cuda_array_interface__"
                 ):  # decoded on the GPU, into memory that is reused
@@ -217,7 +243,7 @@ class TorchPlacement:
                 host = host if host.is_pinned() else host.pin_memory()  # a copy
                 hosts.append(host)
                 tensors.append(host.to(self.device, non_blocking=True))
-            tensors = _converted(tensors, convert)
+            tensors = tensors if convert is None else convert(tensors)
             event = torch.cuda.Event()
             event.record(self._stream)
             if foreign or borrowed:
@@ -232,8 +258,9 @@ class TorchPlacement:
             stream = torch.cuda.current_stream(self.device)
             stream.wait_event(event)
             for tensor in tensors:
-                # freed memory waits for this stream, not for the one that copied
-                tensor.record_stream(stream)
+                if not isinstance(tensor, list):  # of texts
+                    # freed memory waits for this stream, not for the one that copied
+                    tensor.record_stream(stream)
         return tuple(tensors)
 
 
@@ -255,11 +282,7 @@ class DeviceConvert:
     def __call__(self, images: Any) -> Any:
         if not self._how.keeps_bytes:
             images = images.to(torch.float32).mul_(self._scale).add_(self._offset).to(self._dtype)
-        return images.permute(0, 3, 1, 2) if self._how.layout == "CHW" else images
-
-
-def _converted(tensors: list[Any], convert: DeviceConvert | None) -> list[Any]:
-    return tensors if convert is None else [convert(tensors[0]), *tensors[1:]]
+        return images.movedim(-1, -3) if self._how.layout == "CHW" else images
 
 
 def _host(array: np.ndarray) -> Any:

@@ -15,7 +15,7 @@ from fastfeed.backends.options import DecodeBy, GpuDecode
 from fastfeed.distributed.world import World
 from fastfeed.faults import FaultPolicy, Outage
 from fastfeed.feed.config import FeedConfig
-from fastfeed.feed.fields import Field
+from fastfeed.feed.fields import Field, Yields
 from fastfeed.feed.iterator import BatchIterator
 from fastfeed.feed.producer import PlaceFunction
 from fastfeed.feed.session import FeedSession
@@ -319,7 +319,9 @@ class Feed:
 
     @checked_early
     @runs_on_gpu("keras")
-    def to_keras(self, class_weight: Mapping[int, float] | None = None) -> Any:
+    def to_keras(
+        self, class_weight: Mapping[int, float] | None = None, yields: Yields | None = None
+    ) -> Any:
         """Data for Keras's `fit`, `evaluate` and `predict`, with any Keras backend.
 
         Args:
@@ -327,19 +329,27 @@ class Feed:
                 that are not named; a soft label has the weighted mean of its classes' factors. Pass
                 it here, not to `fit`, which would ignore it for a feed and is refused. Default:
                 None.
+            yields (str | tuple | list | dict | None): Names of fields that each item holds, in any
+                nesting, such as ("image", "caption") or {"pixel_values": "image"}; `fields` lists
+                them. The item is Keras's (x, y, sample_weight): inputs, targets, weights, each a
+                field or several. Texts are tf.string, on TensorFlow alone. Default: None, (images, labels, weights), without
+                weights if all are 1.
 
         Returns:
             A data set for Keras, one epoch per iteration.
 
         Raises:
-            ConfigError: If class_weight is not a mapping of labels to finite factors of 0 or more.
+            ConfigError: If class_weight is not a mapping of labels to finite factors of 0 or more,
+                or if `yields` names a field that does not exist or does not fit, or lacks weights
+                that padding or masked samples need.
             MissingExtra: If Keras is not installed.
 
         Example:
             >>> model.fit(feed.to_keras(), epochs=90)  # doctest: +SKIP
             >>> model.fit(feed.to_keras(class_weight={0: 1.0, 1: 2.5}))  # doctest: +SKIP
+            >>> autoencoder.fit(feed.to_keras(yields=("image", "image")))  # doctest: +SKIP
         """
-        return _adapter("to_keras").to_keras(self._session, class_weight)
+        return _adapter("to_keras").to_keras(self._session, class_weight, yields)
 
     @checked_early
     def keras_backup(
@@ -373,30 +383,37 @@ class Feed:
 
     @checked_early
     @runs_on_gpu("tensorflow")
-    def to_tfdata(self, device: str | None = None) -> Any:
+    def to_tfdata(self, device: str | None = None, yields: Yields | None = None) -> Any:
         """A `tf.data.Dataset` of one epoch per iteration.
 
         Args:
             device (str | None): "/GPU:0" prefetches two batches to that device. Default: None, in
                 host memory.
+            yields (str | tuple | list | dict | None): Names of fields that each item holds, in any
+                nesting, such as ("image", "caption") or {"pixel_values": "image"}; `fields` lists
+                them. Texts are tf.string; lists become tuples. Default: None, (images, labels), with weights if
+                samples are masked or the source has weights.
 
         Returns:
             The data set.
 
         Raises:
-            ConfigError: If TensorFlow has no such device.
+            ConfigError: If TensorFlow has no such device, or if `yields` names a field that does not
+                exist or does not fit, or lacks weights that masked samples need.
             MissingExtra: If TensorFlow is not installed.
 
         Example:
             >>> for images, labels in feed.to_tfdata():  # doctest: +SKIP
             ...     train_step(images, labels)
         """
-        return _adapter("to_tfdata").to_tfdata(self._session, device=device)
+        return _adapter("to_tfdata").to_tfdata(self._session, device=device, yields=yields)
 
     @checked_early
     @runs_on_gpu("jax")
-    def to_jax(self, sharding: Any = None, convert: str = "auto") -> Any:
-        """An iterable of `jax.Array` tuples, one epoch per iteration, prefetched to a device.
+    def to_jax(
+        self, sharding: Any = None, convert: str = "auto", yields: Yields | None = None
+    ) -> Any:
+        """An iterable of `jax.Array`s, one epoch per iteration, prefetched to a device.
 
         Args:
             sharding (Any): A jax.Device, or a Sharding of the leading axis; one that spans
@@ -404,25 +421,34 @@ class Feed:
             convert (str): "device" runs Normalize, ToFloat and ToLayout on the device, so that only
                 uint8 is copied; "host" runs them on the CPU; "auto" is "device" unless the device
                 is the CPU. Default: "auto".
+            yields (str | tuple | list | dict | None): Names of fields that each item holds, in any
+                nesting, such as ("image", "caption") or {"pixel_values": "image"}; `fields` lists
+                them. Texts are NumPy arrays of objects, of this process's samples. Default: None, (images, labels), with weights if
+                samples are masked, padded or weighted.
 
         Returns:
             The iterable.
 
         Raises:
             ConfigError: If the sharding does not divide the batch, or JAX runs other ranks than the
-                feed.
+                feed, or if `yields` names a field that does not exist or does not fit, or lacks
+                weights that padding or masked samples need.
             MissingExtra: If JAX is not installed.
 
         Example:
             >>> for images, labels in feed.to_jax():  # doctest: +SKIP
             ...     state = train_step(state, images, labels)
         """
-        return _adapter("to_jax").to_jax(self._session, sharding=sharding, convert=convert)
+        return _adapter("to_jax").to_jax(
+            self._session, sharding=sharding, convert=convert, yields=yields
+        )
 
     @checked_early
     @runs_on_gpu("torch")
-    def to_torch(self, device: Any = None, convert: str = "auto") -> Any:
-        """An iterable of tensor tuples, one epoch per iteration, prefetched to a device.
+    def to_torch(
+        self, device: Any = None, convert: str = "auto", yields: Yields | None = None
+    ) -> Any:
+        """An iterable of tensors, one epoch per iteration, prefetched to a device.
 
         Images are (n, height, width, channels); with `ToLayout("CHW")` among the ops (n, channels,
         height, width), as PyTorch's own models take them. The result has `state_dict()` and
@@ -433,20 +459,31 @@ class Feed:
             convert (str): "device" runs Normalize, ToFloat and ToLayout on the device, so that only
                 uint8 is copied; "host" runs them on the CPU; "auto" is "device" unless the device
                 is the CPU. Default: "auto".
+            yields (str | tuple | list | dict | None): Names of fields that each item holds, in any
+                nesting, such as ("image", "caption") or {"pixel_values": "image"}; `fields` lists
+                them. Texts are lists of str. Default: None, (images, labels), with weights if
+                samples are masked or the source has weights.
 
         Returns:
             The iterable.
 
         Raises:
             ConfigError: If PyTorch has no such device, or torch.distributed runs other ranks than
-                the feed.
+                the feed, or if `yields` names a field that does not exist or does not fit, or lacks
+                weights that masked samples need.
             MissingExtra: If PyTorch is not installed.
 
         Example:
             >>> for images, labels in feed.to_torch("cuda"):  # doctest: +SKIP
             ...     loss = criterion(model(images), labels)
+            >>> for batch in feed.to_torch(  # doctest: +SKIP
+            ...     yields={"pixel_values": "image", "text": "caption"}
+            ... ):
+            ...     loss = model(**batch).loss
         """
-        return _adapter("to_torch").to_torch(self._session, device=device, convert=convert)
+        return _adapter("to_torch").to_torch(
+            self._session, device=device, convert=convert, yields=yields
+        )
 
 
 def _adapter(name: str) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,9 @@ from fastfeed.ops.program.program import Program
 from fastfeed.runtime.batch import column_field
 from fastfeed.sources.base import Optionals
 from fastfeed.sources.shards.extra_columns import as_array
+
+# a field's name, or a tuple, list or dict of these, nested
+Yields = str | tuple[Any, ...] | list[Any] | Mapping[Any, Any]
 
 _PROBED = 16  # samples that tell the type of a column whose source does not
 _OBJECTS = {str: "str", bytes: "bytes"}

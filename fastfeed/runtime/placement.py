@@ -35,6 +35,8 @@ class Placement(Protocol):
     def put(self, arrays: tuple[np.ndarray, ...], borrowed: bool = False) -> Any:
         """Start a copy, on any thread. The result keeps the arrays alive until they have been read.
 
+        Arrays of objects stay on the host, in the form that the framework has for texts.
+
         `borrowed`: the arrays may change after this returns, so they must have been read by then.
         """
         ...
@@ -74,6 +76,11 @@ def on_host(array: Any) -> np.ndarray:
     if hasattr(array, "as_cpu"):  # DALI
         return np.asarray(array.as_cpu())
     return array.cpu().numpy() if hasattr(array, "cpu") else np.asarray(array)  # PyTorch; JAX
+
+
+def is_of_objects(array: Any) -> bool:
+    """True for texts and other Python objects, which stay on the host."""
+    return isinstance(array, np.ndarray) and array.dtype == object
 
 
 def wait_until_written(array: Any) -> None:
@@ -117,8 +124,7 @@ def flatten(tree: Any) -> tuple[list[np.ndarray], Rebuild]:
     flattened; its ids and columns stay on the host.
     """
     if isinstance(tree, np.ndarray) or hasattr(tree, "__cuda_array_interface__"):
-        of_objects = isinstance(tree, np.ndarray) and tree.dtype == object
-        return ([], lambda _: tree) if of_objects else ([tree], next)
+        return ([], lambda _: tree) if is_of_objects(tree) else ([tree], next)
     if isinstance(tree, Batch):
         names = ("labels", "weights", "objects", "masks")
         inner, rebuild = flatten(

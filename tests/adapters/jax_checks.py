@@ -6,16 +6,20 @@ import gc
 import json
 import os
 import sys
+import tempfile
 import threading
 import traceback
+from pathlib import Path
 
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
 # XLA\'s threads: one that waits in an all-reduce holds its, and two may not be enough
 os.environ["NPROC"] = "8"
 os.environ["JAX_PLATFORMS"] = "cpu"
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import jax
 import numpy as np
+from helpers import field_feeds
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import fastfeed as ff
@@ -74,6 +78,45 @@ def check_objects_come_as_a_dict_of_arrays():
                 assert found["boxes"].sharding.device_set == images.sharding.device_set
                 np.testing.assert_array_equal(found["boxes"], batch.objects.boxes)
                 np.testing.assert_array_equal(found["labels"], batch.objects.labels)
+
+
+def check_items_have_the_structure_that_yields_says():
+    """Over all kinds of fields, on one device and split over four; texts stay on the host."""
+    for kind in field_feeds.FEEDS:
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            field_feeds.feed(kind, Path(folder)) as data,
+        ):
+            default = field_feeds.default_of(data, False)
+            for where in (None, SHARDED):
+                for yields in (None, *field_feeds.structures(data)):
+                    batch = next(data.batches(data.state()["epoch"]))
+                    item = next(iter(data.to_jax(where, yields=yields)))
+                    field_feeds.assert_holds(item, yields or default, batch)
+                    data.seek(data.state()["epoch"] + 1)
+            text = [name for name, field in data.fields.items() if field.dtype == "str"][:1]
+            for name in text:
+                image, texts = next(iter(data.to_jax(SHARDED, yields=("image", name))))
+                assert isinstance(texts, np.ndarray) and len(image.sharding.device_set) == 4
+
+
+def check_integers_that_do_not_fit_are_refused():
+    class Stamped(ff.Arrays):
+        def columns(self, ids):
+            return {"stamp": np.full(len(ids), 1 << 40)}
+
+    with ff.Feed(Stamped(IMAGES, np.arange(44)), [], batch=8) as data:
+        next(iter(data.to_jax()))
+        words = "integers must fit in int32 for JAX, got 1099511627776 among int64"
+        refused(ConfigError, words, lambda: next(iter(data.to_jax(yields=("image", "stamp")))))
+
+
+def check_single_views_are_converted_on_the_device():
+    ops = [ff.MultiCrop((ff.View(8, 2),)), ff.Normalize.imagenet(), ff.ToLayout("CHW")]
+    with feed(ops) as data:
+        batch = next(data.batches(0))
+        item = next(iter(data.to_jax(convert="device", yields=["view_1", "image", "label"])))
+        field_feeds.assert_holds(item, ["view_1", "image", "label"], batch)
 
 
 def check_memory_is_taken_as_it_is_and_not_used_again():
@@ -222,6 +265,13 @@ def check_words_for_wrong_arguments():
             "convert must be one of auto, host, device",
             lambda: data.to_jax(convert=True),
         )
+    with feed(tail="pad") as data:
+        words = 'yields has no weights, so that they would count; name "weight" in yields'
+        refused(ConfigError, words, lambda: data.to_jax(yields=("image", "id")))
+        assert len(next(iter(data.to_jax(yields=("image", "id", "weight"))))) == 3
+    with ff.Feed(field_feeds.Dated(field_feeds.IMAGES), [], batch=4) as data:
+        words = "the field 'taken' here: JAX has no arrays of datetime64[D]"
+        refused(ConfigError, words, lambda: data.to_jax(yields=("image", "taken")))
 
 
 def check_a_device_without_room_says_what_to_lower():

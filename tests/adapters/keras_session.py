@@ -17,8 +17,10 @@ from pathlib import Path
 os.environ["KERAS_BACKEND"] = sys.argv[1]
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import keras
 import numpy as np
+from helpers import field_feeds
 from keras.src.trainers import data_adapters
 
 import fastfeed as ff
@@ -39,7 +41,7 @@ def model(**options):
 rng = np.random.default_rng(0)
 images, labels = rng.integers(0, 256, (44, 8, 8, 3), dtype=np.uint8), rng.integers(0, 3, 44)
 ops = [ff.RandomFlip(), ff.ToFloat()]
-result = {"keras": keras.__version__}
+result = {"keras": keras.__version__, "backend": keras.backend.backend()}
 
 
 class Steps(keras.callbacks.Callback):
@@ -280,6 +282,67 @@ with ff.Feed(
 ) as objects:
     told = net.fit(objects.to_keras(), verbose=0).history["loss"][0]
     result["objects"] = [float(told), float(np.abs(where).mean() + labels.mean())]
+
+# every kind of fields in every structure, as the adapter hands it over
+backend = keras.backend.backend()
+walk = {"tensorflow": "get_tf_dataset", "jax": "get_jax_iterator"}.get(
+    backend, "get_torch_dataloader"
+)
+for kind in field_feeds.FEEDS:
+    (folder / kind).mkdir()
+    with field_feeds.feed(kind, folder / kind) as made:
+        chosen = field_feeds.structures(made, texts=backend == "tensorflow")
+        for epoch, yields in enumerate([None, *chosen]):
+            items, batch = getattr(made.to_keras(yields=yields), walk)(), next(made.batches(epoch))
+            structure = field_feeds.default_of(made, False) if yields is None else yields
+            field_feeds.assert_holds(next(iter(items)), structure, batch, listed=False)
+            del items
+            made.seek(epoch + 1)
+
+# two inputs and two outputs, one of them weighed by class; their loss by hand, of a model that does
+# not learn
+described = field_feeds.Described(field_feeds.IMAGES, field_feeds.LABELS)
+inputs = {"photo": keras.Input((12, 16, 3)), "year": keras.Input((1,))}
+pooled = keras.layers.GlobalAveragePooling2D()(inputs["photo"])
+joined = keras.layers.Concatenate()([pooled, inputs["year"]])
+price = keras.layers.Dense(2, kernel_initializer="zeros", name="price")(joined)
+kind = keras.layers.Dense(3, kernel_initializer="zeros", name="kind")(joined)
+net = keras.Model(inputs, {"price": price, "kind": kind})
+net.compile(
+    keras.optimizers.SGD(0.0),
+    {"price": "mae", "kind": keras.losses.SparseCategoricalCrossentropy(from_logits=True)},
+    jit_compile=False,
+)
+named = ({"photo": "image", "year": "year"}, {"price": "place", "kind": "label"}, "weight")
+with ff.Feed(described, [ff.ToFloat()], batch=5) as two:
+    steps = Steps()
+    data = two.to_keras(class_weight={1: 2.5}, yields=named)
+    told = net.fit(data, epochs=2, verbose=0, callbacks=[steps]).history["loss"][0]
+    weights = np.where(field_feeds.LABELS == 1, 2.5, 1)
+    by_hand = (weights * (np.arange(field_feeds.N) + np.log(3))).mean()
+    result["outputs"] = [float(told), float(by_hand), steps.counts]
+    result["position"] = [two.state()["epoch"], two.state()["step"]]
+
+# an autoencoder
+net = keras.Sequential([keras.layers.Conv2D(3, 1, kernel_initializer="zeros")])
+net.compile(keras.optimizers.SGD(0.0), "mse", jit_compile=False)
+with ff.Feed(described, [ff.ToFloat()], batch=5) as made:
+    told = net.fit(made.to_keras(yields=("image", "image")), verbose=0).history["loss"][0]
+    result["autoencoder"] = [float(told), float(((field_feeds.IMAGES / 255) ** 2).mean())]
+
+# texts
+caption = keras.Input((), dtype="string" if backend == "tensorflow" else "int32")
+with ff.Feed(described, [ff.ToFloat()], batch=5) as made:
+    try:
+        data = made.to_keras(yields=("caption", "label"))
+        known = keras.layers.StringLookup(vocabulary=field_feeds.CAPTIONS, output_mode="one_hot")
+        net = keras.Sequential([caption, known, keras.layers.Dense(3)])
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        net.compile(keras.optimizers.Adam(0.1), loss, metrics=["accuracy"], jit_compile=False)
+        told = net.fit(data, epochs=20, verbose=0).history["accuracy"][-1]
+        result["texts"] = float(told)
+    except Exception as error:
+        result["texts"] = f"{type(error).__name__}: {error}"
 
 # a folder with broken files trains as if they were not there; one of broken files alone stops with
 # words

@@ -111,6 +111,22 @@ def test_boxes_and_their_labels_are_trained_on(session):
     assert told == pytest.approx(by_hand, rel=1e-5)
 
 
+def test_several_inputs_and_outputs_are_fields_by_name(session):
+    told, by_hand, steps = session["outputs"]
+    assert told == pytest.approx(by_hand, rel=1e-5)
+    assert steps == [2, 2] and session["position"] == [2, 0]
+    told, by_hand = session["autoencoder"]
+    assert told == pytest.approx(by_hand, rel=1e-5)
+
+
+def test_texts_are_for_keras_on_tensorflow_alone(session):
+    if session["backend"] == "tensorflow":
+        assert session["texts"] == 1
+    else:
+        assert session["texts"].startswith("ConfigError: yields cannot hold the field 'caption' h")
+        assert f"Keras on {session['backend']} computes on numbers alone" in session["texts"]
+
+
 def test_batches_are_finished_by_the_feeds_threads(session):
     """Cut, weighed and, but for TensorFlow, copied to Keras's device: not by the thread that
     trains.

@@ -259,7 +259,8 @@ def test_trainers_get_images_and_a_dict():
             images, targets, weights = tuples.nested(tuples(next(iter(made))))
             assert list(targets) == names and weights.tolist() == [1] * 10
         with pytest.raises(
-            ConfigError, match="class_weight is by the label of an image, and this feed gives boxes"
+            ConfigError,
+            match='class_weight is by the field "label" of an image, and this feed yields image, b',
         ):
             BatchTuples.of(FeedSession.of(made), factors=np.ones(2, np.float32))
 

@@ -44,6 +44,16 @@ class Read(ff.Arrays):
         ]
 
 
+class Dated(ff.Arrays):
+    """Arrays with a column that frameworks have no arrays of, and one of Python objects."""
+
+    def columns(self, ids: np.ndarray) -> dict[str, np.ndarray]:
+        return {
+            "taken": np.full(len(ids), "2020-01-01", "datetime64[D]"),
+            "notes": np.array([{"a": 1}] * len(ids), object),
+        }
+
+
 def shards(folder: Path) -> ff.TarShards:
     """Tar shards with a text and a number of each sample."""
     members = []
@@ -81,3 +91,49 @@ def feed(kind: str, folder: Path, **options: Any) -> ff.Feed:
     source, ops = FEEDS[kind](folder)
     settings: dict[str, Any] = {"batch": BATCH, "seed": 3, "threads": 1}
     return ff.Feed(source, ops, **settings | options)
+
+
+def structures(made: ff.Feed, texts: bool = True) -> list[Any]:
+    """Choices of fields, over all that a trainer can take of a feed."""
+    fields = made.fields.items()
+    names = [name for name, field in fields if field.is_array or (texts and field.dtype == "str")]
+    return [
+        "image",
+        names[-1],
+        ("image", "image"),
+        tuple(names),
+        dict(zip(names, reversed(names), strict=True)),
+        [{"x": "image", "more": (names[-1], ["weight"])}, names[-1]],
+    ]
+
+
+def default_of(made: ff.Feed, weighted: bool) -> Any:
+    """The choice that `yields` has by default, written out."""
+    images = ("image", "image_1") if "image_1" in made.fields else "image"
+    objects = {"boxes": "boxes", "labels": "box_labels", "masks": "masks"}
+    targets = {key: name for key, name in objects.items() if name in made.fields}
+    item = (images, targets or "label")
+    return (*item, "weight") if weighted else item
+
+
+def assert_holds(item: Any, structure: Any, batch: Any, listed: bool = True) -> None:
+    """An item has this structure, with the arrays and texts of the batch at its leaves.
+
+    `listed`: lists are lists; otherwise tuples.
+    """
+    if isinstance(structure, str):
+        want = batch[structure]
+        if want.dtype == object:
+            texts = np.asarray(item, object).tolist()
+            texts = [text.decode() if isinstance(text, bytes) else text for text in texts]
+            assert texts == list(want), structure
+        else:
+            np.testing.assert_allclose(np.asarray(item), want, 1e-6, 1e-6, err_msg=structure)
+        return
+    kind = tuple if isinstance(structure, list) and not listed else type(structure)
+    assert type(item) is kind and len(item) == len(structure)
+    if isinstance(structure, dict):
+        assert item.keys() == structure.keys()
+        item, structure = item.values(), structure.values()
+    for part, name in zip(item, structure, strict=True):
+        assert_holds(part, name, batch, listed)

@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from fastfeed.adapters.batch_tuples import refusal
 from fastfeed.adapters.keras.checks import check_whole, follow_fit, refuse_ignored, refuse_same_feed
 from fastfeed.adapters.keras.epochs import Epochs
 from fastfeed.errors import ConfigError, MissingExtra
+from fastfeed.feed.fields import Yields
 from fastfeed.feed.session import FeedSession
 
 try:
@@ -22,7 +24,11 @@ except ImportError as error:
     raise MissingExtra.of("to_keras", "Keras 3", "keras") from error
 
 
-def to_keras(session: FeedSession, class_weight: Mapping[int, float] | None = None) -> Any:
+def to_keras(
+    session: FeedSession,
+    class_weight: Mapping[int, float] | None = None,
+    yields: Yields | None = None,
+) -> Any:
     """A Keras `DataAdapter`, which `fit` takes as it is.
 
     Keras keeps that class to itself, so what this version does with one is tried out first. Where
@@ -36,7 +42,7 @@ def to_keras(session: FeedSession, class_weight: Mapping[int, float] | None = No
     """
     if session.is_proving:
         importlib.import_module("fastfeed.adapters.no_saving").refuse_keras()
-    epochs = Epochs(session, _factors(class_weight), _peeks())
+    epochs = Epochs(session, yields, _factors(class_weight), _peeks())
     backend = BACKENDS[keras.backend.backend()](epochs)
     adapter = _adapter(epochs, backend)
     if adapter is not None:
@@ -70,6 +76,14 @@ def _factors(class_weight: Mapping[int, float] | None) -> np.ndarray | None:
     return table
 
 
+def _check_no_texts(epochs: Epochs) -> None:
+    """Refuse texts, which no layer takes on this backend of Keras."""
+    for field in epochs.tuples.fields:
+        if not field.is_array:
+            backend = keras.backend.backend()
+            raise refusal(field, f"it is texts, and Keras on {backend} computes on numbers alone")
+
+
 class _TensorFlow:
     """Tensors on the first device, or a dataset of two batches ahead if Keras needs one.
 
@@ -82,6 +96,7 @@ class _TensorFlow:
         self._adapter: Any = importlib.import_module("fastfeed.adapters.tfdata")
         self._iterated: Any = importlib.import_module("fastfeed.adapters.keras.tensorflow")
         self._strategy = self._tf.distribute.get_strategy()
+        self._adapter.signature(epochs.tuples, None)  # or an error
 
     def data(self, strategy: Any = None, steps_per_execution: int = 0) -> Any:
         """The data for Keras; `steps_per_execution` is the model's, 0 if unknown."""
@@ -119,8 +134,10 @@ class _Jax:
     def __init__(self, epochs: Epochs) -> None:
         self._epochs = epochs
         self._jax = importlib.import_module("fastfeed.adapters.jax")
+        _check_no_texts(epochs)
+        self._jax.check_fields(epochs.tuples.fields)
 
-    def data(self) -> Iterator[tuple[Any, ...]]:
+    def data(self) -> Iterator[Any]:
         session, distribution = self._epochs.session, keras.distribution.distribution()
         self._jax.check(session)
         if distribution is None:
@@ -142,6 +159,8 @@ class _Torch:
     def __init__(self, epochs: Epochs) -> None:
         self._epochs = epochs
         self._torch = importlib.import_module("fastfeed.adapters.torch")
+        _check_no_texts(epochs)
+        self._torch.check_fields(epochs.tuples.fields)
 
     def data(self) -> Any:
         device = importlib.import_module("keras.src.backend.torch.core").get_device()
@@ -167,10 +186,10 @@ def _adapter(epochs: Epochs, backend: Any) -> Any:
 
         _fastfeed = session
 
-        def get_numpy_iterator(self) -> Iterator[tuple[Any, ...]]:
+        def get_numpy_iterator(self) -> Iterator[Any]:
             return epochs.walk()
 
-        def get_jax_iterator(self) -> Iterator[tuple[Any, ...]]:
+        def get_jax_iterator(self) -> Iterator[Any]:
             return backend.data()
 
         def get_tf_dataset(self) -> Any:
@@ -230,7 +249,7 @@ class _Again:
     def __init__(self, epochs: Epochs) -> None:
         self._epochs = epochs
 
-    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+    def __iter__(self) -> Iterator[Any]:
         return self._epochs.walk()
 
 
@@ -240,7 +259,7 @@ def _py_dataset(epochs: Epochs) -> Any:
 
         def __init__(self) -> None:
             super().__init__(workers=1, use_multiprocessing=False)
-            self._walk: Iterator[tuple[Any, ...]] = iter(())
+            self._walk: Iterator[Any] = iter(())
 
         _fastfeed = epochs.session
 
@@ -250,7 +269,7 @@ def _py_dataset(epochs: Epochs) -> Any:
             follow_fit(epochs.session)
             return len(epochs.session)
 
-        def __getitem__(self, index: int) -> tuple[Any, ...]:
+        def __getitem__(self, index: int) -> Any:
             item = next(self._walk, None)
             if item is None:
                 self._walk = epochs.walk()

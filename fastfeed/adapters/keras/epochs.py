@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.adapters.batch_tuples import BatchTuples, image_specs, target_specs
+from fastfeed.adapters.batch_tuples import BatchTuples
+from fastfeed.feed.fields import Yields
 from fastfeed.feed.producer import PlaceFunction
 from fastfeed.feed.session import FeedSession
 from fastfeed.runtime.placement import Placement, on_host
@@ -29,11 +30,15 @@ class Epochs:
     """
 
     def __init__(
-        self, session: FeedSession, factors: np.ndarray | None = None, peeks: bool = False
+        self,
+        session: FeedSession,
+        yields: Yields | None = None,
+        factors: np.ndarray | None = None,
+        peeks: bool = False,
     ) -> None:
         self.session = session
         self._peeks = peeks
-        self.tuples = BatchTuples.of(session, weighted=True, factors=factors)
+        self.tuples = BatchTuples.of(session, yields, weighted=True, factors=factors, lists=False)
         self._placement: Placement | None = None
         self._place = _host(self.tuples)
         self._live: Iterator[tuple[int, Any]] = iter(())
@@ -41,8 +46,8 @@ class Epochs:
         self._peeked: tuple[int, Any] | None = None  # the first, while it is the only one
         self._moves = session.cursor.moves
 
-    def walk(self) -> Iterator[tuple[Any, ...]]:
-        """One epoch of (images, labels[, weights])."""
+    def walk(self) -> Iterator[Any]:
+        """One epoch of (images, labels[, weights]), or what `yields` says."""
         if is_keras_peeking():
             yield self.zeros()
             return
@@ -51,21 +56,21 @@ class Epochs:
                 placed if self._placement is None else self._placement.take(placed)
             )
 
-    def zeros(self) -> tuple[Any, ...]:
-        """Shapes and types of a batch."""
-        batch = self.session.plan.batch
-        specs = [*image_specs(self.session), *target_specs(self.session).values()]
-        arrays = [np.zeros((batch, *shape), dtype) for shape, dtype in specs]
-        return self.tuples.nested(
-            [*arrays, np.ones(batch, np.float32)] if self.tuples.weighted else arrays
-        )
+    def zeros(self) -> Any:
+        """Shapes and types of a batch: zeros, weights of 1, empty texts."""
+        batch, arrays = self.session.plan.batch, []
+        for field in self.tuples.fields:
+            shape = batch, *(side or 0 for side in field.shape)
+            numbers = np.full(shape, field.name == "weight", field.dtype)
+            arrays.append(numbers if field.is_array else np.full(batch, "", object))
+        return self.tuples.nested(arrays)
 
     def use(self, placement: Placement) -> None:
         """Place the batches of later iterations on this device."""
         if self._placement is None or self._placement.name != placement.name:
             self._placement = placement
             self._place = _device(self.tuples, placement)
-            self.session.place_on(placement)
+            self.session.place_on(placement, names=self.tuples.names)
 
     def _batches(self) -> Iterator[tuple[int, Any]]:
         if self._peeked is not None and self._moves == self.session.cursor.moves:

@@ -13,6 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from fastfeed.adapters.keras.epochs import Epochs, is_keras_peeking
+from fastfeed.adapters.tfdata import signature
 from fastfeed.errors import ConfigError
 
 
@@ -68,7 +69,7 @@ class _Direct(tf.distribute.DistributedDataset):
 
     @property
     def element_spec(self) -> Any:
-        return tf.nest.map_structure(tf.TensorSpec.from_tensor, self._epochs.zeros())
+        return signature(self._epochs.tuples, self._epochs.session.plan.batch)
 
 
 class _Watched(tf.distribute.DistributedDataset):

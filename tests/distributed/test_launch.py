@@ -160,7 +160,10 @@ FRAMEWORKS = {
 }
 
 
-@pytest.mark.parametrize("package", FRAMEWORKS)
+@pytest.mark.parametrize(
+    "package",
+    ["jax", *(pytest.param(name, marks=pytest.mark.slow) for name in ("torch", "tensorflow"))],
+)
 def test_frameworks_that_use_no_gpu_are_not_too_late(package, python):
     """The real ones: the names that are looked at exist."""
     require(package)

@@ -37,8 +37,15 @@ def feed(source: ff.ImageFolder, ops: list = OPS, **more) -> ff.Feed:  # type: i
     return ff.Feed(source, list(ops), **({"batch": BATCH, "threads": 2, "seed": 4} | more))
 
 
-@pytest.mark.parametrize("kill_after", [1, 4])
-@pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM", "SIGSEGV"])
+@pytest.mark.parametrize(
+    ("name", "kill_after"),
+    [
+        ("SIGKILL", 1),
+        ("SIGSEGV", 4),
+        pytest.param("SIGTERM", 1, marks=pytest.mark.slow),
+        pytest.param("SIGKILL", 4, marks=pytest.mark.slow),
+    ],
+)
 def test_a_helper_that_is_killed_costs_no_batch(
     photos: ff.ImageFolder, name: str, kill_after: int
 ) -> None:

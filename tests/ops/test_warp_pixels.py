@@ -71,7 +71,11 @@ def test_is_pillows_but_for_the_edge(op):
 
 
 @pytest.mark.parametrize("op", [op for ops in EXAMPLES.values() for op in ops], ids=repr)
-@pytest.mark.parametrize("size", [(60, 80), (37, 91), (5, 9), (300, 401)], ids=str)
+@pytest.mark.parametrize(
+    "size",
+    [(60, 80), (37, 91), (5, 9), pytest.param((300, 401), marks=pytest.mark.slow)],
+    ids=str,
+)
 @pytest.mark.parametrize("filter", ["bilinear", "nearest"])
 def test_opencv_4_gives_the_same_bytes(op, size, filter, monkeypatch):
     """Its own warps would not; trivial where it is installed, where the laws compare with the

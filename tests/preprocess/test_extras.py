@@ -167,6 +167,7 @@ def test_raw_arrays_lie_next_to_the_pixels(place):
         assert np.load(f"shards/{stem}.latent.npy").shape == (len(pixels), 2, 3)
 
 
+@pytest.mark.slow  # test_writers_mds has the format, the test above the arrays
 def test_streaming_reads_the_arrays(place):
     job(place, "embed", "mds")
     program = """
@@ -185,6 +186,7 @@ print(json.dumps(arrays | {"text": sample["text"]}))
     )
 
 
+@pytest.mark.slow  # test_writers_tfrecord has the format
 @needs("tensorflow")
 def test_tensorflow_reads_the_arrays(place):
     import tensorflow as tf

@@ -254,6 +254,7 @@ def metas(folder: Path) -> list[bytes]:
     return found
 
 
+@pytest.mark.slow
 def test_every_bad_image_ends_in_the_shards_or_in_the_list(data: Path, tmp_path: Path) -> None:
     report = run(
         data / "bad-images",

@@ -113,6 +113,7 @@ def test_a_named_feed_is_asked_for(job, tmp_path):
     assert sum(1 for _ in loop.train) == 10
 
 
+@pytest.mark.slow
 def test_a_process_of_its_own(tmp_path):
     path = Path(tmp_path, "train.py")
     path.write_text(TRAINER)

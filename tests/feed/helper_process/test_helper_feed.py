@@ -64,7 +64,17 @@ def pair(source: Any, **more: Any) -> tuple[Feed, Feed]:
     return side(source, OPS, side_process=False, **more), side(source, OPS, **more)
 
 
-@pytest.mark.parametrize("name", SOURCES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "described",
+        "mixture",  # of shards and broken files
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("arrays", "broken files", "shards")
+        ),
+    ],
+)
 def test_the_same_batches_as_without(name, request):
     alone, helped = pair(SOURCES[name](request))
     with alone, helped:

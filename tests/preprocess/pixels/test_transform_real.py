@@ -31,6 +31,7 @@ def photos(data: Path) -> list[bytes]:
     return [blob for blob, _ in zip(plain, range(PHOTOS), strict=False)]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(native is None, reason=NO_KERNEL)
 def test_scaling_is_as_good_as_decoding_all_of_it(photos: list[bytes]) -> None:
     values = []
@@ -44,6 +45,7 @@ def test_scaling_is_as_good_as_decoding_all_of_it(photos: list[bytes]) -> None:
     assert np.mean(values) >= 0.998 and min(values) >= 0.996, values
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(native is None, reason=NO_KERNEL)
 def test_scaling_planes_is_as_good_as_scaling_pixels(photos: list[bytes]) -> None:
     for blob in photos:

@@ -94,6 +94,7 @@ def real(data: Path, *folders: str) -> list[Path]:
 KINDS = (".jpg", ".jpeg", ".png", ".webp")
 
 
+@pytest.mark.slow
 def test_copies_of_real_photographs_are_near(data: Path) -> None:
     near = []
     for path in real(data, "imagenet-sample")[::3] + real(data, "flowers5")[::5]:
@@ -107,6 +108,7 @@ def test_copies_of_real_photographs_are_near(data: Path) -> None:
     assert np.mean(near) >= 0.96  # 98 % of all those photographs at this distance
 
 
+@pytest.mark.slow
 def test_different_real_photographs_are_not(data: Path) -> None:
     looks = [
         seen(path.read_bytes())

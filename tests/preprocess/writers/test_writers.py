@@ -88,7 +88,7 @@ def test_offsets_are_where_samples_begin(packing: Packing, tmp_path: Path) -> No
         assert image in content[start:end]
 
 
-@pytest.mark.parametrize("room", [0, 100, 5000, 200_000, 1_100_000, 5_000_000])
+@pytest.mark.parametrize("room", [0, 100, 200_000, 1_100_000])
 def test_an_error_of_the_file_comes_through(packing: Packing, room: int) -> None:
     error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -96,7 +96,7 @@ def test_an_error_of_the_file_comes_through(packing: Packing, room: int) -> None
         writer = writer_for(packing)(
             lambda name: NullFile(room, error), "s", Packing(packing.format, group_bytes=1 << 20)
         )
-        for one in large_entries(10, 600_000, "npy" if packing.format == "raw" else "jpg"):
+        for one in large_entries(4, 600_000, "npy" if packing.format == "raw" else "jpg"):
             writer.add(one)
         writer.close()
 
@@ -107,7 +107,7 @@ def test_an_error_of_the_file_comes_through(packing: Packing, room: int) -> None
     gc.collect()  # what is left of it says nothing more: a warning would be an error here
 
 
-@pytest.mark.parametrize("count", [0, 1, 70])
+@pytest.mark.parametrize("count", [0, 1, 8])
 def test_a_writer_that_is_given_up_is_silent(packing: Packing, count: int) -> None:
     sinks: list[NullFile] = []
 
@@ -116,7 +116,7 @@ def test_a_writer_that_is_given_up_is_silent(packing: Packing, count: int) -> No
         return sinks[-1]
 
     def run() -> int:
-        writer = writer_for(packing)(create, "s", packing)
+        writer = writer_for(packing)(create, "s", replace(packing, group_bytes=1 << 20))
         for one in large_entries(count, 600_000, "npy" if packing.format == "raw" else "jpg"):
             writer.add(one)
         return sinks[0].bytes

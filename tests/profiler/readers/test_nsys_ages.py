@@ -11,6 +11,7 @@ import pytest
 from helpers.profiler.nsys_databases import AGES, ORDER, Export, columns, gid, million
 
 from fastfeed.profiler.model.trace import Kind, RangeKind, Trace
+from fastfeed.profiler.readers.nsys import database
 from fastfeed.profiler.readers.nsys import reader as nsys
 
 pytestmark = pytest.mark.usefixtures("both_ways")
@@ -189,14 +190,16 @@ def test_a_kernel_table_of_two_columns_is_enough(tmp_path):
     assert trace.ops.process.tolist() == [0] and trace.ops.device.tolist() == [0]
 
 
-def test_more_rows_than_one_query_takes(tmp_path):
-    trace = nsys.read(million(tmp_path / "big.sqlite", 450_000, kernels=12_000))
-    assert len(trace.ops.start) == len(trace.calls.start) == 450_000
+def test_more_rows_than_one_query_takes(tmp_path, monkeypatch):
+    monkeypatch.setattr(database, "_ROWS_PER_QUERY", 2_000)
+    monkeypatch.setattr(database, "_IDS_PER_QUERY", 50)
+    trace = nsys.read(million(tmp_path / "big.sqlite", 4_500, kernels=120))
+    assert len(trace.ops.start) == len(trace.calls.start) == 4_500
     assert np.array_equal(trace.ops.corr, trace.calls.corr) and np.array_equal(
-        trace.ops.corr, np.arange(1, 450_001)
+        trace.ops.corr, np.arange(1, 4_501)
     )
     assert (trace.ops.start - trace.calls.start == 20_000).all()
-    assert len(set(trace.names)) == len(trace.names) == 12_001
+    assert len(set(trace.names)) == len(trace.names) == 121
 
 
 def test_the_ages_differ():

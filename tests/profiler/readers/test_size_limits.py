@@ -72,7 +72,7 @@ def test_blanks_before_the_first_event_are_not_kept(
     before, after = BLANKS["before an event"]
     with gzip.open(path, "wb", 1) as file:
         file.write(before)
-        for _ in range(256):
+        for _ in range(128):
             file.write(b" " * (1 << 20))
         file.write(after)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

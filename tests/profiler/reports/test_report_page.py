@@ -105,7 +105,12 @@ def crowded_with_long_names() -> results_made.Result:
 
 
 @pytest.mark.parametrize(
-    "make", [results_made.crowded, crowded_with_long_names, lambda: results_made.many(100)]
+    "make",
+    [
+        crowded_with_long_names,
+        pytest.param(results_made.crowded, marks=pytest.mark.slow),
+        pytest.param(lambda: results_made.many(100), marks=pytest.mark.slow),
+    ],
 )
 def test_is_below_three_megabytes_whatever_the_trace(make: object) -> None:
     size = len(page(make()).encode())  # type: ignore

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import fields, replace
+from typing import Any
 
 import pytest
 from helpers.profiler.simulator.cases import ALL
@@ -34,11 +35,22 @@ FULL = ("nsys", "chrome", "xplane", "nvprof")
 SEVERAL = sorted(name for name in ALL if len(ALL[name].dialects) > 1 and name != "dropped")
 
 
-def _ids(pair: tuple[str, str]) -> str:
-    return "-".join(pair)
+def _in_turn(pairs: list[tuple[str, str]]) -> list[Any]:
+    """Each scenario in one dialect, and so each dialect of some; slow in the other dialects."""
+    names = list(ALL)
+    return [
+        pytest.param(
+            (name, dialect),
+            id=f"{name}-{dialect}",
+            marks=[pytest.mark.slow]
+            if dialect != ALL[name].dialects[names.index(name) % len(ALL[name].dialects)]
+            else [],
+        )
+        for name, dialect in pairs
+    ]
 
 
-@pytest.fixture(scope="module", params=WHOLE, ids=_ids)
+@pytest.fixture(scope="module", params=_in_turn(WHOLE))
 def analyzed(request: pytest.FixtureRequest) -> tuple[str, str, Judged]:
     return *request.param, judged(*request.param)
 
@@ -83,8 +95,9 @@ def test_the_budget_is_the_window_and_idle_is_the_truth(analyzed: tuple[str, str
         assert sum(parts) == budget.window
 
 
-@pytest.mark.parametrize(("name", "dialect"), ONE_CAUSE, ids=["-".join(pair) for pair in ONE_CAUSE])
-def test_the_main_cause(name: str, dialect: str) -> None:
+@pytest.mark.parametrize("pair", _in_turn(ONE_CAUSE))
+def test_the_main_cause(pair: tuple[str, str]) -> None:
+    name, dialect = pair
     main = ALL[name].main
     assert main is not None
     reported: Counter[Cause] = Counter()
@@ -93,8 +106,9 @@ def test_the_main_cause(name: str, dialect: str) -> None:
     assert reported.most_common(1)[0][0] in tellable(dialect, main)
 
 
-@pytest.mark.parametrize(("name", "dialect"), PAIRS, ids=["-".join(pair) for pair in PAIRS])
-def test_the_verdict(name: str, dialect: str) -> None:
+@pytest.mark.parametrize("pair", _in_turn(PAIRS))
+def test_the_verdict(pair: tuple[str, str]) -> None:
+    name, dialect = pair
     verdict = judged(name, dialect).result.verdict
     words = ALL[name].words
     if ALL[name].main in (Cause.PEER, Cause.DEPENDENCY) and dialect == "xplane":
@@ -103,7 +117,13 @@ def test_the_verdict(name: str, dialect: str) -> None:
     assert verdict.word in words, (verdict.headline, verdict.reasons)
 
 
-@pytest.mark.parametrize("name", SEVERAL)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if number % 8 else [])
+        for number, name in enumerate(SEVERAL)
+    ],
+)
 def test_dialects_agree_on_the_share_of_input(name: str) -> None:
     shares = [
         [device.share.value for device in judged(name, dialect).result.devices]
@@ -183,7 +203,9 @@ def test_other_seeds(name: str, seed: int) -> None:
     assert _alone(name, seed)[1] >= 0.95
 
 
-@pytest.mark.parametrize("seed", range(1, 6))
+@pytest.mark.parametrize(
+    "seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6))]
+)
 @pytest.mark.parametrize("dialect", FULL)
 def test_all_causes_together(dialect: str, seed: int) -> None:
     run = ALL["mixture"].make(seed)

@@ -13,7 +13,8 @@ from fastfeed.profiler.analysis import analyze
 from fastfeed.profiler.model.result import DeviceResult, Result
 from fastfeed.profiler.verdict.verdict import starved_word
 
-FAST = 100
+FAST = 30
+SLOW = 100
 POINT = 0.01
 
 
@@ -101,10 +102,15 @@ def test_runs_that_were_judged_wrongly(seed: int) -> None:
     ), str(outcome)
 
 
-def test_a_hundred_random_runs() -> None:
+def test_thirty_random_runs() -> None:
     check(range(FAST))
+
+
+@pytest.mark.slow
+def test_a_hundred_random_runs() -> None:
+    check(range(FAST, SLOW))
 
 
 @pytest.mark.nightly
 def test_a_thousand_random_runs() -> None:
-    check(range(FAST, 1_000))
+    check(range(SLOW, 1_000))

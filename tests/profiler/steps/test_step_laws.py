@@ -25,8 +25,14 @@ def test_of_equal_steps_the_share_is_that_of_each(steps: int, lacks: float, shar
         assert result.verdict.word == ("starved" if share < 0.2 else "severe")
 
 
-@pytest.mark.parametrize("share", (0.04, 0.056, 0.30))
-@pytest.mark.parametrize("tail", (0.003, 0.04, 0.3))
+@pytest.mark.parametrize(
+    ("share", "tail"),
+    [
+        pytest.param(share, tail, marks=[pytest.mark.slow] if i != j else [])
+        for i, share in enumerate((0.04, 0.056, 0.30))
+        for j, tail in enumerate((0.003, 0.04, 0.3))
+    ],
+)
 @pytest.mark.parametrize("lacks", (0.0, 0.02, 0.4, 0.9, 0.999, 0.9999))
 @pytest.mark.parametrize("steps", (2, *COUNTS))
 def test_the_last_step_counts_only_if_its_end_is_known(

@@ -62,7 +62,9 @@ def advice(photos: Path, memory: int, batch: int) -> tuple[str, Blocks]:
     return text, Blocks(window=int(found[1]), lanes=int(found[2]))
 
 
-@pytest.mark.parametrize("kept", [3, 6, 9, 14])
+@pytest.mark.parametrize(
+    "kept", [3, *(pytest.param(kept, marks=pytest.mark.slow) for kept in (6, 9, 14))]
+)
 def test_what_the_advice_says_reads_each_row_group_once(
     photos: Path, kept: int, monkeypatch
 ) -> None:

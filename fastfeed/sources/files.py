@@ -10,7 +10,7 @@ import numpy as np
 
 from fastfeed.arguments import checked_early
 from fastfeed.errors import ConfigError
-from fastfeed.sources.label_values import LabelKind, check_label_kind
+from fastfeed.sources.label_values import LabelKind, RequestedLabel
 from fastfeed.sources.tables.in_memory import open_in_memory
 from fastfeed.sources.tables.open_table import RequestedColumns
 from fastfeed.sources.tables.source import TableSource
@@ -35,8 +35,9 @@ class Files(TableSource):
         columns (Mapping[str, Sequence[Any]] | None): Other values carried to the batch, a list or
             an array for each name: numbers, bools, texts, lists of one length. Default: None.
         label_kind (str | None): "name": integers are names of classes, sorted and numbered as texts
-            are; "index": they are labels already. Default: None, "index" for integers and "name"
-            for texts.
+            are; "index": they are labels already; "value": numbers, or lists and arrays of one
+            shape: float32; "multi": lists of names: multi-hot, float32 (n, classes); "text": texts;
+            "none": no labels. Default: None, "index" for integers and "name" for texts.
         classes (Sequence[str] | None): Names of classes in the order of their labels. Default:
             None, the sorted names in `labels`.
         root (str | os.PathLike[str] | None): Folder or address that relative paths begin at.
@@ -67,7 +68,6 @@ class Files(TableSource):
         storage: dict[str, Any] | Storage | None = None,
         cache: str | os.PathLike[str] | Cache | None = None,
     ) -> None:
-        check_label_kind(label_kind, "Files")
         table: dict[str, Any] = {_PATHS: paths}
         if labels is not None:
             table[_LABELS] = labels
@@ -79,12 +79,8 @@ class Files(TableSource):
             )
         if label_kind is None:
             label_kind = "index" if _are_integers(labels) else "name"
-        requested = RequestedColumns(
-            _PATHS,
-            None if labels is None else _LABELS,
-            columns=tuple(columns),
-            label_kind=label_kind,
-        )
+        label = RequestedLabel.of(None if labels is None else _LABELS, label_kind, "Files")
+        requested = RequestedColumns(_PATHS, label, columns=tuple(columns))
         opened = open_in_memory({**table, **columns}, requested, "list of paths")
         self._open(opened, requested, open_storage(storage, cache), root=root, classes=classes)
 

@@ -11,7 +11,7 @@ import numpy as np
 from fastfeed.errors import ConfigError
 from fastfeed.printable import printable
 from fastfeed.sources.class_names import class_names, class_numbers, missing_classes, nfc
-from fastfeed.spec import LabelSpec
+from fastfeed.spec import CLASS_NUMBER, LabelSpec
 
 LabelKind = Literal["name", "index", "value", "multi", "text", "none"]
 
@@ -38,7 +38,7 @@ class RequestedLabel:
         """Check the arguments `label` and `label_kind`, which is none of None. ConfigError."""
         check_label_kind(kind, who)
         if label is None or kind == "none":
-            return cls((), "none")
+            return UNLABELED
         if isinstance(label, str):
             return cls((label,), kind)
         names = tuple(label) if isinstance(label, Sequence) else ()
@@ -62,6 +62,14 @@ class RequestedLabel:
     def is_class(self) -> bool:
         """True if a label is the name or the number of one class."""
         return self.kind in ("name", "index")
+
+    @property
+    def is_coded(self) -> bool:
+        """True if its texts are names, of which there are few."""
+        return self.is_class or (self.kind == "multi" and not self.several)
+
+
+UNLABELED = RequestedLabel((), "none")
 
 
 def check_label_kind(kind: Any, who: str) -> None:
@@ -88,6 +96,26 @@ class LabelValues(Protocol):
     def content(self, first: int, last: int) -> Iterator[Any]:
         """Buffers with the labels [first, last), for a fingerprint."""
         ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClassNumbers:
+    """label_kind="name" and "index": one class of each sample; -1: missing."""
+
+    array: np.ndarray  # integers (n,)
+
+    @property
+    def spec(self) -> LabelSpec:
+        return CLASS_NUMBER
+
+    def take(self, ids: np.ndarray) -> np.ndarray:
+        return self.array[ids].astype(np.int64)
+
+    def missing(self, ids: np.ndarray) -> np.ndarray:
+        return self.array[ids] < 0
+
+    def content(self, first: int, last: int) -> Iterator[Any]:
+        yield np.ascontiguousarray(self.array[first:last]).data
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -169,7 +197,7 @@ class Texts:
     def content(self, first: int, last: int) -> Iterator[Any]:
         entries, ends = _part(self.ends, first, last)
         yield ends
-        yield bytes(self.blob[entries])
+        yield self.blob[entries]
 
 
 def _bounds(ends: np.ndarray, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

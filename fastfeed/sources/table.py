@@ -9,7 +9,7 @@ from typing import Any
 from fastfeed.arguments import checked_early
 from fastfeed.errors import ConfigError
 from fastfeed.sources.access import allow_of
-from fastfeed.sources.label_values import LabelKind, check_label_kind
+from fastfeed.sources.label_values import LabelKind, RequestedLabel
 from fastfeed.sources.tables.in_memory import is_in_memory, open_in_memory
 from fastfeed.sources.tables.open_table import OpenedTable, RequestedColumns
 from fastfeed.sources.tables.read_files import Files, find_table
@@ -44,7 +44,9 @@ class Table(TableSource):
             begin at `root`. In Parquet, also of the images' bytes, or a struct of `bytes` and
             `path`, which is read for rows without bytes; `a.b` is a field of a struct, in every
             column. Default: None, `path` is given instead.
-        label (str | None): Column of names of classes, texts or integers. Default: None, no labels.
+        label (str | Sequence[str] | None): Column of names of classes, texts or integers, or of
+            what label_kind says; several columns for label_kind "value" and "multi". Default: None,
+            no labels.
         path (str | None): Template of the images' paths, in place of `image`, with names of columns
             in braces: "{folder}/{id}.jpg", "{id:06d}.png". Whole numbers have no decimal point; a
             row that lacks one of the values has no path. Default: None.
@@ -55,7 +57,10 @@ class Table(TableSource):
         columns (Sequence[str]): Columns carried to the batch: numbers, bools, texts, lists of one
             length; null is NaN or "". Default: ().
         label_kind (str): "name": integers are names of classes, sorted and numbered as texts are;
-            "index": they are labels already, and `classes` names them. Default: "name".
+            "index": they are labels already, and `classes` names them. "value": numbers, or lists
+            of one length: float32. "multi": lists of names (in CSV as JSON), or several columns of
+            0 and 1, which are the classes: multi-hot, float32 (n, classes). "text": texts. "none":
+            no labels. Default: "name".
         classes (Sequence[str] | None): Names of classes in the order of their labels;
             `train.classes` for validation. Default: None, the sorted names of the data.
         root (str | os.PathLike[str] | None): Folder that relative paths begin at. Default: None,
@@ -93,7 +98,7 @@ class Table(TableSource):
         table: Any,
         *,
         image: str | None = None,
-        label: str | None = None,
+        label: str | Sequence[str] | None = None,
         path: str | None = None,
         weight: str | None = None,
         box: str | Sequence[str] | None = None,
@@ -112,7 +117,6 @@ class Table(TableSource):
             raise ConfigError(
                 f"Table: columns must be a list of names, got {columns!r}; pass [{columns!r}]"
             )
-        check_label_kind(label_kind, "Table")
         if (image is None) == (path is None):
             got = "neither" if image is None else "both"
             raise ConfigError(
@@ -121,7 +125,12 @@ class Table(TableSource):
             )
         boxes = () if box is None else (box,) if isinstance(box, str) else tuple(box)
         requested = RequestedColumns(
-            image, label, weight, boxes, tuple(columns), label_kind or "name", path
+            image,
+            RequestedLabel.of(label, label_kind or "name", "Table"),
+            weight,
+            boxes,
+            tuple(columns),
+            path,
         )
         limit = memory_of(memory)
         allow = allow_of(allow_path, allow_host, allow_scheme, "Table")

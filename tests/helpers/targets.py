@@ -15,6 +15,7 @@ from helpers.photos import jpeg
 from helpers.records import example
 from helpers.records import write as write_records
 from helpers.shards import tar_of
+from helpers.tables import write as write_table
 
 COUNT = 12
 PRICES = [1.5 + 2 * i for i in range(COUNT)]
@@ -115,6 +116,28 @@ def mds_folder(root: Path) -> Path:
         (root / names[-1]).write_bytes(mds_shard(encodings, samples))
     (root / "index.json").write_text(mds_index(names))
     return root
+
+
+COLUMNS: dict[str, list[Any]] = {
+    "path": [f"{i}.jpg" for i in range(COUNT)],
+    "price": PRICES,
+    "age": [int(age) for age in AGES],
+    "vector": [matrix.ravel().tolist() for matrix in MATRICES],
+    "tags": TAGS,
+    "caption": CAPTIONS,
+    **{name: [flags(i)[name] for i in range(COUNT)] for name in FLAGS},
+}
+
+
+def images(root: Path) -> Path:
+    root.mkdir(parents=True, exist_ok=True)
+    for i, image in enumerate(IMAGES):
+        (root / f"{i}.jpg").write_bytes(image)
+    return root
+
+
+def table(root: Path, format: str, **changes: Sequence[Any]) -> Path:
+    return write_table(images(root) / f"t.{format}", COLUMNS | changes)
 
 
 Made = Callable[[Path], Any]

@@ -16,6 +16,7 @@ from fastfeed.sources.tables.columns import (
     ColumnParser,
     ColumnPart,
     RowLocator,
+    TextLists,
     without_null,
 )
 from fastfeed.sources.tables.string_column import StringColumn, numbers
@@ -125,6 +126,10 @@ class ExtraColumn(ColumnParser):
         self._first_valid: ColumnPart | None = None  # the first with a value
 
     def _take(self, name: str, part: ColumnPart, first: int) -> None:
+        if isinstance(part.values, TextLists):
+            row = int(np.argmin(part.missing()))
+            needed = "numbers, bools, texts or lists of numbers"
+            raise self._wrong(first + row, name, needed, repr(part[row]))
         if isinstance(part.values, Codes):  # the column is also the label
             texts, codes = part.values.texts, part.values.codes.tolist()
             part = replace(part, values=StringColumn.of([str(texts[code] or "") for code in codes]))

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from fastfeed.errors import SourceError
 from fastfeed.printable import printable
-from fastfeed.sources.tables.columns import Codes, ColumnPart
+from fastfeed.sources.tables.columns import Codes, ColumnPart, TextLists
 from fastfeed.sources.tables.string_column import StringColumn
 
 
@@ -27,6 +27,20 @@ def part(array: Any, coded: bool, name: str, uri: str, first: int) -> ColumnPart
         return ColumnPart(_codes(array) if coded else _strings(array), null)
     if _is_number(kind):
         return ColumnPart(_numbers(array), null)
+    if (
+        coded
+        and _is_list(kind)
+        and (is_text(kind.value_type) or pa.types.is_integer(kind.value_type))
+    ):
+        counts = array.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+        items = array.drop_null().flatten()
+        if items.null_count:
+            inner = int(np.argmax(items.is_null().to_numpy(zero_copy_only=False)))
+            row = first + int(np.searchsorted(np.cumsum(counts), inner, side="right"))
+            raise SourceError(
+                f"Table: {uri}, row {row}: column {name!r} holds a list with null in it"
+            )
+        return ColumnPart(TextLists(_codes(items), counts.astype(np.int64)), null)
     if _is_list(kind) and _is_number(_innermost(kind)):
         return ColumnPart(_lists(array, null, name, uri, lambda row: first + row), null)
     raise SourceError(

@@ -36,10 +36,22 @@ class Codes:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class TextLists:
+    """Lists of strings of which there are few: those of one row after those of another."""
+
+    items: Codes
+    counts: np.ndarray  # int64 (n,): of each row; 0 where it is null
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class ColumnPart:
     """Some rows of a column."""
 
-    values: np.ndarray | StringColumn | Codes  # numbers and bools: (n,), or (n, k) for lists
+    # numbers and bools: (n,), or (n, k) for lists
+    values: np.ndarray | StringColumn | Codes | TextLists
     null: np.ndarray | None = None  # bool (n,): there is no value; None: all are there
     typed: bool = True  # False: what is written as a text may be a number (CSV)
 
@@ -51,13 +63,18 @@ class ColumnPart:
         """Memory that the values take."""
         if isinstance(self.values, StringColumn):
             return self.values.blob.nbytes + self.values.ends.nbytes
-        return self.values.codes.nbytes if isinstance(self.values, Codes) else self.values.nbytes
+        values = self.values.items if isinstance(self.values, TextLists) else self.values
+        return values.codes.nbytes if isinstance(values, Codes) else values.nbytes
 
     def __getitem__(self, row: int) -> Any:
         """One value, for messages."""
         values = self.values
         if isinstance(values, Codes):
             return values.texts[int(values.codes[row])]
+        if isinstance(values, TextLists):
+            stop = int(values.counts[: row + 1].sum())
+            codes = values.items.codes[stop - int(values.counts[row]) : stop]
+            return [values.items.texts[code] for code in codes.tolist()]
         return values[row].tolist() if isinstance(values, np.ndarray) else values[row]
 
     def missing(self) -> np.ndarray:
@@ -103,6 +120,7 @@ class ColumnParser(ABC):
     coded = False  # texts are wanted as Codes
     # some values are addresses, or images in base64, rather than local files
     urls = False
+    texts: tuple[str, ...] | None = None  # names of classes that its arrays count
 
     def __init__(self, names: Sequence[str], where: RowLocator) -> None:
         self.names = tuple(names)
@@ -120,6 +138,10 @@ class ColumnParser(ABC):
     @abstractmethod
     def arrays(self) -> ColumnArrays:
         """Return the arrays of all rows."""
+
+    def _unlabeled(self) -> SourceError:
+        names = ", ".join(map(repr, self.names))
+        return SourceError(f"Table: no row of {self.where.uris[0]} has a label in column {names}")
 
     def _wrong(
         self, row: int, name: str, needed: str, value: object, hint: str = ""
@@ -193,14 +215,13 @@ class LabelColumn(ColumnParser):
     coded = True
     _NEEDED = "whole numbers >= 0 (-1 for none), or texts"
     _NO_CLASS = (
-        "; a number that is not whole is no class: round it, write texts such as 'age 1.5', or pass"
-        " label=None and columns=[...] to have it as a number in the batch"
+        "; a number that is not whole is no class: pass label_kind='value' to have numbers as"
+        " labels, round it, or write texts such as 'age 1.5'"
     )
 
     def __init__(self, names: Sequence[str], where: RowLocator, kind: LabelKind) -> None:
         super().__init__(names, where)
         self._kind = kind  # of integers
-        self.texts: tuple[str, ...] | None = None
         self._code: dict[str, int] = {}
         self._parts: list[np.ndarray] = []
         self._textual: bool | None = None  # None: not known yet
@@ -233,7 +254,8 @@ class LabelColumn(ColumnParser):
         values = part.values
         if not isinstance(values, np.ndarray) or values.ndim != 1:
             row = int(np.argmin(missing))
-            raise self._wrong(first + row, name, self._NEEDED, part[row])
+            hint = "; pass label_kind='multi' for several classes of a sample"
+            raise self._wrong(first + row, name, self._NEEDED, part[row], hint)
         if values.dtype.kind == "f":
             safe = np.where(missing, 0, values.astype(np.float64))
             bad = np.isnan(safe) | (safe < -1) | (safe >= 2.0**63) | (safe != np.floor(safe))
@@ -259,9 +281,7 @@ class LabelColumn(ColumnParser):
         if self.texts is None and self._kind == "name":
             self.texts, labels = number_integers(labels)
         if bool(np.all(labels < 0)):
-            raise SourceError(
-                f"Table: no row of {self.where.uris[0]} has a label in column {self.names[0]!r}"
-            )
+            raise self._unlabeled()
         return {"labels": [labels.astype(np.min_scalar_type(-int(labels.max()) - 1))]}
 
     def _number_texts(self, labels: np.ndarray) -> np.ndarray:

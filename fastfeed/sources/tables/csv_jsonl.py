@@ -13,7 +13,7 @@ import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.printable import printable
-from fastfeed.sources.tables.columns import Codes, ColumnPart
+from fastfeed.sources.tables.columns import Codes, ColumnPart, TextLists
 from fastfeed.sources.tables.string_column import StringColumn
 
 # characters of a field, such as an image in base64; Python's own limit is 131,072 for all readers
@@ -186,7 +186,7 @@ def values_part(values: list[Any], coded: bool, name: str, uri: str, first: int)
         return ColumnPart(_codes(texts) if coded else StringColumn.of(texts), null)
     try:
         if kinds == {list}:
-            return ColumnPart(_lists(values), null)
+            return ColumnPart(_text_lists(values) if coded else _lists(values), null)
         if kinds <= {bool, int, float}:
             dtype = np.bool_ if kinds == {bool} else np.float64 if float in kinds else np.int64
             if float in kinds and (large := _large(values)) is not None:
@@ -237,6 +237,17 @@ class _BadRow(Exception):
     def __init__(self, row: int, text: str) -> None:
         super().__init__(text)
         self.row = row
+
+
+def _text_lists(values: list[Any]) -> TextLists:
+    """Lists of names, and of integers, which are names; none for null."""
+    rows = [[str(item) if type(item) is int else item for item in value or ()] for value in values]
+    wrong = next((k for k, row in enumerate(rows) if any(type(x) is not str for x in row)), None)
+    if wrong is not None:
+        shown = printable(json.dumps(values[wrong], default=str))
+        raise _BadRow(wrong, f"holds {shown}, a list of names is needed")
+    counts = np.fromiter(map(len, rows), np.int64, len(rows))
+    return TextLists(_codes(list(chain.from_iterable(rows))), counts)
 
 
 def _lists(values: list[Any]) -> np.ndarray:

@@ -15,15 +15,23 @@ from fastfeed.errors import ConfigError, SourceError
 from fastfeed.printable import warn
 from fastfeed.sources.cache_folder import build_lock, cache_folder, trim_cache
 from fastfeed.sources.class_names import class_numbers, missing_classes, nfc
-from fastfeed.sources.label_values import LabelKind
+from fastfeed.sources.label_values import (
+    UNLABELED,
+    ClassNumbers,
+    LabelValues,
+    Numbers,
+    RequestedLabel,
+    Texts,
+    number_lists,
+)
 from fastfeed.sources.tables.annotations import BoxColumn, ExtraColumn, WeightColumn
 from fastfeed.sources.tables.columns import (
     ColumnArrays,
     ColumnParser,
-    LabelColumn,
     PathColumn,
     RowLocator,
 )
+from fastfeed.sources.tables.label_columns import label_parser
 from fastfeed.sources.tables.mmap_arrays import joined, load, save
 from fastfeed.sources.tables.path_template import PathTemplate, template_columns
 from fastfeed.sources.tables.read_files import TableFile, read_files
@@ -43,22 +51,20 @@ class RequestedColumns:
     """The columns to read from a table, by name."""
 
     image: str | None
-    label: str | None = None
+    label: RequestedLabel = UNLABELED
     weight: str | None = None
     box: tuple[str, ...] = ()  # one name or four
     columns: tuple[str, ...] = ()
-    label_kind: LabelKind = "name"  # what integers in `label` are
     path: str | None = None  # template of paths, in place of `image`
 
     def __post_init__(self) -> None:
         for option, names in (
             ("image", (self.image,)),
-            ("label", (self.label,)),
             ("weight", (self.weight,)),
         ):
             if names[0] is not None and not isinstance(names[0], str):
                 raise ConfigError(f"Table: {option} must be the name of a column, got {names[0]!r}")
-        if self.image is not None and self.image in (self.label, self.weight, *self.box):
+        if self.image is not None and self.image in (*self.label.names, self.weight, *self.box):
             raise ConfigError(
                 f"Table: column {self.image!r} holds the images; it cannot be label, weight or box"
                 " as well"
@@ -71,32 +77,33 @@ class RequestedColumns:
             raise ConfigError(
                 f"Table: box must name one column, or four (x, y, width, height), got {self.box!r}"
             )
-        if self.label_kind not in ("name", "index"):
-            raise ConfigError(
-                f"Table: label_kind must be 'name' or 'index', got {self.label_kind!r}; pass"
-                " columns=[...] for other values"
-            )
         if not _are_names(self.columns):
             raise ConfigError(f"Table: columns must be names of columns, got {self.columns!r}")
+
+    @property
+    def class_label(self) -> str | None:
+        """The column whose classes a file may name."""
+        return self.label.names[0] if self.label.names and self.label.is_class else None
 
     def other_columns(self) -> dict[str, bool]:
         """The columns other than the images', and whether to read their texts as Codes."""
         template = () if self.path is None else template_columns(self.path)
-        names = (self.label, self.weight, *self.box, *self.columns, *template)
-        return {name: name == self.label for name in names if name is not None}
+        names = (*self.label.names, self.weight, *self.box, *self.columns, *template)
+        coded = self.label.names if self.label.is_coded else ()
+        return {name: name in coded for name in names if name is not None}
 
     def parsers(self, where: RowLocator, as_paths: bool, classes_known: bool) -> list[ColumnParser]:
         """A parser for each column, or group of columns.
 
         `classes_known`: the file names them, integers count these.
         """
-        kind: LabelKind = "index" if classes_known else self.label_kind
+        label = replace(self.label, kind="index") if classes_known else self.label
         parsers: list[ColumnParser] = []
         if self.path is not None:
             parsers.append(PathTemplate(self.path, where))
         elif self.image is not None and as_paths:
             parsers.append(PathColumn([self.image], where))
-        parsers += [LabelColumn([self.label], where, kind)] if self.label is not None else []
+        parsers += [label_parser(label, where)] if label.names else []
         parsers += [WeightColumn([self.weight], where)] if self.weight is not None else []
         parsers += [BoxColumn(self.box, where)] if self.box else []
         return parsers + [ExtraColumn([name], where) for name in self.columns]
@@ -159,13 +166,35 @@ def reopen_table(
 
 
 def label_classes(
-    opened: OpenedTable, requested: tuple[str, ...] | None, where: RowLocator
-) -> tuple[tuple[str, ...], np.ndarray | None]:
-    """Names by label, and labels that count them; no labels where none were asked for."""
-    labels = opened.arrays.get("labels")
-    names = opened.classes if requested is None else requested
-    if labels is None:
+    opened: OpenedTable,
+    label: RequestedLabel,
+    requested: tuple[str, ...] | None,
+    where: RowLocator,
+) -> tuple[tuple[str, ...], LabelValues | None]:
+    """Names of classes, and labels; no labels if none were asked for."""
+    arrays = opened.arrays
+    if not label.names:
         return (), None
+    if label.is_class:
+        classes, labels = _class_labels(opened, arrays["labels"], requested, where)
+        return classes, ClassNumbers(labels)
+    if label.kind == "text":
+        return (), Texts(arrays["label_blob"], arrays["label_ends"])
+    if label.kind == "value":
+        return (), Numbers(arrays["label_numbers"])
+    own = label.names if label.several and requested is None else requested
+    codes, ends = arrays["label_codes"], arrays["label_ends"]
+    return number_lists(opened.classes, codes, ends, own, "Table")
+
+
+def _class_labels(
+    opened: OpenedTable,
+    labels: np.ndarray,
+    requested: tuple[str, ...] | None,
+    where: RowLocator,
+) -> tuple[tuple[str, ...], np.ndarray]:
+    """Names by label, and labels that count them."""
+    names = opened.classes if requested is None else requested
     if opened.named and requested is not None:
         if (error := missing_classes(opened.classes, requested, "Table")) is not None:
             raise error
@@ -216,7 +245,12 @@ def _read_all(
 ) -> tuple[OpenedTable, ColumnArrays]:
     with closing(
         read_files(
-            files, requested.image, requested.other_columns(), requested.label, storage, memory
+            files,
+            requested.image,
+            requested.other_columns(),
+            requested.class_label,
+            storage,
+            memory,
         )
     ) as table_files:
         return parse_files(files, table_files, requested)
@@ -244,7 +278,7 @@ def parse_files(
     arrays: ColumnArrays = _units(reads) if reads[0].leaf is not None else {}
     for parser in parsers:
         arrays |= parser.arrays()
-    texts = next((parser.texts for parser in parsers if isinstance(parser, LabelColumn)), None)
+    texts = next((parser.texts for parser in parsers if parser.texts is not None), None)
     urls = any(parser.urls for parser in parsers)
     classes = reads[0].classes if texts is None else texts
     return (

@@ -16,6 +16,7 @@ from fastfeed.sources.tables.columns import (
     ColumnPart,
     PathColumn,
     RowLocator,
+    TextLists,
 )
 from fastfeed.sources.tables.string_column import StringColumn
 
@@ -91,6 +92,8 @@ def _values(part: ColumnPart) -> Iterator[Any]:
     firsts = range(0, len(part), _ROWS)
     if isinstance(values, StringColumn):
         return iter(values.tolist())
+    if isinstance(values, TextLists):
+        return (part[row] for row in range(len(part)))
     return chain.from_iterable(values[first : first + _ROWS].tolist() for first in firsts)
 
 

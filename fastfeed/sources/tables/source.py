@@ -27,7 +27,7 @@ from fastfeed.sources.tables.open_table import (
 )
 from fastfeed.sources.tables.read_files import MEMORY, Files
 from fastfeed.sources.tables.string_column import StringColumn
-from fastfeed.spec import ENCODED
+from fastfeed.spec import CLASS_NUMBER, ENCODED
 from fastfeed.storage.byte_sizes import in_bytes
 from fastfeed.storage.event_loop import results
 from fastfeed.storage.fingerprint import fingerprint
@@ -77,7 +77,10 @@ class TableSource(SourceMethods):
         self._arrays = opened.arrays
         self._fingerprint = ""
         self._where = RowLocator(uris, opened.rows)
-        self.classes, self._labels = label_classes(opened, self._requested_classes, self._where)
+        self.classes, self._labels = label_classes(
+            opened, self._requested.label, self._requested_classes, self._where
+        )
+        self.label_spec = CLASS_NUMBER if self._labels is None else self._labels.spec
         self._groups: RowGroups | None = None
         roots = [self._root or folder_of(uri) for uri in uris]
         access = None if self._allow is None else Access.of(uris, roots, *self._allow)
@@ -137,10 +140,8 @@ class TableSource(SourceMethods):
         return StringColumn(self._arrays["paths"], self._arrays["path_ends"])
 
     def label(self, ids: np.ndarray) -> np.ndarray:
-        """Class numbers: int64, shape (len(ids),)."""
-        if self._labels is None:
-            return np.full(len(ids), -1, np.int64)
-        return self._labels[ids].astype(np.int64)
+        """Class numbers, int64, shape (len(ids),), or targets as `label_spec` says."""
+        return np.full(len(ids), -1, np.int64) if self._labels is None else self._labels.take(ids)
 
     def read(self, ids: Sequence[int]) -> list[bytes | Failure]:
         """Read the bytes of images."""
@@ -156,7 +157,7 @@ class TableSource(SourceMethods):
         if not isinstance(self._images, ImageFiles):
             return None
         return self._images.addresses(
-            ids if self._labels is None else np.where(self._labels[ids] < 0, -1, ids)
+            ids if self._labels is None else np.where(self._labels.missing(ids), -1, ids)
         )
 
     def fetch(self, ids: Sequence[int]) -> list[Pending]:
@@ -183,7 +184,7 @@ class TableSource(SourceMethods):
         return None if self._groups is None or self.remote else self.fetch(ids.tolist())
 
     def _unlabeled(self, i: int) -> Unread | None:
-        if self._labels is None or self._labels[i] >= 0:
+        if self._labels is None or not self._labels.missing(np.array([i]))[0]:
             return None
         return Unread("label_missing", f"row {self._where.row(i)}: no label")
 
@@ -194,7 +195,7 @@ class TableSource(SourceMethods):
             arrays = self._arrays
             names = [arrays[name].data for name in ("paths", "path_ends") if name in arrays]
             classes = "\0".join(self.classes).encode("utf-8", "surrogatepass")
-            labels = [] if self._labels is None else [np.ascontiguousarray(self._labels).data]
+            labels = () if self._labels is None else self._labels.content(0, len(self))
             self._fingerprint = fingerprint(len(self), names, [classes, *labels], self._content)
         return self._fingerprint
 

@@ -128,7 +128,7 @@ def test_values_that_are_refused(tmp_path, format, side, values, row, got):
         text.partition("; ")[0]
         == f"Table: {given}, row {row}: column 'values' must hold {NEEDED[side]}, got {got}"
     )
-    assert ("pass label=None and columns=[...]" in text) == (side == "label" and "1.5" in got)
+    assert ("pass label_kind='value'" in text) == (side == "label" and "1.5" in got)
 
 
 def test_not_a_number_is_no_weight(tmp_path):

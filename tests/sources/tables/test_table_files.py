@@ -65,7 +65,7 @@ REFUSED = {
     ),
     "a number": (
         lambda d: Table(paths(d, "x"), image="path", label=3),
-        "Table: label must be the name of a column, got 3",
+        "Table: label must be a name, several names, each once, or None, got 3",
     ),
     "two boxes": (
         lambda d: Table(paths(d, "x"), image="path", box=("a", "b")),

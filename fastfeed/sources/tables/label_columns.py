@@ -1,0 +1,230 @@
+"""Parsers of a table's labels that are no class numbers: numbers, texts, several classes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fastfeed.sources.label_values import RequestedLabel
+from fastfeed.sources.tables.columns import (
+    Codes,
+    ColumnArrays,
+    ColumnParser,
+    ColumnPart,
+    LabelColumn,
+    RowLocator,
+    TextLists,
+    without_null,
+)
+from fastfeed.sources.tables.string_column import StringColumn
+
+
+def label_parser(label: RequestedLabel, where: RowLocator) -> ColumnParser:
+    """The parser of the columns of a label."""
+    if label.is_class:
+        return LabelColumn(label.names, where, label.kind)
+    if label.kind == "text":
+        return TextLabels(label.names, where)
+    if label.kind == "multi":
+        return (FlagLabels if label.several else NameLabels)(label.names, where)
+    return NumberLabels(label.names, where, label.several)
+
+
+class NumberLabels(ColumnParser):
+    """`label_numbers`: float32 (n, ...), NaN for missing ones."""
+
+    _NEEDED = "numbers that float32 can hold, or lists of these, all of one length"
+
+    def __init__(self, names: Sequence[str], where: RowLocator, several: bool = False) -> None:
+        super().__init__(names, where)
+        self._several = several
+        self._parts: dict[str, list[np.ndarray]] = {name: [] for name in self.names}
+        self._shape: tuple[int, ...] | None = () if several else None  # of one label
+
+    def _take(self, name: str, part: ColumnPart, first: int) -> None:
+        missing = part.missing()
+        if bool(np.all(missing)):
+            self._parts[name].append(np.full(len(part), np.nan, np.float32))
+            return
+        if isinstance(part.values, StringColumn) and not part.typed:
+            part = _parsed_lists(part, part.values.tolist())
+        floats = self._floats(name, part, first, self._NEEDED)
+        with np.errstate(over="ignore"):
+            values = floats.astype(np.float32)
+        if self._shape is None:
+            self._shape = values.shape[1:]
+        if values.shape[1:] != self._shape:
+            row = int(np.argmin(missing))
+            needed = f"lists of {self._shape[0]} as above" if self._shape else "one number"
+            raise self._wrong(first + row, name, needed, part[row])
+        bad = np.any(np.isinf(values).reshape(len(values), -1), axis=1)
+        if bad.any():
+            row = int(np.argmax(bad))
+            raise self._wrong(first + row, name, self._NEEDED, floats[row].tolist())
+        self._parts[name].append(values)
+
+    def arrays(self) -> ColumnArrays:
+        shape = self._shape or ()
+        columns = []
+        for parts in self._parts.values():
+            whole = [part if part.shape[1:] == shape else _absent(part, shape) for part in parts]
+            columns.append(np.concatenate(whole))
+        numbers = np.stack(columns, axis=1) if self._several else columns[0]
+        if bool(np.isnan(numbers.reshape(len(numbers), -1)).any(axis=1).all()):
+            raise self._unlabeled()
+        return {"label_numbers": [numbers]}
+
+
+def _parsed_lists(part: ColumnPart, texts: list[str]) -> ColumnPart:
+    """Lists of numbers of one length that are written as JSON; the part itself if it has others."""
+    if not any(text.startswith("[") for text in texts):
+        return part
+    try:
+        rows = [json.loads(text) if text else None for text in texts]
+        empty = [np.nan] * len(next(filter(None, rows)))
+        values = np.array([empty if row is None else row for row in rows], np.float64)
+    except (ValueError, TypeError, StopIteration, RecursionError):
+        return part
+    return ColumnPart(values, part.null)
+
+
+def _absent(part: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    return np.full((len(part), *shape), np.nan, np.float32)
+
+
+class TextLabels(ColumnParser):
+    """`label_blob` and `label_ends`: texts in UTF-8, empty for missing ones."""
+
+    def __init__(self, names: Sequence[str], where: RowLocator) -> None:
+        super().__init__(names, where)
+        self._parts: list[StringColumn] = []
+        self._bytes = 0
+
+    def _take(self, name: str, part: ColumnPart, first: int) -> None:
+        missing = part.missing()
+        if not isinstance(part.values, StringColumn) and not bool(np.all(missing)):
+            row = int(np.argmin(missing))
+            raise self._wrong(first + row, name, "texts", part[row])
+        texts = without_null(part)
+        blob = texts.blob.tobytes()
+        try:
+            blob.decode()
+        except UnicodeDecodeError as error:
+            row = int(np.searchsorted(texts.ends, error.start, side="right"))
+            raise self._wrong(first + row, name, "texts in UTF-8", repr(texts[row])) from error
+        self._parts.append(StringColumn(texts.blob, texts.ends.astype(np.int64) + self._bytes))
+        self._bytes += len(blob)
+
+    def arrays(self) -> ColumnArrays:
+        if not self._bytes:
+            raise self._unlabeled()
+        return {
+            "label_blob": [part.blob for part in self._parts],
+            "label_ends": [part.ends for part in self._parts],
+        }
+
+
+class NameLabels(ColumnParser):
+    """`label_codes`, which count `texts`, and `label_ends`; -1 alone for missing ones."""
+
+    coded = True
+    _NEEDED = 'lists of names (in CSV as JSON: ["cat", "dog"])'
+
+    def __init__(self, names: Sequence[str], where: RowLocator) -> None:
+        super().__init__(names, where)
+        self._code: dict[str, int] = {}
+        self._codes: list[np.ndarray] = []
+        self._counts: list[np.ndarray] = []
+
+    def _take(self, name: str, part: ColumnPart, first: int) -> None:
+        missing = part.missing()
+        if bool(np.all(missing)):
+            self._append(np.full(len(part), -1), np.ones(len(part), np.int64))
+            return
+        values = part.values
+        if isinstance(values, TextLists):
+            table = self._numbers(values.items.texts)
+            codes, counts = table[values.items.codes], values.counts
+        elif isinstance(values, Codes) and not part.typed:
+            lists = [self._numbers(_json_list(text)) for text in values.texts]
+            sizes = np.array([len(own) for own in lists])
+            codes = np.concatenate([lists[code] for code in values.codes.tolist()])
+            counts = sizes[values.codes]
+        else:
+            codes = counts = np.empty(0, np.int64)
+        if len(counts) < len(part) or bool(np.any(codes < -1)):
+            wrong = np.repeat(np.arange(len(counts)), counts)[codes < -1]
+            row = int(wrong[0]) if len(wrong) else int(np.argmin(missing))
+            raise self._wrong(first + row, name, self._NEEDED, repr(part[row]))
+        owners = np.repeat(np.arange(len(part)), counts)
+        codes, counts = codes[~missing[owners]], np.where(missing, 1, counts)
+        starts = np.cumsum(counts) - counts
+        whole = np.full(counts.sum(), -1)
+        whole[np.isin(np.arange(len(whole)), starts[missing], invert=True)] = codes
+        self._append(whole, counts)
+
+    def _append(self, codes: np.ndarray, counts: np.ndarray) -> None:
+        self._codes.append(codes.astype(np.int32))
+        self._counts.append(counts)
+
+    def _numbers(self, names: Sequence[Any]) -> np.ndarray:
+        """The number of each name; -2 for what is none."""
+        codes = [
+            self._code.setdefault(name, len(self._code))
+            if isinstance(name, str) and name and name.isprintable()
+            else -2
+            for name in names
+        ]
+        return np.array(codes, np.int64)
+
+    def arrays(self) -> ColumnArrays:
+        self.texts = tuple(self._code)
+        codes, ends = np.concatenate(self._codes), np.cumsum(np.concatenate(self._counts))
+        if len(codes) == len(ends) and bool(np.all(codes < 0)):
+            raise self._unlabeled()
+        return {"label_codes": [codes], "label_ends": [ends]}
+
+
+def _json_list(text: str) -> list[Any]:
+    """The names in a list written as JSON; a list of None for what is none."""
+    try:
+        value = json.loads(text) if text else []
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, list):
+        return [None]
+    return [str(item) if type(item) is int else item for item in value]
+
+
+class FlagLabels(ColumnParser):
+    """As `NameLabels`, from columns of 0 and 1, whose names are the classes."""
+
+    _NEEDED = "0 or 1"
+
+    def __init__(self, names: Sequence[str], where: RowLocator) -> None:
+        super().__init__(names, where)
+        self.texts = self.names
+        self._parts: dict[str, list[np.ndarray]] = {name: [] for name in self.names}
+
+    def _take(self, name: str, part: ColumnPart, first: int) -> None:
+        values = self._floats(name, part, first, self._NEEDED)
+        wrong = ~(np.isnan(values) | (values == 0) | (values == 1))
+        if values.ndim > 1 or wrong.any():
+            row = int(np.argmax(wrong)) if values.ndim == 1 else 0
+            raise self._wrong(first + row, name, self._NEEDED, part[row])
+        self._parts[name].append(values.astype(np.float32))
+
+    def arrays(self) -> ColumnArrays:
+        flags = np.stack([np.concatenate(parts) for parts in self._parts.values()], axis=1)
+        missing = np.any(np.isnan(flags), axis=1)
+        if missing.all():
+            raise self._unlabeled()
+        flags[missing] = 0
+        flags[missing, 0] = 1
+        rows, codes = np.nonzero(flags)
+        codes[missing[rows]] = -1
+        ends = np.cumsum(np.count_nonzero(flags, axis=1))
+        return {"label_codes": [codes.astype(np.int32)], "label_ends": [ends]}

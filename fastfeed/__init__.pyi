@@ -40,6 +40,7 @@ from .sources import RawShards as RawShards
 from .sources import Table as Table
 from .sources import TarShards as TarShards
 from .sources import TFRecords as TFRecords
+from .sources import Together as Together
 from .spec import Spec as Spec
 from .storage.disk_cache import Cache as Cache
 from .storage.storage import Storage as Storage

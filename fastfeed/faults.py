@@ -214,7 +214,8 @@ def error_text(error: BaseException) -> str:
         if at is not None
         else ""
     )
-    return f"{type(error).__name__}: {error}{place}"
+    notes = "".join(f", {note}" for note in getattr(error, "__notes__", ()))
+    return f"{type(error).__name__}: {error}{place}{notes}"
 
 
 def too_many(bad: int, handled: int, max_share: float) -> bool:

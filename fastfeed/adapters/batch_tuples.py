@@ -24,7 +24,7 @@ class BatchTuples:
     By default (images, labels), with weights if they may differ from one. A source with annotations
     yields (images, {"boxes": ..., "labels": ..., "masks": ...}), without those that it lacks, the
     form that detectors are trained on. With views of several sizes, the images are a tuple of
-    arrays.
+    arrays; those of a `Together` are a dict.
 
     Padding is cut off if no weights mask it: trainers divide a batch's loss by its length, not by
     the weights. No batch is ever empty. Whether there are weights by default does not depend on the
@@ -126,7 +126,8 @@ def refusal(field: Field, reason: str) -> ConfigError:
 
 def _default(session: FeedSession, weighted: bool) -> tuple[Any, ...]:
     """(images, labels), with targets of objects in place of labels, and weights if needed."""
-    images = tuple(image_names(session.program))
+    names = image_names(session.program)
+    images = {name: name for name in names} if session.program.image else tuple(names)
     objects = annotator(session.source, session.program).specs
     targets = {name.removeprefix("box_"): name for name in objects if name != "box_counts"}
     item: tuple[Any, ...] = (images if len(images) > 1 else "image", targets or "label")

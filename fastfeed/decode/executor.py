@@ -81,16 +81,20 @@ class Executor:
         pillow: DecodeEngine | None = None,
         *,
         only_pillow: bool = False,
+        shared: Executor | None = None,
     ) -> None:
-        """`pillow` decodes files that the kernel declines, or all; by default a new engine."""
+        """`pillow` decodes files that the kernel declines, or all; by default a new engine.
+
+        `shared`: an executor whose threads are used.
+        """
         self.native: Any = importlib.import_module("fastfeed._native")
         self.threads = threads
         self.decode = decode
         self._only_pillow = only_pillow
         self.pillow = PillowEngine(decode) if pillow is None and decode is not None else pillow
-        self._threads: Any = self.native.Executor(threads)
+        self._threads: Any = shared._open() if shared else self.native.Executor(threads)
         self._max_pixels = 0 if decode is None else decode.max_pixels
-        self._python = ThreadPool(threads, "fastfeed-python")
+        self._python = shared._python if shared else ThreadPool(threads, "fastfeed-python")
 
     def render(self, *arguments: Any) -> int:
         """The kernel's call that makes rows of a batch; see `render` in native/bind_render.cpp."""
@@ -259,8 +263,13 @@ def _pixels(handle: Any, sizes: np.ndarray) -> Samples:
     return Samples(handle, codes, sizes, {}, {}, [], False, np.empty((0, 3), np.int64), None)
 
 
-def executor_for(decode_op: Decode | None, engine: DecodeEngine, threads: int) -> Executor:
-    """Native threads that decode as `engine`, of `engine_for`, does."""
+def executor_for(
+    decode_op: Decode | None,
+    engine: DecodeEngine,
+    threads: int,
+    shared: Executor | None = None,
+) -> Executor:
+    """Native threads that decode as `engine`, of `engine_for`, does; `shared`: its threads."""
     if not is_built():
         raise ConfigError(
             "a feed needs the native extension, which this installation lacks: install a wheel of"
@@ -268,4 +277,4 @@ def executor_for(decode_op: Decode | None, engine: DecodeEngine, threads: int) -
         )
     pillow = engine.other if isinstance(engine, RouterEngine) else engine
     only_pillow = not isinstance(engine, RouterEngine)
-    return Executor(decode_op, threads, pillow, only_pillow=only_pillow)
+    return Executor(decode_op, threads, pillow, only_pillow=only_pillow, shared=shared)

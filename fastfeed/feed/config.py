@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,15 +16,25 @@ from fastfeed.distributed.world import World
 from fastfeed.errors import ConfigError
 from fastfeed.faults import FaultPolicy, Outage, fault_policies
 from fastfeed.ops.base import Op
+from fastfeed.ops.per_image import fuse_images
 from fastfeed.ops.program.compile import Program, fuse
 from fastfeed.runtime.guards import check_workers
 from fastfeed.sampling import Repeated, Weighted, bind
 from fastfeed.sampling.plan import Plan
 from fastfeed.sampling.rng import PER_SLOT
-from fastfeed.sources.base import Optionals, Source, check_source, says_where
+from fastfeed.sources.base import (
+    Optionals,
+    Source,
+    check_source,
+    has_same_geometry,
+    images_of,
+    says_where,
+)
 
 # loaded on demand
 BACKENDS = {name: f"fastfeed.backends.{name}.backend" for name in ("cpu", "dali", "nvjpeg")}
+
+OpList = Sequence[Op | Callable[[np.ndarray, np.ndarray], np.ndarray]]
 
 _LABELS_AT_ONCE = 1 << 20  # checked in one call
 
@@ -57,7 +67,7 @@ class FeedConfig:
     def make(
         cls,
         source: Source,
-        ops: Sequence[Op | Callable[[np.ndarray, np.ndarray], np.ndarray]],
+        ops: OpList | Mapping[str, OpList],
         *,
         batch: int | None = None,
         global_batch: int | None = None,
@@ -78,7 +88,7 @@ class FeedConfig:
         name: str = "",
     ) -> FeedConfig:
         """Check the arguments of `Feed`; ConfigError if one is invalid or two conflict."""
-        check_source(source, "source")
+        check_source(source, "source", several=True)
         check_workers(explicit_world=world is not None)
         world = world if world is not None else World.detect()
         if not isinstance(world, World):
@@ -92,13 +102,12 @@ class FeedConfig:
         chosen, decode = choose(decode, backend, BACKENDS)
         if not isinstance(side_process, bool):
             raise ConfigError(f"side_process must be True or False, got {side_process!r}")
-        program = fuse(
-            ops,
-            source.spec,
-            classes=len(source.classes),
-            objects=says_where(source),
-            label=Optionals(source).label_spec,
-        )
+        program = _program(ops, source)
+        if program.image and chosen != "cpu":
+            raise ConfigError(
+                f'Together needs the cpu backend, got {chosen!r}; pass decode="cpu", or leave'
+                " decode and backend out"
+            )
         plan = Plan.make(
             len(source),
             batch=batch,
@@ -129,6 +138,19 @@ class FeedConfig:
             name,
             weigh,
         )
+
+
+def _program(ops: Any, source: Source) -> Program:
+    options: dict[str, Any] = {
+        "classes": len(source.classes),
+        "objects": says_where(source),
+        "label": Optionals(source).label_spec,
+    }
+    images = images_of(source)
+    if len(images) == 1:
+        return fuse(ops, source.spec, **options)
+    specs = {name: image.spec for name, image in images.items()}
+    return fuse_images(ops, specs, has_same_geometry(source), **options)
 
 
 def _check_count(argument: str, value: Any, minimum: int) -> None:

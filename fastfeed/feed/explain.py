@@ -138,11 +138,18 @@ def _fields_text(fields: Mapping[str, Field | None], views: Collection[str], bat
 def program_text(program: Program, path: str) -> str:
     """Two tables: the ops as written, and the stages that run."""
     written = [
-        (short(s.op) + ("  (added automatically)" if s.implied else ""), str(s.spec))
+        (
+            _named(s.image, short(s.op)) + ("  (added automatically)" if s.implied else ""),
+            str(s.spec),
+        )
         for s in program.steps
     ]
-    runs = [("read", "bytes" if program.input_spec.encoded else "arrays", str(program.input_spec))]
+    runs: list[tuple[str, ...]] = []
     for branch in (program, *program.others):
+        if not runs or branch.image:
+            read = _named(branch.image, "read")
+            kind = "bytes" if branch.input_spec.encoded else "arrays"
+            runs.append((read, kind, str(branch.input_spec)))
         runs += _branch(branch)
     if program.targets is not None:
         smoothed = (
@@ -153,6 +160,10 @@ def program_text(program: Program, path: str) -> str:
         runs.append(("labels", f"soft labels{smoothed}", f"float32[{program.targets.classes}]"))
     lines = ["  you wrote", *_columns(written), "  runs as", *_columns(runs), f"    on {path}"]
     return "\n".join(lines)
+
+
+def _named(image: str, text: str) -> str:
+    return f"{image}: {text}" if image else text
 
 
 def _branch(program: Program) -> list[tuple[str, ...]]:

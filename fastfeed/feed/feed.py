@@ -5,23 +5,20 @@ from __future__ import annotations
 import importlib
 import operator
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
-
-import numpy as np
 
 from fastfeed.arguments import checked, checked_early
 from fastfeed.backends.options import DecodeBy, GpuDecode
 from fastfeed.distributed.world import World
 from fastfeed.faults import FaultPolicy, Outage
-from fastfeed.feed.config import FeedConfig
+from fastfeed.feed.config import FeedConfig, OpList
 from fastfeed.feed.fields import Field, Yields
 from fastfeed.feed.iterator import BatchIterator
 from fastfeed.feed.producer import PlaceFunction
 from fastfeed.feed.session import FeedSession
 from fastfeed.gpu_support import runs_on_gpu
 from fastfeed.live.meter import FeedStats
-from fastfeed.ops.base import Op
 from fastfeed.printable import warn
 from fastfeed.runtime.batch import Batch
 from fastfeed.runtime.guards import NotAnArray, guarded
@@ -82,8 +79,9 @@ class Feed:
 
     Args:
         source (Source): Where the samples come from, such as `ImageFolder("photos/train")`.
-        ops (Sequence[Op | Callable]): Ops to run on each sample, in order. A bare function is
-            wrapped in `Function`.
+        ops (Sequence[Op | Callable] | Mapping[str, Sequence[Op | Callable]]): Ops to run on each
+            sample, in order. A bare function is wrapped in `Function`. For a `Together` also a list
+            for each image by name.
         batch (int | None): Samples per rank per step, at least 1. Default: None, from
             `global_batch`.
         global_batch (int | None): Samples per step over all ranks; give either this or `batch`.
@@ -139,7 +137,7 @@ class Feed:
     def __init__(
         self,
         source: Source,
-        ops: Sequence[Op | Callable[[np.ndarray, np.ndarray], np.ndarray]],
+        ops: OpList | Mapping[str, OpList],
         *,
         batch: int | None = None,
         global_batch: int | None = None,

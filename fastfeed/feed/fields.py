@@ -78,7 +78,9 @@ def known_fields(source: Any, program: Program) -> dict[str, Field | None]:
 
 
 def image_names(program: Program) -> list[str]:
-    """Names of the arrays of images: one for each size of views."""
+    """Names of the arrays of images: one for each size of views, or for each of several images."""
+    if program.image:
+        return [branch.image for branch in (program, *program.others)]
     return ["image", *(f"image_{size}" for size in range(1, 1 + len(program.others)))]
 
 
@@ -96,9 +98,8 @@ def read_fields(source: Any, known: dict[str, Field | None]) -> dict[str, Field]
 
 
 def view_names(program: Program) -> list[str]:
-    """Names of single views, counted over all sizes."""
-    count = sum(branch.views for branch in (program, *program.others))
-    return [f"view_{number}" for number in range(count)]
+    """Names of fields that are parts of others: single views, or the first of several images."""
+    return [field.name for field in _view_fields(program)]
 
 
 def _image_fields(program: Program) -> list[Field]:
@@ -111,10 +112,11 @@ def _image_fields(program: Program) -> list[Field]:
 
 def _view_fields(program: Program) -> list[Field]:
     branches = [branch for branch in (program, *program.others) for _ in range(branch.views)]
+    first = [Field("image", program.shape, program.spec.dtype)]
     return [
-        Field(name, branch.shape[1:], branch.spec.dtype)
-        for name, branch in zip(view_names(program), branches, strict=True)
-    ]
+        Field(f"view_{number}", branch.shape[1:], branch.spec.dtype)
+        for number, branch in enumerate(branches)
+    ] + (first if program.image not in ("", "image") else [])
 
 
 def _known_columns(source: Any) -> dict[str, Field | None]:

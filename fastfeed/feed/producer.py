@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -15,6 +15,7 @@ from fastfeed.decode.memory_limit import limit_decoding
 from fastfeed.feed.batch.builder import BatchBuilder
 from fastfeed.feed.batch.readahead import ReadAhead
 from fastfeed.feed.batch.rows import Branch
+from fastfeed.feed.batch.sample_loader import Decoder
 from fastfeed.feed.batch.task_sizes import TaskSizes
 from fastfeed.feed.config import BACKENDS, FeedConfig
 from fastfeed.feed.faults.quarantine import Quarantine
@@ -88,8 +89,14 @@ def open_builders(
             source.expect(plan.batch * config.buffers)
     module = cast(BackendModule, importlib.import_module(BACKENDS[config.backend]))
     decode = module.engine(config.decode)
-    engine = engine_for(program, decode)
-    executor = executor_for(program.decode, engine, threads)
+    programs = [program, *program.others]
+    decoders: dict[str, Decoder] = {}
+    for part in programs:
+        if part.image not in decoders:
+            engine = engine_for(part, decode)
+            shared = next((decoder.executor for decoder in decoders.values()), None)
+            executor = executor_for(part.decode, engine, threads, shared)
+            decoders[part.image] = Decoder(engine, executor)
     native = module.native_threads
     group = program.mix.op.group if program.mix is not None else 1
     lanes = getattr(config.decode, "lanes", 2) if module.whole_batches else 0
@@ -100,20 +107,19 @@ def open_builders(
         for part in programs:
             backend = module.compile(
                 part,
-                engine=engine,
+                engine=decoders[part.image].engine,
                 timeline=timeline,
                 batch=plan.batch + 2 * (group - 1),  # groups at the batch's edges are made whole
                 threads=threads,
                 gpu=plan.world.gpu,
                 decode=config.decode,
-                executor=executor,
+                executor=decoders[part.image].executor,
             )
             made.append(Branch(part, backend, plan.batch, config.buffers, sizes))
         return made
 
-    programs = [program, *program.others]
     builder = BatchBuilder(
-        config, branches(programs), engine, quarantine, timeline, sizes, executor, native
+        config, branches(programs), decoders, quarantine, timeline, sizes, native
     )
     if module.whole_batches:  # a GPU converts where it decodes
         return builder, builder
@@ -186,14 +192,14 @@ class _ThreadStream:
 
     def close(self) -> None:
         self._prefetcher.close()
-        if self._read_ahead is not None:
-            self._read_ahead.close()
+        for reads in self._read_ahead.values():
+            reads.close()
 
 
 def _jobs(
     builder: BatchBuilder,
     stop: CancelToken,
-    read_ahead: ReadAhead | None,
+    read_ahead: Mapping[str, ReadAhead],
     start: tuple[int, int],
     epochs: int | None,
     place: PlaceFunction | None,

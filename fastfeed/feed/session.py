@@ -379,7 +379,11 @@ _KEYS = {
 
 def identity(program: Program, policy: FaultPolicy) -> dict[str, Any]:
     """Strings and integers that differ where batches would, for a saved state."""
-    ops = [_text(step.op) for step in program.steps if not step.implied]
+    ops = [
+        f"{step.image}: {_text(step.op)}" if step.image else _text(step.op)
+        for step in program.steps
+        if not step.implied
+    ]
     replaced = (
         f"{policy.action}, {policy.attempts} attempts"
         if policy.action == "substitute"

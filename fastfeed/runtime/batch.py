@@ -92,8 +92,9 @@ class Batch:
     Also a mapping of its fields, those of `Feed.fields`: `batch["image"]`, `"masks" in batch`,
     `batch.keys()`, `dict(batch)`. They are `image`, `label`, `weight`, `id`; `boxes`, `box_labels`,
     `box_counts` and `masks` where the source has them; `image_1` and so on, images of further sizes
-    of views; `view_0` and so on, single views of all sizes, (n, ...); and every column by its name,
-    or as `column:NAME` where its name is one of these. The length of a batch is n.
+    of views; `view_0` and so on, single views of all sizes, (n, ...); the images of a `Together`
+    by their names; and every column by its name, or as `column:NAME` where its name is one of
+    these. The length of a batch is n.
 
     Args:
         images (np.ndarray): (n, ...) in the shape and dtype that the ops end with.
@@ -106,12 +107,14 @@ class Batch:
         step (int): Within the epoch, counts from 0.
         columns (Mapping[str, np.ndarray]): Other values that the source carries, by name. Default:
             {}, none.
-        views (tuple[np.ndarray, ...]): Per size of views, (n, views, ...); `images` is the first.
-            Default: ().
+        views (tuple[np.ndarray, ...]): Per size of views, (n, views, ...), or per image of a
+            `Together`; `images` is the first. Default: ().
         objects (Boxes | None): Of sources with boxes. Default: None.
         masks (np.ndarray | None): uint8 (n, height, width): class of each pixel, 255 where unknown.
             Default: None.
         fields (dict[str, Any]): Further fields by name. Default: {}, none.
+        image_names (tuple[str, ...]): Names of the images of a `Together`, those in `views`.
+            Default: ().
 
     Raises:
         ConfigError: If a field is requested that this batch does not have; also a KeyError.
@@ -138,6 +141,7 @@ class Batch:
     objects: Boxes | None = None
     masks: np.ndarray | None = None
     fields: dict[str, Any] = field(default_factory=dict)
+    image_names: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -162,8 +166,9 @@ class Batch:
 
     def _places(self) -> dict[str, tuple[Any, int | None]]:
         """The array that holds each field, and the view within it for a single view."""
-        whole: dict[str, Any] = {"image": self.images}
-        whole |= {f"image_{size}": views for size, views in enumerate(self.views) if size}
+        sizes = ["image", *(f"image_{size}" for size in range(1, len(self.views)))]
+        names = self.image_names or sizes
+        whole: dict[str, Any] = dict(zip(names, self.views or (self.images,), strict=True))
         whole |= {"label": self.labels, "weight": self.weights, "id": self.ids}
         if self.objects is not None:
             whole["boxes"] = self.objects.boxes
@@ -171,10 +176,12 @@ class Batch:
             whole["box_counts"] = self.objects.counts
         if self.masks is not None:
             whole["masks"] = self.masks
-        single = [(views, view) for views in self.views for view in range(views.shape[1])]
+        sizes = () if self.image_names else self.views
+        single = [(views, view) for views in sizes for view in range(views.shape[1])]
         others = {column_field(name): array for name, array in self.columns.items()}
         places: dict[str, tuple[Any, int | None]] = {name: (whole[name], None) for name in whole}
         places |= {f"view_{number}": place for number, place in enumerate(single)}
+        places.setdefault("image", (self.images, None))
         return places | {name: (array, None) for name, array in (others | self.fields).items()}
 
     def __iter__(self) -> NoReturn:

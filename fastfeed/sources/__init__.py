@@ -11,6 +11,7 @@ from fastfeed.sources.raw import RawShards
 from fastfeed.sources.table import Table
 from fastfeed.sources.tar.source import TarShards
 from fastfeed.sources.tfrecord.source import TFRecords
+from fastfeed.sources.together import Together
 from fastfeed.storage.disk_cache import Cache
 from fastfeed.storage.storage import Storage
 
@@ -28,4 +29,5 @@ __all__ = [
     "TFRecords",
     "Table",
     "TarShards",
+    "Together",
 ]

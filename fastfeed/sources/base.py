@@ -66,13 +66,21 @@ class Source(Protocol):
         ...
 
 
-def check_source(source: Any, name: str) -> None:
-    """Raise ConfigError, which calls it `name`, unless `source` is a source."""
+def check_source(source: Any, name: str, several: bool = False) -> None:
+    """Raise ConfigError, which calls it `name`, unless `source` is a source.
+
+    several: its samples may have several images.
+    """
     if isinstance(source, type) or not (hasattr(source, "spec") and hasattr(source, "__len__")):
         got = f"the class {source.__name__}" if isinstance(source, type) else type(source).__name__
         raise ConfigError(
             f"{name} must be a source such as ImageFolder(path) or Arrays(images, labels), got"
             f" {got}; wrap it in one"
+        )
+    if getattr(source, "together", None) and not several:
+        raise ConfigError(
+            f"{name} must have one image per sample, got {source!r}; pass Together's own sources"
+            " here, and Together to Feed"
         )
 
 
@@ -368,6 +376,16 @@ def says_where(source: Any) -> bool:
     """Return True for a source with boxes or masks."""
     optionals = Optionals(source)
     return optionals.most > 0 or optionals.masks([]) is not None
+
+
+def images_of(source: Any) -> dict[str, Source]:
+    """Sources of the images of each sample by name; a single one has an empty name."""
+    return getattr(source, "together", None) or {"": source}
+
+
+def has_same_geometry(source: Any) -> bool:
+    """True if the images of a sample are cropped, flipped and turned alike."""
+    return getattr(source, "geometry", "same") == "same"
 
 
 def frame_of(source: Any) -> str:

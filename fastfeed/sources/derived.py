@@ -40,6 +40,7 @@ class Derived:
         self._ids = ids
         self._optionals = Optionals(source)
         self.frame = self._optionals.frame
+        self.geometry: str = getattr(source, "geometry", "same")  # of the images of a sample
 
     def source_ids(self, ids: Any) -> np.ndarray:
         """Ids that samples have in the source: int64, shape (len(ids),)."""
@@ -157,6 +158,14 @@ class Derived:
         if not isinstance(self.source, Sharded):
             return repr(self.source)
         return self.source.shard(int(self._units[1][unit]))
+
+    # -- several images
+
+    @property
+    def together(self) -> dict[str, Source]:
+        """Images of each sample by name, of a source with several."""
+        images: dict[str, Source] = getattr(self.source, "together", {})
+        return {name: Derived(image, self._ids) for name, image in images.items()}
 
     # -- a mixture's order
 

@@ -74,7 +74,10 @@ def annotated(source: Any, masks: bool = True) -> ff.Objects:
 
 VIEWS = [ff.MultiCrop((ff.View(8, 2), ff.View(6, 1)))]
 
-FEEDS: dict[str, Callable[[Path], tuple[Any, list[Any]]]] = {
+PAIR = ff.Together({"left": Described(IMAGES, LABELS), "right": ff.Arrays(255 - IMAGES)})
+FLIPS = {"left": [ff.RandomFlip(), ff.ToFloat()], "right": [ff.RandomFlip()]}
+
+FEEDS: dict[str, Callable[[Path], tuple[Any, Any]]] = {
     "plain": lambda _: (ff.Arrays(IMAGES, LABELS), [ff.RandomFlip(), ff.ToFloat()]),
     "soft labels": lambda _: (ff.Arrays(IMAGES, LABELS), [ff.OneHot(3), ff.MixUp(1.0)]),
     "columns": lambda _: (Described(IMAGES, LABELS), [ff.Normalize.imagenet()]),
@@ -82,6 +85,7 @@ FEEDS: dict[str, Callable[[Path], tuple[Any, list[Any]]]] = {
     "shards": lambda folder: (shards(folder), [ff.Resize((12, 16))]),
     "boxes and masks": lambda _: (annotated(Described(IMAGES, LABELS)), [ff.RandomFlip()]),
     "boxes": lambda _: (annotated(ff.Arrays(IMAGES, LABELS), masks=False), [ff.Mosaic()]),
+    "pairs": lambda _: (PAIR, FLIPS),
     "views": lambda _: (Described(IMAGES, LABELS), [*VIEWS, ff.ToFloat(), ff.ToLayout("CHW")]),
 }
 
@@ -109,7 +113,9 @@ def structures(made: ff.Feed, texts: bool = True) -> list[Any]:
 
 def default_of(made: ff.Feed, weighted: bool) -> Any:
     """The choice that `yields` has by default, written out."""
-    images = ("image", "image_1") if "image_1" in made.fields else "image"
+    images: Any = ("image", "image_1") if "image_1" in made.fields else "image"
+    if "left" in made.fields:
+        images = {"left": "left", "right": "right"}
     objects = {"boxes": "boxes", "labels": "box_labels", "masks": "masks"}
     targets = {key: name for key, name in objects.items() if name in made.fields}
     item = (images, targets or "label")

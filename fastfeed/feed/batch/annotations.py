@@ -192,7 +192,7 @@ def annotator(source: Any, program: Program) -> Annotator:
     max_boxes, has_masks = source.most, source.masks([]) is not None
     if not max_boxes and not has_masks:
         return Annotator(source, program, 0, False, 1)
-    if program.views or program.others:
+    if program.views:
         raise SpecError(
             "boxes and masks belong to one image, got an op that makes several views of each; leave"
             " it out, or use the source without objects"

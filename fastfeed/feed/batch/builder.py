@@ -7,32 +7,29 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fastfeed.backends.base import Backend
 from fastfeed.backends.cpu.mixing import mix_labels
-from fastfeed.decode.base import DecodeEngine
-from fastfeed.decode.executor import Executor
 from fastfeed.faults import Failure, ends_run
 from fastfeed.feed.batch.annotations import Annotations, annotator
-from fastfeed.feed.batch.loader import Loader, ReadRows
 from fastfeed.feed.batch.pending_batch import BatchRows, PendingBatch
 from fastfeed.feed.batch.readahead import READ_AHEAD_BYTES, ReadAhead, Ticket
 from fastfeed.feed.batch.rows import Branch, RowMaker
 from fastfeed.feed.batch.sample_choice import StepSampleCache, substitutes
+from fastfeed.feed.batch.sample_loader import Decoder, ReadImages, SampleLoader
 from fastfeed.feed.batch.task_sizes import TaskSizes
 from fastfeed.feed.config import FeedConfig
-from fastfeed.feed.faults.outages import Outages
 from fastfeed.feed.faults.quarantine import Quarantine
 from fastfeed.ops.program.program import Program
 from fastfeed.runtime.batch import Batch
 from fastfeed.runtime.thread_pool import CancelToken, ParallelJob
 from fastfeed.runtime.timeline import Timeline
 from fastfeed.sampling.rng import uniform
-from fastfeed.sources.base import Fetching, Optionals
+from fastfeed.sources.base import Optionals
 from fastfeed.sources.shards.extra_columns import as_array
 
 
@@ -50,12 +47,11 @@ class BatchBuilder:
         self,
         config: FeedConfig,
         branches: Sequence[Branch],
-        engine: DecodeEngine,
+        decoders: Mapping[str, Decoder],  # by image of the sample
         quarantine: Quarantine,
         timeline: Timeline,
         sizes: TaskSizes,
-        executor: Executor | None = None,  # reads many samples per call
-        native: bool = False,  # and holds them for the backend
+        native: bool = False,  # executors hold samples for the backend
     ) -> None:
         source = config.source
         self.source = source
@@ -67,12 +63,8 @@ class BatchBuilder:
         self.quarantine = quarantine
         self.timeline = timeline
         self.sizes = sizes
-        self._executor = executor
         self._outage = config.outage
-        self._outages = Outages(config.outage, len(source), source.uri, timeline.progress)
-        self._loader = Loader(
-            source, engine, quarantine, timeline, sizes.max_bytes, self._outages, executor, native
-        )
+        self._loader = SampleLoader(config, decoders, quarantine, timeline, sizes.max_bytes, native)
         self._policy = config.policy
         self._annotator = annotator(source, self.program)
         self._rows = RowMaker(self.branches, self._annotator, self._loader.failure)
@@ -99,22 +91,25 @@ class BatchBuilder:
     @property
     def encoded_bytes(self) -> int:
         """Upper bound on encoded bytes held, besides one large file per task."""
-        ahead = READ_AHEAD_BYTES if isinstance(self.source, Fetching) and self.source.remote else 0
+        ahead = READ_AHEAD_BYTES * len(self._loader.remote)
         return self.sizes.threads * self.sizes.max_bytes + ahead
 
     def close(self) -> None:
         """End threads that run Python for native ones."""
-        if self._executor is not None:
-            self._executor.close()
+        self._loader.close()
 
-    def read_ahead(self) -> ReadAhead | None:
-        """A read-ahead for one stream of batches, if it is worthwhile for the source."""
-        if not isinstance(self.source, Fetching) or not self.source.remote:
-            return None
-        return ReadAhead(self.source, wait=self._outage.wait)
+    def read_ahead(self) -> dict[str, ReadAhead]:
+        """Read-aheads for one stream of batches, by name of the image."""
+        wait = self._outage.wait
+        return {name: ReadAhead(source, wait=wait) for name, source in self._loader.remote.items()}
 
     def job(
-        self, epoch: int, step: int, number: int, stop: CancelToken, ahead: ReadAhead | None = None
+        self,
+        epoch: int,
+        step: int,
+        number: int,
+        stop: CancelToken,
+        ahead: Mapping[str, ReadAhead],
     ) -> ParallelJob[Batch]:
         """The batch of one step; `number` counts batches for the timeline."""
         plan = self.plan
@@ -126,14 +121,17 @@ class BatchBuilder:
         batch = PendingBatch(
             epoch, step, number, here, ahead, rows, visits.ids, visits.keys, weights
         )
-        tickets = self._request(batch.ids, ahead)
+        tickets = {name: self._request(batch.ids, reads) for name, reads in ahead.items()}
         requested = batch.ids.copy()  # rows of `ids` change as samples are replaced
         allocating = threading.Lock()
 
-        def read(rows: list[int]) -> list[Any]:
-            if ahead is None:
-                return self.source.read(requested[rows].tolist())
-            return [ahead.take(tickets.pop(row), here.is_set) for row in rows]
+        def read(image: str, rows: list[int]) -> list[Any]:
+            if image not in ahead:
+                return self._loader.sources[image].read(requested[rows].tolist())
+            reads, taken = ahead[image], tickets[image]
+            again = [row for row in rows if row not in taken]  # larger than other images
+            taken.update(zip(again, reads.request(requested[again].tolist()), strict=True))
+            return [reads.take(taken.pop(row), here.is_set) for row in rows]
 
         def task(first: int, last: int) -> Callable[[], None]:
             def fill() -> None:
@@ -155,8 +153,9 @@ class BatchBuilder:
         def finish() -> Batch:
             for branch in self.branches:  # a GPU's have a stream each
                 branch.backend.synchronize()
-            if ahead is not None:
-                ahead.drop(tickets.values())  # they have turned out bad since they were requested
+            for image, reads in ahead.items():
+                # they have turned out bad since they were requested
+                reads.drop(tickets[image].values())
             return self._finished_without_failures(batch)
 
         return ParallelJob(
@@ -182,7 +181,9 @@ class BatchBuilder:
                     batch,
                     first,
                     last,
-                    lambda rows: self._loader.read_now(batch.ids[rows].tolist(), batch),
+                    lambda image, rows: self._loader.read_now(
+                        image, batch.ids[rows].tolist(), batch
+                    ),
                 )
 
     def _failed_alone(
@@ -217,7 +218,7 @@ class BatchBuilder:
         if of_source is not None:
             weights = (weights * of_source).astype(np.float32, copy=False)
         columns = self._columns(batch, facts[own])
-        views = tuple(batch.images) if self.program.views else ()
+        views = tuple(batch.images) if self.program.views or self.program.image else ()
         objects, masks = batch.annotations.objects, batch.annotations.masks
         labels = self._labels(batch, facts)
         return Batch(
@@ -231,6 +232,7 @@ class BatchBuilder:
             views,
             objects,
             masks,
+            image_names=tuple(filter(None, self._loader.sources)),
         )
 
     def _columns(self, batch: PendingBatch, ids: np.ndarray) -> dict[str, np.ndarray]:
@@ -258,10 +260,8 @@ class BatchBuilder:
                 return mix_labels(labels, batch.rows.members, batch.mix_plan)
         return labels[batch.rows.own]
 
-    def _request(self, ids: np.ndarray, ahead: ReadAhead | None) -> dict[int, Ticket]:
+    def _request(self, ids: np.ndarray, ahead: ReadAhead) -> dict[int, Ticket]:
         """Begin to read the rows of a batch that are not known to be bad."""
-        if ahead is None:
-            return {}
         rows = np.flatnonzero(~self.quarantine.known_bad(ids)).tolist()
         return dict(zip(rows, ahead.request(ids[rows].tolist()), strict=True))
 
@@ -285,7 +285,7 @@ class BatchBuilder:
             for branch in self.branches
         ]
 
-    def _make(self, batch: PendingBatch, first: int, last: int, read: ReadRows) -> None:
+    def _make(self, batch: PendingBatch, first: int, last: int, read: ReadImages) -> None:
         """Rows [first, last) of those made."""
         if batch.mix_plan is None:
             outs = [images[first:last] for images in batch.images]
@@ -326,7 +326,7 @@ class BatchBuilder:
                 batch,
                 first,
                 last,
-                lambda rows: self._loader.read_now(batch.ids[rows].tolist(), batch),
+                lambda image, rows: self._loader.read_now(image, batch.ids[rows].tolist(), batch),
             )
 
     def _fill(
@@ -336,7 +336,7 @@ class BatchBuilder:
         last: int,
         outs: list[np.ndarray],
         annotations: Annotations,
-        read: ReadRows,
+        read: ReadImages,
     ) -> list[int]:
         """Make these rows; `ids` and `weights` change where samples are replaced or masked.
 
@@ -345,8 +345,8 @@ class BatchBuilder:
         start, masked = first, []
         while start < last and not batch.stop.is_set():
 
-            def read_rest(rows: list[int], start: int = start) -> list[Any]:
-                return read([start + row for row in rows])
+            def read_rest(image: str, rows: list[int], start: int = start) -> list[Any]:
+                return read(image, [start + row for row in rows])
 
             part = slice(start - first, last - first)
             draws = [[u[start:] for u in draws] for draws in batch.draws]
@@ -380,7 +380,7 @@ class BatchBuilder:
         outs: list[np.ndarray],
         annotations: Annotations,
         batch: PendingBatch,
-        read: ReadRows,
+        read: ReadImages,
     ) -> MadeRows:
         """Make the rows of the first of these samples, as many as fit into memory.
 
@@ -409,7 +409,7 @@ class BatchBuilder:
                 [out[part] for out in outs],
                 annotations[part],
                 batch,
-                lambda _, own=own: self._loader.read_now(own.tolist(), batch),
+                lambda image, _, own=own: self._loader.read_now(image, own.tolist(), batch),
             )
             bad.update(dict.fromkeys([row] if made.bad else [], made.bad.get(0)))
         return MadeRows(ids, bad)
@@ -421,14 +421,15 @@ class BatchBuilder:
         outs: list[np.ndarray],
         annotations: Annotations,
         batch: PendingBatch,
-        read: ReadRows,
+        read: ReadImages,
     ) -> MadeRows:
-        samples = self._loader.load(ids, batch, read)  # as many as fit into memory
+        images = self._loader.load(ids, batch, read)  # as many as fit into memory
+        samples = next(iter(images.values()))
         part = slice(0, len(samples.ids))
         self.timeline.progress.enter(
             batch.number, "decode" if self.program.decode is not None else "augment"
         )
-        self._rows.fill(samples, draws, [out[part] for out in outs], annotations[part], batch)
+        self._rows.fill(images, draws, [out[part] for out in outs], annotations[part], batch)
         return MadeRows(samples.ids, samples.bad)
 
     def _substitute(
@@ -448,7 +449,7 @@ class BatchBuilder:
                 outs,
                 annotations,
                 batch,
-                lambda _, ids=ids: self._loader.read_now(ids.tolist(), batch),
+                lambda image, _, ids=ids: self._loader.read_now(image, ids.tolist(), batch),
             )
             if batch.stop.is_set():
                 return id
@@ -456,7 +457,7 @@ class BatchBuilder:
             if not made.bad:
                 return int(other)
         if down:
-            raise self._outages.error(down[0])
+            raise self._loader.outage_error(down[0])
         self.quarantine.raise_exhausted(id)
         return id
 

@@ -47,6 +47,24 @@ class LoadedSamples:
     corners: np.ndarray | float  # of the regions to use, top and left, whole pixels
     sizes: np.ndarray  # int64 (n, 2): height, width of these regions
     bad: dict[int, Failure | None]  # row -> its failure; None for a sample that was known to be bad
+    # int64 (n, 2): the sizes that ops see, in proportion to `sizes`; None: the same
+    seen: np.ndarray | None = None
+
+    def first(self, count: int) -> LoadedSamples:
+        """The first `count` samples."""
+        if count == len(self.ids):
+            return self
+        corners = self.corners
+        return LoadedSamples(
+            self.ids[:count],
+            self.blobs[:count],
+            self.headers[:count],
+            None if self.native is None else self.native.first(count),
+            self.image_sizes[:count],
+            corners[:count] if isinstance(corners, np.ndarray) else corners,
+            self.sizes[:count],
+            {row: failure for row, failure in self.bad.items() if row < count},
+        )
 
     def orientations(self) -> np.ndarray:
         """EXIF orientation of each image, int64 (n,); 1 if bad or turned by the decoder."""
@@ -64,14 +82,20 @@ class LoadedSamples:
 
     def work(self, program: Program, draws: list[np.ndarray]) -> Work:
         """Crops and parameters of a program for these samples."""
-        work = program.work([u[: len(self.ids)] for u in draws], self.sizes)
+        seen = self.sizes if self.seen is None else self.seen
+        work = program.work([u[: len(self.ids)] for u in draws], seen)
+        rows = np.flatnonzero((self.sizes != seen).any(axis=1)) if self.seen is not None else []
         corners = self.corners
-        if isinstance(corners, np.ndarray):
-            if work.views > 1:
-                corners = np.repeat(corners, work.views, axis=0)
-            work.windows.boxes[:, :2] += corners
-            if work.windows.limits is not None:
-                work.windows.limits[:, :2] += corners
+        if isinstance(corners, np.ndarray) and work.views > 1:
+            corners = np.repeat(corners, work.views, axis=0)
+        for boxes in (work.windows.boxes, work.windows.limits):
+            if boxes is None:
+                continue
+            if len(rows):
+                scale = np.tile(self.sizes[rows], 2), np.tile(seen[rows], 2)
+                boxes[rows] = boxes[rows] * scale[0] / scale[1]
+            if isinstance(corners, np.ndarray):
+                boxes[:, :2] += corners
         return work
 
 
@@ -89,8 +113,10 @@ class Loader:
         executor: Executor | None = None,  # reads with native threads
         # it keeps the samples for native threads; otherwise they become Python's
         native: bool = False,
+        image: str = "",  # name among the images of a sample
     ) -> None:
         self._source = source
+        self._image = image
         self._engine = engine
         self._quarantine = quarantine
         self._max_bytes = max_bytes
@@ -99,7 +125,6 @@ class Loader:
         self._native = native
         self._outages = outages
         self._optionals = Optionals(source)
-        self.reads_columns = self._optionals.column_values([]) is not None
         self._progress = timeline.progress
         self._in_memory = isinstance(source, Arrays)
 
@@ -121,7 +146,6 @@ class Loader:
                 bad[row] = self.failure(ids[row], header)
             else:
                 headers[row] = header
-        self._read_columns(ids, bad, batch)
         sizes = np.array([(h.height, h.width) for h in headers], np.int64).reshape(-1, 2)
         return LoadedSamples(ids, blobs, headers, None, sizes, *self._regions(ids, sizes, bad), bad)
 
@@ -167,7 +191,7 @@ class Loader:
         self, executor: Executor, ids: np.ndarray, batch: PendingBatch, read: ReadRows
     ) -> LoadedSamples:
         bad: dict[int, Failure | None] = {}
-        ahead, stop = batch.ahead is not None, batch.stop
+        ahead, stop = self._image in batch.ahead, batch.stop
         addresses = None if ahead else addresses_of(self._source, ids)
         if addresses is None:
             blobs = self._read(ids, bad, batch, read, 1 if ahead else executor.threads)
@@ -178,7 +202,6 @@ class Loader:
         ids = ids[: len(samples)]
         for row, reason in samples.bad.items():
             bad.setdefault(row, self.failure(ids[row], reason))
-        self._read_columns(ids, bad, batch)
         sizes = np.maximum(samples.sizes, 1)  # also of what was not read because the feed is closed
         if bad:
             sizes[list(bad)] = 1
@@ -226,31 +249,6 @@ class Loader:
             bad.update(dict.fromkeys(np.flatnonzero(known_bad[: len(samples)]).tolist()))
         return samples
 
-    def _read_columns(
-        self, ids: np.ndarray, bad: dict[int, Failure | None], batch: PendingBatch
-    ) -> None:
-        """Read columns of the good samples; a sample whose columns cannot be read is bad."""
-        rows = [row for row in range(len(ids)) if row not in bad] if self.reads_columns else []
-        if not rows:
-            return
-        good = [int(ids[row]) for row in rows]
-        entries = self._outages.settle(
-            good, self._column_entries(good), self._column_entries, batch.stop
-        )
-        for row, id, entry in zip(rows, good, entries, strict=True):
-            if entry is None or isinstance(entry, Failure):
-                bad[row] = entry
-            else:
-                batch.columns[id] = entry
-
-    def _column_entries(self, ids: list[int]) -> list[Any]:
-        """The columns of each sample by name, or the first failure among them."""
-        rows = self._optionals.column_values(ids) or []
-        return [
-            next((value for value in row.values() if isinstance(value, Failure)), row)
-            for row in rows
-        ]
-
     def _regions(
         self, ids: np.ndarray, sizes: np.ndarray, bad: dict[int, Failure | None]
     ) -> tuple[np.ndarray | float, np.ndarray]:
@@ -276,7 +274,7 @@ class Loader:
         Reads a few at a time, so that it can stop early.
         """
         if (
-            batch.ahead is None
+            self._image not in batch.ahead
             and isinstance(self._source, BlockReader)
             and isinstance(self._source, Sharded)
         ):
@@ -339,7 +337,7 @@ class Loader:
         step = max(1, min(_READ_AT_ONCE, -(-len(rows) // threads)))
         groups = [rows[k : k + step] for k in range(0, len(rows), step)]
         tasks = [partial(self._read_rows, group, ids, batch, read, by_row) for group in groups]
-        if self._executor is not None and batch.ahead is None and tasks:
+        if self._executor is not None and self._image not in batch.ahead and tasks:
             self._executor.run_python(tasks, batch.stop)
         else:
             for task in tasks:
@@ -372,10 +370,11 @@ class Loader:
 
     def read_now(self, ids: list[int], batch: PendingBatch) -> list[Any]:
         """Samples that were not requested ahead."""
-        if batch.ahead is None:
+        ahead = batch.ahead.get(self._image)
+        if ahead is None:
             with self._outages.patience():
                 return self._source.read(ids)
-        return [batch.ahead.take(ticket, batch.stop.is_set) for ticket in batch.ahead.request(ids)]
+        return [ahead.take(ticket, batch.stop.is_set) for ticket in ahead.request(ids)]
 
     def _checked(self, ids: list[int], entries: list[Any]) -> list[Any]:
         if len(entries) != len(ids):

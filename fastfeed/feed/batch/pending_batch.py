@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,7 +73,7 @@ class PendingBatch:
     step: int
     number: int  # of the batch, for the timeline
     stop: CancelToken
-    ahead: ReadAhead | None
+    ahead: Mapping[str, ReadAhead]  # of images that are read ahead, by name
     rows: BatchRows
     ids: np.ndarray  # changed where samples are replaced
     keys: np.ndarray  # that random numbers are looked up by

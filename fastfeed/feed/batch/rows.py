@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -13,13 +13,14 @@ from fastfeed.faults import Failure
 from fastfeed.feed.batch.annotations import Annotations, Annotator, clear
 from fastfeed.feed.batch.loader import LoadedSamples
 from fastfeed.feed.batch.pending_batch import PendingBatch
+from fastfeed.feed.batch.sample_loader import noting
 from fastfeed.feed.batch.task_sizes import TaskSizes
 from fastfeed.ops.program.program import Program
 from fastfeed.runtime.buffers import BufferPool
 
 
 class Branch:
-    """One program and its buffers; a second branch exists only for views of a second size."""
+    """One program and its buffers; others exist for views of other sizes and further images."""
 
     def __init__(
         self, program: Program, backend: Backend, batch: int, keep: int, sizes: TaskSizes
@@ -46,7 +47,7 @@ class RowMaker:
         self,
         branches: Sequence[Branch],
         annotator: Annotator,
-        failure: Callable[[Any, DecodeFailure], Failure],
+        failure: Callable[[str, Any, DecodeFailure], Failure],  # of an image, by its name
     ) -> None:
         self._branches = branches
         self._annotator = annotator
@@ -54,7 +55,7 @@ class RowMaker:
 
     def fill(
         self,
-        samples: LoadedSamples,
+        images: Mapping[str, LoadedSamples],
         draws: list[list[np.ndarray]],
         outs: list[np.ndarray],
         annotations: Annotations,
@@ -62,16 +63,22 @@ class RowMaker:
     ) -> None:
         """Make the rows of samples that are good so far; the others become black.
 
-        Adds to `samples.bad`.
+        Adds to `bad`, which the images share.
         """
+        first = next(iter(images.values()))
         for branch, numbers, out in zip(self._branches, draws, outs, strict=True):
+            name = branch.program.image
+            samples = images[name]
             work = samples.work(branch.program, numbers)
-            self._annotator.fill(samples, work, annotations)
-            for row, bad in self._render(branch, samples, work, out, batch):
+            if samples is first:
+                self._annotator.fill(samples, work, annotations)
+            with noting(name):
+                rendered = self._render(branch, samples, work, out, batch)
+            for row, bad in rendered:
                 if bad is not None:
-                    samples.bad[row] = self._failure(samples.ids[row], bad)
-        if samples.bad:
-            self.clear(sorted(samples.bad), outs, annotations)
+                    samples.bad[row] = self._failure(name, samples.ids[row], bad)
+        if first.bad:
+            self.clear(sorted(first.bad), outs, annotations)
 
     def clear(self, rows: list[int], outs: list[np.ndarray], annotations: Annotations) -> None:
         """Make these rows black, without boxes and masks."""

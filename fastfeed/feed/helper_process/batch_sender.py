@@ -78,8 +78,8 @@ class BatchSender:
             pass
         finally:
             self._stop.set()
-            if self._read_ahead is not None:
-                self._read_ahead.close()
+            for reads in self._read_ahead.values():
+                reads.close()
 
     def _send_next(self) -> bool:
         """Send the next message; returns whether more may follow."""

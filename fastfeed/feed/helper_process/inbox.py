@@ -32,7 +32,7 @@ class Inbox:
 
     def add(self, images: np.ndarray, rest: Batch, timeline: Timeline) -> None:
         """Assemble a batch from its images and its other arrays, and place it."""
-        views = (images, *rest.views) if images.ndim > _IMAGES else ()
+        views = (images, *rest.views) if images.ndim > _IMAGES or rest.image_names else ()
         batch = replace(rest, images=images, views=views)
         if self._place is None:
             self.results.put(("batch", batch))

@@ -19,7 +19,7 @@ from fastfeed.spec import CLASS_NUMBER, LabelSpec, Spec
 
 __all__ = ["Program", "Step", "Windows", "Work", "fuse"]
 
-_SLOTS = 4096  # for the ops of one branch of views
+SLOTS = 4096  # for the ops of one branch of views, or of one image
 _UNLIMITED = 1 << 24  # pixels of an unbounded side
 
 
@@ -30,16 +30,17 @@ def fuse(
     classes: int = 0,
     objects: bool = False,
     label: LabelSpec = CLASS_NUMBER,
+    slot: int = 0,
 ) -> Program:
     """Check and fuse a list of ops for a source that yields `given` with this many classes.
 
     fixed: all results must be of one size. objects: the source has annotations, so mixing samples
     does not need class names for labels of whole images; without class names these stay as they
-    are. label: of the source.
+    are. label: of the source. slot: of the first op that draws.
     """
     if not isinstance(ops, Sequence) or isinstance(ops, str):
         raise ConfigError(f"ops must be a list of ops such as [Resize(224)], got {ops!r}")
-    steps = _checked([as_op(op) for op in ops], input_spec)
+    steps = _checked([as_op(op) for op in ops], input_spec, slot)
     last = steps[-1].spec if steps else input_spec
     if fixed and not last.fixed:
         raise SpecError(
@@ -105,7 +106,7 @@ def _view_program(
         steps[:at],
         [group.geometry, *(as_op(op) for op in group.ops), *(s.op for s in steps[at + 1 :])],
     )
-    spec, slot = head[-1].spec if head else input_spec, steps[at].slot + k * _SLOTS
+    spec, slot = head[-1].spec if head else input_spec, steps[at].slot + k * SLOTS
     tail: list[Step] = []
     for op in own:
         spec = op.out(spec)
@@ -152,7 +153,7 @@ def _runs(steps: list[Step]) -> list[list[Step]]:
     return runs
 
 
-def _checked(ops: list[Any], input_spec: Spec) -> list[Step]:
+def _checked(ops: list[Any], input_spec: Spec, slot: int) -> list[Step]:
     for i, op in enumerate(ops):
         if isinstance(op, type) or not (hasattr(op, "kind") and hasattr(op, "out")):
             what = (
@@ -163,7 +164,7 @@ def _checked(ops: list[Any], input_spec: Spec) -> list[Step]:
             raise ConfigError(f"ops[{i}] must be an op such as Resize(224), got {what}")
     implied = input_spec.encoded and not any(op.kind == "decode" for op in ops)
     steps: list[Step] = []
-    spec, slot = input_spec, 0
+    spec = input_spec
     for op in [Decode(), *ops] if implied else ops:
         _check_order(op, steps)
         if not spec.encoded:

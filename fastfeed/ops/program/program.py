@@ -105,7 +105,8 @@ class Program:
     convert: Convert
     spec: Spec  # of one image in the batch
     views: int = 0  # images per sample, if an op makes several of one
-    others: tuple[Program, ...] = ()  # for views of further sizes
+    others: tuple[Program, ...] = ()  # for views of further sizes, or further images of a sample
+    image: str = ""  # name of the image among those of a sample; empty if there is one
     mix: Step | None = None  # combines finished samples
     targets: Targets | None = None  # soft labels; None: labels as the source has them
     label: LabelSpec = CLASS_NUMBER  # of a batch's labels

@@ -24,6 +24,7 @@ class Step:
     slot: int
     implied: bool = False  # not written by the user
     views: int = 1  # runs per sample, each with its own random numbers
+    image: str = ""  # with a list of this name; empty for a list of all images
 
 
 @dataclass(frozen=True, slots=True)

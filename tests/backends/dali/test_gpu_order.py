@@ -186,7 +186,7 @@ def test_rows_of_a_second_size_are_written_on_that_sizes_stream(cupy):
     batch = types.SimpleNamespace(stop=threading.Event(), number=0)
     with pytest.MonkeyPatch.context() as patch, runners[0].device_context():
         patch.setattr(rows, "clear", lambda *_: None)
-        rows.RowMaker(branches, annotator, None).fill(samples, [[], []], outs, None, batch)
+        rows.RowMaker(branches, annotator, None).fill({"": samples}, [[], []], outs, None, batch)
     for one, out in reversed(list(zip(runners, outs, strict=True))):  # none waits for the other's
         one.synchronize()
         assert (out.values[[0, 1, 3]] == 7).all() and not out.values[2].any()

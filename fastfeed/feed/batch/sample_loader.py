@@ -1,0 +1,192 @@
+"""Loads samples of one or several images, and the columns that are read with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fastfeed.decode.base import DecodeEngine, DecodeFailure
+from fastfeed.decode.executor import Executor
+from fastfeed.errors import StorageError
+from fastfeed.faults import REASONS, Failure
+from fastfeed.feed.batch.loader import LoadedSamples, Loader
+from fastfeed.feed.batch.pending_batch import PendingBatch
+from fastfeed.feed.config import FeedConfig
+from fastfeed.feed.faults.outages import Outages
+from fastfeed.feed.faults.quarantine import Quarantine
+from fastfeed.runtime.timeline import Timeline
+from fastfeed.sources.base import Fetching, Optionals, has_same_geometry, images_of
+
+ReadImages = Callable[[str, list[int]], list[Any]]  # image, rows -> bytes or Failure each
+
+
+class Decoder(NamedTuple):
+    """Decoding of one image of the samples."""
+
+    engine: DecodeEngine
+    executor: Executor | None  # reads many samples per call
+
+
+class SampleLoader:
+    """One loader per image; a sample is bad if any of its images is."""
+
+    def __init__(
+        self,
+        config: FeedConfig,
+        decoders: Mapping[str, Decoder],  # by image
+        quarantine: Quarantine,
+        timeline: Timeline,
+        max_bytes: int,  # of all images that a task holds
+        native: bool,  # executors hold samples for the backend
+    ) -> None:
+        source = config.source
+        self._source = source
+        self._decoders = decoders
+        self._optionals = Optionals(source)
+        self.sources = images_of(source)
+        self.reads_columns = self._optionals.column_values([]) is not None
+        self._same_geometry = has_same_geometry(source)
+        outages: list[Outages] = []
+        self._loaders: dict[str, Loader] = {}
+        for name, image in self.sources.items():
+            engine, executor = decoders[name]
+            outages.append(Outages(config.outage, len(image), image.uri, timeline.progress))
+            self._loaders[name] = Loader(
+                image,
+                engine,
+                quarantine,
+                timeline,
+                max_bytes // len(self.sources),
+                outages[-1],
+                executor,
+                native,
+                name,
+            )
+        self._outages = outages[0]
+
+    def close(self) -> None:
+        """End threads that run Python for native ones."""
+        for decoder in self._decoders.values():
+            if decoder.executor is not None:
+                decoder.executor.close()
+
+    @property
+    def remote(self) -> dict[str, Fetching]:
+        """Sources of the images that are worth reading ahead, by name."""
+        images = self.sources.items()
+        return {name: s for name, s in images if isinstance(s, Fetching) and s.remote}
+
+    def load(
+        self, ids: np.ndarray, batch: PendingBatch, read: ReadImages
+    ) -> dict[str, LoadedSamples]:
+        """All images of the first of these samples, up to the limit of bytes.
+
+        `bad` is one dictionary for all of them.
+        """
+        images: dict[str, LoadedSamples] = {}
+        for name, loader in self._loaders.items():
+            with noting(name):
+                images[name] = loader.load(ids, batch, partial(read, name))
+            ids = images[name].ids  # as many as fit
+        images = {name: samples.first(len(ids)) for name, samples in images.items()}
+        first, *others = images.values()
+        if others:
+            bad: dict[int, Failure | None] = {}
+            for name, samples in images.items():
+                for row, failure in samples.bad.items():
+                    bad[row] = bad.get(row) or self._named(name, failure)
+                samples.bad = bad
+            if self._same_geometry:
+                for name, samples in images.items():
+                    self._align(first, samples, name)
+        self._read_columns(ids, first.bad, batch)
+        return images
+
+    def _named(self, name: str, failure: Failure | None) -> Failure | None:
+        """The failure of an image as one of its sample, whose address is that of the first."""
+        if not name or failure is None or failure.reason == "outage":
+            return failure
+        uri = self._source.uri(failure.id)
+        where = name if failure.uri == uri else f"{name}, {failure.uri}"
+        detail = f"{where}: {failure.detail or REASONS[failure.reason]}"
+        return replace(failure, uri=uri, detail=detail)
+
+    def _align(self, first: LoadedSamples, samples: LoadedSamples, name: str) -> None:
+        """Let ops see the size of the first image; sizes out of proportion make samples bad."""
+        if np.array_equal(first.sizes, samples.sizes):
+            return
+        samples.seen = first.sizes
+        for row in np.flatnonzero(~in_proportion(first.sizes, samples.sizes)).tolist():
+            (height, width), expected = samples.sizes[row].tolist(), first.sizes[row].tolist()
+            detail = (
+                f"{height}x{width} pixels (height x width), out of proportion to the first image's"
+                f' {expected[0]}x{expected[1]}; Together(geometry="own") crops each by itself'
+            )
+            if row not in samples.bad:
+                id = int(samples.ids[row])
+                samples.bad[row] = self.failure(name, id, DecodeFailure("corrupt", detail))
+
+    def _read_columns(
+        self, ids: np.ndarray, bad: dict[int, Failure | None], batch: PendingBatch
+    ) -> None:
+        """Read columns of the good samples; a sample whose columns cannot be read is bad."""
+        rows = [row for row in range(len(ids)) if row not in bad] if self.reads_columns else []
+        if not rows:
+            return
+        good = [int(ids[row]) for row in rows]
+        entries = self._outages.settle(
+            good, self._column_entries(good), self._column_entries, batch.stop
+        )
+        for row, id, entry in zip(rows, good, entries, strict=True):
+            if entry is None or isinstance(entry, Failure):
+                bad[row] = entry
+            else:
+                batch.columns[id] = entry
+
+    def _column_entries(self, ids: list[int]) -> list[Any]:
+        """The columns of each sample by name, or the first failure among them."""
+        rows = self._optionals.column_values(ids) or []
+        return [
+            next((value for value in row.values() if isinstance(value, Failure)), row)
+            for row in rows
+        ]
+
+    def read_now(self, image: str, ids: list[int], batch: PendingBatch) -> list[Any]:
+        """An image of samples that were not requested ahead."""
+        return self._loaders[image].read_now(ids, batch)
+
+    def failure(self, image: str, id: Any, bad: DecodeFailure) -> Failure:
+        """The failure of an image as the quarantine lists it, or an error as `Loader.failure`."""
+        failure = self._named(image, self._loaders[image].failure(id, bad))
+        assert failure is not None
+        return failure
+
+    def outage_error(self, failure: Failure) -> StorageError:
+        """The error for a sample that storage does not return."""
+        return self._outages.error(failure)
+
+    def unforeseen(self, id: Any, error: Exception, stage: str) -> Failure:
+        """The failure of a sample at which an unforeseen error was raised."""
+        return next(iter(self._loaders.values())).unforeseen(id, error, stage)
+
+
+def in_proportion(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Pairs of sizes (height, width), int64 (n, 2), of one shape to within a pixel: bool (n,)."""
+    off = np.abs(one[:, 0] * other[:, 1] - one[:, 1] * other[:, 0])
+    return off <= np.maximum(one, other).max(axis=1)
+
+
+@contextmanager
+def noting(image: str) -> Iterator[None]:
+    """Note the name of an image, if it has one, on errors raised inside; see PEP 678."""
+    try:
+        yield
+    except Exception as error:
+        if image:
+            error.__notes__ = [f"in the image {image!r}"]  # type: ignore[attr-defined]
+        raise

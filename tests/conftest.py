@@ -44,7 +44,13 @@ settings.register_profile(
     max_examples=60,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-settings.load_profile("fastfeed")
+settings.register_profile("quick", parent=settings.get_profile("fastfeed"), max_examples=20)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Fewer examples without slow tests; those of a test's own settings stay."""
+    is_quick = "not slow" in (config.option.markexpr or "")
+    settings.load_profile("quick" if is_quick else "fastfeed")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -14,6 +14,7 @@ from helpers.feeds import numbers
 from helpers.needs import needs
 
 import fastfeed as ff
+from fastfeed.adapters.watch import loader as watched_loader
 from fastfeed.errors import ConfigError
 from fastfeed.feed.session import FeedSession
 from fastfeed.live.folder import folders
@@ -98,10 +99,14 @@ def test_steps_that_a_callback_times_are_on_the_page():
     assert counters["framework_ns"] == 4 * 25_000_000
 
 
-def test_other_loaders_are_watched():
+def test_other_loaders_are_watched(monkeypatch, tmp_path):
+    clock = Clock()
+    monkeypatch.setattr(watched_loader, "steady_ns", clock)
+    monkeypatch.setenv("FASTFEED_LIVE", str(tmp_path))  # no one else's pages
+
     def batches():
         for _ in range(20):
-            time.sleep(0.02)
+            clock.now += 20_000_000
             yield {"image": np.zeros((16, 3)), "label": 0}
 
     class Loader:
@@ -112,18 +117,18 @@ def test_other_loaders_are_watched():
             return 20
 
     loader = ff.watched(Loader(), name="mine")
-    watch = ff.StepWatch(loader, every=5)
+    watch = ff.StepWatch(loader, every=5, clock=clock)
     for epoch in range(2):
         seen = []
         for batch in loader:
-            time.sleep(0.005)
+            clock.now += 5_000_000
             log = watch.step()
             seen.append(batch["image"].shape)
         assert seen == [(16, 3)] * len(loader)
         (found,) = find_pages(folders()).pages
         assert found.page.counters["images"] == 320 * (epoch + 1)
         assert found.page.counters["phase"] == 0
-    assert log["feed_wait"] == pytest.approx(0.8, abs=0.1)
+    assert log["feed_wait"] == pytest.approx(0.8, abs=0.01)
     assert found.page.identity["name"] == "mine"
     assert isinstance(iter(loader), types.GeneratorType)  # what Keras takes
     del loader, watch

@@ -25,8 +25,17 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_decode_tests_pass() -> None:
-    tests = ["tests/decode/test_native.py", "tests/decode/test_recode.py"]
+@pytest.mark.parametrize(
+    "tests",
+    [
+        ["tests/decode/test_native.py", "-k", "filter or begin or orientation"],
+        pytest.param(
+            ["tests/decode/test_native.py", "tests/decode/test_recode.py"], marks=pytest.mark.slow
+        ),
+    ],
+    ids=["some", "all"],
+)
+def test_the_decode_tests_pass(tests: list[str]) -> None:
     done = run(
         "import fastfeed._native as native, pytest\nassert"
         " native.libjpeg_huffman_reason()\nsys.exit(pytest.main(['-p', 'no:xdist', '-p',"

@@ -16,8 +16,10 @@ import termios
 import urllib.request
 from contextlib import contextmanager
 from itertools import pairwise
+from unittest import mock
 
 import pytest
+from helpers.commands import command_line
 from helpers.fake_nvml import FakeNvml
 from helpers.live_pages import Trainer
 from rich.console import Console
@@ -248,10 +250,8 @@ def test_a_stopped_process_and_one_that_is_gone(tmp_path):
 
 
 def watch_command(folder, *arguments, **environment):
-    environment = os.environ | {"FASTFEED_LIVE": str(folder)} | environment
-    command = [sys.executable, "-m", "fastfeed", "watch", *map(str, arguments)]
-    command[1:3] = ["-c", "from fastfeed.cli import main; main()"]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=100)
+    with mock.patch.dict(os.environ, {"FASTFEED_LIVE": str(folder)} | environment):
+        return command_line("watch", *arguments)
 
 
 def test_the_command(tmp_path, trainer):

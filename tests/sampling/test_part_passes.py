@@ -36,7 +36,7 @@ def test_counts_of_many_parts_are_those_of_each(weights, start):
     )
 
 
-@given(WEIGHTS, st.integers(1, 40), st.integers(1, 12), st.integers(1, 30), st.integers(0, 5))
+@given(WEIGHTS, st.integers(1, 40), st.integers(1, 12), st.integers(1, 12), st.integers(0, 3))
 def test_whole_steps_are_those_inside_of_a_pass(weights, length, batch, size, number):
     shares = proportions_of(tuple(map(float, weights)))
     batch = min(batch, length)

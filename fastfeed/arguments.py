@@ -89,7 +89,7 @@ def _own_error(function: Any, args: Any, kwargs: Any) -> None:
 
 @functools.cache
 def _parameters(function: Any) -> dict[str, Any]:
-    """Types of parameters by name, in order; `Any` if unknown."""
+    """Types of parameters by name, in order; `Any` if unknown. That of `*names` keeps its star."""
     found = {}
     for parameter in inspect.signature(function).parameters.values():
         kind = parameter.annotation
@@ -98,9 +98,10 @@ def _parameters(function: Any) -> dict[str, Any]:
                 kind = eval(kind, function.__globals__)
             except Exception:  # a name for type checkers alone
                 kind = Any
-        if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
+        if parameter.kind is parameter.VAR_KEYWORD:
             kind = ...
-        found[parameter.name] = kind
+        star = "*" if parameter.kind is parameter.VAR_POSITIONAL else ""
+        found[star + parameter.name] = kind
     return found
 
 
@@ -117,7 +118,12 @@ def _problem(
             hint = option_hint(option, own) or f"; it takes {', '.join(own)}"
             text = f"{name}() has no argument {option!r}{hint}"
             return UnknownOption(text, field=option), True
-    for option, value in (*zip(parameters, args, strict=False), *kwargs.items()):
+    positions = list(parameters)
+    starred = next((name for name in positions if name.startswith("*")), None)
+    if starred is not None:
+        first = positions.index(starred)
+        positions[first:] = [starred] * (len(args) - first)
+    for option, value in (*zip(positions, args, strict=False), *kwargs.items()):
         kind = parameters[option]
         if not _fits(value, kind):
             flag = kind is bool or bool in typing.get_args(kind)

@@ -182,6 +182,12 @@ class TargetError(FastfeedError, OSError):
 class SampleError(FastfeedError, RuntimeError):
     """A bad sample with policy "raise", or an error in your own function, which is the cause.
 
+    A function in a `Map` may raise it with the rows that it cannot use.
+
+    Args:
+        text (str): What is wrong.
+        rows (Sequence[int]): Rows of the batch whose samples are bad. Default: ().
+
     Example:
         >>> def fails(image, numbers):
         ...     raise KeyError("no such color")
@@ -192,6 +198,10 @@ class SampleError(FastfeedError, RuntimeError):
         ...     print(repr(error.__cause__))
         KeyError('no such color')
     """
+
+    def __init__(self, text: str, rows: Sequence[int] = ()) -> None:
+        super().__init__(text)
+        self.rows = tuple(rows)
 
 
 class TooManyFailures(FastfeedError, RuntimeError):

@@ -119,6 +119,11 @@ class FeedConfig:
             mixed=program.mix is not None,
         )
         _check_fit(program, plan, source)
+        if program.maps_images and chosen != "cpu":
+            raise ConfigError(
+                f'backend="{chosen}" keeps images on the GPU, where a Map cannot take them; use'
+                ' backend="cpu", or a Map of other fields'
+            )
         policy, outage = fault_policies(on_bad, on_error, outage)
         # samples drawn in proportion to their weight must not be weighted again in the loss
         weigh = not (isinstance(shuffle, Weighted) and shuffle.weights is None)

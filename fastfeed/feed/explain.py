@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fastfeed.decode.memory_limit import DECODING
 from fastfeed.feed.fields import Field, image_names, view_names
 from fastfeed.ops.function import Function
+from fastfeed.ops.map import Map
 from fastfeed.ops.program.program import Program
 from fastfeed.ops.program.window import Step
 from fastfeed.sources.base import notes_of, notes_text, with_notes
@@ -25,7 +26,7 @@ _LONG = 60  # characters of a field's value
 
 def short(op: Any) -> str:
     """`RandomFlip()`, `Resize(256)`: an op with the fields that differ from their defaults."""
-    if isinstance(op, Function):
+    if isinstance(op, (Function, Map)):
         return repr(op)
     if dataclasses.is_dataclass(op) and op == _imagenet(type(op)):
         return f"{type(op).__name__}.imagenet()"
@@ -158,6 +159,8 @@ def program_text(program: Program, path: str) -> str:
             else ""
         )
         runs.append(("labels", f"soft labels{smoothed}", f"float32[{program.targets.classes}]"))
+    for op in program.maps:
+        runs.append(("map", f"{op!r}, yours, in Python", ", ".join(op.out_names)))
     lines = ["  you wrote", *_columns(written), "  runs as", *_columns(runs), f"    on {path}"]
     return "\n".join(lines)
 

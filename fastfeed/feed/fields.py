@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.faults import ends_run
+from fastfeed.errors import ConfigError, SampleError
+from fastfeed.faults import Failure, ends_run
 from fastfeed.feed.batch.annotations import annotator
+from fastfeed.feed.batch.maps import MapFailed, outputs
 from fastfeed.ops.program.program import Program
-from fastfeed.runtime.batch import column_field
+from fastfeed.runtime.batch import UnknownField, column_field
 from fastfeed.sources.base import Optionals
 from fastfeed.sources.shards.extra_columns import as_array
 
@@ -66,6 +68,21 @@ def fields_of(session: Any) -> dict[str, Field]:
 
 def known_fields(source: Any, program: Program) -> dict[str, Field | None]:
     """Fields by name, and None for columns that have to be read first: see `read_fields`."""
+    known = _own_fields(source, program) | _known_columns(source)
+    for op in program.maps:
+        if unknown := [name for name in op.inputs if name not in known]:
+            raise UnknownField(unknown[0], known, f"{op!r}: a batch")
+        if images := sorted({*op.out_names} & {*image_names(program)}):
+            raise ConfigError(f"{op!r} cannot replace {images[0]!r}, an image; use another name")
+        for name, shape, dtype in zip(op.out_names, op.shapes, op.dtypes, strict=True):
+            field = None if shape is None or dtype is None else Field(name, shape, dtype)
+            if name != "weight":  # float32, whatever the function returns
+                known[name] = field
+    return known
+
+
+def _own_fields(source: Any, program: Program) -> dict[str, Field]:
+    """Fields that do not depend on columns and Maps."""
     fields = [
         *_image_fields(program),
         Field("label", *program.label),
@@ -74,7 +91,7 @@ def known_fields(source: Any, program: Program) -> dict[str, Field | None]:
         *(Field(name, *spec) for name, spec in annotator(source, program).specs.items()),
         *_view_fields(program),
     ]
-    return {field.name: field for field in fields} | _known_columns(source)
+    return {field.name: field for field in fields}
 
 
 def image_names(program: Program) -> list[str]:
@@ -84,17 +101,67 @@ def image_names(program: Program) -> list[str]:
     return ["image", *(f"image_{size}" for size in range(1, 1 + len(program.others)))]
 
 
-def read_fields(source: Any, known: dict[str, Field | None]) -> dict[str, Field]:
-    """The fields with those columns that are read from storage."""
+def read_fields(source: Any, program: Program, known: dict[str, Field | None]) -> dict[str, Field]:
+    """The fields with columns that are read from storage, and with outputs of Maps."""
     read = {}
     if None in known.values():
         rows = _good_rows(Optionals(source).column_values, _probed(source))
         names = rows[0] if rows else ()
         values = {column_field(name): [row[name] for row in rows] for name in names}
         read = {name: _column(name, as_array(column)) for name, column in values.items()}
-    return {
+    fields = {
         name: field or read.get(name, Field(name, (), "object")) for name, field in known.items()
     }
+    outputs_known = all(known[name] is not None for op in program.maps for name in op.out_names)
+    return fields if outputs_known else fields | _map_fields(source, program)
+
+
+def _map_fields(source: Any, program: Program) -> dict[str, Field]:
+    """Outputs of Maps as these are for one sample, whose pixels and boxes are zeros."""
+    values: dict[str, Any] = {
+        name: np.zeros((1, *(side or 0 for side in field.shape)), field.dtype)
+        for name, field in _own_fields(source, program).items()
+        if field.is_array
+    }
+    values |= _sample_values(source, program)
+    found = {}
+    for op in program.maps:
+        try:
+            results = outputs(op, [values[name] for name in op.inputs], 1)
+        except (MapFailed, SampleError) as error:
+            raise ConfigError(
+                f"the shape of an output is not known: {error}, for one sample with zeros for"
+                " pixels and boxes; pass its shape= and dtype="
+            ) from error
+        values |= results
+        for name, shape, dtype in zip(op.out_names, op.shapes, op.dtypes, strict=True):
+            column = _column(name, results[name])
+            known = column.shape if shape is None else shape
+            found[name] = Field(name, known, dtype or column.dtype)
+    found.pop("weight", None)
+    return found
+
+
+def _sample_values(source: Any, program: Program) -> dict[str, np.ndarray]:
+    """Label, weight, id and columns of a good sample, one row each."""
+    optionals = Optionals(source)
+
+    def read(ids: list[int]) -> list[dict[str, np.ndarray]]:
+        rows = optionals.column_values(ids)
+        if rows is None:
+            columns = optionals.columns(np.array(ids))
+        else:
+            if any(isinstance(value, Failure) for value in rows[0].values()):
+                return []
+            columns = {name: as_array([value]) for name, value in rows[0].items()}
+        labels, soft = source.label(np.array(ids)), program.targets
+        values = {"label": labels if soft is None else soft.of(labels)}
+        return [values | {column_field(name): column for name, column in columns.items()}]
+
+    for id in _probed(source):
+        if rows := _good_rows(read, [id]):
+            return rows[0] | {"id": np.array([id]), "weight": np.ones(1, np.float32)}
+    raise ConfigError(f"{source!r} has no sample whose label and columns can be read")
 
 
 def view_names(program: Program) -> list[str]:

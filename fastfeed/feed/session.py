@@ -30,6 +30,7 @@ from fastfeed.gpu_support import gpu_note
 from fastfeed.live.meter import FeedStats, Meter
 from fastfeed.live.status import LiveStatus, SlowCounts
 from fastfeed.ops.function import Function
+from fastfeed.ops.map import Map
 from fastfeed.ops.program.program import Program
 from fastfeed.printable import printable, warn
 from fastfeed.runtime.buffers import Allocate, aligned
@@ -83,6 +84,7 @@ class FeedSession:
         self.program = config.program
         self.threads = config.threads
         self.prefetch = config.prefetch
+        self._known_fields = known_fields(config.source, config.program)
         self.proof: Any = None
         self.notes: list[str] = []
         self.allocate: Allocate = aligned
@@ -97,7 +99,6 @@ class FeedSession:
         self.timeline = Timeline(_timeline_path(world), rank=world.rank, name=config.name)
         builder, raw = open_builders(config, self.quarantine, self.timeline)
         self.backend = builder.backend
-        self._known_fields = known_fields(source, config.program)
         self._encoded = builder.encoded_bytes
         self.producer: Producer = ThreadProducer(builder, raw, config.prefetch)
         if config.side_process:
@@ -175,6 +176,10 @@ class FeedSession:
         self, epoch: int, start: int, epochs: int | None, place: PlaceFunction | None, raw: bool
     ) -> Any:
         """Batches from any position, as `Feed.batches` returns them."""
+        if raw and self.program.maps_images:
+            raise ConfigError(
+                "raw=True yields images that are not finished, but a Map takes them; leave raw out"
+            )
         return self._measured(
             place, raw, lambda: self.cursor.open(epoch, start, place, raw, epochs)
         )
@@ -213,7 +218,8 @@ class FeedSession:
     @property
     def weighted(self) -> bool:
         """True if weights of samples may differ from 1: masked samples, weights of the source."""
-        if self.config.policy.action == "mask":
+        replaced = any("weight" in op.out_names for op in self.program.maps)
+        if self.config.policy.action == "mask" or replaced:
             return True
         none = np.empty(0, np.int64)
         return self.config.weigh and Optionals(self.source).weights(none) is not None
@@ -223,12 +229,13 @@ class FeedSession:
         """True if images are converted after decoding and a device may do that instead."""
         one_array = not self.program.others  # devices convert one array
         on_cpu = self.config.backend == "cpu"
-        return one_array and on_cpu and self.program.raw() != self.program
+        on_host = self.program.maps_images  # they see what the trainer sees
+        return one_array and on_cpu and not on_host and self.program.raw() != self.program
 
     @functools.cached_property
     def fields(self) -> dict[str, Field]:
         """Fields of a batch by name; reads some columns if nothing else tells their type."""
-        return read_fields(self.source, self._known_fields)
+        return read_fields(self.source, self.program, self._known_fields)
 
     def place_on(
         self, placement: Placement, raw: bool = False, names: Sequence[str] | None = None
@@ -430,7 +437,7 @@ def _hash(value: Any) -> str:
 
 
 def _feed(digest: Any, value: Any) -> None:
-    if dataclasses.is_dataclass(value) and not isinstance(value, (type, Function)):
+    if dataclasses.is_dataclass(value) and not isinstance(value, (type, Function, Map)):
         digest.update(type(value).__name__.encode())
         for field in dataclasses.fields(value):
             _feed(digest, getattr(value, field.name))

@@ -19,6 +19,7 @@ from fastfeed.ops import (
     jitter,
     labels,
     levels,
+    map,
     mix,
     policy,
     views,
@@ -37,6 +38,7 @@ from fastfeed.ops.geometry import *
 from fastfeed.ops.jitter import *
 from fastfeed.ops.labels import *
 from fastfeed.ops.levels import *
+from fastfeed.ops.map import *
 from fastfeed.ops.mix import *
 from fastfeed.ops.policy import *
 from fastfeed.ops.views import *
@@ -57,6 +59,7 @@ __all__ += jitter.__all__
 __all__ += warp.__all__
 __all__ += views.__all__
 __all__ += function.__all__
+__all__ += map.__all__
 __all__ += crops.__all__
 __all__ += policy.__all__
 __all__ += augmix.__all__

@@ -41,7 +41,7 @@ FILTERS = (
 )
 
 
-Kind = Literal["decode", "geometry", "change", "convert", "label", "mix", "views"]
+Kind = Literal["decode", "geometry", "change", "convert", "label", "mix", "views", "map"]
 
 
 class Op(Protocol):
@@ -56,6 +56,7 @@ class Op(Protocol):
     label     changes labels
     mix       combines several finished samples
     views     makes several images out of one
+    map       computes fields of finished batches, see `Map`
 
     An op also has `draws`, how many uniform numbers it needs per sample. Both are class variables,
     or properties where an op is composed of others. A protocol can declare only one of these forms,

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from fastfeed.errors import ConfigError
-from fastfeed.ops.base import Kind, need_bytes
+from fastfeed.ops.base import Kind, freeze, need_bytes
 from fastfeed.spec import Spec
 
 __all__ = ["Function"]
+
+ANNOTATIONS = ("boxes", "box_labels", "masks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,22 +23,33 @@ class Function:
     """Your own function as an op: it changes the pixels of one image, on the CPU.
 
     It is called from many threads. Take all randomness from the numbers it gets: they are a pure
-    function of seed, epoch and sample. A bare function in a list of ops is wrapped in a Function
-    with eight numbers.
+    function of seed, epoch and sample; one of them can seed a generator. A bare function in a list
+    of ops is wrapped in a Function with eight numbers.
 
-    If it raises, or returns anything but an image of the same shape, the feed raises SampleError
+    If it raises, or returns anything but an image of the stated shape, the feed raises SampleError
     with that error as its cause; under `Feed(on_error="bad")` the sample counts as bad, with the
     reason `op_failed`. A MemoryError is always raised.
 
+    A function that takes boxes or masks returns a mapping of "image" and each of them, moved as it
+    moved the pixels, and must be the last op on pixels. Boxes beyond the room of the batch are left
+    out, the smallest first.
+
     Args:
-        function (Callable[[np.ndarray, np.ndarray], np.ndarray]): Takes the image, uint8 (height,
-            width, channels), and the numbers, float64 (draws,) in [0, 1); returns an image of the
-            same shape and dtype. It may change the image in place; it must copy it to keep it,
-            since the memory is reused.
+        function (Callable): Takes the image, uint8 (height, width, channels), the numbers, float64
+            (draws,) in [0, 1), and the `fields` as keywords; returns the image. It may change the
+            image in place; it must copy it to keep it, since the memory is reused.
         draws (int): Random numbers per sample, in [0, 65536]. Default: 8.
+        fields (Sequence[str]): Values of the sample that it gets: "label" as the source has it,
+            names of columns, "boxes" (float32 (n, 4): left, top, right, bottom in pixels of this
+            image) together with "box_labels" (int64 (n,)), and "masks" (uint8 (height, width)).
+            Default: ().
+        returns (Spec | None): Spec of the images that it returns. uint8 "HWC" of another size may
+            be followed by other ops, anything else by none on pixels. Default: None, that of its
+            input.
 
     Raises:
-        ConfigError: If `function` is not callable or is a class, or `draws` is out of range.
+        ConfigError: If `function` is not callable or is a class, `draws` is out of range, or a
+            field or spec is not one.
 
     Example:
         >>> def darker(image, numbers):
@@ -45,8 +59,10 @@ class Function:
         array([50, 50, 50], dtype=uint8)
     """
 
-    function: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    function: Callable[..., Any]
     draws: int = 8
+    fields: Sequence[str] = ()
+    returns: Spec | None = None
 
     kind: ClassVar[Kind] = "change"
 
@@ -63,16 +79,59 @@ class Function:
             raise ConfigError(
                 f"Function draws must be an integer in [0, 65536], got {self.draws!r}"
             )
+        freeze(self)
+        self._check_fields()
+        if self.returns is not None and not (
+            isinstance(self.returns, Spec) and self.returns.fixed and 0 not in self.returns.shape
+        ):
+            raise ConfigError(
+                "Function returns must be a Spec of one size, such as"
+                f' Spec((224, 224, 3), "uint8", "HWC"), got {self.returns!r}'
+            )
+
+    def _check_fields(self) -> None:
+        fields = self.fields
+        if not isinstance(fields, tuple) or not all(isinstance(name, str) for name in fields):
+            raise ConfigError(
+                f'Function fields must be names such as ("label", "masks"), got {fields!r}'
+            )
+        if ("boxes" in fields) != ("box_labels" in fields):
+            raise ConfigError(
+                "Function fields must have boxes together with box_labels, so that a box that is"
+                f" left out takes its label along, got {fields!r}"
+            )
+
+    @property
+    def annotations(self) -> tuple[str, ...]:
+        """Boxes and masks among the fields, which it also returns."""
+        return tuple(name for name in self.fields if name in ANNOTATIONS)
+
+    def next_kinds(self, spec: Spec) -> tuple[Kind, ...]:
+        """Kinds of ops that may follow on images of this spec; () for any."""
+        after = self.out(spec)
+        if after != spec.with_size(*after.size):
+            return ("label", "map")  # our code has no pixels like these
+        return ("label", "map", "convert", "mix") if self.annotations else ()
 
     def out(self, spec: Spec) -> Spec:
-        return need_bytes(self, spec)
+        before = need_bytes(self, spec)
+        return self.returns or before
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         return {"u": u if self.draws else np.empty((len(sizes), 0))}
 
     def __repr__(self) -> str:
-        name = getattr(self.function, "__qualname__", repr(self.function))
-        return f"Function({name}{'' if self.draws == 8 else f', draws={self.draws}'})"
+        name = function_name(self.function)
+        draws = "" if self.draws == 8 else f", draws={self.draws}"
+        fields = f", fields={self.fields}" if self.fields else ""
+        returns = f", returns={self.returns}" if self.returns else ""
+        return f"Function({name}{draws}{fields}{returns})"
+
+
+def function_name(function: Any) -> str:
+    """Name of a function in messages and saved states, the same in every process."""
+    inner = function.func if isinstance(function, functools.partial) else function
+    return getattr(inner, "__qualname__", type(inner).__qualname__)
 
 
 def as_op(op: Any) -> Any:

@@ -63,6 +63,7 @@ IMAGES = ff.Arrays(np.zeros((4, 4, 4, 3), np.uint8))
 ALONGSIDE = {  # without which it has another complaint
     "Plan.make": {"samples": 8, "batch": 2},
     "Feed": {"source": IMAGES, "ops": [], "batch": 2},
+    "Map": {"function": len, "out": "x"},
 }
 # checked by the function itself
 OPEN = (
@@ -78,7 +79,10 @@ OPEN = (
 
 
 def described(kind: str, parameter: inspect.Parameter) -> bool:
-    return not any(word in kind for word in OPEN) and parameter.kind is not parameter.VAR_KEYWORD
+    return not any(word in kind for word in OPEN) and parameter.kind not in (
+        parameter.VAR_KEYWORD,
+        parameter.VAR_POSITIONAL,
+    )
 
 
 CASES = [

@@ -5,6 +5,7 @@ Nightly: its other launchers and backends.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shutil
@@ -229,6 +230,27 @@ def test_a_recipe_of_another_library_runs_here(run: Run, photos: Path) -> None:
         assert words in text
 
 
+STAND_INS = os.pathsep.join(map(str, (ROOT, ROOT / "tests", ROOT / "tests/helpers/stand_ins")))
+HAS_TORCHVISION = importlib.util.find_spec("torchvision") is not None
+FUNCTIONS = [
+    Run("albumentations_ops.py", ("albumentations",), says=("the mask is right for 9",)),
+    Run(
+        "torchvision_v2_ops.py",
+        ("torch",),
+        SMALL,
+        environ=() if HAS_TORCHVISION else (("PYTHONPATH", STAND_INS),),
+        says=("images (16, 3, 32, 32) torch.float32", "generator is untouched: True"),
+    ),
+]
+
+
+@pytest.mark.parametrize("run", FUNCTIONS, ids=lambda run: run.script)
+def test_transforms_of_another_library_run_in_a_feed(run: Run, photos: Path) -> None:
+    text = output(run, photos)
+    for words in (*run.says, "the same bytes at any number of ranks and threads: True"):
+        assert words in text
+
+
 RESUMED = [
     Run(
         "landmarks_torch_ddp.py",
@@ -268,7 +290,7 @@ def test_keras_learns_and_leaves_no_backup(photos: Path) -> None:
 
 def test_every_example_is_run_and_explained() -> None:
     files = {path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.rglob("*.py")}
-    assert files == {run.script for run in (*RUNS, *PROOFS, *RECIPES)} | HELPERS, (
+    assert files == {run.script for run in (*RUNS, *PROOFS, *RECIPES, *FUNCTIONS)} | HELPERS, (
         "a new example needs a row in RUNS"
     )
     table = (EXAMPLES / "README.md").read_text()

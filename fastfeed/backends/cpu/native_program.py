@@ -6,7 +6,7 @@ The exceptions are functions of users and files that Pillow decodes.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -205,7 +205,7 @@ class NativeProgram:
         if pillow is None or call.stop.is_set():
             return
         request = Request(
-            [samples.handle.bytes(row)], [header], call.work[[row]].windows, program.filter
+            [samples.handle.bytes(row)], [header], call.work[row : row + 1].windows, program.filter
         )
         pixels = np.empty((1, self._views, *self._sizes[0], self._channels), np.uint8)
         with call.timed(_DECODE):
@@ -233,12 +233,13 @@ class NativeProgram:
         for part in parts:
             choices = [layer.choices(work.choices) for layer in part.layers]
             if part.native is None:
+                given, pixels = pixels, self._python_target(part, pixels, call, rows)
                 for k in np.flatnonzero(~skip).tolist():
                     if call.stop.is_set():
                         return
                     with call.timed(_AUGMENT):
                         try:
-                            self._run_in_python(part, choices, k, pixels[k])
+                            self._run_in_python(part, choices, work, k, given[k], pixels[k])
                         except OpFailed as failed:
                             call.results[rows[k]] = failed.bad()
                             skip[k] = True
@@ -277,16 +278,37 @@ class NativeProgram:
                 call.results[rows[k]] = failure_from_status(int(codes[k]))
             skip |= codes != _DONE
 
+    def _python_target(
+        self, part: _Part, pixels: np.ndarray, call: _Call, rows: range
+    ) -> np.ndarray:
+        """Memory for the results of functions: their images, if they keep the shape."""
+        if not part.shape:
+            out = call.out[rows.start : rows.stop]
+            return out.reshape(len(rows), self._views, *self._program.spec.shape)
+        if part.shape == pixels.shape[2:]:
+            return pixels
+        return np.empty((len(rows), self._views, *part.shape), np.uint8)
+
     def _run_in_python(
-        self, part: _Part, choices: Sequence[Choices], k: int, pixels: np.ndarray
+        self,
+        part: _Part,
+        choices: Sequence[Choices],
+        work: Work,
+        k: int,
+        images: np.ndarray,
+        out: np.ndarray,
     ) -> None:
-        """Change the windows of sample k, uint8 (views, height, width, channels)."""
-        for row, image in enumerate(pixels, k * self._views):
+        """Take the windows of sample k, uint8 (views, height, width, channels), into `out`."""
+        sample = None if work.fields is None else work.fields[k]
+        for row, (window, target) in enumerate(zip(images, out, strict=True), k * self._views):
+            image = window
             for layer, own in zip(part.layers, choices, strict=True):
                 chosen = own.choice[row]
-                if chosen < 0:
-                    continue
-                call_function(layer.layer.ops[chosen], own.values[chosen], row, image)
+                if chosen >= 0:
+                    op = layer.layer.ops[chosen]
+                    image = call_function(op, own.values[chosen], row, image, sample)
+            if image is not target:
+                np.copyto(target, image)
 
     def _images(self, pixels: np.ndarray) -> Any:
         """Windows (n, views, height, width, channels) as samples of the kernel."""
@@ -294,7 +316,10 @@ class NativeProgram:
         return self._executor.native.Samples.of_images(stacked, np.arange(len(stacked)))
 
     def _split(self, decoded: bool) -> list[_Part]:
-        """Runs of native layers, and between them layers in Python; both ends are native."""
+        """Runs of native layers, and between them layers in Python.
+
+        The first run is native, and the last unless a function makes the batch's images.
+        """
         layers, how, parts = self._layers, self._program.convert, list[_Part]()
         native = [layer.native for layer in layers]
         first = 0
@@ -309,7 +334,11 @@ class NativeProgram:
             if is_last:
                 return parts
             first = next((k for k in range(last, len(layers)) if native[k]), len(layers))
-            parts.append(_Part(layers[last:first], None, (*self._sizes[first], self._channels)))
+            ends = first == len(layers) and self._program.ends_in_function
+            shape = () if ends else (*self._sizes[first], self._channels)
+            parts.append(_Part(layers[last:first], None, shape))
+            if ends:
+                return parts
 
     def _kernel_program(self, first: int, last: int, encoded: bool, how: Convert | None) -> Any:
         """Layers [first, last), and a conversion unless bytes are wanted."""
@@ -352,20 +381,42 @@ class OpFailed(Exception):
         return bad
 
 
-def call_function(op: Function, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
-    """Apply a user's function in place; OpFailed unless it returns an image like its argument."""
-    shape, given = image.shape, image[...]  # a view: its shape and its flags are the function's own
+def call_function(
+    op: Function, values: dict[str, Any], row: int, image: np.ndarray, sample: Any = None
+) -> np.ndarray:
+    """Apply a user's function, in place if its images stay alike; OpFailed for wrong results.
+
+    sample: its fields, with `take(names)` and `put(values)`.
+    """
+    given = image[...]  # a view: its shape and its flags are the function's own
+    fields = sample.take(op.fields) if op.fields else {}
     try:
-        result = op.function(given, values["u"][row])
+        result: Any = op.function(given, values["u"][row], **fields)
     except MemoryError:  # says nothing about this sample
         raise
     except Exception as error:  # the feed's policy decides what it means
         raise OpFailed(f"{op!r} raised {type(error).__name__}: {error}{_place(error)}") from error
-    if not isinstance(result, np.ndarray) or result.dtype != np.uint8 or result.shape != shape:
+    if op.annotations:
+        names = ("image", *op.annotations)
+        if not isinstance(result, Mapping) or any(name not in result for name in names):
+            got = list(result) if isinstance(result, Mapping) else type(result).__name__
+            raise OpFailed(f"{op!r} must return a mapping of {', '.join(names)}, returned {got}")
+        try:
+            sample.put({name: result[name] for name in op.annotations})
+        except ValueError as error:
+            raise OpFailed(f"{op!r} must return {error}") from error
+        result = result["image"]
+    shape, dtype = image.shape, image.dtype
+    if op.returns is not None:
+        shape, dtype = op.returns.shape, np.dtype(op.returns.dtype)
+    if not isinstance(result, np.ndarray) or result.dtype != dtype or result.shape != shape:
         got = type(result).__name__
         if isinstance(result, np.ndarray):
             got = f"{result.dtype}{list(result.shape)}"
-        raise OpFailed(f"{op!r} must return uint8{list(shape)}, as it got, returned {got}")
+        stated = "as it got" if op.returns is None else "as stated"
+        raise OpFailed(f"{op!r} must return {dtype}{list(shape)}, {stated}, returned {got}")
+    if op.returns is not None:
+        return np.array(result)  # the function may keep its own
     if result is not given:
         np.copyto(image, result)  # overlapping memory, as of image[:, ::-1], is fine
     return image

@@ -19,7 +19,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "mixing": ("mix",),
     "views": ("views",),
 }
-UNSEEN = ("decode", "convert", "label")
+UNSEEN = ("decode", "convert", "label", "map")
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from fastfeed.decode.orientation import displayed, displayed_boxes
 from fastfeed.decode.pillow_warnings import named
 from fastfeed.errors import SpecError
 from fastfeed.faults import Failure
+from fastfeed.ops.function import Function
 from fastfeed.ops.mix_plan import BLEND, MOSAIC, MixPlan
 from fastfeed.ops.move_boxes import Stage, boxes_after, stages
 from fastfeed.ops.program.program import Program, Work
@@ -90,6 +91,17 @@ class Annotator:
         masks = np.empty((n, *self.size), np.uint8) if self.has_masks else None
         return Annotations(Boxes.none(n, boxes) if self.max_boxes else None, masks)
 
+    def before(self, annotations: Annotations) -> Annotations:
+        """Annotations to fill before a function that changes the size gets them."""
+        masks = annotations.masks
+        if masks is None or not any("masks" in op.fields for op in self.program.functions):
+            return annotations
+        height, width = self.program.chain[-1].input_spec.size
+        if (height, width) == self.size:
+            return annotations
+        shape = (len(masks), height or 0, width or 0)
+        return Annotations(annotations.objects, np.empty(shape, np.uint8))
+
     def fill(self, samples: LocatedSamples, work: Work, out: Annotations) -> None:
         """Fill `out`, and mark samples as bad whose mask or boxes do not fit the image."""
         if out.objects is None and out.masks is None:
@@ -135,7 +147,7 @@ class Annotator:
         boxes, labels, rows = boxes[good], objects.labels[good], rows[good]
         # parts outside of the image do not count as cut off
         boxes, kept = boxes_after(transforms, np.clip(boxes, 0, image[good]), rows)
-        _write(boxes, labels[kept], rows[kept], out)
+        write_boxes(boxes, labels[kept], rows[kept], out)
 
     def _contradict(self, samples: LocatedSamples, row: int, what: str, turn: int) -> None:
         """Boxes that are not of this image make its sample bad, unless it is bad already."""
@@ -190,6 +202,8 @@ def annotator(source: Any, program: Program) -> Annotator:
     """Annotator of any source; SpecError for ops that boxes and masks cannot follow."""
     source = Optionals(source)
     max_boxes, has_masks = source.most, source.masks([]) is not None
+    present = {"boxes": max_boxes > 0, "box_labels": max_boxes > 0, "masks": has_masks}
+    _check_functions(program, source, present)
     if not max_boxes and not has_masks:
         return Annotator(source, program, 0, False, 1)
     if program.views:
@@ -213,6 +227,32 @@ def annotator(source: Any, program: Program) -> Annotator:
     return Annotator(source, program, max_boxes, has_masks, members, frame_of(source) == "stored")
 
 
+def _check_functions(program: Program, source: Optionals, present: dict[str, bool]) -> None:
+    """Refuse functions that take what the source lacks, or do not take what they would move."""
+    for part in (program, *program.others):
+        of_image = present if part.image == program.image else dict.fromkeys(present, False)
+        for link in part.chain:
+            for op in (op for layer in link.layers for op in layer.ops if isinstance(op, Function)):
+                _check_function(op, link.spec.size != link.input_spec.size, source, of_image)
+
+
+def _check_function(
+    op: Function, resizes: bool, source: Optionals, present: dict[str, bool]
+) -> None:
+    names = {"label", *source.columns(np.empty(0, np.int64))} if op.fields else set()
+    names |= {name for name, is_present in present.items() if is_present}
+    if unknown := [name for name in op.fields if name not in names]:
+        raise SpecError(
+            f"{op!r} takes {', '.join(unknown)}, the source has {', '.join(sorted(names))}"
+        )
+    for name in ("boxes", "masks") if resizes else ():
+        if present[name] and name not in op.fields:
+            raise SpecError(
+                f"{op!r} changes the size of images, and {name} would stay as they are; add"
+                f" {name} to its fields and return them"
+            )
+
+
 def clear(out: Annotations, rows: Any = slice(None)) -> None:
     """Reset these rows to samples without objects."""
     if out.objects is not None:
@@ -221,7 +261,7 @@ def clear(out: Annotations, rows: Any = slice(None)) -> None:
         out.masks[rows] = _UNKNOWN
 
 
-def _write(boxes: np.ndarray, labels: np.ndarray, rows: np.ndarray, out: Boxes) -> None:
+def write_boxes(boxes: np.ndarray, labels: np.ndarray, rows: np.ndarray, out: Boxes) -> None:
     """Write boxes into their rows, which ascend; the largest are kept if there are too many."""
     limit = out.labels.shape[1]
     counts = np.bincount(rows, minlength=len(out))
@@ -264,7 +304,7 @@ def _mix_boxes(
     boxes, labels, rows = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     order = np.argsort(rows, kind="stable")
     clear(Annotations(out))
-    _write(boxes[order], labels[order], rows[order], out)
+    write_boxes(boxes[order], labels[order], rows[order], out)
 
 
 def _quarter(plan: MixPlan, k: int, size: tuple[int, int]) -> Stage:

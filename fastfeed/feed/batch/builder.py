@@ -16,6 +16,7 @@ from fastfeed.backends.base import Backend
 from fastfeed.backends.cpu.mixing import mix_labels
 from fastfeed.faults import Failure, ends_run
 from fastfeed.feed.batch.annotations import Annotations, annotator
+from fastfeed.feed.batch.maps import MapRunner
 from fastfeed.feed.batch.pending_batch import BatchRows, PendingBatch
 from fastfeed.feed.batch.readahead import READ_AHEAD_BYTES, ReadAhead, Ticket
 from fastfeed.feed.batch.rows import Branch, RowMaker
@@ -30,7 +31,6 @@ from fastfeed.runtime.thread_pool import CancelToken, ParallelJob
 from fastfeed.runtime.timeline import Timeline
 from fastfeed.sampling.rng import uniform
 from fastfeed.sources.base import Optionals
-from fastfeed.sources.shards.extra_columns import as_array
 
 
 class MadeRows(NamedTuple):
@@ -66,8 +66,11 @@ class BatchBuilder:
         self._outage = config.outage
         self._loader = SampleLoader(config, decoders, quarantine, timeline, sizes.max_bytes, native)
         self._policy = config.policy
+        self._maps = MapRunner(self.program, config.policy, source.uri, timeline)
         self._annotator = annotator(source, self.program)
-        self._rows = RowMaker(self.branches, self._annotator, self._loader.failure)
+        self._rows = RowMaker(
+            self.branches, self._annotator, self._loader.failure, self._loader.values
+        )
         mix = self.program.mix
         self._group = mix.op.group if mix is not None else 1
 
@@ -85,7 +88,9 @@ class BatchBuilder:
         """A builder of the same batches through other programs."""
         other = copy.copy(self)
         other.branches = list(branches)
-        other._rows = RowMaker(other.branches, self._annotator, self._loader.failure)
+        other._rows = RowMaker(
+            other.branches, self._annotator, self._loader.failure, self._loader.values
+        )
         return other
 
     @property
@@ -163,10 +168,10 @@ class BatchBuilder:
         )
 
     def _finished_without_failures(self, batch: PendingBatch) -> Batch:
-        """The batch, made again without samples whose labels or columns raise an error."""
+        """The batch, made again without samples whose labels, columns or Maps raise an error."""
         while True:
             try:
-                return self._finished(batch)
+                finished = self._finished(batch)
             except Exception as error:  # a source may raise anything
                 failed = (
                     []
@@ -175,6 +180,10 @@ class BatchBuilder:
                 )
                 if not failed:
                     raise
+            else:
+                finished, failed = self._maps(finished, batch)
+                if not failed:
+                    return finished
             batch.unreadable += failed
             for first, last in batch.rows.chunks(self.sizes.rows):
                 self._make(
@@ -217,7 +226,7 @@ class BatchBuilder:
         of_source = self._optionals.weights(facts[own]) if self._weigh else None
         if of_source is not None:
             weights = (weights * of_source).astype(np.float32, copy=False)
-        columns = self._columns(batch, facts[own])
+        columns = self._loader.columns(batch, facts[own])
         views = tuple(batch.images) if self.program.views or self.program.image else ()
         objects, masks = batch.annotations.objects, batch.annotations.masks
         labels = self._labels(batch, facts)
@@ -234,17 +243,6 @@ class BatchBuilder:
             masks,
             image_names=tuple(filter(None, self._loader.sources)),
         )
-
-    def _columns(self, batch: PendingBatch, ids: np.ndarray) -> dict[str, np.ndarray]:
-        """Values of the metadata columns, read with the samples if the source does so."""
-        if not self._loader.reads_columns:
-            return self._optionals.columns(ids)
-        # masked: what can be read of them
-        others = [id for id in ids.tolist() if id not in batch.columns]
-        unread = self._optionals.column_values(others) if others else None
-        by_id = batch.columns | dict(zip(others, unread or (), strict=True))
-        rows = [by_id[id] for id in ids.tolist()]
-        return {name: as_array([values[name] for values in rows]) for name in rows[0]}
 
     def _labels(self, batch: PendingBatch, ids: np.ndarray) -> np.ndarray:
         """Labels as the source has them, or as the program converts them; floats are mixed."""

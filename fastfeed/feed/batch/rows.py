@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -13,8 +14,10 @@ from fastfeed.faults import Failure
 from fastfeed.feed.batch.annotations import Annotations, Annotator, clear
 from fastfeed.feed.batch.loader import LoadedSamples
 from fastfeed.feed.batch.pending_batch import PendingBatch
+from fastfeed.feed.batch.sample_fields import SampleFields
 from fastfeed.feed.batch.sample_loader import noting
 from fastfeed.feed.batch.task_sizes import TaskSizes
+from fastfeed.ops.function import ANNOTATIONS
 from fastfeed.ops.program.program import Program
 from fastfeed.runtime.buffers import BufferPool
 
@@ -37,7 +40,7 @@ class Branch:
         """A black pixel as `render` leaves it, in a shape that broadcasts to any image."""
         program = self.backend.rendered
         level = self.backend.xp.asarray(np.array(program.convert.offset, program.spec.dtype))
-        return level[:, None, None] if program.convert.layout == "CHW" else level
+        return level[:, None, None] if program.spec.layout == "CHW" else level
 
 
 class RowMaker:
@@ -48,10 +51,15 @@ class RowMaker:
         branches: Sequence[Branch],
         annotator: Annotator,
         failure: Callable[[str, Any, DecodeFailure], Failure],  # of an image, by its name
+        values: Callable[[PendingBatch, np.ndarray, Collection[str]], dict[str, np.ndarray]],
     ) -> None:
+        """Prepare for the branches; `values`: labels and columns of samples by name."""
         self._branches = branches
         self._annotator = annotator
         self._failure = failure
+        self._values = values
+        functions = [op for branch in branches for op in branch.program.functions]
+        self._function_fields = {name for op in functions for name in op.fields}
 
     def fill(
         self,
@@ -71,7 +79,13 @@ class RowMaker:
             samples = images[name]
             work = samples.work(branch.program, numbers)
             if samples is first:
-                self._annotator.fill(samples, work, annotations)
+                before = self._annotator.before(annotations)
+                self._annotator.fill(samples, work, before)
+            else:
+                before = Annotations()
+            if names := self._function_fields:
+                values = self._values(batch, samples.ids, names.difference(ANNOTATIONS))
+                work = replace(work, fields=SampleFields(values, before, annotations))
             with noting(name):
                 rendered = self._render(branch, samples, work, out, batch)
             for row, bad in rendered:

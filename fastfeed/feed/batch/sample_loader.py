@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -21,6 +21,7 @@ from fastfeed.feed.faults.outages import Outages
 from fastfeed.feed.faults.quarantine import Quarantine
 from fastfeed.runtime.timeline import Timeline
 from fastfeed.sources.base import Fetching, Optionals, has_same_geometry, images_of
+from fastfeed.sources.shards.extra_columns import as_array
 
 ReadImages = Callable[[str, list[int]], list[Any]]  # image, rows -> bytes or Failure each
 
@@ -147,6 +148,26 @@ class SampleLoader:
                 bad[row] = entry
             else:
                 batch.columns[id] = entry
+
+    def columns(self, batch: PendingBatch, ids: np.ndarray) -> dict[str, np.ndarray]:
+        """Values of the metadata columns, read with the samples if the source does so."""
+        if not self.reads_columns:
+            return self._optionals.columns(ids)
+        # masked: what can be read of them
+        others = [id for id in ids.tolist() if id not in batch.columns]
+        unread = self._optionals.column_values(others) if others else None
+        by_id = batch.columns | dict(zip(others, unread or (), strict=True))
+        rows = [by_id[id] for id in ids.tolist()]
+        return {name: as_array([values[name] for values in rows]) for name in rows[0]}
+
+    def values(
+        self, batch: PendingBatch, ids: np.ndarray, names: Collection[str]
+    ) -> dict[str, np.ndarray]:
+        """Labels and columns of samples by name, as the source has them."""
+        values = {"label": self._source.label(ids)} if "label" in names else {}
+        if len(values) < len(names):
+            values |= self.columns(batch, ids)
+        return {name: values[name] for name in names}
 
     def _column_entries(self, ids: list[int]) -> list[Any]:
         """The columns of each sample by name, or the first failure among them."""

@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from fastfeed.errors import ConfigError, SpecError
+from fastfeed.ops.base import Kind
 from fastfeed.ops.convert import Convert
 from fastfeed.ops.decode import Decode
-from fastfeed.ops.function import as_op
+from fastfeed.ops.function import Function, as_op
 from fastfeed.ops.geometry import RandomFlip, Resize
 from fastfeed.ops.labels import targets
 from fastfeed.ops.program.program import Link, Program, Work, border_of, filter_of
@@ -48,19 +49,25 @@ def fuse(
             "add Resize((height, width)), CenterCrop(size) or RandomResizedCrop(size)"
         )
     at = next((i for i, step in enumerate(steps) if step.op.kind == "views"), None)
+    maps = tuple(step.op for step in steps if step.op.kind == "map")
     mix = _mixing(steps, at is not None)
     labeled = bool(classes) or not objects or any(step.op.kind == "label" for step in steps)
     soft = targets([step.op for step in steps], classes, label) if labeled else None
     if soft is not None:
         label = LabelSpec((soft.classes,), "float32")
     if at is None:
-        return replace(_program(steps, input_spec), mix=mix, targets=soft, label=label)
+        return replace(_program(steps, input_spec), mix=mix, targets=soft, label=label, maps=maps)
     programs = [
         _view_program(steps, at, k, group, input_spec)
         for k, group in enumerate(steps[at].op.view_groups)
     ]
     return replace(
-        programs[0], steps=tuple(steps), others=tuple(programs[1:]), targets=soft, label=label
+        programs[0],
+        steps=tuple(steps),
+        others=tuple(programs[1:]),
+        targets=soft,
+        label=label,
+        maps=maps,
     )
 
 
@@ -128,7 +135,7 @@ def _mixing(steps: list[Step], views: bool) -> Step | None:
             f"a list takes one op that mixes samples, got {' and '.join(names)}; {advice}"
         )
     for step in steps[positions[0] + 1 :]:
-        if step.op.kind not in ("convert", "label"):
+        if step.op.kind not in ("convert", "label", "map"):
             raise SpecError(
                 f"{names[0]} works on finished samples; put it after {type(step.op).__name__}"
             )
@@ -165,10 +172,18 @@ def _checked(ops: list[Any], input_spec: Spec, slot: int) -> list[Step]:
     implied = input_spec.encoded and not any(op.kind == "decode" for op in ops)
     steps: list[Step] = []
     spec = input_spec
+    last: tuple[Function, tuple[Kind, ...]] | None = None  # and the ops that may follow it
     for op in [Decode(), *ops] if implied else ops:
         _check_order(op, steps)
+        if last is not None and op.kind not in last[1]:
+            raise SpecError(
+                f"{op!r} cannot follow {last[0]!r}, which returns {spec} or moves boxes; put it"
+                " before, or do it in the function"
+            )
         if not spec.encoded:
             _check_crop_fits(op, spec, steps)
+        if isinstance(op, Function) and (kinds := op.next_kinds(spec)):
+            last = op, kinds
         spec = op.out(spec)
         steps.append(Step(op, spec, slot, implied and not steps))
         slot += bool(op.draws)
@@ -177,7 +192,14 @@ def _checked(ops: list[Any], input_spec: Spec, slot: int) -> list[Step]:
 
 def _check_crop_fits(op: Any, spec: Spec, steps: list[Step]) -> None:
     """Reject a crop after a Resize to one side that is larger than any image can be."""
-    last = next((step.op for step in reversed(steps) if not isinstance(step.op, RandomFlip)), None)
+    last = next(
+        (
+            step.op
+            for step in reversed(steps)
+            if not isinstance(step.op, RandomFlip) and step.op.kind not in ("label", "map")
+        ),
+        None,
+    )
     cuts = op.kind in ("geometry", "views") and hasattr(op, "size")
     if not cuts or not isinstance(last, Resize) or spec.fixed:
         return

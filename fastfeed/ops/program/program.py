@@ -11,6 +11,8 @@ import numpy as np
 from fastfeed.ops.base import Border
 from fastfeed.ops.convert import Convert
 from fastfeed.ops.decode import Decode
+from fastfeed.ops.function import Function
+from fastfeed.ops.map import Map
 from fastfeed.ops.program.layers import Choices, Layer, choose, layers
 from fastfeed.ops.program.window import Step, Window, Windows, fold
 from fastfeed.ops.soft_labels import Targets
@@ -31,9 +33,9 @@ class Link:
     @classmethod
     def of(cls, steps: list[Step], input_spec: Spec) -> Link:
         """A link of one op, or of a run of geometry."""
-        spec = steps[-1].spec.as_bytes()
         if steps[0].op.kind != "geometry":
-            return cls(tuple(steps), input_spec, spec, layers(steps[0].op))
+            return cls(tuple(steps), input_spec, steps[-1].spec, layers(steps[0].op))
+        spec = steps[-1].spec.as_bytes()
         height, width = spec.size
         window = Window((height or 0, width or 0), filter_of(steps), border_of(steps))
         return cls(tuple(steps), input_spec, spec, (Layer((window,)),))
@@ -79,6 +81,7 @@ class Work:
     windows: Windows
     choices: tuple[Choices, ...] = ()  # one per layer of the program's chain
     views: int = 1  # rows per sample
+    fields: Any = None  # values of samples for users' functions, by row
 
     def __getitem__(self, samples: Any) -> Work:
         """The work for some of the samples."""
@@ -86,7 +89,9 @@ class Work:
         if self.views > 1:
             chosen = np.arange(len(self.windows.sizes) // self.views)[samples]
             rows = (chosen[:, None] * self.views + np.arange(self.views)).ravel()
-        return Work(self.windows[rows], tuple(layer[rows] for layer in self.choices), self.views)
+        choices = tuple(layer[rows] for layer in self.choices)
+        fields = None if self.fields is None else self.fields[samples]
+        return Work(self.windows[rows], choices, self.views, fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +106,7 @@ class Program:
     border: Border | None  # pixels beyond the image, where a window may reach there
     pixels: Spec  # uint8 HWC, of one size: the result of decoding
     chain: tuple[Link, ...]  # ops on these pixels, in order
-    augmented: Spec  # uint8 HWC, of one size: after the chain
+    augmented: Spec  # after the chain: uint8 HWC of one size, or what a function returns
     convert: Convert
     spec: Spec  # of one image in the batch
     views: int = 0  # images per sample, if an op makes several of one
@@ -110,11 +115,29 @@ class Program:
     mix: Step | None = None  # combines finished samples
     targets: Targets | None = None  # soft labels; None: labels as the source has them
     label: LabelSpec = CLASS_NUMBER  # of a batch's labels
+    maps: tuple[Map, ...] = ()  # functions on fields of finished batches, in order
 
     @property
     def layers(self) -> tuple[Layer, ...]:
         """The layers of the whole chain."""
         return tuple(layer for link in self.chain for layer in link.layers)
+
+    @property
+    def functions(self) -> tuple[Function, ...]:
+        """Functions of users on single images."""
+        return tuple(op for layer in self.layers for op in layer.ops if isinstance(op, Function))
+
+    @property
+    def maps_images(self) -> bool:
+        """True if a Map takes images or views."""
+        inputs = [name for op in self.maps for name in op.inputs]
+        images = {part.image for part in (self, *self.others)}
+        return any(name in images or name.startswith(("image", "view_")) for name in inputs)
+
+    @property
+    def ends_in_function(self) -> bool:
+        """True if the last op of the chain is a function whose images have no kernel."""
+        return self.augmented != self.pixels.with_size(*self.augmented.size)
 
     @property
     def shape(self) -> tuple[int, ...]:

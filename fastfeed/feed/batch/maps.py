@@ -1,0 +1,207 @@
+"""Runs users' functions on fields of finished batches."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fastfeed.errors import SampleError
+from fastfeed.faults import Failure, FaultPolicy, error_text
+from fastfeed.feed.batch.pending_batch import PendingBatch
+from fastfeed.ops.map import TEXT, Map
+from fastfeed.ops.program.program import Program
+from fastfeed.printable import printable
+from fastfeed.runtime.batch import Batch
+from fastfeed.runtime.timeline import Timeline
+
+
+class MapFailed(Exception):
+    """A user's function raised, which is the cause; `rows` are those that it named."""
+
+    def __init__(self, op: Map, error: Exception) -> None:
+        self.rows = error.rows if isinstance(error, SampleError) else ()
+        super().__init__(f"{op!r}: {error}" if self.rows else f"{op!r} raised {error_text(error)}")
+
+
+class MapRunner:
+    """Runs the Maps of a program, and finds the samples that a failing one cannot use."""
+
+    def __init__(
+        self, program: Program, policy: FaultPolicy, uri: Callable[[int], str], timeline: Timeline
+    ) -> None:
+        self._maps = program.maps
+        self._mixes = program.mix is not None
+        self._policy = policy
+        self._uri = uri
+        self._timeline = timeline
+
+    def __call__(self, finished: Batch, batch: PendingBatch) -> tuple[Batch, list[int]]:
+        """The batch after all Maps; or ids of samples to replace, which `batch.failed` has now."""
+        for op in self._maps:
+            try:
+                with self._timeline.span("augment", batch.number):
+                    finished = mapped(finished, op)
+            except MapFailed as error:
+                return finished, self._failed(op, finished, batch, error)
+        return finished, []
+
+    def _failed(self, op: Map, finished: Batch, batch: PendingBatch, error: MapFailed) -> list[int]:
+        """Note the samples that a function named, or that fail alone; SampleError otherwise."""
+        rows = dict.fromkeys(error.rows, str(error)) or _failing_rows(op, finished)
+        if outside := [row for row in rows if row not in range(len(finished))]:
+            raise SampleError(
+                f"{error}; its rows must be integers in [0, {len(finished)}), got {outside}"
+            ) from error.__cause__
+        bad = {int(finished.ids[row]): detail for row, detail in rows.items()}
+        fresh = [id for id in bad if id not in batch.failed]
+        is_bad = bool(error.rows) or self._policy.on_error == "bad"
+        if not is_bad or not fresh or self._mixes:
+            raise SampleError(self._advice(bad, len(finished), error)) from error.__cause__
+        for id in fresh:
+            batch.failed[id] = Failure(id, self._uri(id), "augment", "op_failed", bad[id])
+        return fresh
+
+    def _advice(self, bad: dict[int, str], n: int, error: MapFailed) -> str:
+        if not bad:
+            return (
+                f"{error}, for {n} samples, but for none of them alone; fix the function, which gets"
+                " batches of any length"
+            )
+        id, detail = next(iter(bad.items()))
+        if self._mixes:
+            hint = "a row of mixed samples is none of a bad one"
+        else:
+            hint = 'or pass Feed(on_error="bad") to count such samples as bad'
+        return f"sample {id}, {self._uri(id)}: {detail}; fix the function, {hint}"
+
+
+def _failing_rows(op: Map, batch: Batch) -> dict[int, str]:
+    """Rows for which the function raises when it gets them alone, with its errors."""
+    values, failing = [batch[name] for name in op.inputs], {}
+    for row in range(len(batch)):
+        try:
+            _called(op, [value[row : row + 1] for value in values])
+        except MapFailed as error:
+            failing[row] = str(error)
+    return failing
+
+
+def mapped(batch: Batch, op: Map) -> Batch:
+    """A batch with the outputs of a Map.
+
+    MapFailed if its function raises, SampleError for outputs that do not fit the batch.
+    """
+    results = outputs(op, [batch[name] for name in op.inputs], len(batch))
+    own = {
+        field: results.pop(name)
+        for name, field in (("label", "labels"), ("weight", "weights"), ("masks", "masks"))
+        if name in results
+    }
+    if "weights" in own:
+        own["weights"] = np.where(batch.weights == 0, 0, own["weights"]).astype(np.float32)
+    return dataclasses.replace(batch, **own, fields={**batch.fields, **results})
+
+
+def outputs(op: Map, values: Sequence[Any], n: int) -> dict[str, np.ndarray]:
+    """Call the function on n rows of its inputs; its outputs as arrays by name."""
+    names, result = op.out_names, _called(op, values)
+    if isinstance(result, Mapping):
+        if missing := [name for name in names if name not in result]:
+            raise SampleError(f"{op!r} returned {list(result)}, without {missing}")
+        parts = [result[name] for name in names]
+    elif len(names) == 1:
+        parts = [result]
+    elif isinstance(result, tuple) and len(result) == len(names):
+        parts = list(result)
+    else:
+        got = f"{len(result)}" if isinstance(result, tuple) else type(result).__name__
+        raise SampleError(
+            f"{op!r} must return a tuple of {len(names)} outputs, or a mapping of them, returned"
+            f" {got}"
+        )
+    specs = zip(names, parts, op.shapes, op.dtypes, strict=True)
+    return {name: _checked(op, name, part, n, shape, dtype) for name, part, shape, dtype in specs}
+
+
+def _called(op: Map, values: Sequence[Any]) -> Any:
+    try:
+        return op.function(*map(_given, values))
+    except MemoryError:  # says nothing about a sample
+        raise
+    except Exception as error:  # the feed's policy decides what it means
+        raise MapFailed(op, error) from error
+
+
+def _given(value: Any) -> Any:
+    """A field as a function gets it: texts and objects as a list, numbers read-only."""
+    if value.dtype == object:
+        return value.tolist()
+    view = value[...]
+    view.flags.writeable = False
+    return view
+
+
+def _checked(
+    op: Map, name: str, value: Any, n: int, shape: tuple[int | None, ...] | None, dtype: str | None
+) -> np.ndarray:
+    """An output as an array of n rows, of its stated shape and dtype; SampleError."""
+    what = f"{op!r}: {name!r}"
+    array = _array(what, value)
+    if array.ndim == 0 or len(array) != n:
+        got = "one value" if array.ndim == 0 else len(array)
+        raise SampleError(f"{what} must have {n} rows, as the batch has, got {got}")
+    if dtype is not None and dtype != TEXT and array.dtype != object:
+        array = _converted(what, array, dtype)
+    is_text = array.dtype == object and all(isinstance(row, str) for row in array)
+    if dtype is not None and is_text != (dtype == TEXT):
+        raise SampleError(f"{what} must be {dtype}, got {'texts' if is_text else array.dtype}")
+    if shape is not None:
+        for row in array if array.dtype == object and not is_text else array[:1]:
+            _check_shape(what, np.shape(row), shape)
+    return array if array.flags.writeable else array.copy()
+
+
+def _check_shape(what: str, got: tuple[int, ...], shape: tuple[int | None, ...]) -> None:
+    sides = zip(shape, got, strict=False)
+    if len(got) != len(shape) or any(side not in (None, length) for side, length in sides):
+        raise SampleError(f"{what} must have samples of shape {shape}, got {got}")
+
+
+def _array(what: str, value: Any) -> np.ndarray:
+    """Any output as an array: of numbers, or of objects, which are texts or arrays."""
+    if isinstance(value, (list, tuple)) and value and isinstance(value[0], str):
+        array = _objects(value)
+    else:
+        try:
+            array = np.asarray(value)
+        except ValueError:  # rows of different lengths
+            array = _objects([np.asarray(row) for row in value])
+    if array.dtype.kind == "U":
+        array = array.astype(object)
+    kinds = (str, np.ndarray)
+    if array.dtype.kind in "biuf" or (
+        array.dtype == object and all(isinstance(row, kinds) for row in array.flat)
+    ):
+        return array
+    got = printable(repr(value))
+    raise SampleError(f"{what} must be numbers, texts or arrays, got {array.dtype}: {got}")
+
+
+def _objects(values: Sequence[Any]) -> np.ndarray:
+    array = np.empty(len(values), object)
+    for row, value in enumerate(values):
+        array[row] = value
+    return array
+
+
+def _converted(what: str, array: np.ndarray, dtype: str) -> np.ndarray:
+    if array.dtype == dtype:
+        return array
+    with np.errstate(invalid="ignore"):
+        converted = array.astype(dtype)
+    if converted.dtype.kind in "biu" and not np.array_equal(converted, array):
+        raise SampleError(f"{what} has values that {dtype} cannot hold, got {array.dtype}")
+    return converted

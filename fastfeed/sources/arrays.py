@@ -13,8 +13,15 @@ import numpy as np
 from fastfeed.arguments import checked_early
 from fastfeed.errors import ConfigError
 from fastfeed.runtime.addresses import ArrayRows
+from fastfeed.sources.label_values import (
+    ClassNumbers,
+    LabelKind,
+    LabelValues,
+    check_label_kind,
+)
 from fastfeed.sources.methods import SourceMethods
 from fastfeed.sources.mnist_cifar import read_cifar, read_mnist
+from fastfeed.sources.tables.in_memory import listed_labels
 from fastfeed.spec import Spec
 from fastfeed.storage.byte_sizes import in_bytes
 
@@ -28,13 +35,18 @@ class Arrays(SourceMethods):
     Args:
         images (np.ndarray): uint8 (n, height, width) or (n, height, width, 1 or 3), at least one. A
             memory-mapped array (`np.load(path, mmap_mode="r")`) stays on disk.
-        labels (Sequence[int] | np.ndarray | None): One integer per image, which counts `classes`
-            from 0; -1 for none. Default: None, no labels.
+        labels (Sequence[Any] | np.ndarray | None): One per image: integers count `classes` from 0,
+            -1 for none; floats (n, ...) are targets of any shape. Default: None, no labels.
         classes (Sequence[str]): Names by label. Default: ().
+        label_kind (str | None): "index": integers (n,); "value": numbers (n, ...), which become
+            float32; "multi": lists of names, or (n, classes) of 0 and 1: multi-hot, float32
+            (n, classes); "text": texts; "none": no labels. Default: None, "value" for floats and
+            "index" for others.
 
     Raises:
         ConfigError: If images or labels have another shape or dtype; the text says how to convert
-            them. If a label has no class.
+            them. If a label has no class, or a target is missing.
+        SourceError: If labels are not of their kind.
 
     Example:
         >>> ff.Arrays(
@@ -46,9 +58,10 @@ class Arrays(SourceMethods):
     def __init__(
         self,
         images: np.ndarray,
-        labels: Sequence[int] | np.ndarray | None = None,
+        labels: Sequence[Any] | np.ndarray | None = None,
         *,
         classes: Sequence[str] = (),
+        label_kind: LabelKind | None = None,
     ) -> None:
         if not isinstance(images, np.ndarray):
             raise ConfigError(
@@ -73,23 +86,14 @@ class Arrays(SourceMethods):
                 "Arrays needs images of shape (n, height, width) or (n, height, width, 1 or 3), "
                 f"got {images.shape}; move channels last with images.transpose(0, 2, 3, 1)"
             )
-        labels_array = np.full(len(images), -1) if labels is None else np.asarray(labels)
-        if labels_array.shape != (len(images),) or not np.issubdtype(
-            labels_array.dtype, np.integer
-        ):
-            raise ConfigError(
-                "Arrays needs one integer label per image, "
-                f"got {labels_array.dtype}{list(labels_array.shape)} for {len(images)} images"
-            )
         self.spec = Spec(tuple(int(n) for n in images.shape[1:]), "uint8", "HWC")
         if isinstance(classes, str):
             raise ConfigError(
                 f"Arrays: classes must be a list of names, got {classes!r}; pass [{classes!r}]"
             )
-        self.classes = tuple(classes)
-        _check_range(labels_array, len(self.classes))
+        self.classes, self._labels = _labels(labels, len(images), tuple(classes), label_kind)
+        self.label_spec = self._labels.spec
         self._images = images
-        self._labels = labels_array.astype(np.int64)
         self._fingerprint = ""
 
     @classmethod
@@ -160,15 +164,16 @@ class Arrays(SourceMethods):
         return ArrayRows(self._images, ids) if self._images.flags.c_contiguous else None
 
     def label(self, ids: np.ndarray) -> np.ndarray:
-        """Labels: int64, shape (len(ids),)."""
-        return self._labels[ids]
+        """Labels: int64, shape (len(ids),), or targets as `label_spec` says."""
+        return self._labels.take(ids)
 
     @property
     def fingerprint(self) -> str:
         """Hash of labels and pixels (above 256 MB, of evenly spaced images), made on first use."""
         if not self._fingerprint:
             digest = hashlib.sha256(repr((self._images.shape, self.classes)).encode())
-            digest.update(self._labels.tobytes())
+            for part in self._labels.content(0, len(self)):
+                digest.update(part)
             for i in self._fingerprinted():
                 digest.update(np.ascontiguousarray(self._images[i]).data)
             self._fingerprint = digest.hexdigest()[:32]
@@ -184,6 +189,40 @@ class Arrays(SourceMethods):
     def __repr__(self) -> str:
         of_classes = f" of {len(self.classes)} classes" if self.classes else ""
         return f"Arrays: {len(self)} images{of_classes}, {self.spec}"
+
+
+def _labels(
+    labels: Any, samples: int, classes: tuple[str, ...], kind: LabelKind | None
+) -> tuple[tuple[str, ...], LabelValues]:
+    """Names of classes, and labels; `kind` None: values for floats, class numbers for others."""
+    check_label_kind(kind, "Arrays")
+    if labels is None or kind == "none":
+        return classes, ClassNumbers(np.full(samples, -1))
+    kind = kind or ("value" if _are_floats(labels) else "index")
+    if kind in ("value", "multi", "text"):
+        classes, values = listed_labels(labels, kind, classes, "Arrays", samples)
+        if (missing := values.missing(np.arange(samples))).any():
+            raise ConfigError(
+                f"Arrays: label_kind={kind!r} needs a label for every image, got none for image"
+                f" {int(missing.argmax())}; leave this image out"
+            )
+        return classes, values
+    array = np.asarray(labels)
+    if array.shape != (samples,) or array.dtype.kind not in "iu":
+        raise ConfigError(
+            "Arrays needs one integer label per image, "
+            f"got {array.dtype}{list(array.shape)} for {samples} images; pass label_kind='value',"
+            " 'multi' or 'text' for targets of another kind"
+        )
+    _check_range(array, len(classes))
+    return classes, ClassNumbers(array.astype(np.int64))
+
+
+def _are_floats(labels: Any) -> bool:
+    try:
+        return np.asarray(labels).dtype.kind == "f"
+    except ValueError:  # lists of several lengths
+        return False
 
 
 def _check_range(labels: np.ndarray, classes: int) -> None:

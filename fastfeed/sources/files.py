@@ -10,14 +10,14 @@ import numpy as np
 
 from fastfeed.arguments import checked_early
 from fastfeed.errors import ConfigError
-from fastfeed.sources.label_values import LabelKind, RequestedLabel
-from fastfeed.sources.tables.in_memory import open_in_memory
+from fastfeed.sources.label_values import LabelKind
+from fastfeed.sources.tables.in_memory import label_columns, open_in_memory
 from fastfeed.sources.tables.open_table import RequestedColumns
 from fastfeed.sources.tables.source import TableSource
 from fastfeed.storage.disk_cache import Cache
 from fastfeed.storage.storage import Storage, open_storage
 
-_PATHS, _LABELS = "paths", "labels"
+_PATHS = "paths"
 
 
 @checked_early
@@ -36,8 +36,9 @@ class Files(TableSource):
             an array for each name: numbers, bools, texts, lists of one length. Default: None.
         label_kind (str | None): "name": integers are names of classes, sorted and numbered as texts
             are; "index": they are labels already; "value": numbers, or lists and arrays of one
-            shape: float32; "multi": lists of names: multi-hot, float32 (n, classes); "text": texts;
-            "none": no labels. Default: None, "index" for integers and "name" for texts.
+            length: float32; "multi": lists of names, or an array (n, classes) of 0 and 1: multi-hot,
+            float32 (n, classes); "text": texts; "none": no labels. Default: None, "index" for
+            integers and "name" for texts.
         classes (Sequence[str] | None): Names of classes in the order of their labels. Default:
             None, the sorted names in `labels`.
         root (str | os.PathLike[str] | None): Folder or address that relative paths begin at.
@@ -68,20 +69,17 @@ class Files(TableSource):
         storage: dict[str, Any] | Storage | None = None,
         cache: str | os.PathLike[str] | Cache | None = None,
     ) -> None:
-        table: dict[str, Any] = {_PATHS: paths}
-        if labels is not None:
-            table[_LABELS] = labels
+        kind = label_kind or ("index" if _are_integers(labels) else "name")
+        own, label = label_columns(labels, kind, classes, "Files")
         columns = columns or {}
-        if taken := table.keys() & columns.keys():
+        table: dict[str, Any] = {_PATHS: paths, **own, **columns}
+        if len(table) < 1 + len(own) + len(columns):
             raise ConfigError(
-                f"Files: columns may not be called {_PATHS!r} or {_LABELS!r}, got"
-                f" {sorted(taken)[0]!r}; give it another name"
+                f"Files: paths, {', '.join(own) or 'labels'} and columns must have different names,"
+                f" got columns {', '.join(columns) or 'none'}; give one another name"
             )
-        if label_kind is None:
-            label_kind = "index" if _are_integers(labels) else "name"
-        label = RequestedLabel.of(None if labels is None else _LABELS, label_kind, "Files")
         requested = RequestedColumns(_PATHS, label, columns=tuple(columns))
-        opened = open_in_memory({**table, **columns}, requested, "list of paths")
+        opened = open_in_memory(table, requested, "list of paths")
         self._open(opened, requested, open_storage(storage, cache), root=root, classes=classes)
 
 
@@ -89,7 +87,10 @@ def _are_integers(labels: Any) -> bool:
     """Return True if the labels of a list or an array are integers."""
     if labels is None:
         return False
-    values = np.asarray(labels)
+    try:
+        values = np.asarray(labels)
+    except ValueError:  # lists of several lengths
+        return False
     if values.dtype.kind != "O":
         return values.dtype.kind in "iub"
     return not any(isinstance(value, str) for value in values.tolist())

@@ -27,6 +27,7 @@ from fastfeed.sources.base import (
 )
 from fastfeed.sources.class_names import class_names, class_numbers, nfc
 from fastfeed.sources.methods import SourceMethods
+from fastfeed.spec import CLASS_NUMBER, LabelSpec
 from fastfeed.storage.reads import DeferredRead, MappedRead, Pending
 
 
@@ -45,8 +46,8 @@ class Mixture(SourceMethods):
         length (int | None): Samples per epoch. Default: None, as many as there are in all.
 
     Raises:
-        ConfigError: If weights do not fit the sources, or some have names of classes and others
-            not.
+        ConfigError: If weights do not fit the sources, labels are of several kinds or shapes, or
+            some sources have names of classes and others not.
 
     Example:
         >>> stock, web = (ff.Arrays(np.zeros((n, 8, 8, 3), np.uint8)) for n in (90, 10))
@@ -87,6 +88,7 @@ class Mixture(SourceMethods):
             [(n, s.classes) for n, s in by_name.items()], "class names"
         )
         self._optionals = [Optionals(source) for source in self.sources]
+        self.label_spec = self._merged_label_spec()
         self._with_objects = {
             i: self._optionals[i] for i, s in enumerate(self.sources) if says_where(s)
         }
@@ -147,6 +149,21 @@ class Mixture(SourceMethods):
             for classes in class_lists
         ]
 
+    def _merged_label_spec(self) -> LabelSpec:
+        specs = [source.label_spec for source in self._optionals]
+        if not self.classes:
+            odd = next((k for k, spec in enumerate(specs) if spec != specs[0]), None)
+        else:  # multi-hot ones are as long as the merged classes
+            odd = next((k for k, spec in enumerate(specs) if spec.dtype != specs[0].dtype), None)
+        if odd is not None:
+            raise ConfigError(
+                f"Mixture: labels of all sources must be of one kind and shape, got {specs[0]} from"
+                f" {self.names[0]!r} and {specs[odd]} from {self.names[odd]!r}; pass label_kind=..."
+            )
+        if self.classes and specs[0] != CLASS_NUMBER:
+            return LabelSpec((len(self.classes),), specs[0].dtype)
+        return specs[0]
+
     def __len__(self) -> int:
         return int(self.starts[-1])
 
@@ -188,14 +205,26 @@ class Mixture(SourceMethods):
         return self.sources[part].uri(own)
 
     def label(self, ids: np.ndarray) -> np.ndarray:
-        """Labels by the merged classes: int64, shape (len(ids),)."""
+        """Labels by the merged classes: int64, shape (len(ids),), or as `label_spec` says."""
+        shape, dtype = self.label_spec
 
         def ask(part: int, source: Source, own: np.ndarray) -> np.ndarray:
             table, labels = self._labels[part], source.label(own)
-            # -1, no label, takes the table's last
-            return labels if table is None else table[labels]
+            if table is None:
+                return labels
+            if labels.ndim == 1:
+                return table[labels]  # -1, no label, takes the table's last
+            columns = np.zeros((len(labels), *shape), dtype)
+            columns[:, table[:-1]] = labels
+            return columns
 
-        return self._array(np.asarray(ids), (), np.int64, -1, ask)
+        return self._array(
+            np.asarray(ids),
+            shape,
+            object if dtype == "str" else dtype,
+            -1 if shape == () else 0,
+            ask,
+        )
 
     def read(self, ids: Sequence[int]) -> list[Any]:
         """Read each sample from its own source."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
-from fastfeed.errors import ConfigError
+from fastfeed.errors import ConfigError, SourceError
 from fastfeed.sources import Arrays
 from fastfeed.spec import Spec
 
@@ -77,6 +79,12 @@ SHAPE = (
 )
 
 
+INTEGERS = (
+    "Arrays needs one integer label per image, got {} for 4 images; pass label_kind='value',"
+    " 'multi' or 'text' for targets of another kind"
+)
+
+
 @pytest.mark.parametrize(
     ("images", "labels", "text"),
     [
@@ -90,17 +98,8 @@ SHAPE = (
         (RGB[..., :2], None, SHAPE.format((4, 5, 6, 2))),
         (RGB[:0], None, "Arrays needs at least one image, got an array of shape (0, 5, 6, 3)"),
         (RGB[:, :0], None, "Arrays needs images with pixels, got shape (4, 0, 6, 3)"),
-        (RGB, [0, 1], "Arrays needs one integer label per image, got int64[2] for 4 images"),
-        (
-            RGB,
-            [0.0, 1, 2, 3],
-            "Arrays needs one integer label per image, got float64[4] for 4 images",
-        ),
-        (
-            RGB,
-            np.eye(4, dtype=int),
-            "Arrays needs one integer label per image, got int64[4, 4] for 4 images",
-        ),
+        (RGB, [0, 1], INTEGERS.format("int64[2]")),
+        (RGB, np.eye(4, dtype=int), INTEGERS.format("int64[4, 4]")),
         (
             [[1, 2], [3, 4]],
             None,
@@ -141,3 +140,54 @@ def test_labels_that_no_class_has(labels, classes, allowed):
 def test_labels_without_names_may_be_any_number():
     source = Arrays(np.zeros((3, 4, 4), np.uint8), [0, 1000, -1])
     assert source.label(np.arange(3)).tolist() == [0, 1000, -1]
+
+
+PIXELS = np.zeros((3, 4, 4), np.uint8)
+TAGS = [["dog"], [], ["cat", "dog"]]
+
+
+@pytest.mark.parametrize(
+    ("labels", "kind", "classes", "wanted"),
+    [
+        ([0.5, 1, -2], None, (), np.array([0.5, 1, -2], np.float32)),
+        (np.arange(6.0).reshape(3, 2), None, (), np.arange(6, dtype=np.float32).reshape(3, 2)),
+        ([[1.0, 2.0]] * 3, None, (), np.array([[1, 2]] * 3, np.float32)),
+        (np.arange(12).reshape(3, 2, 2), "value", (), np.arange(12.0).reshape(3, 2, 2)),
+        ([3, 1, 2], "value", (), np.array([3, 1, 2], np.float32)),
+        (TAGS, "multi", ("cat", "dog"), np.array([[0, 1], [0, 0], [1, 1]], np.float32)),
+        (TAGS, "multi", ("dog", "cat"), np.array([[1, 0], [0, 0], [1, 1]], np.float32)),
+        (np.eye(3, 2, dtype=bool), "multi", ("a", "b"), np.eye(3, 2, dtype=np.float32)),
+        (["one", "zwölf", "3"], "text", (), np.array(["one", "zwölf", "3"], object)),
+        (["one", "two", "3"], "none", (), np.array([-1, -1, -1])),
+    ],
+)
+def test_targets_of_other_kinds(labels, kind, classes, wanted):
+    source = Arrays(PIXELS, labels, classes=classes, label_kind=kind)
+    found = source.label(np.arange(3))
+    np.testing.assert_array_equal(found, wanted)
+    assert found.dtype == (np.float32 if wanted.dtype.kind == "f" else wanted.dtype)
+    assert source.label_spec.shape == wanted.shape[1:]
+    assert source.classes == (classes if kind == "multi" else ())
+    assert source.fingerprint != Arrays(PIXELS).fingerprint or kind == "none"
+
+
+@pytest.mark.parametrize(
+    ("labels", "kind", "classes", "text"),
+    [
+        ([0.5, np.nan, 1], None, (), "needs a label for every image, got none for image 1"),
+        ([0.5, 1e39, 1], None, (), "row 1: column 'labels' must hold numbers that float32"),
+        ([0.5, 1], None, (), "Arrays needs one label per image, got 2 for 3 images"),
+        (["a", "b", "c"], "value", (), "column 'labels' must hold numbers"),
+        ([[1], [1, 2], [1]], "value", (), "holds a list of 2, those above hold 1"),
+        (["a", None, "c"], "text", (), "needs a label for every image, got none for image 1"),
+        ([["a"], None, []], "multi", (), "needs a label for every image, got none for image 1"),
+        ([["a"], ["b"], []], "multi", ("a",), "labels that are not in classes: b"),
+        (np.eye(3), "multi", ("a", "b"), "got 2 classes for 3 columns; pass classes=[...]"),
+        (np.eye(3) * 2, "multi", ("a", "b", "c"), "column 'a' must hold 0 or 1, got 2.0"),
+        ([0, 1, 2], "numbers", (), "label_kind must be one of 'name'"),
+        (["a", "b", "c"], None, (), "pass label_kind='value', 'multi' or 'text' for targets"),
+    ],
+)
+def test_targets_that_are_refused(labels, kind, classes, text):
+    with pytest.raises((ConfigError, SourceError), match=re.escape(text)):
+        Arrays(PIXELS, labels, classes=classes, label_kind=kind)

@@ -125,7 +125,7 @@ def test_refused(arguments, text):
 
 
 def test_names_of_columns_that_are_taken():
-    with pytest.raises(ConfigError, match="columns may not be called 'paths' or 'labels', got"):
+    with pytest.raises(ConfigError, match="columns must have different names, got columns"):
         Files(["a"], columns={"paths": [1]})
 
 

@@ -142,3 +142,48 @@ def test_refuses(make: Any, text: str):
     with pytest.raises(ConfigError) as error:
         make(Arrays(NUMBERS, np.arange(50)))
     assert text in str(error.value)
+
+
+def targets(labels, kind=None, classes=()):
+    pixels = np.zeros((len(labels), 4, 4), np.uint8)
+    return Arrays(pixels, labels, label_kind=kind, classes=classes)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "kind"),
+    [
+        ([0.5, 1.5], [2.5], None),
+        (np.ones((2, 3)), np.zeros((1, 3)), None),
+        (["a", "b"], ["c"], "text"),
+    ],
+)
+def test_targets_of_one_kind_are_mixed(one, other, kind):
+    mixture = Mixture([targets(one, kind), targets(other, kind)])
+    found = mixture.label(np.array([2, 0, 1]))
+    wanted = np.concatenate([np.asarray(other), np.asarray(one)])
+    assert found.tolist() == wanted.tolist()
+    assert found.dtype == (object if kind == "text" else np.float32)
+    assert mixture.label_spec == mixture.sources[0].label_spec and not mixture.classes
+
+
+def test_classes_of_multi_hot_labels_are_merged():
+    one = targets([["dog"], ["cat"]], "multi")
+    other = targets([["wolf", "dog"]], "multi")
+    mixture = Mixture([one, other])
+    assert mixture.classes == ("cat", "dog", "wolf")
+    assert mixture.label_spec == ((3,), "float32")
+    assert mixture.label(np.arange(3)).tolist() == [[0, 1, 0], [1, 0, 0], [0, 1, 1]]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (targets([0.5]), targets([1])),
+        (targets([0.5]), targets(np.ones((1, 2)))),
+        (targets([["a"]], "multi"), targets([0], classes=("a",))),
+        (targets(["a"], "text"), targets([0.5])),
+    ],
+)
+def test_targets_of_several_kinds_are_refused(one, other):
+    with pytest.raises(ConfigError, match="labels of all sources must be of one kind and shape"):
+        Mixture([one, other])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,10 +11,16 @@ import numpy as np
 
 from fastfeed.errors import ConfigError, MissingExtra, SourceError
 from fastfeed.printable import printable
-from fastfeed.sources.tables.columns import ColumnPart
+from fastfeed.sources.label_values import LabelKind, LabelValues, RequestedLabel
+from fastfeed.sources.tables.columns import ColumnPart, RowLocator
 from fastfeed.sources.tables.csv_jsonl import no_column, values_part
 from fastfeed.sources.tables.mmap_arrays import joined
-from fastfeed.sources.tables.open_table import OpenedTable, RequestedColumns, parse_files
+from fastfeed.sources.tables.open_table import (
+    OpenedTable,
+    RequestedColumns,
+    label_classes,
+    parse_files,
+)
 from fastfeed.sources.tables.read_files import TableFile
 from fastfeed.storage.reads import Stat
 
@@ -47,6 +53,40 @@ def open_in_memory(table: Any, requested: RequestedColumns, name: str | None = N
         raise ConfigError(f"{name}: columns must have the same length, got {counts}")
     opened, arrays = parse_files([(name, Stat(0, ""))], [TableFile(parts)], requested)
     return replace(opened, arrays=joined(arrays))
+
+
+def label_columns(
+    labels: Any, kind: LabelKind, classes: Sequence[str] | None, who: str
+) -> tuple[dict[str, Any], RequestedLabel]:
+    """Columns of a list of labels; a matrix of 0 and 1 has one for each of `classes`. ConfigError."""
+    label = RequestedLabel.of(None if labels is None else "labels", kind, who)
+    array: Any = np.asarray(labels) if hasattr(labels, "dtype") else np.empty(0)
+    if kind != "multi" or array.ndim != 2 or array.dtype.kind not in "biuf":
+        return ({"labels": labels} if label.names else {}), label
+    names = () if classes is None else tuple(classes)
+    if len(names) != array.shape[1]:
+        raise ConfigError(
+            f"{who}: labels of 0 and 1 need the name of each column, got {len(names)} classes for"
+            f" {array.shape[1]} columns; pass classes=[...]"
+        )
+    columns = {name: array[:, k] for k, name in enumerate(names)}
+    return columns, RequestedLabel.of(names, kind, who)
+
+
+def listed_labels(
+    labels: Any, kind: LabelKind, classes: tuple[str, ...], who: str, count: int
+) -> tuple[tuple[str, ...], LabelValues]:
+    """Names of classes, and labels in a list of this length. ConfigError, SourceError."""
+    columns, label = label_columns(labels, kind, classes or None, who)
+    requested = RequestedColumns(None, label)
+    opened = open_in_memory(columns, requested, who)
+    if opened.rows != [count]:
+        raise ConfigError(
+            f"{who} needs one label per image, got {opened.rows[0]} for {count} images"
+        )
+    names, values = label_classes(opened, label, classes or None, RowLocator([who], [count]))
+    assert values is not None
+    return names, values
 
 
 def _column(table: Any, column: str, coded: bool, name: str) -> ColumnPart:

@@ -30,7 +30,7 @@ FEED = [
     "state",
     "restore",
     "stats",
-    "explain",
+    "fields",
     "close",
 ]
 FEED += ["to_keras", "keras_backup", "to_tfdata", "to_jax", "to_torch"]

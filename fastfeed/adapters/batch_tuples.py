@@ -14,6 +14,7 @@ from fastfeed.feed.fields import Field, Yields, image_names, view_names
 from fastfeed.feed.session import FeedSession
 from fastfeed.printable import printable
 from fastfeed.runtime.batch import Batch, UnknownField
+from fastfeed.runtime.placement import wait_until_written
 from fastfeed.sampling.plan import Plan
 
 
@@ -97,7 +98,7 @@ class BatchTuples:
         return tuple(field.name for field in self.fields)
 
     def __call__(self, batch: Batch) -> tuple[Any, ...]:
-        arrays = [batch[field.name] for field in self.fields]
+        arrays = [_whole(batch[field.name]) for field in self.fields]
         for position, field in enumerate(self.fields):
             if position not in self.images:
                 arrays[position] = _as_declared(arrays[position], field)
@@ -212,6 +213,15 @@ def _check_share(plan: Plan) -> None:
             ' another batch size, or on_bad="mask", which gives every rank a full batch and'
             " weights, 0 for padding"
         )
+
+
+def _whole(array: Any) -> Any:
+    """The array; a copy of a single view on a GPU, since frameworks refuse strided memory there."""
+    if getattr(array, "__cuda_array_interface__", {}).get("strides") is None:
+        return array
+    copied = array.copy()
+    wait_until_written(copied)
+    return copied
 
 
 def _as_declared(array: Any, field: Field) -> Any:

@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import sys
+import tempfile
 import threading
 import time
 import warnings
@@ -289,8 +290,7 @@ walk = {"tensorflow": "get_tf_dataset", "jax": "get_jax_iterator"}.get(
     backend, "get_torch_dataloader"
 )
 for kind in field_feeds.FEEDS:
-    (folder / kind).mkdir()
-    with field_feeds.feed(kind, folder / kind) as made:
+    with tempfile.TemporaryDirectory() as place, field_feeds.feed(kind, Path(place)) as made:
         chosen = field_feeds.structures(made, texts=backend == "tensorflow")
         for epoch, yields in enumerate([None, *chosen]):
             items, batch = getattr(made.to_keras(yields=yields), walk)(), next(made.batches(epoch))

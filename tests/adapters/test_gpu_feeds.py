@@ -40,6 +40,18 @@ def test_batches_arrive_as_they_were_made(feed, name):
     assert np.array_equal(np.concatenate([labels for _, labels in got]), np.arange(16))
 
 
+@needs("torch")
+def test_single_views_arrive_as_they_were_made(monkeypatch):
+    install(LateGpu(), monkeypatch)
+    ops = [ff.MultiCrop((ff.View(8, 2),))]
+    with ff.Feed(
+        ff.Arrays(PIXELS), ops, batch=4, threads=1, backend="dali", decode=GpuDecode()
+    ) as made:
+        for first, views, second in made.to_torch("cpu", yields=("view_0", "image", "view_1")):
+            np.testing.assert_array_equal(first, views[:, 0])
+            np.testing.assert_array_equal(second, views[:, 1])
+
+
 @needs("keras")
 def test_epochs_that_keras_makes_a_dataset_of_are_numpys(feed):
     """Under a strategy of several devices, or with several steps per execution."""

@@ -16,6 +16,7 @@ import pytest
 from helpers.needs import needs
 
 import fastfeed as ff
+from fastfeed.adapters.watch.loader import count_samples
 from fastfeed.errors import ConfigError
 
 PROGRAM = Path(__file__).with_name("keras_loader_session.py")
@@ -173,3 +174,18 @@ def test_a_pause_is_no_training():
     after = loader.live.page().counters
     assert after["consumer_ns"] == before["consumer_ns"]
     loader.close()
+
+
+@pytest.mark.parametrize(
+    ("batch", "count"),
+    [
+        (np.zeros((4, 2)), 4),
+        ((["a", "b", "c"], np.zeros(3)), 3),
+        ({"text": ["a", "b"], "label": np.zeros(2)}, 2),
+        ([[np.zeros((5, 1))]], 5),
+        (("a",), 1),
+        (7, 1),
+    ],
+)
+def test_a_batch_has_as_many_samples_as_its_first_array_or_list_of_texts(batch, count):
+    assert count_samples(batch) == count

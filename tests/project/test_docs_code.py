@@ -105,6 +105,13 @@ def coco(place: Path) -> None:
     (place / "instances_train2017.json").write_text(json.dumps(content))
 
 
+def captions(place: Path) -> None:
+    """Photographs, and a CSV with a caption of each."""
+    folder(place / "photos", {"a": 32}, (64, 80))
+    rows = [f"photos/a/{i:04}.jpg,photograph number {i}" for i in range(32)]
+    (place / "captions.csv").write_text("\n".join(["path,caption", *rows]))
+
+
 def traces(place: Path) -> None:
     """A trace, and two to compare."""
     DIALECTS["chrome"](place / "trace.json", steady())
@@ -132,6 +139,7 @@ PLACES: dict[
     "docs/guides/idle_gpu.md": traces,
     "docs/profile_json.md": traces,
     "docs/objects.md": coco,
+    "docs/guides/captions.md": captions,
 }
 
 

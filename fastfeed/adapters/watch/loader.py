@@ -194,7 +194,7 @@ def _length(data: Any) -> int | None:
 
 
 def count_samples(batch: Any) -> int:
-    """Length of the first array in a batch; 1 without arrays."""
+    """Length of the first array, or list of texts, in a batch; 1 without these."""
     for _ in range(8):  # nested so deep at most
         shape = getattr(batch, "shape", None)
         if shape is not None:
@@ -202,6 +202,8 @@ def count_samples(batch: Any) -> int:
         if isinstance(batch, Mapping):
             batch = next(iter(batch.values()), None)
         elif isinstance(batch, (tuple, list)) and batch:
+            if isinstance(batch[0], str):
+                return len(batch)
             batch = batch[0]
         else:
             break

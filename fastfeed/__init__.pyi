@@ -32,6 +32,7 @@ from .sampling.checkpoint import save_state as save_state
 from .sampling.plan import Plan as Plan
 from .sources import Arrays as Arrays
 from .sources import Files as Files
+from .sources import HuggingFace as HuggingFace
 from .sources import ImageFolder as ImageFolder
 from .sources import MDSShards as MDSShards
 from .sources import Mixture as Mixture

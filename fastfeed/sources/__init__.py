@@ -4,6 +4,7 @@ from fastfeed.sources.arrays import Arrays
 from fastfeed.sources.base import Source
 from fastfeed.sources.files import Files
 from fastfeed.sources.folder import ImageFolder
+from fastfeed.sources.hugging_face.source import HuggingFace
 from fastfeed.sources.mds.source import MDSShards
 from fastfeed.sources.mixture import Mixture
 from fastfeed.sources.objects import Objects
@@ -19,6 +20,7 @@ __all__ = [
     "Arrays",
     "Cache",
     "Files",
+    "HuggingFace",
     "ImageFolder",
     "MDSShards",
     "Mixture",

@@ -35,8 +35,8 @@ class Table(TableSource):
     are cached in FASTFEED_CACHE.
 
     Args:
-        table (Any): .csv, .tsv (the first line names the columns), .jsonl, .ndjson, .json or
-            .parquet: a file, a pattern, a folder, or a list of these, local or remote. Folders
+        table (Any): .csv, .tsv (the first line names the columns), .jsonl, .ndjson, .json,
+            .parquet or .arrow: a file, a pattern, a folder, or a list of these, local or remote. Folders
             called `name=value` below a folder are columns. Or a table in memory: a pandas or Polars
             DataFrame, a PyArrow Table (and any other with `__arrow_c_stream__`; these and Polars
             need PyArrow), or a dict of lists and arrays.

@@ -21,7 +21,16 @@ SPLIT = re.compile(r"[0-9*?}]-of-[0-9]{2,}$")
 _MANY = 16  # addresses in one folder above which listing it is cheaper than a stat for each
 _MAX_FILES = 1_000_000  # files of one pattern; more is a typo
 _INDEXES = (".idx", ".index", ".json", ".jsonl")  # of shards, and reports on them
-_LISTABLE = ("s3", "s3a", "gs", "gcs", "memory", "abfs", "az")  # storage that can list its contents
+_LISTABLE = (
+    "s3",
+    "s3a",
+    "gs",
+    "gcs",
+    "memory",
+    "abfs",
+    "az",
+    "hf",
+)  # storage that can list its contents
 
 
 def find_files(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from helpers.hugging_face import repository
 from helpers.mosaic import mds_folder, raw_folder
 from helpers.photos import folder
 from helpers.profiler.kineto_files import starved_steps, write
@@ -45,6 +46,7 @@ def example_files(root: Path) -> Path:
     record_folder(root / "tfrecord", [4, 4])
     mds_folder(root / "mds", [4, 4])
     raw_folder(root / "raw", [4, 4])
+    repository(root / "birds")
     write(root / "trace.json", starved_steps())
     mnist(root / "mnist")
     _cifar(root / "cifar-10-batches-bin")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.hugging_face import saved
 from helpers.mosaic import mds_folder, raw_folder
 from helpers.photos import folder, jpeg
 from helpers.records import example, frame, record_folder
@@ -50,6 +51,7 @@ MAKERS = {
             "image": "path",
         },
     ),
+    "HuggingFace": lambda root: (ff.HuggingFace, {"data": saved(root / "saved", [0, 1])}),
     "Files": lambda root: (ff.Files, {"paths": ["a.jpg"], "columns": {"key": ["a"]}}),
     "Arrays": lambda root: (ff.Arrays, {"images": np.zeros((2, 4, 4, 3), np.uint8)}),
     "Mixture": lambda root: (

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.hugging_face import saved, table, write_parquet
 from helpers.mosaic import mds_folder, raw_folder
 from helpers.photos import folder, jpeg, picture
 from helpers.records import record_folder
@@ -26,6 +27,7 @@ from fastfeed.ops import Decode
 from fastfeed.sources import (
     Arrays,
     Files,
+    HuggingFace,
     ImageFolder,
     MDSShards,
     Mixture,
@@ -112,6 +114,10 @@ def in_memory(root: Path, changed: bool) -> Table:
     return Table(frame, path="{folder}/{id:04}.jpg", label="folder", columns=["id"], root=root)
 
 
+def saved_by_datasets(root: Path, changed: bool) -> HuggingFace:
+    return HuggingFace(saved(root, [0, 1, 2], [3, 5 if changed else 4]))
+
+
 def held(root: Path, changed: bool) -> Table:
     blobs = [jpeg(i + 1000 * (changed and i == 4), (48 + 8 * i, 64)) for i in range(6)]
     return Table(
@@ -179,6 +185,13 @@ SOURCES: dict[str, Callable[[Path, bool], Source]] = {
     "Table, Parquet": lambda root, changed: listed(root, changed, "parquet"),
     "Table, images in Parquet": held,
     "Table, in memory": in_memory,
+    "HuggingFace": saved_by_datasets,
+    "HuggingFace, remote": lambda root, changed: HuggingFace(
+        uploaded(saved(root, [0, 1], [3 if changed else 2]))
+    ),
+    "HuggingFace, Parquet": lambda root, changed: HuggingFace(
+        write_parquet(root / "a.parquet", table([0, 1, 3 if changed else 2]))
+    ),
     "Files": lambda root, changed: Files(
         paths_of(root, changed), labels=["x", "y"] * 3 + ["y"] * (not changed)
     ),
@@ -198,6 +211,8 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[bool], Sou
 
 # of these only `read` knows where they lie
 READ_ONLY = (
+    "HuggingFace, remote",
+    "HuggingFace, Parquet",
     "Files, remote",
     "ImageFolder, remote",
     "MDSShards, remote",

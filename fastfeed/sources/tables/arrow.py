@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from fastfeed.errors import SourceError
+from fastfeed.errors import MissingExtra, SourceError
 from fastfeed.printable import printable
 from fastfeed.sources.tables.columns import Codes, ColumnPart, TextLists
 from fastfeed.sources.tables.string_column import StringColumn
+
+try:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+except ImportError as error:
+    raise MissingExtra.of("Table", "PyArrow", "parquet") from error
+
+_IMAGE = "paths, or images as bytes (text, binary, or a struct with a field 'bytes' or 'path')"
 
 
 def part(array: Any, coded: bool, name: str, uri: str, first: int) -> ColumnPart:
@@ -49,7 +56,7 @@ def part(array: Any, coded: bool, name: str, uri: str, first: int) -> ColumnPart
     )
 
 
-def _path_to(schema: Any, name: str) -> list[str]:
+def path_to(schema: Any, name: str) -> list[str]:
     """Column and fields that a name with dots leads to; "" for an unknown column."""
     parts = name.split(".")
     heads = [".".join(parts[:k]) for k in range(len(parts), 0, -1)]
@@ -59,7 +66,7 @@ def _path_to(schema: Any, name: str) -> list[str]:
 
 def column_kind(schema: Any, name: str) -> Any:
     """Type of a column of a schema, or of a field `a.b` in a struct; None for an unknown one."""
-    column, *fields = _path_to(schema, name)
+    column, *fields = path_to(schema, name)
     kind = schema.field(column).type if column else None
     for inner in fields:
         index = kind.get_field_index(inner) if kind is not None and pa.types.is_struct(kind) else -1
@@ -69,8 +76,58 @@ def column_kind(schema: Any, name: str) -> Any:
 
 def column_of(table: Any, name: str) -> Any:
     """A column of a table, or a field `a.b` of a column of structs: a ChunkedArray."""
-    column, *fields = _path_to(table.schema, name)
+    column, *fields = path_to(table.schema, name)
     return pc.struct_field(table.column(column), fields) if fields else table.column(column)
+
+
+def image_fields(kind: Any, name: str, uri: str) -> tuple[str, str]:
+    """The column of the images' bytes, and that of their paths, by the type of `name`; "": none."""
+    if is_text(kind):
+        return "", name
+    if is_bytes(kind):
+        return name, ""
+    if pa.types.is_struct(kind):
+        inner = {field.name: field.type for field in kind}
+        content = is_bytes(inner.get("bytes", pa.null())) and f"{name}.bytes"
+        path = is_text(inner.get("path", pa.null())) and f"{name}.path"
+        if content or path:
+            return content or "", path or ""
+    actual_type = "null in every row" if pa.types.is_null(kind) else printable(kind)
+    is_nested = _is_list(kind) and is_bytes(kind.value_type)
+    hint = "; write a row for each image" if is_nested else ""
+    raise SourceError(
+        f"Table: column {printable(repr(name))} of {uri} must hold {_IMAGE}, got"
+        f" {actual_type}{hint}"
+    )
+
+
+def as_table(frame: Any) -> Any:
+    """A table of Arrow; of another library, by its C interface."""
+    return frame if isinstance(frame, pa.Table) else pa.table(frame)
+
+
+def holds_images(kind: Any) -> bool:
+    """Return True for bytes, and for structs with a field of bytes."""
+    if pa.types.is_struct(kind):
+        return kind.get_field_index("bytes") >= 0 and is_bytes(kind.field("bytes").type)
+    return is_bytes(kind)
+
+
+def class_names(schema: Any, name: str) -> tuple[str, ...]:
+    """Return the class names of a label column that Hugging Face's `datasets` has written."""
+    try:
+        return tuple(map(str, features(schema)[name]["names"]))
+    except (KeyError, TypeError):
+        return ()
+
+
+def features(schema: Any) -> dict[str, Any]:
+    """Columns as Hugging Face's `datasets` describes them in a schema; empty without."""
+    try:
+        about = json.loads((schema.metadata or {})[b"huggingface"])
+        return dict(about["info"]["features"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return {}
 
 
 def is_text(kind: Any) -> bool:

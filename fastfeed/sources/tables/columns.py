@@ -102,6 +102,10 @@ class RowLocator:
         """The file of each row: int64 (n,); -1 for a row of -1."""
         return np.searchsorted(self._firsts, ids, side="right") - 1
 
+    def bounds(self, rows: int) -> np.ndarray:
+        """First row of each file, and the number of rows last: int64 (files + 1,)."""
+        return np.array([*self._firsts, rows], np.int64)
+
     def row(self, i: int) -> int:
         """The number that row i of the table has in its file."""
         return i - self._firsts[self.file(i)]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.errors import ConfigError, MissingExtra, SourceError
+from fastfeed.errors import ConfigError, SourceError
 from fastfeed.printable import printable
 from fastfeed.sources.label_values import LabelKind, LabelValues, RequestedLabel
 from fastfeed.sources.tables.columns import ColumnPart, RowLocator
@@ -157,22 +157,24 @@ def _unreadable(column: str, place: str, kind: str) -> str:
 def _arrow_parts(
     table: Any, columns: Mapping[str, bool], name: str
 ) -> Iterator[tuple[str, ColumnPart]]:
-    try:
-        import pyarrow as pa
+    from fastfeed.sources.tables.arrow import (  # loads PyArrow
+        as_table,
+        column_kind,
+        column_of,
+        holds_images,
+        part,
+    )
 
-        from fastfeed.sources.tables import arrow
-    except ImportError as error:
-        raise MissingExtra.of(f"Table({name})", "PyArrow", "parquet") from error
-    content = table if isinstance(table, pa.Table) else pa.table(table)
+    content = as_table(table)
     for column, coded in columns.items():
-        stored_type = arrow.column_kind(content.schema, column)
+        stored_type = column_kind(content.schema, column)
         if stored_type is None:
             raise no_column(column, name, content.column_names)
-        if arrow.is_bytes(stored_type) or pa.types.is_struct(stored_type):
+        if holds_images(stored_type):
             raise SourceError(_unreadable(column, name, str(stored_type)))
         row = 0
-        for chunk in arrow.column_of(content, column).chunks:
-            yield column, _copied(arrow.part(chunk, coded, column, name, row))
+        for chunk in column_of(content, column).chunks:
+            yield column, _copied(part(chunk, coded, column, name, row))
             row += len(chunk)
 
 

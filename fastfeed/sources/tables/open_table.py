@@ -275,7 +275,7 @@ def parse_files(
     if not sum(rows):
         more = f", nor have the other {len(files) - 1} files" if len(files) > 1 else ""
         raise SourceError(f"Table: {files[0][0]} has no rows{more}")
-    arrays: ColumnArrays = _units(reads) if reads[0].leaf is not None else {}
+    arrays: ColumnArrays = _units(reads) if reads[0].leaf is not None else _spans(reads, rows)
     for parser in parsers:
         arrays |= parser.arrays()
     texts = next((parser.texts for parser in parsers if parser.texts is not None), None)
@@ -314,6 +314,18 @@ def _units(reads: Sequence[TableFile]) -> ColumnArrays:
     return {name: [table[:, i].copy()] for i, name in enumerate(names)} | {
         "footers": footers,
         "footer_ends": [ends],
+    }
+
+
+def _spans(reads: Sequence[TableFile], rows: Sequence[int]) -> ColumnArrays:
+    """Places of images in Arrow files; nothing where no row has bytes."""
+    if all(read.spans is None for read in reads):
+        return {}
+    none = [(np.zeros(count, np.int64), np.full(count, -1, np.int64)) for count in rows]
+    spans = [read.spans or absent for read, absent in zip(reads, none, strict=True)]
+    return {
+        "span_starts": [starts for starts, _ in spans],
+        "span_lengths": [lengths for _, lengths in spans],
     }
 
 

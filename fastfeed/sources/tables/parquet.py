@@ -6,14 +6,12 @@ Only what is wanted is read: footers and chunks of columns, many at once.
 from __future__ import annotations
 
 import io
-import json
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fastfeed.errors import MissingExtra, SourceError
-from fastfeed.printable import printable
 from fastfeed.sources.tables.columns import ColumnPart
 from fastfeed.sources.tables.csv_jsonl import no_column
 from fastfeed.sources.tables.parquet_footer import Pages, RowGroup, pages_of, row_groups
@@ -27,7 +25,7 @@ try:
     import pyarrow.parquet as pq
 except ImportError as error:
     raise MissingExtra.of("Table", "PyArrow", "parquet") from error
-from fastfeed.sources.tables.arrow import column_kind, column_of, is_bytes, is_text, part
+from fastfeed.sources.tables.arrow import column_kind, column_of, image_fields, part
 
 _MAGIC = b"PAR1"
 _TAIL = 256 << 10  # bytes read at first for the footer
@@ -40,7 +38,6 @@ _STEPS = 8  # in which columns are read that may take too much memory, at least
 _AT_ONCE = 128 << 20  # bytes of columns read and decoded together
 # what PyArrow raises; names that are no UTF-8, too
 _DAMAGE = (pa.ArrowException, OSError, ValueError)
-_IMAGE = "paths, or images as bytes (text, binary, or a struct with a field 'bytes' or 'path')"
 
 
 class BadFile(Exception):
@@ -139,27 +136,10 @@ def image_column(
     shards: ShardReader, file: int, footer: Footer, name: str
 ) -> tuple[str | None, str]:
     """Column of the images' bytes, `image` or `image.bytes`; or None and the column of paths."""
-    kind = footer.kind(name)
-    if is_text(kind):
-        return None, name
-    if is_bytes(kind):
-        return name, ""
-    if pa.types.is_struct(kind):
-        inner = {field.name: field.type for field in kind}
-        own, path = is_bytes(inner.get("bytes", pa.null())), is_text(inner.get("path", pa.null()))
-        if own and not (path and _is_empty(shards, file, footer, f"{name}.bytes")):
-            return f"{name}.bytes", ""
-        if path:
-            return None, f"{name}.path"
-    actual_type = "null in every row" if pa.types.is_null(kind) else printable(kind)
-    if pa.types.is_list(kind) and is_bytes(kind.value_type):
-        hint = "; write a row for each image"
-    else:
-        hint = ""
-    raise SourceError(
-        f"Table: column {printable(repr(name))} of {footer.uri} must hold {_IMAGE}, got"
-        f" {actual_type}{hint}"
-    )
+    content, path = image_fields(footer.kind(name), name, footer.uri)
+    if content and not (path and _is_empty(shards, file, footer, content)):
+        return content, ""
+    return None, path
 
 
 def _is_empty(shards: ShardReader, file: int, footer: Footer, leaf: str) -> bool:
@@ -178,15 +158,6 @@ def _is_empty(shards: ShardReader, file: int, footer: Footer, leaf: str) -> bool
     except _DAMAGE as error:
         raise SourceError(f"Table: {footer.uri} is damaged: {error}") from error
     return column.null_count == len(column)
-
-
-def class_names(footer: Footer, name: str) -> tuple[str, ...]:
-    """Return the class names of a label column that Hugging Face's `datasets` has written."""
-    try:
-        about = json.loads((footer.schema.metadata or {})[b"huggingface"])
-        return tuple(map(str, about["info"]["features"][name]["names"]))
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return ()
 
 
 def read_parquet(

@@ -33,6 +33,7 @@ _FORMATS = {
     ".ndjson": "JSON lines",
     ".json": "JSON lines",
     ".parquet": "Parquet",
+    ".arrow": "Arrow",
 }
 MEMORY = 512_000_000  # bytes, where a caller has no limit to give
 _BLOCK = 16 << 20  # bytes of a table that is read line by line, at once, and in one request
@@ -64,6 +65,8 @@ class TableFile:
     classes: tuple[str, ...] = ()
     footer: bytes = b""
     units: list[Unit] = field(default_factory=list)
+    # of an Arrow file: where each row's image is, int64 (n,) each; a length of -1 without bytes
+    spans: tuple[np.ndarray, np.ndarray] | None = None
 
 
 # -- which files
@@ -166,6 +169,9 @@ def read_files(
     if _format(files[0][0]) == "Parquet":
         yield from _read_parquet(files, image, other_columns, label, storage, memory)
         return
+    if _format(files[0][0]) == "Arrow":
+        yield from _read_arrow(files, image, other_columns, label, storage)
+        return
     for uri, stat in files:
         own = partition_columns(uri)
         requested = {
@@ -247,6 +253,7 @@ def _read_parquet(
     memory: int,
 ) -> Iterator[TableFile]:
     from fastfeed.sources.tables import parquet  # loads PyArrow
+    from fastfeed.sources.tables.arrow import class_names
 
     shards = ShardReader([uri for uri, _ in files], [stat for _, stat in files], storage)
     budget = parquet.Budget(memory, sum(stat.size for _, stat in files))
@@ -258,7 +265,7 @@ def _read_parquet(
         constant = partition_parts(
             own, other_columns, sum(group.rows for group in footer.groups)
         ).items()
-        classes = parquet.class_names(footer, label) if label is not None else ()
+        classes = class_names(footer.schema, label) if label is not None else ()
         if image is None:
             parts = parquet.read_parquet(shards, file, footer, inside, budget)
             return TableFile(chain(parts, constant), None, classes)
@@ -298,6 +305,27 @@ def _read_parquet(
                     pool.shutdown(wait=False, cancel_futures=True)
     finally:
         parquet.give_back()
+
+
+def _read_arrow(
+    files: Files,
+    image: str | None,
+    other_columns: Mapping[str, bool],
+    label: str | None,
+    storage: Storage,
+) -> Iterator[TableFile]:
+    from fastfeed.sources.tables.arrow import class_names  # loads PyArrow
+    from fastfeed.sources.tables.arrow_file import ArrowFile
+
+    shards = ShardReader([uri for uri, _ in files], [stat for _, stat in files], storage)
+    for file, (uri, _) in enumerate(files):
+        own = partition_columns(uri)
+        arrow = ArrowFile(shards, file)
+        inside = {name: coded for name, coded in other_columns.items() if name not in own}
+        parts, spans = arrow.read(image, inside)
+        constant = partition_parts(own, other_columns, arrow.rows)
+        classes = () if label is None else class_names(arrow.schema, label)
+        yield TableFile([*parts, *constant.items()], None, classes, spans=spans)
 
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"

@@ -89,6 +89,9 @@ class RowGroups:
         """The image of row i."""
         return _Image(self, i).result()
 
+    def addresses(self, ids: np.ndarray) -> None:
+        """None: row groups are unpacked by Python."""
+
     def fetch(self, i: int) -> Pending:
         """Hold its row group; of storage, begin to read that, if there is room for it."""
         image, unit = _Image(self, i), self._unit(i)

@@ -16,6 +16,7 @@ from fastfeed.sources.access import Access, Allow
 from fastfeed.sources.base import notes_text, sample_or_failure, summary, with_notes
 from fastfeed.sources.methods import SourceMethods
 from fastfeed.sources.shards.labels import checked_classes
+from fastfeed.sources.tables.arrow_images import ArrowImages
 from fastfeed.sources.tables.columns import RowLocator
 from fastfeed.sources.tables.image_files import ImageFiles
 from fastfeed.sources.tables.open_table import (
@@ -87,7 +88,7 @@ class TableSource(SourceMethods):
         if opened.leaf is None:
             paths = StringColumn(self._arrays["paths"], self._arrays["path_ends"])
             remote = opened.urls or not all(map(is_local, roots))
-            self._images: Images = ImageFiles(
+            named = ImageFiles(
                 paths,
                 self._arrays.get("repeated"),
                 self._where,
@@ -96,15 +97,19 @@ class TableSource(SourceMethods):
                 remote,
                 access,
             )
+            self._images: Images = named
+            if "span_starts" in self._arrays:
+                shards = ShardReader(uris, [stat for _, stat in opened.files], self._storage)
+                self._images = ArrowImages(self._arrays, self._where, shards, named)
         else:
             from fastfeed.sources.tables.row_group_images import RowGroups  # loads PyArrow
             from fastfeed.sources.tables.row_group_paths import RowGroupPaths
 
             shards = ShardReader(uris, [stat for _, stat in opened.files], self._storage)
             columns = self._arrays, opened.leaf
-            named = RowGroupPaths(*columns, shards, roots, self._storage, access, self._memory)
+            others = RowGroupPaths(*columns, shards, roots, self._storage, access, self._memory)
             self._images = self._groups = RowGroups(
-                *columns, self._where, shards, self._memory, named
+                *columns, self._where, shards, self._memory, others
             )
 
     def __getstate__(self) -> dict[str, Any]:
@@ -135,9 +140,16 @@ class TableSource(SourceMethods):
     @property
     def paths(self) -> StringColumn | None:
         """Paths as written in the table; None if it holds the images themselves."""
-        if self._opened.leaf is not None:
+        if not isinstance(self._images, ImageFiles):
             return None
         return StringColumn(self._arrays["paths"], self._arrays["path_ends"])
+
+    @property
+    def file_rows(self) -> dict[str, tuple[int, int]]:
+        """First row and number of rows of each file, by its path or address."""
+        firsts = self._where.bounds(len(self)).tolist()
+        uris = [uri for uri, _ in self._opened.files]
+        return dict(zip(uris, zip(firsts, self._opened.rows, strict=False), strict=True))
 
     def label(self, ids: np.ndarray) -> np.ndarray:
         """Class numbers, int64, shape (len(ids),), or targets as `label_spec` says."""
@@ -153,9 +165,7 @@ class TableSource(SourceMethods):
         ]
 
     def addresses(self, ids: np.ndarray) -> SampleLocations | None:
-        """Local images named by path; None for others."""
-        if not isinstance(self._images, ImageFiles):
-            return None
+        """Local images named by path, or in Arrow files; None for others."""
         return self._images.addresses(
             ids if self._labels is None else np.where(self._labels.missing(ids), -1, ids)
         )
@@ -203,7 +213,7 @@ class TableSource(SourceMethods):
         """Buffers that rows [first, last) have a part in."""
         arrays, rows = self._arrays, np.arange(first, last)
         for name, array in sorted(arrays.items()):
-            if name in ("weights", "boxes") or (
+            if name in ("weights", "boxes", "span_starts", "span_lengths") or (
                 name.startswith("carried ") and f"ends {name[8:]}" not in arrays
             ):
                 yield name.encode()
@@ -286,6 +296,7 @@ class Images(Protocol):
     def uri(self, i: int) -> str: ...
     def read(self, i: int) -> bytes | Unread: ...
     def fetch(self, i: int) -> Pending: ...
+    def addresses(self, ids: np.ndarray) -> SampleLocations | None: ...
     def sizes(self, ids: np.ndarray) -> np.ndarray: ...
     def shard(self, unit: int) -> str: ...
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from helpers.needs import require
 from helpers.tables import every, files, labels
 
 from fastfeed.errors import ConfigError, MissingExtra, SourceError
@@ -63,12 +64,18 @@ class Stream:
         return self._table.__arrow_c_stream__(requested_schema)
 
 
-def pandas(columns: dict[str, list[Any]]) -> Any:
-    return pytest.importorskip("pandas").DataFrame(columns)
+def of_pandas(columns: dict[str, list[Any]]) -> Any:
+    require("pandas")
+    import pandas
+
+    return pandas.DataFrame(columns)
 
 
-def polars(columns: dict[str, list[Any]]) -> Any:
-    return pytest.importorskip("polars").DataFrame(columns)
+def of_polars(columns: dict[str, list[Any]]) -> Any:
+    require("polars")
+    import polars
+
+    return polars.DataFrame(columns)
 
 
 KINDS: dict[str, Callable[[dict[str, list[Any]]], Any]] = {
@@ -77,8 +84,8 @@ KINDS: dict[str, Callable[[dict[str, list[Any]]], Any]] = {
     "pyarrow.Table": pa.table,
     "pyarrow.RecordBatch": pa.record_batch,
     "a stream": Stream,
-    "pandas": pandas,
-    "polars": polars,
+    "pandas": of_pandas,
+    "polars": of_polars,
 }
 
 
@@ -197,7 +204,9 @@ def test_refused(what):
 
 
 def test_two_columns_of_one_name():
-    pandas = pytest.importorskip("pandas")
+    require("pandas")
+    import pandas
+
     table = pandas.DataFrame([["a", "b"]], columns=["p", "p"])
     with pytest.raises(ConfigError, match=r"2 columns of pandas.DataFrame are called 'p'"):
         Table(table, image="p")
@@ -206,6 +215,7 @@ def test_two_columns_of_one_name():
 def test_arrow_is_asked_for(monkeypatch):
     stream = Stream({"p": ["a"]})
     monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.delitem(sys.modules, "fastfeed.sources.tables.arrow", raising=False)
     with pytest.raises(MissingExtra, match=r"pip install 'fastfeed\[parquet\]'"):
         Table(stream, image="p")
     assert len(Table({"p": ["a"]}, image="p")) == 1

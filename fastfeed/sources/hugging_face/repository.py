@@ -1,0 +1,242 @@
+"""Files of a split of a data set: of a repository of the Hub, or a folder of `save_to_disk`."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from fastfeed.errors import ConfigError, MissingExtra, SourceError
+from fastfeed.printable import printable
+from fastfeed.storage.local_file import read_file
+from fastfeed.storage.reads import ByteRange, Unread, is_local
+from fastfeed.storage.storage import Storage
+
+SUFFIXES = (".parquet", ".arrow")
+_SHARD = re.compile(r"(?:.*/)?([^/]+?)-[0-9]{5}-of-[0-9]{5}[^/]*")  # train-00000-of-00002.parquet
+_WORDS = {  # what splits are called in names of files and folders
+    "train": "train",
+    "training": "train",
+    "validation": "validation",
+    "valid": "validation",
+    "dev": "validation",
+    "val": "validation",
+    "test": "test",
+    "testing": "test",
+    "eval": "test",
+    "evaluation": "test",
+}
+_WORD = re.compile(rf"(?<![a-z0-9])({'|'.join(_WORDS)})(?![a-z])")
+
+
+def find_data(data: str, split: str | None, name: str | None, storage: Storage) -> list[str]:
+    """The files of a split, in their order. ConfigError, SourceError.
+
+    `name`: the configuration, of a repository with several.
+    """
+    listing = _list(data.rstrip("/") or "/", storage)
+    data = printable(data)
+    if not listing:
+        raise SourceError(f"HuggingFace: {data} is no folder with files; pass that of a data set")
+    if "dataset_dict.json" in listing:
+        splits = _json(listing["dataset_dict.json"], storage).get("splits")
+        split = choose(data, "split", split, splits if isinstance(splits, list) else [])
+        prefix = f"{split}/"
+        listing = {
+            path.removeprefix(prefix): uri
+            for path, uri in listing.items()
+            if path.startswith(prefix)
+        }
+        split = None
+    if "state.json" in listing:
+        return _saved(data, split, listing, storage)
+    splits = _repository_splits(data, name, listing, storage)
+    return splits[choose(data, "split", split, list(splits))]
+
+
+def choose(data: str, kind: str, wanted: str | None, options: Sequence[str]) -> str:
+    """The one that is wanted, or the only one. ConfigError."""
+    if wanted in options:
+        return str(wanted)
+    if wanted is None and len(options) == 1:
+        return options[0]
+    names = ", ".join(map(printable, options[:30])) or "none"
+    argument = {"split": "split", "configuration": "name"}[kind]
+    got = "none" if wanted is None else printable(repr(wanted))
+    hint = ""
+    if wanted is not None and "[" in wanted:
+        hint = "; parts of a split are those of ff.take"
+    raise ConfigError(
+        f"HuggingFace: {argument} must be a {kind} of {data}, got {got}; it has {names}{hint}"
+    )
+
+
+def _list(root: str, storage: Storage) -> dict[str, str]:
+    """Addresses of files by their paths below a folder."""
+    if not is_local(root):
+        prefix = f"{root}/"
+        return {uri.removeprefix(prefix): uri for uri, _ in storage.find(root)}
+    return dict(sorted(_walk(root.removeprefix("file://"))))
+
+
+def _walk(root: str) -> Iterator[tuple[str, str]]:
+    for base, folders, names in os.walk(root):
+        folders[:] = [folder for folder in folders if not folder.startswith(".")]
+        for file in names:
+            path = os.path.join(base, file)
+            yield os.path.relpath(path, root).replace(os.sep, "/"), path
+
+
+def _text(uri: str, storage: Storage) -> str:
+    data = read_file(uri) if is_local(uri) else storage.read([ByteRange(uri)])[0]
+    if isinstance(data, Unread):
+        raise SourceError(f"HuggingFace: cannot read {uri}: {data.detail or data.reason}")
+    return data.decode("utf-8", "replace")
+
+
+def _json(uri: str, storage: Storage) -> dict[str, Any]:
+    try:
+        content = json.loads(_text(uri, storage))
+    except (ValueError, RecursionError) as error:
+        raise SourceError(f"HuggingFace: {uri} is not JSON ({error})") from error
+    if not isinstance(content, dict):
+        raise SourceError(f"HuggingFace: {uri} must hold a JSON object, got {printable(content)}")
+    return content
+
+
+def _saved(data: str, split: str | None, listing: Mapping[str, str], storage: Storage) -> list[str]:
+    """Files of a data set that `save_to_disk` has written."""
+    state = _json(listing["state.json"], storage)
+    own = state.get("_split")
+    if split is not None and split != own:
+        choose(data, "split", split, [own] if isinstance(own, str) else [])
+    try:
+        names = [str(file["filename"]) for file in state["_data_files"]]
+    except (KeyError, TypeError) as error:
+        raise SourceError(
+            f"HuggingFace: {listing['state.json']} does not list _data_files; save the data set"
+            " with save_to_disk again"
+        ) from error
+    if state.get("_indices_files") or not names:
+        raise SourceError(
+            f"HuggingFace: {data} was saved by an old version of datasets, or has no rows; load it"
+            " and save it again"
+        )
+    missing = [name for name in names if name not in listing]
+    if missing:
+        raise SourceError(
+            f"HuggingFace: {printable(missing[0])} of {listing['state.json']} is not in {data}; copy"
+            " all files of the data set"
+        )
+    return [listing[name] for name in names]
+
+
+# -- repositories
+
+
+def _repository_splits(
+    data: str, name: str | None, listing: Mapping[str, str], storage: Storage
+) -> dict[str, list[str]]:
+    """Files by split, as README.md says, or as their names do."""
+    configs = _configurations(listing["README.md"], storage) if "README.md" in listing else {}
+    tables = {path: uri for path, uri in listing.items() if path.endswith(SUFFIXES)}
+    if not tables:
+        raise SourceError(
+            f"HuggingFace: no {' or '.join(SUFFIXES)} in {data}; images in folders are read by"
+            " ImageFolder, other tables by Table"
+        )
+    if not configs:
+        return _by_names(data, name, tables)
+    default = next((key for key, config in configs.items() if config.get("default") is True), None)
+    default = default or ("default" if "default" in configs else None)
+    config = configs[choose(data, "configuration", name or default, list(configs))]
+    folder = str(config.get("data_dir") or "").strip("/")
+    if folder:
+        prefix = f"{folder}/"
+        tables = {
+            path.removeprefix(prefix): uri
+            for path, uri in tables.items()
+            if path.startswith(prefix)
+        }
+    if not config.get("data_files"):
+        return _by_names(data, None, tables)
+    splits = {
+        split: [uri for pattern in patterns for uri in _matching(pattern, tables)]
+        for split, patterns in _patterns(config["data_files"])
+    }
+    empty = [split for split, uris in splits.items() if not uris]
+    if empty:
+        raise SourceError(
+            f"HuggingFace: no {' or '.join(SUFFIXES)} in {data} is what its README.md names as split"
+            f" {printable(empty[0])}; download the whole data set, or pass its files to Table"
+        )
+    return {split: list(dict.fromkeys(uris)) for split, uris in splits.items()}
+
+
+def _configurations(readme: str, storage: Storage) -> dict[str, dict[str, Any]]:
+    """Configurations by name, from the YAML at the beginning of a README."""
+    lines = _text(readme, storage).splitlines()
+    ends = [k for k, line in enumerate(lines) if line.strip() == "---"][:2]
+    if len(ends) < 2 or ends[0] != 0:
+        return {}
+    head = "\n".join(lines[1 : ends[1]])
+    if not re.search("^configs *:", head, re.MULTILINE):
+        return {}
+    try:
+        import yaml
+    except ImportError as error:
+        raise MissingExtra.of("HuggingFace", "PyYAML", "parquet") from error
+    try:
+        configs = yaml.safe_load(head)["configs"]
+        return {str(config["config_name"]): dict(config) for config in configs}
+    except (yaml.YAMLError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise SourceError(
+            f"HuggingFace: cannot read the configs of {readme} ({printable(error)}); pass the files"
+            " to Table"
+        ) from error
+
+
+def _patterns(data_files: Any) -> Iterator[tuple[str, list[str]]]:
+    """Patterns of files by split, as README.md may spell them."""
+    if isinstance(data_files, Mapping):
+        data_files = [{"split": split, "path": path} for split, path in data_files.items()]
+    if isinstance(data_files, str) or not all(isinstance(item, Mapping) for item in data_files):
+        data_files = [{"split": "train", "path": data_files}]
+    for item in data_files:
+        paths = item.get("path") or ()
+        yield str(item.get("split")), [paths] if isinstance(paths, str) else list(map(str, paths))
+
+
+def _matching(pattern: str, tables: Mapping[str, str]) -> list[str]:
+    from fsspec.utils import glob_translate
+
+    matches = re.compile(glob_translate(pattern.removeprefix("./"))).match
+    return [uri for path, uri in tables.items() if matches(path)]
+
+
+def _by_names(data: str, name: str | None, tables: Mapping[str, str]) -> dict[str, list[str]]:
+    """Files by the split in their names, such as `data/train-00000-of-00002.parquet`."""
+    folders = _folders(tables)
+    if name is not None or len(folders) > 1:
+        folder = choose(data, "configuration", name, folders)
+        tables = {path: uri for path, uri in tables.items() if path.startswith(f"{folder}/")}
+    splits: dict[str, list[str]] = {}
+    for path, uri in tables.items():
+        splits.setdefault(_split(path), []).append(uri)
+    return splits
+
+
+def _folders(paths: Iterable[str]) -> list[str]:
+    """Folders that have shards of splits: each is a configuration, but `data`."""
+    folders = {os.path.dirname(path) for path in paths if _SHARD.fullmatch(path)}
+    return sorted(folders - {"", "data"}) or [""]
+
+
+def _split(path: str) -> str:
+    if shard := _SHARD.fullmatch(path):
+        return shard[1]
+    folder, _, file = path.lower().rpartition("/")
+    words = _WORD.findall(file) or _WORD.findall(folder)
+    return _WORDS[words[0]] if words else "train"

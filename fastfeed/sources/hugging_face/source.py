@@ -1,0 +1,243 @@
+"""Hugging Face's data sets of images, in Parquet and Arrow files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fastfeed.arguments import checked_early
+from fastfeed.errors import ConfigError, SourceError
+from fastfeed.printable import printable
+from fastfeed.sources.base import with_notes
+from fastfeed.sources.derived import Derived
+from fastfeed.sources.hugging_face.dataset_object import Block, blocks_of, is_dataset
+from fastfeed.sources.hugging_face.repository import SUFFIXES, choose, find_data
+from fastfeed.sources.methods import SourceMethods
+from fastfeed.sources.shards.labels import LabelKind
+from fastfeed.sources.table import Table
+from fastfeed.storage.disk_cache import Cache
+from fastfeed.storage.expand import find_files
+from fastfeed.storage.fingerprint import fingerprint
+from fastfeed.storage.shard_files import ShardReader
+from fastfeed.storage.storage import Storage, open_storage
+
+
+@checked_early
+class HuggingFace(SourceMethods, Derived):
+    """A data set of Hugging Face: of the Hub, downloaded, saved, or as an object.
+
+    Its Parquet and Arrow files are read in place, without its packages: images as their bytes,
+    names of classes from the schema. Of Arrow files native threads read each image alone; Parquet
+    is read by row group, for which `Table` has advice. Rows without bytes are read from their
+    paths, under the rules of `Table`.
+
+    Args:
+        data (Any): A folder as `save_to_disk` writes it, or a repository of the Hub with .parquet
+            or .arrow files: downloaded, or by its address (`hf://datasets/user/name`, which needs
+            `huggingface_hub`; any other storage, too). Or one such file, or a pattern. Or a
+            `datasets.Dataset` or DatasetDict that is loaded from files: these are read with its
+            rows as they were selected, shuffled or filtered. It is refused if it was transformed by
+            a function, or has values that its files lack.
+        split (str | None): Such as "train". Default: None, the only one.
+        name (str | None): Configuration of the repository. Default: None, the default one.
+        image (str | None): Column of images. Default: None, the only one that the schema describes
+            as such.
+        label (str | None): Column of labels. Default: None, the only one that the schema describes
+            as labels of classes; without any, samples have no labels.
+        columns (Sequence[str]): Columns carried to the batch, such as captions: as in `Table`.
+            Default: ().
+        label_kind (str): As in `Table`, for integers whose classes the schema does not name.
+            Default: "name".
+        classes (Sequence[str] | None): Names of classes in the order of their labels. Default:
+            None, those of the schema.
+        memory (int | str): Row groups of Parquet kept per process, bytes. Default: "512MB".
+        storage (dict[str, Any] | Storage | None): Options for fsspec, such as a token; or a Storage
+            that several sources share. Default: None.
+        cache (str | os.PathLike[str] | Cache | None): Local folder in which what is read from
+            remote storage is kept. Default: None, nothing is kept.
+        allow_path (str | os.PathLike[str] | Sequence[str | os.PathLike[str]]): Other folders, or
+            addresses, below which paths in the data may lead. Default: ().
+        allow_host (str | Sequence[str]): Hosts that they may name. Default: ().
+        allow_scheme (str | Sequence[str]): Schemes that they may use. Default: ().
+
+    Raises:
+        ConfigError: If an argument is wrong, there are several splits or columns to choose from, or
+            a Dataset is more than its files.
+        SourceError: If the files cannot be read.
+
+    Example:
+        >>> ff.HuggingFace("birds", split="train", columns=["caption"])
+        HuggingFace(birds, split train): 6 images of 2 classes
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        split: str | None = None,
+        *,
+        name: str | None = None,
+        image: str | None = None,
+        label: str | None = None,
+        columns: Sequence[str] = (),
+        label_kind: LabelKind = "name",
+        classes: Sequence[str] | None = None,
+        memory: int | str = "512MB",
+        storage: dict[str, Any] | Storage | None = None,
+        cache: str | os.PathLike[str] | Cache | None = None,
+        allow_path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
+        allow_host: str | Sequence[str] = (),
+        allow_scheme: str | Sequence[str] = (),
+    ) -> None:
+        storage = open_storage(storage, cache)
+        if isinstance(data, Mapping) and data and all(map(is_dataset, data.values())):
+            data = data[choose("the DatasetDict", "split", split, list(data))]
+            split = None
+        dataset: Any = data if is_dataset(data) else None
+        blocks, order = ([], None) if dataset is None else blocks_of(dataset)
+        if dataset is not None:
+            files = list(dict.fromkeys(block.path for block in blocks))
+            self._place = f"{type(dataset).__name__} of {printable(files[0])}"
+        else:
+            files = _files(data, split, name, storage)
+            self._place = printable(data) + (f", split {printable(split)}" if split else "")
+        schema = _schema(files[0], storage)
+        image = image or _only_image(schema, self._place)
+        label = label or _only_label(schema, self._place)
+        if dataset is not None:
+            _check_types(dataset, schema, [image, *([label] if label else []), *columns])
+            names = getattr(dataset.features.get(label), "names", None)
+            if names:
+                label_kind = "index"
+                classes = classes or names
+        table = Table(
+            files,
+            image=image,
+            label=label,
+            columns=columns,
+            label_kind=label_kind,
+            classes=classes,
+            memory=memory,
+            storage=storage,
+            allow_path=allow_path,
+            allow_host=allow_host,
+            allow_scheme=allow_scheme,
+        )
+        rows = None if dataset is None else _rows(blocks, order, table)
+        Derived.__init__(self, table, rows)
+
+    @property
+    def fingerprint(self) -> str:
+        """Fingerprint of the files, and of the rows that are samples."""
+        own = self.source.fingerprint
+        if self._ids is None:
+            return own
+        return fingerprint(len(self), (own.encode(), self._ids.data), (), lambda *_: iter(()))
+
+    def __str__(self) -> str:
+        return with_notes(repr(self), self.notes)
+
+    def __repr__(self) -> str:
+        of_classes = f" of {len(self.classes)} classes" if self.classes else ""
+        return f"HuggingFace({self._place}): {len(self)} images{of_classes}"
+
+
+def _files(data: Any, split: str | None, name: str | None, storage: Storage) -> list[str]:
+    """Files of a folder, or those that are named themselves."""
+    if not isinstance(data, (str, os.PathLike)):
+        raise ConfigError(
+            "HuggingFace: data must be a folder, an address, or a datasets.Dataset, got"
+            f" {printable(repr(data))}; lists of files are for Table"
+        )
+    place = os.fspath(data).removeprefix("file://")
+    if not place.endswith(SUFFIXES):
+        return find_data(place, split, name, storage)
+    if split is not None or name is not None:
+        raise ConfigError(
+            f"HuggingFace: split and name are of a folder with several files, got them for"
+            f" {printable(place)};"
+            " leave them out"
+        )
+    return [uri for uri, _ in find_files(place, "", storage, "HuggingFace")]
+
+
+def _schema(uri: str, storage: Storage) -> Any:
+    """The schema of a file, of PyArrow."""
+    from fastfeed.sources.tables.arrow_file import ArrowFile  # loads PyArrow
+    from fastfeed.sources.tables.parquet import read_footer
+
+    files = find_files([uri], "", storage, "HuggingFace")
+    shards = ShardReader([uri], [stat for _, stat in files], storage)
+    return ArrowFile(shards, 0).schema if uri.endswith(".arrow") else read_footer(shards, 0).schema
+
+
+def _only_image(schema: Any, place: str) -> str:
+    """The column that the schema describes as images, or whose type can hold no other thing."""
+    from fastfeed.sources.tables.arrow import features, holds_images
+
+    names = _described(features(schema), "Image")
+    names = names or [field.name for field in schema if holds_images(field.type)]
+    if len(names) != 1:
+        raise ConfigError(
+            f"HuggingFace: {place} has {len(names) or 'no'} columns of images"
+            f"{': ' * bool(names)}{', '.join(map(printable, names))}; pass image=, one of"
+            f" {', '.join(map(printable, schema.names[:30]))}"
+        )
+    return names[0]
+
+
+def _only_label(schema: Any, place: str) -> str | None:
+    """The column that the schema describes as classes; None without one."""
+    from fastfeed.sources.tables.arrow import features
+
+    names = _described(features(schema), "ClassLabel")
+    if len(names) > 1:
+        raise ConfigError(
+            f"HuggingFace: {place} has several columns of classes, {', '.join(map(printable, names))};"
+            " pass label=, one of them"
+        )
+    return names[0] if names else None
+
+
+def _described(columns: Mapping[str, Any], kind: str) -> list[str]:
+    return [
+        name
+        for name, feature in columns.items()
+        if isinstance(feature, Mapping) and feature.get("_type") == kind
+    ]
+
+
+def _check_types(dataset: Any, schema: Any, names: Sequence[str]) -> None:
+    """ConfigError if a column of a Dataset is not that of its files."""
+    own = dataset.data.schema
+    for name in names:
+        if (
+            name in own.names
+            and name in schema.names
+            and own.field(name).type != schema.field(name).type
+        ):
+            raise ConfigError(
+                f"HuggingFace: column {printable(repr(name))} was cast to {own.field(name).type},"
+                f" but its files hold {schema.field(name).type}; save the data set with"
+                " dataset.save_to_disk(folder), and pass the folder"
+            )
+
+
+def _rows(blocks: Sequence[Block], order: np.ndarray | None, table: Table) -> np.ndarray | None:
+    """Rows of the table that are samples, int64; None for all of them in their order."""
+    spans = table.file_rows
+    parts = []
+    for path, first, count in blocks:
+        start, held = spans[path]
+        if first + count > held:
+            raise SourceError(
+                f"HuggingFace: {path} has {held:,} rows, and the Dataset {first + count:,}; load it"
+                " again"
+            )
+        parts.append(np.arange(start + first, start + first + count))
+    rows = np.concatenate(parts)
+    if order is not None:
+        rows = rows[order]
+    return None if np.array_equal(rows, np.arange(len(table))) else rows

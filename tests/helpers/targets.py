@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 
+import fastfeed as ff
 from helpers.mosaic import mds_index, mds_shard
 from helpers.photos import jpeg
 from helpers.records import example
 from helpers.records import write as write_records
 from helpers.shards import tar_of
+from helpers.tables import image_bytes
 from helpers.tables import write as write_table
 
 COUNT = 12
@@ -165,4 +167,72 @@ FOLDERS: dict[str, Made] = {
     "TarShards": tar_folder,
     "TFRecords": record_folder,
     "MDSShards": mds_folder,
+}
+
+
+def _table(root: Path, target: str, format: str, **more: Any) -> Any:
+    label, kind = LABELS["TFRecords"][target]
+    return ff.Table(table(root, format), image="path", label=label, label_kind=kind, **more)
+
+
+def _held(root: Path, target: str) -> Any:
+    label, kind = LABELS["TFRecords"][target]
+    columns = {name: values for name, values in COLUMNS.items() if name != "path"}
+    root.mkdir(parents=True, exist_ok=True)
+    path = image_bytes(root / "t.parquet", IMAGES, 5, **columns)
+    return ff.Table(path, image="image", label=label, label_kind=kind)
+
+
+def _shards(name: str) -> Callable[[Path, str], Any]:
+    def opened(root: Path, target: str) -> Any:
+        label, kind = LABELS[name][target]
+        return getattr(ff, name)(FOLDERS[name](root), label=label, label_kind=kind)
+
+    return opened
+
+
+def _listed(target: str) -> tuple[Any, str, tuple[str, ...]]:
+    """Labels for `Files` and `Arrays`, their kind and classes."""
+    values = {"number": PRICES, "names": TAGS, "text": CAPTIONS}.get(target, WANTED[target])
+    kind = {"names": "multi", "flags": "multi", "text": "text"}.get(target, "value")
+    return values, kind, FLAGS if target == "flags" else ()
+
+
+def _files(root: Path, target: str) -> Any:
+    values, kind, classes = _listed(target)
+    paths = [images(root) / name for name in COLUMNS["path"]]
+    return ff.Files(paths, values, label_kind=kind, classes=classes or None)
+
+
+def _arrays(root: Path, target: str) -> Any:
+    values, kind, classes = _listed(target)
+    return ff.Arrays(np.zeros((COUNT, 8, 8), np.uint8), values, label_kind=kind, classes=classes)
+
+
+def _mixture(root: Path, target: str) -> Any:
+    """The samples twice: of tar shards and of records, ids from 12 on."""
+    kinds = ("TarShards", "MDSShards")
+    return ff.Mixture({name: _shards(name)(root / name, target) for name in kinds})
+
+
+def _objects(root: Path, target: str) -> Any:
+    return ff.Objects(_shards("TarShards")(root, target), [[]] * COUNT, most=1)
+
+
+# (folder, target of WANTED) -> source of the samples 0 to 11 in their order
+SOURCES: dict[str, Callable[[Path, str], Any]] = {
+    **{name: _shards(name) for name in FOLDERS},
+    "Table, CSV": lambda root, target: _table(root, target, "csv"),
+    "Table, JSON lines": lambda root, target: _table(root, target, "jsonl"),
+    "Table, Parquet": lambda root, target: _table(root, target, "parquet"),
+    "Table, images in Parquet": _held,
+    "Files": _files,
+    "Arrays": _arrays,
+    "Mixture": _mixture,
+    "Objects": _objects,
+}
+# targets that a source has no form for
+WITHOUT = {
+    ("TFRecords", "array"),
+    *((name, "array") for name in SOURCES if name.startswith("Table")),
 }

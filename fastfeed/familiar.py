@@ -47,7 +47,11 @@ _NAMES = {  # torchvision, PyTorch, Keras, tf.data, Albumentations, DALI, WebDat
     "RandomOrder": (
         "ff.ColorJitter, which shuffles its four; other ops run in the order of the list"
     ),
-    "Lambda": "your function itself in the list of ops, or ff.Function(function)",
+    "Lambda": (
+        "your function itself in the list of ops, or ff.Function(function); for labels and columns"
+        ' ff.Map(function, "label", out="label")'
+    ),
+    "MapTransform": 'ff.Map(function, "caption", out="tokens") among the ops',
     "Cutout": "ff.CutOut(size)",
     "CoarseDropout": "ff.RandomErasing(p)",
     "RandomCutout": "ff.RandomErasing(p)",
@@ -96,7 +100,7 @@ _OPTIONS = {
     "worker_init_fn": "nothing: random numbers depend on seed=, the epoch and the sample",
     "generator": "seed=",
     "random_state": "seed=",
-    "collate_fn": "a function in the list of ops; batches are arrays",
+    "collate_fn": "ff.Map(function, ...) among the ops; batches are arrays",
     "multiprocessing_context": "nothing: there are no worker processes",
     "timeout": "outage=, seconds to wait for storage",
     "rank": "world=ff.World(rank, size)",
@@ -106,7 +110,7 @@ _OPTIONS = {
     "num_shards": "world=ff.World(rank, size)",
     "device": "feed.to_torch(device), feed.to_jax(sharding) or feed.to_tfdata(device)",
     "image_size": "ff.Resize((height, width)) among the ops",
-    "target_transform": "labels of the source, or ff.OneHot() among the ops",
+    "target_transform": "ff.Map(function, ...) or ff.OneHot() among the ops",
 }
 
 

@@ -142,6 +142,12 @@ def test_what_is_no_list_is_refused_in_one_line(text, words):
     assert words in str(caught.value) and "\n" not in str(caught.value)
 
 
+def test_functions_of_more_than_pixels_are_refused():
+    text = "Function(lambda image, numbers, label: image, fields=('label',))"
+    with pytest.raises(ConfigError, match=r"takes fields of samples.*leave it out of --ops"):
+        pictures(sections(text)[0].ops, PHOTOS, 60)
+
+
 def test_a_crop_that_fits_nowhere_is_refused():
     with pytest.raises(ConfigError, match="is larger than the photograph,"):
         pictures(sections("Crop(3000, 0, 20)")[0].ops, PHOTOS, 60)

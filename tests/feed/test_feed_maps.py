@@ -333,3 +333,41 @@ def test_a_helper_process_runs_maps():
     np.testing.assert_array_equal(batch["n"], [len(f"number {i}") for i in batch.ids])
     with pytest.raises(ConfigError, match=r"hands the op Map\(.*<lambda>"):
         side(SOURCE, [ff.Map(lambda y: y, "label", out="x")], batch=6)
+
+
+def test_maps_of_several_images():
+    pair = ff.Together({"left": SOURCE, "right": ff.Arrays(255 - NUMBERS[:N])})
+    total = ff.Map(lambda left, right: left + right, "left", "right", out="sum")
+    lists = {"left": [ff.Invert(), total], "right": [ff.Invert()]}
+    for ops in ([ff.Invert(), total], lists):
+        with ff.Feed(pair, ops, batch=6) as feed:
+            assert (next(iter(feed))["sum"] == 255).all()
+    with pytest.raises(ConfigError, match="cannot replace 'right', an image"):
+        ff.Feed(pair, [ff.Map(len, "left", out="right")], batch=6)
+    with pytest.raises(ConfigError, match="put it into the list of 'left'"):
+        ff.Feed(pair, {"left": [], "right": [total]}, batch=6)
+
+
+@pytest.mark.parametrize("sizes", [(1, 3), (2, 1)])
+def test_a_run_resumes_with_the_same_values_at_another_world_size(sizes):
+    op = ff.Map(fails_at_seven, "caption", out="n")
+    rows: list[dict[int, tuple[int, int]]] = []
+    state = None
+    for size in (1, *sizes):
+        found = {}
+        for rank in range(size):
+            world = ff.World(rank, size)
+            with ff.Feed(SOURCE, [op], global_batch=6, seed=5, world=world, on_error="bad") as feed:
+                if len(rows) == 2:
+                    feed.restore(state)
+                for batch in feed:
+                    for row, (i, n) in enumerate(zip(batch.ids, batch["n"], strict=True)):
+                        position = batch.step * 6 + rank * (6 // size) + row
+                        found[position] = int(i), int(n)
+                    if len(rows) == 1 and batch.step == 1:
+                        state = feed.state()
+                        break
+        rows.append(found)
+    whole, before, after = rows
+    assert before | after == whole and len(before) == len(after) == 12
+    assert all(i != 7 and n == len(f"number {i}") for i, n in whole.values())

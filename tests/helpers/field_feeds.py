@@ -77,6 +77,21 @@ VIEWS = [ff.MultiCrop((ff.View(8, 2), ff.View(6, 1)))]
 PAIR = ff.Together({"left": Described(IMAGES, LABELS), "right": ff.Arrays(255 - IMAGES)})
 FLIPS = {"left": [ff.RandomFlip(), ff.ToFloat()], "right": [ff.RandomFlip()]}
 
+
+def lengths(captions: list[str]) -> np.ndarray:
+    return np.array([[len(caption)] * 3 for caption in captions], np.int32)
+
+
+def upper(captions: list[str], image: np.ndarray) -> tuple[list[str], np.ndarray]:
+    return [caption.upper() for caption in captions], image[..., :1]
+
+
+MAPS = [
+    ff.Map(lambda label: label + np.float32(0.5), "label", out="label"),
+    ff.Map(lengths, "caption", out="lengths", shape=(3,), dtype="int32"),
+    ff.Map(upper, "caption", "image", out=("shouted", "red")),
+]
+
 FEEDS: dict[str, Callable[[Path], tuple[Any, Any]]] = {
     "plain": lambda _: (ff.Arrays(IMAGES, LABELS), [ff.RandomFlip(), ff.ToFloat()]),
     "soft labels": lambda _: (ff.Arrays(IMAGES, LABELS), [ff.OneHot(3), ff.MixUp(1.0)]),
@@ -86,6 +101,8 @@ FEEDS: dict[str, Callable[[Path], tuple[Any, Any]]] = {
     "boxes and masks": lambda _: (annotated(Described(IMAGES, LABELS)), [ff.RandomFlip()]),
     "boxes": lambda _: (annotated(ff.Arrays(IMAGES, LABELS), masks=False), [ff.Mosaic()]),
     "pairs": lambda _: (PAIR, FLIPS),
+    "maps": lambda _: (Described(IMAGES, LABELS), [*MAPS, ff.RandomFlip(), ff.ToFloat()]),
+    "maps of pairs": lambda _: (PAIR, [ff.RandomFlip(), MAPS[1]]),
     "views": lambda _: (Described(IMAGES, LABELS), [*VIEWS, ff.ToFloat(), ff.ToLayout("CHW")]),
 }
 

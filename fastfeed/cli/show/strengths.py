@@ -97,6 +97,12 @@ def _smallest(op: Any, photo: np.ndarray, side: int) -> np.ndarray:
 
 def _run(program: Program, photo: np.ndarray, u: np.ndarray) -> list[Picture]:
     """Run a program as a feed does, with random numbers of these strengths, shape (n,)."""
+    for op in program.functions:
+        if op.fields or program.ends_in_function:
+            raise ConfigError(
+                f"{op!r} takes fields of samples, or returns images that are not drawn; leave it"
+                " out of --ops"
+            )
     n, engine = len(u), PixelsEngine()
     sizes = np.tile(np.array(photo.shape[:2]), (n, 1))
     work = program.work(program.draw(lambda slot, draws: _numbers(u, draws)), sizes)

@@ -135,6 +135,14 @@ def test_arrays_and_half_precision():
 
 
 @needs_dali
+def test_maps_of_other_fields_than_images_run():
+    source = ff.Arrays(np.full((4, 8, 8, 3), 3, np.uint8), np.arange(4))
+    ops = [ff.Invert(), ff.Map(lambda label: label + 1, "label", out="next")]
+    with ff.Feed(source, ops, batch=4, shuffle=False, backend="dali") as made:
+        assert next(iter(made))["next"].tolist() == [1, 2, 3, 4]
+
+
+@needs_dali
 def test_a_feed_that_renders_nothing_builds_no_graph_and_a_dropped_one_ends_its_threads():
     source = ff.Arrays(np.zeros((16, 24, 24, 3), np.uint8))
     threads = lambda: len(os.listdir("/proc/self/task"))  # noqa: E731 (native ones too)

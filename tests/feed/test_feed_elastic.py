@@ -88,8 +88,10 @@ def content(batches: list[Batch]) -> list[bytes]:
     ("shuffle", "on_bad", "prefetch"),
     [
         ("full", "substitute", 2),
-        (ff.Blocks(window=2, lanes=8), "mask", 0),
-        (ff.Weighted(), "substitute", 3),
+        pytest.param(
+            ff.Blocks(window=2, lanes=8), "mask", 0, marks=pytest.mark.slow
+        ),  # test_feed_orders resumes every order
+        pytest.param(ff.Weighted(), "substitute", 3, marks=pytest.mark.slow),
     ],
     ids=["full", "blocks", "weighted"],
 )

@@ -207,7 +207,12 @@ print("first batch", flush=True)
 
 @pytest.mark.parametrize(
     ("how", "code"),
-    [("", 0), ("sys.exit(3)", 3), ("raise KeyError('user')", 1), ("del feed; del walk", 0)],
+    [
+        ("sys.exit(3)", 3),
+        ("raise KeyError('user')", 1),
+        pytest.param("", 0, marks=pytest.mark.slow),
+        pytest.param("del feed; del walk", 0, marks=pytest.mark.slow),
+    ],
 )
 def test_the_interpreter_may_end_in_the_middle(photos, python, how, code):
     done = python(EXIT.format(how), photos.root)

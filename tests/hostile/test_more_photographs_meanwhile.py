@@ -69,8 +69,14 @@ def go(place: str, target: str, engine: Any, **more: Any) -> Report:
     return run(SourceSpec(place, columns=columns), target, recipe(), engine=engine, **more)
 
 
-@pytest.mark.parametrize("remote", [False, True], ids=["local", "remote"])
-@pytest.mark.parametrize("kind", SOURCES)
+@pytest.mark.parametrize(
+    ("kind", "remote"),
+    [
+        *((kind, False) for kind in SOURCES),
+        ("folder", True),
+        *(pytest.param(kind, True, marks=pytest.mark.slow) for kind in SOURCES if kind != "folder"),
+    ],
+)
 def test_it_is_resumed(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

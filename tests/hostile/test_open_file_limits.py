@@ -183,8 +183,10 @@ def test_a_lack_that_passes_costs_no_sample(
     assert sorted(batch.ids.tolist()) == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
-@pytest.mark.parametrize("on_bad", ["substitute", "mask"])
+@pytest.mark.parametrize(
+    ("number", "on_bad"),
+    [(errno.EMFILE, "substitute"), (errno.ENFILE, "mask"), (errno.ENOMEM, "substitute")],
+)
 @pytest.mark.parametrize("kind", SOURCES)
 def test_a_lack_that_lasts_ends_the_run_with_an_error_that_says_so(
     kind: str,
@@ -270,7 +272,11 @@ kept = source.addresses
 
 
 @pytest.mark.parametrize(
-    "first", ["", "sys.modules['held'] = type(sys)('held')", "import atexit, threading"]
+    "first",
+    [
+        "sys.modules['held'] = type(sys)('held')",
+        *(pytest.param(line, marks=pytest.mark.slow) for line in ("", "import atexit, threading")),
+    ],
 )
 def test_a_program_ends_without_noise(first: str, tmp_path: Path) -> None:
     code = _PROGRAM.format(first=first, shards=f"{shard_folder(tmp_path, (2, 2))}/*.tar")

@@ -140,7 +140,15 @@ def test_the_helper_process_is_named():
         assert find_pages(folders(), pid=page.counters["helper_pid"]).pages
 
 
-@pytest.mark.parametrize("then", ["pass", "break", "sys.exit(3)", "1 / 0", "signal = None"])
+@pytest.mark.parametrize(
+    "then",
+    [
+        "break",
+        "1 / 0",
+        *(pytest.param(end, marks=pytest.mark.slow) for end in ("pass", "sys.exit(3)")),
+        pytest.param("signal = None", marks=pytest.mark.slow),
+    ],
+)
 def test_a_trainer_that_ends_leaves_no_page(then):
     process, path = start(then)
     end(process)

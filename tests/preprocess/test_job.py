@@ -88,7 +88,10 @@ def test_what_a_job_leaves_behind(done: Path, source: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("how", ["2 workers", "4 workers", "executor", "last first"])
+@pytest.mark.parametrize(
+    "how",
+    ["2 workers", pytest.param("4 workers", marks=pytest.mark.slow), "executor", "last first"],
+)
 def test_the_same_bytes_from_any_engine(done: Path, source: Path, tmp_path: Path, how: str) -> None:
     if how == "executor":
         with ThreadPoolExecutor(2) as pool:

@@ -53,6 +53,7 @@ def test_a_feed_loads_no_framework(python):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_every_module_can_be_imported(python):
     """Also those that only another process imports, by each Python that is supported; or the extra
     is named.

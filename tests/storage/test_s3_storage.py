@@ -51,8 +51,19 @@ def spans(server: S3Server, storage: Storage, name: str = "blob") -> list[ByteRa
     return [ByteRange(uri, start, start + 5000, whole) for start in range(0, 250_000, 2500)]
 
 
-@pytest.mark.parametrize("faults", FAULTS, ids=[" ".join(f) for f in FAULTS])
-@pytest.mark.parametrize("cached", [False, True])
+@pytest.mark.parametrize(
+    ("faults", "cached"),
+    [
+        pytest.param(
+            faults,
+            cached,
+            id=f"{' '.join(faults)}-{cached}",
+            marks=[pytest.mark.slow] if cached != bool(number % 2) else [],
+        )
+        for number, faults in enumerate(FAULTS)
+        for cached in (False, True)
+    ],
+)
 def test_faults_are_got_over(s3: S3Server, tmp_path: Path, faults: dict[str, Any], cached: bool):
     cache = ff.Cache(tmp_path / "cache", "50MB", chunk=20_000) if cached else None
     storage = Storage(s3.options, policy=SHORT, cache=cache, in_flight=16)

@@ -44,10 +44,10 @@ print("reading", flush=True)
 @pytest.mark.parametrize(
     ("kind", "how", "code"),
     [
-        ("hangs", "", 0),
         ("blocks", "sys.exit(3)", 3),
         ("hangs", "raise KeyError('user')", 1),
-        ("blocks", "del found, store", 0),
+        pytest.param("hangs", "", 0, marks=pytest.mark.slow),
+        pytest.param("blocks", "del found, store", 0, marks=pytest.mark.slow),
     ],
 )
 def test_the_interpreter_may_end_in_the_middle(python, kind, how, code):

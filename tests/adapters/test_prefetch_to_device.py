@@ -10,14 +10,14 @@ import threading
 
 import numpy as np
 import pytest
+from helpers.needs import LazyModule, needs
 
 import fastfeed as ff
 from fastfeed.errors import ConfigError, FeedClosed
 from fastfeed.runtime.placement import flatten
 
-torch = pytest.importorskip(
-    "torch", reason="PyTorch is not installed: make test TORCH=torch==2.13.0"
-)
+torch = LazyModule("torch")
+pytestmark = needs("torch")
 
 Pair = collections.namedtuple("Pair", "x y")
 

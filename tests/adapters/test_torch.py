@@ -8,14 +8,14 @@ import threading
 
 import numpy as np
 import pytest
+from helpers.needs import LazyModule, needs
 
 import fastfeed as ff
 from fastfeed.errors import ConfigError, FeedClosed
 from fastfeed.feed.session import FeedSession
 
-torch = pytest.importorskip(
-    "torch", reason="PyTorch is not installed: make test TORCH=torch==2.13.0"
-)
+torch = LazyModule("torch")
+pytestmark = needs("torch")
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (44, 8, 6, 3), dtype=np.uint8)
 OPS = [ff.RandomFlip(), ff.Normalize.imagenet(), ff.ToLayout("CHW")]

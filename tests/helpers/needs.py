@@ -5,9 +5,23 @@ Nothing is imported.
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
+from typing import Any
 
 import pytest
+
+
+class LazyModule:
+    """A module that is imported when a test first uses it, not whenever tests are collected."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name in ("is_hypothesis_test", "pytestmark"):
+            raise AttributeError(name)  # what is asked of all that a test module holds
+        return getattr(importlib.import_module(self._name), name)
 
 
 def needs(*packages: str) -> pytest.MarkDecorator:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from helpers.needs import LazyModule, needs
 
 from fastfeed.errors import ProofError
 from fastfeed.feed.session import JOB
@@ -19,7 +20,8 @@ from fastfeed.proof.run import data_loaders, runner, trainer
 from fastfeed.proof.run.data_loaders import Choice, count_steps, watch_loaders
 from fastfeed.proof.run.runner import Job, concluded, run
 
-torch = pytest.importorskip("torch")
+torch = LazyModule("torch")
+pytestmark = needs("torch")
 
 TRAINER = """
 import torch

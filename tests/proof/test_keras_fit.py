@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.needs import needs, require
 
-pytest.importorskip("keras")
+pytestmark = needs("keras")
 SESSION = Path(__file__).with_name("keras_fit_session.py")
 BACKENDS = (
     "jax",
@@ -20,7 +21,7 @@ BACKENDS = (
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_the_data_of_fit_is_measured(backend: str):
-    pytest.importorskip(backend)
+    require(backend)
     done = subprocess.run(
         [sys.executable, SESSION, backend], capture_output=True, text=True, check=False, timeout=300
     )

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from helpers.needs import LazyModule, needs
 from helpers.preprocess.deadly import HostileTask, written_results
 from helpers.preprocess.job_driver import RECIPE
 from helpers.preprocess.outcomes import photographs, tree
@@ -25,10 +26,8 @@ from fastfeed.errors import ConfigError
 from fastfeed.preprocess.job.job import run
 from fastfeed.preprocess.workers.supervisor import WorkerDied, WorkerLimits
 
-ray = pytest.importorskip("ray", reason="needs Ray: pip install 'fastfeed[ray]'")
-from fastfeed.preprocess.engines.ray import RayEngine  # noqa: E402  after the skip
-
-pytestmark = pytest.mark.slow
+engines = LazyModule("fastfeed.preprocess.engines.ray")
+pytestmark = [pytest.mark.slow, needs("ray")]
 
 RULES = WorkerLimits(memory=1 << 27, timeout_s=1.0)
 TESTS = Path(__file__).parents[2]
@@ -85,13 +84,15 @@ def cluster() -> Iterator[Nodes]:
 def nodes(cluster: Nodes) -> Iterator[Nodes]:
     cluster.restore()
     yield cluster
-    assert not ray.is_initialized(), "the engine leaves what it began"
+    assert not engines.ray.is_initialized(), "the engine leaves what it began"
 
 
 def test_samples_that_kill_are_the_only_ones_lost(nodes: Nodes, tmp_path: Path) -> None:
     fates = {4: "segfault", 13: "exit", 25: "hang", 31: "memory", 44: "kill once"}
     outcomes = list(
-        RayEngine(nodes.address, rules=RULES).run(HostileTask(str(tmp_path), fates), range(6))
+        engines.RayEngine(nodes.address, rules=RULES).run(
+            HostileTask(str(tmp_path), fates), range(6)
+        )
     )
     assert sorted(outcome.piece for outcome in outcomes) == list(range(6))
     assert [outcome.error for outcome in outcomes] == [None] * 6
@@ -113,7 +114,9 @@ def test_pieces_of_a_node_that_dies_are_done_elsewhere(nodes: Nodes, tmp_path: P
     killer.start()
     try:
         outcomes = list(
-            RayEngine(nodes.address, rules=RULES).run(WaitingTask(str(tmp_path), 3), range(9))
+            engines.RayEngine(nodes.address, rules=RULES).run(
+                WaitingTask(str(tmp_path), 3), range(9)
+            )
         )
     finally:
         killer.join()
@@ -126,7 +129,9 @@ def test_pieces_of_a_node_that_dies_are_done_elsewhere(nodes: Nodes, tmp_path: P
 
 
 def test_closing_ends_what_is_under_way(nodes: Nodes, tmp_path: Path) -> None:
-    outcomes = RayEngine(nodes.address, rules=RULES).run(WaitingTask(str(tmp_path), 2), [2, 0, 1])
+    outcomes = engines.RayEngine(nodes.address, rules=RULES).run(
+        WaitingTask(str(tmp_path), 2), [2, 0, 1]
+    )
     assert next(outcomes).piece == 2
     until(lambda: len(started_pieces(tmp_path)) == 3)
     outcomes.close()  # type: ignore[attr-defined]
@@ -137,7 +142,7 @@ def test_closing_ends_what_is_under_way(nodes: Nodes, tmp_path: Path) -> None:
 def test_a_piece_that_takes_its_ray_process_along_is_given_up(nodes: Nodes, tmp_path: Path) -> None:
     outcomes = {
         o.piece: o
-        for o in RayEngine(nodes.address, rules=RULES).run(
+        for o in engines.RayEngine(nodes.address, rules=RULES).run(
             WaitingTask(str(tmp_path), 0, 1), range(3)
         )
     }
@@ -153,19 +158,21 @@ def test_no_node_has_room(nodes: Nodes, tmp_path: Path) -> None:
         match=r"needs a node with 1 CPU and \d+\.\d GB of memory, and .* 1 CPU and .*; add",
     ):
         list(
-            RayEngine(nodes.address, rules=WorkerLimits(1 << 45), patience_s=0.5).run(
+            engines.RayEngine(nodes.address, rules=WorkerLimits(1 << 45), patience_s=0.5).run(
                 HostileTask(str(tmp_path)), [0]
             )
         )
 
 
 def test_the_ray_of_this_process_is_used_and_left_running(nodes: Nodes, tmp_path: Path) -> None:
-    ray.init(nodes.address, log_to_driver=False, logging_level="error")
+    engines.ray.init(nodes.address, log_to_driver=False, logging_level="error")
     try:
-        (outcome,) = RayEngine("never.read:1", rules=RULES).run(HostileTask(str(tmp_path)), [0])
-        assert outcome.error is None and ray.is_initialized()
+        (outcome,) = engines.RayEngine("never.read:1", rules=RULES).run(
+            HostileTask(str(tmp_path)), [0]
+        )
+        assert outcome.error is None and engines.ray.is_initialized()
     finally:
-        ray.shutdown()
+        engines.ray.shutdown()
 
 
 def test_a_node_and_the_driver_die_and_the_files_are_the_same(nodes: Nodes, tmp_path: Path) -> None:
@@ -187,7 +194,7 @@ def test_a_node_and_the_driver_die_and_the_files_are_the_same(nodes: Nodes, tmp_
         nodes.kill(nodes.workers[0])
         until(lambda: len(list(target.glob("__job/records/shard-*.json"))) >= 4)
         driver.send_signal(signal.SIGKILL)
-    report = run(source, target, RECIPE, engine=RayEngine(nodes.address, rules=RULES))
+    report = run(source, target, RECIPE, engine=engines.RayEngine(nodes.address, rules=RULES))
     assert report.complete and 0 < report.shards_now < report.shards and len(report.bad) == 2
     assert tree(target) == tree(tmp_path / "local")
 
@@ -198,7 +205,7 @@ def test_no_cluster_at_the_address(address: str, tmp_path: Path) -> None:
         ConfigError,
         match=r"no Ray cluster answers at .*; start one with `ray start --head`, or use",
     ):
-        list(RayEngine(address).run(HostileTask(str(tmp_path)), [0]))
+        list(engines.RayEngine(address).run(HostileTask(str(tmp_path)), [0]))
 
 
 def test_no_cluster_at_the_address_of_the_environment(
@@ -208,10 +215,10 @@ def test_no_cluster_at_the_address_of_the_environment(
     with pytest.raises(
         ConfigError, match=r"no Ray cluster answers at 127.0.0.1:9: .*Connection refused"
     ):
-        list(RayEngine().run(HostileTask(str(tmp_path)), [0]))
+        list(engines.RayEngine().run(HostileTask(str(tmp_path)), [0]))
 
 
 @pytest.mark.parametrize("address", ["", "somewhere", "host:name"])
 def test_what_is_no_address_is_refused(address: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match='a Ray address is "auto", "local"'):
-        list(RayEngine(address).run(HostileTask(str(tmp_path)), [0]))
+        list(engines.RayEngine(address).run(HostileTask(str(tmp_path)), [0]))

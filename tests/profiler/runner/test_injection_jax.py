@@ -12,10 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.needs import LazyModule, needs
 
 from fastfeed.profiler.runner.injection import FOLDER
 
-jax = pytest.importorskip("jax")
+jax = LazyModule("jax")
+pytestmark = needs("jax")
 
 
 class Window:

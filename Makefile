@@ -37,7 +37,7 @@ INSTALL = if ! command -v apt-get >/dev/null; then may=; \
 	elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then may=sudo; else may=; fi; \
 	if [ -n "$$may" ]; then $$may apt-get update -q && $$may apt-get install -qy $$packages || may=; fi
 
-# the kernel needs a compiler and Python's headers; with those of libjpeg-turbo, libwebp and Highway it is built faster
+# the native extension needs a compiler and Python's headers; with those of libjpeg-turbo, libwebp and Highway it is built faster
 kernel-needs:
 	@python=$$($(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("include"))'); \
 	has() { [ -f $(JPEGLIB) ] && [ -f $(HIGHWAY) ] && [ -f "$$python/Python.h" ] && command -v c++ >/dev/null; }; \
@@ -133,10 +133,10 @@ GPU_PIP = $(GPU_PYTHON) -m pip --disable-pip-version-check install -q --no-index
 gpu-check:
 	@rm -rf $(GPU_SITE); \
 	if $(GPU_PYTHON) -c 'import sys; sys.path.pop(0); import fastfeed._native' 2>/dev/null; then \
-	    echo "fastfeed is installed with its JPEG kernel, which is used."; \
+	    echo "fastfeed is installed with its native extension, which is used."; \
 	elif $(GPU_PIP) --target $(GPU_SITE) . && ls $(GPU_SITE)/fastfeed/_native* >/dev/null; then \
-	    echo "fastfeed was built into $(GPU_SITE), with its JPEG kernel."; \
-	else echo "The JPEG kernel was not built: continuing with Pillow, which is slower, in every row labeled 'cpu kernel'."; fi
+	    echo "fastfeed was built into $(GPU_SITE), with its native extension."; \
+	else echo "The native extension was not built: continuing with Pillow, which is slower, in every row labeled 'cpu kernel'."; fi
 	$(GPU_PYTHON) -m benchmarks.gpu_check.kit.pack --code-alone --out build/gpu-check
 	PYTHONPATH=$(CURDIR)/$(GPU_SITE)$(if $(PYTHONPATH),:$(PYTHONPATH)) $(GPU_PYTHON) build/gpu-check/run.py $(ARGS)
 
@@ -178,7 +178,7 @@ reproducible: nasm-needs
 test-libjpeg: $(VENV)/.dev nasm-needs
 	$(BIN)/python packaging/libjpeg_versions.py $(ARCHIVES)
 
-# the kernel under fuzzers and ThreadSanitizer, SECONDS for each of four; tests/fuzz/README.md has more of the kind
+# the native extension under fuzzers and ThreadSanitizer, SECONDS for each of four; tests/fuzz/README.md has more of the kind
 SECONDS ?= 1200
 fuzz:
 	tests/fuzz/run.sh fuzz $(SECONDS)

@@ -46,7 +46,7 @@ from fastfeed.backends.cpu.native_program import NativeProgram
 from fastfeed.decode.executor import Executor
 from fastfeed.ops.program.compile import fuse
 from fastfeed.ops.program.layers import choose
-from fastfeed.runtime.kernel import kernel
+from fastfeed.runtime.extension import extension
 
 BATCH = 256
 # replace each byte by another
@@ -72,7 +72,7 @@ def main() -> None:
     made.add_argument("--only", nargs="+", default=[], help="these ops alone")
     made.add_argument("--instructions", help="the newest that our kernels may use")
     options = made.parse_args()
-    kernel().use_instruction_set(options.instructions)
+    extension().testing.use_instruction_set(options.instructions)
     cv2.setNumThreads(1)
     missing: dict[str, str] = {}
     if options.first:

@@ -37,7 +37,7 @@ from fastfeed.backends.cpu.native_program import NativeProgram
 from fastfeed.decode.executor import Executor
 from fastfeed.ops.program.compile import fuse
 from fastfeed.runtime.addresses import ArrayRows
-from fastfeed.runtime.kernel import kernel
+from fastfeed.runtime.extension import extension
 
 BATCH, WAIT_NS, SECONDS, LOOKS = 256, 850_000, 5, 1000
 THREADS = (2, 16, 64)
@@ -128,14 +128,14 @@ def _last(log: Path) -> list[float]:
 
 
 class Waiting:
-    """The kernel, but its programs wait instead of working."""
+    """The native extension, but its programs wait instead of working."""
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(kernel(), name)
+        return getattr(extension(), name)
 
     def Program(self, fields: dict[str, Any]) -> Any:
         """With a wait per sample."""
-        return kernel().Program({**fields, "wait_ns": WAIT_NS})
+        return extension().Program({**fields, "wait_ns": WAIT_NS})
 
 
 def waits(root: Path, rounds: int) -> dict[str, Any]:

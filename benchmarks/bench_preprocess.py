@@ -124,7 +124,7 @@ def in_threads(
 
 
 def decodes(engine: Callable[[bytes], Any], blob: bytes) -> bool:
-    """Whether the kernel takes it: CMYK, for one, goes another way."""
+    """Whether the native extension takes it: CMYK, for one, goes another way."""
     try:
         engine(blob)
     except AssertionError:

@@ -3,8 +3,8 @@ with Lanczos3?
 
 Contestants get the same files in memory and two threads, and return the new files' bytes. Besides
 the rates: SSIM on luma, against full decoding and Pillow's Lanczos, of what each scales to, encoded
-at quality 100 and 4:4:4. The kernel scales planes and has no pixels in between; what is said of RGB
-pixels is the same kernel as feeds call it.
+at quality 100 and 4:4:4. The native extension scales planes and has no pixels in between; what is
+said of RGB pixels is the same kernel as feeds call it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Are the kernel's pixels Pillow's?
+"""Are the native extension's pixels Pillow's?
 
 `python compare_suites.py FOLDER...`: every PNG, TIFF and WebP below, at full size.
 

@@ -40,7 +40,7 @@ TEST_NEEDS = ("pytest", "pytest-timeout", "hypothesis", "xxhash", "pyarrow", "py
 # a test takes seconds there; what decoding and ops give is compared with this machine
 # (machine_pixels.py)
 TESTS = ("tests/decode/test_executor.py", "tests/laws/test_instruction_sets.py::test_names")
-# they start Python as a program, which the kernel of this machine cannot do
+# they start Python as a program, which the native extension of this machine cannot do
 LEFT_OUT = ("forked_child_reads", "process_ends_while_a_daemon_thread")
 
 

@@ -1,5 +1,5 @@
-"""Compiles the kernel's sources for systems that are not here: objects alone, nothing is linked or
-run.
+"""Compiles the native extension's sources for systems that are not here: objects alone, nothing is
+linked or run.
 
     python packaging/cross_objects.py [--target aarch64-macos.11.0 ...] [--work FOLDER]
 
@@ -99,7 +99,7 @@ def _zig(work: Path) -> Path:
 
 
 def _headers(work: Path) -> Path:
-    """Only what the kernel includes: the other headers of this machine must not be seen."""
+    """Only what native code includes: the other headers of this machine must not be seen."""
     folder = work / "include"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

@@ -87,7 +87,7 @@ def record(
     first, *others = native.instruction_sets()
     arrays, differ = dict[str, np.ndarray](), []
     for name in (first, *others):
-        native.use_instruction_set(name)
+        native.testing.use_instruction_set(name)
         rest = (
             (*recoded(blobs), *augmented(blobs, pictures))
             if name == first
@@ -104,7 +104,7 @@ def record(
 
 
 def kernel(blobs: dict[str, bytes]) -> Iterator[tuple[str, np.ndarray]]:
-    """Windows of JPEGs by the kernel, with every filter; and files written by it."""
+    """Windows of JPEGs by the native extension, with every filter; and files written by it."""
     from helpers.jpegs import FILTERS, NEVER, decode
 
     from fastfeed import _native as native
@@ -136,8 +136,8 @@ def kernel(blobs: dict[str, bytes]) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def recoded(blobs: dict[str, bytes]) -> Iterator[tuple[str, np.ndarray]]:
-    """Smaller JPEGs of all files, as preprocessing writes them, by the kernel and, where it
-    declines, by Pillow.
+    """Smaller JPEGs of all files, as preprocessing writes them, by the native extension and, where
+    it declines, by Pillow.
     """
     from fastfeed.decode.recode import Recoder
     from fastfeed.ops import Resize

@@ -187,10 +187,10 @@ def _webps(folder: Path, modes: dict[str, Any], size: str) -> None:
 def decoded(folders: list[Path]) -> dict[str, Any]:
     """Hashes of everything that is made of the images below the folders."""
     import fastfeed
-    from fastfeed.cli.doctor.machine import find_kernel
+    from fastfeed.cli.doctor.machine import find_extension
     from fastfeed.decode import NativeEngine
 
-    kernel = find_kernel()
+    kernel = find_extension()
     if kernel is None:
         sys.exit(f"fastfeed in {Path(fastfeed.__file__).parent} has no kernel; nothing to compare.")
     result: dict[str, Any] = {

@@ -106,8 +106,8 @@ def main() -> None:
     assert Path(sys.prefix).resolve() in here.parents, (
         f"fastfeed must be installed in {sys.prefix}, got {here}"
     )
-    assert is_built() == kernel, f"the kernel must {'' if kernel else 'not '}be there"
-    # without the kernel something has to be fixed
+    assert is_built() == kernel, f"the native extension must {'' if kernel else 'not '}be there"
+    # without the native extension something has to be fixed
     report = json.loads(command("doctor", "--json", codes=(0,) if kernel else (0, 1)))
     assert (report["kernel"] is not None) == kernel, report["kernel"]
     print("doctor:", report["kernel"])

@@ -204,7 +204,8 @@ def check(wheel: Path, bin_folder: Path) -> None:
                 ["readelf", "-d", str(wheel.parent / "unpacked" / kernel)], text=True
             )
             needed = re.findall(r"\(NEEDED\).*\[(.*?)\.so", text)
-            faults += [f"the kernel needs lib{name}" for name in needed if name not in SYSTEM]
+            unknown = (name for name in needed if name not in SYSTEM)
+            faults += [f"the native extension needs lib{name}" for name in unknown]
     if wheel.stat().st_size > LARGEST:
         faults.append(f"at most {LARGEST / 1e6:.0f} MB, got {wheel.stat().st_size / 1e6:.2f} MB")
     audit = [str(bin_folder / "abi3audit"), "--strict", "-s", str(wheel)]

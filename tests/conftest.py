@@ -179,7 +179,7 @@ def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     if request.param == "python":
         monkeypatch.setattr(native_scan, "extension", lambda: None)
     elif native_scan.extension() is None:
-        pytest.skip("the kernel is not built")
+        pytest.skip("the native extension is not built")
     return request.param
 
 

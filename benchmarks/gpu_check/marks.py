@@ -24,7 +24,7 @@ def _hybrid(all: Results) -> tuple[bool, str] | None:
         for name, of in found.items()
         if name.startswith(("hybrid", "nvjpeg"))
     ]
-    # nvJPEG's backend is one: the kernel has what the engine does not take
+    # nvJPEG's backend is one: the native extension has what the engine does not take
     rates += [
         row["images_per_second"]
         for row in (_at(all, "engine", "imagenet") or {}).values()
@@ -62,7 +62,7 @@ def _real(all: Results) -> tuple[bool, str] | None:
 
 
 def _copies(all: Results) -> tuple[bool, str] | None:
-    hidden = _at(all, "overlap", "a feed, decoded by the kernel", "hidden")
+    hidden = _at(all, "overlap", "a feed, decoded by the native extension", "hidden")
     return None if hidden is None else (hidden >= 0.99, f"{hidden:.1%}")
 
 

@@ -35,7 +35,7 @@ STEPS = (
     Step(
         "kernel",
         "kernel",
-        "the kernel at 1 to 16 threads, and with policies",
+        "the native extension at 1 to 16 threads, and with policies",
         ("fastfeed",),
         75,
         40,
@@ -79,7 +79,7 @@ STEPS = (
     Step(
         "train-torch",
         "train",
-        "three nets in PyTorch fed by the kernel, real / synthetic",
+        "three nets in PyTorch fed by the native extension, real / synthetic",
         _TORCH,
         180,
         60,

@@ -23,7 +23,7 @@ _LEAST = 0.05
 class DecodeShare:
     """Finds the share at which both sides finish together, if that is faster than the GPU alone.
 
-    It may not be: DALI's threads and the kernel's want the same cores.
+    It may not be: DALI's threads and the native extension's want the same cores.
     """
 
     def __init__(self, path: Path, key: str, fixed: float | None) -> None:

@@ -19,7 +19,10 @@ from fastfeed.printable import warn
 _SCARCE = 0.1  # of a GPU's memory: a warning at the start if less than this is free
 # messages of NVIDIA's libraries for it, as DALI 2.4 passes them on
 _FULL = ("out of memory", "CUDA allocation failed", "Can't allocate", "ALLOCATOR_FAILURE")
-_FULL += ("allocator failure", "OUT_OF_MEMORY")  # nvJPEG's and the driver's, as the kernel does
+_FULL += (
+    "allocator failure",
+    "OUT_OF_MEMORY",
+)  # nvJPEG's and the driver's, as the native extension does
 _REFUSED = "cudaErrorMemoryAllocation"  # CuPy's words if it is not its OutOfMemoryError
 _HOLDERS = (
     "TensorFlow takes all that is free, unless tf.config.experimental.set_memory_growth(gpu, True)"

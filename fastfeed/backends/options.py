@@ -31,8 +31,8 @@ class GpuDecode:
         hw_load (float | None): Share of JPEGs for the hardware JPEG engine, in [0, 1]. Default:
             None, with DALI the value measured on this machine, or 0.9 for compute capability 9.0
             (H100, H200) and 0.65 for others; with nvJPEG all that the engine decodes. Not with
-            nvJPEG, whose other decoder is the kernel.
-        cpu_share (float | None): Share of JPEGs decoded by the CPU kernel, in [0, 1]; None is
+            nvJPEG, whose other decoder is the native extension.
+        cpu_share (float | None): Share of JPEGs decoded by the native extension, in [0, 1]; None is
             measured in the first batches, and may be 0. Default: 0.0.
         lanes (int): Batches in progress on a GPU at once, at least 1. Default: 2.
 

@@ -25,7 +25,7 @@ __all__ = [
 
 
 def engine_for(program: Program, decode: str = "auto") -> DecodeEngine:
-    """The engine for files: the kernel where it is built ("auto", "native"), and Pillow.
+    """The engine for files: the native extension where it is built ("auto", "native"), and Pillow.
 
     Arrays need no decoding.
     """

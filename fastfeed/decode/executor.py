@@ -33,8 +33,8 @@ Names = Callable[[int], Name | None]
 class Samples:
     """Samples in memory that native threads can reach, and the contents of their headers."""
 
-    handle: Any  # the kernel's Samples
-    codes: np.ndarray  # int32 (n,): 0 where the kernel decodes it
+    handle: Any  # the native extension's Samples
+    codes: np.ndarray  # int32 (n,): 0 where the native extension decodes it
     sizes: np.ndarray  # int64 (n, 2): height and width as displayed; 0 if unknown
     others: dict[int, Header]  # row -> its header, of images that Pillow decodes
     bad: dict[int, DecodeFailure]  # row -> the fault of its header
@@ -83,8 +83,9 @@ class Executor:
         only_pillow: bool = False,
         shared: Executor | None = None,
     ) -> None:
-        """`pillow` decodes files that the kernel declines, or all; by default a new engine.
+        """Threads of a feed.
 
+        `pillow`: decodes files that native code declines, or all. Default: a new engine.
         `shared`: an executor whose threads are used.
         """
         self.native: Any = importlib.import_module("fastfeed._native")
@@ -97,11 +98,11 @@ class Executor:
         self._python = shared._python if shared else ThreadPool(threads, "fastfeed-python")
 
     def render(self, *arguments: Any) -> int:
-        """The kernel's call that makes rows of a batch; see `render` in native/bind_render.cpp."""
+        """Make rows of a batch natively; see native/bindings/bind_render.cpp."""
         return self._open().render(*arguments)
 
     def mix(self, *arguments: Any) -> int:
-        """The kernel's call that mixes samples; see `mix` there."""
+        """Mix samples natively; see there."""
         return self._open().mix(*arguments)
 
     def close(self) -> None:
@@ -241,7 +242,7 @@ class Executor:
             )
 
     def _look(self, samples: Samples, row: int) -> None:
-        """Let Pillow look at a file that the kernel declines."""
+        """Let Pillow look at a file that the native extension declines."""
         bad = failure_from_status(_DECLINED if self._only_pillow else int(samples.codes[row]))
         if bad.reason not in (*DECLINED, "bomb") or self.pillow is None:
             samples.bad[row] = bad

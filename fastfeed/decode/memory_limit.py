@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from fastfeed.errors import ConfigError
-from fastfeed.runtime.kernel import is_built
+from fastfeed.runtime.extension import is_built
 from fastfeed.runtime.placement import lacks_memory
 from fastfeed.system.processes import after_fork
 
-DEFAULT_BYTES = 2 << 30  # of a process, half of it for the kernel and half for Pillow
+DEFAULT_BYTES = 2 << 30  # of a process, half of it for the native extension and half for Pillow
 _LEAST = 64 << 20  # bytes without which a system has no more memory, however small an image is
 T = TypeVar("T")
 
@@ -56,7 +56,7 @@ after_fork(DECODING._forget)  # threads that hold memory, or the lock, are not i
 
 
 def limit_decoding(bytes: int) -> None:
-    """Let decoders of this process hold `bytes` at once, half for the kernel, half for Pillow."""
+    """Let decoders of this process hold `bytes` at once, half in native code, half in Pillow."""
     DECODING.change(bytes // 2)
     if is_built():
         native: Any = importlib.import_module("fastfeed._native")
@@ -95,7 +95,7 @@ def with_memory(call: Callable[[], T], need: Callable[[], int]) -> T:
 def give_back() -> None:
     """Return memory that the allocator keeps for its threads to the system.
 
-    Does nothing without the kernel, or where the kernel cannot do so.
+    Does nothing without the native extension, or where the native extension cannot do so.
     """
     if is_built():
         native: Any = importlib.import_module("fastfeed._native")

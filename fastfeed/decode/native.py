@@ -1,4 +1,4 @@
-"""Decodes JPEGs, PNGs, WebPs and TIFFs with the C++ kernel, without the GIL.
+"""Decodes JPEGs, PNGs, WebPs and TIFFs with the native extension, without the GIL.
 
 Only the window is decoded, JPEGs and lossy WebPs are shrunk meanwhile; it is scaled, rotated and
 flipped in one pass, directly into the batch.
@@ -16,7 +16,7 @@ from fastfeed.decode.sniff import sniff
 from fastfeed.errors import ConfigError
 from fastfeed.ops.base import FILTERS
 from fastfeed.ops.decode import Decode
-from fastfeed.runtime.kernel import is_built, kernel
+from fastfeed.runtime.extension import extension, is_built
 
 # as native/image/header.h
 _STATUS = (
@@ -60,12 +60,12 @@ class Markers(NamedTuple):
 
 
 def markers(blob: Any, max_pixels: int) -> Markers | DecodeFailure:
-    """Read the markers alone; a failure if the kernel cannot decode the file.
+    """Read the markers alone; a failure if the native extension cannot decode the file.
 
-    The kernel must be built.
+    The native extension must be built.
     """
     info = np.empty((1, 9), np.int32)
-    kernel().probe([blob], info, max_pixels)
+    extension().probe([blob], info, max_pixels)
     status, *rest = info[0].tolist()
     return failure_from_status(status) if status else Markers(*rest)
 
@@ -73,7 +73,7 @@ def markers(blob: Any, max_pixels: int) -> Markers | DecodeFailure:
 def orientation(blob: Any, header: Header | None) -> int:
     """EXIF orientation of a good file, 1..8.
 
-    header: from Pillow; None for a file of the kernel.
+    header: from Pillow; None for a file of the native extension.
     """
     if header is not None and header.handle is not None:
         if header.format != "TIFF":  # which Pillow turns itself
@@ -85,11 +85,11 @@ def orientation(blob: Any, header: Header | None) -> int:
 
 
 def held_bytes(blob: Any) -> tuple[int, int, int, int]:
-    """Bytes that the kernel keeps at once to decode a file, shrunk by 1, 2, 4 and 8.
+    """Bytes that the native extension keeps at once to decode a file, shrunk by 1, 2, 4 and 8.
 
-    The kernel must be built.
+    The native extension must be built.
     """
-    result: tuple[int, int, int, int] = tuple(kernel().held_bytes(blob))
+    result: tuple[int, int, int, int] = tuple(extension().held_bytes(blob))
     return result
 
 
@@ -105,11 +105,11 @@ class NativeEngine:
         """`full`: nothing is shrunk during decoding."""
         if not is_built():
             raise ConfigError(
-                'decode="native" needs the kernel, which was not built: install a C++ compiler, the'
-                " headers of libjpeg-turbo, libwebp, Highway and Python (Debian: g++ libjpeg-dev"
-                " libwebp-dev libhwy-dev python3-dev), then install fastfeed again"
+                'decode="native" needs the native extension, which was not built: install a C++'
+                " compiler, the headers of libjpeg-turbo, libwebp, Highway and Python (Debian: g++"
+                " libjpeg-dev libwebp-dev libhwy-dev python3-dev), then install fastfeed again"
             )
-        self._native: Any = kernel()
+        self._native: Any = extension()
         self._op = op
         self._full = full
         # with one, the call runs in its caller: feeds have their own threads
@@ -197,5 +197,5 @@ class NativeEngine:
 
 
 def failure_from_status(code: int) -> DecodeFailure:
-    """A kernel's status as a result."""
+    """A status of the native extension as a result."""
     return DecodeFailure(_STATUS[code], _DETAIL.get(_STATUS[code], ""))

@@ -1,10 +1,12 @@
-"""Recodes images as smaller JPEGs: decode, crop, scale and encode in one kernel call per batch."""
+"""Recodes images as smaller JPEGs: decode, crop, scale and encode in one native call per batch."""
 
 from __future__ import annotations
 
 import io
+import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from threading import Event
 
 import numpy as np
@@ -19,10 +21,12 @@ from fastfeed.errors import ConfigError
 from fastfeed.ops.base import Op
 from fastfeed.ops.decode import Decode
 from fastfeed.ops.program.compile import fuse
-from fastfeed.runtime.kernel import formats, warn_not_built
+from fastfeed.runtime.extension import formats
 from fastfeed.spec import ENCODED
 
 __all__ = ["Recoder"]
+
+_log = logging.getLogger("fastfeed")
 
 SUBSAMPLINGS = ("4:2:0", "4:4:4")
 _MAX_SIDE = 65_500  # pixels of a JPEG that libjpeg writes
@@ -31,10 +35,10 @@ _MAX_SIDE = 65_500  # pixels of a JPEG that libjpeg writes
 class Recoder:
     """Recodes files as upright baseline JPEGs of RGB pixels, without metadata.
 
-    The same file gives the same bytes for any number of threads and any batch. The kernel scales
-    luma and chroma of a JPEG one by one, where at least half of the picture is kept; Pillow scales
-    RGB pixels: luma differs by a level or so, fine detail in saturated colors by more. Safe to call
-    from several threads.
+    The same file gives the same bytes for any number of threads and any batch. The native extension
+    scales luma and chroma of a JPEG one by one, where at least half of the picture is kept; Pillow
+    scales RGB pixels: luma differs by a level or so, fine detail in saturated colors by more. Safe
+    to call from several threads.
 
     Args:
         ops (Sequence[Op]): Geometry without randomness and borders; sizes may differ from file to
@@ -44,7 +48,7 @@ class Recoder:
         optimize (bool): Huffman tables made for each file: the same pixels in fewer bytes, more
             slowly. Default: False.
         threads (int | None): At least 1. Default: None, this process's share of the cores.
-        decode (str): "auto" (the kernel where it is built, Pillow for what the kernel does not
+        decode (str): "auto" (the native extension if built, and Pillow for what it does not
             decode), "native" (an error if it is not built) or "pillow". Default: "auto".
 
     Raises:
@@ -103,12 +107,12 @@ class Recoder:
         if decode == "native" or (decode == "auto" and is_built()):
             self._native = NativeEngine(self._decode, self.threads)
         elif decode == "auto":
-            warn_not_built()
+            _warn_not_built()
 
     def __repr__(self) -> str:
         tables = ", optimized" if self.optimize else ""
         engine = (
-            f"kernel for {', '.join(formats())}, Pillow for the rest" if self._native else "Pillow"
+            f"native for {', '.join(formats())}, Pillow for the rest" if self._native else "Pillow"
         )
         return (
             f"Recoder(JPEG, quality {self.quality}, {self.subsampling}{tables}, {engine},"
@@ -208,3 +212,11 @@ class Recoder:
             progressive=False,
         )
         return file.getvalue()
+
+
+@lru_cache(maxsize=1)
+def _warn_not_built() -> None:
+    _log.warning(
+        "The native extension is not part of this installation: JPEGs are decoded by Pillow, which"
+        ' is slower. `fastfeed doctor` says what to install; decode="pillow" silences this.'
+    )

@@ -1,4 +1,4 @@
-"""Routes files to the kernel, and those that it declines to Pillow."""
+"""Routes files to the native extension, and those that it declines to Pillow."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fastfeed.decode.base import DECLINED, DecodeEngine, DecodeFailure, Header, Request, Stop
-from fastfeed.runtime.kernel import formats
+from fastfeed.runtime.extension import formats
 
 
 class RouterEngine:

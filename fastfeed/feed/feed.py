@@ -96,9 +96,9 @@ class Feed:
         threads (int | None): Threads of this rank, at least 1. Default: None, the cores this
             process may use, shared with the node's other ranks.
         prefetch (int): Batches to prepare ahead of the one in use, >= 0. Default: 2.
-        decode (str | GpuDecode): "auto" and "cpu" use the kernel for JPEGs and most PNGs, and
-            Pillow for the rest; "native" and "pillow" require that decoder. "gpu" uses DALI on this
-            rank's GPU; "hybrid" splits JPEGs between GPU and kernel at a ratio measured in the
+        decode (str | GpuDecode): "auto" and "cpu" use the native extension for JPEGs and most PNGs,
+            and Pillow for the rest; "native" and "pillow" require that decoder. "gpu" uses DALI on
+            this rank's GPU; "hybrid" splits JPEGs between GPU and CPU at a ratio measured in the
             first batches and saved for this machine. Default: "auto".
         backend (str | None): "cpu", "dali" or "nvjpeg". Default: None, "dali" for decode="gpu" and
             "hybrid", that of the engine of a `GpuDecode`, otherwise "cpu".

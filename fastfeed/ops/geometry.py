@@ -24,7 +24,7 @@ from fastfeed.ops.base import (
     freeze,
     need_pixels,
 )
-from fastfeed.runtime.kernel import kernel
+from fastfeed.runtime.extension import extension
 from fastfeed.spec import Spec
 
 __all__ = ["RandomFlip", "RandomResizedCrop", "Resize"]
@@ -244,7 +244,7 @@ class RandomResizedCrop:
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         ratios = np.exp(_between(u[:, 10:20], math.log(self.ratio[0]), math.log(self.ratio[1])))
-        native = kernel()
+        native = extension()
         if native is None:
             boxes = self._boxes(u, ratios, sizes)
         else:
@@ -253,7 +253,7 @@ class RandomResizedCrop:
         return window_params(boxes, same_size(check_size("RandomResizedCrop", self.size), sizes))
 
     def _boxes(self, u: np.ndarray, ratios: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-        """Boxes of the crops, float64 (n, 4); this is the definition the kernel follows."""
+        """Boxes of the crops, float64 (n, 4); native code follows this definition."""
         height, width = sizes[:, 0].astype(np.float64), sizes[:, 1].astype(np.float64)
         area = (height * width)[:, None] * _between(u[:, :10], *self.scale)
         w, h = np.rint(np.sqrt(area * ratios)), np.rint(np.sqrt(area / ratios))

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.runtime.kernel import kernel
+from fastfeed.runtime.extension import extension
 
 _ROUNDS = 8
 _WORD = 0xFFFFFFFFFFFFFFFF
@@ -41,7 +41,7 @@ def permute(values: np.ndarray, n: int | np.ndarray, key: Key, inverse: bool = F
         return values.copy()
     sides = _sides(n)
     keys = _round_keys(key)
-    native = kernel()
+    native = extension()
     if native is None:
         return _permute(values, n, sides, keys, inverse)
     flat = np.ascontiguousarray(values.reshape(-1))
@@ -58,7 +58,7 @@ def _permute(
     keys: np.ndarray,
     inverse: bool,
 ) -> np.ndarray:
-    """Permute values in NumPy; this is the definition the kernel follows."""
+    """Permute values in NumPy; native code follows this definition."""
     size = n.reshape(-1).astype(np.uint64) if isinstance(n, np.ndarray) else np.uint64(n)
     out = _network(values.reshape(-1).astype(np.uint64), *sides, keys, inverse)
     outside = np.flatnonzero(out >= size)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from fastfeed.errors import ConfigError
-from fastfeed.runtime.kernel import kernel
+from fastfeed.runtime.extension import extension
 
 PER_SLOT = 2 << 16  # numbers per sample: two per block; more would overlap the next slot
 SLOT_SUBSTITUTE = 0xFFFF  # op slots count up from 0; the fault policy draws from the last one
@@ -47,7 +47,7 @@ def uniform(seed: int, epoch: int, ids: np.ndarray, slot: int, n: int) -> np.nda
     if not 0 <= slot <= SLOT_SUBSTITUTE:
         raise ConfigError(f"slot must be in [0, {SLOT_SUBSTITUTE}], got {slot}")
     ids = np.ascontiguousarray(ids, np.int64)
-    native = kernel()
+    native = extension()
     if native is not None and 0 < n <= PER_SLOT:
         out = np.empty((len(ids), n))
         native.uniform(int(seed), epoch, ids, slot, out)
@@ -56,7 +56,7 @@ def uniform(seed: int, epoch: int, ids: np.ndarray, slot: int, n: int) -> np.nda
 
 
 def _uniform(seed: int, epoch: int, ids: np.ndarray, slot: int, n: int) -> np.ndarray:
-    """Draw numbers in NumPy; this is the definition the kernel follows."""
+    """Draw numbers in NumPy; native code follows this definition."""
     ids = ids.astype(np.uint64)
     blocks = (n + 1) // 2  # one block of 4 x 32 bits makes two numbers
     counter = np.empty((4, len(ids), blocks), np.uint64)

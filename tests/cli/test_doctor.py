@@ -18,10 +18,10 @@ from typer.testing import CliRunner
 
 from fastfeed.cli.doctor.advice import PACKAGES, advise, reinstall
 from fastfeed.cli.doctor.command import collect, doctor, render, with_advice
-from fastfeed.cli.doctor.machine import GpuInfo, KernelInfo, MachineReport, find_kernel
+from fastfeed.cli.doctor.machine import ExtensionInfo, GpuInfo, MachineReport, find_extension
 
 BASE = {"fastfeed": "0.1.0", "pillow": "12.0.0", "pyvips": "3.2.0"}
-BUILT = KernelInfo(libjpeg="3.1.3", bundled=True, simd=True, instruction_set="AVX2", huffman="")
+BUILT = ExtensionInfo(libjpeg="3.1.3", bundled=True, simd=True, instruction_set="AVX2", huffman="")
 BOTH = {"nvidia-dali-cuda120": "2.4.0", "nvidia-dali-cuda130": "2.4.0"}
 NO_DRIVER = "none: no NVIDIA driver answers (NVML Shared Library Not Found)"
 
@@ -108,7 +108,7 @@ def test_a_machine_without_gpu_is_fine() -> None:
         "  GPU             none: no NVIDIA driver answers (NVML Shared Library Not Found)\n"
         "\n"
         "Decode\n"
-        "  JPEG kernel     built, libjpeg-turbo 3.1.3 (bundled, with SIMD), instruction\n"
+        "  extension       built, libjpeg-turbo 3.1.3 (bundled, with SIMD), instruction\n"
         "                  set AVX2\n"
         "  Pillow          12.0.0 (libjpeg-turbo 3.1.1, libwebp 1.6.0)\n"
         "  DALI            not installed\n"
@@ -273,24 +273,24 @@ def kernel(**other: object) -> ModuleType:
 
 
 def test_the_kernel_names_its_libjpeg_and_instruction_set() -> None:
-    wheel = replace(look(), kernel=find_kernel(kernel()))
+    wheel = replace(look(), kernel=find_extension(kernel()))
     assert (
-        "  JPEG kernel     built, libjpeg-turbo 3.1.3 (bundled, with SIMD), instruction set AVX2\n"
+        "  extension       built, libjpeg-turbo 3.1.3 (bundled, with SIMD), instruction set AVX2\n"
         in text(wheel, 120)
     )
     system = kernel(
         LIBJPEG_TURBO="2.1.5", LIBJPEG_BUNDLED=False, LIBJPEG_SIMD=False, instruction_sets=list
     )
-    shown = text(replace(look(), kernel=find_kernel(system)), 120)
+    shown = text(replace(look(), kernel=find_extension(system)), 120)
     assert (
-        "  JPEG kernel     built, libjpeg-turbo 2.1.5 (the system's, without SIMD)\n  Pillow"
+        "  extension       built, libjpeg-turbo 2.1.5 (the system's, without SIMD)\n  Pillow"
         in shown
     )
 
 
 def test_a_libjpeg_that_decodes_alone_is_told_of() -> None:
     reason = "libjpeg-turbo 9.9.0 is not one of the known versions, 2.0 to 3.2"
-    info = find_kernel(kernel(libjpeg_huffman_reason=lambda: reason))
+    info = find_extension(kernel(libjpeg_huffman_reason=lambda: reason))
     assert info is not None
     shown = text(replace(look(), kernel=info), 160)
     assert f"\n  Huffman         decoded by libjpeg, at half the speed: {reason}\n" in shown
@@ -302,8 +302,8 @@ def test_a_libjpeg_that_decodes_alone_is_told_of() -> None:
 
 
 def test_a_kernel_built_earlier_is_shown_without_its_version() -> None:
-    assert "  JPEG kernel     built\n" in text(
-        replace(look(), kernel=find_kernel(ModuleType("native")))
+    assert "  extension       built\n" in text(
+        replace(look(), kernel=find_extension(ModuleType("native")))
     )
 
 

@@ -1,5 +1,5 @@
-"""The kernel's own Huffman decoders: at full size a window is exactly what libjpeg, through Pillow,
-has there.
+"""The native extension's own Huffman decoders: at full size a window is exactly what libjpeg,
+through Pillow, has there.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from fastfeed.decode import is_built
 from fastfeed.decode.executor import Executor
 from fastfeed.ops import Decode
 
-pytestmark = pytest.mark.skipif(not is_built(), reason="the kernel is not built")
+pytestmark = pytest.mark.skipif(not is_built(), reason="the native extension is not built")
 
 NEVER = threading.Event()
 

@@ -1,4 +1,4 @@
-"""The JPEG kernel's pixels: every layout, window, filter, orientation and flip against float64."""
+"""Native pixels: every layout, window, filter, orientation and flip against float64."""
 
 from __future__ import annotations
 

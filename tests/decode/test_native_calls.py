@@ -1,5 +1,5 @@
-"""The JPEG kernel as a callee: where it writes, what it refuses, and that no bytes whatsoever hurt
-it.
+"""The native extension as a callee: where it writes, what it refuses, and that no bytes whatsoever
+hurt it.
 """
 
 from __future__ import annotations

@@ -202,8 +202,8 @@ def test_letterbox_of_files(engine, filter, tmp_path):
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("mode", ["constant", "edge", "reflect"])
 def test_random_crops_of_padded_files(engine, mode):
-    """Against the whole image, decoded and padded: the kernel's windows may differ by rounding at
-    their chroma.
+    """Against the whole image, decoded and padded: the native extension's windows may differ by
+    rounding at their chroma.
     """
     sizes = [(61, 83), (40, 45), (100, 37)] * 4
     blobs = [encoded(textured(*size, i), quality=95) for i, size in enumerate(sizes)]

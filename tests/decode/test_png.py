@@ -1,5 +1,5 @@
-"""PNGs in the kernel: Pillow's pixels from every sound file that it takes, and Pillow's word on all
-others.
+"""PNGs in the native extension: Pillow's pixels from every sound file that it takes, and Pillow's
+word on all others.
 """
 
 from __future__ import annotations

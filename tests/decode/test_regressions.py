@@ -1,5 +1,5 @@
-"""What reviews and the fuzzer found in the JPEG kernel, and the kernel in forked children; see
-tests/fuzz/README.md.
+"""What reviews and the fuzzer found in the native extension, and the native extension in forked
+children; see tests/fuzz/README.md.
 """
 
 from __future__ import annotations

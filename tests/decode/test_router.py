@@ -1,5 +1,5 @@
-"""What the kernel decodes, and the rest through Pillow: one batch, the verdicts and pixels of
-either.
+"""What the native extension decodes, and the rest through Pillow: one batch, the verdicts and
+pixels of either.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ BAD = {  # name -> (bytes, Pillow's reason, the router's)
 
 @needs_kernel
 def test_one_batch_of_all_kinds():
-    """What is not the kernel's has Pillow's very pixels, wherever in the batch it stands."""
+    """What native code declines has Pillow's very pixels, wherever in the batch it stands."""
     blobs = {**NOT_THE_KERNELS, **THE_KERNELS, **{name: blob for name, (blob, _, _) in BAD.items()}}
     order = np.random.default_rng(0).permutation(len(blobs))
     names, blobs = [list(blobs)[i] for i in order], [list(blobs.values())[i] for i in order]
@@ -192,7 +192,7 @@ def test_what_the_first_declines_goes_to_the_other(why, filled, reason):
 def test_asking_for_the_kernel_where_it_is_not_built(monkeypatch):
     monkeypatch.setattr("fastfeed.decode.native.is_built", lambda: False)
     text = (
-        r'decode="native" needs the kernel, which was not built: install .*libjpeg.* then install'
+        r'decode="native" needs the native extension, which was not built: .*libjpeg.* then install'
         r" fastfeed again"
     )
     with pytest.raises(ConfigError, match=text):
@@ -245,7 +245,7 @@ for path in sorted(Path(sys.argv[1]).iterdir()):
 
 
 # Progressive, most scans missing: Pillow lets libjpeg guess (block smoothing) what they would say,
-# the kernel does not
+# the native extension does not
 FEW_SCANS = ("wuffs__data_peacock.progressive.scan000.jpeg",)
 
 
@@ -272,9 +272,9 @@ def test_malformed_files(data):
         elif mine is None:
             gained.append(name)
     print("pixels through Pillow alone:", *lost, sep="\n    ")
-    print("pixels through the kernel alone:", *gained, sep="\n    ")
+    print("pixels through the native extension alone:", *gained, sep="\n    ")
     # Pillow shows what libjpeg repaired: bad Huffman codes, segments that end early, restarts out
-    # of step. The kernel does not take a repaired picture for a good one
+    # of step. The native extension does not take a repaired picture for a good one
     assert len(lost) <= 15 and all(not name.startswith(("mei", "exifs")) for name in lost)
     # an empty JFIF segment: Pillow 12 stumbles over the density that it lacks
     assert set(gained) <= {"12m__jpeg_jfif-bogus-empty-jfif-segment.jpg"}

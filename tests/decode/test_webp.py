@@ -1,5 +1,5 @@
-"""WebPs in the kernel: Pillow's pixels from every sound file of one frame, and Pillow's word on all
-others.
+"""WebPs in the native extension: Pillow's pixels from every sound file of one frame, and Pillow's
+word on all others.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@
 #include "batch/executor.h"
 #include "expect.h"
 #include "batch/pool.h"
-#include "jpeg/writer.h"
+#include "jpeg/jpeg_encoder.h"
 
 using namespace fastfeed;
 using Clock = std::chrono::steady_clock;
@@ -35,7 +35,7 @@ class Folder {
     expect(mkdtemp(name.data()) != nullptr, "there is room for files");
     folder_ = name;
     std::mt19937 random(1);
-    JpegWriter writer;
+    JpegEncoder writer;
     for (int i = 0; i < kFiles; ++i) {
       const int height = 20 + int(random() % 90), width = 20 + int(random() % 90);
       std::vector<uint8_t> pixels(size_t(height) * size_t(width) * 3);

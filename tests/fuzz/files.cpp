@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "decode/kernel.h"
+#include "decode/worker.h"
 #include "decode/probe.h"
 
 using namespace fastfeed;

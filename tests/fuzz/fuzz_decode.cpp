@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "expect.h"
-#include "decode/kernel.h"
+#include "decode/worker.h"
 #include "decode/probe.h"
 
 using namespace fastfeed;

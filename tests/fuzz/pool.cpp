@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "expect.h"
-#include "decode/kernel.h"
+#include "decode/worker.h"
 
 using namespace fastfeed;
 

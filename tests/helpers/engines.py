@@ -1,4 +1,4 @@
-"""One file through a decoder: the kernel, Pillow, or both as feeds have them."""
+"""One file through a decoder: the native extension, Pillow, or both as feeds have them."""
 
 from __future__ import annotations
 

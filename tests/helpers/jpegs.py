@@ -1,4 +1,4 @@
-"""JPEGs of every layout, the kernel called by hand, and what its pixels should be, in float64."""
+"""JPEGs of every layout, native calls by hand, and what their pixels should be, in float64."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def decode(
     max_pixels: int = 300_000_000,
     enlarge: float = 1.5,
 ) -> tuple[np.ndarray, list[str | None]]:
-    """One call of the kernel: pixels and, per sample, why there are none."""
+    """One call of the native extension: pixels and, per sample, why there are none."""
     n = len(blobs)
     out = np.full((n, *size, 3), 99, np.uint8) if out is None else out
     codes = np.full(n, 77, np.int8)

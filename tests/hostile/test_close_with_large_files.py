@@ -18,7 +18,7 @@ from PIL import Image
 
 import fastfeed as ff
 from fastfeed.errors import FeedClosed
-from fastfeed.runtime.kernel import formats
+from fastfeed.runtime.extension import formats
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(jpegs.native is None, reason=jpegs.NO_KERNEL)]
 THREADS = 8

@@ -195,7 +195,7 @@ def test_what_zero_is_must_be_said():
 
 @pytest.mark.parametrize("compression", [1, 5])
 @pytest.mark.parametrize(
-    "photometric", [WHITE_IS_ZERO, RGB], ids=["through Pillow", "in the kernel"]
+    "photometric", [WHITE_IS_ZERO, RGB], ids=["through Pillow", "in the native extension"]
 )
 def test_metadata_never_decides_over_pixels(photometric, compression, monkeypatch):
     samples = RNG.integers(0, 256, (*SIZE, CHANNELS.get(photometric, 1)))

@@ -21,7 +21,7 @@ from fastfeed.runtime.timeline import Timeline
 from fastfeed.sampling.rng import uniform
 from fastfeed.sources import Arrays, ImageFolder
 
-pytestmark = pytest.mark.skipif(not is_built(), reason="the kernel is not built")
+pytestmark = pytest.mark.skipif(not is_built(), reason="the native extension is not built")
 
 N = 6
 SIZES = ((40, 56), (31, 33), (1, 1), (3, 70), (70, 90))
@@ -32,7 +32,7 @@ PIXELS = [op for op in ALL if op.kind in ("geometry", "change", "views")]
 @pytest.fixture(autouse=True)
 def fastest_again():
     yield
-    kernel().use_instruction_set(None)
+    kernel().testing.use_instruction_set(None)
 
 
 def kernel():
@@ -60,19 +60,19 @@ def rendered(source, ops):
 def same_by_all(source, ops):
     native = kernel()
     first, *others = native.instruction_sets()
-    native.use_instruction_set(first)
+    native.testing.use_instruction_set(first)
     expected = rendered(source, ops)
     for name in others:
-        native.use_instruction_set(name)
+        native.testing.use_instruction_set(name)
         assert rendered(source, ops) == expected, f"{name} differs from {first} for {ops!r}"
 
 
 def test_names():
     names = kernel().instruction_sets()
     assert names and len(set(names)) == len(names)
-    kernel().use_instruction_set(names[-1])
+    kernel().testing.use_instruction_set(names[-1])
     with pytest.raises(ValueError, match="no instruction set of this machine: MMX"):
-        kernel().use_instruction_set("MMX")
+        kernel().testing.use_instruction_set("MMX")
 
 
 @pytest.mark.parametrize("channels", [3, 1])
@@ -110,11 +110,11 @@ def test_recoding(filter, size, subsampling, photographs):
     )
     native = kernel()
     first, *others = native.instruction_sets()
-    native.use_instruction_set(first)
+    native.testing.use_instruction_set(first)
     expected = recode(files)
     assert all(isinstance(file, bytes) for file in expected)
     for name in others:
-        native.use_instruction_set(name)
+        native.testing.use_instruction_set(name)
         assert recode(files) == expected, f"{name} differs from {first}"
 
 
@@ -163,7 +163,7 @@ def photographs(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def other_formats(tmp_path_factory):
-    """PNGs, TIFFs and WebPs of every kind that the kernel takes."""
+    """PNGs, TIFFs and WebPs of every kind that the native extension takes."""
     from PIL import Image
 
     root = tmp_path_factory.mktemp("others")

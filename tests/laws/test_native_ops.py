@@ -35,7 +35,7 @@ from fastfeed.runtime.timeline import Timeline
 from fastfeed.sampling.rng import uniform
 from fastfeed.sources import Arrays, ImageFolder
 
-pytestmark = pytest.mark.skipif(not is_built(), reason="the kernel is not built")
+pytestmark = pytest.mark.skipif(not is_built(), reason="the native extension is not built")
 
 N = 12
 SIZES = ((40, 56), (31, 33), (1, 1), (3, 70), (64, 5), (70, 90))

@@ -145,7 +145,7 @@ PILLOW = {
 CASES = [
     *(pytest.param(None, {"fails": name}, id=f"{name} of a source") for name in METHODS),
     *(
-        pytest.param(case, {}, id=f"{name} in the kernel", marks=NEEDS_KERNEL)
+        pytest.param(case, {}, id=f"{name} in the native extension", marks=NEEDS_KERNEL)
         for name, case in KERNEL.items()
     ),
     *(pytest.param(case, {}, id=f"{name} with Pillow") for name, case in PILLOW.items()),

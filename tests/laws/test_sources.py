@@ -302,7 +302,7 @@ def test_fingerprint_changes_with_the_content(make):
     assert make(True).fingerprint != before
 
 
-@pytest.mark.skipif(not is_built(), reason="the kernel is not built")
+@pytest.mark.skipif(not is_built(), reason="the native extension is not built")
 def test_native_threads_read_what_python_reads(make, request):
     source = make()
     name, last = request.node.callspec.params["make"], len(source) - 1

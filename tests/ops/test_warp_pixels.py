@@ -1,4 +1,4 @@
-"""What the kernel of Rotate, Affine and Perspective makes of images and masks."""
+"""What the native extension of Rotate, Affine and Perspective makes of images and masks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SIZES = np.array([[60, 80]])
 
 
 def made(op, image, u=()):
-    """One image through the kernel."""
+    """One image through the native extension."""
     values = op.params(np.array([u]), np.array([image.shape[:2]]))
     return KERNELS[type(op)](op, values, 0, image.copy())
 

@@ -231,7 +231,7 @@ def test_a_plan_that_is_there_by_the_time_one_is_made_counts(
     assert json.loads((target / PLAN).read_bytes())["recipe"]["scaling"]["size"] == 48
 
 
-@pytest.mark.skipif(not is_built(), reason="the kernel is not built")
+@pytest.mark.skipif(not is_built(), reason="the native extension is not built")
 def test_a_job_resumes_within_a_minor_version(monkeypatch: pytest.MonkeyPatch) -> None:
     recorded = {}
     for version in ("0.1.0", "0.1.7", "0.2.0"):

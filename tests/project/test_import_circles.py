@@ -1,4 +1,7 @@
-"""No module of the package depends on itself, not through annotations or names in strings either."""
+"""No module depends on itself, not through annotations or names in strings either.
+
+Folders of the native extension form no circle of includes.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from pathlib import Path
 
 from conftest import ROOT
 
+_INCLUDE = re.compile(r'^#include "(\w+)/', re.MULTILINE)
 _NAME = re.compile(r"fastfeed(?:\.\w+)+")
 
 
@@ -17,6 +21,21 @@ def test_modules_form_no_circle() -> None:
     modules = {_dotted(path): path for path in sorted((ROOT / "fastfeed").rglob("*.py"))}
     del modules["fastfeed"]  # the public names, loaded on first use: above all else
     graph = {name: set(_uses(name, path, modules)) - {name} for name, path in modules.items()}
+    _refuse_circles(graph)
+
+
+def test_native_folders_form_no_circle() -> None:
+    native = ROOT / "fastfeed" / "native"
+    graph: dict[str, set[str]] = {}
+    for path in [*native.rglob("*.cpp"), *native.rglob("*.h")]:
+        folder = path.relative_to(native).parts[0]
+        graph.setdefault(folder, set()).update(_INCLUDE.findall(path.read_text()))
+        graph[folder].discard(folder)
+    assert {"batch", "decode", "image"} <= graph.keys()
+    _refuse_circles(graph)
+
+
+def _refuse_circles(graph: dict[str, set[str]]) -> None:
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:

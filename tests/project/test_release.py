@@ -218,7 +218,7 @@ def test_every_kind_of_file_is_compared_and_a_folder_decodes_to_the_same_bytes_t
     for name in sorted(names)[::40]:
         shutil.copy(tmp_path / "made" / name, some)
     if not is_built():
-        pytest.skip("the kernel is not built")
+        pytest.skip("the native extension is not built")
     first = same.decoded([some])
     namesake = tmp_path / "other" / "some"  # another folder of this name, with the same names in it
     shutil.copytree(some, namesake)
@@ -284,8 +284,8 @@ def test_libraries_are_the_systems_then_those_of_the_archives(
 
 
 def test_what_was_only_compiled_is_not_called_built() -> None:
-    """For macOS and Windows there are objects of the kernel: nothing was linked, so nothing was
-    built.
+    """For macOS and Windows there are objects of the native extension: nothing was linked, so
+    nothing was built.
     """
     for name in ("installing", "stability"):
         text = " ".join((ROOT / "docs" / f"{name}.md").read_text("utf-8").split())

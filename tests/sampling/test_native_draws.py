@@ -1,13 +1,13 @@
-"""The kernel's random numbers and permutations are those that NumPy code defines."""
+"""The native extension's random numbers and permutations are those that NumPy code defines."""
 
 import numpy as np
 import pytest
 
-from fastfeed.runtime.kernel import is_built, kernel
+from fastfeed.runtime.extension import extension, is_built
 from fastfeed.sampling.permute import _permute, _round_keys, _sides, permute
 from fastfeed.sampling.rng import _uniform, uniform
 
-pytestmark = pytest.mark.skipif(not is_built(), reason="the kernel is not built")
+pytestmark = pytest.mark.skipif(not is_built(), reason="the native extension is not built")
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 22, 23, 4097])
@@ -62,7 +62,7 @@ def test_values_outside_are_refused():
     keys = np.zeros((8, 1), np.uint64)
 
     def ask(values, *numbers):
-        kernel().permute(np.array(values), *np.array(numbers, np.uint64), keys, False, out)
+        extension().permute(np.array(values), *np.array(numbers, np.uint64), keys, False, out)
 
     with pytest.raises(IndexError, match="not in"):
         ask([4, 5], [5], [3], [2])

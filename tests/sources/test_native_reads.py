@@ -35,7 +35,7 @@ from fastfeed.sources import (
 from fastfeed.sources.base import addresses_of
 from fastfeed.storage import shard_files
 
-pytestmark = pytest.mark.skipif(not is_built(), reason="the kernel is not built")
+pytestmark = pytest.mark.skipif(not is_built(), reason="the native extension is not built")
 
 COUNTS = (5, 4, 6, 3)
 FORMATS: dict[str, tuple[Any, Callable[..., Path], str]] = {

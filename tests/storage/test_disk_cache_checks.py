@@ -76,7 +76,7 @@ def test_what_was_counted_before_the_last_start_is_counted_again(tmp_path):
 
 
 def test_starts_of_the_machine_are_told_apart(tmp_path):
-    """The kernel names this one; a name gives one modification time, a past one, in whole
+    """The native extension names this one; a name gives one modification time, a past one, in whole
     seconds.
     """
     marks = set()

@@ -23,9 +23,10 @@ CODE = ("benchmarks/gpu_check",)
 _LARGE = 5_000_000  # bytes of a package that is made smaller
 _TREE = ("pyproject.toml", "README.md", "LICENSE", "packaging/licenses", "fastfeed")
 WITHOUT = """
-NO WHEEL WITH THE KERNEL TRAVELS. The other machine would build fastfeed from its source, which takes minutes of its
-time, a C++ compiler, CMake, scikit-build-core, nanobind and the headers of libjpeg-turbo and Highway. If one of them
-is missing there, Pillow decodes, and no rate of the kernel, of hybrid or of training says anything.
+NO WHEEL WITH THE KERNEL TRAVELS. The other machine would build fastfeed from its source, which
+takes minutes of its time, a C++ compiler, CMake, scikit-build-core, nanobind and the headers of
+libjpeg-turbo and Highway. If one of them is missing there, Pillow decodes, and no rate of the
+native extension, of hybrid or of training says anything.
 """
 ADVICE = (
     "Install Python 3.12 or newer, a C++ compiler and NASM, or name them: make gpu-kit"

@@ -104,10 +104,7 @@ def build(archive: Path, site: Path, work: Path, seconds: float) -> str:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
     except subprocess.TimeoutExpired:
-        return (
-            f"building fastfeed took longer than {seconds:.0f} s: Pillow decodes in the kernel's"
-            " place."
-        )
+        return f"building fastfeed took longer than {seconds:.0f} s: Pillow decodes instead place."
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
         return f"fastfeed could not be built here ({last}): steps that need it are left out."

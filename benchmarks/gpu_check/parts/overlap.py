@@ -66,10 +66,10 @@ def run(setting: Setting) -> dict[str, Any]:
             step_ms = max(LONGER * statistics.median(timed.copies()), 1.2 * made_ms)
             steps = max(3 * FIRST, min(STEPS, int(1e3 * (setting.left() - 3) / step_ms)))
             timed.forget()
-            figures["a feed, decoded by the kernel"] = _hidden(
+            figures["a feed, decoded by the native extension"] = _hidden(
                 itertools.islice(endless, steps), timed, work, step_ms
             )
-            setting.say(f"a feed: {figures['a feed, decoded by the kernel']}")
+            setting.say(f"a feed: {figures['a feed, decoded by the native extension']}")
     under = figures["pinned batches"]["copies under steps"]
     if under < LEAST:
         raise Wrong(

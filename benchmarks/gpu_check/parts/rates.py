@@ -68,7 +68,7 @@ class _Set:
         self._shares: dict[str, float] = {}
 
     def figures(self) -> dict[str, Any]:
-        """The kernel and hybrid first; where the load is not known, it is found in between."""
+        """The CPU and hybrid first; where the load is not known, it is found in between."""
         loads = list(LOADS if self._setting.gpu else LOADS[1:2])
         known = self._setting.learned.get("hw_load")
         self._ours("cpu kernel", "cpu")
@@ -80,8 +80,8 @@ class _Set:
             loads = [load]
         save_measured(kept_file(), {"hw_load": load})  # the hybrid ones read it
         self._ours("hybrid, dali", GpuDecode(cpu_share=None))
-        # the hardware engine and the kernel alone, without DALI's own decoding, which takes longer
-        # than the kernel's
+        # the hardware engine and the native extension alone, without DALI's own decoding, which
+        # takes longer than the native extension's
         self._ours("hybrid, dali, hw load 1", GpuDecode(hw_load=1.0, cpu_share=None))
         most = min(THREADS[0], self._setting.cores)
         self._rival(most, load)  # the likely one first, in case time runs out

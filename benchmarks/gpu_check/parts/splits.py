@@ -19,7 +19,7 @@ def split(setting: Setting, folder: Path) -> tuple[dict[str, Any], list[str]]:
     """(samples that differ, by way to decode; what is wrong)."""
     loads = (0.0, 1.0) if setting.gpu else (0.65,)
     ways = {f"dali, hw load {load:g}": GpuDecode(hw_load=load) for load in loads}
-    ways["half by the kernel"] = GpuDecode(cpu_share=0.5)
+    ways["half by the native extension"] = GpuDecode(cpu_share=0.5)
     ways |= {"nvjpeg": GpuDecode(engine="nvjpeg")} if setting.gpu else {}
     figures, wrong = {}, []
     for name, decode in ways.items():

@@ -36,7 +36,7 @@ def ordered(setting: Setting, folder: Path) -> tuple[dict[str, Any], list[str]]:
     """(batches that were right, by way to decode, framework and mode; what is wrong)."""
     ways: dict[str, Any] = {"dali": GpuDecode(hw_load=1.0 if setting.gpu else 0.65)}
     ways |= {
-        "half by the kernel": GpuDecode(cpu_share=0.5),
+        "half by the native extension": GpuDecode(cpu_share=0.5),
     }
     ways |= {"nvjpeg": GpuDecode(engine="nvjpeg")} if setting.gpu else {}
     ways["cpu kernel"] = "cpu"

@@ -14,8 +14,8 @@ _FIRST = 0.65  # share of the time for the first set, which the mark is on
 
 
 def run(context: Any) -> None:
-    """One set first, hybrid right after the kernel; it is not done before hybrid was measured on
-    that set.
+    """One set first, hybrid right after the native extension; it is not done before hybrid was
+    measured on that set.
     """
     sets = dict(list(context.setting().sets.items())[: 1 if context.stand_in else None])
     learned: dict[str, Any] = {}

@@ -1,5 +1,5 @@
-"""The kernel alone, in host memory: images/s and processor time by threads, on both sets, and with
-policies.
+"""The native extension alone, in host memory: images/s and processor time by threads, on both sets,
+and with policies.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fastfeed.ops.move_boxes import Stage
-from fastfeed.runtime.kernel import kernel
+from fastfeed.runtime.extension import extension
 
 
 def mask_after(
@@ -24,5 +24,5 @@ def mask_after(
         for name in ("back", "sizes", "limits")
     )
     out = np.empty(sizes[-1], np.uint8)
-    kernel().move_mask(np.ascontiguousarray(mask), back, sizes, limits, ignore, out)
+    extension().move_mask(np.ascontiguousarray(mask), back, sizes, limits, ignore, out)
     return out

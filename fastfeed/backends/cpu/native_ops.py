@@ -1,7 +1,7 @@
-"""Simple ops as the kernel runs them: a name, constants that never change, and numbers per sample.
+"""Simple ops as native code runs them: a name, fixed constants, and numbers per sample.
 
-`native/program.h` lists the names, `native/chain.cpp` defines the numbers. An op without an
-entry here runs in Python.
+`native/batch/program.cpp` lists the names, `native/batch/chain.cpp` defines the numbers. An op
+without an entry here runs in Python.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Values = dict[str, Any]
 
 
 class NativeOp(NamedTuple):
-    """The kernel's call for one type of op."""
+    """The native extension's call for one type of op."""
 
     name: Callable[[Any], str]
     constants: Callable[[Any, int], tuple[float, ...]]  # from the op and the number of channels
@@ -96,12 +96,12 @@ _OPS: dict[type, NativeOp] = {
 
 
 def is_native(op: Any) -> bool:
-    """True if the kernel implements this simple op."""
+    """True if the native extension implements this simple op."""
     return type(op) in _OPS
 
 
 def native_layer(layer: Layer, channels: int) -> tuple[Any, ...]:
-    """The layer's ops for the kernel, which has them: (name, constants, layers inside) each."""
+    """The layer's native ops: (name, constants, layers inside) of each."""
     ops = []
     for op in layer.ops:
         native = _OPS[type(op)]

@@ -78,7 +78,7 @@ class _Part:
     """Neighboring layers that run in one place."""
 
     layers: tuple[_Layer, ...]
-    native: Any  # the kernel's Program; None for layers in Python
+    native: Any  # the native extension's Program; None for layers in Python
     shape: tuple[int, ...]  # of a window after these layers, in bytes; () after the last part
 
 
@@ -311,7 +311,7 @@ class NativeProgram:
                 np.copyto(target, image)
 
     def _images(self, pixels: np.ndarray) -> Any:
-        """Windows (n, views, height, width, channels) as samples of the kernel."""
+        """Windows (n, views, height, width, channels) as samples of the native extension."""
         stacked = pixels.reshape(len(pixels), -1, *pixels.shape[3:])
         return self._executor.native.Samples.of_images(stacked, np.arange(len(stacked)))
 
@@ -429,7 +429,7 @@ def _place(error: Exception) -> str:
 
 
 def _halves(layer: Layer, number: int) -> list[_Layer]:
-    """The layer, or, if only some of its ops have native kernels, both kinds apart."""
+    """The layer, or, if only some of its ops run natively, both kinds apart."""
     halves = []
     for native in (True, False):
         kept = tuple(k for k, op in enumerate(layer.ops) if is_native(op) == native)

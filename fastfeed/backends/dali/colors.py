@@ -1,4 +1,4 @@
-"""Color ops as DALI graphs: arithmetic that matches the lookup tables of the cpu kernels.
+"""Color ops as DALI graphs: arithmetic that matches the lookup tables of the cpu backend.
 
 - Hue is arithmetic as well, because DALI's own operator rotates colors in another color space.
 - Equalize: DALI's, on the negative. What it adds up is bytes up to a value, Pillow those below it;

@@ -19,7 +19,7 @@ from fastfeed.decode.formats.exif import is_plain_exif, jpeg_exifs
 from fastfeed.decode.formats.png import png_names
 from fastfeed.ops.program.program import Program
 from fastfeed.ops.program.window import Window
-from fastfeed.runtime.kernel import kernel
+from fastfeed.runtime.extension import extension
 
 _EIGHT_BITS = (b"\x08\x00", b"\x08\x02")  # depth and color type of a PNG: gray, RGB
 _NOT_PLAIN = {b"eXIf", b"tRNS", b"acTL"}  # chunks of one that is rotated, transparent or animated
@@ -36,13 +36,13 @@ def plain_rows(program: Program, blobs: Sequence[Any], headers: Sequence[Header]
     """True for each sample that DALI decodes as the cpu backend does."""
     if not supports_filters(program) or program.decode is None:
         return [supports_filters(program)] * len(blobs)
-    # the kernel's word: 8-bit JPEGs of one component or three
-    by_kernel = [header.format == "JPEG" and header.handle is None for header in headers]
-    jpegs, native = list(compress(blobs, by_kernel)), kernel()
+    # the native extension's word: 8-bit JPEGs of one component or three
+    by_extension = [header.format == "JPEG" and header.handle is None for header in headers]
+    jpegs, native = list(compress(blobs, by_extension)), extension()
     plain = iter(native.plain_jpegs(jpegs) if native else last_scans_end(jpegs))
     return [
         (next(plain) if known else _looks_plain(blob, header)) and _parses(blob)
-        for known, blob, header in zip(by_kernel, blobs, headers, strict=True)
+        for known, blob, header in zip(by_extension, blobs, headers, strict=True)
     ]
 
 
@@ -51,7 +51,7 @@ def last_scans_end(jpegs: list[Any]) -> list[bool]:
 
     DALI would accept broken or truncated scans and fill them with gray.
     """
-    native = kernel()
+    native = extension()
     return (
         native.last_scans_end(jpegs) if native else [_last_scan_ends(bytes(blob)) for blob in jpegs]
     )
@@ -67,9 +67,9 @@ def _last_scan_ends(blob: bytes) -> bool:
 
 
 def _looks_plain(blob: Any, header: Header) -> bool:
-    """`plain_rows` for one file that is not a JPEG of the kernel."""
+    """`plain_rows` for one file that is not a JPEG of the native extension."""
     blob = bytes(blob)  # native threads hand out arrays, in which nothing can be searched for
-    if header.handle is None:  # the kernel's word: a PNG without interlacing
+    if header.handle is None:  # the native extension's word: a PNG without interlacing
         return (
             header.format == "PNG"
             and blob[24:26] in _EIGHT_BITS

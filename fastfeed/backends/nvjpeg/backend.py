@@ -1,9 +1,9 @@
 """NVIDIA's JPEG engine, called directly: decoded planes, then one CUDA kernel for all other work.
 
-The engine decodes baseline JPEGs; the kernel (`fastfeed._native`) asks it, without the GIL, which
-of a batch it takes. All other files, damaged ones and a share that is asked for are the CPU's, at
-the same time, and are copied to the GPU. A file that the engine refuses later is decoded by the
-CPU, which decides whether it is bad. Python does nothing per image.
+The engine decodes baseline JPEGs; the native extension (`fastfeed._native`) asks it, without the
+GIL, which of a batch it takes. All other files, damaged ones and a share that is asked for are the
+CPU's, at the same time, and are copied to the GPU. A file that the engine refuses later is decoded
+by the CPU, which decides whether it is bad. Python does nothing per image.
 
 What differs from the cpu backend: the engine's inverse DCT (2 levels of 255), sums (one level), and
 JPEGs shrunk to less than a third, which the cpu backend shrinks in the DCT domain first.
@@ -155,7 +155,7 @@ class NvjpegBackend:
             return DecoderStream(
                 self._decoder(), self._windows, chain, self._memory, self._timeline
             )
-        except RuntimeError as error:  # no driver, GPU or engine, in the kernel's words
+        except RuntimeError as error:  # no driver, GPU or engine, in the native extension's words
             self._memory.check_room(error)
             raise ConfigError(
                 f'engine="nvjpeg" cannot start: {error}; use engine="dali" or decode="cpu"'

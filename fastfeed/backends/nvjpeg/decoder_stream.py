@@ -56,7 +56,7 @@ class DecoderStream:
     def __init__(
         self, decoder: Any, windows: WindowKernel, chain: Any, memory: GpuMemory, timeline: Timeline
     ) -> None:
-        """decoder: the kernel's NvjpegDecoder; chain: DALI's ops after the windows, or None."""
+        """decoder: a native NvjpegDecoder; chain: DALI's ops after the windows, or None."""
         self._decoder = decoder
         self._kernel = windows
         self._chain = chain

@@ -16,7 +16,7 @@ from fastfeed.ops.convert import Convert
 from fastfeed.ops.program.program import Program
 from fastfeed.ops.program.window import Windows
 
-# of a sample, as PlanesLayout of the kernel: see native/nvjpeg_decoder.h
+# of a sample, as PlanesLayout of the native extension: see native/nvjpeg_decoder.h
 LAYOUT = np.dtype(
     [
         (name, np.int64)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 FEW_FILES = 1024  # Linux gives this many by default; with less, a feed over many shards runs out
 BACKENDS = ("tensorflow", "tensorflow-cpu", "tf-nightly", "jax", "torch")  # of Keras
-# what the kernel is compiled with, by the program that installs it (docs/installing.md)
+# what the native extension is compiled with, by the program that installs it (docs/installing.md)
 PACKAGES = {
     "apt-get": "apt-get install g++ libjpeg-dev libwebp-dev libhwy-dev python3-dev",
     "dnf": "dnf install gcc-c++ libjpeg-turbo-devel libwebp-devel highway-devel python3-devel",
@@ -42,7 +42,7 @@ def advise(report: MachineReport) -> Iterator[Advice]:
     yield from _frameworks(report)
     if not report.vips:
         yield Advice(
-            "For PNGs and TIFFs that the kernel leaves to Pillow, in less memory:",
+            "For PNGs and TIFFs left to Pillow, in less memory:",
             _extra("vips"),
             optional=True,
         )
@@ -107,7 +107,7 @@ def _kernel(report: MachineReport) -> Iterator[Advice]:
             f"{packages} && {reinstall()}" if packages else f"FASTFEED_BUNDLED=1 {reinstall()}"
         )
         needs = "" if packages else " (with a C++ compiler and NASM)"
-        text = "The kernel is missing; every feed needs it. A wheel has it"
+        text = "The native extension is missing; every feed needs it. A wheel has it"
         if report.platform.startswith("Windows"):
             yield Advice(f"{text}.", problem=True)
         else:

@@ -22,7 +22,13 @@ from rich.table import Table
 from rich.text import Text
 
 from fastfeed.cli.doctor.advice import PACKAGES, advise, next_command
-from fastfeed.cli.doctor.machine import Advice, GpuInfo, MachineReport, find_kernel, kernel_rows
+from fastfeed.cli.doctor.machine import (
+    Advice,
+    GpuInfo,
+    MachineReport,
+    extension_rows,
+    find_extension,
+)
 from fastfeed.cli.screen import streams
 from fastfeed.cli.screen.help import flag
 from fastfeed.cli.screen.streams import Console
@@ -97,7 +103,7 @@ def collect(
         open_files=open_files(),
         pillow=pillow,
         codecs=_codecs() if pillow else {},
-        kernel=find_kernel(kernel),
+        kernel=find_extension(kernel),
         dali=_versions(DALI, version),
         vips=version("pyvips"),
         frameworks=_versions(FRAMEWORKS, version),
@@ -216,7 +222,7 @@ def sections(report: MachineReport) -> list[tuple[str, list[tuple[str, str]]]]:
         machine.append(("driver", f"{report.driver}, runs CUDA {report.cuda[0]}.{report.cuda[1]}"))
     codecs = ", ".join(f"{name} {version}" for name, version in report.codecs.items())
     decode = [
-        *kernel_rows(report.kernel),
+        *extension_rows(report.kernel),
         ("Pillow", f"{report.pillow} ({codecs})" if report.pillow else "not installed"),
         ("DALI", _listed(report.dali) or "not installed"),
         ("pyvips", report.vips or "not installed"),

@@ -31,7 +31,7 @@ class MachineReport:
     open_files: tuple[int, int] | None  # (soft, hard) limit of descriptors, -1 is none
     pillow: str | None
     codecs: dict[str, str]  # Pillow's libraries, with versions
-    kernel: KernelInfo | None  # our JPEG kernel
+    kernel: ExtensionInfo | None  # the native extension
     dali: dict[str, str]
     frameworks: dict[str, str]
     world: World | None
@@ -41,7 +41,9 @@ class MachineReport:
     driver: str | None = None
     vips: str | None = None  # pyvips
     cuda: tuple[int, int] | None = None  # newest CUDA that the driver runs
-    package_manager: str | None = None  # that could install what the kernel is compiled with
+    package_manager: str | None = (
+        None  # that could install what the native extension is compiled with
+    )
     # folder of indexes and tables, its bytes, and how many it may have
     cache: tuple[str, int, int] | None = None
     advice: tuple[Advice, ...] = ()
@@ -65,25 +67,25 @@ NOT_BUILT = "not built: feeds do not start"
 
 
 @dataclass(frozen=True, slots=True)
-class KernelInfo:
-    """The kernel of this installation, on this machine."""
+class ExtensionInfo:
+    """The native extension of this installation, on this machine."""
 
-    libjpeg: str | None  # version of libjpeg-turbo; None: older kernels do not say
+    libjpeg: str | None  # version of libjpeg-turbo; None: older ones do not say
     bundled: bool  # inside the wheel, else the system's
     simd: bool  # libjpeg-turbo was built with SIMD
-    instruction_set: str | None  # the kernel's own, the fastest that this machine has
-    huffman: str  # why libjpeg's own Huffman decoders are used; "": the kernel's are
+    instruction_set: str | None  # the native extension's own, the fastest that this machine has
+    huffman: str  # why libjpeg's own Huffman decoders are used; "": the native extension's are
     libwebp: str = ""  # its version; "": Pillow decodes WebP
 
 
-def find_kernel(module: str | ModuleType = "fastfeed._native") -> KernelInfo | None:
+def find_extension(module: str | ModuleType = "fastfeed._native") -> ExtensionInfo | None:
     """None: it was not built, or cannot be loaded here."""
     try:
         native = import_module(module) if isinstance(module, str) else module
     except ImportError:
         return None
     sets = native.instruction_sets() if hasattr(native, "instruction_sets") else []
-    return KernelInfo(
+    return ExtensionInfo(
         libjpeg=getattr(native, "LIBJPEG_TURBO", None),
         bundled=getattr(native, "LIBJPEG_BUNDLED", False),
         simd=getattr(native, "LIBJPEG_SIMD", False),
@@ -95,10 +97,10 @@ def find_kernel(module: str | ModuleType = "fastfeed._native") -> KernelInfo | N
     )
 
 
-def kernel_rows(info: KernelInfo | None) -> Iterator[tuple[str, str]]:
+def extension_rows(info: ExtensionInfo | None) -> Iterator[tuple[str, str]]:
     """Rows of the report: title and plain text."""
     if info is None:
-        yield "JPEG kernel", NOT_BUILT
+        yield "extension", NOT_BUILT
         return
     parts = ["built"]
     if info.libjpeg:
@@ -110,6 +112,6 @@ def kernel_rows(info: KernelInfo | None) -> Iterator[tuple[str, str]]:
         parts.append(f"libwebp {info.libwebp}")
     if info.instruction_set:
         parts.append(f"instruction set {info.instruction_set}")
-    yield "JPEG kernel", ", ".join(parts)
+    yield "extension", ", ".join(parts)
     if info.huffman:
         yield "Huffman", f"decoded by libjpeg, at half the speed: {info.huffman}"

@@ -1,6 +1,6 @@
 """The orientation of pixels that a file declares.
 
-`native/exif.cpp` has the same rule for files that the kernel decodes.
+`native/exif.cpp` has the same rule for files that the native extension decodes.
 
 It counts where the standard of the format puts it: EXIF in a JPEG (APP1), PNG (`eXIf`) and WebP
 (`EXIF`), the tag of a TIFF. HEIC and AVIF are turned by properties of their container, which

@@ -9,10 +9,10 @@ from typing import Any
 from PIL import JpegImagePlugin
 
 from fastfeed.decode.pillow_globals import with_globals
-from fastfeed.runtime.kernel import is_built, kernel
+from fastfeed.runtime.extension import extension, is_built
 
 _ICC_HEAD = 14  # bytes of a profile's segment before its content
-# by status of the kernel
+# by status of the native extension
 _FAILURES = {
     1: "truncated: the file ends before the image does",
     2: "damaged pixel data",
@@ -23,9 +23,9 @@ _NO_MEMORY = 7  # another one
 def check_jpeg(blob: bytes) -> None:
     """Raise OSError if libjpeg warns of damage, which Pillow ignores.
 
-    Without the kernel nothing is checked.
+    Without the native extension nothing is checked.
     """
-    status = kernel().check_jpeg(blob) if is_built() else 0
+    status = extension().check_jpeg(blob) if is_built() else 0
     if status == _NO_MEMORY:
         raise MemoryError("the system has no more memory")
     if status in _FAILURES:

@@ -7,8 +7,10 @@
 #include <stdexcept>
 
 #include "batch/pool.h"
+#include "decode/probe.h"
 #include "system/system.h"
 #include "pixels/tables.h"
+#include "system/admission.h"
 
 namespace fastfeed {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "batch/chain.h"
-#include "decode/kernel.h"
+#include "decode/worker.h"
 #include "batch/program.h"
 #include "batch/samples.h"
 

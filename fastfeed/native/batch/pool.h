@@ -1,33 +1,12 @@
-// A persistent thread pool, and a shared limit on the memory for progressive files.
+// A persistent thread pool.
 #pragma once
 
 #include <atomic>
-#include <cstddef>
 #include <functional>
-
-#include "system/stop.h"
 
 namespace fastfeed {
 
 class Worker;
-
-// How many bytes all Admissions of this process may hold at once; 1 GiB at first. Those that wait look again when one ends.
-void limit_held_bytes(size_t bytes);
-
-// Holds `bytes` of what all threads may hold at once; waits for room, first come, first served, so that something large
-// does not starve. A request larger than the limit waits until it is alone. Nothing is held where `stop` was set first.
-class Admission {
- public:
-  explicit Admission(size_t bytes, Stop stop = nullptr);
-  ~Admission();
-  Admission(const Admission&) = delete;
-  Admission& operator=(const Admission&) = delete;
-  bool stopped() const { return stopped_; }
-
- private:
-  size_t bytes_;
-  bool stopped_ = false;
-};
 
 // The threads start with the first run. In a forked child, whose threads and locks are not to be trusted, a pool is
 // recreated at its next use, and the old one is leaked.

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "ops/window.h"
-#include "decode/resample.h"
+#include "decode/worker.h"
 #include "pixels/tables.h"
 
 namespace fastfeed {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "image/header.h"
-#include "decode/kernel.h"
+#include "decode/worker.h"
 
 namespace fastfeed {
 
@@ -85,7 +85,7 @@ enum class Read : int8_t { ok, failed, skipped };  // skipped: there was no room
 struct Sample {
   const uint8_t* data = nullptr;
   size_t size = 0;
-  int height = 0, width = 0;  // as displayed; 0 where it is not an image that the kernel decodes
+  int height = 0, width = 0;  // as displayed; 0 where it is not an image that native code decodes
   Header header;              // of encoded samples
   Status status = Status::not_image;  // of the header
   Read read = Read::ok;

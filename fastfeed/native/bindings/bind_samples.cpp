@@ -119,7 +119,7 @@ std::unique_ptr<SampleList> images_of(const nb::object& array, Ids ids) {
   return list;
 }
 
-// Of the samples from `first` on: 0 where the kernel decodes it, else its Status, or minus what became of reading it;
+// Of the samples from `first` on: 0 where native code decodes it, else its Status, or minus what became of reading it;
 // and its height and width. Returns how many are not 0.
 int inspect(const SampleList& list, size_t first, WrittenCodes codes, WrittenSides sides) {
   const size_t n = codes.shape(0);

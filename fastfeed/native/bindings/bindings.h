@@ -29,6 +29,7 @@ void bind_libjpeg(nb::module_& m);
 void bind_masks(nb::module_& m);
 void bind_nvjpeg(nb::module_& m);
 void bind_scaling(nb::module_& m);
+void bind_testing(nb::module_& m);
 void bind_traces(nb::module_& m);
 
 }  // namespace fastfeed

@@ -1,4 +1,4 @@
-// Python bindings of the kernel: checks arguments, releases the GIL and runs the pool.
+// The Python module: decoding and encoding of files; the other files here bind the rest.
 #include <array>
 #include <cstring>
 #include <new>
@@ -17,11 +17,11 @@
 
 #include "bindings/bindings.h"
 #include "system/instruction_sets.h"
-#include "decode/kernel.h"
+#include "decode/worker.h"
 #include "decode/probe.h"
 #include "jpeg/libjpeg.h"
 #include "batch/pool.h"
-#include "pixels/tables.h"
+#include "system/admission.h"
 
 using namespace fastfeed;
 
@@ -67,7 +67,7 @@ std::array<size_t, 4> held_by_denominator(const nb::object& blob) {
   JpegReader::Denominators eighth;  // in planes, a component with fewer samples than others may be shrunk by a quarter only
   for (size_t i = 0; i < eighth.size(); ++i)
     eighth[i] = header.sampling[i] >> 4 == header.most_across() && (header.sampling[i] & 15) == header.most_down() ? 8 : 4;
-  const size_t least = header.format == Format::jpeg ? held_bytes(header, eighth) : 0;
+  const size_t least = header.format == Format::jpeg ? jpeg_held_bytes(header, eighth) : 0;
   return {held_bytes(header, 1), held_bytes(header, 2), held_bytes(header, 4), std::max(held_bytes(header, 8), least)};
 }
 
@@ -82,12 +82,6 @@ int check_jpeg(const nb::object& blob) {
 using Sizes = nb::ndarray<const int64_t, nb::shape<-1, 2>, nb::c_contig, nb::device::cpu>;
 using Times = nb::ndarray<int64_t, nb::shape<-1, 2>, nb::c_contig, nb::device::cpu>;
 using Pixels = nb::ndarray<uint8_t, nb::ndim<4>, nb::device::cpu>;
-using Image = nb::ndarray<const uint8_t, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
-using Changed = nb::ndarray<uint8_t, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
-using Bytes = nb::ndarray<const uint8_t, nb::c_contig, nb::device::cpu>;
-using Entries = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
-using Numbers = nb::ndarray<nb::c_contig, nb::device::cpu>;
-using Counts = nb::ndarray<uint32_t, nb::shape<-1, 256>, nb::c_contig, nb::device::cpu>;
 
 void probe(const nb::list& list, Table out, int64_t max_pixels) {
   const Blobs blobs(list);
@@ -208,54 +202,6 @@ void give_back() {
 #endif
 }
 
-int channels_of(const Image& image) {
-  const size_t channels = image.shape(2);
-  if (channels != 1 && channels != 3) throw std::invalid_argument("image must be uint8 (height, width, 1 or 3)");
-  return int(channels);
-}
-
-void look_up_all(Image image, Bytes table, Changed out) {
-  const size_t channels = size_t(channels_of(image)), of = table.ndim() == 2 ? table.shape(1) : 1;
-  if (table.ndim() < 1 || table.ndim() > 2 || table.shape(0) != 256 || (of != 1 && of != channels))
-    throw std::invalid_argument("table must be uint8 (256,) or (256, channels)");
-  if (out.shape(0) != image.shape(0) || out.shape(1) != image.shape(1) || out.shape(2) != channels)
-    throw std::invalid_argument("out must be of the image's shape");
-  uint8_t tables[3][256];
-  for (size_t v = 0; v < 256; ++v)
-    for (size_t c = 0; c < of; ++c) tables[c][v] = table.data()[v * of + c];
-  GilRelease release;
-  look_up(image.data(), out.data(), image.size(), tables, int(of));
-}
-
-void convert_all(Image image, Entries table, Numbers out, bool planar) {
-  const size_t channels = size_t(channels_of(image)), height = image.shape(0), width = image.shape(1);
-  const size_t size = out.itemsize();
-  if ((size != 2 && size != 4) || table.dtype() != out.dtype())
-    throw std::invalid_argument("table and out must be of one dtype of 2 or 4 bytes");
-  if (table.ndim() != 2 || table.shape(0) != 256 || table.shape(1) != channels)
-    throw std::invalid_argument("table must be (256, channels)");
-  const size_t shape[3] = {planar ? channels : height, planar ? height : width, planar ? width : channels};
-  if (out.ndim() != 3 || out.shape(0) != shape[0] || out.shape(1) != shape[1] || out.shape(2) != shape[2])
-    throw std::invalid_argument("out must be of the image's shape, channels first if planar");
-  const uint8_t* entries = static_cast<const uint8_t*>(table.data());
-  uint8_t* made = static_cast<uint8_t*>(out.data());
-  GilRelease release;
-  convert(image.data(), made, height * width, EntryTables(entries, int(channels), int(size)), planar);
-}
-
-void gray_all(Changed image) {
-  if (image.shape(2) != 3) throw std::invalid_argument("image must be uint8 (height, width, 3)");
-  GilRelease release;
-  gray(image.data(), image.shape(0) * image.shape(1));
-}
-
-void count_all(Image image, Counts counts) {
-  const int channels = channels_of(image);
-  same_length(size_t(channels), counts.shape(0), "counts", "channel");
-  GilRelease release;
-  count(image.data(), image.shape(0) * image.shape(1), channels, reinterpret_cast<uint32_t(*)[256]>(counts.data()));
-}
-
 }  // namespace
 
 NB_MODULE(_native, m) {
@@ -278,31 +224,22 @@ NB_MODULE(_native, m) {
       .def_prop_ro("threads", &Pool::size);
   m.def("probe", &probe, nb::arg("blobs"), nb::arg("out").noconvert(), nb::arg("max_pixels"));
   m.def("held_bytes", &held_by_denominator, nb::arg("blob"),
-        "Bytes that decoding a file keeps at once, shrunk by 1, 2, 4 and 8; zeros where the kernel does not decode it.");
+        "Bytes that decoding a file keeps at once, shrunk by 1, 2, 4 and 8; zeros where native code does not decode it.");
   m.def("check_jpeg", &check_jpeg, nb::arg("blob"),
         "Status of a JPEG of any number of components, all of whose coded data are read.");
-  m.def("look_up", &look_up_all, nb::arg("image").noconvert(), nb::arg("table").noconvert(), nb::arg("out").noconvert());
-  m.def("convert", &convert_all, nb::arg("image").noconvert(), nb::arg("table").noconvert(), nb::arg("out").noconvert(),
-        nb::arg("planar"));
-  m.def("count", &count_all, nb::arg("image").noconvert(), nb::arg("counts").noconvert());
-  m.def("gray", &gray_all, nb::arg("image").noconvert());
   bind_draws(m);
   bind_executor(m);
   bind_libjpeg(m);
   bind_masks(m);
   bind_nvjpeg(m);
   bind_scaling(m);
+  bind_testing(m);
   bind_traces(m);
   m.def("limit_held_bytes", &limit_held_bytes, nb::arg("bytes"),
         "How many bytes decoding may hold at once in this process, over what the smallest images need.");
   m.def("give_back", &give_back, nb::call_guard<GilRelease>(),
         "Returns memory that the C library's allocator keeps after large images to the system.");
   m.def("instruction_sets", &instruction_sets,
-        "Instruction sets that this machine has of those that the kernel was compiled for, fastest first.");
-  m.def("use_instruction_set", [](const std::optional<std::string>& name) { use_instruction_set(name.value_or("")); },
-        nb::arg("name").none(),
-        "For tests: all threads use one of instruction_sets() from now on; None: the fastest. Raises ValueError for "
-        "others. Not while a batch is being made.");
-  m.attr("WIDE_LOOK_UPS") = wide_look_ups();
+        "Instruction sets that this machine has of those compiled in, fastest first.");
   m.attr("LIBJPEG") = nb::str("libjpeg-turbo API ") + nb::str(nb::int_(JPEG_LIB_VERSION));
 }

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "image/header.h"
-#include "decode/kernel.h"
+#include "decode/worker.h"
 
 namespace fastfeed {
 

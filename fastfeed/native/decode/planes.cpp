@@ -86,7 +86,7 @@ size_t held_in_planes(const Header& header, const Window& window, const YccPlane
   JpegReader::Denominators denominators{1, 1, 1};
   for (int c = 0; is_whole(header) && c < header.components; ++c)
     denominators[size_t(c)] = component_of(header, window, planes, c, limits).denominator;
-  return held_bytes(header, denominators);
+  return jpeg_held_bytes(header, denominators);
 }
 
 Status Worker::scale_planes(const uint8_t* data, size_t size, const Header& header, const Window& window, Filter filter,

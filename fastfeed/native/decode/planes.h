@@ -5,8 +5,8 @@
 #include <cstddef>
 
 #include "image/header.h"
-#include "decode/kernel.h"
-#include "jpeg/writer.h"
+#include "decode/worker.h"
+#include "jpeg/jpeg_encoder.h"
 
 namespace fastfeed {
 

@@ -6,15 +6,9 @@
 #include <vector>
 
 #include "image/axis.h"
+#include "image/image.h"
 
 namespace fastfeed {
-
-// Where output pixels go: pixel (y, x) is written to at + y * row + x * column (bytes). Strides may be negative, which
-// is how orientation and flips cost nothing.
-struct Target {
-  uint8_t* at;
-  ptrdiff_t row, column;
-};
 
 class Resampler {
  public:

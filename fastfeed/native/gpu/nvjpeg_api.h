@@ -1,4 +1,4 @@
-// NVIDIA's nvJPEG and the CUDA driver, loaded while the program runs: nothing of CUDA is needed to build the kernel.
+// NVIDIA's nvJPEG and the CUDA driver, loaded while the program runs: nothing of CUDA is needed for building.
 #pragma once
 
 #include <cstddef>

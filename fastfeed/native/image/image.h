@@ -18,6 +18,20 @@ struct Image {
   size_t bytes() const { return pixels() * size_t(channels); }
 };
 
+// uint8 pixels, channels contiguous: pixel (y, x) lies at at + y * row + x * channels.
+struct Slot {
+  uint8_t* at;
+  ptrdiff_t row;
+  int height, width;
+};
+
+// Where output pixels go: pixel (y, x) is written to at + y * row + x * column (bytes). Strides may be negative, which
+// is how orientation and flips cost nothing.
+struct Target {
+  uint8_t* at;
+  ptrdiff_t row, column;
+};
+
 // A stack of memory for one thread: what is taken while a Frame is open is released when the frame ends. Memory up to
 // kKept bytes stays for the next image; what a larger one needed is freed with it.
 class Scratch {

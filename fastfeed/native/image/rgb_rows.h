@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "image/reader.h"
+#include "image/row_reader.h"
 
 namespace fastfeed {
 

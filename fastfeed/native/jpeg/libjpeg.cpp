@@ -8,9 +8,9 @@
 
 #include <jpeglib.h>
 
-#include "image/reader.h"
+#include "jpeg/jpeg_reader.h"
 #include "jpeg/jpeg_header.h"
-#include "jpeg/writer.h"
+#include "jpeg/jpeg_encoder.h"
 
 #define FASTFEED_TEXT_OF(x) #x
 #define FASTFEED_TEXT(x) FASTFEED_TEXT_OF(x)
@@ -53,7 +53,7 @@ const Version& known_version() {
 }
 
 // The pixels of the file; none when decoding failed.
-std::vector<uint8_t> decoded(RowReader& reader, const JpegWriter& file, const Header& header, bool plain,
+std::vector<uint8_t> decoded(RowReader& reader, const JpegEncoder& file, const Header& header, bool plain,
                              int denominator = 1) {
   std::vector<uint8_t> pixels;
   Region region;
@@ -74,7 +74,7 @@ bool decodes_alike() {
   constexpr int kHeight = 40, kWidth = 56;
   std::vector<uint8_t> pixels(size_t(kHeight) * kWidth * 3);
   for (size_t i = 0; i < pixels.size(); ++i) pixels[i] = uint8_t(i * 7 + (i >> 5) * (i & 15));
-  JpegWriter writer;
+  JpegEncoder writer;
   if (!writer.write(pixels.data(), kHeight, kWidth, Coding())) return false;
   const Header header = read_jpeg_header(writer.data(), writer.size());
   const auto reader = libjpeg_reader(true);
@@ -89,7 +89,7 @@ bool shrinks_alike() {
   for (size_t i = 0; i < pixels.size(); ++i) pixels[i] = uint8_t(i / 3 * 7 + (i / 3 >> 5) * (i / 3 & 15));
   Coding coding;
   coding.subsampled = false;
-  JpegWriter writer;
+  JpegEncoder writer;
   if (!writer.write(pixels.data(), kHeight, kWidth, coding)) return false;
   const Header header = read_jpeg_header(writer.data(), writer.size());
   const auto reader = libjpeg_reader(true);

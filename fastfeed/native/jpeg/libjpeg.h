@@ -1,4 +1,4 @@
-// Which libjpeg the kernel uses, and whether our Huffman decoders may run inside it.
+// Which libjpeg the native extension uses, and whether our Huffman decoders may run inside it.
 #pragma once
 
 #include <string>

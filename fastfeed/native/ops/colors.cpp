@@ -11,7 +11,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "pixels/looks-inl.h"
+#include "pixels/lookups-inl.h"
 #include "pixels/pixels-inl.h"
 
 #ifndef FASTFEED_COLORS_ONCE
@@ -169,9 +169,9 @@ void turn_hue(uint8_t* rgb, size_t pixels, const Turn& how) {
   if (!how.shares) return turn_all(rgb, pixels, how, NoShares());
 #if HWY_TARGET != HWY_SCALAR
   LineForm line;
-  if (has_form(how.shares, line)) return turn_all(rgb, pixels, how, LineLook(line));
+  if (has_form(how.shares, line)) return turn_all(rgb, pixels, how, LineLookup(line));
 #endif
-  turn_all(rgb, pixels, how, EntryLook(how.shares));
+  turn_all(rgb, pixels, how, EntryLookup(how.shares));
 }
 
 }  // namespace

@@ -1,9 +1,8 @@
 // Pillow's antialiased resampling, byte for byte.
 #pragma once
 
+#include "image/axis.h"
 #include "image/image.h"
-#include "decode/kernel.h"
-#include "decode/resample.h"
 
 namespace fastfeed {
 

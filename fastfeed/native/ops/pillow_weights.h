@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "image/axis.h"
 #include "image/image.h"
-#include "decode/resample.h"
 
 namespace fastfeed {
 

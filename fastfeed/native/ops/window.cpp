@@ -119,8 +119,8 @@ void draw_sides(const Placement& p, const Border& border, const Slot& slot) {
     return;
   }
   const bool edge = border.mode == Border::edge;
-  constexpr int kWide = 8;  // pixels that are worth a call
-  if (!edge && std::max(left, after) >= kWide && std::max(left, after) < p.width) {
+  constexpr int kVbmi = 8;  // pixels that are worth a call
+  if (!edge && std::max(left, after) >= kVbmi && std::max(left, after) < p.width) {
     copy_rows(first + kChannels, slot.row, first - left * kChannels, slot.row, p.height, left, kChannels, true);
     copy_rows(last - after * kChannels, slot.row, last + kChannels, slot.row, p.height, after, kChannels, true);
     return;

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "image/image.h"
-#include "decode/kernel.h"
+#include "image/header.h"
 #include "ops/pillow_resize.h"
 
 namespace fastfeed {

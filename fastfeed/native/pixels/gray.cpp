@@ -1,5 +1,5 @@
 #include "pixels/tables.h"
-#include "pixels/wide.h"
+#include "pixels/vbmi_lookup.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "pixels/gray.cpp"
@@ -51,21 +51,21 @@ HWY_AFTER_NAMESPACE();
 namespace fastfeed {
 namespace {
 
-#ifdef FASTFEED_WIDE
+#ifdef FASTFEED_VBMI
 // 16 pixels as 32 bits each, from 16 bits per channel. 38470 does not fit into 15 bits and comes in two halves.
-FASTFEED_WIDE inline __m512i levels(__m512i red_green, __m512i green_blue) {
+FASTFEED_VBMI inline __m512i levels(__m512i red_green, __m512i green_blue) {
   const __m512i first = _mm512_madd_epi16(red_green, _mm512_set1_epi32(19235 << 16 | 19595));
   const __m512i second = _mm512_madd_epi16(green_blue, _mm512_set1_epi32(7471 << 16 | 19235));
   return _mm512_srli_epi32(_mm512_add_epi32(_mm512_add_epi32(first, second), _mm512_set1_epi32(0x8000)), 16);
 }
 
 // 32 pixels as 16 bits each. What is unpacked in quarters of a register is packed in quarters again.
-FASTFEED_WIDE inline __m512i levels(__m512i red, __m512i green, __m512i blue) {
+FASTFEED_VBMI inline __m512i levels(__m512i red, __m512i green, __m512i blue) {
   return _mm512_packus_epi32(levels(_mm512_unpacklo_epi16(red, green), _mm512_unpacklo_epi16(green, blue)),
                              levels(_mm512_unpackhi_epi16(red, green), _mm512_unpackhi_epi16(green, blue)));
 }
 
-FASTFEED_WIDE size_t gray_wide(uint8_t* rgb, size_t pixels) {
+FASTFEED_VBMI size_t gray_vbmi(uint8_t* rgb, size_t pixels) {
   const Channels channels;
   uint8_t thirds[3][64];
   for (int j = 0; j < 192; ++j) thirds[j / 64][j % 64] = uint8_t(j / 3);
@@ -93,8 +93,8 @@ HWY_EXPORT(gray_pixels);
 
 void gray(uint8_t* rgb, size_t pixels) {
   size_t done = 0;
-#ifdef FASTFEED_WIDE
-  if (wide_look_ups()) done = gray_wide(rgb, pixels);
+#ifdef FASTFEED_VBMI
+  if (has_vbmi()) done = gray_vbmi(rgb, pixels);
 #endif
   HWY_DYNAMIC_DISPATCH(gray_pixels)(rgb + 3 * done, pixels - done);
 }

@@ -7,16 +7,16 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "pixels/looks-inl.h"
+#include "pixels/lookups-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fastfeed {
 namespace HWY_NAMESPACE {
 namespace {
 
-constexpr bool kWide = HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3_DL;
+constexpr bool kVbmi = HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3_DL;
 
-bool is_wide() { return kWide; }
+bool is_vbmi() { return kVbmi; }
 
 void look_up_plain(const uint8_t* in, uint8_t* out, size_t bytes, const uint8_t (*tables)[256], int channels) {
   if (channels == 1) {
@@ -49,7 +49,7 @@ template <class Look>
 size_t look_up_each(const uint8_t* in, uint8_t* out, size_t bytes, const Look (&looks)[3]) {
   constexpr size_t kAtOnce = Look::kAtOnce;
   const U8 d;
-  const Deal deal;
+  const Deinterleaver deinterleaver;
   const size_t lanes = hn::Lanes(d);
   V8 v[3][kAtOnce];
   size_t i = 0;
@@ -57,12 +57,12 @@ size_t look_up_each(const uint8_t* in, uint8_t* out, size_t bytes, const Look (&
     const uint8_t* from = in + i;
     for (size_t k = 0; k < kAtOnce; ++k, from += 3 * lanes) {
       for (size_t c = 0; c < 3; ++c) v[c][k] = hn::LoadU(d, from + c * lanes);
-      deal(v[0][k], v[1][k], v[2][k]);
+      deinterleaver(v[0][k], v[1][k], v[2][k]);
     }
     for (size_t c = 0; c < 3; ++c) looks[c].apply(v[c]);
     uint8_t* to = out + i;
     for (size_t k = 0; k < kAtOnce; ++k, to += 3 * lanes) {
-      deal.back(v[0][k], v[1][k], v[2][k]);
+      deinterleaver.back(v[0][k], v[1][k], v[2][k]);
       for (size_t c = 0; c < 3; ++c) hn::StoreU(v[c][k], d, to + c * lanes);
     }
   }
@@ -74,19 +74,19 @@ size_t look_up_in_one(const uint8_t* in, uint8_t* out, size_t bytes, const uint8
   LineForm line;
   if (has_form(table, bits)) {
     if (in == out && bits.keep == 255 && !bits.flip && !bits.above) return bytes;  // AutoContrast, most of the time
-    return bits.above ? look_up_all(in, out, bytes, BitLook(bits)) : look_up_all(in, out, bytes, MaskLook(bits));
+    return bits.above ? look_up_all(in, out, bytes, BitLookup(bits)) : look_up_all(in, out, bytes, MaskLookup(bits));
   }
-  if (!kWide && has_form(table, line)) return look_up_all(in, out, bytes, LineLook(line));
-  return look_up_all(in, out, bytes, TableLook(table));
+  if (!kVbmi && has_form(table, line)) return look_up_all(in, out, bytes, LineLookup(line));
+  return look_up_all(in, out, bytes, TableLookup(table));
 }
 
 size_t look_up_in_three(const uint8_t* in, uint8_t* out, size_t bytes, const uint8_t (*tables)[256]) {
   LineForm lines[3];
-  if (!kWide && has_form(tables[0], lines[0]) && has_form(tables[1], lines[1]) && has_form(tables[2], lines[2])) {
-    const LineLook looks[3] = {LineLook(lines[0]), LineLook(lines[1]), LineLook(lines[2])};
+  if (!kVbmi && has_form(tables[0], lines[0]) && has_form(tables[1], lines[1]) && has_form(tables[2], lines[2])) {
+    const LineLookup looks[3] = {LineLookup(lines[0]), LineLookup(lines[1]), LineLookup(lines[2])};
     return look_up_each(in, out, bytes, looks);
   }
-  const TableLook looks[3] = {TableLook(tables[0]), TableLook(tables[1]), TableLook(tables[2])};
+  const TableLookup looks[3] = {TableLookup(tables[0]), TableLookup(tables[1]), TableLookup(tables[2])};
   return look_up_each(in, out, bytes, looks);
 }
 
@@ -149,10 +149,10 @@ void count_in_turn(const uint8_t* in, size_t pixels, uint32_t (*counts)[256]) {
 
 }  // namespace
 
-HWY_EXPORT(is_wide);
+HWY_EXPORT(is_vbmi);
 HWY_EXPORT(look_up_bytes);
 
-bool wide_look_ups() { return HWY_DYNAMIC_DISPATCH(is_wide)(); }
+bool has_vbmi() { return HWY_DYNAMIC_DISPATCH(is_vbmi)(); }
 
 void look_up(const uint8_t* in, uint8_t* out, size_t bytes, const uint8_t (*tables)[256], int channels) {
   HWY_DYNAMIC_DISPATCH(look_up_bytes)(in, out, bytes, tables, channels);

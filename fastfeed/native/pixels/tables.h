@@ -7,7 +7,7 @@
 namespace fastfeed {
 
 // Whether `look_up` takes 64 bytes at a time here, whatever the tables: x86-64 with AVX-512 VBMI.
-bool wide_look_ups();
+bool has_vbmi();
 
 // out[i] = tables[i % channels][in[i]]; `out` may be `in`.
 void look_up(const uint8_t* in, uint8_t* out, size_t bytes, const uint8_t (*tables)[256], int channels);

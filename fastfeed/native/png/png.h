@@ -8,7 +8,7 @@
 
 #include "image/header.h"
 #include "png/inflate.h"
-#include "image/reader.h"
+#include "image/row_reader.h"
 
 namespace fastfeed {
 

@@ -37,10 +37,10 @@ void average(const uint8_t* in, const uint8_t* above, uint8_t* out, size_t size)
 #if HWY_TARGET != HWY_SCALAR
 
 constexpr hn::FixedTag<uint8_t, 8> kBytes{};
-constexpr hn::FixedTag<int16_t, 8> kWide{};
-using Pixel = hn::Vec<decltype(kWide)>;  
+constexpr hn::FixedTag<int16_t, 8> kVbmi{};
+using Pixel = hn::Vec<decltype(kVbmi)>;  
 
-HWY_INLINE Pixel load(const uint8_t* at) { return hn::PromoteTo(kWide, hn::LoadU(kBytes, at)); }
+HWY_INLINE Pixel load(const uint8_t* at) { return hn::PromoteTo(kVbmi, hn::LoadU(kBytes, at)); }
 
 // The next pixel of a row, of at most eight bytes, below `above`; `left` and `corner` move on.
 HWY_INLINE Pixel next_of(Pixel& left, Pixel& corner, const uint8_t* in, Pixel above, uint8_t* out) {
@@ -49,7 +49,7 @@ HWY_INLINE Pixel next_of(Pixel& left, Pixel& corner, const uint8_t* in, Pixel ab
   const auto least = hn::Min(hn::Min(to_left, to_above), to_corner);
   const auto other = hn::IfThenElse(hn::Eq(to_above, least), above, corner);
   const auto near = hn::IfThenElse(hn::Eq(to_left, least), left, other);
-  left = hn::And(hn::Add(near, load(in)), hn::Set(kWide, 255));
+  left = hn::And(hn::Add(near, load(in)), hn::Set(kVbmi, 255));
   corner = above;
   hn::StoreU(hn::DemoteTo(kBytes, left), kBytes, out);
   return left;
@@ -57,14 +57,14 @@ HWY_INLINE Pixel next_of(Pixel& left, Pixel& corner, const uint8_t* in, Pixel ab
 
 template <int kPixel>
 void paeth(const uint8_t* in, const uint8_t* above, uint8_t* out, size_t size) {
-  auto left = hn::Zero(kWide), corner = hn::Zero(kWide);
+  auto left = hn::Zero(kVbmi), corner = hn::Zero(kVbmi);
   for (size_t i = 0; i < size; i += kPixel) next_of(left, corner, in + i, load(above + i), out + i);
 }
 
 // Two rows at once, the lower one a pixel behind: a pixel waits for the one before, but neither row for the other.
 template <int kPixel>
 void paeth_twice(const uint8_t* const (&in)[2], const uint8_t* above, uint8_t* const (&out)[2], size_t size) {
-  auto left = hn::Zero(kWide), corner = left, lower_left = left, lower_corner = left;
+  auto left = hn::Zero(kVbmi), corner = left, lower_left = left, lower_corner = left;
   auto made = next_of(left, corner, in[0], load(above), out[0]);
   for (size_t i = kPixel; i < size; i += kPixel) {
     const auto next = next_of(left, corner, in[0] + i, load(above + i), out[0] + i);

@@ -1,4 +1,4 @@
-// Which of the instruction sets that the kernel was compiled for are used.
+// Which of the instruction sets that the native extension was compiled for are used.
 #pragma once
 
 #include <string>

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "image/header.h"
-#include "image/reader.h"
+#include "image/row_reader.h"
 #include "image/rgb_rows.h"
 
 namespace fastfeed {

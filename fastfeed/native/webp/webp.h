@@ -1,4 +1,4 @@
-// WebP files of one frame, by libwebp. Others are declined, and all where the kernel is built without libwebp.
+// WebP files of one frame, by libwebp. Others are declined, and all if built without libwebp.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 #include <string>
 
 #include "image/header.h"
-#include "image/reader.h"
+#include "image/row_reader.h"
 
 namespace fastfeed {
 
@@ -22,7 +22,7 @@ size_t webp_bytes(const Header& header, int denominator);
 
 std::unique_ptr<RowReader> webp_reader();
 
-// Such as "1.6.0"; empty where the kernel is built without libwebp.
+// Such as "1.6.0"; empty where the native extension is built without libwebp.
 std::string libwebp_version();
 
 // One row of pixels that are each the mean of `by` x `by` of the image, from the planes of a part of it (chroma of half the

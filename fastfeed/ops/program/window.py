@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fastfeed.ops.base import Border, Kind
-from fastfeed.runtime.kernel import kernel
+from fastfeed.runtime.extension import extension
 
 __all__ = ["Step", "Window", "Windows", "fold"]
 
@@ -68,7 +68,7 @@ def fold(steps: Sequence[Step], draws: Sequence[np.ndarray], sizes: np.ndarray) 
     boxes = np.zeros((n, 4))
     boxes[:, 2:] = sizes
     flips, now, limits = np.zeros((n, 2), bool), sizes.astype(np.int64, order="C"), None
-    native = kernel()
+    native = extension()
     move = _move if native is None else native.fold
     for step, u in zip(steps, draws, strict=True):
         if getattr(step.op, "border", None) is not None:
@@ -86,7 +86,7 @@ def _move(
     flip: np.ndarray,
     size: np.ndarray,
 ) -> None:
-    """Change windows by an op's box, flip and size; this is the definition the kernel follows."""
+    """Change windows by an op's box, flip and size; native code follows this definition."""
     corner, length = box[:, :2], box[:, 2:]
     corner = np.where(flips, now - corner - length, corner)  # back to the unmirrored image
     unit = boxes[:, 2:] / now  # source pixels per pixel of the image as it is now

@@ -39,7 +39,7 @@ def cost(
     rows, columns = displayed_size(info.orientation, size)
     shrink = dct_denominator((height, width), (rows, columns), FILTER_NAMES[filter])
     shrink = 1 if info.linear or full_decode else shrink
-    if info.path == "kernel":
+    if info.path == "native":
         held = info.held_bytes[_SHRINKS.index(shrink)]
         if info.format == "PNG":
             held += blob_bytes  # its header is read from a copy of the chunks that decide pixels

@@ -1,7 +1,7 @@
 """Decodes files into upright 8-bit sRGB pixels of a given size, with little memory.
 
-Gray and YCbCr JPEGs and most PNGs, WebPs and TIFFs are decoded by the kernel, other large ones in
-strips by libvips if it is installed, all others by Pillow.
+Gray and YCbCr JPEGs and most PNGs, WebPs and TIFFs are decoded by the native extension, other large
+ones in strips by libvips if it is installed, all others by Pillow.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ class Rasterizer:
         """Decode a displayed `box` as `size`: uint8 (height, width, 3)."""
         seconds = {"resize": 0.0} if seconds is None else seconds
         try:
-            if info.path == "kernel":
-                pixels = self._through_kernel(blob, info, box, size, seconds)
+            if info.path == "native":
+                pixels = self._through_native(blob, info, box, size, seconds)
                 if not isinstance(pixels, DecodeFailure) or pixels.reason not in DECLINED:
                     return pixels
                 if info.format in ("PNG", "WEBP") and info.height * info.width >= LARGE:
@@ -99,7 +99,7 @@ class Rasterizer:
             )
             return DecodeFailure("truncated", bad.detail) if is_truncated else bad
 
-    def _through_kernel(
+    def _through_native(
         self,
         blob: bytes,
         info: ImageInfo,
@@ -167,7 +167,9 @@ class Rasterizer:
         top, left, height, width = stored_box(orientation, box, (header.height, header.width))
         size = displayed_size(orientation, size)
         shrink, profile = 1, opened_profile(image)
-        if header.format == "JPEG" and profile.linear:  # which the kernel would have decoded
+        if (
+            header.format == "JPEG" and profile.linear
+        ):  # which the native extension would have decoded
             check_jpeg(blob)
         if header.format == "JPEG" and not profile.linear and not self._full:
             shrink = dct_denominator((height, width), size, self._filter)

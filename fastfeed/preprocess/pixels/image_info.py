@@ -34,7 +34,7 @@ class ImageInfo:
     orientation: int  # EXIF, 1..8
     mode: str  # "RGB", "L", "CMYK", "P", ...; with 16 bits "I;16", "RGB;16", "RGBA;16"
     icc: str  # "none", "sRGB", "Display P3", "BT.2020 PQ", ...; "damaged" (ignored)
-    path: str  # decoder to use: "kernel", "vips" or "pillow"
+    path: str  # decoder to use: "native", "vips" or "pillow"
     progressive: bool = False
     interlaced: bool = False
     alpha: bool = False
@@ -43,7 +43,7 @@ class ImageInfo:
     coded_pixels: int = 0  # of an AVIF, before it is cut to its clean aperture
     # coefficients per pixel that Pillow keeps in memory, of a JPEG with several scans
     held: float = 0.0
-    # that the kernel keeps, shrunk by 1, 2, 4 and 8
+    # that the native extension keeps, shrunk by 1, 2, 4 and 8
     held_bytes: tuple[int, int, int, int] = (0, 0, 0, 0)
 
     @property
@@ -77,7 +77,7 @@ def image_info(blob: bytes, max_pixels: int = 300_000_000) -> ImageInfo | Decode
             header.orientation,
             mode,
             profile.name,
-            "pillow" if profile.linear else "kernel",
+            "pillow" if profile.linear else "native",
             progressive=jpeg.progressive,
             converts=profile.transform is not None,
             linear=profile.linear,
@@ -116,15 +116,15 @@ def _pillow_info(blob: bytes, max_pixels: int) -> ImageInfo | DecodeFailure:
         alpha=alpha,
         coded_pixels=getattr(image, "coded_pixels", 0),
         held=jpeg.held() if jpeg else 0.0,
-        held_bytes=held_bytes(blob) if path == "kernel" else (0, 0, 0, 0),
+        held_bytes=held_bytes(blob) if path == "native" else (0, 0, 0, 0),
     )
 
 
 def _path(image: Any, header: Header, converts_first: bool, blob: bytes, max_pixels: int) -> str:
     """Decoder of a file that Pillow opened."""
-    in_kernel = header.format in ("PNG", "WEBP", "TIFF") and is_built() and not converts_first
-    if in_kernel and not isinstance(markers(blob, max_pixels), DecodeFailure):
-        return "kernel"
+    is_native = header.format in ("PNG", "WEBP", "TIFF") and is_built() and not converts_first
+    if is_native and not isinstance(markers(blob, max_pixels), DecodeFailure):
+        return "native"
     large = header.height * header.width >= LARGE
     return "vips" if large and _in_strips(image, header.format, blob) else "pillow"
 
@@ -237,7 +237,7 @@ class JpegMarkers:
 
 
 def read_markers(blob: bytes) -> JpegMarkers:
-    """Walk the segments as the kernel does; a broken segment ends the walk."""
+    """Walk the segments as the native extension does; a broken segment ends the walk."""
     result = JpegMarkers()
     at, size = 2, len(blob)
     while (marker_match := _MARKER.search(blob, at)) and marker_match.end() + 2 <= size:

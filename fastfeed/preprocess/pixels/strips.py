@@ -1,7 +1,7 @@
 """Scales an image strip by strip, so that it is never in memory as full-size RGB.
 
-RGB and gray are scaled by the kernel, as they arrive. Pillow, which does the rest, scales strips
-horizontally, then their result vertically: the same pixels as in one go.
+RGB and gray are scaled by the native extension, as they arrive. Pillow, which does the rest, scales
+strips horizontally, then their result vertically: the same pixels as in one go.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fastfeed.decode.pillow import Unsupported
 from fastfeed.decode.pixels import resampled
 from fastfeed.ops.base import FILTERS
 from fastfeed.preprocess.pixels.color import Profile
-from fastfeed.runtime.kernel import is_built, kernel
+from fastfeed.runtime.extension import extension, is_built
 
 STRIP_PIXELS = 1 << 20
 # of the filters, in output pixels
@@ -81,7 +81,7 @@ class _Kernel:
         height, width = (min(box[k] + box[k + 2], shape[k]) - max(box[k], 0.0) for k in (0, 1))
         self._pixels = np.empty((*size, 3), np.uint8)
         self._mode = "RGB"
-        self._scaler = kernel().Scaler(
+        self._scaler = extension().Scaler(
             *shape, top, left, height, width, self._pixels, FILTERS.index(filter)
         )
 

@@ -44,8 +44,8 @@ class Transformer:
     With `keep_small`, a file is passed through, with its metadata, if every reader decodes it as it
     would a new file: it has the requested format and size, is upright, 8-bit RGB without
     transparency, in sRGB or without a profile, a single image. All pixels are decoded first: a PNG
-    with its checksums, a JPEG by the kernel and by Pillow, which must agree, as Pillow alone reads
-    damaged ones.
+    with its checksums, a JPEG by the native extension and by Pillow, which must agree, as Pillow
+    alone reads damaged ones.
     """
 
     def __init__(self, recipe: Recipe) -> None:
@@ -60,7 +60,7 @@ class Transformer:
             scaling.matte, scaling.filter, max_pixels=max_pixels, full_decode=full
         )
         self._filter = _KERNEL_FILTERS[scaling.filter]
-        self._kernel = (
+        self._native = (
             NativeEngine(Decode(scaling.matte, max_pixels), full=full) if is_built() else None
         )
 
@@ -128,9 +128,9 @@ class Transformer:
         ):
             return None
         if info.format == "JPEG":
-            assert self._kernel is not None
+            assert self._native is not None
             pixels = np.empty((1, *geometry.size, 3), np.uint8)
-            (bad,) = self._kernel.decode(self._request(blob, info, geometry), pixels, _NEVER)
+            (bad,) = self._native.decode(self._request(blob, info, geometry), pixels, _NEVER)
             if bad is None:
                 return blob if decodes_alike(blob, pixels[0]) else None
             return None if bad.reason in DECLINED else bad
@@ -140,18 +140,18 @@ class Transformer:
     def _recode(
         self, blob: bytes, info: ImageInfo, geometry: OutputGeometry, seconds: dict[str, float]
     ) -> bytes | DecodeFailure | None:
-        """Decode, scale and encode in one call of the kernel; None if that is not possible."""
+        """Decode, scale and encode in one native call; None if that is not possible."""
         if (
-            info.path != "kernel"
+            info.path != "native"
             or info.converts
             or self._encoding.image != "jpeg"
             or geometry.padded
         ):
             return None
-        assert self._kernel is not None
+        assert self._native is not None
         how = self._encoding.quality, self._encoding.subsampling == "4:2:0", self._encoding.optimize
         times = np.zeros((1, 2), np.int64)
-        (file,) = self._kernel.recode(self._request(blob, info, geometry), *how, _NEVER, times)
+        (file,) = self._native.recode(self._request(blob, info, geometry), *how, _NEVER, times)
         seconds["resize"] += times[0, 0] / 1e9
         seconds["encode"] += times[0, 1] / 1e9
         return None if isinstance(file, DecodeFailure) and file.reason in DECLINED else file
@@ -322,7 +322,7 @@ def can_pass_through(blob: bytes, info: ImageInfo, image: str) -> bool:
 
 
 def decodes_alike(blob: bytes, pixels: np.ndarray) -> bool:
-    """True if Pillow decodes a JPEG to the kernel's pixels, uint8 (height, width, 3)."""
+    """True if Pillow decodes a JPEG to the native extension's pixels, uint8 (height, width, 3)."""
     height, width = pixels.shape[:2]
     try:
         image = JpegImagePlugin.JpegImageFile(io.BytesIO(blob), "")  # as other programs open it
@@ -344,9 +344,9 @@ def _is_close(left: np.ndarray, right: np.ndarray) -> bool:
 
 
 def _jpeg(blob: bytes, info: ImageInfo) -> bool:
-    """Huffman-coded JPEGs, which the kernel decodes; it detects more damage than Pillow."""
+    """Huffman-coded JPEGs, which native code decodes; it detects more damage than Pillow."""
     return (
-        info.path == "kernel" and blob[-2:] == b"\xff\xd9" and b"MPF\x00" not in bytes(blob[:_HEAD])
+        info.path == "native" and blob[-2:] == b"\xff\xd9" and b"MPF\x00" not in bytes(blob[:_HEAD])
     )
 
 

@@ -40,7 +40,7 @@ def test_every_byte_and_none_further(channels: int):
             for c in range(channels):
                 inside[:, :, c] = tables[:, c % own][inside[:, :, c]]
             got = buffer[100:-100].reshape(*sides, channels)
-            jpegs.native.look_up(got, tables[:, 0].copy() if own == 1 else tables, got)
+            jpegs.native.testing.look_up(got, tables[:, 0].copy() if own == 1 else tables, got)
             np.testing.assert_array_equal(got, inside, str(sides))
             np.testing.assert_array_equal(buffer, want)
 
@@ -52,7 +52,7 @@ def test_counts(channels: int):
             image = RNG.integers(0, levels, (*sides, channels), dtype=np.uint8)
             want = [np.bincount(image[:, :, c].ravel(), minlength=256) for c in range(channels)]
             counts = np.empty((channels, 256), np.uint32)
-            jpegs.native.count(image, counts)
+            jpegs.native.testing.count(image, counts)
             np.testing.assert_array_equal(counts, want, str(sides))
 
 
@@ -71,7 +71,7 @@ def test_the_kernel_refuses(
     image: tuple[int, ...], table: tuple[int, ...], out: tuple[int, ...], message: str
 ):
     with pytest.raises(ValueError, match=message):
-        jpegs.native.look_up(*(np.zeros(shape, np.uint8) for shape in (image, table, out)))
+        jpegs.native.testing.look_up(*(np.zeros(shape, np.uint8) for shape in (image, table, out)))
 
 
 def test_grays_are_those_of_pillow():
@@ -80,7 +80,7 @@ def test_grays_are_those_of_pillow():
         buffer = np.full(pixels.size + 200, 7, np.uint8)
         image = buffer[100:-100].reshape(pixels.shape)
         image[...] = pixels
-        jpegs.native.gray(image)
+        jpegs.native.testing.gray(image)
         want = np.asarray(Image.fromarray(pixels).convert("L"))
         np.testing.assert_array_equal(image, want[:, :, None].repeat(3, axis=2), str(sides))
         assert (buffer[:100] == 7).all() and (buffer[-100:] == 7).all(), (
@@ -92,17 +92,17 @@ def test_the_kernel_takes_no_copies():
     """What is written into a converted copy would be lost."""
     image, table = np.zeros((4, 5, 3), np.uint8), np.zeros(256, np.uint8)
     with pytest.raises(TypeError):
-        jpegs.native.look_up(image, table, np.zeros((4, 10, 3), np.uint8)[:, ::2])
+        jpegs.native.testing.look_up(image, table, np.zeros((4, 10, 3), np.uint8)[:, ::2])
     with pytest.raises(TypeError):
-        jpegs.native.look_up(image.astype(np.float32), table, image)
+        jpegs.native.testing.look_up(image.astype(np.float32), table, image)
     with pytest.raises(TypeError):
-        jpegs.native.count(image, np.zeros((3, 256), np.int64))
+        jpegs.native.testing.count(image, np.zeros((3, 256), np.int64))
     with pytest.raises(TypeError):
-        jpegs.native.gray(np.zeros((4, 10, 3), np.uint8)[:, ::2])
+        jpegs.native.testing.gray(np.zeros((4, 10, 3), np.uint8)[:, ::2])
     with pytest.raises(ValueError, match=r"image must be uint8 \(height, width, 3\)"):
-        jpegs.native.gray(image[:, :, :1].copy())
+        jpegs.native.testing.gray(image[:, :, :1].copy())
     with pytest.raises(ValueError, match="counts must have one entry per channel"):
-        jpegs.native.count(image, np.zeros((1, 256), np.uint32))
+        jpegs.native.testing.count(image, np.zeros((1, 256), np.uint32))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
@@ -119,7 +119,7 @@ def test_conversion_is_its_table(channels: int, layout: str, dtype: str):
         )
         buffer = np.full(want.size + 64, 7, dtype)
         out = buffer[32:-32].reshape(want.shape)
-        jpegs.native.convert(pixels, how.table(), out, layout == "CHW")
+        jpegs.native.testing.convert(pixels, how.table(), out, layout == "CHW")
         np.testing.assert_array_equal(buffer[32:-32].reshape(want.shape), want, str(sides))
         assert (buffer[:32] == 7).all() and (buffer[-32:] == 7).all(), (
             "bytes around the images were written"
@@ -148,4 +148,6 @@ def test_the_kernel_refuses_to_convert(
 ):
     image = np.zeros((4, 5, 3), np.uint8)
     with pytest.raises(ValueError, match=message):
-        jpegs.native.convert(image, np.zeros(table, dtypes[0]), np.zeros(out, dtypes[1]), planar)
+        jpegs.native.testing.convert(
+            image, np.zeros(table, dtypes[0]), np.zeros(out, dtypes[1]), planar
+        )

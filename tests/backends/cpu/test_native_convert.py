@@ -1,13 +1,13 @@
-"""The kernel's conversion to numbers: large images go past the caches if they lie at a multiple of
-64 bytes.
+"""The native extension's conversion to numbers: large images go past the caches if they lie at a
+multiple of 64 bytes.
 """
 
 import numpy as np
 import pytest
 
-from fastfeed.runtime.kernel import is_built, kernel
+from fastfeed.runtime.extension import extension, is_built
 
-pytestmark = pytest.mark.skipif(not is_built(), reason="the kernel is not built")
+pytestmark = pytest.mark.skipif(not is_built(), reason="the native extension is not built")
 
 
 @pytest.mark.parametrize("offset", [0, 4, 32])
@@ -23,7 +23,7 @@ def test_large_images(dtype, channels, planar, offset):
         first = -memory.ctypes.data % 64 + 64 + offset
         out = memory[first : first + image.size * table.itemsize].view(dtype)
         shape = (channels, height, width) if planar else (height, width, channels)
-        kernel().convert(image, table, out.reshape(shape), planar)
+        extension().testing.convert(image, table, out.reshape(shape), planar)
         wanted = table[image, np.arange(channels)]
         assert np.array_equal(out.reshape(shape), wanted.transpose(2, 0, 1) if planar else wanted)
         assert (memory[:first] == 7).all() and (memory[first + out.nbytes :] == 7).all()

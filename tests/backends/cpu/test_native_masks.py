@@ -1,4 +1,4 @@
-"""Masks that the kernel moves are those of the definition, in OpenCV and NumPy."""
+"""Masks that the native extension moves are those of the definition, in OpenCV and NumPy."""
 
 from __future__ import annotations
 

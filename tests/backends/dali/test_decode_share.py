@@ -1,5 +1,5 @@
-"""The share of JPEGs that the kernel decodes alongside a GPU: how it is measured and kept, and
-whose a file is.
+"""The share of JPEGs that the native extension decodes alongside a GPU: how it is measured and
+kept, and whose a file is.
 """
 
 import json

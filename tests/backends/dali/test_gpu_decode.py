@@ -1,4 +1,4 @@
-"""Decoding alongside DALI: the kernel takes a share.
+"""Decoding alongside DALI: the native extension takes a share.
 
 Here on the processor.
 """
@@ -49,8 +49,8 @@ def feed(folder, decode, **options):
 
 CHOICES = {
     "dali": GpuDecode(),
-    "half by the kernel": GpuDecode(cpu_share=0.5),
-    "all by the kernel": GpuDecode(cpu_share=1.0),
+    "half by the native extension": GpuDecode(cpu_share=0.5),
+    "all by the native extension": GpuDecode(cpu_share=1.0),
     "measured": GpuDecode(cpu_share=None),
 }
 

@@ -1,5 +1,5 @@
-"""Which files DALI may decode: the kernel's word on the last scan is that of the few lines of
-Python.
+"""Which files DALI may decode: the native extension's word on the last scan is that of the few
+lines of Python.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""The kernel's arithmetic of windows is what NumPy code defines."""
+"""The native extension's arithmetic of windows is what NumPy code defines."""
 
 import numpy as np
 import pytest
@@ -6,9 +6,9 @@ import pytest
 from fastfeed.ops import RandomCrop, RandomFlip, RandomResizedCrop
 from fastfeed.ops.program import window
 from fastfeed.ops.program.window import Step, fold
-from fastfeed.runtime.kernel import is_built
+from fastfeed.runtime.extension import is_built
 
-pytestmark = pytest.mark.skipif(not is_built(), reason="the kernel is not built")
+pytestmark = pytest.mark.skipif(not is_built(), reason="the native extension is not built")
 
 CROPS = [
     RandomResizedCrop(224),
@@ -54,7 +54,7 @@ def test_fold(monkeypatch):
     before = sizes.copy()
     native = fold(steps, draws, sizes)
     assert np.array_equal(sizes, before), "what is given stays as it is"
-    monkeypatch.setattr(window, "kernel", lambda: None)
+    monkeypatch.setattr(window, "extension", lambda: None)
     python = fold(steps, draws, sizes)
     for name in ("boxes", "flips", "sizes", "limits"):
         assert np.array_equal(getattr(native, name), getattr(python, name)), name

@@ -59,7 +59,7 @@ def middles(image: np.ndarray) -> np.ndarray:
 
 @pytest.fixture(params=["native", "pillow"])
 def kernel(request, monkeypatch):
-    """With the kernel for JPEGs, and without."""
+    """With the native extension for JPEGs, and without."""
     if request.param == "native" and not decode.is_built():
         pytest.skip(jpegs.NO_KERNEL)
     if request.param == "pillow":

@@ -61,30 +61,30 @@ def animated() -> bytes:
     )
 
 
-WEBP = "kernel" if jpegs.native and jpegs.native.LIBWEBP else "vips"
+WEBP = "native" if jpegs.native and jpegs.native.LIBWEBP else "vips"
 FILES = {  # path, and the file
-    "baseline": ("kernel", lambda: rasters.saved(picture(), "JPEG", quality=85, subsampling=2)),
+    "baseline": ("native", lambda: rasters.saved(picture(), "JPEG", quality=85, subsampling=2)),
     "progressive": (
-        "kernel",
+        "native",
         lambda: rasters.saved(picture(), "JPEG", quality=60, subsampling=2, progressive=True),
     ),
     "progressive, shrunk by 8": (
-        "kernel",
+        "native",
         lambda: rasters.saved(picture(), "JPEG", quality=60, subsampling=2, progressive=True),
     ),
     "4:4:4, shrunk by 8": (
-        "kernel",
+        "native",
         lambda: rasters.saved(picture(), "JPEG", quality=60, subsampling=0, progressive=True),
     ),
-    "PNG": ("kernel", lambda: rasters.saved(picture(), "PNG", compress_level=1)),
-    "transparent PNG": ("kernel", transparent),
+    "PNG": ("native", lambda: rasters.saved(picture(), "PNG", compress_level=1)),
+    "transparent PNG": ("native", transparent),
     "PNG with a transparent color": (
-        "kernel",
+        "native",
         lambda: rasters.saved(picture(), "PNG", compress_level=1, transparency=(1, 2, 3)),
     ),
-    "TIFF": ("kernel", lambda: rasters.saved(picture(), "TIFF")),
+    "TIFF": ("native", lambda: rasters.saved(picture(), "TIFF")),
     "TIFF of one strip": (
-        "kernel",
+        "native",
         lambda: rasters.saved(picture(), "TIFF", compression="tiff_lzw", tiffinfo={278: 3_840}),
     ),
     "TIFF of a palette": ("pillow", lambda: rasters.saved(picture(2_400).quantize(), "TIFF")),
@@ -103,7 +103,7 @@ FILES = {  # path, and the file
 
 
 def needs(path: str) -> None:
-    if path == "kernel" and not decode.is_built():
+    if path == "native" and not decode.is_built():
         pytest.skip(jpegs.NO_KERNEL)
     if path == "vips":
         pytest.importorskip("pyvips", reason="no pyvips; pip install 'fastfeed[vips]'")

@@ -23,12 +23,12 @@ from fastfeed.preprocess.pixels.image_info import LARGE, image_info
 
 FILTERS = {"lanczos": "lanczos", "bicubic": "bicubic", "area": "box"}
 PATHS = ["native", "pillow", "vips"]
-WEBP = ("WEBP",) if jpegs.native and jpegs.native.LIBWEBP else ()  # where the kernel has libwebp
+WEBP = ("WEBP",) if jpegs.native and jpegs.native.LIBWEBP else ()  # built with libwebp
 
 
 @pytest.fixture(params=PATHS)
 def path(request, monkeypatch):
-    """With the kernel and without; everything through libvips that it is ever asked for."""
+    """With native code and without; everything through libvips that it is ever asked for."""
     if request.param == "vips":
         pytest.importorskip("pyvips", reason="no pyvips; pip install 'fastfeed[vips]'")
         without_kernel(monkeypatch)
@@ -56,7 +56,7 @@ def test_orientation(format, orientation, path):
         icc="none",
     )
     ways = {
-        "native": dict.fromkeys(("JPEG", "PNG", "TIFF", *WEBP), "kernel"),
+        "native": dict.fromkeys(("JPEG", "PNG", "TIFF", *WEBP), "native"),
         "vips": dict.fromkeys(("PNG", "TIFF", "WEBP"), "vips"),
     }
     assert found.path == ways.get(path, {}).get(format, "pillow")
@@ -105,7 +105,7 @@ def test_kernel_and_pillow_agree(layout, monkeypatch):
     ]
     found = info_of(
         blob,
-        path="kernel",
+        path="native",
         mode="L" if layout == "gray" else "RGB",
         progressive=layout == "progressive",
     )
@@ -290,7 +290,7 @@ def test_a_large_damaged_png_is_not_given_to_pillow(monkeypatch):
     """Which would hold all of it."""
     blob = bytearray(saved(textured(60, 90), "PNG"))
     blob[blob.index(b"IDAT") + 60] ^= 1
-    found = info_of(bytes(blob), path="kernel")
+    found = info_of(bytes(blob), path="native")
     monkeypatch.setattr(decode, "LARGE", 1)
     monkeypatch.setattr(Rasterizer, "_through_pillow", lambda *_: pytest.fail("Pillow was asked"))
     got = Rasterizer().pixels(bytes(blob), found, (0, 0, 60, 90), (20, 30))

@@ -1,4 +1,4 @@
-"""Scaling strip by strip: the pixels of scaling all at once, in the kernel and with Pillow."""
+"""Scaling strip by strip: the pixels of scaling all at once, natively and with Pillow."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BOXES = [
 needs_kernel = pytest.mark.skipif(native is None, reason=NO_KERNEL)
 
 
-@pytest.fixture(params=["pillow", pytest.param("kernel", marks=needs_kernel)])
+@pytest.fixture(params=["pillow", pytest.param("native", marks=needs_kernel)])
 def either(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "pillow":
         without_kernel(monkeypatch)
@@ -59,7 +59,7 @@ def test_pixels_are_those_of_scaling_all_at_once(either, mode, filter, rows, mon
         assert got.mode == mode and got.size == size[::-1]
         inside = (0, 0, 211, 163) if box[0] < 0 else box
         off = np.abs(np.asarray(got.convert("RGB")) - expected(mode, inside, size, filter))
-        assert off.max() <= (0.51 if either == "kernel" else 1.6), (box, size)
+        assert off.max() <= (0.51 if either == "native" else 1.6), (box, size)
 
 
 def test_inks_are_scaled_before_they_are_converted(either):

@@ -120,7 +120,7 @@ def test_one_call_of_the_kernel_gives_the_bytes_of_the_long_way(
             else LAYOUTS[layout](height, width, k)
         )
         seen = image_info(blob)
-        assert isinstance(seen, ImageInfo) and seen.path == "kernel"
+        assert isinstance(seen, ImageInfo) and seen.path == "native"
         for how in ((40,), ((31, 47), "cover", "bicubic"), (53, "long", "area")):
             scaling = Scaling(*how, full_decode=full)
             for encoding in (

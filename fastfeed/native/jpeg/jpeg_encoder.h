@@ -28,10 +28,10 @@ struct YccPlanes {
 constexpr int kMaxSide = 65500;  // of a JPEG that libjpeg writes
 
 // Keeps its memory between images; one thread at a time.
-class JpegWriter {
+class JpegEncoder {
  public:
-  JpegWriter();
-  ~JpegWriter();
+  JpegEncoder();
+  ~JpegEncoder();
 
   // The file of height x width pixels, of three bytes without gaps or in planes, valid until the next call; the same bytes
   // for the same pixels. False: out of memory.

@@ -1,4 +1,4 @@
-"""Files are recoded without the kernel, with one warning."""
+"""Files are recoded without the native extension, with one warning."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ def test_a_missing_kernel_is_told_of_once(
     folder(tmp_path, {"a": 4, "b": 4}, (24, 24))
     done = python(CODE.format(decode=decode), tmp_path)
     assert done.returncode == 0, done.stderr
-    said = "fastfeed: The JPEG kernel is not part of this installation: JPEGs are decoded by Pillow"
+    said = "fastfeed: The native extension is not part of this installation: JPEGs are decoded by"
     assert done.stderr.count(said) == times, done.stderr

@@ -1,4 +1,4 @@
-#include "jpeg/writer.h"
+#include "jpeg/jpeg_encoder.h"
 
 #include <algorithm>
 #include <csetjmp>
@@ -47,7 +47,7 @@ struct PlaneRows {
 
 }  // namespace
 
-struct JpegWriter::Libjpeg {
+struct JpegEncoder::Libjpeg {
   jpeg_compress_struct info;
   jpeg_error_mgr errors;
   jpeg_destination_mgr destination;
@@ -122,19 +122,19 @@ struct JpegWriter::Libjpeg {
   }
 };
 
-JpegWriter::JpegWriter() : libjpeg_(std::make_unique<Libjpeg>()) {}
-JpegWriter::~JpegWriter() = default;
+JpegEncoder::JpegEncoder() : libjpeg_(std::make_unique<Libjpeg>()) {}
+JpegEncoder::~JpegEncoder() = default;
 
-bool JpegWriter::write(const uint8_t* pixels, int height, int width, const Coding& coding) {
+bool JpegEncoder::write(const uint8_t* pixels, int height, int width, const Coding& coding) {
   return write(height, width, coding, RgbRows{pixels});
 }
 
-bool JpegWriter::write(const YccPlanes& planes, const Coding& coding) {
+bool JpegEncoder::write(const YccPlanes& planes, const Coding& coding) {
   return write(planes.part[0].height, planes.part[0].width, coding, PlaneRows{planes});
 }
 
 template <class Rows>
-bool JpegWriter::write(int height, int width, const Coding& coding, const Rows& rows) {
+bool JpegEncoder::write(int height, int width, const Coding& coding, const Rows& rows) {
   if (libjpeg_->broken) return false;
   // a photograph needs a byte per pixel at most; noise at quality 100 gets there by doubling
   const size_t guess = size_t(height) * size_t(width) + 4096;
@@ -148,13 +148,13 @@ bool JpegWriter::write(int height, int width, const Coding& coding, const Rows& 
   return true;
 }
 
-std::vector<uint8_t> JpegWriter::take() {
+std::vector<uint8_t> JpegEncoder::take() {
   std::vector<uint8_t> file(data(), data() + size_);
   if (file_.size() > kKeptBytes) release();
   return file;
 }
 
-void JpegWriter::release() {
+void JpegEncoder::release() {
   std::vector<uint8_t>().swap(file_);
   size_ = 0;
 }

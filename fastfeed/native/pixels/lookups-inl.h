@@ -1,17 +1,17 @@
 // What a register of bytes becomes by a table, on each instruction set. Included once per target, by sources that
 // compile for all of them.
 
-#if defined(FASTFEED_LOOKS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef FASTFEED_LOOKS_INL_H_
-#undef FASTFEED_LOOKS_INL_H_
+#if defined(FASTFEED_LOOKUPS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef FASTFEED_LOOKUPS_INL_H_
+#undef FASTFEED_LOOKUPS_INL_H_
 #else
-#define FASTFEED_LOOKS_INL_H_
+#define FASTFEED_LOOKUPS_INL_H_
 #endif
 
 #include <hwy/highway.h>
 
 #include "pixels/forms.h"
-#include "pixels/wide.h"
+#include "pixels/vbmi_lookup.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fastfeed {
@@ -25,10 +25,10 @@ using V8 = hn::Vec<U8>;
 // Each of these has `apply`, which replaces kAtOnce registers of bytes by what the table holds for them. As many at a
 // time as can share what was loaded of the table.
 
-struct BitLook {
+struct BitLookup {
   static constexpr int kAtOnce = 1;
   V8 keep, flip, from, above;
-  explicit BitLook(const BitForm& form)
+  explicit BitLookup(const BitForm& form)
       : keep(hn::Set(U8(), form.keep)), flip(hn::Set(U8(), form.flip)), from(hn::Set(U8(), form.from)),
         above(hn::Set(U8(), form.above)) {}
   HWY_INLINE void apply(V8* v) const {
@@ -38,18 +38,18 @@ struct BitLook {
 };
 
 // The same where nothing changes on the way.
-struct MaskLook {
+struct MaskLookup {
   static constexpr int kAtOnce = 1;
   V8 keep, flip;
-  explicit MaskLook(const BitForm& form) : keep(hn::Set(U8(), form.keep)), flip(hn::Set(U8(), form.flip)) {}
+  explicit MaskLookup(const BitForm& form) : keep(hn::Set(U8(), form.keep)), flip(hn::Set(U8(), form.flip)) {}
   HWY_INLINE void apply(V8* v) const { v[0] = hn::Xor(hn::And(v[0], keep), flip); }
 };
 
 // One by one.
-struct EntryLook {
+struct EntryLookup {
   static constexpr int kAtOnce = 1;
   const uint8_t* table;
-  explicit EntryLook(const uint8_t* entries) : table(entries) {}
+  explicit EntryLookup(const uint8_t* entries) : table(entries) {}
   HWY_INLINE void apply(V8* v) const {
     const U8 d;
     HWY_ALIGN uint8_t bytes[HWY_MAX_BYTES];
@@ -61,12 +61,12 @@ struct EntryLook {
 
 #if HWY_TARGET != HWY_SCALAR
 
-struct LineLook {
+struct LineLookup {
   static constexpr int kAtOnce = 1;
   using I8 = hn::RebindToSigned<U8>;
   using W8 = hn::Vec<I8>;
   W8 rise, more, reach, step, place;
-  explicit LineLook(const LineForm& form)
+  explicit LineLookup(const LineForm& form)
       : rise(hn::LoadDup128(I8(), form.rise)), more(hn::LoadDup128(I8(), form.more)),
         reach(hn::LoadDup128(I8(), form.reach)), step(hn::LoadDup128(I8(), form.step)),
         place(hn::LoadDup128(I8(), form.place)) {}
@@ -90,10 +90,10 @@ struct LineLook {
 // Any table: sixteen times sixteen entries. An index outside of the sixteen gives nothing where its uppermost bit is
 // set; x86 looks up by the lower four bits where it is not. So there an index that goes down by 16 each time finds all
 // entries from its own sixteen back to the first, which are stored as changes from the sixteen before.
-struct RowLook {
+struct RowLookup {
   static constexpr int kAtOnce = 4;
   HWY_ALIGN uint8_t changes[256];
-  explicit RowLook(const uint8_t* table) {
+  explicit RowLookup(const uint8_t* table) {
     for (int v = 0; v < 256; ++v)
       changes[v] = uint8_t(HWY_ARCH_X86 && v % 128 >= 16 ? table[v] ^ table[v - 16] : table[v]);
   }
@@ -125,21 +125,21 @@ struct RowLook {
 };
 
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3_DL
-struct TableLook {
+struct TableLookup {
   static constexpr int kAtOnce = 1;
   Table table;
-  explicit TableLook(const uint8_t* entries) : table(load(entries)) {}
+  explicit TableLookup(const uint8_t* entries) : table(load(entries)) {}
   HWY_INLINE void apply(V8* v) const { v[0] = V8{look(table, v[0].raw)}; }
 };
 #else
-using TableLook = RowLook;
+using TableLookup = RowLookup;
 #endif
 
 // Three registers of interleaved pixels as one per channel, and back. Each place holds one channel in the first
 // register, another in the second and the third one in the third, so nothing has to move; pixels are in any order.
-class Deal {
+class Deinterleaver {
  public:
-  Deal() {
+  Deinterleaver() {
     const U8 d;
     HWY_ALIGN uint8_t places[HWY_MAX_BYTES];
     for (int c = 0; c < 3; ++c) {

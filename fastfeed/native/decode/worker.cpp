@@ -1,4 +1,4 @@
-#include "decode/kernel.h"
+#include "decode/worker.h"
 
 #include <algorithm>
 #include <cmath>
@@ -13,7 +13,7 @@
 #include "jpeg/libjpeg.h"
 #include "decode/planes.h"
 #include "png/png.h"
-#include "batch/pool.h"
+#include "system/admission.h"
 #include "system/system.h"
 #include "tiff/tiff.h"
 #include "webp/webp.h"
@@ -128,7 +128,7 @@ Status Worker::recode(const uint8_t* data, size_t size, const Window& window, Fi
     status = checked(data, size, window, limits, room, [&](const Header& header) {
       const auto write = [&](const auto&... what) {
         const int64_t begun = clock_ns();
-        const bool written = writer_.write(what..., coding);
+        const bool written = encoder_.write(what..., coding);
         encode_ns += clock_ns() - begun;
         return written ? Status::ok : Status::no_memory;
       };
@@ -148,7 +148,7 @@ Status Worker::recode(const uint8_t* data, size_t size, const Window& window, Fi
     });
   }
   if (large) std::vector<uint8_t>().swap(pixels_);
-  if (large && status != Status::ok) writer_.release();
+  if (large && status != Status::ok) encoder_.release();
   return status;
 }
 

@@ -1,4 +1,4 @@
-#include "image/reader.h"
+#include "jpeg/jpeg_reader.h"
 
 #include <algorithm>
 #include <csetjmp>
@@ -13,7 +13,6 @@
 #include "jpeg/jpeg_errors.h"
 #include "jpeg/jpeg_source.h"
 #include "jpeg/progressive.h"
-#include "webp/webp.h"
 
 namespace fastfeed {
 namespace {
@@ -289,16 +288,14 @@ size_t coefficient_bytes(const Header& header, const Means& means) {
 
 std::unique_ptr<JpegReader> libjpeg_reader(bool huffman) { return std::make_unique<LibjpegReader>(huffman); }
 
-size_t held_bytes(const Header& header, int denominator) {
-  if (header.format == Format::webp) return webp_bytes(header, denominator);
-  if (header.format == Format::tiff) return header.unpacked_bytes;
+size_t jpeg_held_bytes(const Header& header, int denominator) {
   return coefficient_bytes(header, [&](int i) {  // at an eighth, the others are shrunk less
     const int across = header.sampling[i] >> 4, down = header.sampling[i] & 15;
     return denominator == 8 && (across * 2 > header.most_across() || down * 2 > header.most_down());
   });
 }
 
-size_t held_bytes(const Header& header, const JpegReader::Denominators& denominators) {
+size_t jpeg_held_bytes(const Header& header, const JpegReader::Denominators& denominators) {
   return coefficient_bytes(header, [&](int i) { return denominators[size_t(i)] == 8; });
 }
 

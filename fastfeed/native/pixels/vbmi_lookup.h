@@ -10,7 +10,7 @@
 #endif
 #include <immintrin.h>
 #pragma GCC diagnostic pop
-#define FASTFEED_WIDE __attribute__((target("avx512f,avx512bw,avx512vbmi")))
+#define FASTFEED_VBMI __attribute__((target("avx512f,avx512bw,avx512vbmi")))
 
 namespace fastfeed {
 
@@ -20,14 +20,14 @@ struct Table {
   __m512i part[4];
 };
 
-FASTFEED_WIDE inline Table load(const uint8_t* table) {
+FASTFEED_VBMI inline Table load(const uint8_t* table) {
   Table t;
   for (int k = 0; k < 4; ++k) t.part[k] = _mm512_loadu_si512(table + 64 * k);
   return t;
 }
 
 // Each instruction looks up in 128 entries by the lower seven bits; the eighth selects one of the two results.
-FASTFEED_WIDE inline __m512i look(const Table& t, __m512i bytes) {
+FASTFEED_VBMI inline __m512i look(const Table& t, __m512i bytes) {
   const __m512i low = _mm512_permutex2var_epi8(t.part[0], bytes, t.part[1]);
   const __m512i high = _mm512_permutex2var_epi8(t.part[2], bytes, t.part[3]);
   return _mm512_mask_blend_epi8(_mm512_movepi8_mask(bytes), low, high);
@@ -44,7 +44,7 @@ class Channels {
         then_[c][j] = uint8_t(from < 128 ? j : from - 64);
       }
   }
-  FASTFEED_WIDE __m512i pick(const __m512i (&pixels)[3], int c) const {
+  FASTFEED_VBMI __m512i pick(const __m512i (&pixels)[3], int c) const {
     const __m512i two = _mm512_permutex2var_epi8(pixels[0], _mm512_loadu_si512(first_[c]), pixels[1]);
     return _mm512_permutex2var_epi8(two, _mm512_loadu_si512(then_[c]), pixels[2]);
   }

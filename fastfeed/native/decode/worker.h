@@ -10,9 +10,9 @@
 
 #include "image/header.h"
 #include "image/image.h"
-#include "image/reader.h"
+#include "jpeg/jpeg_reader.h"
 #include "decode/resample.h"
-#include "jpeg/writer.h"
+#include "jpeg/jpeg_encoder.h"
 
 namespace fastfeed {
 
@@ -26,13 +26,6 @@ struct Limits {
 struct Window {
   double top, left, height, width;  // pixels of the displayed image
   bool flip_rows, flip_columns;     // mirrored top to bottom, left to right
-};
-
-// uint8 pixels, channels contiguous: pixel (y, x) lies at at + y * row + x * 3.
-struct Slot {
-  uint8_t* at;
-  ptrdiff_t row;
-  int height, width;
 };
 
 // Why a header is rejected before any pixel is allocated, or ok.
@@ -52,7 +45,7 @@ class Worker {
   // call. Most of a JPEG's picture is scaled in planes.
   Status recode(const uint8_t* data, size_t size, const Window& window, Filter filter, const Limits& limits, int height,
                 int width, const Coding& coding);
-  JpegWriter& file() { return writer_; }
+  JpegEncoder& file() { return encoder_; }
 
   // Nanoseconds that decode() and recode() spent on resampling and on writing files, since they were set to 0.
   int64_t resize_ns = 0, encode_ns = 0;
@@ -78,7 +71,7 @@ class Worker {
   JpegReader* jpegs_;  // one of them
   Resampler resamplers_[3];
   Axes axes_;
-  JpegWriter writer_;
+  JpegEncoder encoder_;
   std::vector<uint8_t> pixels_;
 };
 

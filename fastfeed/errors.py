@@ -22,9 +22,10 @@ local one". Values of others are cut and escaped by `fastfeed.printable`.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
-from fastfeed.printable import printable_message
+from fastfeed.printable import printable, printable_message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,6 +87,24 @@ class ConfigError(FastfeedError, ValueError):
     def __init__(self, *args: object, field: str = "") -> None:
         super().__init__(*args)
         self.field = field
+
+    @classmethod
+    def of(cls, name: str, must: str, got: object, advice: str = "") -> ConfigError:
+        """The error `NAME must be MUST, got GOT; ADVICE`.
+
+        Args:
+            name (str): The argument, after its owner if that helps: "p", "Rotate p", "Part.weight".
+                Its last name is the field.
+            must (str): Allowed values.
+            got (object): The wrong value.
+            advice (str): What to write instead. Default: "", nothing.
+
+        Returns:
+            The error, to be raised.
+        """
+        text = f"{name} must be {must}, got {printable(repr(got))}"
+        names = re.findall(r"[A-Za-z_]\w*", name)
+        return cls(f"{text}; {advice}" if advice else text, field=names[-1])
 
 
 class SpecError(ConfigError):

@@ -72,7 +72,7 @@ class Failure:
 
     def __post_init__(self) -> None:
         if self.reason not in REASONS:
-            raise ConfigError(f"reason must be one of {', '.join(REASONS)}, got {self.reason!r}")
+            raise ConfigError.of("reason", f"one of {', '.join(REASONS)}", self.reason)
         object.__setattr__(self, "detail", printable(self.detail, _LONGEST_DETAIL))
 
     def __str__(self) -> str:
@@ -112,18 +112,17 @@ class FaultPolicy:
 
     def __post_init__(self) -> None:
         if self.action not in ("substitute", "mask", "raise"):
-            raise ConfigError(
-                f'on_bad must be "substitute", "mask" or "raise", got {self.action!r}'
-            )
+            raise ConfigError.of("on_bad", '"substitute", "mask" or "raise"', self.action)
         if self.on_error not in ("raise", "bad"):
-            raise ConfigError(f'on_error must be "raise" or "bad", got {self.on_error!r}')
+            raise ConfigError.of("on_error", '"raise" or "bad"', self.on_error)
         if not 0 <= self.max_share <= 1:
-            raise ConfigError(
-                f"max_share must be in [0, 1], got {self.max_share!r}; 1 switches the limit off"
+            raise ConfigError.of(
+                "max_share", "in [0, 1]", self.max_share, "1 switches the limit off"
             )
         if self.max_run < 1 or self.attempts < 1:
             raise ConfigError(
-                f"max_run and attempts must be >= 1, got {self.max_run} and {self.attempts}"
+                f"max_run and attempts must be >= 1, got {self.max_run} and {self.attempts}",
+                field="max_run",
             )
 
     @classmethod
@@ -171,14 +170,11 @@ class Outage:
             or not isinstance(self.wait, (int, float))
             or not self.wait >= 0
         ):
-            raise ConfigError(
-                f"Outage(wait=...) must be seconds >= 0, got {self.wait!r}; float('inf') waits"
-                " forever"
+            raise ConfigError.of(
+                "Outage(wait=...)", "seconds >= 0", self.wait, "float('inf') waits forever"
             )
         if self.then not in ("raise", "substitute"):
-            raise ConfigError(
-                f'Outage(then=...) must be "raise" or "substitute", got {self.then!r}'
-            )
+            raise ConfigError.of("Outage(then=...)", '"raise" or "substitute"', self.then)
 
     @classmethod
     def of(cls, outage: float | Outage) -> Outage:
@@ -235,6 +231,7 @@ def fault_policies(
         raise ConfigError(
             'on_bad="raise" ends the run at the first bad sample, but'
             ' outage=Outage(then="substitute") replaces samples; use Outage(then="raise"), or'
-            " another on_bad"
+            " another on_bad",
+            field="on_bad",
         )
     return (policy if on_error is None else replace(policy, on_error=on_error)), outage

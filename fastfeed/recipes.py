@@ -154,9 +154,7 @@ def stock_photo_train(size: int = 299, *, policy: Any = None) -> list[Any]:
 
 def _side(name: str, size: Any) -> int:
     if isinstance(size, bool) or not isinstance(size, (int, np.integer)):
-        raise ConfigError(
-            f"{name} size must be an int, the side of a square in pixels, got {size!r}"
-        )
+        raise ConfigError.of(f"{name} size", "an int, the side of a square in pixels", size)
     return check_size(name, size)[0]
 
 
@@ -169,6 +167,7 @@ def _policy_ops(name: str, policy: Any) -> list[Any]:
         more = "; write several as one: Sequential([...])" if isinstance(op, (list, tuple)) else ""
         raise ConfigError(
             f"{name} policy must be an op that changes pixels, such as RandAugment(), got"
-            f" {what}{more}"
+            f" {what}{more}",
+            field="policy",
         )
     return [] if op is None else [op]

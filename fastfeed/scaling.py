@@ -173,7 +173,8 @@ class BatchPlan:
             raise ConfigError(
                 f"the feed's global batch must be {self.global_batch}, planned for lr={self.lr:g},"
                 f" got {got}; pass global_batch={self.global_batch} to Feed (batch counts per"
-                f" rank), or plan again for {got}"
+                f" rank), or plan again for {got}",
+                field="global_batch",
             )
 
     def __str__(self) -> str:
@@ -252,14 +253,16 @@ def plan_batch(
             isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
         )
         if not number or value < 0 or (value == 0 and bound == "> 0"):
-            raise ConfigError(f"{name} must be a finite number {bound}, got {value!r}")
+            raise ConfigError.of(name, f"a finite number {bound}", value)
     if rule not in RULES:
-        raise ConfigError(f"rule must be one of {', '.join(RULES)}, got {rule!r}")
+        raise ConfigError.of("rule", f"one of {', '.join(RULES)}", rule)
     if rule == "fixed-global":
         if local_batch is not None:
-            raise ConfigError(
-                f'local_batch must be left out under rule="fixed-global", got {local_batch!r}; it'
-                " is base_batch / ranks"
+            raise ConfigError.of(
+                "local_batch",
+                'left out under rule="fixed-global"',
+                local_batch,
+                "it is base_batch / ranks",
             )
         if base_batch % size:
             below = base_batch // size * size
@@ -267,7 +270,8 @@ def plan_batch(
             raise ConfigError(
                 f'base_batch must be a multiple of {size} (ranks) under rule="fixed-global", got'
                 f" {base_batch}; nearest: {nearest}, each a separate recipe, or another number of"
-                " ranks"
+                " ranks",
+                field="base_batch",
             )
         return BatchPlan(
             base_batch // size, base_batch, float(base_lr), base_batch, float(base_lr), rule
@@ -283,5 +287,6 @@ def plan_batch(
 def _check_integer(name: str, value: object, minimum: int, advice: str = "") -> None:
     if isinstance(value, bool) or not isinstance(value, Integral) or value < minimum:
         raise ConfigError(
-            f"{name} must be an integer >= {minimum}, got {value!r}{advice and '; ' + advice}"
+            f"{name} must be an integer >= {minimum}, got {value!r}{advice and '; ' + advice}",
+            field=name,
         )

@@ -38,9 +38,9 @@ class Spec:
 
     def __post_init__(self) -> None:
         if self.layout not in LAYOUTS:
-            raise ConfigError(f"layout must be one of {', '.join(LAYOUTS)}, got {self.layout!r}")
+            raise ConfigError.of("layout", f"one of {', '.join(LAYOUTS)}", self.layout)
         if self.dtype not in DTYPES:
-            raise ConfigError(f"dtype must be one of {', '.join(DTYPES)}, got {self.dtype!r}")
+            raise ConfigError.of("dtype", f"one of {', '.join(DTYPES)}", self.dtype)
 
     @property
     def encoded(self) -> bool:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pickle
 
+import numpy as np
 import pytest
 
+import fastfeed as ff
 from fastfeed import errors
 from fastfeed.preprocess import Encoding
 
@@ -74,3 +76,40 @@ def test_an_error_carries_the_argument() -> None:
     assert caught.value.field == "quality"
     assert pickle.loads(pickle.dumps(caught.value)).field == "quality"
     assert errors.ConfigError("several").field == ""
+
+
+@pytest.mark.parametrize("name", ["p", "Rotate p", "Objects: p", "Part.p", "Outage(p=...)", "p[3]"])
+def test_the_field_is_the_last_name(name):
+    error = errors.ConfigError.of(name, "in [0, 1]", "2", "pass 0.5")
+    assert str(error) == f"{name} must be in [0, 1], got '2'; pass 0.5"
+    assert error.field == "p"
+    assert pickle.loads(pickle.dumps(error)).args == error.args
+
+
+@pytest.mark.parametrize(
+    ("field", "make"),
+    [
+        ("p", lambda: ff.RandomFlip(1.5)),
+        ("draws", lambda: ff.Function(print, draws=-1)),
+        ("size", lambda: ff.Resize(0)),
+        ("images", lambda: ff.Arrays(np.zeros((1, 2, 2, 3)))),
+        ("labels", lambda: ff.Arrays(np.zeros((1, 2, 2, 3), np.uint8), ["a"])),
+        ("paths", lambda: ff.TarShards("a{0..x}.tar")),
+        ("weights", lambda: ff.Weighted([-1])),
+        ("engine", lambda: ff.GpuDecode("cuda")),
+        ("outage", lambda: ff.FaultPolicy(outage=3)),
+        ("in_flight", lambda: ff.sources.Storage(in_flight=0)),
+        ("rank", lambda: ff.World(4, 4)),
+        ("quarantine", lambda: _feed(quarantine="/")),
+        ("batch", lambda: _feed(batch=0)),
+        ("depth", lambda: ff.prefetch_to_device([], "cpu", depth=0)),
+    ],
+)
+def test_an_error_about_an_argument_names_it(field, make):
+    with pytest.raises(errors.ConfigError) as raised:
+        make()
+    assert raised.value.field == field
+
+
+def _feed(**options):
+    return ff.Feed(ff.Arrays(np.zeros((2, 2, 2, 3), np.uint8)), [], **({"batch": 1} | options))

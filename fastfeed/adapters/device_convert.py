@@ -17,7 +17,7 @@ def on_device(session: FeedSession, placement: Placement, convert: Where) -> boo
     "auto": if it is an accelerator, since bytes are a quarter of the floats.
     """
     if convert not in ("auto", "host", "device"):
-        raise ConfigError(f"convert must be one of auto, host, device, got {convert!r}")
+        raise ConfigError.of("convert", "one of auto, host, device", convert)
     return session.converts and (
         placement.accelerator if convert == "auto" else convert == "device"
     )

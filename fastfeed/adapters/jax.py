@@ -123,10 +123,12 @@ class JaxPlacement:
         if where is None or isinstance(where, str):
             where = _device(where)
         if not isinstance(where, (jax.Device, jax.sharding.Sharding)):
-            raise ConfigError(
-                f"sharding must be a jax.sharding.Sharding, a jax.Device or None, got {where!r};"
-                ' for data parallel: NamedSharding(Mesh(jax.devices(), ("batch",)),'
-                ' PartitionSpec("batch"))'
+            raise ConfigError.of(
+                "sharding",
+                "a jax.sharding.Sharding, a jax.Device or None",
+                where,
+                'for data parallel: NamedSharding(Mesh(jax.devices(), ("batch",)),'
+                ' PartitionSpec("batch"))',
             )
         self.where = where
         self._live_batches = live_batches
@@ -151,12 +153,14 @@ class JaxPlacement:
             count, got = len(self.where.device_set), global_batch if self._global else batch
             raise ConfigError(
                 f"the batch must divide among the devices of its sharding, got {got} samples for"
-                f" {count} devices; change batch to a multiple of {count}"
+                f" {count} devices; change batch to a multiple of {count}",
+                field="batch",
             ) from error
         if self._global and global_batch % jax.process_count():
             raise ConfigError(
                 f"the global batch must divide by the number of processes, {jax.process_count()},"
-                f" got {global_batch}"
+                f" got {global_batch}",
+                field="batch",
             )
 
     def _sharding(self, ndim: int, most: int = 1) -> Any:
@@ -258,6 +262,4 @@ def _device(where: str | None) -> Any:
         return (jax.local_devices(backend=platform or None))[int(number or 0)]
     except (RuntimeError, IndexError, ValueError) as error:
         there = ", ".join(f"{d.platform}:{d.id}" for d in jax.local_devices())
-        raise ConfigError(
-            f"device must be one of those JAX sees ({there}), got {where!r}"
-        ) from error
+        raise ConfigError.of("device", f"one of those JAX sees ({there})", where) from error

@@ -70,16 +70,16 @@ def prefetch_to_device(iterable: Iterable[Any], device: Any, depth: int = 2) -> 
         Array([0., 0., 0.], dtype=float32)
     """
     if isinstance(depth, bool) or not isinstance(depth, int) or depth < 1:
-        raise ConfigError(
-            f"depth must be an integer >= 1, got {depth!r}; it is the number of batches ahead"
-        )
+        raise ConfigError.of("depth", "an integer >= 1", depth, "it is the number of batches ahead")
     if isinstance(iterable, Feed):
         session = FeedSession.of(iterable)
         placement = _placement(device, session.prefetch + 2)
         session.place_on(placement)
         return _Loops(iterable, partial(_placed, session, placement))
     if not isinstance(iterable, Iterable):
-        raise ConfigError(f"prefetch_to_device needs an iterable of batches, got {iterable!r}")
+        raise ConfigError(
+            f"prefetch_to_device needs an iterable of batches, got {iterable!r}", field="iterable"
+        )
     begin = partial(_Prefetched, iterable, _placement(device, depth + 2), depth)
     return begin() if isinstance(iterable, Iterator) else _Loops(iterable, begin)
 
@@ -93,9 +93,11 @@ def _placement(device: Any, live_batches: int) -> Placement:
         return importlib.import_module(FRAMEWORKS[framework]).placement(rest, live_batches)
     framework = type(device).__module__.split(".")[0]
     if framework not in FRAMEWORKS:
-        raise ConfigError(
-            "device must be a torch.device, a jax.Device, a jax Sharding, or a name such as"
-            f" 'torch:cuda:0', 'jax' or 'tf:GPU:0', got {device!r}"
+        raise ConfigError.of(
+            "device",
+            "a torch.device, a jax.Device, a jax Sharding, or a name such as"
+            " 'torch:cuda:0', 'jax' or 'tf:GPU:0'",
+            device,
         )
     return importlib.import_module(FRAMEWORKS[framework]).placement(device, live_batches)
 

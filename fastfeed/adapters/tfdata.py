@@ -123,9 +123,7 @@ class TfPlacement:
         requested = requested if ":" in requested else f"{requested}:0"
         matches = [name for name in here if name.upper().endswith(f"DEVICE:{requested}")]
         if not matches:
-            raise ConfigError(
-                f"device must be one of TensorFlow's here ({', '.join(here)}), got {device!r}"
-            )
+            raise ConfigError.of("device", f"one of TensorFlow's here ({', '.join(here)})", device)
         self.device = matches[0]
         self._live_batches = live_batches
         self.name = f"TensorFlow {requested}"

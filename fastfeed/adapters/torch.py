@@ -165,7 +165,8 @@ class TorchPlacement:
                 raise DeviceMemory(f"{text}: {str(error).splitlines()[0]}") from error
             raise ConfigError(
                 f"device must be one that this PyTorch computes on, got {device!r}:"
-                f" {str(error).splitlines()[0]}"
+                f" {str(error).splitlines()[0]}",
+                field="device",
             ) from error
         self.name = f"torch {self.device}"
         self._live_batches = live_batches

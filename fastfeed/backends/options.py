@@ -51,16 +51,18 @@ class GpuDecode:
 
     def __post_init__(self) -> None:
         if self.engine not in ENGINES:
-            raise ConfigError(f"engine must be one of {', '.join(ENGINES)}, got {self.engine!r}")
+            raise ConfigError.of("engine", f"one of {', '.join(ENGINES)}", self.engine)
         for name in ("hw_load", "cpu_share"):
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not 0 <= value <= 1):
-                raise ConfigError(f"{name} must be in [0, 1], or None, got {value!r}")
+                raise ConfigError.of(name, "in [0, 1], or None", value)
         if isinstance(self.lanes, bool) or not isinstance(self.lanes, int) or self.lanes < 1:
-            raise ConfigError(f"lanes must be an integer >= 1, got {self.lanes!r}")
+            raise ConfigError.of("lanes", "an integer >= 1", self.lanes)
         if self.engine == "nvjpeg" and self.hw_load is not None:
             raise ConfigError(
-                f"nvjpeg has no decoder but the engine, got hw_load={self.hw_load!r}; use cpu_share"
+                f"nvjpeg has no decoder but the engine, got hw_load={self.hw_load!r}; use"
+                " cpu_share",
+                field="hw_load",
             )
 
 
@@ -85,24 +87,27 @@ def choose(decode: Any, backend: Any, backends: Any) -> tuple[Any, Any]:
     """
     on_gpu = isinstance(decode, GpuDecode) or decode in GPU
     if not on_gpu and decode not in CPU:
-        raise ConfigError(
-            f"decode must be one of {', '.join((*CPU, *GPU))}, or a GpuDecode, got {decode!r}"
-        )
+        raise ConfigError.of("decode", f"one of {', '.join((*CPU, *GPU))}, or a GpuDecode", decode)
     meant = ENGINES[decode.engine] if isinstance(decode, GpuDecode) else "dali" if on_gpu else "cpu"
     backend = backend or meant
     if backend not in backends:
-        raise ConfigError(f"backend must be one of {', '.join(backends)}, got {backend!r}")
+        raise ConfigError.of("backend", f"one of {', '.join(backends)}", backend)
     if backend == "cpu" and on_gpu:
         raise ConfigError(
-            f'backend="cpu" decodes on the CPU, got decode={decode!r}; leave backend out'
+            f'backend="cpu" decodes on the CPU, got decode={decode!r}; leave backend out',
+            field="decode",
         )
     if backend == "cpu":
         return backend, "auto" if decode == "cpu" else decode
     if decode in ("native", "pillow"):
         raise ConfigError(
             f'decode={decode!r} is the cpu backend\'s; with backend="{backend}" use auto, cpu, gpu'
-            " or hybrid"
+            " or hybrid",
+            field="decode",
         )
     if isinstance(decode, GpuDecode) and backend != meant:
-        raise ConfigError(f'backend="{backend}" has no engine="{decode.engine}"; leave backend out')
+        raise ConfigError(
+            f'backend="{backend}" has no engine="{decode.engine}"; leave backend out',
+            field="backend",
+        )
     return backend, decode

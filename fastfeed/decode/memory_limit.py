@@ -107,7 +107,6 @@ def check_memory(memory: Any) -> None:
     if memory is not None and (
         isinstance(memory, bool) or not isinstance(memory, int) or memory < 1 << 20
     ):
-        raise ConfigError(
-            f"memory must be bytes, an integer >= {1 << 20} such as 4 << 30, or None, got"
-            f" {memory!r}"
+        raise ConfigError.of(
+            "memory", f"bytes, an integer >= {1 << 20} such as 4 << 30, or None", memory
         )

@@ -107,7 +107,8 @@ class NativeEngine:
             raise ConfigError(
                 'decode="native" needs the native extension, which was not built: install a C++'
                 " compiler, the headers of libjpeg-turbo, libwebp, Highway and Python (Debian: g++"
-                " libjpeg-dev libwebp-dev libhwy-dev python3-dev), then install fastfeed again"
+                " libjpeg-dev libwebp-dev libhwy-dev python3-dev), then install fastfeed again",
+                field="decode",
             )
         self._native: Any = extension()
         self._op = op

@@ -74,28 +74,29 @@ class Recoder:
         decode: str = "auto",
     ) -> None:
         if isinstance(quality, bool) or not isinstance(quality, int) or not 1 <= quality <= 100:
-            raise ConfigError(f"quality must be an integer in [1, 100], got {quality!r}")
+            raise ConfigError.of("quality", "an integer in [1, 100]", quality)
         if subsampling not in SUBSAMPLINGS:
-            raise ConfigError(
-                f"subsampling must be one of {', '.join(SUBSAMPLINGS)}, got {subsampling!r}"
-            )
+            raise ConfigError.of("subsampling", f"one of {', '.join(SUBSAMPLINGS)}", subsampling)
         if threads is not None and (
             isinstance(threads, bool) or not isinstance(threads, int) or threads < 1
         ):
-            raise ConfigError(f"threads must be an integer >= 1, got {threads!r}")
+            raise ConfigError.of("threads", "an integer >= 1", threads)
         if decode not in ("auto", "native", "pillow"):
-            raise ConfigError(f"decode must be auto, native or pillow, got {decode!r}")
+            raise ConfigError.of("decode", "auto, native or pillow", decode)
         self._program = fuse(ops, ENCODED, fixed=False)
         for step in self._program.steps:
             if step.op.draws:
-                raise ConfigError(f"{step.op} is random, but recoding must be deterministic")
+                raise ConfigError(
+                    f"{step.op} is random, but recoding must be deterministic", field="ops"
+                )
             if (
                 step.op.kind not in ("decode", "geometry")
                 or getattr(step.op, "border", None) is not None
             ):
                 raise ConfigError(
                     "a recoder's ops must be geometry without a border, such as Resize(512), got"
-                    f" {step.op}"
+                    f" {step.op}",
+                    field="ops",
                 )
         self.quality = quality
         self.subsampling = subsampling

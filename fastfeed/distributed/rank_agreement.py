@@ -30,7 +30,8 @@ def check_ranks(world: World, framework: str, rank: int, size: int) -> None:
         f" process as {rank} of {size}:"
         f" {alike if size > world.size else 'samples would be left out'}; pass"
         f" Feed(world=ff.World({rank}, {size}, local_rank, local_size)), or world=ff.World() if"
-        " this is meant"
+        " this is meant",
+        field="world",
     )
 
 

@@ -23,7 +23,6 @@ from typing import NamedTuple
 
 from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError
-from fastfeed.printable import printable
 
 
 @checked
@@ -58,25 +57,26 @@ class World:
         for name in ("rank", "size", "local_rank", "local_size"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int):
-                raise ConfigError(f"{name} must be an integer, got {value!r}; pass int({name})")
+                raise ConfigError.of(name, "an integer", value, f"pass int({name})")
         if self.size < 1:
-            raise ConfigError(
-                f"size must be >= 1, got {self.size}; pass the number of processes in all"
-            )
+            raise ConfigError.of("size", ">= 1", self.size, "pass the number of processes in all")
         if not 0 <= self.rank < self.size:
-            raise ConfigError(
-                f"rank must be in [0, {self.size}), got {self.rank}; pass the global rank, not the"
-                " local one"
+            raise ConfigError.of(
+                "rank", f"in [0, {self.size})", self.rank, "pass the global rank, not the local one"
             )
         if not 1 <= self.local_size <= self.size:
-            raise ConfigError(
-                f"local_size must be in [1, {self.size}], got {self.local_size}; pass the processes"
-                " on this machine"
+            raise ConfigError.of(
+                "local_size",
+                f"in [1, {self.size}]",
+                self.local_size,
+                "pass the processes on this machine",
             )
         if not 0 <= self.local_rank < self.local_size:
-            raise ConfigError(
-                f"local_rank must be in [0, {self.local_size}), got {self.local_rank}; "
-                "pass the rank on this machine, and local_size with it"
+            raise ConfigError.of(
+                "local_rank",
+                f"in [0, {self.local_size})",
+                self.local_rank,
+                "pass the rank on this machine, and local_size with it",
             )
 
     @classmethod
@@ -220,11 +220,12 @@ def tf_config(environ: Environ) -> Found | None:
             return Found(found_by=f"TF_CONFIG: task {kind} {index} does not train, so it is alone")
         host = _host(cluster[kind][index])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ConfigError(
-            'TF_CONFIG must be like {"cluster": {"worker": ["host:port"]}, "task": {"type":'
-            ' "worker", "index": 0}}, '
-            f"with the task in the cluster, got {printable(repr(environ['TF_CONFIG']))}; correct it"
-            " or unset TF_CONFIG"
+        raise ConfigError.of(
+            "TF_CONFIG",
+            'like {"cluster": {"worker": ["host:port"]}, "task": {"type": "worker",'
+            ' "index": 0}}, with the task in the cluster',
+            environ["TF_CONFIG"],
+            "correct it or unset TF_CONFIG",
         ) from error
     tasks = [
         (name, i, _host(at))
@@ -345,9 +346,11 @@ def tasks_per_node(text: str) -> tuple[int, ...]:
     for part in text.split(","):
         match = re.fullmatch(r"([0-9]+)(?:\(x([0-9]+)\))?", part.strip())
         if match is None:
-            raise ConfigError(
-                f'SLURM_STEP_TASKS_PER_NODE must be counts like "2(x3),1", got {text!r}; let srun'
-                " set it, or unset it"
+            raise ConfigError.of(
+                "SLURM_STEP_TASKS_PER_NODE",
+                'counts like "2(x3),1"',
+                text,
+                "let srun set it, or unset it",
             )
         counts += [int(match[1])] * int(match[2] or 1)
     return tuple(counts)
@@ -387,9 +390,7 @@ def _is_set(environ: Environ, name: str) -> bool:
 def _integer(environ: Environ, name: str, launcher: str) -> int:
     text = environ[name].strip()
     if not re.fullmatch(r"-?[0-9]+", text):
-        raise ConfigError(
-            f"{name} must be an integer, got {text!r}; let {launcher} set it, or unset {name}"
-        )
+        raise ConfigError.of(name, "an integer", text, f"let {launcher} set it, or unset {name}")
     return int(text)
 
 
@@ -405,10 +406,12 @@ def _slurm_tasks_here(environ: Environ, size: int) -> tuple[int, int] | None:
     counts = tasks_per_node(environ["SLURM_STEP_TASKS_PER_NODE"])
     node = _integer(environ, "SLURM_NODEID", "Slurm")
     if not 0 <= node < len(counts):
-        raise ConfigError(
-            f"SLURM_NODEID must be in [0, {len(counts)}), as"
-            f" SLURM_STEP_TASKS_PER_NODE={environ['SLURM_STEP_TASKS_PER_NODE']} says, got {node};"
-            " let srun set both, or unset SLURM_NODEID"
+        raise ConfigError.of(
+            "SLURM_NODEID",
+            f"in [0, {len(counts)}), as"
+            f" SLURM_STEP_TASKS_PER_NODE={environ['SLURM_STEP_TASKS_PER_NODE']} says",
+            node,
+            "let srun set both, or unset SLURM_NODEID",
         )
     return _integer(environ, "SLURM_LOCALID", "Slurm"), counts[node]
 

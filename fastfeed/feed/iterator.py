@@ -145,11 +145,12 @@ class Cursor:
     ) -> BatchIterator[Any]:
         """Open batches from any position, counted and recorded; this cursor keeps its position."""
         if epochs is not None and epochs < 0:
-            raise ConfigError(f"epochs must be >= 0, or None for no end, got {epochs}")
+            raise ConfigError.of("epochs", ">= 0, or None for no end", epochs)
         if epoch < 0 or not 0 <= start < self._plan.steps:
             raise ConfigError(
                 f"start must be in [0, {self._plan.steps}) and epoch >= 0, got start={start},"
-                f" epoch={epoch}; this feed has {self._plan.steps} steps per epoch"
+                f" epoch={epoch}; this feed has {self._plan.steps} steps per epoch",
+                field="start",
             )
         check_process_groups(self._plan.world)
         placed = place is not None

@@ -138,7 +138,8 @@ class FeedSession:
         session = FeedSession.find(feed)
         if session is None:
             raise ConfigError(
-                f"a Feed is needed, or what feed.to_...() returned, got {type(feed).__name__}"
+                f"a Feed is needed, or what feed.to_...() returned, got {type(feed).__name__}",
+                field="feed",
             )
         return session
 

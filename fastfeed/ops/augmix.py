@@ -80,8 +80,8 @@ class AugMix:
             self.alpha, bool
         )
         if not number or not 0.01 <= self.alpha <= 50:
-            raise ConfigError(
-                f"AugMix alpha must be a number in [0.01, 50], got {self.alpha!r}; 1.0 is usual"
+            raise ConfigError.of(
+                "AugMix alpha", "a number in [0.01, 50]", self.alpha, "1.0 is usual"
             )
         check_flag("AugMix all_ops", self.all_ops)
         check_warp_params(self)

@@ -168,7 +168,7 @@ class Border:
 
     def __post_init__(self) -> None:
         if self.mode not in ("constant", "edge", "reflect"):
-            raise ConfigError(f'mode must be "constant", "edge" or "reflect", got {self.mode!r}')
+            raise ConfigError.of("mode", '"constant", "edge" or "reflect"', self.mode)
 
 
 def need_pixels(op: Any, spec: Spec) -> None:
@@ -200,10 +200,10 @@ def check_size(name: str, size: Any) -> tuple[int, int]:
     if len(pair) != 2 or not all(
         isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in pair
     ):
-        raise ConfigError(f"{name} size must be an int or (height, width), got {size!r}")
+        raise ConfigError.of(f"{name} size", "an int or (height, width)", size)
     height, width = (int(n) for n in pair)
     if not (1 <= height <= 65_535 and 1 <= width <= 65_535):
-        raise ConfigError(f"{name} size must be in [1, 65535] pixels, got {size!r}")
+        raise ConfigError.of(f"{name} size", "in [1, 65535] pixels", size)
     return height, width
 
 
@@ -223,7 +223,7 @@ def _plain(value: Any) -> Any:
 def check_filter(name: str, filter: str) -> None:
     """Refuse an unknown resampling filter."""
     if filter not in FILTERS:
-        raise ConfigError(f"{name} filter must be one of {', '.join(FILTERS)}, got {filter!r}")
+        raise ConfigError.of(f"{name} filter", f"one of {', '.join(FILTERS)}", filter)
 
 
 def check_range(
@@ -252,13 +252,13 @@ def _number(value: Any) -> bool:
 def check_p(name: str, p: Any) -> None:
     """Raise ConfigError unless `p` is a probability."""
     if isinstance(p, bool) or not isinstance(p, (int, float, np.number)) or not 0 <= p <= 1:
-        raise ConfigError(f"{name} must be in [0, 1], got {p!r}")
+        raise ConfigError.of(name, "in [0, 1]", p)
 
 
 def check_flag(name: str, value: Any) -> None:
     """Raise ConfigError unless `value` is True or False."""
     if not isinstance(value, bool):
-        raise ConfigError(f"{name} must be True or False, got {value!r}")
+        raise ConfigError.of(name, "True or False", value)
 
 
 def check_fill(name: str, fill: Any) -> None:
@@ -271,7 +271,7 @@ def check_fill(name: str, fill: Any) -> None:
             for v in fill
         )
     ):
-        raise ConfigError(f"{name} must be three integers in [0, 255], RGB, got {fill!r}")
+        raise ConfigError.of(name, "three integers in [0, 255], RGB", fill)
 
 
 def shade(fill: tuple[int, int, int], channels: int) -> tuple[int, ...]:

@@ -37,21 +37,22 @@ def child(where: str, op: Any) -> Any:
             if isinstance(op, type)
             else repr(op)
         )
-        raise ConfigError(f"{where} must be an op such as RandomFlip() or a function, got {what}")
-    if op.kind not in ("geometry", "change"):
         raise ConfigError(
-            f"{where} must be an op that moves or changes pixels, such as RandomFlip() or"
-            f" ColorJitter(0.4), got {op!r}; put it directly into the list of ops, where all"
-            " samples take it"
+            f"{where} must be an op such as RandomFlip() or a function, got {what}", field="ops"
+        )
+    if op.kind not in ("geometry", "change"):
+        raise ConfigError.of(
+            where,
+            "an op that moves or changes pixels, such as RandomFlip() or ColorJitter(0.4)",
+            op,
+            "put it directly into the list of ops, where all samples take it",
         )
     return op
 
 
 def children(name: str, ops: Any) -> tuple[Any, ...]:
     if not isinstance(ops, (list, tuple)) or not ops:
-        raise ConfigError(
-            f"{name} ops must be a list of one op or more, such as [RandomFlip()], got {ops!r}"
-        )
+        raise ConfigError.of(f"{name} ops", "a list of one op or more, such as [RandomFlip()]", ops)
     return tuple(child(f"{name} ops[{i}]", op) for i, op in enumerate(ops))
 
 

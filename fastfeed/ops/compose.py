@@ -139,9 +139,8 @@ class OneOf:
             isinstance(w, (int, float)) and not isinstance(w, bool) and w >= 0 for w in weights
         )
         if not numbers or len(weights) != len(self.ops) or not 0 < sum(weights) < math.inf:
-            raise ConfigError(
-                f"OneOf weights must be {len(self.ops)} numbers >= 0, one per op and not all 0, got"
-                f" {weights!r}"
+            raise ConfigError.of(
+                "OneOf weights", f"{len(self.ops)} numbers >= 0, one per op and not all 0", weights
             )
         return tuple(float(w) for w in weights)
 

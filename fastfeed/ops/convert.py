@@ -43,7 +43,7 @@ class ToFloat:
     def __post_init__(self) -> None:
         freeze(self)
         if self.dtype not in ("float32", "float16"):
-            raise ConfigError(f'ToFloat dtype must be "float32" or "float16", got {self.dtype!r}')
+            raise ConfigError.of("ToFloat dtype", '"float32" or "float16"', self.dtype)
 
     def out(self, spec: Spec) -> Spec:
         _not_encoded(self, spec)
@@ -81,17 +81,18 @@ class Normalize:
         freeze(self)
         for name, values in (("mean", self.mean), ("std", self.std)):
             if not isinstance(values, tuple) or not all(_number(v) for v in values):
-                raise ConfigError(
-                    f"Normalize {name} must be a tuple of numbers, one per channel, got {values!r}"
+                raise ConfigError.of(
+                    f"Normalize {name}", "a tuple of numbers, one per channel", values
                 )
         if len(self.mean) != len(self.std):
             raise ConfigError(
-                f"Normalize needs as many means as stds, got {len(self.mean)} and {len(self.std)}"
+                f"Normalize needs as many means as stds, got {len(self.mean)} and {len(self.std)}",
+                field="std",
             )
         if not all(map(math.isfinite, self.mean)):
-            raise ConfigError(f"Normalize mean must be finite, got {self.mean!r}")
+            raise ConfigError.of("Normalize mean", "finite", self.mean)
         if not all(0 < s < math.inf for s in self.std):
-            raise ConfigError(f"Normalize std must be > 0 and finite, got {self.std!r}")
+            raise ConfigError.of("Normalize std", "> 0 and finite", self.std)
 
     @classmethod
     def imagenet(cls) -> Normalize:
@@ -142,7 +143,7 @@ class ToLayout:
     def __post_init__(self) -> None:
         freeze(self)
         if self.layout not in ("HWC", "CHW"):
-            raise ConfigError(f'ToLayout layout must be "HWC" or "CHW", got {self.layout!r}')
+            raise ConfigError.of("ToLayout layout", '"HWC" or "CHW"', self.layout)
 
     def out(self, spec: Spec) -> Spec:
         _not_encoded(self, spec)

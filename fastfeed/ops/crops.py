@@ -115,9 +115,7 @@ class Crop:
                 or not isinstance(value, (int, np.integer))
                 or not 0 <= value <= 65_535
             ):
-                raise ConfigError(
-                    f"Crop {name} must be an integer in [0, 65535] pixels, got {value!r}"
-                )
+                raise ConfigError.of(f"Crop {name}", "an integer in [0, 65535] pixels", value)
 
     def out(self, spec: Spec) -> Spec:
         need_pixels(self, spec)
@@ -270,9 +268,11 @@ def _sides(name: str, padding: Any) -> np.ndarray:
         for n in values
     )
     if len(values) not in (1, 2, 4) or not are_valid:
-        raise ConfigError(
-            f"{name} padding must be an int, (top and bottom, left and right) or (top, left,"
-            f" bottom, right), in [0, 65535] pixels, got {padding!r}"
+        raise ConfigError.of(
+            f"{name} padding",
+            "an int, (top and bottom, left and right) or (top, left, bottom, right), in"
+            " [0, 65535] pixels",
+            padding,
         )
     return np.array(values * (4 // len(values)), np.int64)
 
@@ -302,7 +302,9 @@ def _larger(size: tuple[int | None, int | None], want: tuple[int, int]) -> bool:
 
 def _border(name: str, mode: Mode, fill: tuple[int, int, int]) -> Border:
     if mode not in ("constant", "edge", "reflect"):
-        raise ConfigError(f'{name} mode must be "constant", "edge" or "reflect", got {mode!r}')
+        raise ConfigError.of(f"{name} mode", '"constant", "edge" or "reflect"', mode)
     if mode != "constant" and fill != (0, 0, 0):
-        raise ConfigError(f'{name} fill is for mode="constant", got mode={mode!r}; leave it out')
+        raise ConfigError(
+            f'{name} fill is for mode="constant", got mode={mode!r}; leave it out', field="fill"
+        )
     return Border(mode, fill)

@@ -47,15 +47,13 @@ class Decode:
                 isinstance(v, int) and not isinstance(v, bool) and 0 <= v <= 255 for v in self.matte
             )
         ):
-            raise ConfigError(
-                f"Decode matte must be three integers in [0, 255], got {self.matte!r}"
-            )
+            raise ConfigError.of("Decode matte", "three integers in [0, 255]", self.matte)
         if (
             not isinstance(self.max_pixels, int)
             or isinstance(self.max_pixels, bool)
             or self.max_pixels < 1
         ):
-            raise ConfigError(f"Decode max_pixels must be an integer >= 1, got {self.max_pixels!r}")
+            raise ConfigError.of("Decode max_pixels", "an integer >= 1", self.max_pixels)
 
     def out(self, spec: Spec) -> Spec:
         if not spec.encoded:

@@ -77,9 +77,7 @@ class RandomErasing:
         check_range("RandomErasing ratio", self.ratio, 0, 1000, hint, above=True)
         if self.fill != "noise":
             if isinstance(self.fill, str):
-                raise ConfigError(
-                    f'RandomErasing fill must be (r, g, b) or "noise", got {self.fill!r}'
-                )
+                raise ConfigError.of("RandomErasing fill", '(r, g, b) or "noise"', self.fill)
             check_fill("RandomErasing fill", self.fill)
 
     @property
@@ -145,9 +143,8 @@ class CutOut:
         freeze(self)
         size: Any = self.size
         if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= 65_535:
-            raise ConfigError(
-                f"CutOut size must be an integer in [1, 65535] pixels, got {size!r}; write"
-                " CutOut(16)"
+            raise ConfigError.of(
+                "CutOut size", "an integer in [1, 65535] pixels", size, "write CutOut(16)"
             )
         check_fill("CutOut fill", self.fill)
 
@@ -208,9 +205,7 @@ class GridMask:
         self._units()
         keep: Any = self.keep
         if isinstance(keep, bool) or not isinstance(keep, (int, float)) or not 0 < keep < 1:
-            raise ConfigError(
-                f"GridMask keep must be in (0, 1), got {keep!r}; 0.6 hides 16 % of the image"
-            )
+            raise ConfigError.of("GridMask keep", "in (0, 1)", keep, "0.6 hides 16 % of the image")
         check_fill("GridMask fill", self.fill)
 
     def out(self, spec: Spec) -> Spec:

@@ -89,9 +89,11 @@ class GaussianBlur(RandomAmountOp):
         kernel: Any = self.kernel
         is_integer = isinstance(kernel, int) and not isinstance(kernel, bool)
         if kernel is not None and not (is_integer and 1 <= kernel <= 999 and kernel % 2):
-            raise ConfigError(
-                "GaussianBlur kernel must be an odd integer in [1, 999] pixels or None, got"
-                f" {kernel!r}; write GaussianBlur(23) or leave it out"
+            raise ConfigError.of(
+                "GaussianBlur kernel",
+                "an odd integer in [1, 999] pixels or None",
+                kernel,
+                "write GaussianBlur(23) or leave it out",
             )
         hint = (
             "write GaussianBlur(sigma=(0.1, 2.0)), and Maybe(GaussianBlur(), 0.5) to blur every"

@@ -116,16 +116,17 @@ class Resize:
         check_filter("Resize", self.filter)
         check_fill("Resize fill", self.fill)
         if self.fit not in (None, "exact", "short", "long", "pad"):
-            raise ConfigError(
-                f'Resize fit must be "exact", "short", "long" or "pad", got {self.fit!r}'
-            )
+            raise ConfigError.of("Resize fit", '"exact", "short", "long" or "pad"', self.fit)
         if self.fit in ("short", "long") and isinstance(self.size, tuple):
             raise ConfigError(
                 f'Resize fit="{self.fit}" needs one side, got {self.size}; write'
-                f' Resize({min(self.size)}, fit="{self.fit}"), or fit="pad" for both'
+                f' Resize({min(self.size)}, fit="{self.fit}"), or fit="pad" for both',
+                field="size",
             )
         if self.fill != (0, 0, 0) and self.fit != "pad":
-            raise ConfigError(f'Resize fill is for fit="pad", got fit={self.fit!r}; leave it out')
+            raise ConfigError(
+                f'Resize fill is for fit="pad", got fit={self.fit!r}; leave it out', field="fill"
+            )
 
     def __repr__(self) -> str:
         more = "" if self.fit is None else f", fit={self.fit!r}"
@@ -307,9 +308,8 @@ class RandomFlip:
         freeze(self)
         check_p("RandomFlip p", self.p)
         if self.direction not in ("horizontal", "vertical", "both"):
-            raise ConfigError(
-                'RandomFlip direction must be "horizontal", "vertical" or "both", got'
-                f" {self.direction!r}"
+            raise ConfigError.of(
+                "RandomFlip direction", '"horizontal", "vertical" or "both"', self.direction
             )
 
     def out(self, spec: Spec) -> Spec:

@@ -85,9 +85,11 @@ class LabelSmoothing:
         freeze(self)
         s: Any = self.smoothing
         if isinstance(s, bool) or not isinstance(s, (int, float, np.number)) or not 0 <= s < 1:
-            raise ConfigError(
-                f"LabelSmoothing smoothing must be in [0, 1), got {s!r}; 0.1 leaves 0.9 to the"
-                " class and spreads 0.1"
+            raise ConfigError.of(
+                "LabelSmoothing smoothing",
+                "in [0, 1)",
+                s,
+                "0.1 leaves 0.9 to the class and spreads 0.1",
             )
         _check_classes(self)
 
@@ -115,19 +117,22 @@ def targets(ops: Sequence[Any], classes: int, spec: LabelSpec = CLASS_NUMBER) ->
     smoothing = [op for op in label if isinstance(op, LabelSmoothing)]
     if len(smoothing) > 1:
         raise ConfigError(
-            f"labels can be smoothed once, got {smoothing[0]} and {smoothing[1]}; leave one out"
+            f"labels can be smoothed once, got {smoothing[0]} and {smoothing[1]}; leave one out",
+            field="ops",
         )
     with_classes = [op for op in label if op.classes is not None]
     for op in with_classes:
         if op.classes != with_classes[0].classes:
             raise ConfigError(
                 f"all label ops must have the same number of classes, got {with_classes[0]} and"
-                f" {op}"
+                f" {op}",
+                field="ops",
             )
         if op.classes < classes:
             raise ConfigError(
                 f"{type(op).__name__} classes must be at least the {classes} that the source names,"
-                f" got {op.classes}; leave it out, or write {classes}"
+                f" got {op.classes}; leave it out, or write {classes}",
+                field="classes",
             )
     count = with_classes[0].classes if with_classes else classes
     if not count:
@@ -139,7 +144,8 @@ def targets(ops: Sequence[Any], classes: int, spec: LabelSpec = CLASS_NUMBER) ->
             else (
                 f"{name} needs the number of classes: write {name}(classes=1000), or give the"
                 " source class names"
-            )
+            ),
+            field="classes",
         )
     return Targets(count, float(smoothing[0].smoothing) if smoothing else 0.0)
 
@@ -149,7 +155,6 @@ def _check_classes(op: Any) -> None:
     if n is not None and (
         isinstance(n, bool) or not isinstance(n, (int, np.integer)) or not 1 <= n <= _MAX_CLASSES
     ):
-        raise ConfigError(
-            f"{type(op).__name__} classes must be an integer in [1, {_MAX_CLASSES}] or None, got"
-            f" {n!r}"
+        raise ConfigError.of(
+            f"{type(op).__name__} classes", f"an integer in [1, {_MAX_CLASSES}] or None", n
         )

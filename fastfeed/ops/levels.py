@@ -216,7 +216,8 @@ class LUT:
         if wrong:
             raise ConfigError(
                 f"LUT table must be 256 integers in [0, 255], or three rows of 256, got {wrong}; "
-                "write LUT([255 - v for v in range(256)])"
+                "write LUT([255 - v for v in range(256)])",
+                field="table",
             )
 
     def _wrong(self) -> str:

@@ -229,9 +229,11 @@ class RandomChoice:
         for op in self.ops if isinstance(self.ops, tuple) and self.ops else (None,):
             if getattr(op, "kind", None) != "mix" or isinstance(op, type):
                 got = self.ops if op is None else op
-                raise ConfigError(
-                    f"RandomChoice ops must be a list of MixUp(), CutMix(), Mosaic(), got {got!r}; "
-                    "OneOf([...]) chooses among ops that change one image"
+                raise ConfigError.of(
+                    "RandomChoice ops",
+                    "a list of MixUp(), CutMix(), Mosaic()",
+                    got,
+                    "OneOf([...]) chooses among ops that change one image",
                 )
         w: Any = self.weights
         if w is None:
@@ -245,9 +247,8 @@ class RandomChoice:
             )
             or not 0 < sum(w) < np.inf
         ):
-            raise ConfigError(
-                f"RandomChoice weights must be {len(self.ops)} numbers >= 0, one per op, not all"
-                f" zero, got {w!r}"
+            raise ConfigError.of(
+                "RandomChoice weights", f"{len(self.ops)} numbers >= 0, one per op, not all zero", w
             )
 
     @property
@@ -300,7 +301,10 @@ def _need_size(op: Any, spec: Spec) -> Spec:
 def _check_alpha(op: Any) -> None:
     a = op.alpha
     if isinstance(a, bool) or not isinstance(a, (int, float, np.number)) or not 0 < a <= 1000:
-        raise ConfigError(
-            f"{type(op).__name__} alpha must be in (0, 1000], got {a!r}; it is the parameter of"
-            " Beta(alpha, alpha), such as 0.2; to mix nothing leave the op out"
+        raise ConfigError.of(
+            f"{type(op).__name__} alpha",
+            "in (0, 1000]",
+            a,
+            "it is the parameter of Beta(alpha, alpha), such as 0.2; to mix nothing"
+            " leave the op out",
         )

@@ -184,9 +184,7 @@ class AutoAugment:
     def __post_init__(self) -> None:
         freeze(self)
         if not isinstance(self.policy, str) or self.policy not in POLICIES:
-            raise ConfigError(
-                f"AutoAugment policy must be one of {', '.join(POLICIES)}, got {self.policy!r}"
-            )
+            raise ConfigError.of("AutoAugment policy", f"one of {', '.join(POLICIES)}", self.policy)
         check_warp_params(self)
 
     @property

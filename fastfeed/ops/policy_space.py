@@ -182,9 +182,7 @@ def check_warp_params(op: Any) -> None:
 def check_integer(name: str, value: Any, minimum: int, maximum: int, hint: str) -> None:
     """Raise ConfigError unless `value` is an integer in [minimum, maximum]."""
     if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= maximum:
-        raise ConfigError(
-            f"{name} must be an integer in [{minimum}, {maximum}], got {value!r}; {hint}"
-        )
+        raise ConfigError.of(name, f"an integer in [{minimum}, {maximum}]", value, hint)
 
 
 def _line(first: float, last: Any, level: np.ndarray, bins: int) -> np.ndarray:

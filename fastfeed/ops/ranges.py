@@ -79,9 +79,11 @@ def value_range(
     numbers = len(pair) == 2 and all(isinstance(v, kinds) and not isinstance(v, bool) for v in pair)
     if not numbers or not minimum <= pair[0] <= pair[1] <= maximum:
         singular, plural = ("an integer", "integers") if integer else ("a number", "numbers")
-        raise ConfigError(
-            f"{name} must be {singular} in [{minimum:g}, {maximum:g}] "
-            f"or a pair (low, high) of such {plural}, got {value!r}; {hint}"
+        raise ConfigError.of(
+            name,
+            f"{singular} in [{minimum:g}, {maximum:g}] or a pair (low, high) of such {plural}",
+            value,
+            hint,
         )
     return pair[0], pair[1]
 

@@ -163,7 +163,7 @@ class View:
             or not isinstance(self.count, int)
             or not 1 <= self.count <= 64
         ):
-            raise ConfigError(f"View count must be an integer in [1, 64], got {self.count!r}")
+            raise ConfigError.of("View count", "an integer in [1, 64]", self.count)
         self._check_ops()
         check_size("View", self.size)
         check_filter("View", self.filter)
@@ -176,15 +176,15 @@ class View:
 
     def _check_ops(self) -> None:
         if not isinstance(self.ops, tuple):
-            raise ConfigError(
-                f"View ops must be a list of ops such as [RandomFlip()], got {self.ops!r}"
-            )
+            raise ConfigError.of("View ops", "a list of ops such as [RandomFlip()]", self.ops)
         object.__setattr__(self, "ops", tuple(as_op(op) for op in self.ops))
         for i, op in enumerate(self.ops):
             if isinstance(op, type) or getattr(op, "kind", None) not in ("geometry", "change"):
-                raise ConfigError(
-                    f"View ops[{i}] must be an op that moves or changes pixels, such as"
-                    f" RandomFlip(), got {op!r}; put ops for all views after MultiCrop"
+                raise ConfigError.of(
+                    f"View ops[{i}]",
+                    "an op that moves or changes pixels, such as RandomFlip()",
+                    op,
+                    "put ops for all views after MultiCrop",
                 )
 
     @property
@@ -228,11 +228,13 @@ class MultiCrop:
         ):
             raise ConfigError(
                 f"MultiCrop needs a tuple of views, got {self.views!r}; write MultiCrop((View(224,"
-                " 2), View(96, 8)))"
+                " 2), View(96, 8)))",
+                field="views",
             )
         if not 1 <= len(self.views) <= _MOST:
             raise ConfigError(
-                f"MultiCrop takes 1 to {_MOST} views, got {len(self.views)}; use View(count=...)"
+                f"MultiCrop takes 1 to {_MOST} views, got {len(self.views)}; use View(count=...)",
+                field="views",
             )
 
     def out(self, spec: Spec) -> Spec:

@@ -61,7 +61,7 @@ def affine_matrices(
 def check_warp_filter(name: str, filter: str) -> None:
     """Raise ConfigError for an unknown interpolation."""
     if filter not in WARP_FILTERS:
-        raise ConfigError(f"{name} filter must be one of {', '.join(WARP_FILTERS)}, got {filter!r}")
+        raise ConfigError.of(f"{name} filter", f"one of {', '.join(WARP_FILTERS)}", filter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +157,8 @@ class Affine:
         _check_shares("Affine translate", self.translate)
         low, _ = check_range("Affine scale", self.scale, 0.0, 1000.0, "write scale=(0.8, 1.2)")
         if low < 0.001:
-            raise ConfigError(
-                f"Affine scale must be in [0.001, 1000], got {self.scale!r}; write scale=(0.8, 1.2)"
+            raise ConfigError.of(
+                "Affine scale", "in [0.001, 1000]", self.scale, "write scale=(0.8, 1.2)"
             )
         self._ranges()
 
@@ -288,16 +288,12 @@ def _degrees(name: str, value: Any, limit: float = 360, hint: str = "") -> Range
     hint = hint or f"write {name}(15) or {name}((-10, 10))"
     if isinstance(value, (int, float, np.number)) and not isinstance(value, bool):
         if not 0 <= value <= limit:
-            raise ConfigError(
-                f"{what} must be a number in [0, {limit:g}] or a pair (low, high), got {value!r};"
-                f" {hint}"
+            raise ConfigError.of(
+                what, f"a number in [0, {limit:g}] or a pair (low, high)", value, hint
             )
         return (-float(value), float(value))
     if not isinstance(value, tuple) or len(value) != 2:
-        raise ConfigError(
-            f"{what} must be a number in [0, {limit:g}] or a pair (low, high), got {value!r};"
-            f" {hint}"
-        )
+        raise ConfigError.of(what, f"a number in [0, {limit:g}] or a pair (low, high)", value, hint)
     return check_range(what, value, -limit, limit, hint)
 
 
@@ -306,9 +302,8 @@ def _check_shares(name: str, pair: Any) -> None:
         isinstance(v, (int, float)) and not isinstance(v, bool) for v in pair
     )
     if not numbers or len(pair) != 2 or not all(0 <= v <= 1 for v in pair):
-        raise ConfigError(
-            f"{name} must be two shares in [0, 1], of width and height, got {pair!r}; write"
-            " translate=(0.1, 0.1)"
+        raise ConfigError.of(
+            name, "two shares in [0, 1], of width and height", pair, "write translate=(0.1, 0.1)"
         )
 
 

@@ -57,14 +57,15 @@ def prove(
     if not isinstance(feed, Iterable):
         raise ConfigError(
             "feed must be a Feed, feed.to_torch(), feed.to_jax() or a loader, got"
-            f" {type(feed).__name__}; for Keras: fastfeed prove -- python train.py"
+            f" {type(feed).__name__}; for Keras: fastfeed prove -- python train.py",
+            field="feed",
         )
     if not callable(step):
-        raise ConfigError(f"step must be a function that takes a batch, got {step!r}")
+        raise ConfigError.of("step", "a function that takes a batch", step)
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 1 <= seconds < 1e6:
-        raise ConfigError(f"seconds must be a number >= 1, got {seconds!r}")
+        raise ConfigError.of("seconds", "a number >= 1", seconds)
     if not isinstance(cold, bool):
-        raise ConfigError(f"cold must be True or False, got {cold!r}")
+        raise ConfigError.of("cold", "True or False", cold)
     if held is None:
         return Proof.of(measure_loader(step, feed, float(seconds)))
     if held.is_proving:

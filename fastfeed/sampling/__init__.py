@@ -49,10 +49,10 @@ def order_of(shuffle: Shuffle) -> Order:
     if isinstance(shuffle, str) and shuffle in NAMES:
         return NAMES[shuffle]
     if isinstance(shuffle, str | type) or not hasattr(shuffle, "visits"):
-        raise ConfigError(
-            'shuffle must be "full", "none" or an order, as Blocks(), Balanced(), Weighted() and'
-            f" Repeated(2) are, got {shuffle!r}",
-            field="shuffle",
+        raise ConfigError.of(
+            "shuffle",
+            '"full", "none" or an order, as Blocks(), Balanced(), Weighted() and Repeated(2) are',
+            shuffle,
         )
     return shuffle
 

@@ -115,7 +115,8 @@ class Balanced:
                 of_label = f"[{', '.join(map(str, part.shape[1:]))}]" if part.ndim > 1 else ""
                 raise ConfigError(
                     "Balanced() needs class numbers as labels, got"
-                    f" {part.dtype}{of_label}; pass label_kind='name', or another order"
+                    f" {part.dtype}{of_label}; pass label_kind='name', or another order",
+                    field="source",
                 )
             return part.astype(np.int64, copy=False)
 
@@ -132,7 +133,8 @@ class Balanced:
             raise ConfigError(
                 f"Balanced() needs the class of every sample, got {missing} of {samples} without a"
                 f" label, the first of them {source.uri(unlabeled)}; label them or leave them out"
-                " of the source"
+                " of the source",
+                field="source",
             )
         return replace(self, classes=Classes.sorted(samples, labels, values, sizes))
 

@@ -131,7 +131,7 @@ class Sequential:
 def check_count(name: str, value: Any, limit: int = 2**31) -> int:
     """An integer in [1, limit], as an int; ConfigError for anything else."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise ConfigError(f"{name} must be an integer >= 1, got {value!r}", field=name)
+        raise ConfigError.of(name, "an integer >= 1", value)
     if value > limit:
         raise ConfigError(f"{name} must be at most {limit}, got {value}", field=name)
     return int(value)
@@ -168,7 +168,7 @@ class Repeated:
     def __post_init__(self) -> None:
         object.__setattr__(self, "times", check_count("Repeated.times", self.times, _MOST))
         if not isinstance(self.together, bool):
-            raise ConfigError(f"Repeated.together must be True or False, got {self.together!r}")
+            raise ConfigError.of("Repeated.together", "True or False", self.together)
 
     def bind(self, source: Any) -> Repeated:
         return self

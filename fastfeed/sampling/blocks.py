@@ -267,7 +267,8 @@ def bounds_of(source: Any) -> np.ndarray:
     if bounds is None:
         raise ConfigError(
             f"Blocks() needs a source in shards (with `bounds`), got {type(source).__name__}; "
-            'say how many samples lie together, as in Blocks(1024), or use shuffle="full"'
+            'say how many samples lie together, as in Blocks(1024), or use shuffle="full"',
+            field="source",
         )
     bounds = np.asarray(bounds, np.int64)
     if (
@@ -279,7 +280,8 @@ def bounds_of(source: Any) -> np.ndarray:
     ):
         raise ConfigError(
             f"bounds of {type(source).__name__} must ascend from 0 to its length {len(source)}, got"
-            f" {bounds!r}"
+            f" {bounds!r}",
+            field="bounds",
         )
     return bounds[np.concatenate([[True], np.diff(bounds) > 0])]
 

@@ -49,17 +49,14 @@ class MixturePart:
 
     def __post_init__(self) -> None:
         if self.first < 0:
-            raise ConfigError(f"Part.first must be >= 0, got {self.first}")
+            raise ConfigError.of("Part.first", ">= 0", self.first)
         check_count("Part.length", self.length, MOST_SAMPLES)
         if not 0 < self.weight < float("inf"):
-            raise ConfigError(
-                f"Part.weight must be finite and above 0, got {self.weight!r}; leave the part out"
-                " instead"
+            raise ConfigError.of(
+                "Part.weight", "finite and above 0", self.weight, "leave the part out instead"
             )
         if self.order not in ("full", "none") and not isinstance(self.order, Blocks):
-            raise ConfigError(
-                f'Part.order must be "full", "none" or Blocks(...), got {self.order!r}'
-            )
+            raise ConfigError.of("Part.order", '"full", "none" or Blocks(...)', self.order)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +82,7 @@ class MixtureOrder:
     def __post_init__(self) -> None:
         object.__setattr__(self, "parts", tuple(self.parts))
         if not self.parts:
-            raise ConfigError("Mixed needs at least one part, got none")
+            raise ConfigError("Mixed needs at least one part, got none", field="parts")
         if self.length is not None:
             object.__setattr__(
                 self, "length", check_count("Mixed.length", self.length, MOST_SAMPLES)
@@ -93,7 +90,9 @@ class MixtureOrder:
         ordered = sorted(self.parts, key=lambda part: part.first)
         for part, following in pairwise(ordered):
             if part.first + part.length > following.first:
-                raise ConfigError(f"parts must not overlap, got {part!r} and {following!r}")
+                raise ConfigError(
+                    f"parts must not overlap, got {part!r} and {following!r}", field="parts"
+                )
         object.__setattr__(self, "_parts", _Parts(self.parts))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -114,7 +113,9 @@ class MixtureOrder:
             parts.checked = True
         if parts.last > samples:
             part = next(part for part in self.parts if part.first + part.length > samples)
-            raise ConfigError(f"parts must lie in the source's {samples} samples, got {part!r}")
+            raise ConfigError(
+                f"parts must lie in the source's {samples} samples, got {part!r}", field="parts"
+            )
         return parts.total if self.length is None else self.length
 
     def visits(self, positions: np.ndarray, epoch: Epoch) -> SampleRefs:

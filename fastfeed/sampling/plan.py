@@ -68,21 +68,24 @@ class Plan:
     def __post_init__(self) -> None:
         check_seed(self.seed)
         if not 1 <= self.samples <= MOST_SAMPLES:
-            raise ConfigError(f"a plan needs 1 to 2**40 samples, got {self.samples}")
-        if self.tail not in ("drop", "pad"):
-            raise ConfigError(f'tail must be "drop" or "pad", got {self.tail!r}')
-        if not isinstance(self.global_batch, int) or self.global_batch < self.world.size:
             raise ConfigError(
-                f"global_batch must be an integer >= {self.world.size} (one sample per rank), got"
-                f" {self.global_batch!r}",
-                field="global_batch",
+                f"a plan needs 1 to 2**40 samples, got {self.samples}", field="samples"
+            )
+        if self.tail not in ("drop", "pad"):
+            raise ConfigError.of("tail", '"drop" or "pad"', self.tail)
+        if not isinstance(self.global_batch, int) or self.global_batch < self.world.size:
+            raise ConfigError.of(
+                "global_batch",
+                f"an integer >= {self.world.size} (one sample per rank)",
+                self.global_batch,
             )
         if self.tail == "drop" and self.global_batch > self.length:
             raise ConfigError(
                 f"the global batch must not exceed the data: got {self.global_batch} samples per"
                 f" step and {self.length} samples in the"
                 f" {'source' if self.length == self.samples else 'epoch'}; lower batch, or use"
-                ' tail="pad"'
+                ' tail="pad"',
+                field="batch",
             )
 
     @classmethod
@@ -127,13 +130,14 @@ class Plan:
         if (batch is None) == (global_batch is None):
             raise ConfigError(
                 f"pass either batch (per rank) or global_batch; got batch={batch},"
-                f" global_batch={global_batch}"
+                f" global_batch={global_batch}",
+                field="batch",
             )
         for name, value in (("batch", batch), ("global_batch", global_batch)):
             if value is not None and (
                 isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1
             ):
-                raise ConfigError(f"{name} must be an integer >= 1, got {value!r}", field=name)
+                raise ConfigError.of(name, "an integer >= 1", value)
         total = int(global_batch if batch is None else batch * world.size)  # type: ignore[arg-type, operator]
         if isinstance(shuffle, bool):
             shuffle = "full" if shuffle else "none"
@@ -241,7 +245,7 @@ class Plan:
         """The positions [first, last) of a step on this rank that are not padding."""
         steps = self.steps
         if not 0 <= step < steps:
-            raise ConfigError(f"step must be in [0, {steps}), got {step}")
+            raise ConfigError.of("step", f"in [0, {steps})", step)
         begin = int(step) * self.global_batch
         first, last = self._share(min(self.length - begin, self.global_batch))
         return begin + first, begin + last

@@ -43,9 +43,9 @@ def uniform(seed: int, epoch: int, ids: np.ndarray, slot: int, n: int) -> np.nda
     """
     check_seed(seed)
     if not 0 <= epoch < 2**32:
-        raise ConfigError(f"epoch must be in [0, 2**32), got {epoch}", field="epoch")
+        raise ConfigError.of("epoch", "in [0, 2**32)", epoch)
     if not 0 <= slot <= SLOT_SUBSTITUTE:
-        raise ConfigError(f"slot must be in [0, {SLOT_SUBSTITUTE}], got {slot}")
+        raise ConfigError.of("slot", f"in [0, {SLOT_SUBSTITUTE}]", slot)
     ids = np.ascontiguousarray(ids, np.int64)
     native = extension()
     if native is not None and 0 < n <= PER_SLOT:
@@ -77,4 +77,4 @@ def _uniform(seed: int, epoch: int, ids: np.ndarray, slot: int, n: int) -> np.nd
 def check_seed(seed: int) -> None:
     """ConfigError for a seed that is not an integer in [0, 2**64)."""
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**64:
-        raise ConfigError(f"seed must be an integer in [0, 2**64), got {seed!r}", field="seed")
+        raise ConfigError.of("seed", "an integer in [0, 2**64)", seed)

@@ -52,12 +52,11 @@ class CumulativeWeights:
             if not np.can_cast(array.dtype, np.float64, "same_kind"):
                 array = np.asarray(weights, np.float64)
         except (TypeError, ValueError) as error:
-            raise ConfigError(
-                f"weights must be numbers, one per sample, got {weights!r}"
-            ) from error
+            raise ConfigError.of("weights", "numbers, one per sample", weights) from error
         if array.ndim != 1 or not len(array):
             raise ConfigError(
-                f"weights must be one number per sample, got an array of shape {array.shape}"
+                f"weights must be one number per sample, got an array of shape {array.shape}",
+                field="weights",
             )
         return cls.read(len(array), lambda first, last: array[first:last])
 
@@ -79,11 +78,12 @@ class CumulativeWeights:
         if wrong is not None:
             raise ConfigError(
                 f"weights must be finite and >= 0, got {values[wrong]} for sample {wrong}"
-                + (f" and {bad - 1} more such" if bad > 1 else "")
+                + (f" and {bad - 1} more such" if bad > 1 else ""),
+                field="weights",
             )
         largest = max(values[part].max() for part in parts)
         if largest == 0:
-            raise ConfigError(f"some weight must be above 0, all {samples} are 0")
+            raise ConfigError(f"some weight must be above 0, all {samples} are 0", field="weights")
         exponent = np.frexp(largest)[1]
         bits = (
             exponent + np.frexp(sum(np.ldexp(values[part], -exponent).sum() for part in parts))[1]
@@ -174,7 +174,8 @@ class Weighted:
         if read is None or read(np.arange(0)) is None:
             raise ConfigError(
                 f"Weighted() takes the weights of the source, and {type(source).__name__} has none;"
-                " pass one per sample, as in Weighted(weights)"
+                " pass one per sample, as in Weighted(weights)",
+                field="weights",
             )
         line = CumulativeWeights.read(len(source), lambda first, last: read(np.arange(first, last)))
         return Weighted(line, self.length)
@@ -187,7 +188,8 @@ class Weighted:
             )
         if len(self.weights.ends) != samples:
             raise ConfigError(
-                f"weights must be one per sample: {samples}, got {len(self.weights.ends)}"
+                f"weights must be one per sample: {samples}, got {len(self.weights.ends)}",
+                field="weights",
             )
         return check_count(
             "positions per epoch of Weighted",

@@ -210,12 +210,12 @@ def allowed_values(option: str, values: object, who: str) -> tuple[str, ...]:
     listed: Any = [values] if isinstance(values, (str, os.PathLike)) else values
     items = [os.fspath(item) if isinstance(item, os.PathLike) else item for item in listed]
     if any(not isinstance(item, str) or not item for item in items):
-        raise ConfigError(f"{who}: {option} must be a list of texts, got {values!r}")
+        raise ConfigError.of(f"{who}: {option}", "a list of texts", values)
     if option == "allow_scheme":
         items = [item.removesuffix("://") for item in items]
     if option == "allow_host" and (wrong := [item for item in items if not _HOST.fullmatch(item)]):
-        raise ConfigError(
-            f"{who}: allow_host must be a host, or host:port, without a scheme, got {wrong[0]!r}"
+        raise ConfigError.of(
+            f"{who}: allow_host", "a host, or host:port, without a scheme", wrong[0]
         )
     return tuple(items)
 

@@ -75,7 +75,8 @@ def check_source(source: Any, name: str, several: bool = False) -> None:
         got = f"the class {source.__name__}" if isinstance(source, type) else type(source).__name__
         raise ConfigError(
             f"{name} must be a source such as ImageFolder(path) or Arrays(images, labels), got"
-            f" {got}; wrap it in one"
+            f" {got}; wrap it in one",
+            field=name,
         )
     if getattr(source, "together", None) and not several:
         raise ConfigError(

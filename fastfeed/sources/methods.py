@@ -37,12 +37,14 @@ class SourceMethods:
         if numbers.ndim != 1 or (len(numbers) and numbers.dtype.kind not in "iu"):
             raise ConfigError(
                 f"uris: ids must be a list of integers, got {numbers.dtype}{list(numbers.shape)};"
-                " pass batch.ids"
+                " pass batch.ids",
+                field="ids",
             )
         outside = (numbers < 0) | (numbers >= length)
         if outside.any():
             raise ConfigError(
                 f"uris: ids must be in [0, {length}), got {numbers[int(np.argmax(outside))]}; pass"
-                " the ids of a batch of this source"
+                " the ids of a batch of this source",
+                field="ids",
             )
         return [self.uri(i) for i in numbers.tolist()]

@@ -67,7 +67,7 @@ class Mixture(SourceMethods):
         else:
             by_name = {str(i): s for i, s in enumerate(sources)}
         if not by_name:
-            raise ConfigError("Mixture needs at least one source, got none")
+            raise ConfigError("Mixture needs at least one source, got none", field="sources")
         for name, source in by_name.items():
             check_source(source, f"Mixture: source {name!r}")
         self.sources = tuple(by_name.values())
@@ -80,7 +80,8 @@ class Mixture(SourceMethods):
                 raise ConfigError(
                     f"Mixture: all sources must yield the same, got {self.spec} from"
                     f" {self.names[0]!r} and {source.spec} from {name!r}; resize arrays beforehand,"
-                    " or use files"
+                    " or use files",
+                    field="sources",
                 )
         self._bounds: np.ndarray | None = None  # once they are asked for
         self.starts = np.cumsum([0] + [len(source) for source in self.sources], dtype=np.int64)
@@ -96,7 +97,8 @@ class Mixture(SourceMethods):
         if len(set(frames.values())) > 1:
             raise ConfigError(
                 f"Mixture: boxes and masks must be in one frame, got {frames}; pass"
-                " Objects(frame=...)"
+                " Objects(frame=...)",
+                field="sources",
             )
         self.frame = next(iter(frames.values()), "displayed")
         boxed = [i for i, source in self._with_objects.items() if source.most]
@@ -111,7 +113,8 @@ class Mixture(SourceMethods):
             if set(weights) != set(self.names):
                 names = printable(", ".join(map(str, weights)))
                 raise ConfigError(
-                    f"Mixture: weights must name the sources {', '.join(self.names)}, got {names}"
+                    f"Mixture: weights must name the sources {', '.join(self.names)}, got {names}",
+                    field="weights",
                 )
             weights = [weights[name] for name in self.names]
         try:
@@ -123,7 +126,8 @@ class Mixture(SourceMethods):
         ):
             raise ConfigError(
                 f"Mixture: weights must be {len(self.sources)} numbers above 0, one per source, "
-                f"got {printable(list(weights))}; leave a source out instead of giving it 0"
+                f"got {printable(list(weights))}; leave a source out instead of giving it 0",
+                field="weights",
             )
         return shares
 

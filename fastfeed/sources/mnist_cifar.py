@@ -177,7 +177,7 @@ def _first(folder: Path, names: list[str]) -> Path:
 
 def _split(split: str) -> str:
     if split not in ("train", "test"):
-        raise ConfigError(f'split must be "train" or "test", got {split!r}')
+        raise ConfigError.of("split", '"train" or "test"', split)
     return split
 
 

@@ -86,31 +86,37 @@ class Objects(SourceMethods, Derived):
         check_source(source, "Objects: source")
         if format not in FORMATS:
             raise ConfigError(
-                f"Objects: format must be one of {', '.join(FORMATS)}, got {format!r}"
+                f"Objects: format must be one of {', '.join(FORMATS)}, got {format!r}",
+                field="format",
             )
         if isinstance(classes, str):
             raise ConfigError(
-                f"Objects: classes must be a list of names, got {classes!r}; pass [{classes!r}]"
+                f"Objects: classes must be a list of names, got {classes!r}; pass [{classes!r}]",
+                field="classes",
             )
         if boxes is None and masks is None:
             raise ConfigError(
                 "Objects needs boxes, masks or both, got neither; without them use the source"
-                " itself"
+                " itself",
+                field="boxes",
             )
         if boxes is None and labels is not None:
             raise ConfigError(
                 "Objects: labels are of boxes, got labels without boxes; pass boxes, or leave"
-                " labels out"
+                " labels out",
+                field="labels",
             )
         for option, values, none in (("boxes", boxes, "an empty list"), ("masks", masks, "None")):
             if isinstance(values, (str, bytes, os.PathLike)):
                 raise ConfigError(
-                    f"Objects: {option} must be a list, one per sample, got {values!r}"
+                    f"Objects: {option} must be a list, one per sample, got {values!r}",
+                    field=option,
                 )
             if values is not None and len(values) != len(source):
                 raise ConfigError(
                     f"Objects: {option} must be one per sample, got {len(values)} for {len(source)}"
-                    f" samples; a sample without has {none}"
+                    f" samples; a sample without has {none}",
+                    field=option,
                 )
         names = tuple(classes)
         where = self._namer(source)
@@ -204,17 +210,21 @@ class Objects(SourceMethods, Derived):
         frame: str,
     ) -> None:
         if frame not in ("displayed", "stored"):
-            raise ConfigError(f'Objects: frame must be "displayed" or "stored", got {frame!r}')
+            raise ConfigError(
+                f'Objects: frame must be "displayed" or "stored", got {frame!r}', field="frame"
+            )
         if most is not None and (
             isinstance(most, bool) or not isinstance(most, (int, np.integer)) or most < 1
         ):
             raise ConfigError(
                 f"Objects: most must be an integer >= 1, got {most!r}; it is the room for boxes per"
-                " image"
+                " image",
+                field="most",
             )
         if most is not None and lists is None:
             raise ConfigError(
-                f"Objects: most is the room for boxes, got most={most} without boxes; leave it out"
+                f"Objects: most is the room for boxes, got most={most} without boxes; leave it out",
+                field="most",
             )
         Derived.__init__(self, source)
         self.object_classes = names
@@ -297,12 +307,14 @@ def _sizes(sizes: Sequence[Any], samples: int, known: np.ndarray | None) -> np.n
     if array.shape != (samples, 2) or (array <= 0).any():
         raise ConfigError(
             f"Objects: sizes must be one (height, width) above 0 per sample, {samples} of them, got"
-            f" {printable(repr(sizes))}"
+            f" {printable(repr(sizes))}",
+            field="sizes",
         )
     if known is not None and (array != known).any():
         i = int((array != known).any(axis=1).argmax())
         raise ConfigError(
             f"Objects: boxes of sample {i} are for {array[i, 0]:g}x{array[i, 1]:g} pixels (height x"
-            f" width), the image has {known[i, 0]:g}x{known[i, 1]:g}; pass the size of the image"
+            f" width), the image has {known[i, 0]:g}x{known[i, 1]:g}; pass the size of the image",
+            field="boxes",
         )
     return array

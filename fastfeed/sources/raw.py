@@ -60,7 +60,7 @@ class RawShards(SourceMethods):
         storage: dict[str, Any] | Storage | None = None,
     ) -> None:
         if isinstance(classes, str):
-            raise ConfigError(f"RawShards: classes must be a list of names, got {classes!r}")
+            raise ConfigError.of("RawShards: classes", "a list of names", classes)
         own = open_storage(storage)
         self.notes: list[str] = []  # on what folders hold besides shards
         found = find_files(shards, ".npy", own, "RawShards", self.notes)

@@ -25,11 +25,11 @@ def in_bytes(limit: int | str, name: str = "Cache: limit") -> int:
     else:
         count = limit if isinstance(limit, int) and not isinstance(limit, bool) else 0
     if count < 1:
-        raise ConfigError(
-            f'{name} must be a number of bytes > 0, or a string such as "500MB", "1.5TB" or'
-            ' "64KiB" '
-            f"({', '.join(_UNITS)}), got {limit!r}",
-            field=name,
+        raise ConfigError.of(
+            name,
+            'a number of bytes > 0, or a string such as "500MB", "1.5TB" or "64KiB"'
+            f" ({', '.join(_UNITS)})",
+            limit,
         )
     return count
 

@@ -80,9 +80,8 @@ class Cache:
         self.folder = os.path.abspath(os.fspath(folder))
         self.limit = in_bytes(limit)
         if isinstance(chunk, bool) or not isinstance(chunk, int) or not 1 <= chunk <= _MAX_CHUNK:
-            raise ConfigError(
-                f"Cache: chunk must be bytes in [1, {_MAX_CHUNK}], got {chunk!r}; 8 << 20 suits"
-                " most disks"
+            raise ConfigError.of(
+                "Cache: chunk", f"bytes in [1, {_MAX_CHUNK}]", chunk, "8 << 20 suits most disks"
             )
         self.chunk = chunk
         try:

@@ -55,7 +55,8 @@ def find_files(
     if not items or not all(isinstance(item, (str, os.PathLike)) for item in items):
         raise ConfigError(
             f"{who} needs a path, a pattern such as 'train-{{000..099}}{suffix}', or a list; got"
-            f" {paths!r}"
+            f" {paths!r}",
+            field="paths",
         )
     texts = [os.fspath(item).removeprefix("file://") for item in items]
     patterns = [
@@ -81,7 +82,9 @@ def find_files(
     for uri, _ in files:
         same = os.path.abspath(uri) if is_local(uri) else uri
         if same in unique:
-            raise ConfigError(f"{who}: {uri} is given twice; each file may be named once")
+            raise ConfigError(
+                f"{who}: {uri} is given twice; each file may be named once", field="paths"
+            )
         unique.add(same)
     return files
 
@@ -89,11 +92,17 @@ def find_files(
 def expand_braces(pattern: str) -> list[str]:
     """`a{0..2}{x,y}` is a0x, a0y, a1x, ...; numbers keep their leading zeros. As in a shell."""
     expanded = list(_expanded(pattern))
-    if len(expanded) > _MAX_FILES:
-        raise ConfigError(
-            f"{pattern!r} must expand to at most {_MAX_FILES:,} files, got more; shorten its ranges"
-        )
+    _check_count(pattern, len(expanded))
     return expanded
+
+
+def _check_count(pattern: str, count: int) -> None:
+    if count > _MAX_FILES:
+        raise ConfigError(
+            f"{pattern!r} must expand to at most {_MAX_FILES:,} files, got more; shorten its"
+            " ranges",
+            field="paths",
+        )
 
 
 def _expanded(pattern: str) -> Iterator[str]:
@@ -109,17 +118,14 @@ def _expanded(pattern: str) -> Iterator[str]:
         if pattern[end] == "," and depth == 1:
             commas.append(end)
     if depth:
-        raise ConfigError(f"a brace in {pattern!r} is not closed")
+        raise ConfigError(f"a brace in {pattern!r} is not closed", field="paths")
     parts = [pattern[a + 1 : b] for a, b in zip(commas, [*commas[1:], end], strict=True)]
     if len(parts) == 1:
         options = _numbers(pattern, parts[0])
     else:
         options = [o for part in parts for o in expand_braces(part)]
     tails = expand_braces(pattern[end + 1 :])
-    if len(options) * len(tails) > _MAX_FILES:
-        raise ConfigError(
-            f"{pattern!r} must expand to at most {_MAX_FILES:,} files, got more; shorten its ranges"
-        )
+    _check_count(pattern, len(options) * len(tails))
     for option in options:
         for tail in tails:
             yield pattern[:begin] + option + tail
@@ -131,15 +137,13 @@ def _numbers(pattern: str, inside: str) -> Sequence[str]:
     if not steps or steps[3] == "0":
         raise ConfigError(
             f"braces must hold a range or a list, like {{000..099}} or {{a,b}}, got {{{inside}}} in"
-            f" {pattern!r}"
+            f" {pattern!r}",
+            field="paths",
         )
     first, last, step = int(steps[1]), int(steps[2]), int(steps[3] or 1)
     padded = any(re.match("-?0[0-9]", text) for text in (steps[1], steps[2]))
     digits = max(len(steps[1]), len(steps[2])) if padded else 0
-    if abs(last - first) // step >= _MAX_FILES:
-        raise ConfigError(
-            f"{pattern!r} must expand to at most {_MAX_FILES:,} files, got more; shorten its ranges"
-        )
+    _check_count(pattern, abs(last - first) // step + 1)
     numbers = range(first, last + 1, step) if first <= last else range(first, last - 1, -step)
     return [f"{n:0{digits}d}" for n in numbers]
 

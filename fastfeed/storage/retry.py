@@ -85,7 +85,7 @@ class RetryPolicy:
     def patient(cls, seconds: float) -> RetryPolicy:
         """A policy that waits `seconds` for an endpoint that does not answer."""
         if not seconds >= 0:
-            raise ConfigError(f"patience must be seconds >= 0, got {seconds!r}", field="patience")
+            raise ConfigError.of("patience", "seconds >= 0", seconds)
         refused_s = min(cls().refused_s, seconds)
         return cls(
             deadline_s=max(cls().deadline_s, seconds), refused_s=refused_s, patience_s=seconds

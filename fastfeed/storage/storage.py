@@ -73,7 +73,7 @@ class Storage:
         policy: RetryPolicy | None = None,
     ) -> None:
         if in_flight < 1:
-            raise ConfigError(f"in_flight must be >= 1, got {in_flight}")
+            raise ConfigError.of("in_flight", ">= 1", in_flight)
         self.options = dict(options or {})
         self.cache = cache
         self.in_flight = in_flight

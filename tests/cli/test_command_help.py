@@ -4,6 +4,7 @@ screen.
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 from pathlib import Path
@@ -16,6 +17,7 @@ from typer.testing import CliRunner
 
 from fastfeed.cli import COMMANDS, app, main
 from fastfeed.cli.screen import help as command_help
+from fastfeed.errors import ConfigError
 
 LINES = 32
 LONGER = {"": 34, "preprocess": 40}  # which list commands
@@ -203,3 +205,39 @@ def test_defaults_and_flags_of_two_names(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "--html / --no-html Write report.html to the folder. [default: html]" in shown
     assert "--with TOOL nsys, nvprof" in shown and "[default: auto]" in shown
     assert "-o, --out DIR Folder to record to. Default: a new fastfeed-profile. --html" in shown
+
+
+def test_fields_of_errors_are_parameters_and_the_table_names_options():
+    parameters = {param.name for command in ALL.values() for param in command.params}
+    fields, arguments = set(), set()
+    for path in (FOLDER / "fastfeed").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.arg):
+                arguments.add(node.arg)
+            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                arguments.add(node.target.id)
+            elif isinstance(node, ast.Call) and ast.unparse(node.func).startswith("ConfigError"):
+                fields |= {
+                    k.value.value for k in node.keywords if isinstance(k.value, ast.Constant)
+                }
+    assert len(fields) > 50
+    assert fields <= arguments | parameters | {"validation_data"}  # the last is of `fit`
+    table = command_help._ARGUMENTS
+    assert set(table.values()) <= parameters
+    assert set(table) <= arguments - parameters
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "shown"),
+    [
+        ("quality", "quality must be >= 1, got 0", "--quality must be >= 1, got 0"),
+        ("label", "Table: label must be a column", "--label must be a column"),
+        ("extras", "extras must be 'module:function'", "--with must be 'module:function'"),
+        ("image", "Table: no column 'x'", "--image: Table: no column 'x'"),
+        ("lanes", "lanes must be >= 1", "lanes must be >= 1"),
+    ],
+)
+def test_an_error_names_the_option_of_its_field(field, text, shown):
+    error = ConfigError(text, field=field)
+    command_help._with_option(error, ALL["preprocess run"].params)
+    assert str(error) == shown

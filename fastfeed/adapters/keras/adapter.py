@@ -69,7 +69,8 @@ def _factors(class_weight: Mapping[int, float] | None) -> np.ndarray | None:
             raise ValueError("a label or a factor is negative or not finite")
     except (AttributeError, TypeError, ValueError) as error:
         raise ConfigError(
-            f"class_weight must be like {{0: 1.0, 1: 2.5}}, got {class_weight!r}: {error}"
+            f"class_weight must be like {{0: 1.0, 1: 2.5}}, got {class_weight!r}: {error}",
+            field="class_weight",
         ) from error
     table = np.ones(max(labels) + 1, np.float32)
     table[list(labels)] = factors

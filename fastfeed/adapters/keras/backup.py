@@ -30,9 +30,7 @@ def keras_backup(
     if save_freq != "epoch" and (
         isinstance(save_freq, bool) or not isinstance(save_freq, int) or save_freq < 1
     ):
-        raise ConfigError(
-            f'save_freq must be "epoch" or a number of batches >= 1, got {save_freq!r}'
-        )
+        raise ConfigError.of("save_freq", '"epoch" or a number of batches >= 1', save_freq)
     return _backup_class()(session, Path(folder), save_freq, delete_checkpoint)
 
 

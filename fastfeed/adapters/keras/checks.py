@@ -26,7 +26,8 @@ def refuse_ignored(caller: Mapping[str, Any]) -> None:
         if caller.get(name) is not None and "steps_per_execution" in caller:
             raise ConfigError(
                 f"{name} must not be given to fit or evaluate together with a feed: Keras would"
-                f" ignore it; {instead}"
+                f" ignore it; {instead}",
+                field=name,
             )
 
 
@@ -36,7 +37,8 @@ def refuse_same_feed(session: FeedSession) -> None:
     if _feed_of(_fit_locals().get("x")) is session and _feed_of(validation) is session:
         raise ConfigError(
             "x and validation_data must be two feeds, got the same feed for both; create another"
-            " Feed, of the validation data, with shuffle=False and no random ops"
+            " Feed, of the validation data, with shuffle=False and no random ops",
+            field="validation_data",
         )
 
 
@@ -83,7 +85,8 @@ def check_whole(session: FeedSession) -> None:
     if name == "predict" and plan.shuffle != "none":
         raise ConfigError(
             f"predict needs a feed in the order of its source, got shuffle={str(plan.shuffle)!r}:"
-            f" nothing tells which prediction belongs to which file; create one with {whole}"
+            f" nothing tells which prediction belongs to which file; create one with {whole}",
+            field="x",
         )
     skipped = plan.length - plan.steps * plan.global_batch
     if name in ("evaluate", "predict") and steps is None and skipped > 0 and session not in _warned:

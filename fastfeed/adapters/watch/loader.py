@@ -54,10 +54,13 @@ def watched(data: Iterable[T], name: str = "", world: World | None = None) -> Wa
     ):
         raise ConfigError(
             f"watched() needs an iterable, got a {type(data).__name__}, which has items by index"
-            " and no length; pass a generator of its items"
+            " and no length; pass a generator of its items",
+            field="data",
         )
     if not hasattr(data, "__iter__") and not hasattr(data, "__getitem__"):
-        raise ConfigError(f"watched() needs a loader to iterate, got {type(data).__name__}")
+        raise ConfigError(
+            f"watched() needs a loader to iterate, got {type(data).__name__}", field="data"
+        )
     return Watched(data, name, World.detect() if world is None else world)
 
 
@@ -224,7 +227,8 @@ def watched_adapter(watched: Watched[Any], data: Any) -> Any:
     except (ValueError, TypeError) as error:  # "Unrecognized data type"
         raise ConfigError(
             f"Keras does not take a {type(data).__name__}: {error}; pass a tf.data.Dataset, a"
-            " PyDataset, a generator"
+            " PyDataset, a generator",
+            field="data",
         ) from error
 
     # not at the top: it loads the feed

@@ -74,9 +74,9 @@ class StepWatch:
         if warn is not None and (
             isinstance(warn, bool) or not isinstance(warn, (int, float)) or not 0 < warn <= 1
         ):
-            raise ConfigError(f"warn must be a share of the time in (0, 1], or None, got {warn!r}")
+            raise ConfigError.of("warn", "a share of the time in (0, 1], or None", warn)
         if isinstance(every, bool) or not isinstance(every, int) or every < 1:
-            raise ConfigError(f"every must be a number of steps >= 1, got {every!r}")
+            raise ConfigError.of("every", "a number of steps >= 1", every)
         self._steps_only = data if isinstance(data, StepsOnly) else None
         self._status = _status(data)
         self._warn = warn
@@ -235,7 +235,8 @@ def _status(data: Any) -> LiveStatus:
             return held.live
     raise ConfigError(
         "data must be a Feed, feed.to_torch(), feed.to_jax() or ff.watched(loader), got"
-        f" {type(data).__name__}; wrap the loader: ff.watched(loader)"
+        f" {type(data).__name__}; wrap the loader: ff.watched(loader)",
+        field="data",
     )
 
 

@@ -334,7 +334,8 @@ def compile(
         why = f" ({reason})" if (reason := no_gpu()) else ""
         raise ConfigError(
             f'decode="{decode}" needs an NVIDIA GPU and its driver, none is here{why}; use'
-            ' decode="cpu"'
+            ' decode="cpu"',
+            field="decode",
         )
     executor = executor or executor_for(program.decode, engine, threads)
     return DaliBackend(

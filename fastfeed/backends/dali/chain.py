@@ -42,11 +42,13 @@ def check(program: Program) -> None:
         if isinstance(op, Function):
             raise ConfigError(
                 f'backend="dali" cannot run {op!r}, your own function on one NumPy image; use'
-                ' backend="cpu"'
+                ' backend="cpu"',
+                field="backend",
             )
         if type(op) not in LOWERING:
             raise ConfigError(
-                f'backend="dali" cannot run {op!r}, DALI has no equivalent; use backend="cpu"'
+                f'backend="dali" cannot run {op!r}, DALI has no equivalent; use backend="cpu"',
+                field="backend",
             )
 
 

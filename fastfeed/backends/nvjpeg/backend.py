@@ -72,7 +72,8 @@ class NvjpegBackend:
     ) -> None:
         if program.decode is None:
             raise ConfigError(
-                'engine="nvjpeg" decodes files, got a source of arrays; use engine="dali"'
+                'engine="nvjpeg" decodes files, got a source of arrays; use engine="dali"',
+                field="engine",
             )
         self._program = program
         self._timeline = timeline
@@ -158,7 +159,8 @@ class NvjpegBackend:
         except RuntimeError as error:  # no driver, GPU or engine, in the native extension's words
             self._memory.check_room(error)
             raise ConfigError(
-                f'engine="nvjpeg" cannot start: {error}; use engine="dali" or decode="cpu"'
+                f'engine="nvjpeg" cannot start: {error}; use engine="dali" or decode="cpu"',
+                field="engine",
             ) from error
 
     def _fill(
@@ -258,11 +260,13 @@ def _gpu(rank_gpu: int) -> tuple[int, int]:
         count = runtime.getDeviceCount()
     except Exception as error:  # CuPy's class of it
         raise ConfigError(
-            f'engine="nvjpeg" needs an NVIDIA GPU and its driver, none is here ({error})'
+            f'engine="nvjpeg" needs an NVIDIA GPU and its driver, none is here ({error})',
+            field="engine",
         ) from error
     if not count:
         raise ConfigError(
-            'engine="nvjpeg" needs an NVIDIA GPU, this process sees none; use decode="cpu"'
+            'engine="nvjpeg" needs an NVIDIA GPU, this process sees none; use decode="cpu"',
+            field="engine",
         )
     # if the launcher makes one GPU visible per process, that is number 0
     return rank_gpu % count, runtime.driverGetVersion() // 1000

@@ -7,6 +7,7 @@ one screen: it shows options without a panel; --help-all also shows those of eve
 from __future__ import annotations
 
 import inspect
+import re
 from contextlib import nullcontext
 from typing import Any
 
@@ -90,8 +91,8 @@ def _with_option(error: ConfigError, params: list[Any]) -> None:
     for param in params:
         if param.name == name and param.param_type_name == "option":
             option, text = max(param.opts, key=len), str(error)
-            is_first = text.startswith(f"{error.field} ")
-            error.args = (option + text[len(error.field) :] if is_first else f"{option}: {text}",)
+            named = re.match(rf"(\w+:? )?{error.field}(?= )", text)  # perhaps after its owner
+            error.args = (option + text[named.end() :] if named else f"{option}: {text}",)
 
 
 class _Screen:

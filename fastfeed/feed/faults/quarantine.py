@@ -252,13 +252,17 @@ class _QuarantineFile:
         self._warned = False
         if path.is_dir():
             raise ConfigError(
-                f"quarantine: {path} is a folder; pass a file, such as {path / 'quarantine.jsonl'}"
+                f"quarantine: {path} is a folder; pass a file, such as {path / 'quarantine.jsonl'}",
+                field="quarantine",
             )
         if not path.parent.is_dir():
-            raise ConfigError(f"quarantine: no folder {path.parent}; create it first")
+            raise ConfigError(
+                f"quarantine: no folder {path.parent}; create it first", field="quarantine"
+            )
         if not os.access(path if path.exists() else path.parent, os.R_OK | os.W_OK):
             raise ConfigError(
-                f"quarantine: {path} cannot be read and written; change its permissions or the path"
+                f"quarantine: {path} cannot be read and written; change its permissions",
+                field="quarantine",
             )
 
     def read(self) -> list[Failure]:
@@ -270,7 +274,8 @@ class _QuarantineFile:
                 return self._catch_up(file)
         except OSError as error:
             raise ConfigError(
-                f"quarantine: cannot read {self._path}: {error.strerror}; pass another path"
+                f"quarantine: cannot read {self._path}: {error.strerror}; pass another path",
+                field="quarantine",
             ) from error
 
     def append(self, fresh: list[Failure], epoch: int, step: int) -> None:
@@ -328,7 +333,8 @@ class _QuarantineFile:
                         break
                     raise ConfigError(
                         f"{self._path} is not a quarantine file: cannot read line"
-                        f" {printable(repr(line), 80)}; pass another path"
+                        f" {printable(repr(line), 80)}; pass another path",
+                        field="quarantine",
                     ) from None
             self._read_to += len(line)
         return entries

@@ -41,7 +41,8 @@ class HelperJob:
             raise ConfigError(
                 "side_process=True hands batches over in the host's memory, got a backend that"
                 ' makes them on a GPU; leave side_process out, or use decode="cpu" with the cpu'
-                " backend"
+                " backend",
+                field="side_process",
             )
         return cls(config, builder.timeline.helper_arguments)
 
@@ -90,7 +91,8 @@ class PickledJob:
             raise ConfigError(
                 "side_process=True: the helper process cannot unpickle this feed:"
                 f" {type(error).__name__}: {error}; put classes and functions into modules that"
-                " import by themselves, or leave side_process out"
+                " import by themselves, or leave side_process out",
+                field="side_process",
             ) from error
 
     def close(self) -> None:
@@ -110,7 +112,8 @@ class _Pickler(pickle.Pickler):
                 raise ConfigError(
                     f"side_process=True: {name} is defined in __main__, which the helper process"
                     " does not run; move it into a module that can be imported (a .py file of its"
-                    f" own, then `from that_file import {name}`), or leave side_process out"
+                    f" own, then `from that_file import {name}`), or leave side_process out",
+                    field="side_process",
                 )
         return NotImplemented
 
@@ -128,7 +131,8 @@ def _pickled(value: Any) -> list[memoryview]:
         raise ConfigError(
             f"side_process=True hands {_culprit(value)} to another process, but"
             f" {_named(pickler.last)} in it does not pickle: {error}; use functions and classes"
-            " from the top level of a module, or leave side_process out"
+            " from the top level of a module, or leave side_process out",
+            field="side_process",
         ) from error
     return [file.getbuffer(), *(buffer.raw() for buffer in buffers)]
 

@@ -28,7 +28,8 @@ class HelperProducer:
         if not is_available() or not sys.executable:
             raise ConfigError(
                 "side_process=True needs Linux and an interpreter that can be started"
-                f" (sys.executable), got {sys.platform} and {sys.executable!r}; leave it out"
+                f" (sys.executable), got {sys.platform} and {sys.executable!r}; leave it out",
+                field="side_process",
             )
         self.depth = depth
         self._job = PickledJob(job)

@@ -37,9 +37,8 @@ def parse_address(text: str, option: str) -> tuple[str, int]:
     except ValueError:
         number = -1
     if not 0 <= number < 1 << 16:
-        raise ConfigError(
-            f"{option} must be like :9400 or 127.0.0.1:9400 (0.0.0.0:9400 for all networks), got"
-            f" {text!r}"
+        raise ConfigError.of(
+            option, "like :9400 or 127.0.0.1:9400 (0.0.0.0:9400 for all networks)", text
         )
     return host, number
 
@@ -63,7 +62,8 @@ class Server:
             self._http = kind((host, port), _handler(self, loopback))
         except OSError as error:
             raise ConfigError(
-                f"{option} cannot listen on {host}:{port}: {error.strerror}; choose another port"
+                f"{option} cannot listen on {host}:{port}: {error.strerror}; choose another port",
+                field=option,
             ) from error
         self.port: int = self._http.server_address[1]
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{self.port}"

@@ -35,7 +35,7 @@ class ExecutorEngine:
 
     def __post_init__(self) -> None:
         if self.window is not None and self.window < 1:
-            raise ConfigError(f"window must be >= 1 pieces, got {self.window}", field="window")
+            raise ConfigError.of("window", ">= 1 pieces", self.window)
 
     def run(self, task: Task, pieces: Sequence[int]) -> Iterator[Outcome]:
         """As in Engine; pieces in the executor's other processes are finished on closing."""

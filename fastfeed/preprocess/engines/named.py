@@ -31,11 +31,9 @@ def engine_for(
     if workers is not None and (
         isinstance(workers, bool) or not isinstance(workers, int) or workers < 1
     ):
-        raise ConfigError(f"workers must be an integer >= 1, got {workers!r}", field="workers")
+        raise ConfigError.of("workers", "an integer >= 1", workers)
     if not timeout_s > 0:
-        raise ConfigError(
-            f"timeout must be > 0 seconds per photograph, got {timeout_s!r}", field="timeout"
-        )
+        raise ConfigError.of("timeout", "> 0 seconds per photograph", timeout_s)
     if engine is None or engine == "local":
         count, shared = divide_memory(memory, workers or cores_for(World()))
         from fastfeed.preprocess.engines.local import LocalEngine
@@ -56,14 +54,14 @@ def engine_for(
             from fastfeed.preprocess.engines.ray import RayEngine
 
             return RayEngine(address or "auto", workers, rules)
-        raise ConfigError(
-            'engine must be "local", "ray", "ray:ADDRESS", an executor or an Engine, got'
-            f" {engine!r}"
+        raise ConfigError.of(
+            "engine", '"local", "ray", "ray:ADDRESS", an executor or an Engine', engine
         )
     if not callable(getattr(engine, "run", None)):
         raise ConfigError(
             f"an engine must have run(task, pieces), got {type(engine).__name__}; see"
-            " fastfeed.preprocess.engines"
+            " fastfeed.preprocess.engines",
+            field="engine",
         )
     return engine
 
@@ -80,10 +78,8 @@ def parse_part(text: str, environ: Mapping[str, str] = os.environ) -> PartIndex:
         return _of_slurm(environ)
     parsed = re.fullmatch(r"(\d+)/(\d+)", text.strip(), re.ASCII)
     if not parsed or not int(parsed[2]):
-        raise ConfigError(
-            'part must be "i/n", such as 0/8 for the first of eight, or "auto" (Slurm), got'
-            f" {text!r}",
-            field="part",
+        raise ConfigError.of(
+            "part", '"i/n", such as 0/8 for the first of eight, or "auto" (Slurm)', text
         )
     i, n = int(parsed[1]), int(parsed[2])
     if i >= n:

@@ -62,9 +62,9 @@ class RayEngine:
 
     def __post_init__(self) -> None:
         if self.window is not None and self.window < 1:
-            raise ConfigError(f"window must be >= 1 shards, got {self.window}", field="window")
+            raise ConfigError.of("window", ">= 1 shards", self.window)
         if not self.cpus_per_shard > 0:
-            raise ConfigError(f"cpus_per_shard must be > 0, got {self.cpus_per_shard!r}")
+            raise ConfigError.of("cpus_per_shard", "> 0", self.cpus_per_shard)
 
     def run(self, task: Task, pieces: Sequence[int]) -> Iterator[Outcome]:
         """As in Engine. ConfigError if there is no cluster, or none with capacity for a shard."""
@@ -196,7 +196,7 @@ def _connected(address: str) -> Iterator[None]:
         # ConnectionError, ValueError, RuntimeError (another version), errors of gRPC
         cause = str(error).strip().splitlines()[0]
         raise ConfigError(
-            f"no Ray cluster at {address!r}: {cause}; {_START if auto else _TOKEN}"
+            f"no Ray cluster at {address!r}: {cause}; {_START if auto else _TOKEN}", field="address"
         ) from error
     finally:
         if is_main_thread:  # Ray would end the process on SIGTERM; keep our own handler
@@ -214,11 +214,14 @@ def _check_reachable(address: str) -> None:
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if not colon or not port.isdigit():
         raise ConfigError(
-            f'a Ray address is "auto", "local", "HOST:PORT" or "ray://HOST:PORT", got {address!r}'
+            f'a Ray address is "auto", "local", "HOST:PORT" or "ray://HOST:PORT", got {address!r}',
+            field="address",
         )
     if address.startswith("ray://"):
         importlib.import_module("ray.util.client")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S).close()
     except (OSError, OverflowError) as error:
-        raise ConfigError(f"no Ray cluster answers at {address}: {error}; {_START}") from error
+        raise ConfigError(
+            f"no Ray cluster answers at {address}: {error}; {_START}", field="address"
+        ) from error

@@ -307,7 +307,8 @@ def _rows(table: Table, file: str, root: str) -> dict[bytes, int]:
     paths = table.paths
     if paths is None:
         raise ConfigError(
-            f"the labels file {file} holds images; its column must hold paths below {root}"
+            f"the labels file {file} holds images; its column must hold paths below {root}",
+            field="labels_file",
         )
     rows: dict[bytes, int] = {}
     duplicates: list[str] = []

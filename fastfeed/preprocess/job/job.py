@@ -261,12 +261,9 @@ def _remove_records(target: Target, shards: Sequence[Shard]) -> None:
 
 def _check_arguments(max_bad: float | None, part: tuple[int, int] | None) -> None:
     if max_bad is not None and (isinstance(max_bad, bool) or not max_bad >= 0):
-        raise ConfigError(
-            f"max_bad must be a number of photographs, or a fraction below 1, got {max_bad!r}",
-            field="max_bad",
-        )
+        raise ConfigError.of("max_bad", "a number of photographs, or a fraction below 1", max_bad)
     if part is not None and not 0 <= part[0] < part[1]:
-        raise ConfigError(f"part must be (i, n) with 0 <= i < n, got {part!r}", field="part")
+        raise ConfigError.of("part", "(i, n) with 0 <= i < n", part)
 
 
 def _report(job: Job, state: RunState, notes: tuple[str, ...]) -> Report:

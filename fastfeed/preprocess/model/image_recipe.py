@@ -74,17 +74,12 @@ class Scaling:
             color = tuple(getattr(self, name))
             object.__setattr__(self, name, color)
             if len(color) != 3 or any(not is_int_in(c, 0, 255) for c in color):
-                raise ConfigError(
-                    f"{name} must be three numbers in [0, 255], red, green, blue, got {color!r}",
-                    field=name,
-                )
+                raise ConfigError.of(name, "three numbers in [0, 255], red, green, blue", color)
         object.__setattr__(self, "buckets", tuple(tuple(bucket) for bucket in self.buckets))
         for bucket in self.buckets:
             if len(bucket) != 2 or any(not is_int_in(n, 1, MAX_SIDE) for n in bucket):
-                raise ConfigError(
-                    f"buckets must be (height, width) in [1, {MAX_SIDE}] pixels each, got"
-                    f" {bucket!r}",
-                    field="buckets",
+                raise ConfigError.of(
+                    "buckets", f"(height, width) in [1, {MAX_SIDE}] pixels each", bucket
                 )
         if (self.mode == "buckets") != bool(self.buckets):
             raise ConfigError(
@@ -96,17 +91,12 @@ class Scaling:
             return
         sides = self.size if isinstance(self.size, (tuple, list)) else (self.size,)
         if len(sides) > 2 or not sides or any(not is_int_in(n, 1, MAX_SIDE) for n in sides):
-            raise ConfigError(
-                f"size must be in [1, {MAX_SIDE}] pixels, a side or (height, width), got"
-                f" {self.size!r}",
-                field="size",
+            raise ConfigError.of(
+                "size", f"in [1, {MAX_SIDE}] pixels, a side or (height, width)", self.size
             )
         if len(sides) == 2:
             if self.mode in ("short", "long"):
-                raise ConfigError(
-                    f"size must be one length for mode {self.mode!r}, got {self.size!r}",
-                    field="size",
-                )
+                raise ConfigError.of("size", f"one length for mode {self.mode!r}", self.size)
             object.__setattr__(self, "size", tuple(sides))
 
     @property
@@ -152,9 +142,7 @@ class Encoding:
         check_choice("image", self.image, IMAGES, "image_format")
         check_choice("subsampling", self.subsampling, SUBSAMPLINGS)
         if not is_int_in(self.quality, 1, 100):
-            raise ConfigError(
-                f"quality must be an integer in [1, 100], got {self.quality!r}", field="quality"
-            )
+            raise ConfigError.of("quality", "an integer in [1, 100]", self.quality)
 
     @property
     def extension(self) -> str:

@@ -62,14 +62,9 @@ class Metadata:
             self.extras.partition(":") if isinstance(self.extras, str) else ("", "", "")
         )
         if self.extras and not (module and function):
-            raise ConfigError(
-                f"extras must be 'module:function', got {self.extras!r}", field="extras"
-            )
+            raise ConfigError.of("extras", "'module:function'", self.extras)
         if not is_int_in(self.extras_batch, 1, 1 << 16):
-            raise ConfigError(
-                f"extras_batch must be in [1, 65536], got {self.extras_batch!r}",
-                field="extras_batch",
-            )
+            raise ConfigError.of("extras_batch", "in [1, 65536]", self.extras_batch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,19 +97,14 @@ class Limits:
         for name in self.formats:
             check_choice("formats", name, SOURCE_FORMATS)
         if not is_int_in(self.min_side, 1, MAX_SIDE):
-            raise ConfigError(
-                f"min_side must be in [1, {MAX_SIDE}] pixels, got {self.min_side!r}",
-                field="min_side",
-            )
+            raise ConfigError.of("min_side", f"in [1, {MAX_SIDE}] pixels", self.min_side)
         if self.max_aspect and self.max_aspect < 1:
             raise ConfigError(
                 f"max_aspect is long side / short side, >= 1, or 0 for any, got {self.max_aspect!r}",
                 field="max_aspect",
             )
         if not is_int_in(self.max_pixels, 1, 1 << 40):
-            raise ConfigError(
-                f"max_pixels must be >= 1, got {self.max_pixels!r}", field="max_pixels"
-            )
+            raise ConfigError.of("max_pixels", ">= 1", self.max_pixels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +134,7 @@ class Packing:
         check_choice("format", self.format, FORMATS)
         for name in ("samples", "group_bytes"):
             if not is_int_in(getattr(self, name), 1, 1 << 40):
-                raise ConfigError(f"{name} must be >= 1, got {getattr(self, name)!r}", field=name)
+                raise ConfigError.of(name, ">= 1", getattr(self, name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,14 +173,9 @@ class Selection:
         check_choice("dedupe", self.dedupe, ("none", "exact", "near"))
         check_choice("split_by", self.split_by, ("looks", "names"))
         if not 0 <= self.val < 1:
-            raise ConfigError(
-                f"val must be in [0, 1), the fraction of photographs in val/, got {self.val!r}",
-                field="val",
-            )
+            raise ConfigError.of("val", "in [0, 1), the fraction of photographs in val/", self.val)
         if not is_int_in(self.distance, 0, 16):
-            raise ConfigError(
-                f"distance must be in [0, 16] bits of 64, got {self.distance!r}", field="distance"
-            )
+            raise ConfigError.of("distance", "in [0, 16] bits of 64", self.distance)
 
     @property
     def compares(self) -> bool:

@@ -55,9 +55,7 @@ class Rasterizer:
         full_decode: bool = False,
     ) -> None:
         if filter not in FILTER_NAMES:
-            raise ConfigError(
-                f"filter must be one of {', '.join(FILTERS)}, got {filter!r}", field="filter"
-            )
+            raise ConfigError.of("filter", f"one of {', '.join(FILTERS)}", filter)
         self._op = Decode(matte, max_pixels)
         self._filter = FILTER_NAMES[filter]
         self._full = full_decode

@@ -203,7 +203,7 @@ def find_function(name: str) -> Callable[..., Any]:
     """The function that "module:function" names. ConfigError."""
     module, _, path = name.partition(":")
     if not module or not path:
-        raise ConfigError(f"extras must be 'module:function', got {name!r}", field="extras")
+        raise ConfigError.of("extras", "'module:function'", name)
     try:
         found = importlib.import_module(module)
     except Exception as error:  # the user's code

@@ -213,7 +213,8 @@ def open_local(text: str, path: str, writes: bool) -> LocalTarget:
     if not os.path.isdir(existing):
         raise ConfigError(
             f"the target must be a folder, got {text}: {existing} is not a folder; choose another"
-            " path"
+            " path",
+            field="target",
         )
     if not writes:
         if not os.path.isdir(target.folder):

@@ -36,7 +36,8 @@ def check_overlap(source: PathLike | Sequence[PathLike], target: PathLike | HasT
         if problem:
             raise ConfigError(
                 f"source and target must not overlap, got {source_text} and {target_text}:"
-                f" {problem}; choose a target outside the source"
+                f" {problem}; choose a target outside the source",
+                field="target",
             )
 
 

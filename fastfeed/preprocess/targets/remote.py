@@ -261,12 +261,14 @@ def open_remote(url: str, options: dict[str, Any], writes: bool) -> RemoteTarget
     protocol = url.partition("://")[0]
     if protocol in _READ_ONLY:
         raise ConfigError(
-            f"{protocol}:// is read-only, got {url}; use a folder, or a bucket such as s3://..."
+            f"{protocol}:// is read-only, got {url}; use a folder, or a bucket such as s3://...",
+            field="target",
         )
     if not url.partition("://")[2].strip("/"):
         raise ConfigError(
             f"the target must name a bucket and a folder in it, got {url}; as in"
-            f" {protocol}://bucket/train"
+            f" {protocol}://bucket/train",
+            field="target",
         )
     target = RemoteTarget(url, options, POLICY if writes else INSPECT)
     (target.check_writable if writes else target.check_exists)()

@@ -84,9 +84,7 @@ def open_target(
     """
     text = os.fspath(path)
     if not isinstance(text, str) or not text:
-        raise ConfigError(
-            f"the target must be a folder or a URL such as s3://bucket/train, got {text!r}"
-        )
+        raise ConfigError.of("the target", "a folder or a URL such as s3://bucket/train", text)
     local = text.removeprefix("file://")
     if "://" in local or "::" in local:
         return importlib.import_module("fastfeed.preprocess.targets.remote").open_remote(

@@ -90,7 +90,8 @@ class BoxLists:
                 image = int(np.searchsorted(ends, at, side="right")) - 1
                 box = where(image, at - int(ends[image]))
                 raise ConfigError(
-                    f"Objects: {box} {message.format(box=boxes[at].tolist(), label=labels[at])}"
+                    f"Objects: {box} {message.format(box=boxes[at].tolist(), label=labels[at])}",
+                    field="boxes",
                 )
 
         if lengths:
@@ -161,7 +162,8 @@ def _array(values: Any, shape: tuple[int, ...], i: int, where: Where, name: str)
         expected = "numbers of shape (k, 4)" if shape else "integers of shape (k,)"
         raise ConfigError(
             f"Objects: {name} of {where(i)} must be {expected}, got"
-            f" {array.dtype}{list(array.shape)}; an image without objects has an empty list"
+            f" {array.dtype}{list(array.shape)}; an image without objects has an empty list",
+            field=name,
         )
     return array.astype(np.float64 if shape else np.int64, copy=False)
 
@@ -169,10 +171,12 @@ def _array(values: Any, shape: tuple[int, ...], i: int, where: Where, name: str)
 def _check_counts(labels: list[np.ndarray], boxes: list[np.ndarray], where: Where) -> None:
     if len(labels) != len(boxes):
         raise ConfigError(
-            f"Objects: labels must be one array per sample, got {len(labels)} for {len(boxes)}"
+            f"Objects: labels must be one array per sample, got {len(labels)} for {len(boxes)}",
+            field="labels",
         )
     for i, (own_labels, own_boxes) in enumerate(zip(labels, boxes, strict=True)):
         if len(own_labels) != len(own_boxes):
             raise ConfigError(
-                f"Objects: {where(i)} has {len(own_boxes)} boxes and {len(own_labels)} labels"
+                f"Objects: {where(i)} has {len(own_boxes)} boxes and {len(own_labels)} labels",
+                field="labels",
             )

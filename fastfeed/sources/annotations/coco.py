@@ -214,9 +214,11 @@ _SHOWN = ("id", "image_id", "category_id", "bbox")
 def _paths_of(source: Any) -> list[str]:
     paths = getattr(source, "paths", None)
     if not isinstance(paths, StringColumn):
-        raise ConfigError(
-            "Objects.coco: images must be a folder, an ImageFolder or a Table of paths, got"
-            f" {source!r}; for other sources pass boxes and labels to Objects"
+        raise ConfigError.of(
+            "Objects.coco: images",
+            "a folder, an ImageFolder or a Table of paths",
+            source,
+            "for other sources pass boxes and labels to Objects",
         )
     return paths.tolist()
 

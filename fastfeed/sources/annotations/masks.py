@@ -36,26 +36,29 @@ def masks_of(candidates: Any, where: Callable[[int], str], storage: Storage) -> 
     ConfigError names it.
     """
     if isinstance(candidates, (str, bytes, os.PathLike)):
-        raise ConfigError(f"Objects: masks must be one per sample, got {candidates!r}; pass a list")
+        raise ConfigError.of("Objects: masks", "one per sample", candidates, "pass a list")
     masks = [os.fspath(mask) if isinstance(mask, os.PathLike) else mask for mask in candidates]
     for i, mask in enumerate(masks):
         pixels = isinstance(mask, np.ndarray)
         if pixels and (mask.dtype != np.uint8 or mask.ndim != 2):
             raise ConfigError(
                 f"Objects: the mask of {where(i)} must be uint8 (height, width), got"
-                f" {mask.dtype}{list(mask.shape)}; its values are class ids, 255 for unknown"
+                f" {mask.dtype}{list(mask.shape)}; its values are class ids, 255 for unknown",
+                field="masks",
             )
         if not (pixels or mask is None or isinstance(mask, (str, bytes))):
             raise ConfigError(
                 f"Objects: the mask of {where(i)} must be a uint8 array, the bytes or the path of a"
-                f" PNG, or None, got {type(mask).__name__}"
+                f" PNG, or None, got {type(mask).__name__}",
+                field="masks",
             )
     if any(isinstance(mask, str) for mask in masks):
         if all(mask is None or isinstance(mask, str) for mask in masks):
             return _MaskFiles(StringColumn.of([mask or "" for mask in masks]), storage)
         raise ConfigError(
             "Objects: masks must be all paths, or none of them; read some, or write the others to"
-            " files"
+            " files",
+            field="masks",
         )
     return _MasksInMemory(masks)
 

@@ -45,7 +45,8 @@ def suffix_of(path: str, who: str) -> str:
     suffix = os.path.splitext(path)[1].lower()
     if suffix not in _WRITERS:
         raise ConfigError(
-            f"{who}: a listing must end in .parquet, .csv, .jsonl, got {printable(path)}"
+            f"{who}: a listing must end in .parquet, .csv, .jsonl, got {printable(path)}",
+            field="out",
         )
     if suffix == ".parquet" and find_spec("pyarrow") is None:
         raise MissingExtra(

@@ -166,7 +166,8 @@ class ShardedSource(SourceMethods, ABC):
         names = read_shard(who, *first, self._names_in, storage, threading.Event())
         raise ConfigError(
             f"{who}: no sample has a column {missing[0]!r}; {first[0]} has"
-            f" {', '.join(names) or 'none'}; pass columns=[...] of these"
+            f" {', '.join(names) or 'none'}; pass columns=[...] of these",
+            field="columns",
         )
 
     # -- Source

@@ -75,7 +75,8 @@ def build(
     """Load or build the index of these shards; `kind` names the scan and its options."""
     if index_path is not None and not is_index(Path(index_path)):
         raise ConfigError(
-            f"{who}: index={os.fspath(index_path)!r} is not an index; pass a path for a new file"
+            f"{who}: index={os.fspath(index_path)!r} is not an index; pass a path for a new file",
+            field="index",
         )
     index_files = _index_files(files, kind, index_path)
     index = _load_existing(index_files, kind)

@@ -47,12 +47,10 @@ class ValueLocation:
 def column_names(columns: Sequence[str], who: str) -> tuple[str, ...]:
     """Names, each once. ConfigError."""
     if isinstance(columns, str):
-        raise ConfigError(
-            f"{who}: columns must be a list of names, got {columns!r}; pass [{columns!r}]"
-        )
+        raise ConfigError.of(f"{who}: columns", "a list of names", columns, f"pass [{columns!r}]")
     names = tuple(columns)
     if not all(isinstance(name, str) and name for name in names) or len(set(names)) < len(names):
-        raise ConfigError(f"{who}: columns must be names, each once, got {names!r}")
+        raise ConfigError.of(f"{who}: columns", "names, each once", names)
     return names
 
 

@@ -113,9 +113,7 @@ class TFRecords(ShardedSource):
             (option, name) for option, names in features.items() for name in names
         ):
             if not (isinstance(name, str) and 0 < len(name.encode()) <= LONGEST_NAME):
-                raise ConfigError(
-                    f"TFRecords: {option} must be the name of a feature, got {name!r}"
-                )
+                raise ConfigError.of(f"TFRecords: {option}", "the name of a feature", name)
         if google_crc32c.implementation != "c":
             warn(
                 "google-crc32c has no compiled part here, so that checking a record takes"

@@ -286,7 +286,4 @@ def plan_batch(
 
 def _check_integer(name: str, value: object, minimum: int, advice: str = "") -> None:
     if isinstance(value, bool) or not isinstance(value, Integral) or value < minimum:
-        raise ConfigError(
-            f"{name} must be an integer >= {minimum}, got {value!r}{advice and '; ' + advice}",
-            field=name,
-        )
+        raise ConfigError.of(name, f"an integer >= {minimum}", value, advice)

@@ -233,15 +233,13 @@ def check_range(
 
     `hint` suggests a valid value.
     """
-    more = f"; {hint}" if hint else ""
     if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not all(_number(v) for v in pair):
-        raise ConfigError(f"{name} must be a pair (low, high), got {pair!r}{more}")
+        raise ConfigError.of(name, "a pair (low, high)", pair, hint)
     low, high = (float(v) for v in pair)
     if not minimum <= low <= high <= maximum or (above and low == minimum):
         sign = "<" if above else "<="
-        raise ConfigError(
-            f"{name} must be {minimum:g} {sign} low <= high <= {maximum:g}, got {pair!r}{more}"
-        )
+        must = f"{minimum:g} {sign} low <= high <= {maximum:g}"
+        raise ConfigError.of(name, must, pair, hint)
     return low, high
 
 

@@ -9,7 +9,6 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from fastfeed.errors import ConfigError
-from fastfeed.printable import printable
 from fastfeed.sources.class_names import class_names, class_numbers, missing_classes, nfc
 from fastfeed.spec import CLASS_NUMBER, LabelSpec
 
@@ -43,8 +42,8 @@ class RequestedLabel:
             return cls((label,), kind)
         names = tuple(label) if isinstance(label, Sequence) else ()
         if not names or len(set(names)) < len(names) or not all(isinstance(n, str) for n in names):
-            raise ConfigError(
-                f"{who}: label must be a name, several names, each once, or None, got {label!r}"
+            raise ConfigError.of(
+                f"{who}: label", "a name, several names, each once, or None", label
             )
         if kind not in ("value", "multi"):
             raise ConfigError(
@@ -76,7 +75,7 @@ def check_label_kind(kind: Any, who: str) -> None:
     """ConfigError unless it is a LabelKind or None."""
     if kind is not None and kind not in _KINDS:
         kinds = ", ".join(f"{name!r} ({meaning})" for name, meaning in _KINDS.items())
-        raise ConfigError(f"{who}: label_kind must be one of {kinds}, got {printable(repr(kind))}")
+        raise ConfigError.of(f"{who}: label_kind", f"one of {kinds}", kind)
 
 
 class LabelValues(Protocol):

@@ -115,7 +115,8 @@ class Table(TableSource):
     ) -> None:
         if isinstance(columns, str):
             raise ConfigError(
-                f"Table: columns must be a list of names, got {columns!r}; pass [{columns!r}]"
+                f"Table: columns must be a list of names, got {columns!r}; pass [{columns!r}]",
+                field="columns",
             )
         if (image is None) == (path is None):
             got = "neither" if image is None else "both"

@@ -103,15 +103,14 @@ class SourceSpec:
         if not isinstance(client, Storage):
             client = Storage(client, policy=RetryPolicy.patient(PATIENCE_S))
         if self.missing not in ("error", "drop"):
-            raise ConfigError(
-                f'missing must be "error" or "drop", got {self.missing!r}', field="missing"
-            )
+            raise ConfigError.of("missing", '"error" or "drop"', self.missing)
         if self.label_kind not in (None, "name", "index"):
-            raise ConfigError(
-                f"preprocess: label_kind must be 'name' or 'index', got {self.label_kind!r}; numbers, lists and"
-                " texts go into shards as columns (--columns), from which a source reads them as"
-                " labels",
-                field="label_kind",
+            raise ConfigError.of(
+                "preprocess: label_kind",
+                "'name' or 'index'",
+                self.label_kind,
+                "numbers, lists and texts go into shards as columns (--columns), from which"
+                " a source reads them as labels",
             )
         names = column_names(self.columns, "preprocess")
         if fresh is None and keep is not None:

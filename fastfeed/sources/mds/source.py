@@ -131,7 +131,7 @@ class MDSShards(ShardedSource):
         self._label = requested_label(label, label_kind, "MDSShards")
         for option, name in (("image", image), *(("label", name) for name in self._label.names)):
             if not isinstance(name, str) or not name:
-                raise ConfigError(f"MDSShards: {option} must be the name of a column, got {name!r}")
+                raise ConfigError.of(f"MDSShards: {option}", "the name of a column", name)
         self._image = image
         self._names = column_names(columns, "MDSShards")
         self._kinds: dict[str, str] = {}
@@ -153,28 +153,26 @@ class MDSShards(ShardedSource):
         paths, storage = expand_indexes(shards, storage, self._allow)
         files = find_files(paths, self.suffix, storage, "MDSShards", self._folder_notes)
         encodings = column_encodings(*files[0], storage)
-        for name in dict.fromkeys([self._image, *self._label.names, *self._names]):
-            if name not in encodings:
-                raise ConfigError(
-                    f"MDSShards: no column {name!r} in {files[0][0]}; it has {', '.join(encodings)}"
-                )
-        for who, names, fits, held, advice in (
-            ("the image column", [self._image], is_image, IMAGES, "pass image='its name'"),
-            (
-                "the label column",
-                self._label.names,
-                is_label if self._label.is_class else is_value,
-                LABELS if self._label.is_class else VALUES,
-                "pass label='its name'",
-            ),
+        fits_label, label_kinds = (is_label, LABELS) if self._label.is_class else (is_value, VALUES)
+        for field, names, fits, held, advice in (
+            ("image", [self._image], is_image, IMAGES, "pass image='its name'"),
+            ("label", self._label.names, fits_label, label_kinds, "pass label='its name'"),
             ("columns", self._names, is_value, VALUES, "leave it out of columns"),
         ):
             for name in names:
-                kind = encodings[name]
+                kind = encodings.get(name)
+                if kind is None:
+                    raise ConfigError(
+                        f"MDSShards: no column {name!r} in {files[0][0]}; it has"
+                        f" {', '.join(encodings)}",
+                        field=field,
+                    )
                 if not fits(kind):
+                    who = field if field == "columns" else f"the {field} column"
                     raise ConfigError(
                         f"MDSShards: {who} must hold {', '.join(held)}, got {name!r} with {kind!r};"
-                        f" {advice}{_WHY.get(kind, '')}"
+                        f" {advice}{_WHY.get(kind, '')}",
+                        field=field,
                     )
         self._kinds = encodings
         return files, storage

@@ -64,7 +64,8 @@ def checked_classes(classes: Any, who: str) -> tuple[str, ...] | None:
         hint = f"; pass [{printable(repr(classes))}]" if isinstance(classes, str) else ""
         raise ConfigError(
             f"{who}: classes must be a list of names, each once, got"
-            f" {printable(repr(classes))}{hint}"
+            f" {printable(repr(classes))}{hint}",
+            field="classes",
         )
     return names
 

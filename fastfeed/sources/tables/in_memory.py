@@ -50,7 +50,7 @@ def open_in_memory(table: Any, requested: RequestedColumns, name: str | None = N
     lengths = {column: len(part) for column, part in parts}
     if isinstance(table, Mapping) and len(set(lengths.values())) > 1:
         counts = ", ".join(f"{length:,} {printable(column)}" for column, length in lengths.items())
-        raise ConfigError(f"{name}: columns must have the same length, got {counts}")
+        raise ConfigError(f"{name}: columns must have the same length, got {counts}", field="table")
     opened, arrays = parse_files([(name, Stat(0, ""))], [TableFile(parts)], requested)
     return replace(opened, arrays=joined(arrays))
 
@@ -110,9 +110,7 @@ def _values(
     values: Any, null: np.ndarray | None, coded: bool, column: str, name: str
 ) -> ColumnPart:
     if isinstance(values, (str, bytes, os.PathLike)) or not hasattr(values, "__len__"):
-        raise ConfigError(
-            f"{name}: {printable(column)} must be a list or an array, got {printable(repr(values))}"
-        )
+        raise ConfigError.of(f"{name}: {printable(column)}", "a list or an array", values)
     if hasattr(values, "dtype") and hasattr(values, "__array__"):
         values = np.asarray(values)
         if values.dtype.kind in "biuf":

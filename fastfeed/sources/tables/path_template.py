@@ -38,7 +38,8 @@ def template_columns(template: str) -> list[str]:
 def _wrong_template(template: object, problem: str) -> ConfigError:
     return ConfigError(
         "Table: path must be a template with names of columns in braces, such as"
-        f" '{{folder}}/{{id}}.jpg', got {printable(repr(template))}: {problem}"
+        f" '{{folder}}/{{id}}.jpg', got {printable(repr(template))}: {problem}",
+        field="path",
     )
 
 

@@ -87,7 +87,8 @@ def find_table(table: Paths, storage: Storage) -> tuple[list[tuple[str, Stat]], 
     if len(kinds) > 1:
         raise ConfigError(
             f"Table: all files must have one format, got {' and '.join(sorted(kinds))}; pass the"
-            " files of one of them"
+            " files of one of them",
+            field="paths",
         )
     return files, notes
 
@@ -143,7 +144,8 @@ def _format(uri: str) -> str:
     if kind is None:
         raise ConfigError(
             f"Table: cannot tell from its name how {uri} is written; {', '.join(_FORMATS)} can be"
-            " read"
+            " read",
+            field="paths",
         )
     return kind
 
@@ -277,7 +279,8 @@ def _read_parquet(
             return TableFile(chain(parts, constant), None, classes)
         if image in other_columns:
             raise ConfigError(
-                f"Table: column {image!r} holds images as bytes; leave it out of columns"
+                f"Table: column {image!r} holds images as bytes; leave it out of columns",
+                field="columns",
             )
         units = [
             Unit(k, group.rows, *footer.span(k, leaf))

@@ -306,8 +306,8 @@ def memory_of(memory: int | str) -> int:
     try:
         return in_bytes(memory)
     except ConfigError as error:
-        raise ConfigError(
-            f'Table: memory must be bytes > 0, or a string such as "2GB", got {memory!r}'
+        raise ConfigError.of(
+            "Table: memory", 'bytes > 0, or a string such as "2GB"', memory
         ) from error
 
 

@@ -148,8 +148,8 @@ class TarShards(ShardedSource):
         allow_scheme: str | Sequence[str] = (),
     ) -> None:
         if isinstance(images, str):
-            raise ConfigError(
-                f"TarShards: images must be a list of extensions, got {images!r}; pass [{images!r}]"
+            raise ConfigError.of(
+                "TarShards: images", "a list of extensions", images, f"pass [{images!r}]"
             )
         self._label = requested_label(label, label_kind, "TarShards")
         # (extension, field) of each name
@@ -388,9 +388,10 @@ def _label_field(name: str, label: RequestedLabel) -> tuple[str, str]:
         or (field and not is_json)
         or (is_json and label.is_class and not field)
     ):
-        raise ConfigError(
-            "TarShards: label must be an extension such as 'cls', a field such as"
-            f" 'json:landmark_id', or None, got {name!r}"
+        raise ConfigError.of(
+            "TarShards: label",
+            "an extension such as 'cls', a field such as 'json:landmark_id', or None",
+            name,
         )
     return extension.lower().lstrip("."), field
 

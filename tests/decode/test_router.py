@@ -31,7 +31,7 @@ from fastfeed.decode import (
 from fastfeed.errors import ConfigError
 from fastfeed.ops import Decode, Resize
 from fastfeed.ops.program.compile import Windows, fuse
-from fastfeed.runtime import kernel
+from fastfeed.runtime import extension
 from fastfeed.spec import ENCODED
 
 needs_kernel = pytest.mark.skipif(jpegs.native is None, reason=jpegs.NO_KERNEL)
@@ -79,7 +79,7 @@ CLEAR.putalpha(RGB.getchannel("G"))
 CMYK = encoded(RGB.convert("CMYK"), quality=97)
 JPEG = encoded(PIXELS, quality=95)
 FRAME = JPEG.index(b"\xff\xc0")
-FORMATS = kernel.formats()
+FORMATS = extension.formats()
 NOT_THE_KERNELS = {
     "AVIF": other("AVIF"),
     "BMP": other("BMP"),

@@ -16,7 +16,7 @@ from helpers.side_by_side import encoded, picture
 
 import fastfeed as ff
 from fastfeed.backends.cpu import backend as cpu
-from fastfeed.backends.nvjpeg import backend, lane, library
+from fastfeed.backends.nvjpeg import backend, decoder_stream, library
 from fastfeed.backends.options import GpuDecode, choose
 from fastfeed.decode import engine_for
 from fastfeed.decode.executor import executor_for
@@ -247,7 +247,7 @@ def test_ops_that_dali_has_when_it_is_not_there(folder, machine, monkeypatch):
 @needs("nvidia")
 def test_ops_on_dali_after_the_engine(folder, machine, monkeypatch):
     """In several parts, with bad files and files of the CPU among them."""
-    monkeypatch.setattr(lane, "_BYTES", 40_000)
+    monkeypatch.setattr(decoder_stream, "_BYTES", 40_000)
     fake, _ = machine
     ops = [*OPS, ff.Invert(), ff.RandomErasing(p=1.0), ff.Brightness(0.4), ff.Normalize.imagenet()]
     found = []
@@ -270,7 +270,7 @@ def test_arrays_are_refused(machine):
 
 @pytest.mark.parametrize("lanes", [1, 3])
 def test_parts_that_fit_into_memory(folder, machine, monkeypatch, lanes):
-    monkeypatch.setattr(lane, "_BYTES", 30_000)  # three of these files
+    monkeypatch.setattr(decoder_stream, "_BYTES", 30_000)  # three of these files
     fake, _ = machine
     images, bad = everything(feed(folder, decode=GpuDecode("nvjpeg", lanes=lanes)))
     want, _ = everything(feed(folder, decode="cpu"))

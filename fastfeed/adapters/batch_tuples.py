@@ -178,7 +178,9 @@ def _check_no_weights(session: FeedSession, padded: bool, factors: np.ndarray | 
     """Refuse to leave out the weights if samples would count that must not."""
     name = 'name "weight" in yields'
     if factors is not None:
-        raise ConfigError(f'class_weight is part of the field "weight"; {name}')
+        raise ConfigError(
+            f'class_weight is part of the field "weight"; {name}', field="class_weight"
+        )
     if session.config.policy.action == "mask":
         raise ConfigError(
             'on_bad="mask" makes a bad sample black, with weight 0, and yields has no weights, so'
@@ -187,7 +189,8 @@ def _check_no_weights(session: FeedSession, padded: bool, factors: np.ndarray | 
     if padded:
         raise ConfigError(
             'tail="pad" fills the last batch with samples of weight 0, and yields has no weights,'
-            f' so that they would count; {name}, or use tail="drop"'
+            f' so that they would count; {name}, or use tail="drop"',
+            field="tail",
         )
 
 
@@ -196,7 +199,8 @@ def _check_labels(session: FeedSession, names: Sequence[str]) -> None:
     if "label" not in names:
         raise ConfigError(
             'class_weight is by the field "label" of an image, and this feed yields'
-            f" {', '.join(names)}; leave it out, and weigh classes in the loss"
+            f" {', '.join(names)}; leave it out, and weigh classes in the loss",
+            field="class_weight",
         )
     if session.program.targets is None:
         session.program.label.require_class("class_weight", "leave it out")
@@ -211,7 +215,8 @@ def _check_share(plan: Plan) -> None:
             f'tail="pad" leaves {left} of {plan.length} samples to the last batch of {size} ranks,'
             ' which would be empty on some, and the mean of its losses NaN; use tail="drop",'
             ' another batch size, or on_bad="mask", which gives every rank a full batch and'
-            " weights, 0 for padding"
+            " weights, 0 for padding",
+            field="tail",
         )
 
 

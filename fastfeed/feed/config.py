@@ -92,16 +92,14 @@ class FeedConfig:
         check_workers(explicit_world=world is not None)
         world = world if world is not None else World.detect()
         if not isinstance(world, World):
-            raise ConfigError(
-                f"world must be a World such as World(rank=0, size=2) or None, got {world!r}"
-            )
+            raise ConfigError.of("world", "a World such as World(rank=0, size=2) or None", world)
         threads = cores_for(world) if threads is None else threads
         _check_count("threads", threads, 1)
         _check_count("prefetch", prefetch, 0)
         check_memory(memory)
         chosen, decode = choose(decode, backend, BACKENDS)
         if not isinstance(side_process, bool):
-            raise ConfigError(f"side_process must be True or False, got {side_process!r}")
+            raise ConfigError.of("side_process", "True or False", side_process)
         program = _program(ops, source)
         if program.image and chosen != "cpu":
             raise ConfigError(
@@ -160,7 +158,7 @@ def _program(ops: Any, source: Source) -> Program:
 
 def _check_count(argument: str, value: Any, minimum: int) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < minimum:
-        raise ConfigError(f"{argument} must be an integer >= {minimum}, got {value!r}")
+        raise ConfigError.of(argument, f"an integer >= {minimum}", value)
 
 
 def _check_fit(program: Program, plan: Plan, source: Source) -> None:
@@ -181,7 +179,8 @@ def _check_draws(program: Program) -> None:
             raise ConfigError(
                 f"{type(step.op).__name__} may draw {PER_SLOT} random numbers per sample, got"
                 f" {step.op.draws}{each}; give the functions in it fewer draws: one number can seed"
-                " a generator"
+                " a generator",
+                field="ops",
             )
 
 
@@ -189,13 +188,15 @@ def _check_partners(name: str, plan: Plan) -> None:
     if plan.global_batch < 2 * plan.world.size:
         raise ConfigError(
             f"{name} mixes neighbors of a batch and needs batch >= 2, "
-            f"got {plan.global_batch / plan.world.size:g} per rank; raise batch, or leave it out"
+            f"got {plan.global_batch / plan.world.size:g} per rank; raise batch, or leave it out",
+            field="batch",
         )
     order = plan.shuffle
     if isinstance(order, Repeated) and order.together and plan.global_batch <= order.times:
         raise ConfigError(
             f"{name} would mix samples with themselves only: a global batch of {plan.global_batch}"
-            f" under {order} is one sample; raise batch, or write together=False"
+            f" under {order} is one sample; raise batch, or write together=False",
+            field="batch",
         )
 
 

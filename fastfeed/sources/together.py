@@ -77,7 +77,7 @@ class Together(SourceMethods, Derived):
                     " name that source first"
                 )
         if geometry not in ("same", "own"):
-            raise ConfigError(f'Together: geometry must be "same" or "own", got {geometry!r}')
+            raise ConfigError.of("Together: geometry", '"same" or "own"', geometry)
         lengths = {name: len(source) for name, source in sources.items()}
         if len({*lengths.values()}) > 1:
             raise ConfigError(
@@ -171,9 +171,11 @@ def _check_name(name: Any, first: bool) -> None:
     """ConfigError for a name that no field of a batch can have."""
     word = isinstance(name, str) and name.isidentifier()
     if not word or (column_field(name) != name and not (first and name == "image")):
-        raise ConfigError(
-            "Together: names must be words such as 'left' that no other field of a batch has, got"
-            f" {printable(repr(name))}; 'image' may be the first one"
+        raise ConfigError.of(
+            "Together: names",
+            "words such as 'left' that no other field of a batch has",
+            name,
+            "'image' may be the first one",
         )
 
 

@@ -40,7 +40,7 @@ def fuse(
     are. label: of the source. slot: of the first op that draws.
     """
     if not isinstance(ops, Sequence) or isinstance(ops, str):
-        raise ConfigError(f"ops must be a list of ops such as [Resize(224)], got {ops!r}")
+        raise ConfigError.of("ops", "a list of ops such as [Resize(224)]", ops)
     steps = _checked([as_op(op) for op in ops], input_spec, slot)
     last = steps[-1].spec if steps else input_spec
     if fixed and not last.fixed:
@@ -132,7 +132,8 @@ def _mixing(steps: list[Step], views: bool) -> Step | None:
         choice = f"write RandomChoice([{', '.join(f'{name}()' for name in names)}])"
         advice = choice if len({*names}) > 1 else "leave one of them out"
         raise ConfigError(
-            f"a list takes one op that mixes samples, got {' and '.join(names)}; {advice}"
+            f"a list takes one op that mixes samples, got {' and '.join(names)}; {advice}",
+            field="ops",
         )
     for step in steps[positions[0] + 1 :]:
         if step.op.kind not in ("convert", "label", "map"):
@@ -168,7 +169,9 @@ def _checked(ops: list[Any], input_spec: Spec, slot: int) -> list[Step]:
                 if isinstance(op, type)
                 else repr(op)
             )
-            raise ConfigError(f"ops[{i}] must be an op such as Resize(224), got {what}")
+            raise ConfigError(
+                f"ops[{i}] must be an op such as Resize(224), got {what}", field="ops"
+            )
     implied = input_spec.encoded and not any(op.kind == "decode" for op in ops)
     steps: list[Step] = []
     spec = input_spec

@@ -63,11 +63,12 @@ class RequestedColumns:
             ("weight", (self.weight,)),
         ):
             if names[0] is not None and not isinstance(names[0], str):
-                raise ConfigError(f"Table: {option} must be the name of a column, got {names[0]!r}")
+                raise ConfigError.of(f"Table: {option}", "the name of a column", names[0])
         if self.image is not None and self.image in (*self.label.names, self.weight, *self.box):
             raise ConfigError(
                 f"Table: column {self.image!r} holds the images; it cannot be label, weight or box"
-                " as well"
+                " as well",
+                field="image",
             )
         if (
             len(self.box) != len(set(self.box))
@@ -75,10 +76,11 @@ class RequestedColumns:
             or not _are_names(self.box)
         ):
             raise ConfigError(
-                f"Table: box must name one column, or four (x, y, width, height), got {self.box!r}"
+                f"Table: box must name one column, or four (x, y, width, height), got {self.box!r}",
+                field="box",
             )
         if not _are_names(self.columns):
-            raise ConfigError(f"Table: columns must be names of columns, got {self.columns!r}")
+            raise ConfigError.of("Table: columns", "names of columns", self.columns)
 
     @property
     def class_label(self) -> str | None:

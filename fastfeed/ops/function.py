@@ -69,32 +69,30 @@ class Function:
     def __post_init__(self) -> None:
         if not callable(self.function) or isinstance(self.function, type):
             raise ConfigError(
-                f"Function needs a function (image, numbers) -> image, got {self.function!r}"
+                f"Function needs a function (image, numbers) -> image, got {self.function!r}",
+                field="function",
             )
         if (
             isinstance(self.draws, bool)
             or not isinstance(self.draws, int)
             or not 0 <= self.draws <= 65_536
         ):
-            raise ConfigError(
-                f"Function draws must be an integer in [0, 65536], got {self.draws!r}"
-            )
+            raise ConfigError.of("Function draws", "an integer in [0, 65536]", self.draws)
         freeze(self)
         self._check_fields()
         if self.returns is not None and not (
             isinstance(self.returns, Spec) and self.returns.fixed and 0 not in self.returns.shape
         ):
-            raise ConfigError(
-                "Function returns must be a Spec of one size, such as"
-                f' Spec((224, 224, 3), "uint8", "HWC"), got {self.returns!r}'
+            raise ConfigError.of(
+                "Function returns",
+                'a Spec of one size, such as Spec((224, 224, 3), "uint8", "HWC")',
+                self.returns,
             )
 
     def _check_fields(self) -> None:
         fields = self.fields
         if not isinstance(fields, tuple) or not all(isinstance(name, str) for name in fields):
-            raise ConfigError(
-                f'Function fields must be names such as ("label", "masks"), got {fields!r}'
-            )
+            raise ConfigError.of("Function fields", 'names such as ("label", "masks")', fields)
         if ("boxes" in fields) != ("box_labels" in fields):
             raise ConfigError(
                 "Function fields must have boxes together with box_labels, so that a box that is"

@@ -108,12 +108,14 @@ class Map:
 def _check_names(inputs: Sequence[Any], out: Sequence[Any]) -> None:
     for what, names in (("inputs", inputs), ("out", out)):
         if not names or not all(isinstance(name, str) and name for name in names):
-            raise ConfigError(
-                f"Map {what} must be names of fields, one or more, got {tuple(names)!r}; write"
-                ' Map(function, "caption", out="tokens")'
+            raise ConfigError.of(
+                f"Map {what}",
+                "names of fields, one or more",
+                tuple(names),
+                'write Map(function, "caption", out="tokens")',
             )
     if len(set(out)) < len(out):
-        raise ConfigError(f"Map out must be names, each once, got {tuple(out)!r}")
+        raise ConfigError.of("Map out", "names, each once", tuple(out))
     for name in out:
         if name not in REPLACED and column_field(name) != name:
             raise ConfigError(
@@ -136,9 +138,10 @@ def _shape(shape: Any) -> tuple[int | None, ...] | None:
         return None
     sides = shape if isinstance(shape, (tuple, list)) else (shape,)
     if not all(side is None or (type(side) is int and side >= 0) for side in sides):
-        raise ConfigError(
-            "Map shape must be the shape of one sample, such as () or (77,), None for a length that"
-            f" differs, got {shape!r}"
+        raise ConfigError.of(
+            "Map shape",
+            "the shape of one sample, such as () or (77,), None for a length that differs",
+            shape,
         )
     return tuple(sides)
 
@@ -151,7 +154,5 @@ def _dtype(dtype: Any) -> str | None:
     except TypeError:
         kind = np.dtype(object)
     if kind.kind not in "biuf":
-        raise ConfigError(
-            f'Map dtype must be a NumPy number such as "int64" or "str", got {dtype!r}'
-        )
+        raise ConfigError.of("Map dtype", 'a NumPy number such as "int64" or "str"', dtype)
     return kind.name

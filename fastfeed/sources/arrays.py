@@ -66,30 +66,36 @@ class Arrays(SourceMethods):
         if not isinstance(images, np.ndarray):
             raise ConfigError(
                 f"Arrays needs a NumPy array of uint8 images, got {type(images).__name__}; "
-                "convert with np.asarray(images)"
+                "convert with np.asarray(images)",
+                field="images",
             )
         if images.dtype != np.uint8:
             raise ConfigError(
                 f"Arrays needs uint8 images, got {images.dtype}; convert with (x *"
-                " 255).astype('uint8')"
+                " 255).astype('uint8')",
+                field="images",
             )
         if images.ndim >= 3 and not len(images):
             raise ConfigError(
-                f"Arrays needs at least one image, got an array of shape {images.shape}"
+                f"Arrays needs at least one image, got an array of shape {images.shape}",
+                field="images",
             )
         if images.ndim >= 3 and 0 in images.shape:
-            raise ConfigError(f"Arrays needs images with pixels, got shape {images.shape}")
+            raise ConfigError(
+                f"Arrays needs images with pixels, got shape {images.shape}", field="images"
+            )
         if images.ndim == 3:
             images = images[..., None]
         if images.ndim != 4 or images.shape[3] not in (1, 3):
             raise ConfigError(
                 "Arrays needs images of shape (n, height, width) or (n, height, width, 1 or 3), "
-                f"got {images.shape}; move channels last with images.transpose(0, 2, 3, 1)"
+                f"got {images.shape}; move channels last with images.transpose(0, 2, 3, 1)",
+                field="images",
             )
         self.spec = Spec(tuple(int(n) for n in images.shape[1:]), "uint8", "HWC")
         if isinstance(classes, str):
-            raise ConfigError(
-                f"Arrays: classes must be a list of names, got {classes!r}; pass [{classes!r}]"
+            raise ConfigError.of(
+                "Arrays: classes", "a list of names", classes, f"pass [{classes!r}]"
             )
         self.classes, self._labels = _labels(labels, len(images), tuple(classes), label_kind)
         self.label_spec = self._labels.spec
@@ -212,7 +218,8 @@ def _labels(
         raise ConfigError(
             "Arrays needs one integer label per image, "
             f"got {array.dtype}{list(array.shape)} for {samples} images; pass label_kind='value',"
-            " 'multi' or 'text' for targets of another kind"
+            " 'multi' or 'text' for targets of another kind",
+            field="labels",
         )
     _check_range(array, len(classes))
     return classes, ClassNumbers(array.astype(np.int64))
@@ -235,5 +242,6 @@ def _check_range(labels: np.ndarray, classes: int) -> None:
         allowed = f"in [0, {classes}) for {classes} classes" if classes else ">= 0"
         raise ConfigError(
             f"Arrays: labels must be {allowed}, or -1 for none, got {labels[i]} for image {i}; "
-            "number the classes from 0"
+            "number the classes from 0",
+            field="labels",
         )

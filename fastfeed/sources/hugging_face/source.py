@@ -147,9 +147,11 @@ class HuggingFace(SourceMethods, Derived):
 def _files(data: Any, split: str | None, name: str | None, storage: Storage) -> list[str]:
     """Files of a folder, or those that are named themselves."""
     if not isinstance(data, (str, os.PathLike)):
-        raise ConfigError(
-            "HuggingFace: data must be a folder, an address, or a datasets.Dataset, got"
-            f" {printable(repr(data))}; lists of files are for Table"
+        raise ConfigError.of(
+            "HuggingFace: data",
+            "a folder, an address, or a datasets.Dataset",
+            data,
+            "lists of files are for Table",
         )
     place = os.fspath(data).removeprefix("file://")
     if not place.endswith(SUFFIXES):

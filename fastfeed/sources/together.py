@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -44,12 +45,15 @@ class Together(SourceMethods, Derived):
     they have not.
 
     Args:
-        sources (Mapping[str, Source]): Two or more by name, up to 15, of equal length and order.
+        sources (Mapping[str, Source]): Two or more by name, up to 15.
+        by (str): "order" takes image i of every source, and needs sources of equal length. "name"
+            takes images of the same name below their roots, without suffix, for each image of the
+            first source; `notes` count images that are left. Default: "order".
         geometry (str): "same" crops, flips and turns the images of a sample alike; "own" draws
             other numbers for each, whatever their sizes. Default: "same".
 
     Raises:
-        ConfigError: If the sources have different lengths, or a name is not a plain one.
+        ConfigError: If an image has no partner, or a name is not a plain one.
 
     Example:
         >>> before, after = (ff.Arrays(np.full((4, 8, 8, 3), n, np.uint8)) for n in (1, 2))
@@ -60,7 +64,11 @@ class Together(SourceMethods, Derived):
     """
 
     def __init__(
-        self, sources: Mapping[str, Source], *, geometry: Literal["same", "own"] = "same"
+        self,
+        sources: Mapping[str, Source],
+        *,
+        by: Literal["order", "name"] = "order",
+        geometry: Literal["same", "own"] = "same",
     ) -> None:
         if not isinstance(sources, Mapping) or not 2 <= len(sources) <= _MOST:
             got = f"{len(sources)}" if isinstance(sources, Mapping) else printable(repr(sources))
@@ -78,11 +86,16 @@ class Together(SourceMethods, Derived):
                 )
         if geometry not in ("same", "own"):
             raise ConfigError.of("Together: geometry", '"same" or "own"', geometry)
+        if by not in ("order", "name"):
+            raise ConfigError.of("Together: by", '"order" or "name"', by)
+        self._left: list[str] = []
+        if by == "name":
+            sources, self._left = _by_name(sources)
         lengths = {name: len(source) for name, source in sources.items()}
         if len({*lengths.values()}) > 1:
             raise ConfigError(
                 f"Together: all sources must have as many samples, got {lengths}; sample i is made"
-                " of image i of each, so leave out images without a partner"
+                ' of image i of each; pass by="name" for images of the same name'
             )
         Derived.__init__(self, next(iter(sources.values())))
         self.geometry = geometry
@@ -157,7 +170,8 @@ class Together(SourceMethods, Derived):
     def notes(self) -> list[str]:
         """The notes of all sources, each after the name of the image."""
         images = self._images.items()
-        return [f"{name}: {note}" for name, source in images for note in notes_of(source)]
+        notes = [f"{name}: {note}" for name, source in images for note in notes_of(source)]
+        return self._left + notes
 
     def __str__(self) -> str:
         return with_notes(repr(self), self.notes)
@@ -177,6 +191,39 @@ def _check_name(name: Any, first: bool) -> None:
             name,
             "'image' may be the first one",
         )
+
+
+def _by_name(sources: Mapping[str, Source]) -> tuple[dict[str, Source], list[str]]:
+    """The sources with their images in the order of the first one's names, and notes."""
+    first, *others = sources
+    rows = {name: _rows_by_name(name, source) for name, source in sources.items()}
+    paired, notes = {first: sources[first]}, []
+    for name in others:
+        alone = [text for text in rows[first] if text not in rows[name]]
+        if alone:
+            raise ConfigError(
+                f"Together: {len(alone):,} of {len(rows[first]):,} images of {first!r} have no"
+                f" partner in {name!r}, such as {printable(alone[0])}; add them, or leave these"
+                " out with ff.take"
+            )
+        ids = np.array([rows[name][text] for text in rows[first]], np.int64)
+        paired[name] = Derived(sources[name], ids)
+        if len(ids) < len(sources[name]):
+            notes.append(f"{name}: {len(sources[name]) - len(ids):,} images have no partner")
+    return paired, notes
+
+
+def _rows_by_name(image: str, source: Source) -> dict[str, int]:
+    """Ids by name without suffix."""
+    names = Optionals(source).sample_names(np.arange(len(source)))
+    rows = {os.path.splitext(name)[0]: id for id, name in enumerate(names)}
+    if len(rows) < len(names):
+        twice = next(name for id, name in enumerate(names) if rows[os.path.splitext(name)[0]] != id)
+        raise ConfigError(
+            f"Together: {image!r} has several images of the name {printable(twice)} without its"
+            ' suffix; rename them, or pass by="order"'
+        )
+    return rows
 
 
 def _has_labels(source: Source) -> bool:

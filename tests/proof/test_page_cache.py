@@ -73,3 +73,12 @@ def test_a_file_that_is_gone_is_passed_over(photos):
     pages = FilePages(source)
     pages.warm(np.arange(3))
     assert pages.drop(np.arange(3)) == 0.0
+
+
+def test_all_images_of_a_sample(photos, tmp_path):
+    folder(tmp_path / "right", {"a": 6, "b": 6}, (24, 24))
+    right = ff.ImageFolder(tmp_path / "right")
+    pages = FilePages(ff.Together({"left": ff.ImageFolder(photos), "right": right}))
+    assert pages.drop(np.arange(12)) == 0.0
+    pages.warm(np.array([3]))
+    assert [held(right.uri(i)) for i in (2, 3)] == [False, True]

@@ -81,3 +81,31 @@ def test_the_order_of_a_mixture_is_that_of_the_first_source():
         batch = next(iter(feed))
     np.testing.assert_array_equal(batch["left"], batch["right"])
     assert np.count_nonzero(batch.ids < 10) == 5
+
+
+class Named(ff.Arrays):
+    """Image i is all i, and has a name."""
+
+    def __init__(self, names: list[str]) -> None:
+        super().__init__(np.ascontiguousarray(NUMBERS[: len(names)]))
+        self.names = names
+
+    def sample_names(self, ids: np.ndarray) -> list[str]:
+        return [self.names[i] for i in ids]
+
+
+def test_pairs_by_name():
+    left, right = Named(["a/2.jpg", "a/1.jpg"]), Named(["a/1.png", "b/1.png", "a/2.png"])
+    pairs = ff.Together({"left": left, "right": right}, by="name")
+    batch = next(iter(ff.Feed(pairs, [], batch=2, shuffle=False)))
+    assert batch["left"][:, 0, 0, 0].tolist() == [0, 1]
+    assert batch["right"][:, 0, 0, 0].tolist() == [2, 0]
+    assert pairs.notes == ["right: 1 images have no partner"]
+    words = "1 of 3 images of 'right' have no partner in 'left', such as b/1"
+    with pytest.raises(ConfigError, match=words):
+        ff.Together({"right": right, "left": left}, by="name")
+    twice = Named(["a/1.jpg", "a/1.png"])
+    with pytest.raises(ConfigError, match=r"'left' has several images of the name a/1.jpg"):
+        ff.Together({"left": twice, "right": right}, by="name")
+    with pytest.raises(ConfigError, match='by must be "order" or "name"'):
+        ff.Together({"left": left, "right": right}, by="size")

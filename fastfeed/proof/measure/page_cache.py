@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fastfeed.runtime.addresses import ArrayRows, FileRanges, Grouped, SampleLocations
-from fastfeed.sources.base import Fetching, Source, addresses_of
+from fastfeed.sources.base import Fetching, Source, addresses_of, images_of
 from fastfeed.system import page_cache
 from fastfeed.system.descriptors import open_file
 
@@ -108,18 +108,20 @@ class FilePages:
     def _ranges(self, ids: np.ndarray) -> Iterator[Range]:
         """Each once, as far as they are local files."""
         ids = np.unique(ids)
-        addresses = addresses_of(self._source, ids)
-        if addresses is None:
-            yield from self._named(ids)
-            return
-        yield from dict.fromkeys(_addressed(addresses))
+        ranges: dict[Range, None] = {}
+        for image in images_of(self._source).values():
+            addresses = addresses_of(image, ids)
+            found = _named(image, ids) if addresses is None else _addressed(addresses)
+            ranges |= dict.fromkeys(found)
+        yield from ranges
 
-    def _named(self, ids: np.ndarray) -> Iterator[Range]:
-        """Yield the ranges of a source that gives no addresses, by the names it prints."""
-        paths = {re.sub(r"#.*$", "", self._source.uri(int(id))) for id in ids.tolist()}
-        for path in sorted(paths):
-            if os.path.isfile(path):
-                yield os.fsencode(path), 0, 0
+
+def _named(source: Source, ids: np.ndarray) -> Iterator[Range]:
+    """Yield the ranges of a source that gives no addresses, by the names it prints."""
+    paths = {re.sub(r"#.*$", "", source.uri(int(id))) for id in ids.tolist()}
+    for path in sorted(paths):
+        if os.path.isfile(path):
+            yield os.fsencode(path), 0, 0
 
 
 class _opened:

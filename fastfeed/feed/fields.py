@@ -75,9 +75,7 @@ def known_fields(source: Any, program: Program) -> dict[str, Field | None]:
         if images := sorted({*op.out_names} & {*image_names(program)}):
             raise ConfigError(f"{op!r} cannot replace {images[0]!r}, an image; use another name")
         for name, shape, dtype in zip(op.out_names, op.shapes, op.dtypes, strict=True):
-            field = None if shape is None or dtype is None else Field(name, shape, dtype)
-            if name != "weight":  # float32, whatever the function returns
-                known[name] = field
+            known[name] = None if shape is None or dtype is None else Field(name, shape, dtype)
     return known
 
 
@@ -138,7 +136,6 @@ def _map_fields(source: Any, program: Program) -> dict[str, Field]:
             column = _column(name, results[name])
             known = column.shape if shape is None else shape
             found[name] = Field(name, known, dtype or column.dtype)
-    found.pop("weight", None)
     return found
 
 

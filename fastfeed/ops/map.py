@@ -43,7 +43,7 @@ class Map:
         function (Callable): Takes a value per input, returns one per output.
         *inputs (str): Names of fields: a key of `feed.fields`, or an output of an earlier Map.
         out (str | Sequence[str]): Names of its outputs. "label", "weight" and "masks" replace these
-            fields (weights of padding and of masked samples stay 0); a column's name replaces the
+            fields (weights are float32, 0 for padding and masked samples); a column's name replaces the
             column in the batch's fields; other names are new fields.
         shape (tuple | Mapping | None): Shape of one sample, () for a number or text, None for a
             length that differs; a mapping has one per output. Default: None, found when somebody
@@ -87,8 +87,8 @@ class Map:
             "function": function,
             "inputs": inputs,
             "out_names": names,
-            "shapes": tuple(_shape(one) for one in _per_output("shape", shape, names)),
-            "dtypes": tuple(_dtype(one) for one in _per_output("dtype", dtype, names)),
+            "shapes": tuple(map(_shape, names, _per_output("shape", shape, names))),
+            "dtypes": tuple(map(_dtype, names, _per_output("dtype", dtype, names))),
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -133,9 +133,9 @@ def _per_output(option: str, value: Any, names: Sequence[str]) -> list[Any]:
     return [value.get(name) for name in names]
 
 
-def _shape(shape: Any) -> tuple[int | None, ...] | None:
+def _shape(name: str, shape: Any) -> tuple[int | None, ...] | None:
     if shape is None:
-        return None
+        return () if name == "weight" else None
     sides = shape if isinstance(shape, (tuple, list)) else (shape,)
     if not all(side is None or (type(side) is int and side >= 0) for side in sides):
         raise ConfigError.of(
@@ -146,7 +146,9 @@ def _shape(shape: Any) -> tuple[int | None, ...] | None:
     return tuple(sides)
 
 
-def _dtype(dtype: Any) -> str | None:
+def _dtype(name: str, dtype: Any) -> str | None:
+    if name == "weight":
+        return "float32"
     if dtype is None or dtype in (TEXT, str):
         return dtype and TEXT
     try:

@@ -8,7 +8,7 @@ from helpers.feeds import NUMBERS
 from helpers.helper_feeds import side
 
 import fastfeed as ff
-from fastfeed.errors import ConfigError, SampleError
+from fastfeed.errors import ConfigError, SampleError, TooManyFailures
 from fastfeed.faults import FaultPolicy
 from fastfeed.feed.session import FeedSession
 
@@ -113,6 +113,31 @@ def test_weights_of_padding_stay_zero():
         assert FeedSession.of(feed).weighted
     assert last.weights.dtype == np.float32
     np.testing.assert_array_equal(last.weights, [10, 10.5, 11, 11.5, 12, 12.5, 0, 0, 0])
+
+
+@pytest.mark.parametrize("on_bad", ["raise", "substitute"])
+def test_named_rows_follow_the_policy_for_bad_samples(on_bad):
+    def none_is_good(label):
+        raise SampleError("never", rows=range(len(label)))
+
+    error, words = (
+        (SampleError, "never") if on_bad == "raise" else (TooManyFailures, "too many bad samples")
+    )
+    with pytest.raises(error, match=words):
+        batches(ff.Map(none_is_good, "label", out="x"), on_bad=on_bad, threads=1)
+
+
+def test_the_limit_counts_a_sample_once_however_often_its_batch_is_made():
+    def most_are_bad(ids):
+        if (bad := np.flatnonzero(ids % 5 < 3)).size:
+            raise SampleError("no", rows=bad.tolist())
+        return ids
+
+    source = ff.Arrays(np.zeros((80, 4, 4, 3), np.uint8))
+    ops = [ff.Map(most_are_bad, "id", out="x")]
+    with ff.Feed(source, ops, batch=16, shuffle=False, threads=1, prefetch=0) as feed:
+        with pytest.raises(TooManyFailures, match="of 64 samples are bad, the limit is 25%"):
+            list(feed)
 
 
 def test_inputs_cannot_be_changed_and_outputs_can():
@@ -222,6 +247,7 @@ def test_errors_that_are_of_no_sample_are_raised_whatever_the_policy():
         (lambda y: {"z": y}, {}, r"returned \['z'\], without \['x'\]"),
         (lambda y: y / 3, {"dtype": "int64"}, "'x' has values that int64 cannot hold, got float64"),
         (lambda y: y + 300, {"dtype": "uint8"}, "'x' has values that uint8 cannot hold, got int64"),
+        (lambda y: np.ones((6, 2)), {"out": "weight"}, r"samples of shape \(\), got \(2,\)"),
         (lambda y: y, {"dtype": "str"}, "'x' must be str, got int64"),
         (lambda y: ["a"] * len(y), {"dtype": "int64"}, "'x' must be int64, got texts"),
         (lambda y: y, {"shape": (2,)}, r"'x' must have samples of shape \(2,\), got \(\)"),

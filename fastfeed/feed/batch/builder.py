@@ -123,11 +123,11 @@ class BatchBuilder:
         weights = np.ones(rows.count, np.float32)
         weights[rows.own] = plan.weights(step)
         here = CancelToken(stop)  # an error in one task ends the others, which may wait for storage
+        requested = visits.ids.copy()
         batch = PendingBatch(
-            epoch, step, number, here, ahead, rows, visits.ids, visits.keys, weights
+            epoch, step, number, here, ahead, rows, visits.ids, visits.keys, weights, requested
         )
         tickets = {name: self._request(batch.ids, reads) for name, reads in ahead.items()}
-        requested = batch.ids.copy()  # rows of `ids` change as samples are replaced
         allocating = threading.Lock()
 
         def read(image: str, rows: list[int]) -> list[Any]:
@@ -185,6 +185,9 @@ class BatchBuilder:
                 if not failed:
                     return finished
             batch.unreadable += failed
+            late = np.isin(batch.ids, failed) & (batch.ids == batch.requested)
+            self.quarantine.count_late(np.count_nonzero(late))
+            batch.is_counted = True
             for first, last in batch.rows.chunks(self.sizes.rows):
                 self._make(
                     batch,
@@ -358,7 +361,7 @@ class BatchBuilder:
             )
             if batch.stop.is_set():
                 break
-            self._record(made, batch)
+            self._record(made, batch, scheduled=not batch.is_counted)
             for row in sorted(start + row for row in made.bad):
                 if self._policy.action == "mask":
                     batch.weights[row] = 0

@@ -101,7 +101,7 @@ def mapped(batch: Batch, op: Map) -> Batch:
         if name in results
     }
     if "weights" in own:
-        own["weights"] = np.where(batch.weights == 0, 0, own["weights"]).astype(np.float32)
+        own["weights"] = np.where(batch.weights == 0, np.float32(0), own["weights"])
     return dataclasses.replace(batch, **own, fields={**batch.fields, **results})
 
 

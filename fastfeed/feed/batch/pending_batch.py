@@ -78,6 +78,8 @@ class PendingBatch:
     ids: np.ndarray  # changed where samples are replaced
     keys: np.ndarray  # that random numbers are looked up by
     weights: np.ndarray  # 0 where samples are masked
+    requested: np.ndarray  # `ids` as the order has them
+    is_counted: bool = False  # its samples are in the counts of the quarantine
     images: list[np.ndarray] = field(default_factory=list)  # the batch's, per branch
     draws: list[list[np.ndarray]] = field(default_factory=list)  # random numbers, per branch
     mix_plan: MixPlan | None = None  # of the batch's own rows
@@ -87,7 +89,7 @@ class PendingBatch:
     columns: dict[int, dict[str, Any]] = field(default_factory=dict)
     # samples at which an unforeseen error was raised
     failed: dict[int, Failure] = field(default_factory=dict)
-    # of these, those whose label or columns did
+    # of these, those whose label, columns or Maps did
     unreadable: list[int] = field(default_factory=list)
 
     @property

@@ -92,6 +92,11 @@ class Quarantine:
                 self._handled += count * scheduled
                 self._run = 0
 
+    def count_late(self, bad: int) -> None:
+        """Count samples as bad that were counted as good, before `record_bad` lists them."""
+        with self._lock:
+            self._bad += bad
+
     def record_bad(
         self,
         failures: list[Failure],

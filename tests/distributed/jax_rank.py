@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import ranks_at_work as at_work
+from helpers import field_feeds
 from helpers.gpu_arrays import GpuArray
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
@@ -84,6 +85,12 @@ def train() -> dict[str, Any]:
         told["wrong batch"] = refused(lambda: data.to_jax(sharding))
     with at_work.feed(9) as data:
         told["uneven batch"] = refused(lambda: data.to_jax(whole))
+    described = field_feeds.Described(field_feeds.IMAGES)
+    with ff.Feed(described, [], batch=4) as data:
+        item = next(iter(data.to_jax(sharding, yields={"text": "caption", "year": "year"})))
+    own = [np.asarray(shard.data) for shard in item["year"].addressable_shards]
+    told["years"] = [item["year"].shape[0], np.concatenate(own).tolist()]
+    told["texts"] = item["text"].tolist()
     return told
 
 

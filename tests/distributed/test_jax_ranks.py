@@ -64,6 +64,14 @@ def test_batches_that_cannot_be_laid_out_are_refused_on_every_process(ranks):
         )
 
 
+def test_texts_stay_with_the_process_whose_numbers_they_describe(ranks):
+    for told in ranks:
+        together, years = told["years"]
+        assert together == 8 and len(years) == 4
+        assert told["texts"] == [f"caption {year - 2000} ä" for year in years]
+    assert len({year for told in ranks for year in told["years"][1]}) == 8
+
+
 def test_keras_fits_over_both_processes(ranks):
     for told in ranks:
         at_work.same(told["keras"], at_work.trained())

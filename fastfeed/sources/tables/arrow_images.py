@@ -56,8 +56,10 @@ class ArrowImages:
         named = np.flatnonzero(wanted & (lengths < 0))
         starts = self._starts[ids[held]]
         ranges = self._shards.ranges(self._where.files(ids[held]), starts, starts + lengths[held])
-        parts = [(held, ranges), (named, self._named.addresses(ids[named]))]
-        return Grouped.of(len(ids), [(rows, part) for rows, part in parts if len(rows)])
+        parts: list[tuple[np.ndarray, SampleLocations | None]] = [(held, ranges)]
+        if len(named):
+            parts.append((named, self._named.addresses(ids[named])))
+        return Grouped.of(len(ids), parts)
 
     def _span(self, i: int) -> tuple[int, int, int]:
         start = int(self._starts[i])

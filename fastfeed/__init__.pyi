@@ -34,6 +34,7 @@ from .sources import Arrays as Arrays
 from .sources import Files as Files
 from .sources import HuggingFace as HuggingFace
 from .sources import ImageFolder as ImageFolder
+from .sources import Mapped as Mapped
 from .sources import MDSShards as MDSShards
 from .sources import Mixture as Mixture
 from .sources import Objects as Objects

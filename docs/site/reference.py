@@ -50,7 +50,7 @@ PYTHON = {  # page -> title, first words, public names; ops are those of fastfee
     "sources": (
         "Sources",
         "Where samples come from: [with examples](../sources.md).",
-        "ImageFolder Files TarShards TFRecords Table HuggingFace Arrays MDSShards RawShards Mixture Objects Together Cache Storage",
+        "ImageFolder Files TarShards TFRecords Table HuggingFace Arrays MDSShards RawShards Mapped Mixture Objects Together Cache Storage",
     ),
     "order": ("Order and resume", "[What they mean](../concepts/order.md).",
               "Plan Blocks Balanced Weighted Repeated save_state load_state"),

@@ -5,6 +5,7 @@ from fastfeed.sources.base import Source
 from fastfeed.sources.files import Files
 from fastfeed.sources.folder import ImageFolder
 from fastfeed.sources.hugging_face.source import HuggingFace
+from fastfeed.sources.mapped import Mapped
 from fastfeed.sources.mds.source import MDSShards
 from fastfeed.sources.mixture import Mixture
 from fastfeed.sources.objects import Objects
@@ -23,6 +24,7 @@ __all__ = [
     "HuggingFace",
     "ImageFolder",
     "MDSShards",
+    "Mapped",
     "Mixture",
     "Objects",
     "RawShards",

@@ -52,6 +52,7 @@ MAKERS = {
         },
     ),
     "HuggingFace": lambda root: (ff.HuggingFace, {"data": saved(root / "saved", [0, 1])}),
+    "Mapped": lambda root: (ff.Mapped, {"dataset": [(np.zeros((4, 4, 3), np.uint8), 0)]}),
     "Files": lambda root: (ff.Files, {"paths": ["a.jpg"], "columns": {"key": ["a"]}}),
     "Arrays": lambda root: (ff.Arrays, {"images": np.zeros((2, 4, 4, 3), np.uint8)}),
     "Mixture": lambda root: (

@@ -29,6 +29,7 @@ from fastfeed.sources import (
     Files,
     HuggingFace,
     ImageFolder,
+    Mapped,
     MDSShards,
     Mixture,
     Objects,
@@ -114,6 +115,19 @@ def in_memory(root: Path, changed: bool) -> Table:
     return Table(frame, path="{folder}/{id:04}.jpg", label="folder", columns=["id"], root=root)
 
 
+class Squares:
+    """A Python data set."""
+
+    def __init__(self, changed: bool) -> None:
+        self.length = 5 + changed
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, i: int) -> tuple[np.ndarray, int]:
+        return IMAGES[i], i % 2
+
+
 def saved_by_datasets(root: Path, changed: bool) -> HuggingFace:
     return HuggingFace(saved(root, [0, 1, 2], [3, 5 if changed else 4]))
 
@@ -192,6 +206,7 @@ SOURCES: dict[str, Callable[[Path, bool], Source]] = {
     "HuggingFace, Parquet": lambda root, changed: HuggingFace(
         write_parquet(root / "a.parquet", table([0, 1, 3 if changed else 2]))
     ),
+    "Mapped": lambda root, changed: Mapped(Squares(changed), classes=("x", "y"), size=(20, 30)),
     "Files": lambda root, changed: Files(
         paths_of(root, changed), labels=["x", "y"] * 3 + ["y"] * (not changed)
     ),
@@ -211,6 +226,7 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[bool], Sou
 
 # of these only `read` knows where they lie
 READ_ONLY = (
+    "Mapped",
     "HuggingFace, remote",
     "HuggingFace, Parquet",
     "Files, remote",

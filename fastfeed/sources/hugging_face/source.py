@@ -15,8 +15,8 @@ from fastfeed.sources.base import with_notes
 from fastfeed.sources.derived import Derived
 from fastfeed.sources.hugging_face.dataset_object import Block, blocks_of, is_dataset
 from fastfeed.sources.hugging_face.repository import SUFFIXES, choose, find_data
+from fastfeed.sources.label_values import LabelKind
 from fastfeed.sources.methods import SourceMethods
-from fastfeed.sources.shards.labels import LabelKind
 from fastfeed.sources.table import Table
 from fastfeed.storage.disk_cache import Cache
 from fastfeed.storage.expand import find_files
@@ -45,12 +45,13 @@ class HuggingFace(SourceMethods, Derived):
         name (str | None): Configuration of the repository. Default: None, the default one.
         image (str | None): Column of images. Default: None, the only one that the schema describes
             as such.
-        label (str | None): Column of labels. Default: None, the only one that the schema describes
-            as labels of classes; without any, samples have no labels.
+        label (str | Sequence[str] | None): Column of labels, or several as in `Table`. Default:
+            None, the only one that the schema describes as labels of classes; without any, samples
+            have no labels.
         columns (Sequence[str]): Columns carried to the batch, such as captions: as in `Table`.
             Default: ().
-        label_kind (str): As in `Table`, for integers whose classes the schema does not name.
-            Default: "name".
+        label_kind (str): As in `Table`; with "name", integers whose classes the schema names are
+            their labels. Default: "name".
         classes (Sequence[str] | None): Names of classes in the order of their labels. Default:
             None, those of the schema.
         memory (int | str): Row groups of Parquet kept per process, bytes. Default: "512MB".
@@ -80,7 +81,7 @@ class HuggingFace(SourceMethods, Derived):
         *,
         name: str | None = None,
         image: str | None = None,
-        label: str | None = None,
+        label: str | Sequence[str] | None = None,
         columns: Sequence[str] = (),
         label_kind: LabelKind = "name",
         classes: Sequence[str] | None = None,
@@ -105,11 +106,13 @@ class HuggingFace(SourceMethods, Derived):
             self._place = printable(data) + (f", split {printable(split)}" if split else "")
         schema = _schema(files[0], storage)
         image = image or _only_image(schema, self._place)
-        label = label or _only_label(schema, self._place)
+        if label is None and label_kind != "none":
+            label = _only_label(schema, self._place)
+        labels = [label] if isinstance(label, str) else list(label or ())
         if dataset is not None:
-            _check_types(dataset, schema, [image, *([label] if label else []), *columns])
-            names = getattr(dataset.features.get(label), "names", None)
-            if names:
+            _check_types(dataset, schema, [image, *labels, *columns])
+            names = getattr(dataset.features.get(labels[0]), "names", None) if labels else None
+            if names and label_kind == "name":
                 label_kind = "index"
                 classes = classes or names
         table = Table(

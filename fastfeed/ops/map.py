@@ -18,6 +18,8 @@ __all__ = ["Map"]
 
 REPLACED = ("label", "weight", "masks")  # fields of every batch that a Map may give new values
 TEXT = "str"  # dtype of texts
+_SIZES = {"int": (8, 16, 32, 64), "uint": (8, 16, 32, 64), "float": (16, 32, 64)}
+_NUMBERS = ("bool", *(f"{kind}{bits}" for kind, sizes in _SIZES.items() for bits in sizes))
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
@@ -79,7 +81,7 @@ class Map:
         shape: Any = None,
         dtype: Any = None,
     ) -> None:
-        names = (out,) if isinstance(out, str) else tuple(out)
+        names = tuple(out) if isinstance(out, (tuple, list)) else (out,)
         if not callable(function):
             raise ConfigError(f"Map needs a function of whole batches, got {function!r}")
         _check_names(inputs, names)
@@ -149,12 +151,12 @@ def _shape(name: str, shape: Any) -> tuple[int | None, ...] | None:
 def _dtype(name: str, dtype: Any) -> str | None:
     if name == "weight":
         return "float32"
-    if dtype is None or dtype in (TEXT, str):
-        return dtype and TEXT
-    try:
-        kind = np.dtype(dtype)
-    except TypeError:
-        kind = np.dtype(object)
-    if kind.kind not in "biuf":
-        raise ConfigError.of("Map dtype", 'a NumPy number such as "int64" or "str"', dtype)
-    return kind.name
+    if dtype is None:
+        return None
+    if dtype is str:
+        return TEXT
+    if isinstance(dtype, (type, np.dtype)) and np.dtype(dtype).name in _NUMBERS:
+        return np.dtype(dtype).name
+    if not isinstance(dtype, str) or dtype not in (TEXT, *_NUMBERS):
+        raise ConfigError(f'Map dtype must be "str", {", ".join(_NUMBERS)}, got {dtype!r}')
+    return dtype

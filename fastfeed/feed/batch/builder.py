@@ -181,6 +181,8 @@ class BatchBuilder:
                 if not failed:
                     raise
             else:
+                if not self.program.maps:
+                    return finished
                 finished, failed = self._maps(finished, batch)
                 if not failed:
                     return finished

@@ -117,13 +117,33 @@ class ShardReader:
         """Read the bytes between neighboring offsets in a shard, all of them or none."""
         if self.remote:
             return split_at(self.fetch(shard, cuts[0], cuts[-1]).result(), *cuts)
+        return self._local_pieces(shard, [cuts])[0]
+
+    def read_all(self, ranges: Sequence[tuple[int, int, int]]) -> list[bytes | Unread]:
+        """Read many: (shard, start, stop) each; a local shard is checked once for all of its."""
+        if self.remote:
+            return [read.result() for read in self.fetch_all(ranges)]
+        rows: dict[int, list[int]] = {}
+        for row, (shard, _, _) in enumerate(ranges):
+            rows.setdefault(shard, []).append(row)
+        found: list[Any] = [None] * len(ranges)
+        for shard, own in rows.items():
+            parts = self._local_pieces(shard, [ranges[row][1:] for row in own])
+            for row, part in zip(own, parts, strict=True):
+                found[row] = part if isinstance(part, Unread) else part[0]
+        return found
+
+    def _local_pieces(
+        self, shard: int, ranges: Sequence[tuple[int, ...]]
+    ) -> list[tuple[bytes, ...] | Unread]:
         stat = self.stats[shard]
-        if cuts[-1] > stat.size:
-            return _cut_off(stat.size, cuts[-1])
         for attempt in (0, 1):
             try:
                 file = self._file(shard)
-                parts = tuple(_pread(file.fd, start, stop) for start, stop in pairwise(cuts))
+                parts = [
+                    _cut_off(stat.size, cuts[-1]) if cuts[-1] > stat.size else _parts(file.fd, cuts)
+                    for cuts in ranges
+                ]
                 # after the read: nothing was written before or during it
                 status = os.fstat(file.fd)
                 if (status.st_size, str(status.st_mtime_ns)) == (
@@ -132,14 +152,17 @@ class ShardReader:
                 ) and None not in parts:
                     return parts  # type: ignore[return-value]
             except FileNotFoundError:
-                return Unread("not_found", "the shard is gone")
+                return [Unread("not_found", "the shard is gone")] * len(ranges)
             except OSError as error:
                 if error.errno != errno.ESTALE or attempt:
-                    return unread(error, self.uris[shard])
+                    if len(ranges) == 1:
+                        return [unread(error, self.uris[shard])]
+                    return [self._local_pieces(shard, [cuts])[0] for cuts in ranges]
             self._drop(shard)  # open the path again: the file may have been moved away and back
-        return Unread(
+        changed = Unread(
             "changed", "the shard has changed since it was indexed; create the source again"
         )
+        return [changed] * len(ranges)
 
     def ranges(
         self,
@@ -307,6 +330,12 @@ def split_at(data: bytes | Unread, *cuts: int) -> tuple[bytes, ...] | Unread:
     if isinstance(data, Unread):
         return data
     return tuple(data[start - cuts[0] : stop - cuts[0]] for start, stop in pairwise(cuts))
+
+
+def _parts(fd: int, cuts: tuple[int, ...]) -> tuple[bytes, ...] | None:
+    """Bytes between neighboring offsets of an open file; None if it ends before."""
+    parts = tuple([_pread(fd, start, stop) for start, stop in pairwise(cuts)])
+    return None if None in parts else parts  # type: ignore[return-value]
 
 
 def _pread(fd: int, start: int, stop: int) -> bytes | None:

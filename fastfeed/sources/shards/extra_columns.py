@@ -15,8 +15,8 @@ import numpy as np
 from fastfeed.errors import ConfigError
 from fastfeed.faults import Failure
 from fastfeed.sources.shards.index import NOWHERE, Index, ShardScan
-from fastfeed.storage.reads import Completed, MappedRead, Pending, Unread
-from fastfeed.storage.shard_files import ShardReader, split_at
+from fastfeed.storage.reads import Unread
+from fastfeed.storage.shard_files import ShardReader
 
 LARGEST, LARGEST_ARRAY = 1 << 20, 64 << 20  # bytes of one value; more is damage, or no text
 # instead of an offset: the sample has no such value; what holds it is damaged, as an offset behind
@@ -98,10 +98,24 @@ class ExtraColumns:
 
     def read(self, ids: Sequence[int]) -> list[list[bytes | Unread | None]]:
         """Values of each sample in the order of the names; None for a missing one."""
-        count = len(self.names)
+        count, head, index = len(self.names), self._head, self._index
         entries = [int(i) * count + k for i in ids for k in range(count)]
-        pending = self._begin(entries)
-        values = [read.result() for read in pending]
+        shards, checks = index.shards_of(entries).tolist(), index.checks[entries].tolist()
+        lengths, largest = index.lengths[entries].tolist(), self._largest * len(ids)
+        values: list[bytes | Unread | None] = [None] * len(entries)
+        ranges: dict[int, tuple[int, int, int]] = {}  # by position in `values`
+        for k, offset in enumerate(index.offsets[entries].tolist()):
+            if offset == _NONE:
+                continue
+            if offset == _UNREADABLE:
+                values[k] = Unread("corrupt", "what holds the columns is damaged")
+            elif lengths[k] > largest[k]:
+                values[k] = Unread("bomb", f"{lengths[k]} bytes, the limit is {largest[k]}")
+            else:
+                ranges[k] = shards[k], offset - head, offset + lengths[k]
+        found = self._shards.read_all(list(ranges.values()))
+        for k, data in zip(ranges, found, strict=True):
+            values[k] = _checked(data, head, checks[k])
         return [values[row * count : (row + 1) * count] for row in range(len(ids))]
 
     def values(
@@ -122,35 +136,6 @@ class ExtraColumns:
         return [
             name for name, found in zip(self.names, present.any(axis=0), strict=True) if not found
         ]
-
-    def _begin(self, entries: list[int]) -> list[Pending]:
-        index, shards = self._index, self._shards
-        out: list[Pending] = [Completed(None)] * len(entries)
-        ranges: list[tuple[int, int, int, int]] = []  # row, shard, start, stop
-        for row, entry in enumerate(entries):
-            offset, size = int(index.offsets[entry]), int(index.lengths[entry])
-            if offset == _NONE:
-                continue
-            if offset == _UNREADABLE:
-                out[row] = Completed(Unread("corrupt", "what holds the columns is damaged"))
-            elif size > (largest := self._largest[entry % len(self.names)]):
-                out[row] = Completed(Unread("bomb", f"{size} bytes, the limit is {largest}"))
-            else:
-                ranges.append((row, index.shard_of(entry), offset - self._head, offset + size))
-        if shards.remote:
-            reads = shards.fetch_all([bounds[1:] for bounds in ranges])
-        else:
-            reads = [None] * len(ranges)
-        for (row, shard, start, stop), remote in zip(ranges, reads, strict=True):
-            cuts, check = (start, start + self._head, stop), int(index.checks[entries[row]])
-            if remote is None:
-                out[row] = Completed(_checked(shards.pieces(shard, *cuts), check))
-            else:
-                out[row] = MappedRead(
-                    remote,
-                    lambda data, cuts=cuts, check=check: _checked(split_at(data, *cuts), check),
-                )
-        return out
 
 
 def as_array(values: Sequence[Any]) -> np.ndarray:
@@ -231,12 +216,12 @@ def _converted(name: str, data: bytes | Unread | None, convert: Callable[[str, b
         return Unread("corrupt", f"{name}: {error}")
 
 
-def _checked(pieces: tuple[bytes, ...] | Unread, check: int) -> bytes | Unread:
-    if isinstance(pieces, Unread):
-        return pieces
-    head, data = pieces
-    if check and zlib.crc32(head) != check:
+def _checked(data: bytes | Unread, head: int, check: int) -> bytes | Unread:
+    """The value behind a head that shows whether it is still the same."""
+    if isinstance(data, Unread):
+        return data
+    if check and zlib.crc32(data[:head]) != check:
         return Unread(
             "changed", "the shard has changed since it was indexed; create the source again"
         )
-    return data
+    return data[head:] if head else data

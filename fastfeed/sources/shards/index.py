@@ -156,7 +156,11 @@ class Index:
 
     def shard_of(self, i: int) -> int:
         """Number of the shard that holds sample i."""
-        return int(np.searchsorted(self.bounds, i, side="right")) - 1
+        return int(self.shards_of(i))
+
+    def shards_of(self, ids: Any) -> np.ndarray:
+        """Numbers of the shards that hold these samples."""
+        return np.searchsorted(self.bounds, ids, side="right") - 1
 
     def name(self, i: int) -> str:
         """The sample's name in its shard."""

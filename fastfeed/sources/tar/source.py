@@ -217,7 +217,7 @@ class TarShards(ShardedSource):
             return data
         if name.endswith("npy"):
             return read_npy(data)
-        text = data.decode("utf-8-sig")
+        text = data.decode().removeprefix("\ufeff")
         return json.loads(text) if name.endswith("json") else text
 
     def _largest(self, name: str) -> int:

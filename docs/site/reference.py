@@ -218,7 +218,11 @@ def extending() -> str:
 
 def command_line() -> str:
     """Commands with their examples, arguments and options, as their help shows them."""
-    lines = ["# Command line", "", "The same text as `fastfeed COMMAND --help-all`.", ""]
+    lines = ["# Command line", "", "The same text as `fastfeed COMMAND --help-all`."]
+    lines += [
+        "`fastfeed` alone, and a group without a command, print their help and exit with 2.",
+        "",
+    ]
     lines[-2] += (
         " With [shell completion](../installing.md#shell-completion), Tab completes commands and options."
     )

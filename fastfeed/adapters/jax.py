@@ -245,10 +245,8 @@ def device_convert(how: Convert) -> Any:
     @jax.jit
     def convert(images: Any) -> Any:
         if not how.keeps_bytes:
-            scale, offset = (
-                jnp.asarray(how.scale, jnp.float32),
-                jnp.asarray(how.offset, jnp.float32),
-            )
+            scale = jnp.asarray(how.scale, jnp.float32)
+            offset = jnp.asarray(how.offset, jnp.float32)
             images = (images.astype(jnp.float32) * scale + offset).astype(how.dtype)
         return jnp.moveaxis(images, -1, -3) if how.layout == "CHW" else images
 

@@ -29,7 +29,7 @@ COMMANDS = {
     "doctor": doctor,  # what this machine offers
     "demo": demo,  # the main job, end to end
     "show": show,  # a contact sheet of what the trainer will see
-    "preprocess": preprocess,  # photographs into shards, once for all runs
+    "preprocess": preprocess,  # images into shards, once for all runs
     "index": index,  # list a folder or index shards, once for all runs
     "plan": plan,  # what every rank of a cluster will read
     "watch": watch,  # whether running trainers wait
@@ -79,7 +79,7 @@ def _root(
     Examples:
         fastfeed doctor                          # check this machine
         fastfeed show photos/                    # draw what a trainer will see
-        fastfeed preprocess photos/ shards/      # build shards of photographs
+        fastfeed preprocess photos/ shards/      # build shards of images
         fastfeed profile -- python train.py      # why was the GPU idle?
     """
 

@@ -59,11 +59,9 @@ def index(
     from fastfeed.sources.detect import kind_of
     from fastfeed.storage.storage import Storage
 
-    kind, opened, console = (
-        kind_of(source),
-        Storage(storage_options(storage_option or [])),
-        Console(),
-    )
+    kind = kind_of(source)
+    opened = Storage(storage_options(storage_option or []))
+    console = Console()
     started = time.monotonic()
     if kind == "table":
         raise ConfigError(

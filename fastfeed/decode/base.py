@@ -74,7 +74,7 @@ class DecodeEngine(Protocol):
     name: str
 
     def probe(self, blobs: Sequence[Any]) -> list[Header | DecodeFailure]:
-        """Read the headers; a failure per blob that is no image, unknown or too large."""
+        """Read the headers; a failure per blob that is not an image, unknown or too large."""
         ...
 
     def decode(self, request: Request, out: np.ndarray, stop: Stop) -> list[DecodeFailure | None]:

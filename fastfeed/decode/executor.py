@@ -187,12 +187,10 @@ class Executor:
         others = self._inspect(handle, 0, codes, sizes)
         if others and (skipped := np.flatnonzero(codes == _SKIPPED)).size:
             count = max(int(skipped[0]), 1)
-            handle, codes, sizes, spans = (
-                handle.part(0, count),
-                codes[:count],
-                sizes[:count],
-                spans[:count],
-            )
+            handle = handle.part(0, count)
+            codes = codes[:count]
+            sizes = sizes[:count]
+            spans = spans[:count]
         samples = Samples(
             handle, codes, sizes, {}, {}, [], self.decode is not None, spans[:, :3], names
         )

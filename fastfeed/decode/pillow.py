@@ -54,10 +54,8 @@ OPEN: dict[str, Any] = {
 # of a progressive JPEG; each costs a pass over all blocks, even if it has few bytes
 _MAX_SCANS = 500
 # beyond both, not an image: deflate cannot reach 1:1032 bytes
-_DENSE_PIXELS, _PIXELS_PER_BYTE = (
-    16_000_000,
-    4_000,
-)
+_DENSE_PIXELS = 16_000_000
+_PIXELS_PER_BYTE = 4_000
 # of a decoded image: above this, memory kept by each thread's allocator is returned
 _LARGE_BYTES = 32 << 20
 _CROP_PIXELS = 80_000_000  # Pillow's crop warns above 89 MP

@@ -26,7 +26,9 @@ from fastfeed.demo.landmarks import (
     paint_water,
 )
 
-VERSION, SEED, NOTE = 2, 20240607, "PHOTOS.json"
+VERSION = 2
+SEED = 20240607
+NOTE = "PHOTOS.json"
 # (width, height), all over 1.5 MP
 SIZES = ((1536, 1024), (1024, 1536), (1600, 1067), (1080, 1440), (2048, 1365))
 

@@ -170,7 +170,7 @@ def torchrun(environ: Environ) -> Found | None:
         if _is_set(environ, name)
     ]
     # Either name alone is common for other things (sbatch scripts export WORLD_SIZE and leave the
-    # rank to srun), and some tools export LOCAL_RANK=-1. MASTER_ADDR is no evidence for the same
+    # rank to srun), and some tools export LOCAL_RANK=-1. MASTER_ADDR is not evidence for the same
     # reason.
     if not pair or (len(pair) == 1 and not hints):
         return None

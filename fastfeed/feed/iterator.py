@@ -293,5 +293,5 @@ class Lockstep:
             f"feeds of one order that are iterated together differ at epoch {epoch}, step {step}:"
             f" row {row} is sample {self._ids[row]} here and {other._ids[row]} there, since a bad"
             ' sample was replaced in one of them; pass on_bad="mask" to both and multiply their'
-            " weights, so that pairs stay together. Feeds that are no pairs take different seeds"
+            " weights, so that pairs stay together. Feeds that are not pairs take different seeds"
         )

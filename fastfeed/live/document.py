@@ -28,12 +28,10 @@ def document(view: View) -> dict[str, Any]:
 
 
 def _feed(row: Row) -> dict[str, Any]:
-    identity, counters, short, long = (
-        row.found.page.identity,
-        row.found.page.counters,
-        row.short,
-        row.long,
-    )
+    identity = row.found.page.identity
+    counters = row.found.page.counters
+    short = row.short
+    long = row.long
     names = (
         "host",
         "pid",

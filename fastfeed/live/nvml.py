@@ -14,7 +14,11 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
 
-_SM, _DRAM, _PCIE_RX, _NVDEC, _NVJPG = 2, 10, 21, range(30, 38), range(40, 48)
+_SM = 2
+_DRAM = 10
+_PCIE_RX = 21
+_NVDEC = range(30, 38)
+_NVJPG = range(40, 48)
 _METRICS = (_SM, _DRAM, _PCIE_RX, *_NVDEC, *_NVJPG)
 _RX = 1  # counter of nvmlDeviceGetPcieThroughput
 # bytes/s of a lane by generation

@@ -29,11 +29,9 @@ from typing import Any
 
 READY = 8  # classes of the histogram of batches ready when one was requested; the last is 7 or more
 # the phase: not iterated, inside next() with nothing ready, the trainer has a batch
-IDLE, WAITING, TRAINING = (
-    0,
-    1,
-    2,
-)
+IDLE = 0
+WAITING = 1
+TRAINING = 2
 COUNTERS = (
     "asked",  # batches requested
     "batches",  # delivered
@@ -59,14 +57,14 @@ COUNTERS = (
     "doing_since_ns",  # CLOCK_MONOTONIC since when the batch that is needed first is at its stage
     *(f"ready_{n}" for n in range(READY)),
 )
-_MAGIC, SIZE = b"FFLIVE01", 4096
+_MAGIC = b"FFLIVE01"
+SIZE = 4096
 _STAGES = 16
-_COUNTERS, _STAGE, _WORD = (
-    struct.Struct(f"@{len(COUNTERS)}q"),
-    struct.Struct("@16s2q"),
-    struct.Struct("@Q"),
-)
-_SLOTS, _SLOT = 64, 992
+_COUNTERS = struct.Struct(f"@{len(COUNTERS)}q")
+_STAGE = struct.Struct("@16s2q")
+_WORD = struct.Struct("@Q")
+_SLOTS = 64
+_SLOT = 992
 _STAGE_NAME, _PLACE = 16, 128  # bytes
 # what the checksum covers
 _BODY = 8 + _COUNTERS.size + _STAGES * _STAGE.size + _STAGE_NAME + _PLACE
@@ -188,7 +186,7 @@ class PageWriter:
 
 
 def read_page(path: str) -> Page:
-    """One consistent reading. OSError if it cannot be opened, PageError if it is no page.
+    """One consistent reading. OSError if it cannot be opened, PageError if it is not a page.
 
     Copies the bytes with read(): a file that is cut short meanwhile must not end this process, as a
     mapping would.

@@ -12,7 +12,11 @@ from fastfeed.live.nvml import GpuUse
 from fastfeed.live.rates import Rates
 from fastfeed.live.states import State
 
-_THROTTLED, _FULL, _ENGINES, _LINK, _READS = 0.05, 0.9, 0.9, 0.8, 0.5
+_THROTTLED = 0.05
+_FULL = 0.9
+_ENGINES = 0.9
+_LINK = 0.8
+_READS = 0.5
 _MARGIN = 1.1  # more threads than just enough
 
 

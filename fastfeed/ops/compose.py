@@ -87,11 +87,9 @@ class Maybe:
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         """Window parameters, if the op is geometry; other kinds have layers instead."""
-        on, stay, move = (
-            (u[:, 0] < self.p)[:, None],
-            unmoved(sizes),
-            self.op.params(u[:, 1:], sizes),
-        )
+        on = (u[:, 0] < self.p)[:, None]
+        stay = unmoved(sizes)
+        move = self.op.params(u[:, 1:], sizes)
         return {name: np.where(on, move[name], value) for name, value in stay.items()}
 
     def choose(self, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:

@@ -62,7 +62,7 @@ class Normalize:
         std (tuple[float, ...]): One number > 0 per channel, on the scale 0..1.
 
     Raises:
-        ConfigError: If these are no tuples of as many finite numbers, or a std is not positive.
+        ConfigError: If these are not tuples of as many finite numbers, or a std is not positive.
 
     Example:
         >>> image = np.array([0, 255], np.uint8).reshape(1, 1, 2, 1)

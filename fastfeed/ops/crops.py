@@ -194,10 +194,8 @@ class RandomCrop:
         return spec.with_size(*want)
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
-        want, sides = (
-            np.array(check_size("RandomCrop", self.size), np.int64),
-            _checked_sides(self.padding),
-        )
+        want = np.array(check_size("RandomCrop", self.size), np.int64)
+        sides = _checked_sides(self.padding)
         padded = sizes + sides[:2] + sides[2:]
         cut_size, fits = fit_inside(want, padded)
         room = padded - cut_size

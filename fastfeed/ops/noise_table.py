@@ -28,10 +28,8 @@ LENGTH = 1 << 21
 # per 1: so coarse that the last bit of a logarithm changes nothing, and fine enough for sigma 255
 STEPS = 4096
 # levels; 57.5 is the mean of ImageNet's three standard deviations
-GRAY_MEAN, GRAY_STD = (
-    127.5,
-    57.5,
-)
+GRAY_MEAN = 127.5
+GRAY_STD = 57.5
 _KEY = 0x6661737466656564  # "fastfeed"
 _lock, _tables = threading.RLock(), dict[str, np.ndarray]()  # one table is made from another
 

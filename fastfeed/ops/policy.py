@@ -94,10 +94,8 @@ class RandAugment:
     def choose(self, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
         n, layers = len(sizes), self.layers
         # of the first layer, then of the next
-        which, minus = (
-            u[:, 0::2].T.reshape(-1),
-            u[:, 1::2].T.reshape(-1),
-        )
+        which = u[:, 0::2].T.reshape(-1)
+        minus = u[:, 1::2].T.reshape(-1)
         level = np.full(len(which), self.magnitude, np.int64)
         selection = PolicyDraw(pick(which, len(NAMES)), level, minus < 0.5)
         choices = RAND.choose(

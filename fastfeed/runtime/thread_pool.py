@@ -186,10 +186,8 @@ class ParallelJob(Generic[T]):
                 waits()
         if self._error is not None:
             # an error holds its frames, and these hold the job: leave no cycle
-            error, self._error = (
-                self._error,
-                None,
-            )
+            error = self._error
+            self._error = None
             try:
                 if isinstance(
                     error, StopIteration

@@ -45,7 +45,7 @@ class Blocks:
         units (Units | None): Shards of the source, set by `bind`; not for callers. Default: None.
 
     Raises:
-        ConfigError: If a field is no integer >= 1.
+        ConfigError: If a field is not an integer >= 1.
 
     Example:
         >>> order = ff.Blocks(block=2, window=1, lanes=1)

@@ -42,7 +42,7 @@ def save_state(path: str | os.PathLike[str], state: dict[str, Any]) -> None:
             f"cannot save a state to {path}: no folder {path.parent}; create it first"
         ) from None
     except OSError as error:
-        if error.errno not in _UNWRITABLE:  # a full disk is no matter of the path
+        if error.errno not in _UNWRITABLE:  # a full disk is not about the path
             raise
         raise StateError(
             f"cannot save a state to {path}: {error.strerror}; pass a file in a folder that can be"
@@ -61,7 +61,7 @@ def load_state(path: str | os.PathLike[str]) -> dict[str, Any]:
         The state, which is valid at any world size.
 
     Raises:
-        StateError: If the file cannot be read or is no saved state.
+        StateError: If the file cannot be read or is not a saved state.
 
     Example:
         >>> feed = ff.Feed(ff.Arrays(np.zeros((8, 4, 4, 3), np.uint8)), [], batch=2)

@@ -15,8 +15,10 @@ from fastfeed.runtime.extension import extension
 PER_SLOT = 2 << 16  # numbers per sample: two per block; more would overlap the next slot
 SLOT_SUBSTITUTE = 0xFFFF  # op slots count up from 0; the fault policy draws from the last one
 
-_MUL0, _MUL1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
-_WEYL0, _WEYL1 = 0x9E3779B9, 0xBB67AE85
+_MUL0 = np.uint64(0xD2511F53)
+_MUL1 = np.uint64(0xCD9E8D57)
+_WEYL0 = 0x9E3779B9
+_WEYL1 = 0xBB67AE85
 _LOW = np.uint64(0xFFFFFFFF)
 _SHIFT32 = np.uint64(32)
 _ROUNDS = 10

@@ -337,7 +337,7 @@ class IndexNames:
     def resolve(self, index: str, base: str, name: Any) -> str:
         """The address of a file that `index` names.
 
-        ValueError if it is no name, SourceError if it is not allowed.
+        ValueError if it is not a name, SourceError if it is not allowed.
 
         Args:
             index: The index, for errors.

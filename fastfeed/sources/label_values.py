@@ -1,4 +1,4 @@
-"""Labels that are no class numbers: numbers, several classes of one sample, texts."""
+"""Labels that are not class numbers: numbers, several classes of one sample, texts."""
 
 from __future__ import annotations
 

@@ -285,7 +285,7 @@ class _Machine:
         for key, value in zip(values[::2], values[1::2], strict=True):
             name = text_of(key)
             if name is None:
-                raise ValueError("a key that is no text")
+                raise ValueError("a key that is not text")
             items[name] = value
 
     def name(self, name: str) -> None:
@@ -305,7 +305,7 @@ class _Machine:
             or function.arguments is not None
             or type(arguments) is not tuple
         ):
-            raise ValueError("a call of what is no name")
+            raise ValueError("a call of what is not a name")
         self.stack.append(Call(function.name, arguments))
 
     def build(self) -> None:

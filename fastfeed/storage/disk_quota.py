@@ -28,7 +28,8 @@ from fastfeed.system.processes import after_fork
 _BLOCK = 4096  # bytes; a file takes whole ones
 _FILLED = 0.9  # of the limit, after old files have been removed
 # bytes, or share of the disk if less, that are left to others
-_RESERVE, _RESERVE_SHARE = (10 * 10**9, 0.02)
+_RESERVE = 10 * 10**9
+_RESERVE_SHARE = 0.02
 _ABANDONED_S = 3600  # without writing, where locks cannot say whether the writer lives
 _KEY = r"[0-9a-f]{8,}"
 _FILE = re.compile(rf"{_KEY}-[0-9]+")

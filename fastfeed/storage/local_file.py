@@ -112,7 +112,7 @@ def read_file(
 def unread(error: OSError, path: str = "a file") -> Unread:
     """The reason why a local file could not be read.
 
-    StorageError where that is no fault of the file or its storage.
+    StorageError where that is not the fault of the file or its storage.
     """
     if isinstance(error, StorageError):
         raise error

@@ -437,10 +437,8 @@ class Health:
         self._timer = None
         if not self._requests or self._since is None:
             return
-        silent, patience = (
-            _now() - self._since,
-            _WARN_AFTER_S + (0 if self._last else self._size / _SLOW),
-        )
+        silent = _now() - self._since
+        patience = _WARN_AFTER_S + (0 if self._last else self._size / _SLOW)
         if silent < patience:
             self._watch(max(patience - silent, _LOOK_S))
             return

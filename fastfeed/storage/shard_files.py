@@ -24,7 +24,9 @@ from fastfeed.system.processes import after_fork, open_files
 
 _OPEN = 128  # files held open by one source
 # least and most by a process; the last is its limit if the system reports none
-_LEAST, _MOST, _WINDOWS = (16, 4096, 512)
+_LEAST = 16
+_MOST = 4096
+_WINDOWS = 512
 # files opened for one call of native threads, of more than can stay open
 _OPEN_AT_ONCE = 32
 

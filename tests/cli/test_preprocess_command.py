@@ -162,7 +162,7 @@ def test_too_many_bad_ones():
     words = ("photos", "my shards", *SMALL, "--max-bad", "1")
     _, err = fastfeed(*words, code=3)
     assert (
-        "3 photographs are bad, more than max_bad (--max-bad) allows (1)" in err
+        "3 images are bad, more than max_bad (--max-bad) allows (1)" in err
         and "photos/cats/0000_0.jpg: empty" in err
     )
     assert err.endswith(

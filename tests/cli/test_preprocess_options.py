@@ -123,7 +123,7 @@ def test_max_bad_is_a_share_or_a_count(asked, text, value):
             "format must be one of webdataset, tfrecord, parquet, mds, raw, got 'zip'",
         ),
         ("--quality 0", "quality must be an integer in [1, 100], got 0"),
-        ("--val 1", "val must be in [0, 1), the fraction of photographs in val/, got 1.0"),
+        ("--val 1", "val must be in [0, 1), the fraction of images in val/, got 1.0"),
         (
             "--max-bad 100%",
             (
@@ -201,7 +201,7 @@ def test_help_shows_options_in_groups_and_commands(monkeypatch, columns):
     for word in (*MODES, *FILTERS, *IMAGES, *FORMATS, "--dry-run", "--json-log"):
         assert re.search(rf"(?<!\w){re.escape(word)}(?!\w)", said), word
     assert max(map(len, said.splitlines())) <= columns and "…" not in said
-    assert "3 more bad photographs than --max-bad" in " ".join(said.split())
+    assert "3 more bad images than --max-bad" in " ".join(said.split())
     for command in ("run", "resume", "retry", "status", "stats", "verify", "preview"):
         assert re.search(rf"\n  {command} ", said)
         done = CliRunner().invoke(app, ["preprocess", command, "--help"])

@@ -149,7 +149,7 @@ def test_functions_of_more_than_pixels_are_refused():
 
 
 def test_a_crop_that_fits_nowhere_is_refused():
-    with pytest.raises(ConfigError, match="is larger than the photograph,"):
+    with pytest.raises(ConfigError, match="is larger than the image,"):
         pictures(sections("Crop(3000, 0, 20)")[0].ops, PHOTOS, 60)
 
 

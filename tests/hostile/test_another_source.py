@@ -90,7 +90,7 @@ def test_another_folder_is_refused() -> None:
         for path in Path("others").rglob(f"*{k}.jpg"):
             path.rename(path.with_name(f"x{k}.jpg"))
     code, said = preprocess("others", "shards", *SMALL)
-    assert code == 2 and "source: none of the job's 11 photographs is in others" in said
+    assert code == 2 and "source: none of the job's 11 images is in others" in said
 
 
 def test_the_same_photographs_elsewhere_are_the_same_job() -> None:
@@ -108,7 +108,7 @@ def test_other_labels_are_refused() -> None:
     Path("in.tar").write_bytes(tar_of(members))
     assert preprocess("in.tar", "shards", *SMALL)[0] == 0
     code, said = preprocess("in.tar", "shards", *SMALL, "--label", "id")
-    assert code == 2 and "labels: 5 photographs, such as in.tar" in said
+    assert code == 2 and "labels: 5 images, such as in.tar" in said
     assert preprocess("in.tar", "labeled", *SMALL, "--label", "id")[0] == 0
     code, said = preprocess("in.tar", "labeled", *SMALL)
     assert code == 2 and "labels: the job has labels, this request has none" in said
@@ -121,7 +121,7 @@ def test_a_photograph_in_another_class_is_refused() -> None:
     preprocess("photos", "shards", *SMALL)
     os.rename("photos/dogs/0001.jpg", "photos/cats/zzz.jpg")
     code, said = preprocess("photos", "shards", *SMALL)
-    assert code == 2 and "source: 1 of the job's 11 photographs are gone" in said
+    assert code == 2 and "source: 1 of the job's 11 images are gone" in said
 
 
 def test_other_captions_are_refused() -> None:
@@ -146,7 +146,7 @@ def test_more_photographs_are_told() -> None:
     code, said = preprocess("photos", "shards", *SMALL)
     assert code == 0 and shards() == before
     assert (
-        "12 more photographs than this job, such as photos/dogs/a-new-0.jpg" in said
+        "12 more images than this job, such as photos/dogs/a-new-0.jpg" in said
         and "--append" in said
     )
     assert (
@@ -166,7 +166,7 @@ def test_a_wrong_source_leaves_an_interrupted_job_its_list() -> None:
     with pytest.raises(ConfigError):
         make(recipe(), photos="others")
     assert make(recipe()).complete, "what was added later is not part of it"
-    assert make(recipe()).notes[0].startswith("2 more photographs")
+    assert make(recipe()).notes[0].startswith("2 more images")
 
 
 # -- append
@@ -326,7 +326,7 @@ def test_append_to_a_bucket(s3) -> None:  # type: ignore[no-untyped-def]
 
     go()
     add(4)
-    assert go().notes[0].startswith("4 more photographs")
+    assert go().notes[0].startswith("4 more images")
     report = go(append=True)
     assert report.complete and report.tally.samples == 14
     assert go(append=True).shards_now == 0

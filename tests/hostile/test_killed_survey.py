@@ -31,7 +31,7 @@ KILLED_AFTER_S = (
     2.6,
 )
 STARTS = 201
-# until the first photographs are surveyed, on the machine of that report; a slower one gets more
+# until the first images are surveyed, on the machine of that report; a slower one gets more
 # time
 FIRST_S = 1.5
 LOOK_S = 0.05  # between looks at all processes of the machine, each of which costs milliseconds

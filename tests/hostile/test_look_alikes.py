@@ -163,7 +163,7 @@ def test_the_report_has_shares_by_class_and_duplicates_of_another_label(
     shares = manifest["shares"]
     assert shares["other_label"] == {"duplicate_near": 9}
     assert shares["by_label"] == [[3, shares["train"], shares["val"]]]
-    assert f"val/ has {shares['val']} of 3 photographs" in text and "of 0.15 requested" in text
+    assert f"val/ has {shares['val']} of 3 images" in text and "of 0.15 requested" in text
     assert "off by more than a fifth" in text and "--split-seed" in text
     again = preprocess(*words)
     assert again[0] == 0 and "val/ has" in again[1]
@@ -177,7 +177,7 @@ def test_classes_that_are_off_are_named() -> None:
         "by_label": [[0, 890, 110], [1, 840, 60], [2, 70, 30]],
     }
     share, off = sentences(shares, ("cat", "dog"))
-    assert share == "val/ has 200 of 2,000 photographs: 10.0%, of 0.1 requested"
+    assert share == "val/ has 200 of 2,000 images: 10.0%, of 0.1 requested"
     assert (
         off == "in 2 of 3 classes the share of val/ is off by more than a fifth: dog 6.7%, 2 30.0%"
     )

@@ -100,7 +100,7 @@ def test_it_is_resumed(
     if not remote:
         for path in Path("whole").glob("*.tar"):
             assert path.read_bytes() == Path("shards", path.name).read_bytes()
-    assert " more photograph" in go(place, target, InlineEngine(), **more).notes[0]
+    assert " more image" in go(place, target, InlineEngine(), **more).notes[0]
 
 
 @pytest.mark.parametrize("kind", ["table", "shards"])

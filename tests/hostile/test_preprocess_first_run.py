@@ -81,8 +81,7 @@ def test_photographs_next_to_class_folders_cost_the_classes_and_that_is_told() -
     Path("photos/loose.jpg").write_bytes(jpeg(77, (40, 56)))
     code, said = preprocess("photos", "shards", *SMALL)
     assert (
-        code == 0
-        and "the shards will have no labels: some photographs lie directly in photos" in said
+        code == 0 and "the shards will have no labels: some images lie directly in photos" in said
     )
 
 
@@ -148,7 +147,7 @@ def test_raw_works_in_one_go(words: tuple[str, ...], shape: tuple[int, int]) -> 
         (("--part", "9/8"), "--part must be in [0, 8), got 9"),
         (("--exif", "mood"), "--exif must be one of time, camera, lens, gps, got 'mood'"),
         (("--patience", "-1"), "--patience must be seconds >= 0, got -1"),
-        (("--timeout", "0"), "--timeout must be > 0 seconds per photograph, got 0"),
+        (("--timeout", "0"), "--timeout must be > 0 seconds per image, got 0"),
         (
             ("--columns", "foo"),
             "--columns is for shards and tables, got ('foo',) for the folder photos",
@@ -157,7 +156,7 @@ def test_raw_works_in_one_go(words: tuple[str, ...], shape: tuple[int, int]) -> 
             ("--labels", "captions.csv"),
             "has no column 'label', nor 'caption'; name one with label (--label)",
         ),
-        (("--labels", "few.csv"), 'leave such photographs out: missing="drop" (--drop-unlabeled)'),
+        (("--labels", "few.csv"), 'leave such images out: missing="drop" (--drop-unlabeled)'),
     ],
 )
 def test_errors_name_options(

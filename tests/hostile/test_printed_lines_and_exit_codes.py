@@ -168,7 +168,7 @@ def test_what_the_recipe_excludes_is_not_counted_as_bad() -> None:
     Path("photos/b/1.jpg").write_bytes(b"no image")
     with pytest.raises(
         TooManyFailures,
-        match=r"1 photographs are bad, more than max_bad \(--max-bad\) allows \(0\): 1 not_image",
+        match=r"1 images are bad, more than max_bad \(--max-bad\) allows \(0\): 1 not_image",
     ):
         run("photos", "again", recipe, engine=InlineEngine(), max_bad=0)
 

@@ -90,4 +90,4 @@ def test_a_dry_run_tells_its_progress(tmp_path: Path, monkeypatch) -> None:
     done = CliRunner().invoke(
         app, ["preprocess", str(photos), str(tmp_path / "shards"), "--dry-run", "--workers", "1"]
     )
-    assert "processing a sample: 21 of 21 photographs" in done.stderr.splitlines()
+    assert "processing a sample: 21 of 21 images" in done.stderr.splitlines()

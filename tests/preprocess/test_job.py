@@ -187,7 +187,7 @@ def test_too_many_bad_ones_stop_the_run(source: Path, tmp_path: Path) -> None:
     bad = photographs(tmp_path / "bad", 24, bad=14)
     with pytest.raises(
         TooManyFailures,
-        match=r"photographs are bad, more than max_bad \(--max-bad\) allows \(4\): \d+ truncated",
+        match=r"images are bad, more than max_bad \(--max-bad\) allows \(4\): \d+ truncated",
     ):
         run(str(bad), tmp_path / "shards", RECIPE, engine=Here(), max_bad=4)
     with pytest.raises(TooManyFailures):

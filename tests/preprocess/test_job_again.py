@@ -103,7 +103,7 @@ def test_too_many_bad_ones_are_too_many_the_next_time(source: Path, tmp_path: Pa
     for _ in range(2):
         with pytest.raises(
             TooManyFailures,
-            match=r"2 photographs are bad, more than max_bad \(--max-bad\) allows \(1\)",
+            match=r"2 images are bad, more than max_bad \(--max-bad\) allows \(1\)",
         ):
             run(source, tmp_path / "shards", RECIPE, engine=Inside(), max_bad=1)
     assert run(source, tmp_path / "shards", RECIPE, engine=Inside(), max_bad=2).complete

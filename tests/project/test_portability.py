@@ -225,5 +225,5 @@ def test_preprocess_and_analyze(tmp_path):
         """,
         tmp_path,
     )
-    assert "photographs are processed in threads of this one" in out
+    assert "images are processed in threads of this one" in out
     assert "input" in out

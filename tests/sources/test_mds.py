@@ -109,7 +109,7 @@ def test_bytes_stay_bytes(tmp_path: Path) -> None:
     text, none = MDSShards(tmp_path, columns=["raw"]).extra_columns(range(2))  # JSON has texts only
     assert text == {"raw": "abc"}
     assert isinstance(none, Failure)
-    assert none.detail.startswith("raw: bytes that are no text")
+    assert none.detail.startswith("raw: bytes that are not text")
 
 
 def test_numbers_are_typed(tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ try:
 except ImportError as error:
     raise MissingExtra.of("keras_backup", "Keras 3", "keras") from error
 
-_STATE, _WEIGHTS = "state.json", "backup-*.weights.h5"
+_STATE = "state.json"
+_WEIGHTS = "backup-*.weights.h5"
 
 
 def keras_backup(

@@ -263,10 +263,8 @@ def watched_adapter(watched: Watched[Any], data: Any) -> Any:
 
         def get_tf_dataset(self) -> Any:
             caller = sys._getframe(1).f_locals  # what `fit` asks for
-            dataset, steps = (
-                inner.get_tf_dataset(),
-                caller.get("kwargs", {}).get("steps_per_execution", 0),
-            )
+            dataset = inner.get_tf_dataset()
+            steps = caller.get("kwargs", {}).get("steps_per_execution", 0)
             tensorflow: Any = importlib.import_module("fastfeed.adapters.keras.tensorflow")
             strategy = caller.get("distribute_strategy")
             if steps == 1 and (strategy is None or not tensorflow.is_chosen(strategy)):
@@ -297,7 +295,7 @@ def watched_adapter(watched: Watched[Any], data: Any) -> Any:
             inner.on_epoch_begin()
 
         def on_epoch_end(self) -> None:
-            # a generator continues in the next epoch; what comes between is no training
+            # a generator continues in the next epoch; what comes between is not training
             watched.pause()
             inner.on_epoch_end()
 

@@ -60,14 +60,10 @@ def _blended(samples: Any, members: np.ndarray, shares: np.ndarray, xp: Any) -> 
 def _mosaic(images: list[Any], top: int, left: int, out: Any, layout: str) -> None:
     """Four unscaled images that meet at (top, left), each cropped to its quarter."""
     height, width = out.shape[:2] if layout == "HWC" else out.shape[1:]
-    above, below = (
-        (slice(0, top), slice(height - top, height)),
-        (slice(top, height), slice(0, height - top)),
-    )
-    before, behind = (
-        (slice(0, left), slice(width - left, width)),
-        (slice(left, width), slice(0, width - left)),
-    )
+    above = (slice(0, top), slice(height - top, height))
+    below = (slice(top, height), slice(0, height - top))
+    before = (slice(0, left), slice(width - left, width))
+    behind = (slice(left, width), slice(0, width - left))
     quarters = [(y, x) for y in (above, below) for x in (before, behind)]
     for image, ((to_y, from_y), (to_x, from_x)) in zip(images, quarters, strict=True):
         out[_at(layout, to_y, to_x)] = image[_at(layout, from_y, from_x)]

@@ -95,15 +95,11 @@ class DaliBackend:
         # if the launcher makes one GPU visible per process, that is number 0
         self._device = gpu % count if count else None
         self._memory: Any = HostMemory() if self._device is None else GpuMemory(self._device)
-        self.memory_name, self.xp, self.empty = (
-            self._memory.name,
-            self._memory.xp,
-            self._memory.empty,
-        )
-        self.synchronize, self.device_context = (
-            self._memory.synchronize,
-            self._memory.device_context,
-        )
+        self.memory_name = self._memory.name
+        self.xp = self._memory.xp
+        self.empty = self._memory.empty
+        self.synchronize = self._memory.synchronize
+        self.device_context = self._memory.device_context
         path, encoded = kept_file(), program.decode is not None
         load = how.hw_load
         if load is None:

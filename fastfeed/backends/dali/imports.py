@@ -21,8 +21,6 @@ except ImportError as error:
         "or 'fastfeed[cuda12]' for an older driver (never both)"
     ) from error
 
-Pipeline, GetCUDADeviceCount, CodeStream = (
-    _dali.Pipeline,
-    _backend.GetCUDADeviceCount,
-    _codec.CodeStream,
-)
+Pipeline = _dali.Pipeline
+GetCUDADeviceCount = _backend.GetCUDADeviceCount
+CodeStream = _codec.CodeStream

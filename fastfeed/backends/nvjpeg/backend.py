@@ -84,15 +84,11 @@ class NvjpegBackend:
             executor.native.NvjpegDecoder, find_nvjpeg(cuda), DRIVER, gpu, _DECODERS
         )
         self._memory = GpuMemory(gpu, "nvjpeg")
-        self.memory_name, self.xp, self.empty = (
-            self._memory.name,
-            self._memory.xp,
-            self._memory.empty,
-        )
-        self.synchronize, self.device_context = (
-            self._memory.synchronize,
-            self._memory.device_context,
-        )
+        self.memory_name = self._memory.name
+        self.xp = self._memory.xp
+        self.empty = self._memory.empty
+        self.synchronize = self._memory.synchronize
+        self.device_context = self._memory.device_context
         where = (
             f"nvjpeg on {gpu}, {executor.threads} threads,"
             f" {'x'.join(map(str, program.pixels.size))}"

@@ -50,10 +50,8 @@ def groups_of(source: Source) -> Groups:
 def _classes(source: Source) -> tuple[np.ndarray, tuple[str, ...]]:
     """The class of each sample, and the names of those that have samples."""
     if source.classes:
-        labels, names = (
-            source.label(np.arange(len(source))),
-            np.array([*source.classes, "(no label)"], object),
-        )
+        labels = source.label(np.arange(len(source)))
+        names = np.array([*source.classes, "(no label)"], object)
     elif (paths := getattr(source, "paths", None)) is not None and len(source) <= _NAMED:
         folders = [
             path.partition("/")[0] if "/" in path else "(no folder)" for path in paths.tolist()

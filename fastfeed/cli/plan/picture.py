@@ -17,8 +17,11 @@ _BARS, _LINE, _NAME = 160, 16, 14  # width of the bars, height of a line, charac
 _MOST = 2.0  # times an even mix: the brightest color
 _PER_CELL, _FEWEST = 8, 24  # samples that most cells count; columns kept in any case
 _RANGES = 100  # columns of the panel of bytes
-_PAPER, _INK, _PALE = (255, 255, 255), (32, 36, 44), (236, 238, 242)
-_DOT, _BAND = (38, 84, 160), (178, 198, 228)
+_PAPER = (255, 255, 255)
+_INK = (32, 36, 44)
+_PALE = (236, 238, 242)
+_DOT = (38, 84, 160)
+_BAND = (178, 198, 228)
 
 
 def draw(simulation: Simulation, groups: Groups | None = None) -> Image.Image:

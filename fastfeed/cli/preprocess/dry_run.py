@@ -56,9 +56,7 @@ def dry_run(src: str, dst: str, recipe: Recipe, values: Mapping[str, Any]) -> No
             engine,
             ids=ids,
             free=free,
-            on_sample=lambda done, of: bar.update(
-                f"processing a sample: {done} of {of} photographs"
-            ),
+            on_sample=lambda done, of: bar.update(f"processing a sample: {done} of {of} images"),
         )
     if values["as_json"]:
         typer.echo(json.dumps(estimated.document(workers) | {"source": src, "target": dst}))
@@ -186,5 +184,5 @@ def _warnings(estimated: Estimate, recipe: Recipe, dst: str) -> list[str]:
             " --image-format jpeg is many times faster"
         )
     if estimated.sampled and estimated.bad.total() == estimated.sampled:
-        warnings.append("all photographs of the sample are bad: check the reasons before you start")
+        warnings.append("all images of the sample are bad: check the reasons before you start")
     return warnings

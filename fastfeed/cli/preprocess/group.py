@@ -14,7 +14,7 @@ from fastfeed.cli.preprocess.run import ARGUMENTS, resume, retry, run
 from fastfeed.cli.screen.help import HELP, SETTINGS, Command, Group, usage
 
 _CODES = (
-    "Exit codes: 0 all done, bad photographs are listed; 2 wrong arguments; 3 more bad photographs"
+    "Exit codes: 0 all done, bad images are listed; 2 wrong arguments; 3 more bad images"
     " than --max-bad allows, or no image at all; 4 the target, disk or a worker failed; 130 Ctrl-C;"
     " 143 SIGTERM. Finished shards are always kept."
 )

@@ -45,7 +45,7 @@ def status(dst: Place, target_option: Options = None, as_json: AsJson = False) -
     if surveyed := count_surveyed(target):
         facts = {"surveyed": surveyed, "planned": None, "shards": None}
         message = (
-            f"at least {surveyed:,} photographs are surveyed, for duplicates or sizes; there is no"
+            f"at least {surveyed:,} images are surveyed, for duplicates or sizes; there is no"
             " plan yet"
         )
         typer.echo(json.dumps(facts) if as_json else f"{dst}: {message}")

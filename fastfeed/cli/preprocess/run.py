@@ -32,7 +32,7 @@ ARGUMENTS = (  # key of the command-line arguments in the context's meta
     "fastfeed.preprocess.arguments"
 )
 
-_MAX_SHOWN = 3  # bad photographs printed
+_MAX_SHOWN = 3  # bad images printed
 
 
 class _Terminated(KeyboardInterrupt):
@@ -41,7 +41,7 @@ class _Terminated(KeyboardInterrupt):
 
 @with_options(options.RECIPE, options.JOB, options.RUN)
 def run(ctx: typer.Context, src: options.Source, dst: options.Destination) -> None:
-    """Turn photographs into training shards.
+    """Turn images into training shards.
 
     If interrupted, run it again to resume.
 
@@ -79,9 +79,9 @@ def retry(
     paths: options.Places,
     reason: Annotated[str, option("NAMES", "Reasons of bad images, such as io_error,timeout.")],
 ) -> None:
-    """Rebuild shards whose bad photographs may succeed now.
+    """Rebuild shards whose bad images may succeed now.
 
-    Rebuilds shards with bad photographs of these reasons, and missing shards.
+    Rebuilds shards with bad images of these reasons, and missing shards.
 
     Examples:
         fastfeed preprocess retry photos/ shards/ --reason io_error,timeout  # either
@@ -178,14 +178,10 @@ def _run_job(
     if recipe.metadata.extras:
         sys.path.insert(0, os.getcwd())  # the function's module may lie here
     values, errors = ctx.params, Console(stderr=True, emoji=False)
-    storage_options, source = (
-        preprocess_values.target_options(values),
-        preprocess_values.opener(src, values),
-    )
-    part, engine = (
-        preprocess_values.part_of(values["part"]),
-        preprocess_values.engine_of(values["ray"]),
-    )
+    storage_options = preprocess_values.target_options(values)
+    source = preprocess_values.opener(src, values)
+    part = preprocess_values.part_of(values["part"])
+    engine = preprocess_values.engine_of(values["ray"])
     limit = preprocess_values.limit_of(values["max_bad"])
     log = Path(values["json_log"]) if values["json_log"] else None  # Typer before 0.26: text
     check_overlap(src, dst)

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from fastfeed.sources.label_values import LabelKind
 
 _MARGIN, _TEXT = 8, 14  # pixels
-_PAPER, _INK = (250, 250, 248), (40, 40, 40)
+_PAPER = (250, 250, 248)
+_INK = (40, 40, 40)
 _SUFFIXES = (".png", ".jpg", ".webp")
 _PHOTOS, _SHORT = 4, 640  # as many as Mosaic shows; pixels of their short side
 _TRIED = 64  # images, some of which may be bad
@@ -164,7 +165,7 @@ def _grid(source: Source, text: str, side: int, out: Path, console: Console) -> 
     from fastfeed.feed.explain import short
 
     requested = sections(text)
-    photos = _photographs(source)
+    photos = _sample_images(source)
     images = [image for _, image in photos]
     first, drawn = scaled(images[0], side), []
     for section in requested:
@@ -197,7 +198,7 @@ def _grid(source: Source, text: str, side: int, out: Path, console: Console) -> 
     console.print(f"{count} rows -> [bold]{out}[/]", highlight=False)
 
 
-def _photographs(source: Source) -> list[tuple[str, np.ndarray]]:
+def _sample_images(source: Source) -> list[tuple[str, np.ndarray]]:
     """A few readable images with their names, spread over the folder."""
     from fastfeed.errors import SourceError
 
@@ -210,7 +211,7 @@ def _photographs(source: Source) -> list[tuple[str, np.ndarray]]:
     ]
     photos: list[tuple[str, np.ndarray]] = []
     for id in ids[:_TRIED]:
-        image = _photograph(source, id)
+        image = _sample_image(source, id)
         if image is not None:
             photos.append((source.uri(id), image))
         if len(photos) == _PHOTOS:
@@ -222,7 +223,7 @@ def _photographs(source: Source) -> list[tuple[str, np.ndarray]]:
     return photos
 
 
-def _photograph(source: Source, id: int) -> np.ndarray | None:
+def _sample_image(source: Source, id: int) -> np.ndarray | None:
     """The image in RGB, no larger than needed; the middle of a long one.
 
     None if it cannot be decoded.

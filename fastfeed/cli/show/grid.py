@@ -10,14 +10,13 @@ from PIL import Image, ImageDraw, ImageFont
 
 from fastfeed.cli.show.strengths import Picture
 
-_PAPER, _INK, _GRAY, _LINE, _PLATE = (
-    (252, 252, 250),
-    (34, 36, 40),
-    (112, 116, 122),
-    (222, 222, 218),
-    (241, 241, 238),
-)
-_BOX, _BOX_EDGE = (255, 200, 0), (40, 30, 0)
+_PAPER = (252, 252, 250)
+_INK = (34, 36, 40)
+_GRAY = (112, 116, 122)
+_LINE = (222, 222, 218)
+_PLATE = (241, 241, 238)
+_BOX = (255, 200, 0)
+_BOX_EDGE = (40, 30, 0)
 _MARGIN, _GAP = 28, 10  # pixels: around the sheet, between pictures
 _LABEL = 176  # width of the column of names
 _HEAD = 46  # height of a heading

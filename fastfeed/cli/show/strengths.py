@@ -90,8 +90,7 @@ def _smallest(op: Any, photo: np.ndarray, side: int) -> np.ndarray:
             continue
         return image
     raise ConfigError(
-        f"{op!r} is larger than the photograph, {photo.shape[1]}x{photo.shape[0]}; choose a smaller"
-        " size"
+        f"{op!r} is larger than the image, {photo.shape[1]}x{photo.shape[0]}; choose a smaller size"
     )
 
 

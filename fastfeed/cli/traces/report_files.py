@@ -14,7 +14,8 @@ from fastfeed.runtime.atomic_write import atomic_write
 if TYPE_CHECKING:
     from fastfeed.profiler.model.result import Result
 
-_HTML, _PERFETTO = "--html", "--perfetto"
+_HTML = "--html"
+_PERFETTO = "--perfetto"
 _SUFFIXES = {_HTML: (".html", ".htm"), _PERFETTO: (".json", ".json.gz")}
 _TITLES = (  # of every page
     b"<title>Why is this GPU idle",

@@ -160,7 +160,7 @@ class Container:
             at += count * step
 
     def _first_track(self) -> Span | None:
-        """The sample tables of the first track that is no alpha."""
+        """The sample tables of the first track other than alpha."""
         movie = _child(self._blob, (0, len(self._blob)), b"moov")
         for kind, begin, end in boxes(self._blob, *movie):
             if kind == b"trak" and not any(_child(self._blob, (begin, end), b"tref", b"auxl")):

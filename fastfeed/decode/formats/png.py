@@ -26,10 +26,8 @@ _PALETTE = 3  # a color type
 _KEY_BYTES = {0: 2, 2: 6}  # of a transparent color, by color type
 _CRITICAL = (b"IHDR", b"PLTE", b"IDAT", b"IEND")
 # unpacked bytes: the rest of a text is cut off, a larger profile ignored
-_MOST_TEXT, _MOST_PROFILE = (
-    1 << 20,
-    4 << 20,
-)
+_MOST_TEXT = 1 << 20
+_MOST_PROFILE = 4 << 20
 _TEXTS, _MOST_KEYWORD = (b"tEXt", b"zTXt", b"iTXt"), 80  # bytes, with the zero behind it
 _EXIF_TEXT = b"Raw profile type exif"
 _SRGB = (1, 13, True)
@@ -260,10 +258,8 @@ def _text(name: bytes, content: bytes) -> bytes:
     packed = name == b"zTXt"
     if name == b"iTXt":
         # a language, a translated keyword, the text
-        packed, parts = (
-            content[:1] == b"\1",
-            content[2:].split(b"\0", 2),
-        )
+        packed = content[:1] == b"\1"
+        parts = content[2:].split(b"\0", 2)
         content = b"\0" + parts[2] if len(parts) == 3 else b"\0"
     return _unpacked(content[1:], _MOST_TEXT) if packed else content[1 : _MOST_TEXT + 1]
 

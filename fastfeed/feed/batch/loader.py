@@ -160,7 +160,7 @@ class Loader:
     def failure(self, id: Any, bad: DecodeFailure) -> Failure:
         """The failure as the quarantine lists it.
 
-        Raises MemoryError, which is no sample's fault, and if the policy says so, what a user's
+        Raises MemoryError, which is not a sample's fault, and if the policy says so, what a user's
         function raised.
         """
         uri = self._source.uri(int(id))

@@ -27,7 +27,8 @@ _WARN_AFTER_S = 2.0  # of an outage before the first line about it
 _WARN_EVERY_S = 60.0  # between lines about the same outage
 _PROBES = 2  # other samples read to see whether an endpoint answers
 _POLL_S = 0.1  # how often a waiting thread checks whether it should stop
-_DAY_S, _YEAR_S = 86_400, 365 * 86_400
+_DAY_S = 86_400
+_YEAR_S = 365 * 86_400
 
 ReadIds = Callable[[list[int]], list[Any]]  # ids -> bytes, an array or a Failure each
 

@@ -233,12 +233,10 @@ def _failure(entry: dict[str, Any]) -> Failure:
     ValueError, KeyError, TypeError, AttributeError for what was not written by a feed.
     """
     id, offset = entry["id"], entry.get("offset")
-    uri, stage, reason, detail = (
-        entry["uri"],
-        entry["stage"],
-        entry["reason"],
-        entry.get("detail", ""),
-    )
+    uri = entry["uri"]
+    stage = entry["stage"]
+    reason = entry["reason"]
+    detail = entry.get("detail", "")
     if type(id) is not int or type(offset) not in (int, type(None)):
         raise ValueError("ids and offsets are integers")
     if not all(type(text) is str for text in (uri, stage, reason, detail)):

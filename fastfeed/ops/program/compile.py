@@ -109,10 +109,8 @@ def _view_program(
     steps: list[Step], at: int, k: int, group: ViewGroup, input_spec: Spec
 ) -> Program:
     """The program of views of one size: ops before the split, its windows and ops, ops after it."""
-    head, own = (
-        steps[:at],
-        [group.geometry, *(as_op(op) for op in group.ops), *(s.op for s in steps[at + 1 :])],
-    )
+    head = steps[:at]
+    own = [group.geometry, *(as_op(op) for op in group.ops), *(s.op for s in steps[at + 1 :])]
     spec, slot = head[-1].spec if head else input_spec, steps[at].slot + k * SLOTS
     tail: list[Step] = []
     for op in own:

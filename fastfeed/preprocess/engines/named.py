@@ -33,7 +33,7 @@ def engine_for(
     ):
         raise ConfigError.of("workers", "an integer >= 1", workers)
     if not timeout_s > 0:
-        raise ConfigError.of("timeout", "> 0 seconds per photograph", timeout_s)
+        raise ConfigError.of("timeout", "> 0 seconds per image", timeout_s)
     if engine is None or engine == "local":
         count, shared = divide_memory(memory, workers or cores_for(World()))
         from fastfeed.preprocess.engines.local import LocalEngine
@@ -122,7 +122,8 @@ def _of_slurm(environ: Mapping[str, str]) -> PartIndex:
 
 # Measured resident memory of a worker after its imports, with a shard's writer, and of the parent
 # process
-_WORKER, _PARENT = 90_000_000, 110_000_000
+_WORKER = 90_000_000
+_PARENT = 110_000_000
 
 
 _SHARE = 0.6  # of the machine, by default
@@ -148,7 +149,7 @@ def divide_memory(memory: int | str | None, workers: int) -> tuple[int, int]:
     if total < minimum:
         raise ConfigError(
             f"memory must be at least {minimum / 1e6:.0f} MB, as one worker and one larger"
-            f" photograph need, got {total / 1e6:.0f} MB",
+            f" image need, got {total / 1e6:.0f} MB",
             field="memory",
         )
     available = total - _PARENT

@@ -110,8 +110,8 @@ def folder_hints(folder: ImageFolder) -> tuple[str, ...]:
         return ()
     return (
         (
-            f"the shards will have no labels: some photographs lie directly in {folder.root}, next"
-            " to its folders; to have the folders as labels, move these photographs into one"
+            f"the shards will have no labels: some images lie directly in {folder.root}, next"
+            " to its folders; to have the folders as labels, move these images into one"
         ),
     )
 
@@ -128,7 +128,7 @@ def _listing(
     root = os.path.abspath(place) if is_local(place) else place.rstrip("/")
     if is_local(place) and not os.path.isdir(root):  # before anything is created
         raise SourceError(
-            f"{place} does not exist; name the folder, shards or table that hold the photographs"
+            f"{place} does not exist; name the folder, shards or table that hold the images"
         )
     try:
         os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
@@ -350,15 +350,15 @@ def _mismatch(
     problems = []
     if missing_rows:
         names = _first_names(map(_quoted, unmatched), missing_rows)
-        problems.append(f"{missing_rows} of {len(folder)} photographs have no row: {names}")
+        problems.append(f"{missing_rows} of {len(folder)} images have no row: {names}")
     if rows:
         problems.append(
-            f"{len(rows)} rows have no photograph:"
+            f"{len(rows)} rows have no image:"
             f" {_first_names(map(_quoted, rows[:_SHOWN]), len(rows))}"
         )
     return (
         f"labels file {file} does not match {folder.root}: {'; '.join(problems)}. Its paths must be"
-        ' relative to that folder; or leave such photographs out: missing="drop" (--drop-unlabeled)'
+        ' relative to that folder; or leave such images out: missing="drop" (--drop-unlabeled)'
     )
 
 

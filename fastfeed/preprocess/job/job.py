@@ -261,7 +261,7 @@ def _remove_records(target: Target, shards: Sequence[Shard]) -> None:
 
 def _check_arguments(max_bad: float | None, part: tuple[int, int] | None) -> None:
     if max_bad is not None and (isinstance(max_bad, bool) or not max_bad >= 0):
-        raise ConfigError.of("max_bad", "a number of photographs, or a fraction below 1", max_bad)
+        raise ConfigError.of("max_bad", "a number of images, or a fraction below 1", max_bad)
     if part is not None and not 0 <= part[0] < part[1]:
         raise ConfigError.of("part", "(i, n) with 0 <= i < n", part)
 
@@ -348,7 +348,7 @@ class RunState:
         if (bad := counted.total()) > limit:
             bad_samples = _first_bad(open_job(self.job.target, self.job.plan).bad)
             raise TooManyFailures(
-                f"{bad} photographs are bad, more than max_bad (--max-bad) allows ({limit:g}): "
+                f"{bad} images are bad, more than max_bad (--max-bad) allows ({limit:g}): "
                 + ", ".join(f"{n} {why}" for why, n in counted.most_common())
                 + "".join(f"\n  {bad_sample}" for bad_sample in bad_samples[:5])
                 + "\nfinished shards are kept; run again with a larger limit, or repair these"

@@ -57,7 +57,8 @@ class Layout:
         return path
 
 
-CURRENT, EARLIER = Layout(), Layout(is_earlier=True)
+CURRENT = Layout()
+EARLIER = Layout(is_earlier=True)
 
 
 def layout_in(exists: Callable[[str], bool]) -> Layout:

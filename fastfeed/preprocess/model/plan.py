@@ -23,7 +23,8 @@ from fastfeed.preprocess.model.recipe import Recipe, digest
 
 # of shards, below the target
 _FOLDER = re.compile(r"(?:(?:train|val)(?:/[0-9]+x[0-9]+)?|[0-9]+x[0-9]+)?")
-PLAN, ORDER = f"{JOB}/plan.json", f"{JOB}/order.npy"
+PLAN = f"{JOB}/plan.json"
+ORDER = f"{JOB}/order.npy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,17 +216,17 @@ class JobPlan:
             if not all(
                 type(text) is str for text in (value if isinstance(value, list) else [value])
             ):
-                raise ValueError("an option of its source is no text")
+                raise ValueError("an option of its source is not text")
         for folder, count in self.groups:
             if not _FOLDER.fullmatch(folder) or type(count) is not int or count < 0:
-                raise ValueError(f"{folder!r} with {count!r} photographs is no folder of shards")
+                raise ValueError(f"{folder!r} with {count!r} images is not a folder of shards")
         for ids in (self.order, *(() if self.source_ids is None else (self.source_ids,))):
             if ids.ndim != 1 or ids.dtype != np.int64 or (len(ids) and int(ids.min()) < 0):
                 raise ValueError("its order must be ids")
         if sum(count for _, count in self.groups) != len(self.order):
             raise ValueError(f"its order has {len(self.order)} ids, which its folders do not")
         if len(self.order) and not int(self.order.max()) < self.length:
-            raise ValueError(f"its order has id {self.order.max()}, of {self.length} photographs")
+            raise ValueError(f"its order has id {self.order.max()}, of {self.length} images")
 
     def differences(self, other: JobPlan) -> str:
         """Differences from `other`, the plan requested now, one line each."""

@@ -41,7 +41,7 @@ class Metadata:
             sample costs that sample, with more the job ends. Default: 16.
 
     Raises:
-        ConfigError: If `exif` names anything else, or `extras` is no module and function.
+        ConfigError: If `exif` names anything else, or `extras` is not a module and function.
 
     Example:
         >>> from fastfeed.preprocess import Metadata
@@ -173,7 +173,7 @@ class Selection:
         check_choice("dedupe", self.dedupe, ("none", "exact", "near"))
         check_choice("split_by", self.split_by, ("looks", "names"))
         if not 0 <= self.val < 1:
-            raise ConfigError.of("val", "in [0, 1), the fraction of photographs in val/", self.val)
+            raise ConfigError.of("val", "in [0, 1), the fraction of images in val/", self.val)
         if not is_int_in(self.distance, 0, 16):
             raise ConfigError.of("distance", "in [0, 16] bits of 64", self.distance)
 

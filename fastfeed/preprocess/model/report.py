@@ -13,7 +13,7 @@ from fastfeed.preprocess.model.record import BadSample, Counts
 STAGES = {
     "source": "opening the source",
     "resume": "reading the records of finished shards",
-    "compare": "comparing photographs, for duplicates or the split",
+    "compare": "comparing images, for duplicates or the split",
     "finish": "verifying shards",
 }
 

@@ -143,10 +143,14 @@ Chromaticities = tuple[float, ...]  # x, y of white, red, green and blue
 Curve = Callable[[np.ndarray], np.ndarray]  # levels, 1 for the highest, to light, 1 for white
 
 
-_D65, _C, _DCI, _E = (0.3127, 0.3290), (0.310, 0.316), (0.314, 0.351), (1 / 3, 1 / 3)
+_D65 = (0.3127, 0.3290)
+_C = (0.310, 0.316)
+_DCI = (0.314, 0.351)
+_E = (1 / 3, 1 / 3)
 
 
-_SRGB, _UNSPECIFIED = (1, 13), 2
+_SRGB = (1, 13)
+_UNSPECIFIED = 2
 
 
 _PRIMARIES: dict[int, tuple[str, Chromaticities]] = {  # H.273, table 2

@@ -194,7 +194,11 @@ def _facts(blob: bytes, info: ImageInfo, geometry: OutputGeometry) -> dict[str, 
     }
 
 
-_MAKE, _MODEL, _DATE, _EXIF, _GPS = 0x010F, 0x0110, 0x0132, 0x8769, 0x8825
+_MAKE = 0x010F
+_MODEL = 0x0110
+_DATE = 0x0132
+_EXIF = 0x8769
+_GPS = 0x8825
 
 
 _ORIGINAL, _OFFSET, _LENS_MAKE, _LENS = 0x9003, 0x9011, 0xA433, 0xA434  # of the EXIF folder

@@ -160,7 +160,7 @@ def _other_kind_of_labels(plan: JobPlan, input: Input) -> list[str]:
     """The difference between class names and indices; else, possible differences."""
     kept, now = bool(plan.classes), bool(input.source.classes)
     if kept == now:
-        return ["its photographs, their order, labels, captions or columns are other ones"]
+        return ["its images, their order, labels, captions or columns are other ones"]
     was, kind = ("class names", "name") if kept else ("indices, as they are", "index")
     return [
         f"labels: this job takes integers for {was}; pass label_kind='{kind}' (--label-kind {kind})"
@@ -209,14 +209,12 @@ class Changes:
 
     @property
     def differences(self) -> list[str]:
-        """Differences that are no additions, one line each, after the name of the part."""
+        """Differences that are not additions, one line each, after the name of the part."""
         lines = []
         if self.removed == self.before:
-            return [f"source: none of the job's {self.before:,} photographs is in {self.now.text}"]
+            return [f"source: none of the job's {self.before:,} images is in {self.now.text}"]
         if self.removed:
-            lines.append(
-                f"source: {self.removed:,} of the job's {self.before:,} photographs are gone"
-            )
+            lines.append(f"source: {self.removed:,} of the job's {self.before:,} images are gone")
         if len(self.resized):
             lines.append(f"source: {self._count(self.resized)} another size now")
         if self.unlabeled and len(self.relabeled):
@@ -232,7 +230,7 @@ class Changes:
         """`12 more images than this job, such as photos/a.jpg`; "" without additions."""
         if not len(self.added):
             return ""
-        noun = "photograph" if len(self.added) == 1 else "photographs"
+        noun = "image" if len(self.added) == 1 else "images"
         return (
             f"{len(self.added):,} more {noun} than this job, such as"
             f" {self.now.source.uri(int(self.added[0]))}"
@@ -240,9 +238,7 @@ class Changes:
 
     def _count(self, ids: np.ndarray) -> str:
         first = self.now.source.uri(int(ids[0]))
-        return (
-            f"{first} has" if len(ids) == 1 else f"{len(ids):,} photographs, such as {first}, have"
-        )
+        return f"{first} has" if len(ids) == 1 else f"{len(ids):,} images, such as {first}, have"
 
 
 def describe(input: Input) -> np.ndarray:

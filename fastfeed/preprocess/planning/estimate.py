@@ -166,7 +166,7 @@ def check_space(estimated: Estimate, target: str) -> None:
     if estimated.free is not None and estimated.low > estimated.free:
         raise TargetError(
             f"{target} has {format_size(estimated.free)} free, the shards need"
-            f" {format_size(estimated.output)} (estimated from {estimated.sampled} photographs);"
+            f" {format_size(estimated.output)} (estimated from {estimated.sampled} images);"
             " free some space, or choose another target or size",
             errno.ENOSPC,
         )

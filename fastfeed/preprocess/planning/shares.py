@@ -69,7 +69,7 @@ def sentences(shares: dict[str, Any], classes: Sequence[str]) -> tuple[str, ...]
         return concerns(shares, classes)
     train, val = shares["train"], shares["val"]
     share = f"{_percent(train, val)}, of {shares['wanted']:.3g} requested"
-    return (f"val/ has {val:,} of {train + val:,} photographs: {share}", *concerns(shares, classes))
+    return (f"val/ has {val:,} of {train + val:,} images: {share}", *concerns(shares, classes))
 
 
 def concerns(shares: dict[str, Any], classes: Sequence[str]) -> tuple[str, ...]:
@@ -101,7 +101,7 @@ def concerns(shares: dict[str, Any], classes: Sequence[str]) -> tuple[str, ...]:
         )
     if "look_alikes" in shares:
         lines.append(
-            f"{shares['look_alikes']:,} photographs of val/ look like one of train/, as their"
+            f"{shares['look_alikes']:,} images of val/ look like one of train/, as their"
             ' groups were too large for one side; dedupe="near" (--dedupe near) drops such copies'
         )
     return tuple(lines)

@@ -24,7 +24,10 @@ from fastfeed.preprocess.targets.job_state import Job
 from fastfeed.sources.base import Source
 
 _MARGIN, _TEXT = 8, 12  # pixels
-_PAPER, _EMPTY, _INK, _BAD = (250, 250, 248), (238, 238, 234), (40, 40, 40), (176, 32, 32)
+_PAPER = (250, 250, 248)
+_EMPTY = (238, 238, 234)
+_INK = (40, 40, 40)
+_BAD = (176, 32, 32)
 
 
 @dataclass(frozen=True, slots=True)

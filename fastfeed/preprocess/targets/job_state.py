@@ -81,7 +81,9 @@ def _records(target: Target, names: Iterable[str]) -> Iterable[Record]:
         return [record for record in pool.map(load, names) if record is not None]
 
 
-MANIFEST, BAD, TIMES = f"{JOB}/manifest.json", f"{JOB}/bad.jsonl", f"{JOB}/times.jsonl"
+MANIFEST = f"{JOB}/manifest.json"
+BAD = f"{JOB}/bad.jsonl"
+TIMES = f"{JOB}/times.jsonl"
 
 
 def finalize(job: Job) -> None:

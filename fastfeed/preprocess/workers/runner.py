@@ -151,7 +151,7 @@ def close_all(runners: Sequence[Runner]) -> None:
 @cache
 def _warn_unsupervised() -> None:
     logging.getLogger("fastfeed").warning(
-        "this system cannot supervise worker processes, so photographs are processed in threads of"
+        "this system cannot supervise worker processes, so images are processed in threads of"
         " this one: a file that crashes its decoder ends the job, and files that take long are"
         " waited for"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-# In this order. A loader of another framework is no sign: JAX programs read with tf.data and
+# In this order. A loader of another framework is not a sign: JAX programs read with tf.data and
 # PyTorch's DataLoader.
 _SIGNS = (
     (

@@ -23,7 +23,7 @@ from fastfeed.profiler.ranks.collectives import MatchedCollectives
 
 NO_CAUSE = 255  # busy, or not recorded
 _UNBLAMED = (Cause.HOST_UNKNOWN, Cause.NO_LAUNCH)
-_MIN_LEAD_NS = 100_000  # a shorter wait is no lead
+_MIN_LEAD_NS = 100_000  # a shorter wait is not a lead
 # of passing blame on, if the late rank itself waited for another rank in another group
 _MAX_ROUNDS = 3
 

@@ -14,7 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-VARINT, FIXED64, LEN, FIXED32 = 0, 1, 2, 5
+VARINT = 0
+FIXED64 = 1
+LEN = 2
+FIXED32 = 5
 # zero bytes behind the content, so that `words` and `FieldIterator` can read whole words near its
 # end
 PAD = 32

@@ -287,7 +287,7 @@ def _gaps(result: Result, device: DeviceResult, sheet: Sheet, detail: Detail) ->
 
 
 def _phases(device: DeviceResult, sheet: Sheet, detail: Detail) -> list[Text]:
-    """Parts of the run that are no steady training, those that take most of its time."""
+    """Parts of the run that are not steady training, those that take most of its time."""
     lines: list[Text] = []
     for row in figures.phase_rows(device)[: detail.phases]:
         text = (

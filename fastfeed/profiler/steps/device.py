@@ -267,11 +267,9 @@ def _shares_process(trace: Trace, device: int) -> bool:
 
 def _innermost_name(trace: Trace, host: Host, slices: Slices, longest: int) -> str:
     """The innermost range around most of a slice, of its cause if there is one."""
-    start, end, thread = (
-        int(slices.start[longest]),
-        int(slices.end[longest]),
-        int(slices.thread[longest]),
-    )
+    start = int(slices.start[longest])
+    end = int(slices.end[longest])
+    thread = int(slices.thread[longest])
     candidates = np.flatnonzero(
         (host.thread == thread) & (host.start < end) & (host.end > start) & (host.name >= 0)
     )

@@ -33,10 +33,8 @@ _BETWEEN = 0.05  # of a period between steps: with more, the annotation covers o
 # periods from one step to the next, if numbers are missing in between: the mark of a step was lost
 _DOUBLE = 1.5
 # of a period, or ns: with more between steps, the last may end after its mark
-_EXACT, _EXACT_NS = (
-    0.001,
-    120_000,
-)
+_EXACT = 0.001
+_EXACT_NS = 120_000
 # one begins where the other ends: only the profiler works in between
 _CONTIGUOUS = re.compile(r"^ProfilerStep#")
 _SHORT = 0.95  # of the shortest usual step
@@ -123,13 +121,11 @@ def _in_order(trace: Trace, rows: np.ndarray, source: str, waits: np.ndarray | N
         is_apart[:-1] |= (missing_after(labels)[:-1] > 0) & (distance > _DOUBLE * period)
         end[:-1] = np.where(is_apart[:-1], np.minimum(end[:-1], start[1:]), start[1:])
         if len(rows) > MIN_STEPS and np.median(pause) > _BETWEEN * period and not is_contiguous:
-            rows, start, end, labels, is_apart = (
-                rows[:-1],
-                start[:-1],
-                end[:-1],
-                labels[:-1],
-                is_apart[:-1],
-            )
+            rows = rows[:-1]
+            start = start[:-1]
+            end = end[:-1]
+            labels = labels[:-1]
+            is_apart = is_apart[:-1]
             return Rounds(spans(start, end), labels, _source(source, labels), is_open=is_apart)
     is_open = is_apart & (not is_exact)
     return Rounds(spans(start, end), labels, _source(source, labels), is_exact, is_open)
@@ -142,7 +138,7 @@ def _source(source: str, labels: Sequence[str]) -> str:
 def _is_break(
     start: np.ndarray, end: np.ndarray, period: float, waits: np.ndarray | None
 ) -> np.ndarray:
-    """Mask of the pauses between steps that are no part of the training: shape (n,)."""
+    """Mask of the pauses between steps that are not part of the training: shape (n,)."""
     pause = end - start
     is_long = pause > _PAUSE * period
     if waits is not None and is_long.any():

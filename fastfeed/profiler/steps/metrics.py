@@ -29,7 +29,7 @@ _RARE_WAITS = 0.25  # of the steps
 _MIN_CORRELATION = 0.6  # rank correlation of a step's wait with its number
 _MIN_CHANGE = 1.5  # times from half to half
 _EVENT = re.compile(r"Iterator::([\w:\[\]]+)")
-_MIN_NS = 50_000  # per wait: a faster stage is no bottleneck (xprof's limit)
+_MIN_NS = 50_000  # per wait: a faster stage is not a bottleneck (xprof's limit)
 _SEPARATOR = "::"
 
 

@@ -1,4 +1,4 @@
-"""Parts of a run that are no steady training: starts of epochs, validation, checkpoints."""
+"""Parts of a run that are not steady training: starts of epochs, validation, checkpoints."""
 
 from __future__ import annotations
 

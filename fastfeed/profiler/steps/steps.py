@@ -26,7 +26,8 @@ from fastfeed.profiler.steps.marks import (
 
 # of a step: it is whole if the recording of the device misses less; its beginning, unlike its end,
 # waits for input
-_NEGLIGIBLE_BEGINNING, _NEGLIGIBLE_END = 0.001, 0.005
+_NEGLIGIBLE_BEGINNING = 0.001
+_NEGLIGIBLE_END = 0.005
 # of a step: an operation that began before the recording ends in it, and nothing waits
 _BUSY_BEGINNING = 0.05
 _MOST_LAUNCHES = 0.95  # of the launches are recorded, once the first one is
@@ -291,10 +292,8 @@ def _inside_marks(at: np.ndarray, marks: list[np.ndarray]) -> bool:
 def _layer_starts(trace: Trace, process: int) -> tuple[np.ndarray, np.ndarray]:
     """Sorted starts of ranges named after a numbered layer, and its number: int64, (n,)."""
     # the last is for ranges without name
-    ranges, number_of = (
-        trace.ranges,
-        np.full(len(trace.names) + 1, -1, np.int64),
-    )
+    ranges = trace.ranges
+    number_of = np.full(len(trace.names) + 1, -1, np.int64)
     for index, name in enumerate(trace.names):
         if match := _LAYER.search(name):
             number_of[index] = int(match["number"][:9])

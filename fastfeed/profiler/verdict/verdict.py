@@ -28,7 +28,7 @@ from fastfeed.profiler.verdict.input_advice import feed_advice
 from fastfeed.profiler.verdict.late_rank import late_rank_name
 
 _MIN_BOUND_SHARE = 0.10  # of the window: if nothing costs more, the device itself is the bottleneck
-# of the window in kernels and copies that are no batches: many small losses are not a bottleneck
+# of the window in kernels and copies that are not batches: many small losses are not a bottleneck
 _BUSY = 0.80
 _STARVED = ("starved", "severe")
 _NO_CHANGE = ("unknown", "profiler")  # families of time that no change to the program wins

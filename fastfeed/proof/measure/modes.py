@@ -20,7 +20,7 @@ class Mode(str, enum.Enum):
     BUSY = "busy"
     WARM = "warm"  # from the feed; its files are in the page cache
     COLD = "cold"  # from the feed; its files are not in the page cache
-    REAL = "real"  # from a loader that is no feed
+    REAL = "real"  # from a loader that is not a feed
 
 
 FEED_MODES = (Mode.RESIDENT, Mode.CACHED, Mode.BUSY, Mode.WARM, Mode.COLD)

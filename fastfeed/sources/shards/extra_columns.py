@@ -21,7 +21,8 @@ from fastfeed.storage.shard_files import ShardReader
 LARGEST, LARGEST_ARRAY = 1 << 20, 64 << 20  # bytes of one value; more is damage, or no text
 # instead of an offset: the sample has no such value; what holds it is damaged, as an offset behind
 # all shards is
-_NONE, _UNREADABLE = NOWHERE - 1, NOWHERE
+_NONE = NOWHERE - 1
+_UNREADABLE = NOWHERE
 _BYTES = ":bytes"  # after the name of a column whose bytes are not text
 
 
@@ -177,7 +178,7 @@ def _json_value(name: str, value: Any) -> Any:
         return value.decode() if isinstance(value, bytes) else value
     except UnicodeDecodeError as error:
         raise ValueError(
-            f"{name}: bytes that are no text, which JSON cannot hold: {error}"
+            f"{name}: bytes that are not text, which JSON cannot hold: {error}"
         ) from error
 
 

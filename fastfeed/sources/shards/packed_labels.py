@@ -1,4 +1,4 @@
-"""Labels that are no class numbers, as bytes in an index of shards.
+"""Labels that are not class numbers, as bytes in an index of shards.
 
 An array of numbers: its dimensions (uint8), their lengths (uint32 each), its values (float32), all
 little endian. A list of names: each with a zero byte after it. A text: UTF-8.

@@ -219,7 +219,7 @@ class LabelColumn(ColumnParser):
     coded = True
     _NEEDED = "whole numbers >= 0 (-1 for none), or texts"
     _NO_CLASS = (
-        "; a number that is not whole is no class: pass label_kind='value' to have numbers as"
+        "; a number that is not whole is not a class: pass label_kind='value' to have numbers as"
         " labels, round it, or write texts such as 'age 1.5'"
     )
 

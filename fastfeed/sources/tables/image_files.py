@@ -34,7 +34,8 @@ from fastfeed.storage.reads import (
 from fastfeed.storage.storage import Storage
 from fastfeed.system.within import Within
 
-_ALLOWED, _REFUSED = 1, 2
+_ALLOWED = 1
+_REFUSED = 2
 _REFUSALS = 1000  # looked at for what to allow
 
 
@@ -170,7 +171,7 @@ class ImageFiles:
         if "://" not in uri and len(uri) > LONGEST_PATH:
             return Unread(
                 "not_found",
-                f"{len(uri):,} characters, which are no path: base64 of another kind of file?",
+                f"{len(uri):,} characters, which are not a path: base64 of another kind of file?",
             )
         refusal = None if self._access is None else self._access.refusal(uri, self._paths[i])
         return None if refusal is None else Unread("not_allowed", refusal.detail)

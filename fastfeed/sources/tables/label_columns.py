@@ -1,4 +1,4 @@
-"""Parsers of a table's labels that are no class numbers: numbers, texts, several classes."""
+"""Parsers of a table's labels that are not class numbers: numbers, texts, several classes."""
 
 from __future__ import annotations
 

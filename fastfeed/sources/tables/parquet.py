@@ -31,7 +31,8 @@ _MAGIC = b"PAR1"
 _TAIL = 256 << 10  # bytes read at first for the footer
 _GAP = 256 << 10  # bytes that are read in vain rather than to send another request
 # times its bytes in the file that something may take, where memory is less
-_IMAGE_RATIO, _COLUMN_RATIO = (20, 100)
+_IMAGE_RATIO = 20
+_COLUMN_RATIO = 100
 _NO_IMAGES = 256  # bytes that a column has without any value, and a byte for each row
 _UNKNOWN = 1 << 62
 _STEPS = 8  # in which columns are read that may take too much memory, at least

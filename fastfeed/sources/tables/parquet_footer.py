@@ -12,7 +12,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-_BYTE, _DOUBLE, _BINARY, _LIST, _SET, STRUCT = 3, 7, 8, 9, 10, 12
+_BYTE = 3
+_DOUBLE = 7
+_BINARY = 8
+_LIST = 9
+_SET = 10
+STRUCT = 12
 _DEEPEST = 32  # values inside values
 
 

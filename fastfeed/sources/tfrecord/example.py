@@ -246,7 +246,7 @@ _BYTES, _FLOATS, _INTEGERS = 1, 2, 3  # fields of a Feature: which list it holds
 def to_python(feature: bytes, text: bool = True) -> Any:
     """Text (or bytes unless `text`), number, list of texts or array of numbers.
 
-    None if it holds nothing. ValueError if it is damaged, or its bytes are no text.
+    None if it holds nothing. ValueError if it is damaged, or its bytes are not text.
     """
     values: list[Any] = []
     kind = 0

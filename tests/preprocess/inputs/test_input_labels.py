@@ -80,8 +80,8 @@ def test_what_does_not_match_is_said(root: Path, tmp_path: Path) -> None:
         str(caught.value)
         == f"labels file {table} does not match {root}: 7 of 11 photographs have no row:"
         " 'a/more0.jpg', 'a/more1.jpg', 'a/more2.jpg', 'a/more3.jpg', 'a/more4.jpg' and 2 more;"
-        " 1 rows have no photograph: 'a/gone.jpg'. Its paths must be relative to that folder;"
-        ' or leave such photographs out: missing="drop" (--drop-unlabeled)'
+        " 1 rows have no image: 'a/gone.jpg'. Its paths must be relative to that folder;"
+        ' or leave such images out: missing="drop" (--drop-unlabeled)'
     )
     source = open_input(str(root), labels_file=str(table), missing="drop").source
     found = source.read(range(11))
@@ -96,7 +96,7 @@ def test_what_does_not_match_is_said(root: Path, tmp_path: Path) -> None:
 
 def test_a_table_of_other_photographs_is_no_reason_to_drop_all(root: Path, tmp_path: Path) -> None:
     table = write(tmp_path / "l.csv", {"path": ["x.jpg"], "label": [1]})
-    with pytest.raises(SourceError, match="4 of 4 photographs have no row"):
+    with pytest.raises(SourceError, match="4 of 4 images have no row"):
         open_input(str(root), labels_file=str(table), missing="drop")
 
 

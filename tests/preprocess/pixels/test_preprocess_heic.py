@@ -1,4 +1,4 @@
-"""HEIC photographs into shards: headers, colors, EXIF columns, and what decoding needs."""
+"""HEIC images into shards: headers, colors, EXIF columns, and what decoding needs."""
 
 from __future__ import annotations
 

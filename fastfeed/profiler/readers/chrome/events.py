@@ -308,7 +308,7 @@ _MAX_US = 9_000_000_000_000_000  # microseconds that fit int64 nanoseconds: the 
 def spans(ts: Sequence[bytes], dur: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(start, end, ok): int64 nanoseconds and bool, each shape (n,).
 
-    Not ok is what is no number, or out of range.
+    Not ok is what is not a number, or out of range.
 
     Picoseconds are added before they are rounded, so events that touch in the file touch here.
     """

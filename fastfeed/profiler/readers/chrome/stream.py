@@ -30,7 +30,7 @@ from fastfeed.profiler.readers.chrome.lenient_json import (
 )
 
 PIECE = 4 << 20  # bytes that are parsed together
-_MAX_BYTES = 64 << 20  # of anything that is not a list of events: with more the file is no trace
+_MAX_BYTES = 64 << 20  # of anything that is not a list of events: with more the file is not a trace
 _MAX_EVENT = 16 << 20  # of one event
 _TAIL = 64 << 10
 _MAX_NESTED = 64  # objects inside of one event, before it is skipped
@@ -93,7 +93,7 @@ class EventStream:
 
     @property
     def held(self) -> int:
-        """Events in memory that are no rows yet, and those that cost time without content."""
+        """Events in memory that are not rows yet, and those that cost time without content."""
         return len(self.meta) + self._begun + self._dropped + self._unopened
 
     def _matched(self, piece: bytes) -> tuple[dict[bytes, list[Any]], list[bytes]]:
@@ -192,7 +192,7 @@ class EventStream:
             return
         for text in texts:
             if self._after is not None:
-                return  # the list ended, what follows is no event
+                return  # the list ended, what follows is not an event
             yield from self._parse_one(piece, text)
 
     def _parse_one(self, piece: bytes, text: bytes) -> list[dict[str, Any]]:

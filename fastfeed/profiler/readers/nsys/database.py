@@ -18,7 +18,8 @@ BROKEN = (sqlite3.Error, UnicodeDecodeError)
 ColumnMap = dict[str, np.ndarray]
 
 _ROWS_PER_QUERY = 200_000  # rows per query: a text of some 4 MB per column
-_SEPARATOR, _NULL = "\x1e", "\x1f"
+_SEPARATOR = "\x1e"
+_NULL = "\x1f"
 _IDS_PER_QUERY = 5_000  # string ids per query
 
 
@@ -152,7 +153,7 @@ def open_database(path: Path) -> Iterator[NsysDatabase]:
     """Open an export to read; TraceError if the file is no export, is damaged, or is truncated."""
     _check(path)
     try:
-        # an error's text may quote bytes of a damaged schema, which are no text
+        # an error's text may quote bytes of a damaged schema, which are not text
         connection = _connected(path)
     except (sqlite3.Error, UnicodeDecodeError) as error:
         raise _damaged(path, error) from error

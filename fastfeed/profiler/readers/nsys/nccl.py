@@ -22,12 +22,10 @@ from fastfeed.profiler.readers.nsys.identity import process_of
 _HEADER = struct.Struct("<IIIIQQ")
 # NVTX_PAYLOAD_ENTRY_TYPE: int, unsigned, 32 and 64 bits of both, size_t
 _FIELDS = {5: "<i", 6: "<I", 9: "<q", 10: "<Q", 15: "<i", 16: "<I", 17: "<q", 18: "<Q", 22: "<Q"}
-_COMM, _BYTES, _RANKS, _RANK = (
-    "NCCL communicator ID",
-    "Message size [bytes]",
-    "No. of ranks",
-    "Rank",
-)
+_COMM = "NCCL communicator ID"
+_BYTES = "Message size [bytes]"
+_RANKS = "No. of ranks"
+_RANK = "Rank"
 
 
 @dataclass(frozen=True, slots=True)

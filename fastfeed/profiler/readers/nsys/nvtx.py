@@ -13,7 +13,11 @@ from fastfeed.profiler.readers.nsys.identity import process_of
 from fastfeed.profiler.readers.nsys.ops import NAME
 
 _TABLE = "NVTX_EVENTS"
-_PUSH_POP, _START_END, _NVTXT_PUSH_POP, _NVTXT_START_END, _DOMAIN = 59, 60, 70, 71, 75
+_PUSH_POP = 59
+_START_END = 60
+_NVTXT_PUSH_POP = 70
+_NVTXT_START_END = 71
+_DOMAIN = 75
 _RANGES = (
     f"eventType IN ({_PUSH_POP}, {_START_END}, {_NVTXT_PUSH_POP}, {_NVTXT_START_END}) AND start IS"
     " NOT NULL"
@@ -155,7 +159,7 @@ def _domain_names(
 def _range_kinds(
     name: np.ndarray, domain: np.ndarray, operator: np.ndarray, names: Strings
 ) -> np.ndarray:
-    """RangeKind of each range; _HOLDS_GIL is no wait, and would hide what runs in it."""
+    """RangeKind of each range; _HOLDS_GIL is not a wait, and would hide what runs in it."""
     kind = np.array([_kind_by_name(text) for text in names.all] or [0], np.uint8)[name]
     kind[operator & (kind == RangeKind.NVTX)] = RangeKind.OP
     for index in np.unique(domain[domain >= 0]).tolist():

@@ -11,7 +11,7 @@ import numpy as np
 from fastfeed.errors import TraceError
 from fastfeed.profiler.model.trace import Table, table
 
-# an error's text may quote a damaged schema, which is no text; SQLite calls some damaged sizes a
+# an error's text may quote a damaged schema, which is not text; SQLite calls some damaged sizes a
 # lack of memory
 ERRORS = (sqlite3.Error, UnicodeDecodeError, MemoryError)
 # SQLite's MemoryError here: a damaged length

@@ -14,7 +14,7 @@ from fastfeed.profiler.model.trace import Calls, Device, Kind, Ops, Overheads, S
 from fastfeed.profiler.readers.xplane.planes import Plane, PlaneEvents, events_of
 
 _STREAM = re.compile(r"Stream #(-?\d+)")
-# records that are no work
+# records that are not work
 _MEMORY = ("memalloc_details", "memfree_details", "memoryresidency_details")
 _WANTED = frozenset({"correlation_id", "memcpy_details", "memset_details", "group_id", *_MEMORY})
 _BYTES = re.compile(r"\b(?:size|num_bytes):(\d+)")

@@ -56,7 +56,8 @@ _DROPPED = re.compile(
     r"(\d[\d,]{0,17}) (?:\w+ )?(?:events?|records?) (?:were |was )?dropped|dropped (\d[\d,]{0,17})",
     re.I,
 )
-_GPU, _TPU = "/device:GPU:", "/device:TPU:"
+_GPU = "/device:GPU:"
+_TPU = "/device:TPU:"
 _REPLACED = b"\xef\xbf\xbd"  # what a text conversion makes of bytes that it does not understand
 
 

@@ -81,7 +81,7 @@ class Map:
         shape: Any = None,
         dtype: Any = None,
     ) -> None:
-        names = tuple(out) if isinstance(out, (tuple, list)) else (out,)
+        names: tuple[Any, ...] = tuple(out) if isinstance(out, (tuple, list)) else (out,)
         if not callable(function):
             raise ConfigError(f"Map needs a function of whole batches, got {function!r}")
         _check_names(inputs, names)

@@ -26,7 +26,8 @@ WRITTEN = sorted(
         for code in re.findall(
             r"ff\.\w+(?:\.imagenet)?\([^()]*(?:\([^()]*\))?[^()]*\)", row.split(" | ")[1]
         )
-        if code[3:].partition("(")[0].partition(".")[0] in {kind.__name__ for kind in OPS}
+        if code[3:].partition("(")[0].partition(".")[0]
+        in {kind.__name__ for kind in OPS} - {"Function", "Map"}
     }
 )
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)

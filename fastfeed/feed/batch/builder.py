@@ -188,7 +188,7 @@ class BatchBuilder:
                     return finished
             batch.unreadable += failed
             late = np.isin(batch.ids, failed) & (batch.ids == batch.requested)
-            self.quarantine.count_late(np.count_nonzero(late))
+            self.quarantine.count_late(int(late.sum()))
             batch.is_counted = True
             for first, last in batch.rows.chunks(self.sizes.rows):
                 self._make(

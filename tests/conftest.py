@@ -101,63 +101,48 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return Scheduling(config, log)
 
 
-@pytest.fixture(autouse=True)
-def no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests mean the same under torchrun, in a Slurm job, and at a desk."""
-    for name in list(os.environ):
-        if _LAUNCHERS.fullmatch(name):
-            monkeypatch.delenv(name)
+@pytest.fixture(scope="session", autouse=True)
+def nothing_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Tests mean the same under torchrun, in a Slurm job, and at a desk; indexes of remote shards and
+    live pages, which `fastfeed watch` shows, go to folders of this run.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        for name in list(os.environ):
+            if _LAUNCHERS.fullmatch(name):
+                patch.delenv(name)
+        patch.setenv("FASTFEED_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+        patch.setenv("FASTFEED_LIVE", str(tmp_path_factory.getbasetemp() / "live"))
+        yield
 
 
 @pytest.fixture(autouse=True)
-def no_cache_of_the_user(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Indexes of remote shards and the like go to a folder of this run."""
-    monkeypatch.setenv("FASTFEED_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+def nothing_left_behind() -> Iterator[None]:
+    """No limit of memory, no change of the log, which would hide lines, and no thread of fastfeed's.
 
-
-@pytest.fixture(autouse=True)
-def no_live_pages_of_the_user(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Live pages of feeds in tests are not those that `fastfeed watch` shows."""
-    monkeypatch.setenv("FASTFEED_LIVE", str(tmp_path_factory.getbasetemp() / "live"))
-
-
-@pytest.fixture(autouse=True)
-def default_memory_limit() -> Iterator[None]:
-    """`Feed(memory=...)` changes the limit of the process."""
-    yield
-    if DECODING.bytes != DEFAULT_BYTES // 2:
-        limit_decoding(DEFAULT_BYTES)
-
-
-@pytest.fixture(autouse=True)
-def no_silenced_log() -> Iterator[None]:
-    """A test that changed what fastfeed logs would hide lines from those that look for them."""
+    One fixture, as each costs every one of the tests.
+    """
     log = logging.getLogger("fastfeed")
     before = (log.level, log.propagate, log.disabled, log.handlers[:])
     yield
+    if DECODING.bytes != DEFAULT_BYTES // 2:
+        limit_decoding(DEFAULT_BYTES)  # `Feed(memory=...)` changes that of the process
     after = (log.level, log.propagate, log.disabled, log.handlers[:])
-    log.setLevel(before[0])
-    log.propagate, log.disabled, log.handlers[:] = before[1:]
+    if after != before:
+        log.setLevel(before[0])
+        log.propagate, log.disabled, log.handlers[:] = before[1:]
+    left = _left_threads()
     assert after == before, f"the logger of fastfeed was left changed: {after}, it was {before}"
+    assert not left, f"threads left behind: {', '.join(left)}"
 
 
-@pytest.fixture(autouse=True)
-def no_leaked_threads() -> Iterator[None]:
-    """Every thread of fastfeed's has ended when a test has."""
-    yield
-    if not _ours():
-        return
+def _left_threads() -> list[str]:
+    """Names of threads of fastfeed's that do not end."""
     deadline = time.monotonic() + LEAK_S
     while _ours() and time.monotonic() < deadline:
         gc.collect()
         for thread in _ours():
             thread.join(0.05)
-    left = [thread.name for thread in _ours()]
-    assert not left, f"threads left behind: {', '.join(left)}"
+    return [thread.name for thread in _ours()]
 
 
 def _ours() -> list[threading.Thread]:

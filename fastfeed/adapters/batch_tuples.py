@@ -16,6 +16,7 @@ from fastfeed.printable import printable
 from fastfeed.runtime.batch import Batch, UnknownField
 from fastfeed.runtime.placement import wait_until_written
 from fastfeed.sampling.plan import Plan
+from fastfeed.spec import LabelSpec
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -203,7 +204,8 @@ def _check_labels(session: FeedSession, names: Sequence[str]) -> None:
             field="class_weight",
         )
     if session.program.targets is None:
-        session.program.label.require_class("class_weight", "leave it out")
+        label: Any = session.fields["label"]  # a Map may have replaced it
+        LabelSpec(label.shape, label.dtype).require_class("class_weight", "leave it out")
 
 
 def _check_share(plan: Plan) -> None:

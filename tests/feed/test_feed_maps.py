@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers import field_feeds
 from helpers.feeds import NUMBERS
 from helpers.helper_feeds import side
 
 import fastfeed as ff
+from fastfeed.adapters.batch_tuples import BatchTuples
 from fastfeed.errors import ConfigError, SampleError, TooManyFailures
 from fastfeed.faults import FaultPolicy
 from fastfeed.feed.session import FeedSession
@@ -397,3 +399,41 @@ def test_a_run_resumes_with_the_same_values_at_another_world_size(sizes):
     whole, before, after = rows
     assert before | after == whole and len(before) == len(after) == 12
     assert all(i != 7 and n == len(f"number {i}") for i, n in whole.values())
+
+
+def test_columns_that_are_read_and_labels_that_are_texts(tmp_path):
+    source = field_feeds.shards(tmp_path)
+    ops = [
+        ff.Resize((12, 16)),
+        ff.Map(lengths, "txt", out="n"),
+        ff.Map(lengths, "txt", out="label"),
+    ]
+    with ff.Feed(source, ops, batch=5, shuffle=False) as feed:
+        assert feed.fields["n"] == ff.Field("n", (), "int64") and "txt" in feed.fields
+        batch = next(iter(feed))
+    assert (
+        batch["n"].tolist() == batch.labels.tolist() == [len(c) for c in field_feeds.CAPTIONS[:5]]
+    )
+
+    class Texts(ff.Arrays):
+        label_spec = ((), "str")
+
+        def label(self, ids):
+            return WORDS[ids]
+
+    with ff.Feed(Texts(NUMBERS[:N]), [ff.Map(lengths, "label", out="label")], batch=6) as feed:
+        assert next(iter(feed)).labels.tolist() == [len(WORDS[i]) for i in next(feed.batches()).ids]
+
+
+def test_class_weights_go_by_the_label_that_a_map_makes():
+    how = {"weighted": True, "factors": np.array([1, 2, 4], np.float32)}
+
+    def tuples_of(op):
+        with ff.Feed(SOURCE, [op], batch=6, shuffle=False) as feed:
+            return BatchTuples.of(FeedSession.of(feed), None, **how)(next(iter(feed)))
+
+    assert tuples_of(ff.Map(below_zero, "label", out="label"))[2].tolist() == [1, 2, 4] * 2
+    with pytest.raises(
+        ConfigError, match="class_weight needs class numbers as labels, got float64"
+    ):
+        tuples_of(ff.Map(lambda label: label / 2, "label", out="label"))

@@ -43,6 +43,10 @@ from .sources import Table as Table
 from .sources import TarShards as TarShards
 from .sources import TFRecords as TFRecords
 from .sources import Together as Together
+from .sources.methods import folds as folds
+from .sources.methods import split as split
+from .sources.methods import take as take
+from .sources.methods import where as where
 from .spec import Spec as Spec
 from .storage.disk_cache import Cache as Cache
 from .storage.storage import Storage as Storage

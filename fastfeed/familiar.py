@@ -81,7 +81,12 @@ _NAMES = {  # torchvision, PyTorch, Keras, tf.data, Albumentations, DALI, WebDat
     "WeightedRandomSampler": "Feed(..., shuffle=ff.Weighted(weights))",
     "RandomSampler": 'nothing: Feed(..., shuffle="full") is the default',
     "SequentialSampler": "Feed(..., shuffle=False)",
-    "SubsetRandomSampler": "a source of these samples alone",
+    "SubsetRandomSampler": "ff.take(source, ids)",
+    "Subset": "ff.take(source, ids)",
+    "random_split": 'ff.split(source, {"train": 0.8, "val": 0.2}, by="random")',
+    "train_test_split": 'ff.split(source, {"train": 0.8, "test": 0.2})',
+    "KFold": "ff.folds(source, 5)",
+    "StratifiedKFold": 'ff.folds(source, 5, by="stratified")',
     "Pipeline": "ff.Feed(source, ops, batch=256)",
     "pipeline_def": "ff.Feed(source, ops, batch=256)",
     "transforms": "the ops themselves, which are names of fastfeed: ff.RandomFlip()",
@@ -123,6 +128,7 @@ _OPTIONS = {
     "device": "feed.to_torch(device), feed.to_jax(sharding) or feed.to_tfdata(device)",
     "image_size": "ff.Resize((height, width)) among the ops",
     "target_transform": "ff.Map(function, ...) or ff.OneHot() among the ops",
+    "validation_split": "ff.split(source, keras_split=0.2, seed=0), before the feed",
 }
 
 

@@ -38,7 +38,7 @@ MODULES = ("errors", "recipes", "scaling")
 SHORT = {"__version__", *MODULES}
 EXTENDING = {  # section of the page -> its first words, module, and the classes of it that are documented
     "Sources": ("A source of your own has these members: [how to add one](../CONTRIBUTING.md).",
-                "fastfeed.sources.base", "Source Fetching Addressable HasNotes Sharded Annotated ReadsColumns HasObjects "
+                "fastfeed.sources.base", "Source Fetching Addressable HasNotes Sharded Annotated ReadsColumns Named HasObjects "
                 "BlockReader"),
     "Ops": ("An op of your own has these members: [how to add one](../CONTRIBUTING.md).",
             "fastfeed.ops.base", "Op Simple Geometry Composite Mixing Splitting"),
@@ -50,7 +50,8 @@ PYTHON = {  # page -> title, first words, public names; ops are those of fastfee
     "sources": (
         "Sources",
         "Where samples come from: [with examples](../sources.md).",
-        "ImageFolder Files TarShards TFRecords Table HuggingFace Arrays MDSShards RawShards Mapped Mixture Objects Together Cache Storage",
+        "ImageFolder Files TarShards TFRecords Table HuggingFace Arrays MDSShards RawShards Mapped Mixture Objects Together"
+        " take split folds where Cache Storage",
     ),
     "order": ("Order and resume", "[What they mean](../concepts/order.md).",
               "Plan Blocks Balanced Weighted Repeated save_state load_state"),

@@ -16,7 +16,7 @@ from fastfeed.feed.batch.maps import MapFailed, outputs
 from fastfeed.ops.program.program import Program
 from fastfeed.runtime.batch import UnknownField, column_field
 from fastfeed.sources.base import Optionals
-from fastfeed.sources.shards.extra_columns import as_array
+from fastfeed.sources.column_arrays import as_array
 
 # a field's name, or a tuple, list or dict of these, nested
 Yields = str | tuple[Any, ...] | list[Any] | Mapping[Any, Any]

@@ -230,6 +230,22 @@ class Annotated(Protocol):
         ...
 
 
+class Named(Protocol):
+    """A source that names its samples for splits; without it, a split takes their addresses."""
+
+    def sample_names(self, ids: np.ndarray) -> list[str]:
+        """Names that stay when data is added or moves.
+
+        Args:
+            ids (np.ndarray): Sample ids, int64 (n,).
+
+        Returns:
+            A name per id, such as the path below the source's root; samples of equal names are on
+                one side of a split by hash.
+        """
+        ...
+
+
 class ReadsColumns(Protocol):
     """A source whose columns are read from storage; a sample is bad if that fails."""
 

@@ -1,4 +1,4 @@
-"""Cache folder for indexes of shards and columns of tables, and its limit."""
+"""Cache folder for indexes of shards, columns of tables and headers of images, and its limit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fastfeed.system.locks import lock
 from fastfeed.system.processes import user
 
 # suffixes by folder; nothing else is counted or removed
-_KINDS = {"index": ".ffindex", "tables": ".ffarrays"}
+_KINDS = {"index": ".ffindex", "tables": ".ffarrays", "headers": ".ffheaders"}
 
 
 def cache_folder() -> Path:
@@ -45,7 +45,7 @@ def cache_limit() -> int:
 
 
 def cache_size(folder: Path) -> int:
-    """Bytes of indexes and tables in it."""
+    """Bytes of indexes, tables and headers in it."""
     return sum(size for _, size, _ in _files(folder))
 
 

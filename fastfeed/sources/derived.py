@@ -21,6 +21,7 @@ from fastfeed.sources.base import (
     renumbered,
     with_notes,
 )
+from fastfeed.spec import LabelSpec
 from fastfeed.storage.reads import MappedRead, Pending
 
 
@@ -28,7 +29,7 @@ class Derived:
     """All samples of another source, or some of them, with everything that it has of each.
 
     Each protocol of `base` is passed through, with a default for a source without it; ids are
-    translated by `source_ids` alone, and failures get the id they have here.
+    translated by `_source_ids` alone, and failures get the id they have here.
     """
 
     def __init__(self, source: Source, ids: np.ndarray | None = None) -> None:
@@ -42,13 +43,13 @@ class Derived:
         self.frame = self._optionals.frame
         self.geometry: str = getattr(source, "geometry", "same")  # of the images of a sample
 
-    def source_ids(self, ids: Any) -> np.ndarray:
+    def _source_ids(self, ids: Any) -> np.ndarray:
         """Ids that samples have in the source: int64, shape (len(ids),)."""
         own = np.asarray(ids, np.int64)
         return own if self._ids is None else self._ids[own].astype(np.int64)
 
     def _listed(self, ids: Sequence[int]) -> Sequence[int]:
-        return ids if self._ids is None else self.source_ids(ids).tolist()
+        return ids if self._ids is None else self._source_ids(ids).tolist()
 
     def _own(self, ids: Sequence[int], samples: list[Any]) -> list[Any]:
         if self._ids is None:
@@ -69,11 +70,11 @@ class Derived:
 
     def uri(self, i: int) -> str:
         """Address of a sample in the source."""
-        return self.source.uri(int(self.source_ids(i)))
+        return self.source.uri(int(self._source_ids(i)))
 
     def sample_names(self, ids: np.ndarray) -> list[str]:
         """Names of samples in the source."""
-        return self._optionals.sample_names(self.source_ids(ids))
+        return self._optionals.sample_names(self._source_ids(ids))
 
     def read(self, ids: Sequence[int]) -> list[Any]:
         """Read samples from the source."""
@@ -81,12 +82,12 @@ class Derived:
 
     def label(self, ids: np.ndarray) -> np.ndarray:
         """Return the labels of the images, as the source has them."""
-        return self.source.label(self.source_ids(ids))
+        return self.source.label(self._source_ids(ids))
 
     @property
-    def label_spec(self) -> Any:
-        """Shape and dtype of labels, of a source that says so."""
-        return self.source.label_spec  # type: ignore[attr-defined]
+    def label_spec(self) -> LabelSpec:
+        """Shape and dtype of the source's labels."""
+        return self._optionals.label_spec
 
     @property
     def fingerprint(self) -> str:
@@ -102,7 +103,7 @@ class Derived:
 
     def addresses(self, ids: np.ndarray) -> SampleLocations | None:
         """Locations of samples in the source."""
-        return addresses_of(self.source, self.source_ids(ids))
+        return addresses_of(self.source, self._source_ids(ids))
 
     @property
     def remote(self) -> bool:
@@ -124,7 +125,7 @@ class Derived:
         """Acquire blocks of the source."""
         if not isinstance(self.source, BlockReader):
             return None
-        reads = self.source.hold(self.source_ids(ids))
+        reads = self.source.hold(self._source_ids(ids))
         return None if reads is None else self._own_reads(ids, reads)
 
     # -- Sharded
@@ -150,7 +151,7 @@ class Derived:
     def sizes(self, ids: np.ndarray) -> np.ndarray:
         """Bytes of samples in the source; 0 if unknown."""
         if isinstance(self.source, Sharded):
-            return self.source.sizes(self.source_ids(ids))
+            return self.source.sizes(self._source_ids(ids))
         return np.zeros(len(ids), np.int64)
 
     def shard(self, unit: int) -> str:
@@ -177,8 +178,7 @@ class Derived:
     @property
     def starts(self) -> np.ndarray:
         """First ids of a mixture's sources, and the number of samples last: int64."""
-        starts = np.asarray(self.source.starts)  # type: ignore[attr-defined]
-        return starts if self._ids is None else np.searchsorted(self._ids, starts)
+        return np.asarray(self.source.starts)  # type: ignore[attr-defined]
 
     @property
     def length(self) -> int | None:
@@ -189,15 +189,15 @@ class Derived:
 
     def weights(self, ids: np.ndarray) -> np.ndarray | None:
         """Weights of samples in the source."""
-        return self._optionals.weights(self.source_ids(ids))
+        return self._optionals.weights(self._source_ids(ids))
 
     def boxes(self, ids: np.ndarray) -> np.ndarray | None:
         """The parts of images that count, as the source says; objects are `objects`."""
-        return self._optionals.boxes(self.source_ids(ids))
+        return self._optionals.boxes(self._source_ids(ids))
 
     def columns(self, ids: np.ndarray) -> dict[str, np.ndarray]:
         """Columns of the source."""
-        return self._optionals.columns(self.source_ids(ids))
+        return self._optionals.columns(self._source_ids(ids))
 
     def column_values(self, ids: Sequence[int]) -> list[dict[str, Any]] | None:
         """Columns that the source reads from storage."""
@@ -218,7 +218,7 @@ class Derived:
 
     def objects(self, ids: np.ndarray) -> Instances | None:
         """Boxes of these images, in pixels."""
-        return self._optionals.objects(self.source_ids(ids))
+        return self._optionals.objects(self._source_ids(ids))
 
     def masks(self, ids: Sequence[int]) -> list[Any] | None:
         """Masks of these images, not decoded yet."""

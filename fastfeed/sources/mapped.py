@@ -18,9 +18,9 @@ from fastfeed.faults import Failure, ends_run, error_text
 from fastfeed.printable import printable
 from fastfeed.sources.base import sample_or_failure
 from fastfeed.sources.class_names import class_numbers, nfc
+from fastfeed.sources.column_arrays import as_array
 from fastfeed.sources.label_values import LabelKind, LabelValues
 from fastfeed.sources.methods import SourceMethods
-from fastfeed.sources.shards.extra_columns import as_array
 from fastfeed.sources.shards.labels import checked_classes
 from fastfeed.sources.tables.in_memory import listed_labels
 from fastfeed.spec import ENCODED, LabelSpec, Spec

@@ -27,7 +27,7 @@ from fastfeed.storage.storage import Storage, open_storage
 
 
 @checked_early
-class Objects(SourceMethods, Derived):
+class Objects(Derived, SourceMethods):
     """The samples of another source, with boxes and masks of the objects in their images.
 
     Every geometric op moves boxes and masks with the pixels: `batch.objects` and `batch.masks`. A

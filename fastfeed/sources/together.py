@@ -22,14 +22,14 @@ from fastfeed.sources.base import (
 )
 from fastfeed.sources.derived import Derived
 from fastfeed.sources.methods import SourceMethods
-from fastfeed.spec import CLASS_NUMBER
+from fastfeed.spec import CLASS_NUMBER, LabelSpec
 
 _MOST = 15  # images of a sample; the ops of each have 4096 slots of random numbers
 _AT_ONCE = 1 << 20  # labels checked in one call
 
 
 @checked_early
-class Together(SourceMethods, Derived):
+class Together(Derived, SourceMethods):
     """Samples of several images: sample i is image i of every source.
 
     A batch has the images by name, `batch["left"]` and `batch["right"]`; `batch.images` are those
@@ -121,7 +121,7 @@ class Together(SourceMethods, Derived):
         return self._labeled.label(ids)
 
     @property
-    def label_spec(self) -> Any:
+    def label_spec(self) -> LabelSpec:
         """Shape and dtype of these labels."""
         return Optionals(self._labeled).label_spec
 

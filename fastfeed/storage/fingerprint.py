@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 OBJECTS_SEPARATOR = " with objects "  # between a source's and that of its boxes and masks
+SUBSET_SEPARATOR = " at samples "  # between a source's in brackets and that of the ids taken
 
 _SLICES = 16
 _ASPECTS = {"names": "names of samples", "labels": "labels or classes"}
@@ -39,6 +40,8 @@ def _digest(buffers: Iterable[Any], size: int) -> str:
 
 def difference(before: str, after: str, length: int, uri: Callable[[int], str]) -> str:
     """Changes between two fingerprints of a source, in words; "" if unknown."""
+    if before.startswith("[") and after.startswith("["):
+        return _subset_difference(before, after)
     sources = list(zip(before.split(" + "), after.split(" + "), strict=False))
     if len(sources) > 1 and before.count(" + ") == after.count(" + "):  # a mixture's
         changed = [str(i) for i, (old, new) in enumerate(sources) if old != new]
@@ -73,6 +76,17 @@ def difference(before: str, after: str, length: int, uri: Callable[[int], str]) 
         return "nothing changed"
     same = [text for name, text in _ASPECTS.items() if old.get(name) == new.get(name)]
     return f"changed: {', '.join(changed)}" + (f"; the same: {', '.join(same)}" if same else "")
+
+
+def _subset_difference(before: str, after: str) -> str:
+    old_source, _, old_ids = before.rpartition(SUBSET_SEPARATOR)
+    new_source, _, new_ids = after.rpartition(SUBSET_SEPARATOR)
+    pairs = {
+        "the samples that are taken": (old_ids, new_ids),
+        "the source that they are taken from": (old_source, new_source),
+    }
+    changed = [text for text, (old, new) in pairs.items() if old != new]
+    return f"changed: {' and '.join(changed)}" if changed else "nothing changed"
 
 
 def _parts(text: str) -> dict[str, str]:

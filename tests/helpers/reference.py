@@ -39,6 +39,7 @@ CONTRACTS = {
             "Sharded",
             "Annotated",
             "ReadsColumns",
+            "Named",
             "HasObjects",
             "BlockReader",
         ),
@@ -114,6 +115,8 @@ def _with_members(value: Any) -> Iterator[Subject]:
     for member, (base, held) in members.items():
         if member.startswith("_") or (not is_protocol and member in _contract(base.__module__)):
             continue
+        if inspect.isfunction(held) and held.__qualname__ == member:
+            continue  # a public function, which is documented as one
         getter, kind = _getter(held)
         if (
             getter is not None and getter.__annotations__.get("return") != "NoReturn"

@@ -64,6 +64,10 @@ ALONGSIDE = {  # without which it has another complaint
     "Plan.make": {"samples": 8, "batch": 2},
     "Feed": {"source": IMAGES, "ops": [], "batch": 2},
     "Map": {"function": len, "out": "x"},
+    "take": {"source": IMAGES, "ids": [0]},
+    "split": {"source": IMAGES, "shares": {"train": 0.5, "val": 0.5}, "by": "random"},
+    "folds": {"source": IMAGES, "count": 2, "by": "random"},
+    "where": {"source": IMAGES, "min_side": 2},
 }
 # checked by the function itself
 OPEN = (
@@ -117,8 +121,12 @@ def test_a_mistyped_argument_is_refused(call, name, wrong):
         lambda wrong: ff.Mixture({"a": wrong}),
         lambda wrong: ff.Objects(wrong, boxes=[[]] * 4),
         lambda wrong: ff.Objects.coco(wrong, "no file"),
+        lambda wrong: ff.take(wrong, 1),
+        lambda wrong: ff.split(wrong, {"train": 0.5, "val": 0.5}),
+        lambda wrong: ff.folds(wrong, 2),
+        lambda wrong: ff.where(wrong, min_side=2),
     ],
-    ids=["Feed", "Mixture", "named", "Objects", "coco"],
+    ids=["Feed", "Mixture", "named", "Objects", "coco", "take", "split", "folds", "where"],
 )
 def test_what_is_no_source_is_refused(call, wrong):
     with pytest.raises(ConfigError, match=r"(source|images).* must be a .*ImageFolder.*, got"):

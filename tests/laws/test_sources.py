@@ -41,8 +41,9 @@ from fastfeed.sources import (
     TFRecords,
     Together,
 )
-from fastfeed.sources.base import addresses_of
+from fastfeed.sources.base import Optionals, Sharded, addresses_of
 from fastfeed.sources.listing.listing import list_images
+from fastfeed.sources.methods import take
 from fastfeed.spec import Spec
 
 IMAGES = np.stack([picture(i, (20, 30)) for i in range(6)])
@@ -219,9 +220,15 @@ SOURCES: dict[str, Callable[[Path, bool], Source]] = {
 }
 
 
-@pytest.fixture(params=SOURCES)
+def backwards(source: Source) -> Source:
+    return take(source, np.arange(len(source))[::-1])
+
+
+@pytest.fixture(params=[*SOURCES, *(f"{name}, subset" for name in SOURCES)])
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[bool], Source]:
-    return lambda changed=False: SOURCES[request.param](tmp_path / "data", changed)
+    make_whole = SOURCES[request.param.removesuffix(", subset")]
+    chosen = backwards if request.param.endswith(", subset") else lambda source: source
+    return lambda changed=False: chosen(make_whole(tmp_path / "data", changed))
 
 
 # of these only `read` knows where they lie
@@ -303,6 +310,39 @@ def test_labels(make):
         assert np.all((labels >= 0) & (labels < len(source.classes)))
 
 
+def test_a_subset_has_what_the_source_has(make):
+    source = make()
+    chosen = np.array([len(source) - 1, 0, 1])
+    part = take(source, chosen)
+    own = np.sort(chosen) if getattr(source, "shares", None) is not None else chosen
+    ids = np.array([2, 0])
+    assert part.classes == source.classes and part.spec == source.spec
+    assert part.uris(ids) == source.uris(own[ids])
+    assert part.sample_names(ids) == source.sample_names(own[ids])
+    assert same(part.read([2, 0]), source.read(own[ids].tolist()))
+    here, there = Optionals(part), Optionals(source)
+    assert (here.most, here.object_classes, here.frame, here.label_spec) == (
+        there.most,
+        there.object_classes,
+        there.frame,
+        there.label_spec,
+    )
+    for name in ("weights", "boxes", "columns", "column_values", "masks"):
+        np.testing.assert_equal(getattr(here, name)(ids), getattr(there, name)(own[ids]))
+    np.testing.assert_equal(here.objects(ids), there.objects(own[ids]))
+    if isinstance(source, Sharded):
+        assert part.sizes(ids).tolist() == source.sizes(own[ids]).tolist()
+        unit = np.searchsorted(source.bounds, own, side="right") - 1
+        units = np.searchsorted(part.bounds, np.arange(3), side="right") - 1
+        assert [part.shard(k) for k in units] == [source.shard(k) for k in unit]
+
+
+def test_sample_names_stay_where_the_data_goes(make, tmp_path):
+    before = make().sample_names(np.arange(2))
+    assert not any(str(tmp_path) in name or "://" in name for name in before)
+    assert len(set(before)) == 2
+
+
 def test_pickles(make):
     source = make()
     again = pickle.loads(pickle.dumps(source))
@@ -321,14 +361,15 @@ def test_fingerprint_changes_with_the_content(make):
 @pytest.mark.skipif(not is_built(), reason="the native extension is not built")
 def test_native_threads_read_what_python_reads(make, request):
     source = make()
-    name, last = request.node.callspec.params["make"], len(source) - 1
+    name = request.node.callspec.params["make"].removesuffix(", subset")
+    last = len(source) - 1
     executor = Executor(Decode() if source.spec.encoded else None, 2)
     for ids in (np.arange(len(source)), np.array([last, 0, 1, 1]), np.empty(0, np.int64)):
         addresses = addresses_of(source, ids)
         if name in READ_ONLY:
             assert addresses is None
             continue
-        assert addresses is not None or (name == "Mixture" and not len(ids))
+        assert addresses is not None or not len(ids)
         if addresses is None:
             continue
         samples = executor.read(addresses, 1 << 40, threading.Event())

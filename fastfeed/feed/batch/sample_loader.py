@@ -21,7 +21,7 @@ from fastfeed.feed.faults.outages import Outages
 from fastfeed.feed.faults.quarantine import Quarantine
 from fastfeed.runtime.timeline import Timeline
 from fastfeed.sources.base import Fetching, Optionals, has_same_geometry, images_of
-from fastfeed.sources.shards.extra_columns import as_array
+from fastfeed.sources.column_arrays import as_array
 
 ReadImages = Callable[[str, list[int]], list[Any]]  # image, rows -> bytes or Failure each
 

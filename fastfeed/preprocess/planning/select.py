@@ -15,7 +15,6 @@ similar to both sides is left out.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -35,6 +34,7 @@ from fastfeed.preprocess.planning.near_duplicates import near_pairs
 from fastfeed.preprocess.planning.shares import DuplicatePair, shares_of
 from fastfeed.preprocess.planning.survey import BAD, GOOD, Survey, format_name
 from fastfeed.sampling.permute import permute
+from fastfeed.sources.splitting import hashed_fraction
 
 _SHUFFLE_KEY = 0x6F72646572  # makes this permutation differ from others of the same seed
 
@@ -326,8 +326,7 @@ def _keep_sides(
 
 def _is_val(name: bytes, choice: Selection) -> bool:
     """True if an image of this name or hash is drawn for val/."""
-    digest = hashlib.blake2b(name, digest_size=8, key=b"split %d" % choice.split_seed).digest()
-    return (int.from_bytes(digest, "big") >> 11) * 2.0**-53 < choice.val
+    return hashed_fraction(name, choice.split_seed) < choice.val
 
 
 def _roots(length: int, pairs: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:

@@ -26,7 +26,7 @@ from fastfeed.storage.storage import Storage, open_storage
 
 
 @checked_early
-class HuggingFace(SourceMethods, Derived):
+class HuggingFace(Derived, SourceMethods):
     """A data set of Hugging Face: of the Hub, downloaded, saved, or as an object.
 
     Its Parquet and Arrow files are read in place, without its packages: images as their bytes,

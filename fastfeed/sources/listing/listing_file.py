@@ -21,9 +21,9 @@ import numpy as np
 from fastfeed.errors import ConfigError, MissingExtra, SourceError
 from fastfeed.printable import printable
 from fastfeed.runtime.atomic_write import atomic_write
+from fastfeed.sources import mmap_arrays as mapped
 from fastfeed.sources.listing.file_table import FileTable, joined, unpacked
 from fastfeed.sources.listing.skipped_files import SkippedFiles
-from fastfeed.sources.tables import mmap_arrays as mapped
 from fastfeed.sources.tables.columns import Codes, ColumnPart
 from fastfeed.sources.tables.read_files import read_files
 from fastfeed.sources.tables.string_column import StringColumn, numbers

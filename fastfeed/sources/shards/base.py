@@ -17,16 +17,11 @@ from fastfeed.faults import Failure
 from fastfeed.printable import printable
 from fastfeed.runtime.addresses import FileRanges
 from fastfeed.sources.base import NOTE, notes_text, summary, with_notes
+from fastfeed.sources.column_arrays import as_array
 from fastfeed.sources.label_values import LabelValues, RequestedLabel
 from fastfeed.sources.methods import SourceMethods
 from fastfeed.sources.shards.build_index import ForwardReader, build, read_shard
-from fastfeed.sources.shards.extra_columns import (
-    LARGEST,
-    ExtraColumns,
-    as_array,
-    as_json,
-    column_names,
-)
+from fastfeed.sources.shards.extra_columns import LARGEST, ExtraColumns, as_json, column_names
 from fastfeed.sources.shards.index import ShardScan
 from fastfeed.sources.shards.known_counts import tell
 from fastfeed.sources.shards.labels import checked_classes, number_labels
@@ -179,6 +174,11 @@ class ShardedSource(SourceMethods, ABC):
         """Shard, offset and name: `train-0007.tar#512:n01.jpg`."""
         i = int(i)
         return f"{self._shards.uris[self._index.shard_of(i)]}#{self._index.offsets[i]}:{self._index.name(i)}"
+
+    def sample_names(self, ids: np.ndarray) -> list[str]:
+        """Name of the shard's file, and of the sample in it: `train-0007.tar:n01.jpg`."""
+        files = [uri.rpartition("/")[2] for uri in self._shards.uris]
+        return [f"{files[self._index.shard_of(i)]}:{self._index.name(i)}" for i in ids.tolist()]
 
     def label(self, ids: np.ndarray) -> np.ndarray:
         """Class numbers, int64, shape (len(ids),), or targets as `label_spec` says."""

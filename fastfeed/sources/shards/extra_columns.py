@@ -139,31 +139,6 @@ class ExtraColumns:
         ]
 
 
-def as_array(values: Sequence[Any]) -> np.ndarray:
-    """Values of a column in a batch: one array of numbers, or an array of objects.
-
-    A missing value, None or what happened instead of it, is NaN, 0 in an array of integers, ""
-    among objects.
-    """
-    values = [None if isinstance(value, (Unread, Failure)) else value for value in values]
-    numbers = [np.asarray(value) for value in values if isinstance(value, (np.ndarray, np.generic))]
-    present = sum(value is not None for value in values)
-    if present and len(numbers) == present and len({number.shape for number in numbers}) == 1:
-        dtype, shape = np.result_type(*numbers), numbers[0].shape
-        if not shape and present < len(values) and dtype.kind in "biu":
-            dtype = np.dtype(np.float64)
-        missing = np.full(shape, np.nan if dtype.kind == "f" else 0, dtype)
-        return np.stack(
-            [missing if value is None else np.asarray(value, dtype) for value in values]
-        )
-    column = np.full(len(values), "", object)
-    for row, value in enumerate(values):
-        column[row] = (
-            "" if value is None else value.item() if isinstance(value, np.generic) else value
-        )
-    return column
-
-
 def as_json(values: dict[str, Any]) -> dict[str, Any]:
     """Values as in JSON: lists for arrays, texts for bytes. ValueError for other bytes."""
     return {name: _json_value(name, value) for name, value in values.items()}

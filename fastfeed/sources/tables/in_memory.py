@@ -12,9 +12,9 @@ import numpy as np
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.printable import printable
 from fastfeed.sources.label_values import LabelKind, LabelValues, RequestedLabel
+from fastfeed.sources.mmap_arrays import joined
 from fastfeed.sources.tables.columns import ColumnPart, RowLocator
 from fastfeed.sources.tables.csv_jsonl import no_column, values_part
-from fastfeed.sources.tables.mmap_arrays import joined
 from fastfeed.sources.tables.open_table import (
     OpenedTable,
     RequestedColumns,

@@ -24,6 +24,7 @@ from fastfeed.sources.label_values import (
     Texts,
     number_lists,
 )
+from fastfeed.sources.mmap_arrays import joined, load, save
 from fastfeed.sources.tables.annotations import BoxColumn, ExtraColumn, WeightColumn
 from fastfeed.sources.tables.columns import (
     ColumnArrays,
@@ -32,7 +33,6 @@ from fastfeed.sources.tables.columns import (
     RowLocator,
 )
 from fastfeed.sources.tables.label_columns import label_parser
-from fastfeed.sources.tables.mmap_arrays import joined, load, save
 from fastfeed.sources.tables.path_template import PathTemplate, template_columns
 from fastfeed.sources.tables.read_files import TableFile, read_files
 from fastfeed.storage.expand import local_stat

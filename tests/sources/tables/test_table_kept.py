@@ -14,11 +14,11 @@ from helpers.tables import every, image_bytes, labels, write
 
 from fastfeed.errors import SourceError
 from fastfeed.sources import Table
+from fastfeed.sources import mmap_arrays as mapped
 from fastfeed.sources.cache_folder import build_lock
-from fastfeed.sources.tables import mmap_arrays as mapped
+from fastfeed.sources.mmap_arrays import joined, load, save
 from fastfeed.sources.tables import open_table as opening
 from fastfeed.sources.tables import read_files as reading
-from fastfeed.sources.tables.mmap_arrays import joined, load, save
 
 ARRAYS = {
     "a": [np.arange(5), np.arange(3)],

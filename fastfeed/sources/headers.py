@@ -1,0 +1,163 @@
+"""Sizes and formats of all images of a source, from their headers; read once and kept."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from fastfeed.decode.base import Header
+from fastfeed.decode.executor import Executor, Samples
+from fastfeed.errors import SourceError
+from fastfeed.faults import STORAGE, TRANSIENT, Failure
+from fastfeed.ops.decode import Decode
+from fastfeed.printable import warn
+from fastfeed.sources.base import Fetching, Source, addresses_of
+from fastfeed.sources.cache_folder import build_lock, cache_folder, trim_cache
+from fastfeed.sources.mmap_arrays import load, save
+from fastfeed.sources.progress import progress_bar
+from fastfeed.system.processes import usable_cores
+
+_VERSION = 1  # of what is kept
+_AT_ONCE = 1024  # samples that are read and looked at together
+_BYTES = 256 << 20  # of them, at most
+_READ_AT_ONCE = 64  # samples that Python reads
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Headers:
+    """Headers of n images."""
+
+    sizes: np.ndarray  # int32 (n, 2): height, width as displayed; 0 of images without a header
+    formats: np.ndarray  # uint8 (n,): which of `names`
+    names: list[str]  # "JPEG", "PNG", ...; "" of images without a header
+    first_failure: str = ""  # an example of the latter
+
+    def header(self, i: int) -> Header | None:
+        """Header of an image; None if it could not be read."""
+        height, width = self.sizes[i].tolist()
+        return Header(height, width, self.names[self.formats[i]]) if height else None
+
+
+def read_headers(source: Source, progress: bool | None = None) -> Headers:
+    """Headers of all images, from FASTFEED_CACHE if they were read before.
+
+    SourceError if storage fails: a damaged image has no header, but one that cannot be reached may
+    have one.
+    """
+    size = source.spec.size
+    if source.spec.fixed and size is not None:
+        sizes = np.broadcast_to(np.array(size, np.int32), (len(source), 2))
+        return Headers(sizes, np.zeros(len(source), np.uint8), ["array"])
+    name = hashlib.sha256(f"{_VERSION} {source.fingerprint}".encode()).hexdigest()[:16]
+    path = cache_folder() / "headers" / f"{name}.ffheaders"
+    with build_lock(path):
+        kept = load(path)
+        if kept is not None and kept[0]["fingerprint"] == source.fingerprint:
+            header, arrays = kept
+            return Headers(arrays["sizes"], arrays["formats"], header["names"], header["failure"])
+        headers, lasting = _read(source, progress)
+        if lasting:
+            _keep(path, source.fingerprint, headers)
+    return headers
+
+
+def _keep(path: Path, fingerprint: str, headers: Headers) -> None:
+    about = {
+        "fingerprint": fingerprint,
+        "names": headers.names,
+        "failure": headers.first_failure,
+    }
+    try:
+        save(path, about, {"sizes": [headers.sizes], "formats": [headers.formats]})
+        trim_cache(path.parent.parent, path)
+    except OSError as error:
+        warn(
+            f"cannot keep sizes of images at {path}: {error.strerror}; set FASTFEED_CACHE to a"
+            " folder that can be written, or all images are read again each time",
+            stacklevel=2,
+        )
+
+
+def _read(source: Source, progress: bool | None) -> tuple[Headers, bool]:
+    """Headers, and whether another read would give the same."""
+    sizes = np.zeros((len(source), 2), np.int32)
+    formats = np.zeros(len(source), np.uint8)
+    names = [""]
+    failures: list[Failure] = []
+    lasting = True
+    executor = Executor(Decode(), usable_cores())
+    with (
+        closing(executor),
+        progress_bar("reading headers of images", progress) as bar,
+    ):
+        bar.begin(len(source))
+        for first, samples, failed in _parts(executor, source):
+            for row in range(len(samples)):
+                if row in failed:
+                    continue
+                header = samples.header(row)
+                if header.format not in names:
+                    names.append(header.format)
+                sizes[first + row] = header.height, header.width
+                formats[first + row] = names.index(header.format)
+            for failure in failed.values():
+                if failure.reason in STORAGE:
+                    raise SourceError(
+                        f"sizes of images are not known, as storage failed at {failure}; try again"
+                    )
+                lasting = lasting and failure.reason not in TRANSIENT
+            failures += [failed[row] for row in sorted(failed)[: 1 - len(failures)]]
+            bar.add(done=len(samples), images=len(samples))
+    return Headers(sizes, formats, names, str(failures[0]) if failures else ""), lasting
+
+
+def _parts(executor: Executor, source: Source) -> Iterator[tuple[int, Samples, dict[int, Failure]]]:
+    """Samples with their first id, and failures by row."""
+    first = 0
+    while first < len(source):
+        ids = np.arange(first, min(first + _AT_ONCE, len(source)))
+        samples, failed = _load(executor, source, ids)
+        for row, bad in samples.bad.items():
+            uri = source.uri(first + row)
+            failed.setdefault(row, Failure(first + row, uri, "decode", bad.reason, bad.detail))
+        yield first, samples, failed
+        first += len(samples)
+
+
+def _load(
+    executor: Executor, source: Source, ids: np.ndarray
+) -> tuple[Samples, dict[int, Failure]]:
+    """The first of these samples, and failures by row."""
+    failed: dict[int, Failure] = {}
+    stop = threading.Event()
+
+    def names(row: int) -> partial[str]:
+        return partial(source.uri, int(ids[row]))
+
+    addresses = addresses_of(source, ids)
+    if addresses is None:
+        blobs = _read_python(source, ids[:_READ_AT_ONCE].tolist())
+        failed |= {row: blob for row, blob in enumerate(blobs) if isinstance(blob, Failure)}
+        good = [None if isinstance(blob, Failure) else blob for blob in blobs]
+        return executor.borrow(good, stop, names), failed
+    samples = executor.read(addresses, _BYTES, stop, None, names)
+    for row in samples.unread:
+        (blob,) = source.read([int(ids[row])])
+        if isinstance(blob, Failure):
+            failed[row] = blob
+        else:
+            executor.put(samples, row, blob)
+    return samples, failed
+
+
+def _read_python(source: Source, ids: Sequence[int]) -> list[bytes | Failure]:
+    if isinstance(source, Fetching) and source.remote:
+        return [pending.result() for pending in source.fetch(ids)]
+    return source.read(ids)

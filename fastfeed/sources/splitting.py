@@ -1,0 +1,109 @@
+"""Sides of samples in a split: arithmetic on names, classes, groups and paths."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+
+import numpy as np
+
+KERAS_FORMATS = (".bmp", ".gif", ".jpeg", ".jpg", ".png")
+
+
+def hashed_fraction(data: bytes, seed: int) -> float:
+    """A number in [0, 1) that depends on the data and the seed alone."""
+    digest = hashlib.blake2b(data, digest_size=8, key=b"split %d" % seed).digest()
+    return (int.from_bytes(digest, "big") >> 11) * 2.0**-53
+
+
+def hashed_fractions(names: Iterable[str], seed: int) -> np.ndarray:
+    """`hashed_fraction` of each name: float64."""
+    return np.array(
+        [hashed_fraction(name.encode("utf-8", "surrogatepass"), seed) for name in names], np.float64
+    )
+
+
+def sides_by_hash(fractions: np.ndarray, shares: Sequence[float]) -> np.ndarray:
+    """Side of each sample by its own number alone: int64.
+
+    A side gets its share of all possible names, so the sizes are binomial.
+    """
+    edges = np.cumsum(shares)[:-1]
+    return np.searchsorted(edges, fractions, side="right")
+
+
+def sides_by_class(
+    classes: np.ndarray, fractions: np.ndarray, shares: Sequence[float]
+) -> np.ndarray:
+    """Sides with the shares in each class, to less than one sample: int64.
+
+    Of each class the samples go to the sides in the order of `fractions`. The samples that rounding
+    leaves over go to the sides that are furthest below their share so far.
+    """
+    weights = integer_weights(shares)
+    total = sum(weights)
+    order = np.lexsort((fractions, classes))
+    behind = [0] * len(weights)  # samples that each side lacks so far, times `total`
+    counts: list[int] = []
+    for size in np.unique(classes, return_counts=True)[1].tolist():
+        own = [size * weight // total for weight in weights]
+        for side, weight in enumerate(weights):
+            behind[side] += size * weight - own[side] * total
+        rounded = [side for side, weight in enumerate(weights) if size * weight % total]
+        rounded.sort(key=lambda side: (-behind[side], side))
+        for side in rounded[: size - sum(own)]:
+            own[side] += 1
+            behind[side] -= total
+        counts += own
+    sides = np.empty(len(classes), np.int64)
+    sides[order] = np.repeat(np.arange(len(counts)) % len(weights), counts)
+    return sides
+
+
+def sides_by_group(
+    groups: np.ndarray, sizes: np.ndarray, shares: Sequence[float], fractions: np.ndarray
+) -> np.ndarray:
+    """Side of each group, the largest first to the side that lacks most: int64, shape (groups,).
+
+    Args:
+        groups: group of each sample, int64 (n,).
+        sizes: samples of each group, int64 (groups,).
+        shares: of the sides.
+        fractions: order of groups of equal size, float64 (groups,).
+    """
+    lacking = np.array(shares) * len(groups)
+    filled = np.zeros(len(shares), np.int64)
+    sides = np.empty(len(sizes), np.int64)
+    for group in np.lexsort((fractions, -sizes)).tolist():
+        side = int(np.lexsort((filled, -lacking.round(6)))[0])
+        sides[group] = side
+        lacking[side] -= sizes[group]
+        filled[side] += sizes[group]
+    return sides
+
+
+def sides_by_keras(
+    paths: Sequence[str], labels: np.ndarray, validation: float, seed: int | None
+) -> np.ndarray:
+    """Sides as `keras.utils.image_dataset_from_directory` takes them: 0 training, 1 validation.
+
+    Keras lists class after class, each folder by folder in the order of their paths; it shuffles
+    this list by RandomState(seed), or not, and takes the last samples for validation.
+    """
+    folders = [os.path.split(path) for path in paths]
+    order = sorted(range(len(paths)), key=lambda i: (labels[i], *folders[i]))
+    listed = np.array(order, np.int64)
+    if seed is not None:
+        np.random.RandomState(seed).shuffle(listed)
+    sides = np.zeros(len(paths), np.int64)
+    sides[listed[len(paths) - int(validation * len(paths)) :]] = 1
+    return sides
+
+
+def integer_weights(shares: Sequence[float]) -> list[int]:
+    """Integers in the proportions of the shares' decimal texts: 0.1 is one tenth."""
+    exact = [Fraction(str(float(share))) for share in shares]
+    scale = int(np.lcm.reduce([share.denominator for share in exact], dtype=object))
+    return [int(share * scale) for share in exact]

@@ -67,6 +67,11 @@ def index(
         raise ConfigError(
             f"{source} is a table, which needs no index: Table({source!r}, image=...) reads it"
         )
+    if kind == "hugging_face":
+        raise ConfigError(
+            f"{source} is a data set of Hugging Face, which needs no index: HuggingFace({source!r})"
+            " reads it"
+        )
     if kind == "folder":
         if label is not None:
             raise ConfigError("--label is for shards: an image's class is its folder")

@@ -15,19 +15,20 @@ from fastfeed.storage.expand import SPLIT, expand_braces
 from fastfeed.storage.reads import is_local
 from fastfeed.system.descriptors import open_regular
 
-_TABLES = (".parquet", ".csv", ".tsv", ".jsonl", ".ndjson")
+_TABLES = (".parquet", ".arrow", ".csv", ".tsv", ".jsonl", ".ndjson")
 _SHARDS = {
     ".mds": "mds",
     ".tar": "tar",
     ".tfrecord": "tfrecord",
     ".parquet": "table",
+    ".arrow": "table",
     ".npy": "raw",
 }
 _MOST = 10_000  # files of a folder, or of a pattern, that are looked at
 
 
 def kind_of(uri: str) -> str:
-    """Kind of source: "tar", "tfrecord", "mds", "raw", "table" or "folder"."""
+    """Kind of source: "tar", "tfrecord", "mds", "raw", "table", "hugging_face" or "folder"."""
     uri = uri.removeprefix("file://")
     is_folder = is_local(uri) and os.path.isdir(uri)
     kind = (_inside(Path(uri)) if is_folder else "") or _by_name(uri, is_folder)
@@ -67,6 +68,8 @@ def _inside(folder: Path) -> str:
     """
     if _is_mds(folder / "index.json"):
         return "mds"
+    if _is_hugging_face(folder):
+        return "hugging_face"
     kinds: set[str] = set()
     folders = False
     try:
@@ -89,6 +92,19 @@ def _inside(folder: Path) -> str:
     except OSError:  # reported when the folder is listed
         return ""
     return kinds.pop() if len(kinds) == 1 and not folders else ""
+
+
+def _is_hugging_face(folder: Path) -> bool:
+    """Return True for what `datasets` has saved, and for Parquet in the layout of the Hub."""
+    if (folder / "dataset_dict.json").is_file():
+        return True
+    try:
+        if (folder / "state.json").is_file():
+            return any(islice(folder.glob("*.arrow"), 1))
+        shards = islice(folder.glob("data/*-of-*.parquet"), 1)
+        return any(shards) and (folder / "README.md").is_file()
+    except OSError:  # reported when the folder is listed
+        return False
 
 
 def _is_mds(index: Path) -> bool:

@@ -26,8 +26,10 @@ from helpers.needs import require
 from helpers.remotes import uploaded
 
 import fastfeed as ff
+from fastfeed.cli.open_source import open_source
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.sources import HuggingFace
+from fastfeed.sources.detect import kind_of
 
 
 def rows_of(source: HuggingFace) -> list[int]:
@@ -70,7 +72,7 @@ def test_a_saved_dict_of_splits(tmp_path):
     saved(tmp_path / "test", [2])
     (tmp_path / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
     assert rows_of(opened(tmp_path, "test")) == [2]
-    with pytest.raises(ConfigError, match="got none; it has train, test"):
+    with pytest.raises(ConfigError, match=r"got none; it has train, test; .*/train is one"):
         opened(tmp_path)
     with pytest.raises(ConfigError, match=r"got 'train\[:10%\]'; .* parts of a split are those of"):
         opened(tmp_path, "train[:10%]")
@@ -151,6 +153,24 @@ def test_single_files_and_patterns(tmp_path):
     assert rows_of(opened(f"{tmp_path}/data/train-*.parquet")) == [0, 1, 2, 3, 4, 5]
     with pytest.raises(ConfigError, match="split and name are of a folder with several files"):
         opened(f"{tmp_path}/data/train-*.parquet", "train")
+
+
+def test_commands_recognize_them(tmp_path):
+    folders = [saved(tmp_path / "saved", [0, 1]), repository(tmp_path / "hub", "license: mit")]
+    (tmp_path / "hub" / "data" / "test-00000-of-00001.parquet").unlink()
+    for folder in folders:
+        assert kind_of(str(folder)) == "hugging_face"
+        source = open_source(str(folder), None, [], labeled=True)
+        assert isinstance(source, HuggingFace) and source.classes == ("cat", "dog")
+        assert source.label(np.arange(2)).tolist() == [0, 1]
+    (tmp_path / "dict").mkdir()
+    (tmp_path / "dict" / "dataset_dict.json").write_text('{"splits": ["train"]}')
+    assert kind_of(str(tmp_path / "dict")) == "hugging_face"
+    assert kind_of(str(write_stream(tmp_path / "arrow" / "a.arrow", table([0])))) == "table"
+    assert kind_of(str(tmp_path / "arrow")) == "table"
+    (tmp_path / "plain" / "data").mkdir(parents=True)
+    (tmp_path / "plain" / "README.md").write_text("# Images")
+    assert kind_of(str(tmp_path / "plain")) == "folder"
 
 
 # -- columns

@@ -45,12 +45,14 @@ _LABELS = {
     "tfrecord": ("image/class/label", "label", "class"),
     "mds": ("label", "cls"),
     "table": ("label",),
+    "hugging_face": (),  # found by its description of the columns
 }
 _CAPTIONS = {
     "tar": ("txt", "caption"),
     "tfrecord": ("image/caption", "caption", "text"),
     "mds": ("caption", "text"),
     "table": ("caption", "text"),
+    "hugging_face": ("caption", "text"),
 }
 
 
@@ -60,6 +62,7 @@ _SOURCES = {  # module, class, and optional arguments, by kind
     "tfrecord": ("tfrecord.source", "TFRecords", ("image", "progress", "index")),
     "mds": ("mds.source", "MDSShards", (*_ALLOW, "image", "progress", "index")),
     "table": ("table", "Table", (*_ALLOW, "image")),
+    "hugging_face": ("hugging_face.source", "HuggingFace", (*_ALLOW, "image")),
 }
 
 
@@ -128,7 +131,7 @@ def open_shards(
     options = {name: value for name, value in given.items() if name in accepted}
     carried = normalize_names(kind, [name for name in (resolved.caption, *columns) if name])
     options["columns"] = list(dict.fromkeys(_column_of(kind, name) for name in carried))
-    options["label_kind"] = label_kind or ("name" if kind == "table" else None)
+    options["label_kind"] = label_kind or ("name" if kind in ("table", "hugging_face") else None)
 
     def opened(label: str | None) -> Source:
         own = {"label": label, "classes": classes if label else None, "storage": storage}
@@ -183,6 +186,10 @@ def peek_columns(kind: str, paths: Paths, storage: Storage, allow: Allow) -> lis
     if kind == "table":
         uri, stat = find_table(paths, storage)[0][0]
         return list(dict.fromkeys([*_columns(uri, stat, storage), *partition_columns(uri)]))
+    if kind == "hugging_face":
+        from fastfeed.sources.hugging_face.source import column_names
+
+        return column_names(str(paths), storage)
     if kind == "mds":
         named, storage = expand_indexes(paths, storage, allow)
         return list(column_encodings(*find_files(named, ".mds", storage, "MDSShards")[0], storage))

@@ -42,7 +42,8 @@ def find_data(data: str, split: str | None, name: str | None, storage: Storage) 
         raise SourceError(f"HuggingFace: {data} is no folder with files; pass that of a data set")
     if "dataset_dict.json" in listing:
         splits = _json(listing["dataset_dict.json"], storage).get("splits")
-        split = choose(data, "split", split, splits if isinstance(splits, list) else [])
+        known = list(map(str, splits)) if isinstance(splits, list) else []
+        split = choose(data, "split", split, known, f"; {data}/{known[0]} is one" if known else "")
         prefix = f"{split}/"
         listing = {
             path.removeprefix(prefix): uri
@@ -56,8 +57,8 @@ def find_data(data: str, split: str | None, name: str | None, storage: Storage) 
     return splits[choose(data, "split", split, list(splits))]
 
 
-def choose(data: str, kind: str, wanted: str | None, options: Sequence[str]) -> str:
-    """The one that is wanted, or the only one. ConfigError."""
+def choose(data: str, kind: str, wanted: str | None, options: Sequence[str], hint: str = "") -> str:
+    """The one that is wanted, or the only one. ConfigError, whose text ends with `hint`."""
     if wanted in options:
         return str(wanted)
     if wanted is None and len(options) == 1:
@@ -65,7 +66,6 @@ def choose(data: str, kind: str, wanted: str | None, options: Sequence[str]) -> 
     names = ", ".join(map(printable, options[:30])) or "none"
     argument = {"split": "split", "configuration": "name"}[kind]
     got = "none" if wanted is None else printable(repr(wanted))
-    hint = ""
     if wanted is not None and "[" in wanted:
         hint = "; parts of a split are those of ff.take"
     raise ConfigError(

@@ -147,6 +147,11 @@ class HuggingFace(Derived, SourceMethods):
         return f"HuggingFace({self._place}): {len(self)} images{of_classes}"
 
 
+def column_names(data: str, storage: Storage) -> list[str]:
+    """Columns of a data set that has one split."""
+    return list(_schema(_files(data, None, None, storage)[0], storage).names)
+
+
 def _files(data: Any, split: str | None, name: str | None, storage: Storage) -> list[str]:
     """Files of a folder, or those that are named themselves."""
     if not isinstance(data, (str, os.PathLike)):

@@ -77,6 +77,7 @@ _NAMES = {  # torchvision, PyTorch, Keras, tf.data, Albumentations, DALI, WebDat
     "image_dataset_from_directory": (
         "ff.Feed(ff.ImageFolder(root), [ff.Resize((224, 224))], batch=256).to_keras()"
     ),
+    "MultiLabelBinarizer": 'label_kind="multi", of ff.Table and other sources',
     "DistributedSampler": "nothing: ranks are detected, or Feed(..., world=ff.World(rank, size))",
     "WeightedRandomSampler": "Feed(..., shuffle=ff.Weighted(weights))",
     "RandomSampler": 'nothing: Feed(..., shuffle="full") is the default',
@@ -127,6 +128,8 @@ _OPTIONS = {
     "num_shards": "world=ff.World(rank, size)",
     "device": "feed.to_torch(device), feed.to_jax(sharding) or feed.to_tfdata(device)",
     "image_size": "ff.Resize((height, width)) among the ops",
+    "class_mode": 'label_kind="value", "multi" or "text"; "name" and "index" are of one class',
+    "label_mode": 'label_kind="value", "multi" or "text"; "name" and "index" are of one class',
     "target_transform": "ff.Map(function, ...) or ff.OneHot() among the ops",
     "validation_split": "ff.split(source, keras_split=0.2, seed=0), before the feed",
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from fastfeed.cli.screen.help import ACCESS, MORE, option
 from fastfeed.errors import ConfigError
@@ -84,12 +84,10 @@ def open_source(
 
 def label_kind_of(text: str | None) -> LabelKind | None:
     """Parse the value of --label-kind. Raises ConfigError."""
-    if text not in (None, "name", "index"):
-        raise ConfigError(
-            "--label-kind must be name (integers are names of classes) or index (they count the"
-            f" classes from 0), got {text!r}"
-        )
-    return text
+    from fastfeed.sources.label_values import check_label_kind
+
+    check_label_kind(text, "--label-kind")
+    return cast("LabelKind | None", text)
 
 
 def storage_options(items: list[str], option: str = "--storage-option") -> dict[str, object]:

@@ -46,7 +46,8 @@ class MixUp:
     """Blend each image and its label with another sample's as a weighted mean.
 
     Zhang et al., "mixup: Beyond Empirical Risk Minimization" (2017). Lambda, the sample's own
-    share, is drawn per sample from Beta(alpha, alpha). Labels become soft: float32 (n, classes).
+    share, is drawn per sample from Beta(alpha, alpha). Labels become soft: float32 (n, classes);
+    those that are floats already, as with `label_kind="value"` and "multi", are mixed as they are.
 
     Args:
         alpha (float): Parameter of the beta distribution, in (0, 1000]; below 1 most shares are
@@ -93,7 +94,8 @@ class CutMix:
     Yun et al., "CutMix: Regularization Strategy to Train Strong Classifiers" (2019). The box has
     the image's shape and 1 - lambda of its area, lambda from Beta(alpha, alpha); its center is
     anywhere, and the part outside the image is cut off and not counted: as torchvision's
-    `v2.CutMix`, but drawn per sample. Labels become soft: float32 (n, classes).
+    `v2.CutMix`, but drawn per sample. Labels become soft: float32 (n, classes); those that are
+    floats already, as with `label_kind="value"` and "multi", are mixed as they are.
 
     Args:
         alpha (float): Parameter of the beta distribution, in (0, 1000]; at 1 all areas are equally

@@ -99,7 +99,8 @@ class Batch:
     Args:
         images (np.ndarray): (n, ...) in the shape and dtype that the ops end with.
         labels (np.ndarray): int64 (n,), -1 for none; float32 (n, classes) where an op makes them
-            soft.
+            soft. Targets of another `label_kind` of the source: float32 (n, ...), or objects (n,)
+            for texts.
         weights (np.ndarray): float32 (n,): 0 for padding and masked samples, else 1, or the
             source's weight.
         ids (np.ndarray): Sample ids, int64 (n,); of a substitute, its own.

@@ -36,6 +36,10 @@ class RequestedLabel:
     def of(cls, label: Any, kind: Any, who: str) -> RequestedLabel:
         """Check the arguments `label` and `label_kind`, which is none of None. ConfigError."""
         check_label_kind(kind, who)
+        if kind in ("value", "multi", "text") and label is None:
+            raise ConfigError(
+                f"{who}: label_kind={kind!r} needs the name of a label, got label=None"
+            )
         if label is None or kind == "none":
             return UNLABELED
         if isinstance(label, str):

@@ -6,9 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers.photos import picture
+from helpers.targets import tar_folder
 from PIL import Image
+from typer.testing import CliRunner
 
-from fastfeed.cli.show.command import show
+from fastfeed.cli import app
+from fastfeed.cli.show.command import label_text, show
 from fastfeed.cli.show.ops import FAMILIES, UNSEEN, arguments, sections
 from fastfeed.cli.show.strengths import STRENGTHS, pictures, sample_box, scaled
 from fastfeed.errors import ConfigError, SourceError
@@ -198,3 +201,24 @@ def test_the_families_of_ops():
         "mixing",
         "views",
     ]
+
+
+def test_labels_under_images():
+    classes = ("cat", "dog")
+    assert label_text(np.int64(1), classes) == "dog" and label_text(np.int64(-1), classes) == ""
+    assert label_text(np.int64(7), ()) == "7"
+    assert label_text(np.array([1, 1], np.float32), classes) == "cat, dog"
+    assert label_text(np.array([0, 0], np.float32), classes) == ""
+    assert label_text(np.float32(1.5), ()) == "1.5"
+    assert label_text(np.array([1.5, 2], np.float32), ()) == "1.5, 2"
+    assert label_text("a caption", ()) == "a caption"
+
+
+def test_show_takes_targets_of_any_kind(tmp_path):
+    tar_folder(tmp_path / "tar")
+    for target, kind in (("price", "value"), ("txt", "text"), ("json:tags", "multi")):
+        words = ["--label", target, "--label-kind", kind, "--size", "16", "-n", "4"]
+        out = ["-o", str(tmp_path / "sheet.png")]
+        done = CliRunner().invoke(app, ["show", f"{tmp_path}/tar/*.tar", *words, *out])
+        assert done.exit_code == 0, done.output
+        assert (tmp_path / "sheet.png").exists()

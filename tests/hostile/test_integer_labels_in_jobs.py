@@ -162,7 +162,7 @@ def test_on_the_command_line() -> None:
     assert code == 2 and "(--label-kind index)" in said and "for indices, as they are" in said
     code, said = preprocess("photos/t.csv", "other", *SMALL, "--label-kind", "ids")
     assert code == 2 and said.startswith(
-        "--label-kind must be name (integers are names of classes) or index"
+        "--label-kind: label_kind must be one of 'name' (integers are names of classes)"
     )
     for words, said in (((), "of 3 classes"), (("--label-kind", "index"), "4 images\n")):
         done = CliRunner().invoke(

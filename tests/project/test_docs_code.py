@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 import os
@@ -112,6 +113,17 @@ def captions(place: Path) -> None:
     (place / "captions.csv").write_text("\n".join(["path,caption", *rows]))
 
 
+def homes(place: Path) -> None:
+    """Photographs, and a CSV with targets of each."""
+    folder(place / "photos", {"a": 32}, (64, 80))
+    with (place / "homes.csv").open("w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["path", "price", "age", "tags", "garden", "pool"])
+        for i in range(32):
+            tags = json.dumps(["brick", "new"][: i % 3])
+            table.writerow([f"photos/a/{i:04}.jpg", i / 4, i, tags, i % 2, i % 3 // 2])
+
+
 def traces(place: Path) -> None:
     """A trace, and two to compare."""
     DIALECTS["chrome"](place / "trace.json", steady())
@@ -140,6 +152,7 @@ PLACES: dict[
     "docs/profile_json.md": traces,
     "docs/objects.md": coco,
     "docs/guides/captions.md": captions,
+    "docs/guides/regression.md": homes,
 }
 
 

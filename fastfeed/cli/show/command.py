@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastfeed.cli.open_source import (
     AllowHost,
@@ -73,8 +73,9 @@ def show(
     label_kind: Annotated[
         str | None,
         option(
-            "name|index",
-            "Integer labels are the name of a class (default in tables) or its index.",
+            "name|index|value|multi|text",
+            "Integer labels are the name of a class (default in tables) or its index; or labels are"
+            " numbers, several classes, texts.",
             panel=MORE,
         ),
     ] = None,
@@ -274,6 +275,22 @@ def folder(directory: Path) -> ImageFolder:
     return ImageFolder(directory, labeled=has_folders, min_per_class=1)
 
 
+def label_text(label: Any, classes: tuple[str, ...]) -> str:
+    """One label of a batch: the name of its class, or of several, numbers, or a text."""
+    import numpy as np
+
+    if isinstance(label, str):
+        return label
+    if label.dtype.kind == "f":
+        shares = np.ravel(label).tolist()
+        if not classes:
+            return ", ".join(f"{number:g}" for number in shares)
+        return ", ".join(name for name, share in zip(classes, shares, strict=True) if share)
+    if label < 0:
+        return ""
+    return classes[label] if label < len(classes) else str(label)
+
+
 def contact_sheet(batch: Batch, classes: tuple[str, ...]) -> Image.Image:
     """Images of a uint8 HWC batch in a grid of about 4:3, with class names and sample ids."""
     from PIL import Image, ImageDraw, ImageFont
@@ -288,9 +305,7 @@ def contact_sheet(batch: Batch, classes: tuple[str, ...]) -> Image.Image:
         x, y = _MARGIN + i % columns * step_x, _MARGIN + i // columns * step_y
         pixels = batch.images[i]
         sheet.paste(Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels), (x, y))
-        label = int(batch.labels[i])
-        name = classes[label] if 0 <= label < len(classes) else ("" if label < 0 else str(label))
-        text = f"{name}  #{batch.ids[i]}".strip()
+        text = f"{label_text(batch.labels[i], classes)}  #{batch.ids[i]}".strip()
         while len(text) > 1 and draw.textlength(text, font) > width:
             text = text[:-2] + "…"
         draw.text((x, y + height + 2), text, _INK, font)

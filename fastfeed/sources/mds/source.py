@@ -46,7 +46,12 @@ from fastfeed.sources.shards.extra_columns import (
 )
 from fastfeed.sources.shards.index import Notes, ScannedLabel, ShardScan
 from fastfeed.sources.shards.labels import requested_label
-from fastfeed.sources.shards.packed_labels import LARGEST_LABEL, pack_label
+from fastfeed.sources.shards.packed_labels import (
+    LARGEST_LABEL,
+    json_field,
+    label_fields,
+    pack_label,
+)
 from fastfeed.storage.disk_cache import Cache
 from fastfeed.storage.expand import find_files
 from fastfeed.storage.local_file import read_file
@@ -75,8 +80,8 @@ class MDSShards(ShardedSource):
         image (str): Column with the image: of the encoding jpeg, png, pil, or bytes of a file.
             Default: "image".
         label (str | Sequence[str] | None): Column with an integer (below 0: none) or a text, or
-            what label_kind says; several for label_kind "value" and "multi"; None for none.
-            Default: "label".
+            what label_kind says, also in a field of JSON ("meta:price"); several for label_kind
+            "value" and "multi"; None for none. Default: "label".
         columns (Sequence[str]): Other columns that are carried to the batch: texts, numbers, bytes,
             arrays, JSON; all but pickles and lists of images. Default: ().
         label_kind (str | None): "index": integers are labels already, and `classes` names them;
@@ -133,6 +138,7 @@ class MDSShards(ShardedSource):
             if not isinstance(name, str) or not name:
                 raise ConfigError.of(f"MDSShards: {option}", "the name of a column", name)
         self._image = image
+        self._label_fields = label_fields(self._label)
         self._names = column_names(columns, "MDSShards")
         self._kinds: dict[str, str] = {}
         self._allow = allow_of(allow_path, allow_host, allow_scheme, "MDSShards")
@@ -156,7 +162,13 @@ class MDSShards(ShardedSource):
         fits_label, label_kinds = (is_label, LABELS) if self._label.is_class else (is_value, VALUES)
         for field, names, fits, held, advice in (
             ("image", [self._image], is_image, IMAGES, "pass image='its name'"),
-            ("label", self._label.names, fits_label, label_kinds, "pass label='its name'"),
+            (
+                "label",
+                list(dict(self._label_fields)),
+                fits_label,
+                label_kinds,
+                "pass label='its name'",
+            ),
             ("columns", self._names, is_value, VALUES, "leave it out of columns"),
         ):
             for name in names:
@@ -188,7 +200,7 @@ class MDSShards(ShardedSource):
     ) -> tuple[ShardScan, ShardScan]:
         offsets, columns = header(reader)
         kinds = dict(zip(columns.names, columns.encodings, strict=True))
-        for name in (self._image, *self._label.names, *self._names):
+        for name in (self._image, *dict(self._label_fields), *self._names):
             if len(offsets) == 1:
                 continue
             kind, needed = kinds.get(name, "missing"), self._kinds[name]
@@ -224,7 +236,8 @@ class MDSShards(ShardedSource):
     ) -> ScannedLabel:
         try:
             values = [
-                self._label_value(reader, name, locations[name]) for name in self._label.names
+                json_field(self._label_value(reader, name, locations[name]), field)
+                for name, field in self._label_fields
             ]
             if self._label.is_class:
                 return _class_label(values[0])

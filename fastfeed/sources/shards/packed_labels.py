@@ -23,6 +23,7 @@ from fastfeed.sources.label_values import (
 from fastfeed.sources.shards.index import Index
 
 LARGEST_LABEL = 1 << 20  # bytes; more is damage
+_LARGE = 3e38  # about the largest float32
 _DIMENSIONS = 4  # of an array, at most
 _ROWS = 1 << 16  # of labels that are unpacked at once
 
@@ -44,9 +45,26 @@ def pack_label(label: RequestedLabel, values: Sequence[Any]) -> bytes:
     return _packed_names([name for name, flag in chosen if flag])
 
 
+def json_field(value: Any, field: str) -> Any:
+    """The value at `a.b` of a JSON object; the value itself for "". ValueError."""
+    for name in field.split(".") if field else ():
+        if not isinstance(value, dict) or name not in value:
+            raise ValueError(f"no field {name!r} of {field!r}")
+        value = value[name]
+    return value
+
+
+def label_fields(label: RequestedLabel) -> list[tuple[str, str]]:
+    """What holds each value of a label, and the field of JSON in it: "meta:a.b"; "" for all."""
+    if label.is_class:
+        return [(name, "") for name in label.names]
+    return [(name.partition(":")[0], name.partition(":")[2]) for name in label.names]
+
+
 def class_columns(label: RequestedLabel) -> tuple[str, ...]:
-    """Names of the classes that several columns of 0 and 1 stand for: "json:cat" is "cat"."""
-    return tuple(name.rpartition(":")[2] for name in label.names)
+    """Names of the classes that several columns of 0 and 1 stand for: "json:of.cat" is "cat"."""
+    parts = [name.partition(":") for name in label.names]
+    return tuple(field.rpartition(".")[2] if colon else name for name, colon, field in parts)
 
 
 def number_in(value: Any) -> float:
@@ -72,6 +90,8 @@ def _numbers_in(value: Any) -> np.ndarray:
 
 
 def _packed_numbers(value: Any) -> bytes:
+    if isinstance(value, (int, float)) and abs(value) < _LARGE:  # ten times as fast as an array
+        return struct.pack("<Bf", 0, value)
     array = _numbers_in(value)
     return struct.pack(f"<B{array.ndim}I", array.ndim, *array.shape) + array.tobytes()
 

@@ -33,7 +33,7 @@ from fastfeed.sources.shards.extra_columns import (
 from fastfeed.sources.shards.index import ScannedLabel, ShardScan
 from fastfeed.sources.shards.known_counts import in_record, is_cut, missing
 from fastfeed.sources.shards.labels import requested_label, text_label
-from fastfeed.sources.shards.packed_labels import LARGEST_LABEL, pack_label
+from fastfeed.sources.shards.packed_labels import LARGEST_LABEL, json_field, pack_label
 from fastfeed.sources.tar.external_indexes import (
     members_from_dali,
     samples_in_dali,
@@ -413,12 +413,7 @@ def _field_of(data: bytes, extension: str, field: str) -> Any:
     value: Any = data.decode("utf-8-sig")
     if not extension.endswith("json"):
         return value
-    value = json.loads(value)
-    for name in field.split(".") if field else ():
-        if not isinstance(value, dict) or name not in value:
-            raise ValueError(f"no field {name!r} of {field!r}")
-        value = value[name]
-    return value
+    return json_field(json.loads(value), field)
 
 
 def _class_label(value: Any) -> int | str:

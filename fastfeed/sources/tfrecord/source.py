@@ -8,6 +8,7 @@ added, since data may contain checksums: `Mask` in core/lib/hash/crc32c.h.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -33,7 +34,7 @@ from fastfeed.sources.shards.extra_columns import (
 from fastfeed.sources.shards.index import Notes, ScannedLabel, ShardScan
 from fastfeed.sources.shards.known_counts import in_record, missing
 from fastfeed.sources.shards.labels import requested_label
-from fastfeed.sources.shards.packed_labels import pack_label
+from fastfeed.sources.shards.packed_labels import json_field, label_fields, pack_label
 from fastfeed.sources.tfrecord.example import LONGEST_NAME, Example, FeatureNames, to_python
 from fastfeed.sources.tfrecord.protobuf import LazyMessage, Malformed
 from fastfeed.storage.disk_cache import Cache
@@ -61,8 +62,8 @@ class TFRecords(ShardedSource):
             `*-of-01024`), folder, or a list of these, local or remote (`s3://...`).
         image (str): Feature with the encoded image. Default: "image/encoded".
         label (str | Sequence[str] | None): Feature with an integer or a string, or what label_kind
-            says; several for label_kind "value" and "multi"; None for none. Default:
-            "image/class/label".
+            says, also in a field of JSON ("image/meta:price"); several for label_kind "value" and
+            "multi"; None for none. Default: "image/class/label".
         columns (Sequence[str]): Other features that are carried to the batch; "vector:bytes" leaves
             bytes that are not text as they are. Default: ().
         label_kind (str | None): "index": integers are labels already, and `classes` names them;
@@ -221,8 +222,8 @@ class _ShardScanner:
         self._reader = reader
         self._image = image
         self._label = label
-        self._label_names = [name.encode() for name in label.names]
-        self._feature_names = FeatureNames(image, *self._label_names, _FILENAME)
+        self._label_fields = [(name.encode(), field) for name, field in label_fields(label)]
+        self._feature_names = FeatureNames(image, *dict(self._label_fields), _FILENAME)
         self._scan = ShardScan()
         self._images = 0
         self._reason = ""
@@ -272,10 +273,12 @@ class _ShardScanner:
     def _label_in(self, example: Example, offset: int, length: int) -> ScannedLabel:
         """The label of a record. ValueError."""
         if self._label.is_class:
-            label = example.label(self._label_names[0])
+            label = example.label(self._label_fields[0][0])
             self._verify([label], offset, length)
             return label
-        values = [example.value(name) for name in self._label_names]
+        values = [example.value(name) for name, _ in self._label_fields]
+        for k, (_, field) in enumerate(self._label_fields):
+            values[k] = json_field(json.loads(values[k]), field) if field else values[k]
         if self._label.kind == "multi" and not self._label.several:
             values = [values[0] if isinstance(values[0], list) else [values[0]]]
             self._verify(values[0], offset, length)

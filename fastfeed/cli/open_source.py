@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastfeed.cli.screen.help import ACCESS, MORE, option
 from fastfeed.errors import ConfigError
@@ -80,14 +80,6 @@ def open_source(
     return open_shards(kind, source, ColumnNames(label or "", image, ""), (), storage, allow=allow)[
         0
     ]
-
-
-def label_kind_of(text: str | None) -> LabelKind | None:
-    """Parse the value of --label-kind. Raises ConfigError."""
-    from fastfeed.sources.label_values import check_label_kind
-
-    check_label_kind(text, "--label-kind")
-    return cast("LabelKind | None", text)
 
 
 def storage_options(items: list[str], option: str = "--storage-option") -> dict[str, object]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from fastfeed.cli.open_source import label_kind_of, storage_options
+from fastfeed.cli.open_source import storage_options
 from fastfeed.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def opener(path: str, values: Mapping[str, Any]) -> SourceSpec:
         labels_file=values["labels"],
         missing="drop" if values["drop_unlabeled"] else "error",
         **allow,
-        label_kind=label_kind_of(values["label_kind"]),
+        label_kind=values["label_kind"],
         storage=Storage(storage_options(values["storage_option"] or []), policy=policy),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from fastfeed.cli.open_source import (
     AllowHost,
@@ -14,7 +14,6 @@ from fastfeed.cli.open_source import (
     Seed,
     StorageOption,
     allowed,
-    label_kind_of,
 )
 from fastfeed.cli.screen.help import MORE, argument, flag, option
 from fastfeed.cli.screen.streams import Console
@@ -103,7 +102,7 @@ def show(
     console = Console()
     allow = allowed(allow_path, allow_host, allow_scheme)
     opened = _opened(
-        str(source), label, image, storage_option or [], allow, label_kind_of(label_kind)
+        str(source), label, image, storage_option or [], allow, cast("LabelKind | None", label_kind)
     )
     console.print(str(opened), soft_wrap=True, highlight=False, markup=False)
     out = out or Path("ops.png" if ops else "contact-sheet.png")

@@ -54,8 +54,8 @@ def json_field(value: Any, field: str) -> Any:
     return value
 
 
+def label_fields(label: RequestedLabel) -> list[tuple[str, str]]:
     """Names of columns, and the field of JSON of each: "meta:a.b"; "" for the whole value."""
-    """What holds each value of a label, and the field of JSON in it: "meta:a.b"; "" for all."""
     if label.is_class:
         return [(name, "") for name in label.names]
     return [(name.partition(":")[0], name.partition(":")[2]) for name in label.names]

@@ -274,6 +274,8 @@ def test_rows_of_different_lengths():
     assert made[0]["r"].dtype == object and made[0]["r"][1].tolist() == [0, 1]
     made, _ = batches(ff.Map(lambda label: [np.ones((2, k)) for k in label], "label", out="r"))
     assert made[0]["r"][1].shape == (2, 2)
+    ragged = ff.Map(lambda label: [range(k) for k in label], "label", out="r", dtype="float32")
+    assert batches(ragged)[0][0]["r"][1].dtype == np.float32
 
 
 def test_fields_are_known_before_a_batch():

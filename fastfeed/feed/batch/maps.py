@@ -153,13 +153,16 @@ def _checked(
     if array.ndim == 0 or len(array) != n:
         got = "one value" if array.ndim == 0 else len(array)
         raise SampleError(f"{what} must have {n} rows, as the batch has, got {got}")
-    if dtype is not None and dtype != TEXT and array.dtype != object:
-        array = _converted(what, array, dtype)
     is_text = array.dtype == object and all(isinstance(row, str) for row in array)
+    is_ragged = array.dtype == object and not is_text
     if dtype is not None and is_text != (dtype == TEXT):
         raise SampleError(f"{what} must be {dtype}, got {'texts' if is_text else array.dtype}")
+    if dtype is not None and is_ragged:
+        array = _objects([_converted(what, row, dtype) for row in array])
+    elif dtype is not None and not is_text:
+        array = _converted(what, array, dtype)
     if shape is not None:
-        for row in array if array.dtype == object and not is_text else array[:1]:
+        for row in array if is_ragged else array[:1]:
             _check_shape(what, np.shape(row), shape)
     return array if array.flags.writeable else array.copy()
 

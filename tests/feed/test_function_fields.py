@@ -170,6 +170,7 @@ def returns(**values):
             "left, top, right, bottom in pixels, returned [[4.0, 4.0, 2.0, 2.0]]",
         ),
         (returns(boxes=[[0, 0, np.nan, 2]]), "returned [[0.0, 0.0, nan, 2.0]]"),
+        (returns(box_labels=[0.5]), "integers as box_labels, returned [0.5]"),
         (returns(boxes="none"), "must return could not convert"),
         (returns(masks=np.zeros((2, 2), np.uint8)), "masks uint8[16, 20], returned uint8[2, 2]"),
         (returns(masks=np.zeros((16, 20))), "masks uint8[16, 20], returned float64[16, 20]"),

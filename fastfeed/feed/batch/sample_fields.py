@@ -45,7 +45,8 @@ class SampleFields:
         if "boxes" in results and self.after.objects is not None:
             boxes = np.asarray(results["boxes"], np.float32)
             boxes = boxes.reshape(-1, 4) if boxes.size == 0 else boxes
-            labels = np.asarray(results["box_labels"])
+            given = np.asarray(results["box_labels"])
+            labels = given.astype(np.int64)
             if boxes.ndim != 2 or boxes.shape[1] != 4 or labels.shape != (len(boxes),):
                 raise ValueError(
                     "boxes of shape (n, 4) and box_labels of shape (n,), returned"
@@ -55,6 +56,8 @@ class SampleFields:
                 raise ValueError(
                     f"boxes as left, top, right, bottom in pixels, returned {boxes.tolist()}"
                 )
+            if not np.array_equal(labels, given):
+                raise ValueError(f"integers as box_labels, returned {given.tolist()}")
             clear(Annotations(self.after.objects))
             write_boxes(boxes, labels, np.zeros(len(boxes), np.int64), self.after.objects)
         if "masks" in results and self.after.masks is not None:

@@ -175,12 +175,12 @@ def _table(root: Path, target: str, format: str, **more: Any) -> Any:
     return ff.Table(table(root, format), image="path", label=label, label_kind=kind, **more)
 
 
-def _held(root: Path, target: str) -> Any:
+def _held(root: Path, target: str, source: Any = ff.Table) -> Any:
     label, kind = LABELS["TFRecords"][target]
     columns = {name: values for name, values in COLUMNS.items() if name != "path"}
     root.mkdir(parents=True, exist_ok=True)
     path = image_bytes(root / "t.parquet", IMAGES, 5, **columns)
-    return ff.Table(path, image="image", label=label, label_kind=kind)
+    return source(path, image="image", label=label, label_kind=kind)
 
 
 def _shards(name: str) -> Callable[[Path, str], Any]:
@@ -209,10 +209,24 @@ def _arrays(root: Path, target: str) -> Any:
     return ff.Arrays(np.zeros((COUNT, 8, 8), np.uint8), values, label_kind=kind, classes=classes)
 
 
+def _mapped(root: Path, target: str) -> Any:
+    values, kind, classes = _listed(target)
+    items = [{"image": image} for image in IMAGES]
+    return ff.Mapped(
+        items, image="image", label=None, labels=values, label_kind=kind, classes=classes or None
+    )
+
+
 def _mixture(root: Path, target: str) -> Any:
     """The samples twice: of tar shards and of records, ids from 12 on."""
     kinds = ("TarShards", "MDSShards")
     return ff.Mixture({name: _shards(name)(root / name, target) for name in kinds})
+
+
+def _subset(root: Path, target: str) -> Any:
+    """All samples of a mixture but its first and last: ids are those of SOURCES."""
+    whole = ff.Mixture([_shards("MDSShards")(root / "mds", target)] * 3)
+    return ff.take(whole, np.arange(COUNT, 2 * COUNT))
 
 
 def _objects(root: Path, target: str) -> Any:
@@ -228,11 +242,14 @@ SOURCES: dict[str, Callable[[Path, str], Any]] = {
     "Table, images in Parquet": _held,
     "Files": _files,
     "Arrays": _arrays,
+    "HuggingFace": lambda root, target: _held(root, target, ff.HuggingFace),
+    "Mapped": _mapped,
     "Mixture": _mixture,
+    "Subset": _subset,
     "Objects": _objects,
 }
 # targets that a source has no form for
 WITHOUT = {
     ("TFRecords", "array"),
-    *((name, "array") for name in SOURCES if name.startswith("Table")),
+    *((name, "array") for name in SOURCES if name.startswith(("Table", "HuggingFace"))),
 }

@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import json
 import pickle
+from collections.abc import Callable
 from itertools import chain
+from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.targets import COUNT, SOURCES, WANTED, WITHOUT
+from helpers.targets import (
+    COUNT,
+    PRICES,
+    SOURCES,
+    WANTED,
+    WITHOUT,
+    record_folder,
+    table,
+    tar_folder,
+)
 
 import fastfeed as ff
 from fastfeed.distributed.world import World
 from fastfeed.errors import StateError
 from fastfeed.feed.session import FeedSession
+from fastfeed.sources import Source
 
 CASES = [(name, target) for name in SOURCES for target in WANTED if (name, target) not in WITHOUT]
 
@@ -60,3 +72,34 @@ def test_state_of_other_labels_is_refused(tmp_path, name):
         saved = one.state()
     with feed(SOURCES[name](tmp_path / "a", "numbers")) as other, pytest.raises(StateError):
         other.restore(saved)
+
+
+LACKING: dict[str, Callable[[Path], Source]] = {
+    "Table": lambda root: ff.Table(
+        table(root, "jsonl", price=[*PRICES[:5], None, *PRICES[6:]]),
+        image="path",
+        label="price",
+        label_kind="value",
+    ),
+    "TarShards": lambda root: ff.TarShards(
+        tar_folder(root, {5: {"price": b"dear"}}), label="price", label_kind="value"
+    ),
+    "TFRecords": lambda root: ff.TFRecords(
+        record_folder(root, {5: {"price": None}}), label="price", label_kind="value"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LACKING)
+def test_a_sample_without_its_target_is_replaced_or_masked(tmp_path, name):
+    source, wanted = LACKING[name](tmp_path), WANTED["number"]
+    with feed(source) as replaced:
+        ids = check(list(replaced), wanted)
+        assert 5 not in chain(*ids)
+        assert [bad.reason for bad in replaced.stats().bad] == ["label_missing"]
+    with feed(source, on_bad="mask") as masked:
+        for batch in masked:
+            kept = batch.weights > 0
+            np.testing.assert_array_equal(batch.ids[~kept], [5] * np.count_nonzero(~kept))
+            assert batch.labels[~kept].tolist() == [0] * np.count_nonzero(~kept)
+            np.testing.assert_array_equal(batch.labels[kept], wanted[batch.ids[kept]])

@@ -26,27 +26,16 @@ feed = ff.Feed(
 held_out = ff.Feed(made.pictures(1000, seed=1), values, batch=256, shuffle=False, tail="pad")
 
 
-class Named:
-    """Batches by the names that models of Transformers take."""
-
-    def __init__(self, loader):
-        self.loader = loader
-
-    def __iter__(self):
-        for images, labels in self.loader:
-            yield {"pixel_values": images, "labels": labels}
-
-    def __len__(self):
-        return len(self.loader)
+NAMES = {"pixel_values": "image", "labels": "label"}  # as models of Transformers take them
 
 
 class FeedTrainer(Trainer):
     def get_train_dataloader(self):
         # on the Trainer's device where that is the first GPU, or the CPU
-        return Named(feed.to_torch())
+        return feed.to_torch(yields=NAMES)
 
     def get_eval_dataloader(self, eval_dataset=None):
-        return Named(held_out.to_torch())
+        return held_out.to_torch(yields=NAMES)
 
 
 def accuracy(predicted):

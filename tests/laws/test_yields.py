@@ -165,6 +165,9 @@ def test_class_weights_need_the_label_and_the_weight():
         tuples_of(source, ("image", "label"), how)
     with pytest.raises(ConfigError, match='is by the field "label" of an image, and this feed yie'):
         tuples_of(source, ("image", "year", "weight"), how)
+    halves = ff.Feed(source, [ff.Map(lambda label: label / 2, "label", out="label")], batch=4)
+    with halves, pytest.raises(ConfigError, match="needs class numbers as labels, got float64"):
+        BatchTuples.of(FeedSession.of(halves), **how)
 
 
 @pytest.mark.parametrize(

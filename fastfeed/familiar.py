@@ -70,6 +70,8 @@ _NAMES = {  # torchvision, PyTorch, Keras, tf.data, Albumentations, DALI, WebDat
     "MNIST": "ff.Arrays.mnist(folder)",
     "FashionMNIST": "ff.Arrays.mnist(folder)",
     "DatasetFolder": "ff.ImageFolder(root)",
+    "StackDataset": 'ff.Together({"left": source, "right": source})',
+    "ReplayCompose": 'ff.Together({"left": source, "right": source}), which crops images alike',
     "ImageFolderDataset": "ff.ImageFolder(root)",
     "WebDataset": "ff.TarShards(...)",
     "TFRecordDataset": "ff.TFRecords(...)",

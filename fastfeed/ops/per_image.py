@@ -50,6 +50,11 @@ def fuse_images(
             program = fuse(own, specs[name], slot=0 if same_geometry else k * SLOTS, **more)
         except (ConfigError, SpecError) as error:
             raise type(error)(f"{name}: {error}") from error
+        if name != first and any(op.annotations for op in program.functions):
+            raise SpecError(
+                f"boxes and masks are of {first!r}, the first image, got a Function of {name!r} that"
+                " takes them; write a list of ops for each image"
+            )
         programs.append(replace(program, image=name))
     if same_geometry and isinstance(ops, Mapping):
         for program in programs[1:]:

@@ -16,7 +16,7 @@ from helpers.shards import shard_folder
 
 import fastfeed as ff
 from fastfeed.distributed.world import World
-from fastfeed.errors import ConfigError, SampleError, SpecError
+from fastfeed.errors import ConfigError, SampleError, SpecError, StorageError
 from fastfeed.feed.session import FeedSession
 
 PICTURES = np.stack([picture(seed, (30, 40)) for seed in range(8)])
@@ -213,15 +213,30 @@ def test_images_that_do_not_fit_into_memory_at_once(tmp_path: Path, remote: bool
         np.testing.assert_array_equal(batch[name], want[name])
 
 
-def test_shards_in_blocks(tmp_path: Path):
-    sources = {
-        name: ff.TarShards(shard_folder(tmp_path / name, (3, 1, 4))) for name in ("left", "right")
-    }
-    with fed(ff.Together(sources), [ff.Resize((8, 8))], shuffle=ff.Blocks()) as feed:
+@pytest.mark.parametrize("remote", [False, True])
+def test_shards_in_blocks(tmp_path: Path, remote: bool):
+    roots = [shard_folder(tmp_path / name, (3, 1, 4)) for name in ("left", "right")]
+    shards = [ff.TarShards(uploaded(root) if remote else root) for root in roots]
+    pair = ff.Together({"left": shards[0], "right": shards[1]})
+    with fed(pair, [ff.Resize((8, 8))], shuffle=ff.Blocks()) as feed:
         batches = list(feed)
     assert len({int(id) for batch in batches for id in batch.ids}) == 8
     for batch in batches:
         np.testing.assert_array_equal(batch["left"], batch["right"])
+
+
+def test_storage_of_one_image_that_is_down():
+    class Down(ff.Arrays):
+        def uri(self, i: int) -> str:
+            return f"s3://right/{i}.jpg"
+
+        def read(self, ids: Any) -> list[Any]:
+            return [ff.Failure(int(i), self.uri(i), "read", "io_error", "gone") for i in ids]
+
+    pair = ff.Together({"left": IMAGE, "right": Down(PICTURES)})
+    for then in ("raise", "substitute"):
+        with pytest.raises(StorageError, match="s3://right has not answered"):
+            first(pair, [], outage=ff.Outage(0.0, then=then))
 
 
 def test_a_helper_process_makes_the_same_pairs():
@@ -283,6 +298,24 @@ def test_boxes_and_masks_of_the_first_image():
     batch = first(together, [ff.RandomFlip(p=1.0)])
     np.testing.assert_array_equal(batch["boxes"][:, 0], [[32, 0, 40, 6]] * 4)
     np.testing.assert_array_equal(batch["image"], batch["depth"])
+
+
+def test_functions_take_the_fields_of_their_sample():
+    def add(image: np.ndarray, _: np.ndarray, label: np.ndarray) -> np.ndarray:
+        return image + np.uint8(label)
+
+    function = ff.Function(add, fields=("label",))
+    both = ff.Map(lambda *images: np.concatenate(images, axis=3), "left", "right", out="stack")
+    ops = {"left": [both], "right": [function]}
+    batch = first(pairs(), ops, batch=3)
+    right = 100 + 2 * batch.ids
+    np.testing.assert_array_equal(batch["right"][:, 0, 0, 0], right)
+    np.testing.assert_array_equal(batch["stack"][:, 0, 0, 3], right)
+
+    boxed = ff.Objects(IMAGE, boxes=[[[0, 0, 8, 6]]] * 8)
+    takes_boxes = ff.Function(add, fields=("boxes", "box_labels"))
+    with pytest.raises(SpecError, match="boxes and masks are of 'left', the first image"):
+        ff.Feed(ff.Together({"left": boxed, "right": IMAGE}), [takes_boxes], batch=4)
 
 
 def test_printed():

@@ -137,6 +137,12 @@ def halves(place: Path) -> None:
     folder(place / "data" / "val", {"a": 4, "b": 4}, (64, 80))
 
 
+def pairs(place: Path) -> None:
+    """The same pictures before and after, and a quarter of the size."""
+    for name, size in (("before", (160, 224)), ("after", (160, 224)), ("small", (40, 56))):
+        folder(place / "data" / name, {"a": 6, "b": 6}, size)
+
+
 PLACES: dict[
     str, Callable[[Path], object]
 ] = {  # instead of photos/ with three classes of small photographs
@@ -148,6 +154,7 @@ PLACES: dict[
         place / "photos", {"a": 20, "b": 20}, (280, 300)
     ),
     "docs/guides/imagenet.md": halves,
+    "docs/guides/pairs.md": pairs,
     "docs/guides/idle_gpu.md": traces,
     "docs/profile_json.md": traces,
     "docs/objects.md": coco,

@@ -109,3 +109,16 @@ def test_pairs_by_name():
         ff.Together({"left": twice, "right": right}, by="name")
     with pytest.raises(ConfigError, match='by must be "order" or "name"'):
         ff.Together({"left": left, "right": right}, by="size")
+
+
+def test_pairs_are_split_and_filtered_as_pairs():
+    shifted = ff.Arrays(np.ascontiguousarray(NUMBERS + np.uint8(100)), np.arange(50) % 5)
+    pairs = ff.Together({"left": IMAGES, "right": shifted})
+    sides = ff.split(pairs, {"train": 0.8, "val": 0.2}, by="stratified", seed=1)
+    few = pairs.take([7, 3]).where(min_side=4)
+    for side, count in ((sides["train"], 40), (sides["val"], 10), (few, 2)):
+        with ff.Feed(side, [ff.RandomFlip()], batch=count) as feed:
+            batch = next(iter(feed))
+        assert np.unique(batch["left"][:, 0, 0, 0]).size == count
+        np.testing.assert_array_equal(batch["left"] + np.uint8(100), batch["right"])
+        np.testing.assert_array_equal(batch.labels, batch["left"][:, 0, 0, 0] % 5)

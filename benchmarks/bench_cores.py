@@ -9,6 +9,8 @@ decoding an ImageNet-size file takes: threads
 arrays  CIFAR-size arrays, crop with padding and flip: the feed, NumPy by hand, DALI's
 external_source small   64 x 64 JPEGs, crop and flip cores   processor time per image by recipe:
 images/s that one core makes
+columns     time of a Python thread per image for one more column, from the source to PyTorch's
+        tensors and lists: of a table in memory, and of tar shards, which are read
 
 --parts runs some of them. `gil` needs py-spy, and the right to trace a child process.
 """
@@ -16,11 +18,13 @@ images/s that one core makes
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import statistics
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -33,10 +37,14 @@ from cores_material import cifar, photographs, small_files, tiny
 from rounds import finish, interleaved, parser, ratio
 
 import fastfeed as ff
+from fastfeed.adapters.batch_tuples import BatchTuples
+from fastfeed.adapters.torch import TorchPlacement
 from fastfeed.backends.cpu.native_program import NativeProgram
 from fastfeed.decode.executor import Executor
+from fastfeed.feed.session import FeedSession
 from fastfeed.ops.program.compile import fuse
 from fastfeed.runtime.addresses import ArrayRows
+from fastfeed.runtime.batch import Batch
 from fastfeed.runtime.extension import extension
 
 BATCH, WAIT_NS, SECONDS, LOOKS = 256, 850_000, 5, 1000
@@ -47,13 +55,15 @@ LISTS: dict[str, list[Any]] = {
     "imagenet": ff.recipes.imagenet_train(224),
     "policies": [*CROP, ff.ColorJitter(0.4, 0.4, 0.4), ff.RandAugment(), ff.Normalize.imagenet()],
 }
+PARTS = ("gil", "waits", "arrays", "small", "cores", "columns")
 SMALL = [ff.RandomCrop(32, padding=4), ff.RandomFlip()]
 MARKS_US = {"crop": 4, "imagenet": 4, "policies": 10, "arrays": 1}
+COLUMN_MARKS_US = {"number": 0.5, "txt": 2}
 
 
 def main() -> None:
     made = parser(__doc__, rounds=5)
-    made.add_argument("--parts", nargs="+", default=["gil", "waits", "arrays", "small", "cores"])
+    made.add_argument("--parts", nargs="+", default=[*PARTS])
     made.add_argument("--child", help="for the part gil: iterate this feed until killed")
     options = made.parse_args()
     with tempfile.TemporaryDirectory(prefix="fastfeed-cores-") as folder:
@@ -68,6 +78,7 @@ def main() -> None:
             "arrays": lambda: arrays(options.rounds, options.threads),
             "small": lambda: small(small_files(root), options.rounds, options.threads),
             "cores": lambda: cores(photographs(root), options.rounds, options.threads),
+            "columns": lambda: columns(root),
         }
         result = {name: part() for name, part in parts.items() if name in options.parts}
     finish("What would 16 or 64 cores make of a feed?", result, options.out)
@@ -296,6 +307,46 @@ def cores(photos: Path, rounds: int, threads: int) -> dict[str, Any]:
         kind: rate | {"images_per_core": round(1e3 / rate["cpu_ms_per_image"])}
         for kind, rate in rates.items()
     }
+
+
+def columns(root: Path) -> dict[str, float]:
+    """Microseconds per image that one column adds, median of 200 batches."""
+    texts = [f"a photograph of the thing number {i}" for i in range(2048)]
+    with tarfile.open(root / "texts.tar", "w") as archive:
+        for i, text in enumerate(texts):
+            for name, data in ((f"{i:05}.jpg", b"not read"), (f"{i:05}.txt", text.encode())):
+                member = tarfile.TarInfo(name)
+                member.size = len(data)
+                archive.addfile(member, io.BytesIO(data))
+    paths = [f"{i}.jpg" for i in range(len(texts))]
+    data = {"image": paths, "number": np.arange(len(texts)), "txt": texts}
+    shards = ff.TarShards(root / "texts.tar", label=None, columns=["txt"])
+    spent = {
+        f"table, {name}": column_us(ff.Table(data, image="image", columns=[name]), name)
+        for name in COLUMN_MARKS_US
+    }
+    spent["tar shards, txt"] = column_us(shards, "txt")
+    return {name: round(us, 2) for name, us in spent.items()}
+
+
+def column_us(source: Any, name: str) -> float:
+    rng, times = np.random.default_rng(0), []
+    images, ones = np.zeros((BATCH, 1, 1, 3), np.uint8), np.ones(BATCH, np.float32)
+    placement = TorchPlacement("cpu", 4)
+    with ff.Feed(source, [ff.Resize((1, 1))], batch=BATCH) as feed:
+        session = FeedSession.of(feed)
+        both = [BatchTuples.of(session, ("image", name)), BatchTuples.of(session, ("image",))]
+        for _ in range(200):
+            ids = rng.integers(0, len(source), BATCH)
+            spent = []
+            for tuples in both:
+                begin = time.thread_time_ns()
+                columns = source.columns(ids) if len(tuples.names) > 1 else {}
+                batch = Batch(images, ids, ones, ids, 0, 0, columns)
+                tuples.nested(placement.take(placement.put(tuples(batch))))
+                spent.append(time.thread_time_ns() - begin)
+            times.append((spent[0] - spent[1]) / BATCH / 1e3)
+    return statistics.median(times)
 
 
 if __name__ == "__main__":

@@ -85,6 +85,11 @@ class Derived:
         return self.source.label(self._source_ids(ids))
 
     @property
+    def label_reads(self) -> bool:
+        """True if labels of the source are read with its samples."""
+        return getattr(self.source, "label_reads", False)
+
+    @property
     def label_spec(self) -> LabelSpec:
         """Shape and dtype of the source's labels."""
         return self._optionals.label_spec

@@ -42,7 +42,8 @@ class Kept:
         if holds.shape != (length,) or holds.dtype != bool:
             raise ConfigError(
                 f"where: condition must return bool ({length},), one per sample, got"
-                f" {holds.dtype}{list(holds.shape)}; compare whole columns, and join by & and |"
+                f" {holds.dtype}{list(holds.shape)}; compare whole columns, and join by & and |",
+                field="condition",
             )
         self._keep(holds, "condition")
 
@@ -67,7 +68,8 @@ class Kept:
             if not isinstance(value, (bool, np.bool_)):
                 raise ConfigError(
                     "where: per_sample must return True or False, got"
-                    f" {printable(repr(value))} for {source.uri(i)}"
+                    f" {printable(repr(value))} for {source.uri(i)}",
+                    field="per_sample",
                 )
             kept[i] = value
         self._keep(kept, "per_sample")
@@ -80,7 +82,7 @@ def size_limits(
     for name, value in (("min_side", min_side), ("max_side", max_side), ("max_aspect", max_aspect)):
         if value is not None and not value >= 1:
             raise ConfigError(
-                f"where: {name} must be at least 1, got {value}; leave it out for any"
+                f"where: {name} must be at least 1, got {value}; leave it out for any", field=name
             )
     limits: dict[str, SizeLimit] = {}
     if min_side is not None:

@@ -257,6 +257,11 @@ class Mapped(SourceMethods):
             return sample_or_failure(self, i, local)
         return image
 
+    @property
+    def label_reads(self) -> bool:
+        """True if `label` reads the items."""
+        return self._listed is None
+
     def label(self, ids: np.ndarray) -> np.ndarray:
         """Labels as `label_spec` says; those of items that were not read yet are read now."""
         if self._listed is not None:

@@ -50,18 +50,22 @@ def take(source: Source, ids: int | Sequence[int] | np.ndarray) -> Subset:
         if not 1 <= ids <= len(source):
             raise ConfigError(
                 f"take: a number of samples must be in [1, {len(source)}], got {ids}; pass ids to"
-                " choose others than the first"
+                " choose others than the first",
+                field="ids",
             )
         return Subset(source, np.arange(int(ids)), f"first {ids:,}")
     chosen = checked_ids(ids, len(source), "take")
     if not len(chosen):
-        raise ConfigError("take: ids must be at least one, got none; a source has no length of 0")
+        raise ConfigError(
+            "take: ids must be at least one, got none; a source has no length of 0", field="ids"
+        )
     values, counts = np.unique(chosen, return_counts=True)
     if len(values) < len(chosen):
         twice = int(values[int(np.argmax(counts))])
         raise ConfigError(
             f"take: ids must be different, got {twice} {counts.max()} times; pass each once, or"
-            " Weighted(weights) to a feed to read samples more often"
+            " Weighted(weights) to a feed to read samples more often",
+            field="ids",
         )
     return Subset(source, chosen, "chosen by id")
 
@@ -158,7 +162,9 @@ def folds(
     """
     check_source(source, "folds: source", several=True)
     if count < 2:
-        raise ConfigError(f"folds: count must be at least 2, got {count}; use split for one split")
+        raise ConfigError(
+            f"folds: count must be at least 2, got {count}; use split for one split", field="count"
+        )
     names = [f"fold {k + 1} of {count}" for k in range(count)]
     sides = assign_sides(source, names, [1 / count] * count, by, seed)
     validation = _subsets(source, names, sides, _about(by), repr(by))
@@ -185,7 +191,7 @@ def where(
     `max_aspect` and `per_sample` need the size of every image: all images are read once, by native
     threads, and their sizes kept in FASTFEED_CACHE until the source's fingerprint changes (of a
     table, its paths do, not the content of files). An image whose header cannot be read is left
-    out. `print` and `notes` say how many images each condition left out. If the table has columns
+    out; of several images per sample the first counts. `print` and `notes` say how many images each condition left out. If the table has columns
     of sizes, a condition on these reads no image.
 
     Args:
@@ -339,7 +345,7 @@ class Subset(Derived, SourceMethods):
     def notes(self) -> list[str]:
         """The source's, samples that a condition left out, and classes without samples."""
         notes = notes_of(self.source) + self._own_notes
-        if self.classes and self.label_spec == CLASS_NUMBER:
+        if self.classes and self.label_spec == CLASS_NUMBER and not self.label_reads:
             ids = np.arange(len(self.source))
             here, there = (
                 set(np.unique(source.label(ids[: len(source)])).tolist())
@@ -365,13 +371,15 @@ def checked_ids(ids: Any, length: int, who: str) -> np.ndarray:
         hint = "np.flatnonzero(mask)" if numbers.dtype.kind == "b" else "integers"
         raise ConfigError(
             f"{who}: ids must be a list of integers, got {numbers.dtype}{list(numbers.shape)}; pass"
-            f" {hint}, such as batch.ids"
+            f" {hint}, such as batch.ids",
+            field="ids",
         )
     outside = (numbers < 0) | (numbers >= length)
     if outside.any():
         raise ConfigError(
             f"{who}: ids must be in [0, {length}), got {numbers[int(np.argmax(outside))]}; pass ids"
-            " of this source"
+            " of this source",
+            field="ids",
         )
     return numbers.astype(np.int64)
 

@@ -28,12 +28,14 @@ def check_shares(shares: Mapping[str, float]) -> None:
     if len(shares) < 2 or not all(is_number) or not all(0 < value < 1 for value in values):
         raise ConfigError(
             "split: shares must be a dict of two or more names with numbers in (0, 1), got"
-            f' {printable(repr(dict(shares)))}; pass such as {{"train": 0.8, "val": 0.2}}'
+            f' {printable(repr(dict(shares)))}; pass such as {{"train": 0.8, "val": 0.2}}',
+            field="shares",
         )
     if abs(sum(values) - 1) > 1e-6:
         raise ConfigError(
             f"split: shares must sum to 1, got {sum(values):g}; change one, or add a side for the"
-            " rest"
+            " rest",
+            field="shares",
         )
 
 
@@ -42,7 +44,9 @@ def assign_sides(
 ) -> np.ndarray:
     """Side of each sample: int64 (n,)."""
     if seed is None:
-        raise ConfigError("split: seed must be an integer, got None; only keras_split takes None")
+        raise ConfigError(
+            "split: seed must be an integer, got None; only keras_split takes None", field="seed"
+        )
     if len(source) < len(names):
         raise ConfigError(
             f"split: {len(source)} sample{'s' * (len(source) != 1)} cannot be on {len(names)} sides"
@@ -52,7 +56,8 @@ def assign_sides(
         return _group_sides(source, names, shares, by.removeprefix("group:"), seed)
     if by not in ("hash", "random", "stratified"):
         raise ConfigError(
-            f'split: by must be "hash", "random", "stratified" or "group:COLUMN", got {by!r}'
+            f'split: by must be "hash", "random", "stratified" or "group:COLUMN", got {by!r}',
+            field="by",
         )
     ids = np.arange(len(source))
     fractions = hashed_fractions(Optionals(source).sample_names(ids), seed)
@@ -68,7 +73,9 @@ def _strata(source: Source, ids: np.ndarray, by: str) -> np.ndarray:
     Optionals(source).label_spec.require_class('split(by="stratified")', advice)
     labels = source.label(ids)
     if (labels < 0).all():
-        raise ConfigError(f'split: by="stratified" needs labels, got a source without; {advice}')
+        raise ConfigError(
+            f'split: by="stratified" needs labels, got a source without; {advice}', field="by"
+        )
     return labels
 
 
@@ -79,7 +86,8 @@ def _group_sides(
     if values.ndim > 1:
         raise ConfigError(
             f"split: a group must be a number or a text, got {list(values.shape[1:])} values per"
-            f" sample in column {column!r}; pass a column of one"
+            f" sample in column {column!r}; pass a column of one",
+            field="by",
         )
     texts = values.astype(str) if values.dtype == object else values
     groups, group, sizes = np.unique(texts, return_inverse=True, return_counts=True)
@@ -93,7 +101,8 @@ def _group_sides(
         raise ConfigError(
             f"split: {column} {groups[worst]!s} has {sizes[worst]} of {len(group)} samples, more"
             f" than the share of {names[side]!r} ({shares[side]:g}), and a group is on one side;"
-            " pass larger shares, or another column"
+            " pass larger shares, or another column",
+            field="by",
         )
     return sides[group.reshape(-1)]
 
@@ -101,18 +110,21 @@ def _group_sides(
 def keras_sides(source: Any, share: float, by: str, seed: int | None) -> np.ndarray:
     if not 0 < share < 1 or by != "hash":
         raise ConfigError(
-            f"split: keras_split must be in (0, 1) and without by, got {share} and by={by!r}"
+            f"split: keras_split must be in (0, 1) and without by, got {share} and by={by!r}",
+            field="keras_split",
         )
     paths = getattr(source, "paths", None)
     if paths is None or not hasattr(source, "root"):
         raise ConfigError(
-            f"split: keras_split needs an ImageFolder, got {type(source).__name__}; pass shares"
+            f"split: keras_split needs an ImageFolder, got {type(source).__name__}; pass shares",
+            field="keras_split",
         )
     listed = paths.tolist()
     foreign = next((path for path in listed if not path.lower().endswith(KERAS_FORMATS)), None)
     if foreign is not None:
         raise ConfigError(
             f"split: Keras reads {', '.join(KERAS_FORMATS)} alone, got {foreign}; pass"
-            f" extensions={KERAS_FORMATS} to ImageFolder for the same files"
+            f" extensions={KERAS_FORMATS} to ImageFolder for the same files",
+            field="keras_split",
         )
     return sides_by_keras(listed, source.label(np.arange(len(source))), share, seed)

@@ -166,6 +166,36 @@ def test_subsets_in_other_sources():
     assert boxes.label(np.arange(2)).tolist() == [1, 2]
 
 
+def test_samples_of_several_images():
+    other = ff.Arrays(np.ascontiguousarray(NUMBERS + np.uint8(100)))
+    part = ff.take(ff.Together({"left": FLOWERS, "right": other}), [9, 3, 7])
+    with feed(part, [], batch=3, shuffle=False) as batches:
+        batch = next(iter(batches))
+    assert batch["left"][:, 0, 0, 0].tolist() == [9, 3, 7]
+    assert batch["right"][:, 0, 0, 0].tolist() == [109, 103, 107]
+    sides = ff.split(part.source, {"train": 0.5, "val": 0.5}, by="stratified")
+    assert np.bincount(sides["val"].label(np.arange(25))).tolist() == [5] * 5
+
+
+def test_printing_reads_no_items():
+    class Items:
+        read = 0
+
+        def __len__(self) -> int:
+            return 50
+
+        def __getitem__(self, i: int) -> tuple[Any, int]:
+            self.read += 1
+            return NUMBERS[i], i % 2
+
+    items = Items()
+    part = ff.take(ff.Mapped(items, image=0, label=1, size=(8, 8), classes=("a", "b")), [8, 6])
+    before = items.read
+    str(part)
+    assert items.read == before
+    assert ids_of(part, batch=2, shuffle=False).tolist() == [8, 6]
+
+
 REFUSED = [
     ([], "take: ids must be at least one, got none"),
     ([1, 2, 1], "take: ids must be different, got 1 2 times; pass each once, or Weighted"),

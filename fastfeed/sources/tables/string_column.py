@@ -58,6 +58,8 @@ class StringColumn:
 
     def take(self, ids: np.ndarray) -> np.ndarray:
         """Some of them: Python strings in an object array, shape (len(ids),)."""
+        if len(ids) > len(self) // 2:  # cut all at once, several times as fast
+            return np.array([*self.tolist(), ""], object)[ids]
         out = np.empty(len(ids), object)
         for row, i in enumerate(np.asarray(ids).tolist()):
             out[row] = self[i]

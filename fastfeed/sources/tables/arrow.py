@@ -114,10 +114,11 @@ def holds_images(kind: Any) -> bool:
 
 
 def class_names(schema: Any, name: str) -> tuple[str, ...]:
-    """Return the class names of a label column that Hugging Face's `datasets` has written."""
+    """Class names of a column of labels, or of lists of them, as Hugging Face's `datasets` has."""
     try:
-        return tuple(map(str, features(schema)[name]["names"]))
-    except (KeyError, TypeError):
+        feature = features(schema)[name]
+        return tuple(map(str, feature.get("feature", feature)["names"]))
+    except (KeyError, TypeError, AttributeError):
         return ()
 
 

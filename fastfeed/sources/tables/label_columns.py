@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fastfeed.errors import SourceError
 from fastfeed.sources.label_values import RequestedLabel
 from fastfeed.sources.tables.columns import (
     Codes,
@@ -22,14 +23,18 @@ from fastfeed.sources.tables.columns import (
 from fastfeed.sources.tables.string_column import StringColumn
 
 
-def label_parser(label: RequestedLabel, where: RowLocator) -> ColumnParser:
-    """The parser of the columns of a label."""
+def label_parser(
+    label: RequestedLabel, where: RowLocator, classes: Sequence[str] = ()
+) -> ColumnParser:
+    """The parser of the columns of a label; integers count `classes` if there are any."""
     if label.is_class:
-        return LabelColumn(label.names, where, label.kind)
+        return LabelColumn(label.names, where, "index" if classes else label.kind)
     if label.kind == "text":
         return TextLabels(label.names, where)
+    if label.kind == "multi" and label.several:
+        return FlagLabels(label.names, where)
     if label.kind == "multi":
-        return (FlagLabels if label.several else NameLabels)(label.names, where)
+        return NameLabels(label.names, where, classes)
     return NumberLabels(label.names, where, label.several)
 
 
@@ -133,9 +138,13 @@ class NameLabels(ColumnParser):
     coded = True
     _NEEDED = 'lists of names (in CSV as JSON: ["cat", "dog"])'
 
-    def __init__(self, names: Sequence[str], where: RowLocator) -> None:
+    def __init__(
+        self, names: Sequence[str], where: RowLocator, classes: Sequence[str] = ()
+    ) -> None:
         super().__init__(names, where)
-        self._code: dict[str, int] = {}
+        # of names; of integers that count classes
+        self._code = {str(number): number for number in range(len(classes))}
+        self._classes = len(classes)
         self._codes: list[np.ndarray] = []
         self._counts: list[np.ndarray] = []
 
@@ -181,7 +190,14 @@ class NameLabels(ColumnParser):
         return np.array(codes, np.int64)
 
     def arrays(self) -> ColumnArrays:
-        self.texts = tuple(self._code)
+        names = tuple(self._code)
+        if not self._classes:
+            self.texts = names
+        elif len(names) > self._classes:
+            raise SourceError(
+                f"Table: column {self.names[0]!r} of {self.where.uris[0]} has a class"
+                f" {names[self._classes]}, but there are {self._classes} classes"
+            )
         codes, ends = np.concatenate(self._codes), np.cumsum(np.concatenate(self._counts))
         if len(codes) == len(ends) and bool(np.all(codes < 0)):
             raise self._unlabeled()

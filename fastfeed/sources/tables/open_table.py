@@ -85,7 +85,7 @@ class RequestedColumns:
     @property
     def class_label(self) -> str | None:
         """The column whose classes a file may name."""
-        return self.label.names[0] if self.label.names and self.label.is_class else None
+        return self.label.names[0] if self.label.names and self.label.is_coded else None
 
     def other_columns(self) -> dict[str, bool]:
         """The columns other than the images', and whether to read their texts as Codes."""
@@ -94,18 +94,19 @@ class RequestedColumns:
         coded = self.label.names if self.label.is_coded else ()
         return {name: name in coded for name in names if name is not None}
 
-    def parsers(self, where: RowLocator, as_paths: bool, classes_known: bool) -> list[ColumnParser]:
+    def parsers(
+        self, where: RowLocator, as_paths: bool, classes: Sequence[str]
+    ) -> list[ColumnParser]:
         """A parser for each column, or group of columns.
 
-        `classes_known`: the file names them, integers count these.
+        `classes`: those that the file names, integers count these.
         """
-        label = replace(self.label, kind="index") if classes_known else self.label
         parsers: list[ColumnParser] = []
         if self.path is not None:
             parsers.append(PathTemplate(self.path, where))
         elif self.image is not None and as_paths:
             parsers.append(PathColumn([self.image], where))
-        parsers += [label_parser(label, where)] if label.names else []
+        parsers += [label_parser(self.label, where, classes)] if self.label.names else []
         parsers += [WeightColumn([self.weight], where)] if self.weight is not None else []
         parsers += [BoxColumn(self.box, where)] if self.box else []
         return parsers + [ExtraColumn([name], where) for name in self.columns]
@@ -184,7 +185,9 @@ def label_classes(
         return (), Texts(arrays["label_blob"], arrays["label_ends"])
     if label.kind == "value":
         return (), Numbers(arrays["label_numbers"])
-    own = label.names if label.several and requested is None else requested
+    own = requested
+    if own is None and (label.several or not opened.named):
+        own = opened.classes  # in the order of the columns, or of the schema
     codes, ends = arrays["label_codes"], arrays["label_ends"]
     return number_lists(opened.classes, codes, ends, own, "Table")
 
@@ -265,7 +268,7 @@ def parse_files(
     where, parsers, rows, reads = RowLocator(), [], [], []
     for (uri, _), read in zip(files, table_files, strict=True):
         if not reads:
-            parsers = requested.parsers(where, read.leaf is None, bool(read.classes))
+            parsers = requested.parsers(where, read.leaf is None, read.classes)
         elif read.leaf != reads[0].leaf:
             raise SourceError(
                 f"Table: {requested.image!r} is of one kind in {files[0][0]} and of another in"

@@ -226,3 +226,26 @@ def test_files_take_lists_of_labels(tmp_path, labels, kind, wanted):
 def test_several_labels_need_a_kind(tmp_path):
     with pytest.raises(ConfigError, match="pass label_kind='value', or 'multi' for columns of 0"):
         ff.Table(table(tmp_path, "csv"), image="path", label=["price", "age"])
+
+
+@pytest.mark.parametrize("source", [ff.Table, ff.HuggingFace])
+def test_integers_in_lists_count_the_classes_of_the_schema(tmp_path, source):
+    feature = {"feature": {"names": ["sky", "sea", "land"], "_type": "ClassLabel"}, "_type": "List"}
+    about = {"info": {"features": {"tags": feature, "image": {"_type": "Image"}}}}
+    content = pa.table({"image": IMAGES[:3], "tags": [[2, 0], [], [1]]}).replace_schema_metadata(
+        {"huggingface": json.dumps(about)}
+    )
+    pq.write_table(content, tmp_path / "t.parquet")
+
+    def opened(**more):
+        return source(
+            tmp_path / "t.parquet", image="image", label="tags", label_kind="multi", **more
+        )
+
+    assert opened().classes == ("sky", "sea", "land")
+    assert opened().label(np.arange(3)).tolist() == [[1, 0, 1], [0, 0, 0], [0, 1, 0]]
+    other = opened(classes=["land", "sea", "sky", "fog"])
+    assert other.label(np.arange(3)).tolist() == [[1, 0, 1, 0], [0, 0, 0, 0], [0, 1, 0, 0]]
+    pq.write_table(content.set_column(1, "tags", pa.array([[3], [0], [1]])), tmp_path / "t.parquet")
+    with pytest.raises(SourceError, match="has a class 3, but there are 3 classes"):
+        opened()

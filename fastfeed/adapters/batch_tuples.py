@@ -13,7 +13,7 @@ from fastfeed.feed.batch.annotations import annotator
 from fastfeed.feed.fields import Field, Yields, image_names, view_names
 from fastfeed.feed.session import FeedSession
 from fastfeed.printable import printable
-from fastfeed.runtime.batch import Batch, UnknownField
+from fastfeed.runtime.batch import Batch
 from fastfeed.runtime.placement import wait_until_written
 from fastfeed.sampling.plan import Plan
 from fastfeed.spec import LabelSpec
@@ -165,9 +165,7 @@ def _filled(structure: Any, values: Mapping[str, Any], lists: bool = True) -> An
 
 def _field(session: FeedSession, name: str) -> Field:
     """The field of this name, if trainers can take it."""
-    if name not in session.fields:
-        raise UnknownField(name, session.fields, "this feed")
-    field = session.fields[name]
+    field = session.field(name)
     if None in field.shape:
         raise refusal(field, f"its {field.dtype} values differ in shape between samples")
     if field.dtype == "object":
@@ -204,7 +202,7 @@ def _check_labels(session: FeedSession, names: Sequence[str]) -> None:
             field="class_weight",
         )
     if session.program.targets is None:
-        label: Any = session.fields["label"]  # a Map may have replaced it
+        label: Any = session.field("label")  # a Map may have replaced it
         LabelSpec(label.shape, label.dtype).require_class("class_weight", "leave it out")
 
 

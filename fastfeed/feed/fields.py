@@ -58,14 +58,6 @@ class Field:
         return size * np.dtype(self.dtype).itemsize if self.is_array else 0
 
 
-def fields_of(session: Any) -> dict[str, Field]:
-    """Fields of an open feed by name.
-
-    Columns that a source reads with each sample have the type of some samples that are read here.
-    """
-    return session.fields
-
-
 def known_fields(source: Any, program: Program) -> dict[str, Field | None]:
     """Fields by name, and None for columns that have to be read first: see `read_fields`."""
     known = _own_fields(source, program) | _known_columns(source)

@@ -33,6 +33,7 @@ from fastfeed.ops.function import Function
 from fastfeed.ops.map import Map
 from fastfeed.ops.program.program import Program
 from fastfeed.printable import printable, warn
+from fastfeed.runtime.batch import UnknownField
 from fastfeed.runtime.buffers import Allocate, aligned
 from fastfeed.runtime.thread_pool import LockedIterator
 from fastfeed.runtime.timeline import Timeline
@@ -237,6 +238,12 @@ class FeedSession:
     def fields(self) -> dict[str, Field]:
         """Fields of a batch by name; reads some columns if nothing else tells their type."""
         return read_fields(self.source, self.program, self._known_fields)
+
+    def field(self, name: str) -> Field:
+        """A field by name, as in `fields`; nothing is read if its type is known without."""
+        if name not in self._known_fields:
+            raise UnknownField(name, self._known_fields, "this feed")
+        return self._known_fields[name] or self.fields[name]
 
     def place_on(
         self, placement: Placement, raw: bool = False, names: Sequence[str] | None = None

@@ -7,6 +7,7 @@ import pytest
 from helpers.field_feeds import FEEDS, IMAGES, LABELS, Described, Read, annotated, feed
 
 import fastfeed as ff
+from fastfeed.adapters.batch_tuples import BatchTuples
 from fastfeed.errors import ConfigError
 from fastfeed.feed.session import FeedSession
 from fastfeed.runtime.batch import Batch
@@ -70,6 +71,7 @@ def test_columns_that_are_read_are_read_once_and_only_if_somebody_asks(monkeypat
     )
     with ff.Feed(Read(IMAGES, LABELS), [], batch=4) as made:
         assert "tokens of the type and size that is read" in str(made)
+        assert BatchTuples.of(FeedSession.of(made)).names == ("image", "label")
         assert not calls
         fields = made.fields
         assert made.fields is fields and calls == list(range(10))

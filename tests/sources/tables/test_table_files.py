@@ -45,7 +45,7 @@ REFUSED = {
     "no table in the folder": (lambda d: Table(d, image="path"), "Table: nothing matches {d}/*"),
     "of no known kind": (
         lambda d: Table(write(d / "t.xlsx", {"path": ["x"]}), image="path"),
-        "Table: cannot tell from its name how {d}/t.xlsx is written; .csv, .tsv, .jsonl, .ndjson, .json, .parquet can",
+        "Table: cannot tell from its name how {d}/t.xlsx is written; .csv, .tsv, .jsonl, .ndjson, .json, .parquet, .arrow can",
     ),
     "of two kinds": (
         lambda d: Table([paths(d, "x"), paths(d, "y", name="t.jsonl")], image="path"),

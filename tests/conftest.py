@@ -36,6 +36,7 @@ _LAUNCHERS = re.compile(
 )
 
 _NSYS = re.compile(r"/test_(runner|nsys|profile_command)[^/]*\.py$")
+_FRAMEWORKS = re.compile(r"/adapters/test_(torch|prefetch_to_device|gpu_\w+)\.py$")
 
 # the machines that run these are shared and slow at times: no example may fail for taking long
 settings.register_profile(
@@ -83,8 +84,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Workers get whole files, as modules have fixtures; examples, which are slow and have none,
-    one at a time. One worker gets all simulated traces (each is analyzed once per process), and one
-    all that run Nsight Systems, of which two at a time wait for each other.
+    one at a time. One worker gets all simulated traces (each is analyzed once per process), one all
+    that run Nsight Systems, of which two at a time wait for each other, and one the adapters' tests
+    that import frameworks themselves.
 
     Not by marks: pytest-xdist 3.8 does not see them under pytest 9.2, and `--dist loadgroup` then
     splits files.
@@ -96,6 +98,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             path = nodeid.partition("::")[0]
             if path.endswith("test_examples.py"):
                 return nodeid
+            if _FRAMEWORKS.search(path):
+                return "frameworks"
             return "nsys" if _NSYS.search(path) else "simulated" if "/simulated/" in path else path
 
     return Scheduling(config, log)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
@@ -105,5 +106,5 @@ def sides_by_keras(
 def integer_weights(shares: Sequence[float]) -> list[int]:
     """Integers in the proportions of the shares' decimal texts: 0.1 is one tenth."""
     exact = [Fraction(str(float(share))) for share in shares]
-    scale = int(np.lcm.reduce([share.denominator for share in exact], dtype=object))
+    scale = math.lcm(*[share.denominator for share in exact])
     return [int(share * scale) for share in exact]

@@ -30,7 +30,7 @@ from fastfeed.ops import OPS
 from fastfeed.ops.program.compile import Windows, Work, fuse
 from fastfeed.spec import ENCODED, PIXELS, Spec
 
-ELSEWHERE = ("views", "label", "mix")
+ELSEWHERE = ("views", "label", "map", "mix")
 WORST: dict[str, Differences] = {}
 
 

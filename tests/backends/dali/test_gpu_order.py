@@ -181,12 +181,13 @@ def test_rows_of_a_second_size_are_written_on_that_sizes_stream(cupy):
         image_sizes=None,
     )
     samples.work = lambda program, draws: np.arange(4)
-    annotator = types.SimpleNamespace(fill=lambda *_: None)
+    annotator = types.SimpleNamespace(fill=lambda *_: None, before=lambda annotations: annotations)
     outs = [branch.buffers.take() for branch in branches]
     batch = types.SimpleNamespace(stop=threading.Event(), number=0)
     with pytest.MonkeyPatch.context() as patch, runners[0].device_context():
         patch.setattr(rows, "clear", lambda *_: None)
-        rows.RowMaker(branches, annotator, None).fill({"": samples}, [[], []], outs, None, batch)
+        maker = rows.RowMaker(branches, annotator, None, None)
+        maker.fill({"": samples}, [[], []], outs, None, batch)
     for one, out in reversed(list(zip(runners, outs, strict=True))):  # none waits for the other's
         one.synchronize()
         assert (out.values[[0, 1, 3]] == 7).all() and not out.values[2].any()

@@ -45,7 +45,7 @@ RUNS_NOTHING_THERE = {
     "backends/dali/backend.py:compile": "makes a DaliBackend, which says it",
     "backends/dali/backend.py:engine": "chooses the processor's decoder",
     "backends/gpu_memory.py:find_cupy": "imports it",
-    "backends/nvjpeg/library.py:find_nvjpeg": "looks for a file",
+    "backends/nvjpeg/backend.py:find_nvjpeg": "looks for a file",
     "feed/session.py:FeedSession": "prints it",
     "runtime/placement.py:Placement": "the contract of placements, which say it",
     "runtime/placement.py:flatten": "looks for arrays",

@@ -1,4 +1,4 @@
-"""Memory of finished batches on a GPU."""
+"""Memory of finished batches on a GPU, or of the host where DALI runs without one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import importlib
 import math
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from fastfeed.errors import DeviceMemory, MissingExtra
 from fastfeed.gpu_support import gpu_note, runs_on_gpu
 from fastfeed.ops.convert import Convert
 from fastfeed.printable import warn
+from fastfeed.runtime.buffers import Allocate, aligned
 
 _SCARCE = 0.1  # of a GPU's memory: a warning at the start if less than this is free
 # messages of NVIDIA's libraries for it, as DALI 2.4 passes them on
@@ -164,3 +165,30 @@ def refused_all(decoder: str, count: int) -> str:
 def says_full(error: Exception) -> bool:
     """True if an error means that memory is full."""
     return isinstance(error, MemoryError) or any(words in str(error) for words in _FULL)
+
+
+class HostMemory:
+    """NumPy arrays in place of a GPU's memory."""
+
+    name, place, hw_load = "memory", "the CPU", DEFAULT_LOAD
+    xp: Any = np
+    empty: Allocate = staticmethod(aligned)
+    device_context = staticmethod(nullcontext)
+
+    def as_array(self, tensors: Any) -> np.ndarray:
+        """DALI's output as an array."""
+        return np.asarray(tensors.as_tensor())
+
+    def store(self, how: Convert, pixels: np.ndarray, out: Any, rows: list[int]) -> None:
+        """Finished uint8 pixels (n, height, width, channels), converted, into rows of a batch."""
+        if not how.keeps_bytes:
+            pixels = how.table()[pixels, np.arange(pixels.shape[-1])]
+        out[rows] = pixels.transpose(0, 3, 1, 2) if how.layout == "CHW" else pixels
+
+    def check_room(self, error: Exception) -> None:
+        """Raise if the error means that no memory is left."""
+        if says_full(error):
+            raise error
+
+    def synchronize(self) -> None:
+        """Wait until all writes are visible to every thread."""

@@ -20,8 +20,7 @@ from fastfeed.live.folder import folders
 from fastfeed.live.http.serve import Server, parse_address
 from fastfeed.live.nvml import Gpus
 from fastfeed.live.screen import screen
-from fastfeed.live.stacks.text import sampled_screen
-from fastfeed.live.stacks.watch import watch_stacks
+from fastfeed.live.stacks.watch import sampled_screen, watch_stacks
 from fastfeed.live.watch import Watch
 
 Address = tuple[str, int]  # host and port

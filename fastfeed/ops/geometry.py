@@ -245,38 +245,9 @@ class RandomResizedCrop:
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         ratios = np.exp(_between(u[:, 10:20], math.log(self.ratio[0]), math.log(self.ratio[1])))
-        native = extension()
-        if native is None:
-            boxes = self._boxes(u, ratios, sizes)
-        else:
-            boxes = np.empty((len(sizes), 4))
-            native.resized_crops(u, ratios, sizes, *self.scale, *self.ratio, boxes)
+        boxes = np.empty((len(sizes), 4))
+        extension().resized_crops(u, ratios, sizes, *self.scale, *self.ratio, boxes)
         return window_params(boxes, same_size(check_size("RandomResizedCrop", self.size), sizes))
-
-    def _boxes(self, u: np.ndarray, ratios: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-        """Boxes of the crops, float64 (n, 4); native code follows this definition."""
-        height, width = sizes[:, 0].astype(np.float64), sizes[:, 1].astype(np.float64)
-        area = (height * width)[:, None] * _between(u[:, :10], *self.scale)
-        w, h = np.rint(np.sqrt(area * ratios)), np.rint(np.sqrt(area / ratios))
-        fits = (w >= 1) & (h >= 1) & (w <= width[:, None]) & (h <= height[:, None])
-        rows, first = np.arange(len(sizes)), fits.argmax(axis=1)
-        box_h, box_w = h[rows, first], w[rows, first]
-        none = ~fits.any(axis=1)
-        box_h[none], box_w[none] = self._largest(height[none], width[none])
-        top = np.where(
-            none, np.floor((height - box_h) / 2), np.floor(u[:, 20] * (height - box_h + 1))
-        )
-        left = np.where(
-            none, np.floor((width - box_w) / 2), np.floor(u[:, 21] * (width - box_w + 1))
-        )
-        return np.stack([top, left, box_h, box_w], axis=1)
-
-    def _largest(self, height: np.ndarray, width: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        low, high = self.ratio
-        ratio = width / height
-        h = np.where(ratio < low, np.maximum(np.rint(width / low), 1), height)
-        w = np.where(ratio > high, np.maximum(np.rint(height * high), 1), width)
-        return np.minimum(h, height), np.minimum(w, width)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from fastfeed.errors import ConfigError
 from fastfeed.feed.session import FeedSession
 from fastfeed.live.folder import folders
 from fastfeed.live.page import read_page
-from fastfeed.live.pages import find_pages
+from fastfeed.live.watch import find_pages
 
 
 class Clock:

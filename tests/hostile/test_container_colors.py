@@ -21,10 +21,9 @@ from helpers.preprocess.rasters import decoded, info_of
 from PIL import AvifImagePlugin, Image, features
 
 from fastfeed.decode import DecodeFailure
-from fastfeed.decode.formats.av1 import MOST_BYTES, av1_signal
+from fastfeed.decode.formats.avif import MOST_BYTES, av1_signal
 from fastfeed.decode.formats.container import Container
-from fastfeed.decode.formats.heic import installed
-from fastfeed.decode.formats.hevc import hevc_signal
+from fastfeed.decode.formats.heic import hevc_signal, installed
 from fastfeed.preprocess.pixels.image_info import image_info
 
 has_avif = pytest.mark.skipif(

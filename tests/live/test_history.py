@@ -5,11 +5,10 @@ from helpers.fake_nvml import FakeNvml
 from helpers.live_pages import Trainer, reading
 
 from fastfeed.live.document import document
-from fastfeed.live.exposure import Exposure
 from fastfeed.live.history import BUCKETS, History
 from fastfeed.live.nvml import Gpus
 from fastfeed.live.page import WAITING
-from fastfeed.live.watch import Watch
+from fastfeed.live.watch import Exposure, Watch
 
 
 def readings(every, seconds, wait):

@@ -20,7 +20,7 @@ from fastfeed.errors import FeedClosed
 from fastfeed.feed.session import FeedSession
 from fastfeed.live.folder import folders, is_alive, process_identity
 from fastfeed.live.page import COUNTERS, IDLE, TRAINING, PageWriter, read_page
-from fastfeed.live.pages import KEPT_S, find_pages
+from fastfeed.live.watch import KEPT_S, find_pages
 
 TRAINER = """
 import sys, time
@@ -276,7 +276,7 @@ def test_pages_of_another_user_are_one_sentence():
         PageWriter(f"{folder}/theirs.live", IDENTITY | process_identity())
         os.chmod(folder, 0o755)
         code = (
-            "import os; from fastfeed.live.pages import find_pages; os.setuid(65534); "
+            "import os; from fastfeed.live.watch import find_pages; os.setuid(65534); "
             f"print(find_pages([{folder!r}]).problems)"
         )
         said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -68,7 +68,7 @@ def test_a_trainer_that_was_killed_waits_no_longer(tmp_path, trainer, monkeypatc
         trainer.train(1, 0.2)
         watch.look()
     trainer.enter(WAITING)
-    monkeypatch.setattr("fastfeed.live.pages.is_alive", lambda identity: False)
+    monkeypatch.setattr("fastfeed.live.watch.is_alive", lambda identity: False)
     trainer.now += 5_000_000_000
     (row,) = watch.look().rows
     assert row.short.wait == pytest.approx(0.2)

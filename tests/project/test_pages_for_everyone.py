@@ -16,7 +16,7 @@ from helpers.profiler.kineto_files import starved_steps, write
 
 import fastfeed as ff
 from fastfeed import profiler
-from fastfeed.live.http.web import live_page
+from fastfeed.live.http.serve import live_page
 from fastfeed.preprocess import Recipe, Scaling, Selection, run
 from fastfeed.preprocess.reports.preview import PAGE as PREVIEW
 from fastfeed.preprocess.reports.preview import preview

@@ -32,9 +32,8 @@ from fastfeed.decode.base import (
     Stop,
 )
 from fastfeed.decode.executor import Executor, Samples
-from fastfeed.decode.multi_crop import decode_views
 from fastfeed.decode.native import failure_from_status
-from fastfeed.decode.padding import decode_with_border
+from fastfeed.decode.padding import decode_views, decode_with_border
 from fastfeed.decode.pillow_warnings import named
 from fastfeed.errors import FeedClosed
 from fastfeed.ops.base import FILTERS, shade

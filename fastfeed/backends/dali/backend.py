@@ -23,11 +23,10 @@ from fastfeed.backends.cpu.mixing import mix
 from fastfeed.backends.cpu.native_program import NativeProgram
 from fastfeed.backends.dali import chain
 from fastfeed.backends.dali.graph import Graph, gpu_count, no_gpu
-from fastfeed.backends.dali.host_memory import HostMemory
 from fastfeed.backends.dali.pipeline import RenderPipeline
 from fastfeed.backends.dali.plain import plain_rows, supports_filters
 from fastfeed.backends.decode_share import DecodeShare, decodes_on_cpu, kept_file, read_measured
-from fastfeed.backends.gpu_memory import GpuMemory, refused_all
+from fastfeed.backends.gpu_memory import GpuMemory, HostMemory, refused_all
 from fastfeed.backends.options import GpuDecode, as_gpu_decode
 from fastfeed.decode.base import DecodeEngine, DecodeFailure, Header, Request, Stop
 from fastfeed.decode.executor import Executor, executor_for

@@ -23,7 +23,6 @@ from fastfeed.runtime.extension import extension
 
 _EIGHT_BITS = (b"\x08\x00", b"\x08\x02")  # depth and color type of a PNG: gray, RGB
 _NOT_PLAIN = {b"eXIf", b"tRNS", b"acTL"}  # chunks of one that is rotated, transparent or animated
-_TAIL = 64  # bytes; some writers pad behind the end marker
 
 
 def supports_filters(program: Program) -> bool:
@@ -38,32 +37,11 @@ def plain_rows(program: Program, blobs: Sequence[Any], headers: Sequence[Header]
         return [supports_filters(program)] * len(blobs)
     # the native extension's word: 8-bit JPEGs of one component or three
     by_extension = [header.format == "JPEG" and header.handle is None for header in headers]
-    jpegs, native = list(compress(blobs, by_extension)), extension()
-    plain = iter(native.plain_jpegs(jpegs) if native else last_scans_end(jpegs))
+    plain = iter(extension().plain_jpegs(list(compress(blobs, by_extension))))
     return [
         (next(plain) if known else _looks_plain(blob, header)) and _parses(blob)
         for known, blob, header in zip(by_extension, blobs, headers, strict=True)
     ]
-
-
-def last_scans_end(jpegs: list[Any]) -> list[bool]:
-    """True for each file whose last scan ends and holds only entropy-coded data.
-
-    DALI would accept broken or truncated scans and fill them with gray.
-    """
-    native = extension()
-    return (
-        native.last_scans_end(jpegs) if native else [_last_scan_ends(bytes(blob)) for blob in jpegs]
-    )
-
-
-def _last_scan_ends(blob: bytes) -> bool:
-    if b"\xff\xd9" not in blob[-_TAIL:]:
-        return False
-    # the last one: nothing may follow it
-    scan = np.frombuffer(blob, np.uint8)[max(blob.rfind(b"\xff\xda"), 0) + 2 :]
-    codes = scan[1:][np.flatnonzero(scan[:-1] == 0xFF)]
-    return bool(((codes == 0) | (codes == 0xFF) | ((codes >= 0xD0) & (codes <= 0xD9))).all())
 
 
 def _looks_plain(blob: Any, header: Header) -> bool:
@@ -81,14 +59,17 @@ def _looks_plain(blob: Any, header: Header) -> bool:
 
 
 def _plain_jpeg(blob: bytes, image: Any, orientation: int) -> bool:
-    """8-bit gray or YCbCr that is complete."""
+    """8-bit gray or YCbCr whose last scan ends and holds only entropy-coded data.
+
+    DALI would accept broken or truncated scans and fill them with gray.
+    """
     if image.bits != 8 or image.mode not in ("L", "RGB"):
         return False
     if image.mode == "RGB" and (
         image.info.get("adobe_transform") == 0 or [c[0] for c in image.layer] == [*b"RGB"]
     ):
         return False  # stored as RGB: rare, and decoders have to guess
-    return last_scans_end([blob])[0] and is_plain_exif(jpeg_exifs(blob))
+    return extension().last_scans_end([blob])[0] and is_plain_exif(jpeg_exifs(blob))
 
 
 def _plain_png(blob: bytes, image: Any, orientation: int) -> bool:

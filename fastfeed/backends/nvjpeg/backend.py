@@ -11,7 +11,9 @@ JPEGs shrunk to less than a third, which the cpu backend shrinks in the DCT doma
 
 from __future__ import annotations
 
+import ctypes
 import importlib
+import importlib.util
 import logging
 import queue
 import time
@@ -20,6 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,12 +32,11 @@ from fastfeed.backends.cpu.native_program import NativeProgram
 from fastfeed.backends.decode_share import DecodeShare, kept_file
 from fastfeed.backends.gpu_memory import GpuMemory, find_cupy, refused_all
 from fastfeed.backends.nvjpeg.decoder_stream import Call, DecoderStream
-from fastfeed.backends.nvjpeg.library import DRIVER, find_nvjpeg
 from fastfeed.backends.nvjpeg.windows import WindowKernel
 from fastfeed.backends.options import GpuDecode, as_gpu_decode
 from fastfeed.decode.base import DecodeEngine, DecodeFailure, Stop
 from fastfeed.decode.executor import Executor, Samples, executor_for
-from fastfeed.errors import ConfigError, DeviceError
+from fastfeed.errors import ConfigError, DeviceError, MissingExtra
 from fastfeed.gpu_support import runs_on_gpu
 from fastfeed.ops.convert import Convert
 from fastfeed.ops.mix_plan import MixPlan
@@ -287,3 +289,52 @@ def compile(
 def engine(decode: Any) -> Any:
     """The `decode` argument of `decode.engine_for`, for files that the engine does not take."""
     return "auto"
+
+
+DRIVER = "libcuda.so.1"  # the CUDA driver's own library
+
+
+_VERSIONS = (13, 12)  # of CUDA, newest first
+
+
+def find_nvjpeg(cuda: int) -> str:
+    """Path of the first library that loads: NVIDIA's Python packages, then CUDA's installation.
+
+    Args:
+        cuda: the newest version of CUDA that the driver runs; newer libraries load and then fail.
+
+    Raises:
+        MissingExtra: If no library loads, with the reason for each that was found.
+    """
+    reasons = []
+    names = [f"libnvjpeg.so.{version}" for version in _VERSIONS if version <= cuda]
+    for path in [*_packaged(names), *names]:
+        try:
+            ctypes.CDLL(path)
+        except OSError as error:
+            if "cannot open shared object file" not in str(error):
+                reasons.append(str(error))
+        else:
+            return path
+    why = f" ({'; '.join(reasons)})" if reasons else ""
+    raise MissingExtra(
+        f"decoding by the JPEG engine needs nvJPEG, which is not here{why}: pip install"
+        " 'fastfeed[cuda13]', or 'fastfeed[cuda12]' for an older driver"
+    )
+
+
+def _packaged(names: list[str]) -> list[str]:
+    """Paths in nvidia-nvjpeg and nvidia-nvjpeg-cu12.
+
+    They share a namespace with NVIDIA's other packages.
+    """
+    found = importlib.util.find_spec("nvidia")
+    folders = (
+        [] if found is None else [Path(folder) for folder in found.submodule_search_locations or ()]
+    )
+    return [
+        str(path)
+        for name in names
+        for folder in folders
+        for path in sorted(folder.glob(f"*/lib/{name}"))
+    ]

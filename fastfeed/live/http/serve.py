@@ -11,12 +11,13 @@ import socket
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from fastfeed.errors import ConfigError, MissingExtra
+from fastfeed.html_page import asset, page
 from fastfeed.live.document import document
-from fastfeed.live.http.web import live_page
 from fastfeed.live.watch import View
 
 CONNECTIONS = 32  # at once; a browser has a few, Prometheus one
@@ -181,3 +182,21 @@ def _is_here(host_and_port: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def live_page() -> str:
+    """The page of `fastfeed watch --web`, which asks for `data.json` once a second.
+
+    All text from feeds goes through textContent.
+    """
+    body, style, script = (
+        asset(Path(__file__).with_name(f"web.{kind}")) for kind in ("html", "css", "js")
+    )
+    return page(
+        "fastfeed watch",
+        "Running feeds, and what each waits for",
+        body,
+        style=style,
+        script=script,
+        policy="; connect-src 'self'",
+    )

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
+import subprocess
+import sysconfig
+import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fastfeed.errors import ConfigError
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from fastfeed.errors import ConfigError, MissingExtra
 from fastfeed.live.nvml import Gpus, GpuUse
 from fastfeed.live.stacks.frames import main_stacks, source_lines
-from fastfeed.live.stacks.py_spy import find_py_spy, record
-from fastfeed.live.stacks.summary import Summary, summarize
+from fastfeed.live.stacks.summary import STARVED, FunctionShare, Summary, summarize, title
 from fastfeed.live.watch import gpu_of, variables, visible_gpus
 from fastfeed.printable import printable
 from fastfeed.system.clocks import steady_ns
@@ -151,3 +161,225 @@ def _ran_ns(pid: int) -> tuple[int, int] | None:
     except (OSError, ValueError):
         return None
     return int(run), int(ready)
+
+
+_LATE_S = 60.0  # py-spy may take this long to begin and to end
+
+
+_DENIED = re.compile("permission denied|operation not permitted|os error (1|13)\\b", re.IGNORECASE)
+
+
+_NOT_PYTHON = re.compile(
+    "find python version|find a python interpreter|not a python", re.IGNORECASE
+)
+
+
+_GONE = re.compile("no such process|no such file|check that the process is running", re.IGNORECASE)
+
+
+_ERRORS = re.compile(r"Errors: (\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """Collapsed stacks of all threads."""
+
+    lines: tuple[str, ...]
+    errors: int  # samples that could not be taken
+
+
+def find_py_spy() -> str:
+    """The program's path: next to this Python, or in PATH. Raises MissingExtra."""
+    installed = shutil.which("py-spy", path=sysconfig.get_path("scripts"))
+    program = installed or shutil.which("py-spy")
+    if program is None:
+        raise MissingExtra.of("fastfeed watch of a process without a feed", "py-spy", "watch")
+    return program
+
+
+def record(
+    pid: int, seconds: int, rate: int, meanwhile: Callable[[], None], program: str
+) -> Recording:
+    """Sample all threads of a process with `py-spy record --format raw`.
+
+    Args:
+        pid: The process.
+        seconds: How long.
+        rate: Samples per second.
+        meanwhile: Called about once a second.
+        program: From `find_py_spy`.
+
+    Raises:
+        ConfigError: The process cannot be sampled, or the program does not write stacks; the text
+            says why.
+    """
+    with tempfile.TemporaryDirectory(prefix="fastfeed-watch-") as folder:
+        output = Path(folder, "stacks")
+        errors = Path(folder, "errors")
+        command = [
+            program,
+            "record",
+            "--format",
+            "raw",
+            "--full-filenames",
+            "--threads",
+            "--idle",
+            "--nonblocking",
+        ]
+        command += [
+            "--rate",
+            str(rate),
+            "--duration",
+            str(seconds),
+            "--output",
+            str(output),
+            "--pid",
+            str(pid),
+        ]
+        with open(errors, "wb") as stderr:
+            try:
+                process = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr
+                )
+            except OSError as error:
+                raise ConfigError(
+                    f"{printable(program)} cannot be run: {error.strerror}; install py-spy again"
+                ) from None
+        try:
+            _wait(process, seconds, meanwhile)
+        finally:
+            process.kill()
+            process.wait()
+        message = errors.read_text("utf-8", "replace")
+        lines = output.read_text("utf-8", "replace").splitlines() if output.is_file() else []
+    if not lines:
+        raise ConfigError(explain(message, pid))
+    if not any(line.startswith("thread (") for line in lines):
+        raise ConfigError(
+            f"{printable(program)} wrote no stacks of threads but {printable(repr(lines[0]))};"
+            " install py-spy 0.4: pip install 'fastfeed[watch]'"
+        )
+    failed = _ERRORS.search(message)
+    return Recording(tuple(lines), int(failed[1]) if failed else 0)
+
+
+def _wait(process: subprocess.Popen[bytes], seconds: int, meanwhile: Callable[[], None]) -> None:
+    for _ in range(int(seconds + _LATE_S)):
+        try:
+            process.wait(1.0)
+            return
+        except subprocess.TimeoutExpired:
+            meanwhile()
+
+
+def explain(message: str, pid: int, root: Path = Path("/")) -> str:
+    """A sentence: why py-spy took no sample.
+
+    Args:
+        message: What it wrote to standard error.
+        pid: The process.
+        root: Where /proc and /.dockerenv are.
+    """
+    if _DENIED.search(message):
+        return _denied(pid, root)
+    if not process_exists(pid) or _GONE.search(message):
+        return f"process {pid} ended before it could be sampled"
+    if _NOT_PYTHON.search(message):
+        return (
+            f"process {pid} is not a Python process; pass the number of the trainer, not of its"
+            " launcher or shell"
+        )
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    reason = next(
+        (line for line in lines if line.lower().startswith("error")),
+        lines[-1] if lines else "no message",
+    )
+    return f"py-spy took no sample of process {pid}: {printable(reason)}"
+
+
+def _denied(pid: int, root: Path) -> str:
+    refused = f"process {pid} cannot be sampled: "
+    owner = _owner(pid, root)
+    user = os.getuid() if hasattr(os, "getuid") else 0
+    if user and owner is not None and owner != user:
+        return (
+            f"{refused}it belongs to another user (number {owner}); run fastfeed watch as that"
+            " user, or as root"
+        )
+    if (root / ".dockerenv").exists() or (root / "run/.containerenv").exists() or not user:
+        return (
+            f"{refused}this container lacks CAP_SYS_PTRACE; start it with --cap-add=SYS_PTRACE"
+            ' (Kubernetes: securityContext.capabilities.add: ["SYS_PTRACE"]), or run fastfeed'
+            " watch on the host as root"
+        )
+    return (
+        f"{refused}the kernel refuses it (kernel.yama.ptrace_scope = {_ptrace_scope(root)}); run"
+        " fastfeed watch as root, or `sudo sysctl kernel.yama.ptrace_scope=0`"
+    )
+
+
+def _owner(pid: int, root: Path) -> int | None:
+    try:
+        return (root / f"proc/{pid}").stat().st_uid
+    except OSError:
+        return None
+
+
+def _ptrace_scope(root: Path) -> str:
+    try:
+        return (root / "proc/sys/kernel/yama/ptrace_scope").read_text().strip()
+    except OSError:
+        return "unknown"
+
+
+def sampled_screen(process: SampledProcess) -> RenderableType:
+    """Everything, as wide as the console."""
+    summary = process.summary
+    head = (
+        f"fastfeed watch, process {process.pid}: {summary.samples} samples of the main thread in"
+        f" {process.seconds} s"
+    )
+    parts: list[RenderableType] = [Text(head, style="bold")]
+    if process.command:
+        parts.append(Text(process.command, style="dim"))
+    style = "red" if summary.is_hung or summary.input_share >= STARVED else ""
+    parts.append(Text(printable(summary.verdict, None), style=style))
+    parts.append(Text(_machine(process)))
+    parts.append(_table(summary.functions))
+    parts.append(Text(summary.advice))
+    errors = f", {process.errors} samples failed" if process.errors else ""
+    parts.append(
+        Text(f"sampled: shares of samples{errors}; CPU: exact; GPU: estimate by NVML", style="dim")
+    )
+    parts += [Text(printable(note, None), style="dim") for note in process.notes]
+    return Group(*parts)
+
+
+def _machine(process: SampledProcess) -> str:
+    cpu = "unknown" if process.cpu_cores is None else f"{process.cpu_cores:.0%}"
+    text = f"main thread computes {cpu} of the time"
+    if process.gpu is not None and process.gpu_sm is not None:
+        text += f"; GPU {process.gpu.index} ({process.gpu.name}) works {process.gpu_sm:.0%}"
+    return text
+
+
+def _table(functions: tuple[FunctionShare, ...]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("share", justify="right", header_style="cyan", no_wrap=True)
+    table.add_column("kind", header_style="cyan", no_wrap=True)
+    table.add_column("function, and the line that calls it", header_style="cyan", overflow="fold")
+    for function in functions:
+        lines = [
+            (
+                f"{function.function}, below {function.below}"
+                if function.function
+                else str(function.below)
+            )
+        ]
+        lines += [f"  {function.below.text}"] if function.below.text else []
+        table.add_row(
+            f"{function.share:.0%}",
+            title(function.kind),
+            Text("\n".join(printable(line) for line in lines)),
+        )
+    return table

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 from helpers.opencv_ops.reference import convert
 
-from fastfeed.backends.dali.host_memory import HostMemory
-from fastfeed.backends.gpu_memory import GpuMemory
+from fastfeed.backends.gpu_memory import GpuMemory, HostMemory
 from fastfeed.errors import DeviceMemory, MissingExtra
 from fastfeed.feed.session import FeedSession
 from fastfeed.ops.program.compile import fuse

@@ -90,7 +90,7 @@ def test_no_room_for_dali_says_what_to_lower(gpu_memory, error):
 
 
 def test_no_room_on_the_host_stays_what_it_is():
-    memory = importlib.import_module("fastfeed.backends.dali.host_memory").HostMemory()
+    memory = importlib.import_module("fastfeed.backends.gpu_memory").HostMemory()
     with pytest.raises(MemoryError, match="of this machine"):
         memory.check_room(MemoryError("of this machine"))
     assert memory.check_room(RuntimeError("Error when decoding JPEG")) is None

@@ -1,5 +1,5 @@
 """Which files DALI may decode: the native extension's word on the last scan is that of the few
-lines of Python.
+lines of Python below.
 """
 
 import importlib
@@ -31,8 +31,16 @@ def altered(blob: bytes, rng: np.random.Generator) -> bytes:
     return bytes(some[:cut]) + rng.choice([b"", END, b"\0" * 63, END + b"\0" * 70, b"\xff"])
 
 
+def last_scan_ends(blob: bytes) -> bool:
+    if END not in blob[-64:]:  # some writers pad behind the end marker
+        return False
+    # the last one: nothing may follow it
+    scan = np.frombuffer(blob, np.uint8)[max(blob.rfind(SCAN), 0) + 2 :]
+    codes = scan[1:][np.flatnonzero(scan[:-1] == 0xFF)]
+    return bool(((codes == 0) | (codes == 0xFF) | ((codes >= 0xD0) & (codes <= 0xD9))).all())
+
+
 def test_the_kernel_agrees_with_python_on_altered_files():
-    plain = importlib.import_module("fastfeed.backends.dali.plain")
     rng = np.random.default_rng(24)
     photo = textured(120, 160)
     whole = [
@@ -47,9 +55,9 @@ def test_the_kernel_agrees_with_python_on_altered_files():
         *whole,
         *(altered(blob, rng) for blob in whole for _ in range(60)),
     ]
-    want = [plain._last_scan_ends(blob) for blob in blobs]
-    assert plain.last_scans_end(blobs) == want
-    assert plain.last_scans_end([np.frombuffer(blob, np.uint8) for blob in blobs]) == want
+    want = [last_scan_ends(blob) for blob in blobs]
+    assert native.last_scans_end(blobs) == want
+    assert native.last_scans_end([np.frombuffer(blob, np.uint8) for blob in blobs]) == want
     assert 0.05 < np.mean(want) < 0.95
 
 
@@ -92,4 +100,4 @@ def test_files_stored_as_rgb_are_told_as_libjpeg_tells_them():
 @pytest.mark.parametrize("given", [["text"], [None], [np.zeros((4, 4), np.uint8)[:, ::2]]])
 def test_what_is_no_file_is_refused(given):
     with pytest.raises((TypeError, BufferError)):
-        importlib.import_module("fastfeed.backends.dali.plain").last_scans_end(given)
+        native.last_scans_end(given)

@@ -13,7 +13,7 @@ import pytest
 from helpers.cuda_on_cpu import needs_compiler
 from helpers.jpegs import NO_KERNEL, native
 
-from fastfeed.backends.nvjpeg import library
+from fastfeed.backends.nvjpeg import backend
 
 ROOT = Path(__file__).parents[3]
 SOURCE = ROOT / "fastfeed/backends/nvjpeg/windows.cu"
@@ -91,7 +91,7 @@ def test_the_library_itself_has_all_functions():
     """
     if not packaged("*/lib/libnvjpeg.so.1[0-9]"):
         pytest.skip("needs nvJPEG: pip install nvidia-nvjpeg")
-    found = ctypes.CDLL(library.find_nvjpeg(13))
+    found = ctypes.CDLL(backend.find_nvjpeg(13))
     names = re.findall(
         r'find\(library, nvjpeg, "(\w+)"',
         (ROOT / "fastfeed/native/gpu/nvjpeg_api.cpp").read_text("utf-8"),

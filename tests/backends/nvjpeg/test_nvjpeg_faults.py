@@ -16,7 +16,7 @@ from helpers.side_by_side import encoded, picture
 
 import fastfeed as ff
 from fastfeed.backends.cpu import backend as cpu
-from fastfeed.backends.nvjpeg import backend, decoder_stream, library
+from fastfeed.backends.nvjpeg import backend, decoder_stream
 from fastfeed.backends.options import GpuDecode, choose
 from fastfeed.decode import engine_for
 from fastfeed.decode.executor import executor_for
@@ -215,17 +215,17 @@ def test_no_gpu_for_cupy(folder, machine, monkeypatch):
 
 
 def test_finding_nvjpeg(monkeypatch):
-    monkeypatch.setattr(library, "_packaged", lambda names: [])
-    monkeypatch.setattr(library, "_VERSIONS", (999, 998))
+    monkeypatch.setattr(backend, "_packaged", lambda names: [])
+    monkeypatch.setattr(backend, "_VERSIONS", (999, 998))
     with pytest.raises(
         MissingExtra, match=r"needs nvJPEG, which is not here: pip install 'fastfeed\[cuda13\]'"
     ):
-        library.find_nvjpeg(1000)
+        backend.find_nvjpeg(1000)
     monkeypatch.setattr(
-        library, "_packaged", lambda names: [__file__] if names == ["libnvjpeg.so.998"] else []
+        backend, "_packaged", lambda names: [__file__] if names == ["libnvjpeg.so.998"] else []
     )
     with pytest.raises(MissingExtra, match=r"not here \(.*invalid ELF header"):
-        library.find_nvjpeg(998)
+        backend.find_nvjpeg(998)
 
 
 @needs("nvidia")

@@ -10,8 +10,7 @@ import numpy as np
 from fastfeed.backends.cpu.mixing import mix
 from fastfeed.backends.cpu.native_program import OpFailed
 from fastfeed.decode.base import DecodeEngine, DecodeFailure, Header, Request, Stop
-from fastfeed.decode.multi_crop import decode_views
-from fastfeed.decode.padding import decode_with_border
+from fastfeed.decode.padding import decode_views, decode_with_border
 from fastfeed.ops.convert import Convert
 from fastfeed.ops.mix_plan import MixPlan
 from fastfeed.ops.program.program import Program, Work

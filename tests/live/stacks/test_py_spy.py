@@ -12,9 +12,8 @@ from helpers.commands import fastfeed
 
 from fastfeed.errors import ConfigError, MissingExtra
 from fastfeed.live.nvml import Gpus
-from fastfeed.live.stacks import py_spy
-from fastfeed.live.stacks.py_spy import explain, find_py_spy, record
-from fastfeed.live.stacks.watch import watch_stacks
+from fastfeed.live.stacks import watch
+from fastfeed.live.stacks.watch import explain, find_py_spy, record, watch_stacks
 
 GONE = 999_999_999
 DENIED = "Error: Permission denied (os error 13)\n\nStack backtrace:\n   0: anyhow\n"
@@ -143,7 +142,7 @@ def test_an_older_py_spy_that_lacks_an_option():
 
 
 def test_without_py_spy(monkeypatch):
-    monkeypatch.setattr(py_spy.shutil, "which", lambda *_, **__: None)
+    monkeypatch.setattr(watch.shutil, "which", lambda *_, **__: None)
     with pytest.raises(MissingExtra, match=r"needs py-spy: pip install 'fastfeed\[watch\]'"):
         find_py_spy()
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 import pytest
 
 from fastfeed.live.stacks.frames import Frame, Stack, main_stacks, source_lines
-from fastfeed.live.stacks.kinds import read_stack
-from fastfeed.live.stacks.summary import key, summarize, title
+from fastfeed.live.stacks.summary import key, read_stack, summarize, title
 from fastfeed.profiler.attribution.classify import Activity
 
 LIB = "/usr/lib/python3.11"

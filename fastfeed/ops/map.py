@@ -158,5 +158,5 @@ def _dtype(name: str, dtype: Any) -> str | None:
     if isinstance(dtype, (type, np.dtype)) and np.dtype(dtype).name in _NUMBERS:
         return np.dtype(dtype).name
     if not isinstance(dtype, str) or dtype not in (TEXT, *_NUMBERS):
-        raise ConfigError(f'Map dtype must be "str", {", ".join(_NUMBERS)}, got {dtype!r}')
+        raise ConfigError.of("Map dtype", f'"str", {", ".join(_NUMBERS)}', dtype)
     return dtype

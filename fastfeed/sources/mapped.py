@@ -94,8 +94,8 @@ class Mapped(SourceMethods):
         parallel: bool = False,
     ) -> None:
         if isinstance(columns, str):
-            raise ConfigError(
-                f"Mapped: columns must be a list of names, got {columns!r}; pass [{columns!r}]"
+            raise ConfigError.of(
+                "Mapped: columns", "a list of names", columns, f"pass [{columns!r}]"
             )
         if not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
             raise ConfigError(

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import ConfigError
-from fastfeed.printable import printable
 from fastfeed.sources.base import Optionals, Source
 from fastfeed.sources.column_arrays import read_columns
 from fastfeed.sources.splitting import (
@@ -26,10 +25,11 @@ def check_shares(shares: Mapping[str, float]) -> None:
     values = list(shares.values())
     is_number = [isinstance(v, (int, float)) and not isinstance(v, bool) for v in values]
     if len(shares) < 2 or not all(is_number) or not all(0 < value < 1 for value in values):
-        raise ConfigError(
-            "split: shares must be a dict of two or more names with numbers in (0, 1), got"
-            f' {printable(repr(dict(shares)))}; pass such as {{"train": 0.8, "val": 0.2}}',
-            field="shares",
+        raise ConfigError.of(
+            "split: shares",
+            "a dict of two or more names with numbers in (0, 1)",
+            dict(shares),
+            'pass such as {"train": 0.8, "val": 0.2}',
         )
     if abs(sum(values) - 1) > 1e-6:
         raise ConfigError(
@@ -55,10 +55,7 @@ def assign_sides(
     if by.startswith("group:"):
         return _group_sides(source, names, shares, by.removeprefix("group:"), seed)
     if by not in ("hash", "random", "stratified"):
-        raise ConfigError(
-            f'split: by must be "hash", "random", "stratified" or "group:COLUMN", got {by!r}',
-            field="by",
-        )
+        raise ConfigError.of("split: by", '"hash", "random", "stratified" or "group:COLUMN"', by)
     ids = np.arange(len(source))
     fractions = hashed_fractions(Optionals(source).sample_names(ids), seed)
     if by == "hash":

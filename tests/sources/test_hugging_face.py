@@ -292,6 +292,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
         lambda p: Dataset(cast(p)),
         "column 'caption' was cast to large_string, but its files hold string; save the data set",
     ),
+    "no rows": (lambda p: Dataset(Mapped(p, table(range(4))), []), "a.arrow has no rows; select"),
     "fewer rows": (
         lambda p: Dataset(Mapped(p, table(range(6)))),
         "a.arrow has 4 rows, and the Dataset 6; load it again",

@@ -129,6 +129,10 @@ class HuggingFace(Derived, SourceMethods):
             allow_scheme=allow_scheme,
         )
         rows = None if dataset is None else _rows(blocks, order, table)
+        if rows is not None and not len(rows):
+            raise ConfigError(
+                f"HuggingFace: {self._place} has no rows; select or filter fewer of them away"
+            )
         Derived.__init__(self, table, rows)
 
     @property
@@ -166,9 +170,8 @@ def _files(data: Any, split: str | None, name: str | None, storage: Storage) -> 
         return find_data(place, split, name, storage)
     if split is not None or name is not None:
         raise ConfigError(
-            f"HuggingFace: split and name are of a folder with several files, got them for"
-            f" {printable(place)};"
-            " leave them out"
+            "HuggingFace: split and name are of a folder with several files, got them for"
+            f" {printable(place)}; leave them out"
         )
     return [uri for uri, _ in find_files(place, "", storage, "HuggingFace")]
 

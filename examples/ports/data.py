@@ -1,7 +1,11 @@
 """Small made data in the forms that the ports read. No part of fastfeed's API."""
 
 import argparse
+import io
+import json
+import tarfile
 import tempfile
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -51,3 +55,73 @@ def class_folders(root: Path, train: int = 48, val: int = 20) -> None:
             folder = root / part / CLASSES[kind]
             folder.mkdir(parents=True, exist_ok=True)
             picture.save(folder / f"{i:04}.jpg", quality=92)
+
+
+def segmented(root: Path, train: int = 24, val: int = 8) -> None:
+    """root/PART/images/*.jpg, root/PART/masks/*.png: 0 background, 1 to 3 classes, 255 unknown."""
+    for part, first, count in (("train", 0, train), ("val", 10_000, val)):
+        for form in ("images", "masks"):
+            (root / part / form).mkdir(parents=True, exist_ok=True)
+        for i in range(first, first + count):
+            picture, (x, y, width, height), kind = image(i)
+            classes = np.zeros((picture.height, picture.width), np.uint8)
+            classes[max(0, y - 1) : y + height + 1, max(0, x - 1) : x + width + 1] = 255
+            classes[y : y + height, x : x + width] = 1 + kind
+            picture.save(root / part / "images" / f"{i:05}.jpg", quality=92)
+            Image.fromarray(classes).save(root / part / "masks" / f"{i:05}.png")
+
+
+def coco(root: Path, count: int = 24) -> None:
+    """root/images/*.jpg and root/instances.json: every fifth image has no object, others a crowd."""
+    (root / "images").mkdir(parents=True, exist_ok=True)
+    images, annotations = [], []
+    for i in range(count):
+        picture, box, kind = image(i)
+        picture.save(root / "images" / f"{i:05}.jpg", quality=92)
+        size = {"width": picture.width, "height": picture.height}
+        images.append({"id": 100 + i, "file_name": f"{i:05}.jpg", **size})
+        for crowd in range(0 if i % 5 == 4 else 1 + i % 2):
+            own = {"id": len(annotations) + 1, "image_id": 100 + i, "category_id": 10 * (1 + kind)}
+            annotations.append({**own, "bbox": box, "iscrowd": crowd, "area": box[2] * box[3]})
+    categories = [{"id": 10 * (1 + k), "name": name} for k, name in enumerate(CLASSES)]
+    parts = {"images": images, "annotations": annotations, "categories": categories}
+    (root / "instances.json").write_text(json.dumps(parts))
+
+
+def captioned(root: Path, count: int = 32) -> None:
+    """root/*.jpg and root/metadata.jsonl with a caption of each, as an "imagefolder" has it."""
+    root.mkdir(parents=True, exist_ok=True)
+    lines = []
+    for i in range(count):
+        picture, _, kind = image(i, (80, 80 + i % 3 * 20))
+        picture.save(root / f"{i:04}.jpg", quality=92)
+        lines.append(json.dumps({"file_name": f"{i:04}.jpg", "text": caption(i, kind)}))
+    (root / "metadata.jsonl").write_text("\n".join(lines) + "\n")
+
+
+def caption(i: int, kind: int) -> str:
+    return f"{'an old' if i % 2 else 'a new'} {CLASSES[kind]}, photo {i}"
+
+
+def tars(root: Path, shards: int = 3, samples: int = 12) -> None:
+    """root/0000.tar and so on: members KEY.jpg and KEY.txt, a caption, as WebDataset has them."""
+    root.mkdir(parents=True, exist_ok=True)
+    for shard in range(shards):
+        with tarfile.open(root / f"{shard:04}.tar", "w") as tar:
+            for i in range(shard * samples, (shard + 1) * samples):
+                picture, _, kind = image(i)
+                jpeg = io.BytesIO()
+                picture.save(jpeg, "JPEG", quality=92)
+                for suffix, content in ("jpg", jpeg.getvalue()), ("txt", caption(i, kind).encode()):
+                    member = tarfile.TarInfo(f"{i:06}.{suffix}")
+                    member.size = len(content)
+                    tar.addfile(member, io.BytesIO(content))
+
+
+def tokens(captions: list[str], length: int = 8) -> np.ndarray:
+    """A stand-in for a tokenizer: int64 (n, length), 0 for padding."""
+    ids = np.zeros((len(captions), length), np.int64)
+    for row, text in enumerate(captions):
+        words = [1 + zlib.crc32(word.encode()) % 999 for word in text.split()][:length]
+        ids[row, : len(words)] = words
+    return ids

@@ -1,10 +1,11 @@
-"""The data path of pytorch/examples, imagenet/main.py: 39 lines there, 8 here.
+"""The data path of pytorch/examples, imagenet/main.py.
 
 https://github.com/pytorch/examples/blob/main/imagenet/main.py
 """
 
 import data
 import torch
+import torch_steps
 
 import fastfeed as ff
 
@@ -22,20 +23,13 @@ def feeds(root, batch=16, world=None):
 def main():
     given = data.options()
     train, val = feeds(data.temporary(data.class_folders, given.data))
-    model = torch.nn.Sequential(
-        torch.nn.Conv2d(3, 8, 7, stride=8),
-        torch.nn.ReLU(),
-        torch.nn.Flatten(),
-        torch.nn.LazyLinear(3),
-    )
-    optimizer = None
-    for images, labels in train.to_torch():
-        loss = torch.nn.functional.cross_entropy(model(images), labels)
-        optimizer = optimizer or torch.optim.SGD(model.parameters(), 0.01)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        print(f"loss {loss.item():.3f}")
+    model = torch_steps.small_network(3)
+
+    def loss(batch):
+        images, labels = batch
+        return torch.nn.functional.cross_entropy(model(images), labels)
+
+    torch_steps.train(model, train.to_torch(), loss, given.steps)
     right = sum(int((model(x).argmax(1) == labels).sum()) for x, labels in val.to_torch())
     print(f"{right} of {val.plan.length} right")
 

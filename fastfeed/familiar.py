@@ -130,8 +130,8 @@ _OPTIONS = {
     "num_shards": "world=ff.World(rank, size)",
     "device": "feed.to_torch(device), feed.to_jax(sharding) or feed.to_tfdata(device)",
     "image_size": "ff.Resize((height, width)) among the ops",
-    "class_mode": 'label_kind="value", "multi" or "text"; "name" and "index" are of one class',
-    "label_mode": 'label_kind="value", "multi" or "text"; "name" and "index" are of one class',
+    "class_mode": 'label_kind of the source: "value", "multi" or "text"; "name" is of one class',
+    "label_mode": 'label_kind of the source: "value", "multi" or "text"; "name" is of one class',
     "target_transform": "ff.Map(function, ...) or ff.OneHot() among the ops",
     "validation_split": "ff.split(source, keras_split=0.2, seed=0), before the feed",
 }

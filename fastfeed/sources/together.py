@@ -121,6 +121,11 @@ class Together(Derived, SourceMethods):
         return self._labeled.label(ids)
 
     @property
+    def label_reads(self) -> bool:
+        """True if these labels are read with the samples."""
+        return getattr(self._labeled, "label_reads", False)
+
+    @property
     def label_spec(self) -> LabelSpec:
         """Shape and dtype of these labels."""
         return Optionals(self._labeled).label_spec
@@ -227,8 +232,9 @@ def _rows_by_name(image: str, source: Source) -> dict[str, int]:
 
 
 def _has_labels(source: Source) -> bool:
-    """True if any sample has a label."""
-    if source.classes or Optionals(source).label_spec != CLASS_NUMBER:
+    """True if any sample has a label, or may have one that is read with it."""
+    reads = getattr(source, "label_reads", False)
+    if reads or source.classes or Optionals(source).label_spec != CLASS_NUMBER:
         return True
     starts = range(0, len(source), _AT_ONCE)
     ids = (np.arange(first, min(first + _AT_ONCE, len(source))) for first in starts)

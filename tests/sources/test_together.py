@@ -59,6 +59,22 @@ def test_labels_are_of_the_first_source_that_has_any():
     np.testing.assert_array_equal(together.label(np.arange(3)), [0, 1, 2])
 
 
+def test_labels_that_are_read_with_items_are_not_read_before():
+    class Items(list):
+        read = 0
+
+        def __getitem__(self, i: Any) -> Any:
+            self.read += 1
+            return super().__getitem__(i)
+
+    items = Items((image, i % 3) for i, image in enumerate(NUMBERS))
+    source = ff.Mapped(items)
+    before = items.read
+    together = ff.Together({"left": IMAGES, "right": source})
+    assert items.read == before and together.label_reads
+    np.testing.assert_array_equal(together.label(np.arange(4)), [0, 1, 2, 0])
+
+
 def test_own_geometry_is_in_the_fingerprint():
     sources = {"left": IMAGES, "right": LABELED}
     same, own = ff.Together(sources), ff.Together(sources, geometry="own")

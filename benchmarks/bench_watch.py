@@ -20,7 +20,7 @@ import fastfeed as ff
 from fastfeed.feed.session import FeedSession
 from fastfeed.live.folder import folders
 from fastfeed.live.states import State
-from fastfeed.live.watch import Watch
+from fastfeed.live.watch import Monitor
 
 PHOTOGRAPHS = DATA / "flowers5" / "train"
 FED, STARVED = (State.FED, State.TIGHT), (State.STARVED, State.SEVERE)
@@ -35,7 +35,7 @@ def main() -> None:
     trainer, hogs = trainer_on(core, PHOTOGRAPHS), Hogs(core)
     changes: list[dict[str, Any]] = []
     try:
-        watch = Watch(folders(), trainer.pid)
+        watch = Monitor(folders(), trainer.pid)
         until(watch, FED)
         for _ in range(options.rounds):
             rest(watch)
@@ -67,7 +67,7 @@ def main() -> None:
     )
 
 
-def until(watch: Watch, states: tuple[State, ...]) -> float:
+def until(watch: Monitor, states: tuple[State, ...]) -> float:
     """Seconds until the trainer is in one of these states, looking once a second as the command
     does.
     """
@@ -79,7 +79,7 @@ def until(watch: Watch, states: tuple[State, ...]) -> float:
     return round(time.monotonic() - begin, 1)
 
 
-def rest(watch: Watch) -> None:
+def rest(watch: Monitor) -> None:
     end = time.monotonic() + STEADY_S
     while time.monotonic() < end:
         watch.look()

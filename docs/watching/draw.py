@@ -27,7 +27,7 @@ from fastfeed.demo.photos import make_photos
 from fastfeed.live.http.serve import Server
 from fastfeed.live.nvml import Gpus
 from fastfeed.live.screen import screen
-from fastfeed.live.watch import View, Watch
+from fastfeed.live.watch import Monitor, View
 
 HERE = Path(__file__).parent
 THEME = TerminalTheme(
@@ -44,7 +44,7 @@ def view() -> View:
     with tempfile.TemporaryDirectory() as folder:
         ranks = [Trainer(Path(folder), rank, name="imagenet", steps=5004) for rank in (0, 1)]
         gpus = Gpus(FakeNvml(devices=2, gpm={2: 64.0, 10: 31.0, 40: 0.0, 21: 1300.0}))
-        watch = Watch([folder], None, gpus, clock=lambda: ranks[1].now)
+        watch = Monitor([folder], None, gpus, clock=lambda: ranks[1].now)
         for second in range(240):
             ranks[0].now = ranks[1].now
             ranks[1].train(

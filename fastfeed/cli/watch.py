@@ -21,7 +21,7 @@ from fastfeed.live.http.serve import Server, parse_address
 from fastfeed.live.nvml import Gpus
 from fastfeed.live.screen import screen
 from fastfeed.live.stacks.watch import sampled_screen, watch_stacks
-from fastfeed.live.watch import Watch
+from fastfeed.live.watch import Monitor
 
 Address = tuple[str, int]  # host and port
 _ONCE_S = 2.0  # how long `--once` looks
@@ -75,19 +75,19 @@ def watch(
     wanted = [(name, text) for name, text in (("--prometheus", prometheus), ("--web", web)) if text]
     addresses = [(name, parse_address(text, name)) for name, text in wanted]
     gpus, servers = Gpus(), cast(dict[Address, Server], {})
-    looks = Watch(places, pid, gpus)
+    monitor = Monitor(places, pid, gpus)
     try:
         with report() as console:
-            if pid is not None and (seconds is not None or not (wanted or looks.look().rows)):
+            if pid is not None and (seconds is not None or not (wanted or monitor.look().rows)):
                 _print_sampled(pid, seconds or _SAMPLED_S, gpus, console, as_json)
                 return
             if once:
-                _print_once(looks, console, as_json)
+                _print_once(monitor, console, as_json)
                 return
             notes = _serve(addresses, servers, is_needed=not (as_json or console.is_terminal))
             for note in notes:
                 say(note)
-            _go_on(looks, console, pid, as_json, every, list(servers.values()), notes)
+            _go_on(monitor, console, pid, as_json, every, list(servers.values()), notes)
     finally:
         for server in servers.values():
             server.close()
@@ -116,10 +116,10 @@ def _serve(
     return notes
 
 
-def _print_once(looks: Watch, console: Console, as_json: bool) -> None:
-    looks.look()
-    looks.rest(_ONCE_S)
-    view = looks.look()
+def _print_once(monitor: Monitor, console: Console, as_json: bool) -> None:
+    monitor.look()
+    monitor.rest(_ONCE_S)
+    view = monitor.look()
     if as_json:
         print(json.dumps(document(view), indent=2))
     else:
@@ -135,7 +135,7 @@ def _print_sampled(pid: int, seconds: int, gpus: Gpus, console: Console, as_json
 
 
 def _go_on(
-    looks: Watch,
+    monitor: Monitor,
     console: Console,
     pid: int | None,
     as_json: bool,
@@ -153,7 +153,7 @@ def _go_on(
         live.start()
     try:
         while True:
-            view = looks.look()
+            view = monitor.look()
             if pid is not None and not view.rows:
                 view = replace(view, notes=(_nothing(pid), *view.notes))
             for server in servers:
@@ -167,7 +167,7 @@ def _go_on(
                 console.print(screen(view, console.width, _is_ascii(console)))
                 if sys.stdout is not None:  # where it is closed
                     sys.stdout.flush()
-            looks.rest(every)
+            monitor.rest(every)
     finally:
         if live is not None:
             live.stop()

@@ -74,7 +74,7 @@ class _Feed:
     ended: bool = False  # its process
 
 
-class Watch:
+class Monitor:
     """Call `look()` repeatedly; rates need two samples."""
 
     def __init__(

@@ -16,7 +16,7 @@ from fastfeed.live.folder import folders
 from fastfeed.live.http.prometheus import metrics
 from fastfeed.live.screen import screen
 from fastfeed.live.states import State
-from fastfeed.live.watch import Watch
+from fastfeed.live.watch import Monitor
 
 
 class Clock:
@@ -28,7 +28,7 @@ class Clock:
 
 def test_steps_are_timed_and_no_waiting_is_claimed():
     clock, data = Clock(), StepsOnly("PyDataset")
-    steps, watch = StepWatch(data, every=1, clock=clock), Watch(folders(), clock=clock)
+    steps, watch = StepWatch(data, every=1, clock=clock), Monitor(folders(), clock=clock)
     for _ in range(20):
         for _ in range(4):
             clock.now += 250_000_000
@@ -55,7 +55,7 @@ import json, os
 os.environ["KERAS_BACKEND"] = "tensorflow"
 import keras, numpy as np, tensorflow as tf
 import fastfeed as ff
-from fastfeed.live.watch import Watch
+from fastfeed.live.watch import Monitor
 from fastfeed.live.document import document
 from fastfeed.live.folder import folders
 def fit(*data, **options):
@@ -65,7 +65,7 @@ def fit(*data, **options):
             views.append(document(watch.look()))
     model = keras.Sequential([keras.layers.Dense(1)])
     model.compile("sgd", "mse", jit_compile=False)
-    callback, watch = ff.Watch(), Watch(folders(), os.getpid())
+    callback, watch = ff.Watch(), Monitor(folders(), os.getpid())
     history = model.fit(*data, **options, epochs=2, verbose=0, callbacks=[callback, Look()])
     counters = callback._watch._status.page().counters
     print(json.dumps({"history": sorted(history.history), "counters": counters, "feeds": views[-1]["feeds"]}))

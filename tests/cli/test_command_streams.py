@@ -24,7 +24,7 @@ from fastfeed.live import watch
 def interrupt(self, seconds):
     raise KeyboardInterrupt
 
-watch.Watch.rest = interrupt
+watch.Monitor.rest = interrupt
 """
 
 

@@ -8,7 +8,7 @@ from fastfeed.live.document import document
 from fastfeed.live.history import BUCKETS, History
 from fastfeed.live.nvml import Gpus
 from fastfeed.live.page import WAITING
-from fastfeed.live.watch import Exposure, Watch
+from fastfeed.live.watch import Exposure, Monitor
 
 
 def readings(every, seconds, wait):
@@ -64,7 +64,7 @@ def test_glances_between_looks(tmp_path, sm, share):
         trainer.train(0.2, 0.5)
 
     gpus = Gpus(nvml)
-    watch = Watch([str(tmp_path)], None, gpus, clock=lambda: trainer.now)
+    watch = Monitor([str(tmp_path)], None, gpus, clock=lambda: trainer.now)
     watch.look()
     for second in range(10):
         watch.rest(1.0, sleep)
@@ -80,7 +80,7 @@ def test_glances_between_looks(tmp_path, sm, share):
 def test_without_gpm_nothing_is_said_of_exposure(tmp_path, options):
     trainer, nvml = Trainer(tmp_path), FakeNvml(**options)
     gpus = Gpus(nvml)
-    watch = Watch([str(tmp_path)], None, gpus, clock=lambda: trainer.now)
+    watch = Monitor([str(tmp_path)], None, gpus, clock=lambda: trainer.now)
     watch.look()
     for _ in range(3):
         watch.rest(1.0, lambda seconds: trainer.train(max(seconds, 0.2), 0.5))

@@ -12,13 +12,13 @@ from fastfeed.live.document import document
 from fastfeed.live.http.prometheus import metrics
 from fastfeed.live.nvml import Gpus
 from fastfeed.live.page import COUNTERS
-from fastfeed.live.watch import Watch
+from fastfeed.live.watch import Monitor
 
 
 @pytest.fixture
 def view(tmp_path):
     trainer = Trainer(tmp_path)
-    watch = Watch([str(tmp_path)], None, Gpus(FakeNvml(gpm={2: 71.0})), clock=lambda: trainer.now)
+    watch = Monitor([str(tmp_path)], None, Gpus(FakeNvml(gpm={2: 71.0})), clock=lambda: trainer.now)
     for _ in range(5):
         trainer.train(3, 0.25)
         watch.look()

@@ -18,7 +18,7 @@ from fastfeed.errors import ConfigError, MissingExtra
 from fastfeed.live.http.prometheus import metrics
 from fastfeed.live.http.serve import CONNECTIONS, Server, parse_address
 from fastfeed.live.nvml import Gpus
-from fastfeed.live.watch import Watch
+from fastfeed.live.watch import Monitor
 
 # of every element with text of its own, against the page or its card
 CONTRASTS = """(() => {
@@ -37,7 +37,7 @@ CONTRASTS = """(() => {
 @pytest.fixture
 def view(tmp_path):
     trainer = Trainer(tmp_path, name='a "quoted"\n<b>name</b>')
-    watch = Watch(
+    watch = Monitor(
         [str(tmp_path)], None, Gpus(FakeNvml(gpm={2: 71.0, 40: 93.0})), clock=lambda: trainer.now
     )
     for _ in range(5):
@@ -175,7 +175,7 @@ def test_a_name_cannot_steer_the_terminal_that_shows_the_metrics(tmp_path):
     trainer.train(1)
     trainer._page.set_stages({"\x1b[1m": (1, 1)})
     trainer.train(1)
-    text = metrics(Watch([str(tmp_path)], clock=lambda: trainer.now).look())
+    text = metrics(Monitor([str(tmp_path)], clock=lambda: trainer.now).look())
     assert 'name="a\\\\b\\\\x1b[2J\\\\u202e\\"\\n\\\\x9b"' in text
     assert text.replace("\n", "").isprintable()
 

@@ -13,7 +13,7 @@ from helpers.photos import folder
 
 from fastfeed.live.folder import folders
 from fastfeed.live.states import State
-from fastfeed.live.watch import Watch
+from fastfeed.live.watch import Monitor
 
 LIMIT_S = 240  # for a state to change; takes 10 to 20 s on a machine that does nothing else
 
@@ -39,7 +39,7 @@ def test_states_follow_a_hog_of_cores(tmp_path):
     trainer = trainer_on(core, photos)
     hogs = Hogs(core)
     try:
-        watch, seen = Watch(folders(), trainer.pid), []
+        watch, seen = Monitor(folders(), trainer.pid), []
 
         def until(states):
             limit = time.monotonic() + LIMIT_S

@@ -30,7 +30,7 @@ from fastfeed.live.nvml import Gpus
 from fastfeed.live.page import WAITING
 from fastfeed.live.screen import screen, sparkline
 from fastfeed.live.states import State
-from fastfeed.live.watch import Watch
+from fastfeed.live.watch import Monitor
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def trainer(tmp_path):
 
 
 def looks(tmp_path, trainer, gpus=None, pid=None):
-    return Watch([str(tmp_path)], pid, gpus, clock=lambda: trainer.now)
+    return Monitor([str(tmp_path)], pid, gpus, clock=lambda: trainer.now)
 
 
 def text(view, width, **options):
@@ -113,7 +113,7 @@ def test_a_figure_says_of_how_many_seconds_it_is(tmp_path, trainer):
 def test_a_clock_that_steps_changes_times_of_day_alone(tmp_path, trainer, step_s):
     day = 1_800_000_000.0
     steady = looks(tmp_path, trainer)
-    stepping = Watch([str(tmp_path)], clock=lambda: trainer.now, wall=lambda: day)
+    stepping = Monitor([str(tmp_path)], clock=lambda: trainer.now, wall=lambda: day)
     for second in range(30):
         day += 1 + step_s * (second == 15)
         trainer.train(1, 0.1)
@@ -205,7 +205,7 @@ def test_json_is_labeled_by_evidence(tmp_path, trainer):
 
 
 def test_no_feeds(tmp_path):
-    assert "No feed is running" in text(Watch([str(tmp_path / "nowhere")]).look(), 80)
+    assert "No feed is running" in text(Monitor([str(tmp_path / "nowhere")]).look(), 80)
 
 
 def proc(root, pid, seconds, state="S", idle=0, throttled=None):

@@ -313,6 +313,7 @@ def test_one_count_that_hangs_leaves_time_for_the_others(check, monkeypatch, tmp
     assert [round(seconds) for seconds in given] == [60, 60, 100]
 
 
+@pytest.mark.slow
 def test_a_wheel_without_its_kernel_is_not_packed_unless_asked(kit, monkeypatch, tmp_path, capsys):
     pack, packed = kit("kit.pack"), []
     monkeypatch.setattr(pack, "built", lambda *_: None)

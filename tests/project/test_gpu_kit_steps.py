@@ -170,6 +170,7 @@ def test_watch_and_the_profiler_are_compared_on_the_same_seconds(kit):
     ]
 
 
+@pytest.mark.slow
 def test_photographs_are_made_without_opencv():
     """It may be missing where PyTorch is."""
     program = (

@@ -80,6 +80,7 @@ def start() -> Iterator[Start]:
         program.communicate()
 
 
+@pytest.mark.slow
 def test_four_processes(tmp_path, start):
     """Each range is exact or missing; what is counted is what is there, at every moment, and within
     the limit.

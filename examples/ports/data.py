@@ -125,3 +125,31 @@ def tokens(captions: list[str], length: int = 8) -> np.ndarray:
         words = [1 + zlib.crc32(word.encode()) % 999 for word in text.split()][:length]
         ids[row, : len(words)] = words
     return ids
+
+
+def digits(count: int = 64) -> np.ndarray:
+    """Gray images as MNIST has them: uint8 (n, 28, 28)."""
+    drawn = [image(i, (28, 28))[0].convert("L") for i in range(count)]
+    return np.stack([np.asarray(picture) for picture in drawn])
+
+
+def captchas(root: Path, count: int = 40) -> None:
+    """root/TEXT.png: four letters, drawn on noise."""
+    root.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(0)
+    for _ in range(count):
+        text = "".join(rng.choice(list("2345bcdegmnpwxy"), 4))
+        picture = Image.fromarray(rng.integers(180, 256, (50, 200, 3), np.uint8))
+        ImageDraw.Draw(picture).text((20, 10), text, fill=(0, 0, 90), font_size=28)
+        picture.save(root / f"{text}.png")
+
+
+def trimaps(root: Path, count: int = 24) -> None:
+    """root/images/*.jpg, root/masks/*.png: 1 object, 2 background, 3 edge."""
+    segmented(root / "made", train=count, val=0)
+    for form in ("images", "masks"):
+        (root / "made" / "train" / form).rename(root / form)
+    for path in (root / "masks").iterdir():
+        classes = np.asarray(Image.open(path))
+        edge = np.where(classes == 255, 3, 1)
+        Image.fromarray(np.where(classes == 0, 2, edge).astype(np.uint8)).save(path)

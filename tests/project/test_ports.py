@@ -33,6 +33,10 @@ HELPERS = {"data", "torch_steps"}
 NEEDS = {  # packages of each port
     "diffusers_text_to_image": ("torch",),
     "diffusers_unconditional": ("torch",),
+    "keras_autoencoder": ("keras", "tensorflow"),
+    "keras_captcha": ("keras", "tensorflow"),
+    "keras_from_scratch": ("keras", "tensorflow"),
+    "keras_pets": ("keras", "tensorflow"),
     "open_clip_train": ("torch",),
     "pytorch_imagenet": ("torch",),
     "pytorch_siamese": ("torch",),
@@ -88,6 +92,12 @@ def short_side(path: Path, side: int, filter: Any = Image.Resampling.BILINEAR) -
     image = Image.open(path).convert("RGB")
     width, height = (max(side, int(side * s / min(image.size))) for s in image.size)
     return image.resize((width, height), filter)
+
+
+def resized(path: Path, size: tuple[int, int]) -> np.ndarray:
+    """An image of exactly (height, width), antialiased: uint8 (height, width, 3)."""
+    image = Image.open(path).convert("RGB")
+    return np.asarray(image.resize(size[::-1], Image.Resampling.BILINEAR))
 
 
 def center(image: Image.Image, side: int) -> np.ndarray:
@@ -275,6 +285,88 @@ def test_pytorch_siamese(tmp_path: Path) -> None:
         assert batch.labels.tolist() == alike and set(alike) == {True, False}
         count += len(batch)
     assert count == 48
+
+
+def test_keras_from_scratch(tmp_path: Path) -> None:
+    port = load("keras_from_scratch")
+    import keras
+
+    root = made(port, "class_folders", tmp_path) / "train"
+    feeds = port.feeds(root)
+    for feed, subset in zip(feeds, ("training", "validation"), strict=True):
+        dataset = keras.utils.image_dataset_from_directory(
+            root,
+            validation_split=0.2,
+            subset=subset,
+            seed=1337,
+            image_size=(64, 64),
+            batch_size=8,
+            verbose=False,
+        )
+        assert len(feed) == len(dataset)
+        paths = [str(Path(path).relative_to(root)) for path in dataset.file_paths]
+        labels = [sorted(port.data.CLASSES).index(path.split("/")[0]) for path in paths]
+        assert sorted(samples(feed, root)) == sorted(zip(paths, labels, strict=True))
+    found = list(feeds[1])
+    wanted = [resized(root / name, (64, 64)) for name, _ in samples(feeds[1], root)]
+    pixels = np.concatenate([batch.images[batch.weights > 0] for batch in found])
+    assert pixels.dtype == np.float32
+    assert_close(255 * pixels, np.stack(wanted))
+
+
+def test_keras_autoencoder() -> None:
+    port = load("keras_autoencoder")
+    images = port.data.digits()
+    feed = port.feeds(images, shuffle=False)
+    assert len(feed) == len(images) // 16
+    noisy, clean = (np.concatenate([batch[name] for batch in feed]) for name in ("noisy", "clean"))
+    wanted = images.astype("float32")[..., None].repeat(3, axis=-1) / 255
+    np.testing.assert_allclose(clean, wanted, atol=1e-6)
+    rng = np.random.default_rng(0)
+    noise = np.clip(wanted + 0.4 * rng.normal(size=wanted.shape), 0, 1) - wanted
+    assert noisy.min() == 0 and noisy.max() == 1
+    np.testing.assert_allclose((noisy - wanted).std(), noise.std(), rtol=0.03)
+    np.testing.assert_allclose((noisy - wanted).mean(), noise.mean(), atol=0.01)
+
+
+def test_keras_captcha(tmp_path: Path) -> None:
+    port = load("keras_captcha")
+    import keras
+
+    root = made(port, "captchas", tmp_path)
+    train, val, letters = port.feeds(root)
+    assert (train.plan.length, val.plan.length) == (36, 4)
+    lookup = keras.layers.StringLookup(vocabulary=letters, mask_token=None)
+    texts: list[str] = []
+    for feed in train, val:
+        for batch in feed:
+            own = batch.weights > 0
+            names = list(batch.labels[own])
+            wanted = [np.asarray(lookup(list(text))) for text in names]
+            np.testing.assert_array_equal(batch["letters"][own], wanted)
+            gray = [Image.open(root / f"{name}.png").convert("L") for name in names]
+            turned = np.stack([np.asarray(image).T[..., None] for image in gray])
+            assert_close(255 * batch["turned"][own], turned)
+            texts += names
+    assert sorted(texts) == sorted(path.stem for path in root.glob("*.png"))
+
+
+def test_keras_pets(tmp_path: Path) -> None:
+    port = load("keras_pets")
+    root = made(port, "trimaps", tmp_path)
+    train, val = port.feeds(root)
+    seen = []
+    source: Any = FeedSession.of(train).source
+    for feed in train, val:
+        source = FeedSession.of(feed).source
+        for batch in feed:
+            for i, uri in enumerate(source.uris(batch.ids)):
+                seen.append(Path(uri).stem)
+                mask = Image.open(root / "masks" / f"{seen[-1]}.png")
+                wanted = np.asarray(mask.resize((64, 64), Image.Resampling.NEAREST)) - 1
+                np.testing.assert_array_equal(batch["masks"][i], wanted)
+    assert (len(train), len(val)) == (4, 2)
+    assert sorted(seen) == sorted(path.stem for path in (root / "images").iterdir())
 
 
 @pytest.mark.parametrize("name", sorted(NEEDS))

@@ -229,6 +229,12 @@ def _subset(root: Path, target: str) -> Any:
     return ff.take(whole, np.arange(COUNT, 2 * COUNT))
 
 
+def _together(root: Path, target: str) -> Any:
+    """Pairs whose second source has the labels."""
+    left = ff.TFRecords(record_folder(root / "left"), label=None)
+    return ff.Together({"left": left, "right": _shards("TarShards")(root / "right", target)})
+
+
 def _objects(root: Path, target: str) -> Any:
     return ff.Objects(_shards("TarShards")(root, target), [[]] * COUNT, most=1)
 
@@ -247,6 +253,7 @@ SOURCES: dict[str, Callable[[Path, str], Any]] = {
     "Mixture": _mixture,
     "Subset": _subset,
     "Objects": _objects,
+    "Together": _together,
 }
 # targets that a source has no form for
 WITHOUT = {

@@ -97,10 +97,14 @@ class ConfigError(FastfeedError, ValueError):
                 Its last name is the field.
             must (str): Allowed values.
             got (object): The wrong value.
-            advice (str): What to write instead. Default: "", nothing.
+            advice (str): What to write instead. Default: "".
 
         Returns:
             The error, to be raised.
+
+        Example:
+            >>> ff.errors.ConfigError.of("Part.weight", "above 0", -1).field
+            'weight'
         """
         text = f"{name} must be {must}, got {printable(repr(got))}"
         names = re.findall(r"[A-Za-z_]\w*", name)

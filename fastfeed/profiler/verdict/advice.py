@@ -17,24 +17,14 @@ from fastfeed.profiler.model.result import (
     Remedy,
 )
 from fastfeed.profiler.model.thresholds import STARVED
-from fastfeed.profiler.verdict.framework_changes import change_in
-from fastfeed.profiler.verdict.input_advice import input_advice, proxy_input
+from fastfeed.profiler.verdict.input_advice import TEXTS, change_in, input_advice, proxy_input
 from fastfeed.profiler.verdict.late_rank import late_rank_advice
 
 _Advise = Callable[[DeviceResult, int, Sequence[FeedResult]], tuple[str, str]]
 
 _MIN_SHARE = 0.005  # of the window: a smaller cost is not reported
 _MIN_PAGEABLE = 0.1  # of the copied bytes: less pageable memory does not matter
-_INTERPRETER = {
-    Cause.GC: (
-        "Collect garbage less often: gc.freeze() after set-up, gc.disable() in the loop,"
-        " gc.collect() every few hundred steps."
-    ),
-    Cause.GIL: (
-        "Move other Python threads to processes: the training thread waits for the interpreter's"
-        " lock."
-    ),
-}
+_INTERPRETER = {Cause.GC: "gc", Cause.GIL: "gil"}  # to the change for it
 
 
 def family_costs(device: DeviceResult) -> dict[str, int]:
@@ -147,7 +137,7 @@ def _launch(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tu
         evidence += f"; launches are {ahead} ahead of the GPU"
     cause = interpreter_cause(device, "launch")
     if cause is not None:
-        return _INTERPRETER[cause], f"{evidence}."
+        return change_in("", _INTERPRETER[cause]), f"{evidence}."
     slow = main_function(device, "launch")
     if slow is not None:
         change = f"Make {slow} faster, or call it less often: the GPU waits for it with nothing"
@@ -221,11 +211,11 @@ def _module_load(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) 
     )
 
 
-def _fixed_advice(evidence: str, change: str = "", what: str = "") -> _Advise:
+def _fixed_advice(family: str) -> _Advise:
     def advise(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tuple[str, str]:
-        return change or change_in(device.framework, what), evidence.format(
-            lost=duration(spent), share=percent(device.judged.share(spent))
-        )
+        share = percent(device.judged.share(spent))
+        evidence = TEXTS["evidence"][family].format(lost=duration(spent), share=share)
+        return change_in(device.framework, family), evidence
 
     return advise
 
@@ -256,51 +246,15 @@ def _comm(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tupl
 
 
 _ADVICE: dict[str, _Advise] = {
+    **{family: _fixed_advice(family) for family in TEXTS["evidence"]},
     "input": input_advice,
     "h2d": _h2d,
     "launch": _launch,
     "code": _code,
-    "environment": _fixed_advice(
-        "The GPU idled {lost}, {share} of the time, while the training thread stepped an"
-        " environment.",
-        "Step several environments at once, in other processes (gymnasium.vector.AsyncVectorEnv),"
-        " as the GPU trains.",
-    ),
     "sync": _sync,
     "alloc": _alloc,
     "comm": _comm,
-    "checkpoint": _fixed_advice(
-        "The GPU idled {lost}, {share} of the time, while the training thread saved, evaluated or"
-        " logged.",
-        what="checkpoint",
-    ),
-    "compile": _fixed_advice(
-        "The GPU idled {lost}, {share} of the time, while code was compiled.", what="compile"
-    ),
-    "contention": _fixed_advice(
-        "The launching thread was ready to run but had no core for {lost}, {share} of the time.",
-        "Leave a core for the training thread: fewer workers, OMP_NUM_THREADS=1 in workers, ranks"
-        " pinned to their own cores.",
-    ),
-    "dependency": _fixed_advice(
-        "Work was launched and had not started for {lost}, {share} of the time.",
-        "Check which streams wait for which: launched work was waiting, and the host was not late."
-        " If no stream waits, another process has the GPU (nvidia-smi pmon).",
-    ),
-    "shared": _fixed_advice(
-        "Launched work had not started for {lost}, {share} of the time, although the GPU ran"
-        " nothing else of this program and no stream waits for another.",
-        "See who else uses this GPU (nvidia-smi pmon; also MPS, time-slicing) and give training one"
-        " to itself. If no other process does, its driver holds work back (a display, WDDM).",
-    ),
     "module_load": _module_load,
-    "profiler": _fixed_advice(
-        "The profiler itself was running for {lost}, {share} of the time.",
-        "Record less (nsys -t cuda,nvtx, no stacks): part of the idle time is profiler overhead.",
-    ),
-    "unknown": _fixed_advice(
-        "What the host did was not recorded for {lost}, {share} of the time.", what="unknown"
-    ),
 }
 
 

@@ -2,55 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
+from fastfeed.html_page import asset
 from fastfeed.profiler.model.causes import INPUT_CAUSES, STARVING, Cause
 from fastfeed.profiler.model.format import duration, one_line, percent, plural
 from fastfeed.profiler.model.result import DeviceResult, FeedResult, Phase
-from fastfeed.profiler.verdict.framework_changes import change_in
 
 # steps: loaders rarely have more workers; a rarer wait comes once per epoch
 _MAX_WORKER_PERIOD = 24
 _NEARLY_ALL = 0.8  # of the waiting is at starts of epochs
 _KEEP_WORKERS = "Keep the loader's workers from one epoch to the next"
 _USUAL_CORES = 32  # per GPU, if the trace does not record the number of cores
-_AUTOTUNE = "num_parallel_calls=tf.data.AUTOTUNE"
-_KINDS = (  # the first that matches the name of the stage
-    (
-        r"Parallel(Map|Batch)|MapAndBatch",
-        (
-            "it runs in parallel already: decode less (tf.image.decode_and_crop_jpeg), map whole"
-            " batches, cache() before random ops, or decode on the GPU"
-        ),
-    ),
-    (r"^Map|^Filter|^Scan", f"map(..., {_AUTOTUNE}) runs its function in parallel"),
-    (
-        r"Parallel(Interleave|FilesInterleave)",
-        "raise cycle_length, read larger files, or keep them on a local disk",
-    ),
-    (r"Interleave|FlatMap", f"interleave(..., {_AUTOTUNE}) reads several files at once"),
-    (
-        r"Generator|PyFunc|MemoryCache|TensorSlice",
-        "it is Python, or a single thread: read files with tf.data's own ops and interleave() them",
-    ),
-    (
-        r"TFRecord|TextLine|FixedLengthRecord|SSTable|Csv|Reader|ListFiles|MatchingFiles",
-        f"interleave(..., {_AUTOTUNE}) over more files, larger records, or a local disk",
-    ),
-    (r"Batch", f"batch(..., {_AUTOTUNE}), or batch after the elements have become small"),
-    (
-        r"Shuffle",
-        "a smaller buffer, or shuffle file names and encoded records rather than decoded images",
-    ),
-    (r"Cache", "the first epoch fills the cache: measure a later one"),
-    (r"DataService", "more workers of the tf.data service"),
-    (
-        r"Prefetch|Root|Model",
-        "prefetch(tf.data.AUTOTUNE) after the slowest stage; what produces into it is too slow",
-    ),
-)
+# sentences of advice: changes by framework ("any" for any other), evidence by family, and changes
+# for stages of tf.data, of which the first whose pattern matches counts
+TEXTS = json.loads(asset(Path(__file__).with_name("advice.json")))
 # titles in reports
 PHASES = {
     "epoch_start": "start of an epoch",
@@ -64,6 +34,12 @@ _MUCH = 0.2  # of a phase: idle for input
 def proxy_input(device: DeviceResult) -> int:
     """Nanoseconds inside collectives while another rank waited for its input."""
     return sum(charge.ns for charge in device.charges if charge.cause in STARVING)
+
+
+def change_in(framework: str, what: str) -> str:
+    """The change in a program of this framework; "" for any other program."""
+    changes = TEXTS["changes"][what]
+    return changes.get(framework) or changes["any"]
 
 
 def input_advice(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tuple[str, str]:
@@ -214,7 +190,7 @@ def _workers(metrics: Mapping[str, float]) -> str:
 def stage_advice(stage: str) -> str:
     """The change for a stage, by a name with version and index, ParallelMapV2[0]."""
     return next(
-        (advice for pattern, advice in _KINDS if re.search(pattern, stage)),
+        (advice for pattern, advice in TEXTS["stages"].items() if re.search(pattern, stage)),
         "make it cheaper, or cache() behind it",
     )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import fields as columns_of
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,8 +20,8 @@ from fastfeed.profiler.model.trace import (
     RangeKind,
     Ranges,
     Strings,
-    Table,
     Trace,
+    concatenated,
     table,
 )
 from fastfeed.profiler.readers.decompress import open_stream
@@ -184,18 +183,16 @@ def _trace(path: Path, planes: Sequence[Plane], hosts: Sequence[str]) -> Trace:
     amd = any(plane.properties.get("device_vendor") == "AMD" for plane in gpus)
     works = [work_of(plane, names) for plane in gpus]
     activities = [host_of(plane, threads, names, amd) for plane in planes if is_host(plane)]
-    calls = concatenate(Calls, [host.calls for host in activities])
-    ranges = concatenate(Ranges, [host.ranges for host in activities])
+    calls = concatenated(table(Calls), *(host.calls for host in activities))
+    ranges = concatenated(table(Ranges), *(host.ranges for host in activities))
     if not (ranges.kind == RangeKind.STEP).any():
-        ranges = concatenate(Ranges, [ranges, device_steps(gpus, works, names)])
+        ranges = concatenated(ranges, device_steps(gpus, works, names))
     active = [work for work in works if len(work.ops.start)]
-    ops = concatenate(
-        Ops,
-        [
-            replace(work.ops, device=np.full_like(work.ops.device, at))
-            for at, work in enumerate(active)
-        ],
+    of_device = (
+        replace(work.ops, device=np.full_like(work.ops.device, at))
+        for at, work in enumerate(active)
     )
+    ops = concatenated(table(Ops), *of_device)
     if activities:
         sizes = zip(*(host.copies for host in activities), strict=True)
         ops = with_launch_details(ops, calls, CopyDetails(*map(np.concatenate, sizes)), names.all)
@@ -211,20 +208,8 @@ def _trace(path: Path, planes: Sequence[Plane], hosts: Sequence[str]) -> Trace:
         ops,
         calls,
         ranges,
-        overheads=concatenate(Overheads, [work.overheads for work in works]),
+        overheads=concatenated(table(Overheads), *(work.overheads for work in works)),
         metadata={"gpus_visible": len(gpus)},
-    )
-
-
-def concatenate(kind: type[Table], parts: Sequence[Table]) -> Table:
-    """The rows of all tables."""
-    if not parts:
-        return table(kind)
-    return kind(
-        *(
-            np.concatenate([getattr(part, column.name) for part in parts])
-            for column in columns_of(kind)
-        )
     )
 
 

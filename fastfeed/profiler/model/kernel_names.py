@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from fastfeed.profiler.model.trace import Kind, RangeKind
 
@@ -13,6 +14,8 @@ _COMM = re.compile(
     re.I,
 )
 _AMD_COPY = re.compile(r"^__amd_rocclr_(copyBuffer|fillBuffer)")
+_FRAME = r"(\(\d+\))?: "
+_RANGE = r"^(?!\S*\.py\(\d+\): )"
 _COPIES = (
     (re.compile(r"h(ost)?\s*(to|2|->|→)\s*d", re.I), Kind.H2D),
     (re.compile(r"d(evice|to)?\s*(to|2|->|→)\s*h", re.I), Kind.D2H),
@@ -49,3 +52,20 @@ def range_kind(text: str) -> RangeKind:
     if text.startswith("aten::"):
         return RangeKind.OP
     return RangeKind.GC if _GC.match(text) else RangeKind.NVTX
+
+
+def signatures(group: str) -> dict[str, re.Pattern[str]]:
+    """Patterns of names by kind, of one group of signatures.txt: calls, ranges or signs."""
+    lines: dict[str, list[str]] = {}
+    kind = ""
+    for line in Path(__file__).with_name("signatures.txt").read_text("utf-8").splitlines():
+        if line.startswith("["):
+            kind = line.strip("[]")
+        elif line and not line.startswith("#"):
+            pattern = line.replace("{frame}", _FRAME).replace("{range}", _RANGE)
+            lines.setdefault(kind, []).append(pattern)
+    return {
+        kind.split()[1]: re.compile("|".join(patterns), re.IGNORECASE)
+        for kind, patterns in lines.items()
+        if kind.split()[0] == group
+    }

@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastfeed.profiler.model.kernel_names import signatures
+
 
 class Sign(IntEnum):
     """Evidence in a function's name about the code that it runs."""
@@ -60,78 +62,7 @@ _METHOD = re.compile(
 )
 
 
-def _pattern(*patterns: str) -> re.Pattern[str]:
-    return re.compile("|".join(patterns), re.IGNORECASE)
-
-
-_SIGNS = {
-    Sign.ITERATES: _pattern(
-        r"\): (__a?next__|__a?iter__|__getitems?__|a?next|get_next)$|"
-        r"<built-in function a?next>",
-        r"^builtins a?next$",
-    ),
-    Sign.BLOCKS: _pattern(
-        r"(acquire|join|wait|get|put) of _?(thread|queue)\b|^_?thread \w*acquire|"
-        r"built-in function sleep|^time sleep$",
-        r"threading\.py\(\d+\): (wait|join|acquire|_wait\w*)$|queue\.py\(\d+\): get$|"
-        r"selectors\.py",
-        r"^<unknown> (acquire|wait|recv\w*|poll|select)$",
-        r"concurrent/futures/\S*\): (result|wait|as_completed)$|asyncio/\S*\): (run\w*|"
-        r"_run_once)$",
-        r"(multiprocessing/|^)(queues|connection|pool|synchronize|managers)\.py\(\d+\): (get|"
-        r"poll|wait|next|_?recv\w*)$",
-        r"method (poll|select|recv\w*|accept|kqueue) of |built-in function (select|wait\w*|"
-        r"_?poll)>",
-    ),
-    Sign.DECODES: _pattern(
-        r"(^|/)(PIL|cv2|torchvision/(transforms|io|datasets)|albumentations|imageio|skimage|"
-        r"turbojpeg)/",
-        r"(^|/)(av|decord|librosa|torchaudio|soundfile|tokenizers|sentencepiece|tiktoken|nltk|"
-        r"spacy)/",
-        r"ImagingCore|ImagingDecoder|imdecode|imread|^cv2\b|Tokenizer object|\bpin_memory\b|"
-        r"\bcollate",
-    ),
-    Sign.PREPARES: _pattern(
-        r"\): (\w*_)?(data|batch|load|fetch|sampl|collat|augment|transform|preproc|prepare|"
-        r"tokeni[sz]|decod|prefetch|read|crop|resiz|feed|image|frames?|generat|input|iter)",
-    ),
-    Sign.RECORDS: _pattern(
-        r"(^|/)(logging|wandb|mlflow|tensorboard\w*|comet_ml|neptune|aim|torchmetrics|"
-        r"matplotlib|tqdm)/",
-        r"built-in function print>|^builtins print$|json/|pickle\.py\(\d+\): dump|"
-        r"sklearn/metrics/",
-        r"\): _*((\w+_)?(log|logs|logger|logging|metrics?|checkpoints?|save|saves|saved|"
-        r"report|plot|summary|eval|evaluate|evaluation|validate|validation)(_\w+)?)$",
-    ),
-    Sign.SIMULATES: _pattern(
-        r"(^|/)(gym|gymnasium|pettingzoo|envpool|dm_env|dm_control|ale_py|mujoco|pufferlib)/",
-        r"(^|[/_])(vec_)?(env|envs|environments?|simulators?)\w*(/\S*)?\.py\(\d+\): (step\w*|"
-        r"reset\w*)$",
-        r"\): (env|environment|vec_env|simulator)_step$",
-        # by convention; steps of trainers and schedules that launch nothing have such file names
-        r"^(?!\S*(torch|jax|tensorflow|keras|optax|lightning|trainer|optim|sched|ema|scal|"
-        r"solver|profil|accelerat))\S+\.py\(\d+\): step(_async|_wait)?$",
-    ),
-    Sign.TRANSFERS: _pattern(
-        r"method (read\w*|write|flush|send\w*|connect|seek) of |built-in function (open|read|"
-        r"p?read|fsync)>",
-        r"^(io|_io|posix|socket) \w+$|(^|/)(http|ssl|urllib3?|botocore|requests|shutil)(/|"
-        r"\.py)",
-    ),
-    Sign.COLLECTS: _pattern(
-        r"built-in function collect>|^gc collect$|^gc\b|garbage[ _]?collect",
-    ),
-    Sign.RECEIVES: _pattern(
-        r"(^|/)(queues?|connection|pool|managers)\.py\(\d+\): (get|next|_?recv\w*)$",
-        r"method (get|recv\w*) of |^<unknown> (get|recv\w*)$|^_?queue \w* ?get$",
-    ),
-    Sign.SENDS: _pattern(
-        r"(^|/)(queues?|connection)\.py\(\d+\): (put|_?send\w*)$|method (put|send\w*) of ",
-    ),
-    Sign.PROFILES: _pattern(
-        r"torch/(autograd/)?profiler\b|torch/profiler/|jax/_src/profiler|^profiler\.py\(",
-    ),
-}
+_SIGNS = {Sign[name]: pattern for name, pattern in signatures("signs").items()}
 
 
 @lru_cache(maxsize=65_536)

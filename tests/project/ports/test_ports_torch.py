@@ -1,0 +1,198 @@
+"""Ports of programs in PyTorch give the data that the originals give."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers.needs import require
+from helpers.ports import (
+    NEEDS,
+    as_bytes,
+    assert_close,
+    assert_validates,
+    center,
+    folder_samples,
+    load,
+    made,
+    samples,
+    short_side,
+    train,
+)
+from PIL import Image
+
+import fastfeed as ff
+from fastfeed.feed.session import FeedSession
+
+pytestmark = pytest.mark.slow
+PORTS_OF = sorted(name for name, packages in NEEDS.items() if "torch" in packages)
+
+
+def test_pytorch_imagenet(tmp_path: Path) -> None:
+    port = load("pytorch_imagenet")
+    root = made(port, "class_folders", tmp_path)
+    train, val = port.feeds(root, batch=8)
+    files = folder_samples(root / "train")
+    assert sorted(samples(train, root / "train")) == files
+    images, labels = next(iter(train.to_torch()))
+    assert images.shape == (8, 3, 224, 224) and str(labels.dtype) == "torch.int64"
+    paths = [root / "val" / name for name, _ in folder_samples(root / "val")]
+    wanted = np.stack([center(short_side(path, 256), 224) for path in paths])
+    assert_validates(val, root / "val", wanted)
+
+    ranks = [port.feeds(root, batch=4, world=ff.World(rank, 2))[0] for rank in range(2)]
+    seen = [sample for feed in ranks for sample in samples(feed, root / "train")]
+    assert sorted(seen) == files
+    assert [len(feed) for feed in ranks] == [len(files) // 8] * 2
+
+
+@pytest.mark.parametrize(
+    ("name", "resized", "cropped", "least", "filter"),
+    [
+        ("torchvision_classification", 232, 224, 0.0, Image.Resampling.BILINEAR),
+        ("timm_train", 73, 64, 0.1 / 3, Image.Resampling.BICUBIC),
+    ],
+)
+def test_recipes_with_mixed_labels(
+    name: str, resized: int, cropped: int, least: float, filter: Any, tmp_path: Path
+) -> None:
+    port = load(name)
+    root = made(port, "class_folders", tmp_path)
+    train, val = port.feeds(root, batch=8)
+    seen = samples(train, root / "train")
+    assert sorted(name for name, _ in seen) == [name for name, _ in folder_samples(root / "train")]
+    _, shares = next(iter(train.to_torch()))
+    shares = np.asarray(shares)
+    assert shares.shape == (8, 3) and shares.dtype == np.float32
+    np.testing.assert_allclose(shares.sum(axis=1), 1, rtol=1e-6)
+    assert shares.min() == pytest.approx(least) and len(np.unique(shares.round(4))) > 6
+    paths = [root / "val" / name for name, _ in folder_samples(root / "val")]
+    wanted = np.stack([center(short_side(path, resized, filter), cropped) for path in paths])
+    assert_validates(val, root / "val", wanted)
+
+
+def test_torchvision_segmentation(tmp_path: Path) -> None:
+    port = load("torchvision_segmentation")
+    root = made(port, "segmented", tmp_path)
+    train, val = port.feeds(root, batch=4)
+    images, masks = next(iter(train.to_torch(yields=("image", "masks"))))
+    assert images.shape == (4, 3, 48, 48) and masks.shape == (4, 48, 48)
+    assert set(np.unique(np.asarray(masks))) <= {0, 1, 2, 3, 255}
+    names = sorted(path.stem for path in (root / "val" / "images").iterdir())
+    pixels, classes = [], []
+    for name in names:
+        image = Image.open(root / "val" / "images" / f"{name}.jpg")
+        mask = Image.open(root / "val" / "masks" / f"{name}.png")
+        pixels.append(np.asarray(image.resize((52, 52), Image.Resampling.BILINEAR)))
+        classes.append(np.asarray(mask.resize((52, 52), Image.Resampling.NEAREST)))
+    batches = list(val.to_torch(yields=("image", "masks")))
+    assert_close(np.concatenate([as_bytes(images) for images, _ in batches]), np.stack(pixels))
+    found = np.concatenate([np.asarray(masks) for _, masks in batches])
+    np.testing.assert_array_equal(found, np.stack(classes))
+
+
+def test_torchvision_detection(tmp_path: Path) -> None:
+    port = load("torchvision_detection")
+    root = made(port, "coco", tmp_path)
+    feed = port.feeds(root, batch=4)
+    file = json.loads((root / "instances.json").read_text())
+    kinds = sorted(category["id"] for category in file["categories"])
+    wanted: dict[str, list[tuple[list[int], int]]] = {}
+    names = {image["id"]: image["file_name"] for image in file["images"]}
+    for each in file["annotations"]:
+        if not each["iscrowd"]:
+            own = (each["bbox"], 1 + kinds.index(each["category_id"]))
+            wanted.setdefault(names[each["image_id"]], []).append(own)
+    source: Any = FeedSession.of(feed).source
+    seen = []
+    fields = ("image", "boxes", "box_labels", "box_counts", "id")
+    for *batch, ids in feed.to_torch(yields=fields):
+        images, targets = port.targets(batch)
+        assert len(images) == 4
+        for uri, target in zip(source.uris(np.asarray(ids)), targets, strict=True):
+            seen.append(Path(uri).name)
+            [((x, y, width, height), kind)] = wanted[seen[-1]]
+            assert target["labels"].tolist() == [kind]
+            left = [x, 96 - x - width]  # as it is, or flipped; 12 rows above 72
+            boxes = [[at, y + 12, at + width, y + 12 + height] for at in left]
+            assert target["boxes"].tolist()[0] in boxes
+    assert len(seen) == len(set(seen)) == len(wanted) // 4 * 4
+    assert set(seen) <= set(wanted)
+
+
+def test_diffusers_text_to_image(tmp_path: Path) -> None:
+    port = load("diffusers_text_to_image")
+    root = made(port, "captioned", tmp_path)
+    lines = [json.loads(line) for line in (root / "metadata.jsonl").read_text().splitlines()]
+    captions = {line["file_name"]: line["text"] for line in lines}
+    feed = port.feeds(root)
+    fields = {"pixel_values": "image", "input_ids": "input_ids", "id": "id"}
+    source: Any = FeedSession.of(feed).source
+    seen = set()
+    for batch in feed.to_torch(yields=fields):
+        names = [Path(uri).name for uri in source.uris(np.asarray(batch["id"]))]
+        seen.update(names)
+        wanted = port.data.tokens([captions[name] for name in names])
+        np.testing.assert_array_equal(batch["input_ids"], wanted)
+        pixels = as_bytes(batch["pixel_values"], 0.5, 0.5)
+        for image, name in zip(pixels, names, strict=True):
+            same = center(short_side(root / name, 64), 64)
+            flipped = np.abs(image - same).mean() > np.abs(image - same[:, ::-1]).mean()
+            assert_close(image, same[:, ::-1] if flipped else same)
+    assert seen == captions.keys()
+
+
+def test_diffusers_unconditional(tmp_path: Path) -> None:
+    port = load("diffusers_unconditional")
+    root = made(port, "captioned", tmp_path)
+    feed = port.feeds(root, batch=5)
+    batches = [batch["input"] for batch in feed.to_torch(yields={"input": "image"})]
+    assert [tuple(batch.shape) for batch in batches] == [(5, 3, 64, 64)] * 6 + [(2, 3, 64, 64)]
+    assert -1 <= min(float(batch.min()) for batch in batches) < -0.3
+    assert sorted(name for name, _ in samples(feed, root)) == [f"{i:04}.jpg" for i in range(32)]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # webdataset's files
+def test_open_clip_on_two_ranks(tmp_path: Path) -> None:
+    port = load("open_clip_train")
+    require("webdataset")
+    import webdataset
+
+    root = made(port, "tars", tmp_path)
+    shards = [str(path) for path in sorted(root.glob("*.tar"))]
+    dataset = webdataset.WebDataset(shards, shardshuffle=False).decode("pil").to_tuple("jpg", "txt")
+    wanted = sorted(port.data.tokens([text])[0].tolist() for _, text in dataset)
+    found = []
+    for rank in range(2):
+        feed = port.feeds(root, batch=3, world=ff.World(rank, 2))
+        for images, tokens in feed.to_torch(yields=("image", "tokens")):
+            assert images.shape == (3, 3, 64, 64)
+            found += tokens.tolist()
+    assert sorted(found) == wanted
+
+
+def test_pytorch_siamese(tmp_path: Path) -> None:
+    port = load("pytorch_siamese")
+    root = made(port, "class_folders", tmp_path)
+    feed = port.feeds(root, batch=8)
+    source: Any = FeedSession.of(feed).source
+    count = 0
+    for batch in feed:
+        firsts, seconds = (
+            [Path(uri).parent.name for uri in each.uris(batch.ids)]
+            for each in source.together.values()
+        )
+        alike = [a == b for a, b in zip(firsts, seconds, strict=True)]
+        assert batch.labels.tolist() == alike and set(alike) == {True, False}
+        count += len(batch)
+    assert count == 48
+
+
+@pytest.mark.parametrize("name", PORTS_OF)
+def test_they_train_on_data_of_their_own_making(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "loss" in train(name, monkeypatch, capsys)

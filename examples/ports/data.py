@@ -3,6 +3,7 @@
 import argparse
 import io
 import json
+import struct
 import tarfile
 import tempfile
 import zlib
@@ -153,3 +154,70 @@ def trimaps(root: Path, count: int = 24) -> None:
         classes = np.asarray(Image.open(path))
         edge = np.where(classes == 255, 3, 1)
         Image.fromarray(np.where(classes == 0, 2, edge).astype(np.uint8)).save(path)
+
+
+def cifar(root: Path, train: int = 48, test: int = 20) -> None:
+    """root/train.npz and root/test.npz: images, uint8 (n, 32, 32, 3), and labels."""
+    root.mkdir(parents=True, exist_ok=True)
+    for part, first, count in (("train", 0, train), ("test", 10_000, test)):
+        drawn = [image(i, (32, 32)) for i in range(first, first + count)]
+        pixels = np.stack([np.asarray(picture) for picture, _, _ in drawn])
+        np.savez(root / f"{part}.npz", images=pixels, labels=np.array([kind for *_, kind in drawn]))
+
+
+def mds(root: Path, train: int = 48, test: int = 20) -> None:
+    """root/train and root/test: an MDS shard with the columns x, a PNG, and y, its class."""
+    columns = {"names": ["x", "y"], "encodings": ["png", "int"], "sizes": [None, 8]}
+    about = {f"column_{key}": value for key, value in columns.items()}
+    common = {"version": 2, "format": "mds", "compression": None, "hashes": [], "size_limit": None}
+    head = json.dumps(common | about, sort_keys=True).encode()
+    for part, first, count in (("train", 0, train), ("test", 10_000, test)):
+        rows = []
+        for i in range(first, first + count):
+            picture, _, kind = image(i, (32, 32))
+            png = io.BytesIO()
+            picture.save(png, "PNG")
+            rows.append(struct.pack("<I", png.tell()) + png.getvalue() + struct.pack("<q", kind))
+        ends = np.cumsum([4 * (count + 2) + len(head), *map(len, rows)]).astype("<u4")
+        shard = struct.pack("<I", count) + ends.tobytes() + head + b"".join(rows)
+        file = {"basename": "shard.00000.mds", "bytes": len(shard), "hashes": {}}
+        index = common | about | {"samples": count, "raw_data": file, "zip_data": None}
+        (root / part).mkdir(parents=True, exist_ok=True)
+        (root / part / "shard.00000.mds").write_bytes(shard)
+        (root / part / "index.json").write_text(json.dumps({"version": 2, "shards": [index]}))
+
+
+def records(
+    root: Path, names: tuple[str, str] = ("image/encoded", "image/class/label"), first: int = 1
+) -> None:
+    """root/train-*-of-* and root/validation-*-of-*: TFRecords with labels that begin at `first`."""
+    import tensorflow as tf
+
+    root.mkdir(parents=True, exist_ok=True)
+    for part, start, shards, count in (("train", 0, 3, 16), ("validation", 10_000, 2, 10)):
+        for shard in range(shards):
+            path = root / f"{part}-{shard:05}-of-{shards:05}"
+            with tf.io.TFRecordWriter(str(path)) as writer:
+                for i in range(start + shard * count, start + (shard + 1) * count):
+                    picture, _, kind = image(i)
+                    jpeg = io.BytesIO()
+                    picture.save(jpeg, "JPEG", quality=92)
+                    bytes_list = tf.train.BytesList(value=[jpeg.getvalue()])
+                    int64_list = tf.train.Int64List(value=[first + kind])
+                    features = {
+                        names[0]: tf.train.Feature(bytes_list=bytes_list),
+                        names[1]: tf.train.Feature(int64_list=int64_list),
+                    }
+                    example = tf.train.Example(features=tf.train.Features(feature=features))
+                    writer.write(example.SerializeToString())
+
+
+def table(root: Path, count: int = 60) -> None:
+    """root/photos/*.jpg and root/train.csv: image_id, label, age and gender of each."""
+    (root / "photos").mkdir(parents=True, exist_ok=True)
+    lines = ["image_id,label,age,gender"]
+    for i in range(count):
+        picture, _, kind = image(i)
+        picture.save(root / "photos" / f"{i:04}.jpg", quality=92)
+        lines.append(f"{i:04}.jpg,{kind},{20 + 7 * i % 61},{i % 2}")
+    (root / "train.csv").write_text("\n".join(lines) + "\n")

@@ -27,17 +27,26 @@ HELPERS = {"data", "torch_steps"}
 NEEDS = {  # packages of each port
     "diffusers_text_to_image": ("torch",),
     "diffusers_unconditional": ("torch",),
+    "ffcv_cifar": ("torch",),
+    "flax_imagenet": ("jax", "tensorflow"),
+    "horovod_keras_resnet50": ("keras", "tensorflow"),
+    "kaggle_cassava": ("torch",),
+    "keras_age": ("keras", "tensorflow"),
+    "keras_age_gender": ("keras", "tensorflow"),
     "keras_autoencoder": ("keras", "tensorflow"),
     "keras_captcha": ("keras", "tensorflow"),
     "keras_from_scratch": ("keras", "tensorflow"),
     "keras_pets": ("keras", "tensorflow"),
+    "mosaic_cifar": ("torch",),
     "open_clip_train": ("torch",),
     "pytorch_imagenet": ("torch",),
     "pytorch_siamese": ("torch",),
+    "tensorflow_resnet": ("keras", "tensorflow"),
     "timm_train": ("torch",),
     "torchvision_classification": ("torch",),
     "torchvision_detection": ("torch",),
     "torchvision_segmentation": ("torch",),
+    "transformers_classification": ("torch", "transformers"),
 }
 MEAN = np.array([0.485, 0.456, 0.406])
 STD = np.array([0.229, 0.224, 0.225])
@@ -55,7 +64,9 @@ def load(name: str) -> ModuleType:
             sys.modules.pop(each, None)
 
 
-def train(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
+def output_of(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> str:
     """The output of two steps of a port's `main` on data of its own making."""
     port = load(name)
     monkeypatch.setattr(sys, "argv", [name, "--steps", "2"])
@@ -87,7 +98,20 @@ def folder_samples(root: Path) -> list[tuple[str, int]]:
     return [(str(path.relative_to(root)), classes.index(path.parent.name)) for path in files]
 
 
-def short_side(path: Path, side: int, filter: Any = Image.Resampling.BILINEAR) -> Image.Image:
+def parsed(root: Path, part: str, image: str, label: str) -> list[tuple[bytes, int]]:
+    """Bytes and labels of TFRecords, file by file, as tf.data reads them."""
+    import tensorflow as tf
+
+    features = {
+        image: tf.io.FixedLenFeature([], tf.string),
+        label: tf.io.FixedLenFeature([], tf.int64),
+    }
+    files = [str(path) for path in sorted(root.glob(f"{part}-*"))]
+    rows = tf.data.TFRecordDataset(files).map(lambda x: tf.io.parse_single_example(x, features))
+    return [(row[image].numpy(), int(row[label])) for row in rows]
+
+
+def short_side(path: Any, side: int, filter: Any = Image.Resampling.BILINEAR) -> Image.Image:
     """An image whose short side is scaled to `side`, as torchvision's Resize does with Pillow."""
     image = Image.open(path).convert("RGB")
     width, height = (max(side, int(side * s / min(image.size))) for s in image.size)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.needs import require
+from helpers.needs import LazyModule, require
 from helpers.ports import (
     NEEDS,
     as_bytes,
@@ -18,16 +18,18 @@ from helpers.ports import (
     folder_samples,
     load,
     made,
+    output_of,
     samples,
     short_side,
-    train,
 )
+from helpers.preprocess.mosaic_streaming import streaming
 from PIL import Image
 
 import fastfeed as ff
 from fastfeed.feed.session import FeedSession
 
 pytestmark = pytest.mark.slow
+torch: Any = LazyModule("torch")
 PORTS_OF = sorted(name for name, packages in NEEDS.items() if "torch" in packages)
 
 
@@ -191,8 +193,90 @@ def test_pytorch_siamese(tmp_path: Path) -> None:
     assert count == 48
 
 
+def test_ffcv_cifar(tmp_path: Path) -> None:
+    port = load("ffcv_cifar")
+    root = made(port, "cifar", tmp_path)
+    train, test = port.feeds(root)
+    there = np.load(root / "test.npz")
+    found = [tuple(map(np.asarray, batch)) for batch in test.to_torch()]
+    images, labels = map(np.concatenate, zip(*found, strict=True))
+    assert labels.tolist() == there["labels"].tolist()
+    mean, std = np.array([125.307, 122.961, 113.8575]), np.array([51.5865, 50.847, 51.255])
+    wanted = (there["images"] - mean) / std
+    np.testing.assert_allclose(images.transpose(0, 2, 3, 1), wanted, atol=1e-5)
+    assert len(train) == 48 // 16
+    for images, _ in train.to_torch():
+        pixels = as_bytes(images, mean / 255, std / 255)
+        hidden = (np.abs(pixels - [125, 122, 113]) < 0.01).all(axis=-1).sum(axis=(1, 2))
+        assert hidden.min() >= 4  # a square of 4 x 4, of which a border may cut 2 each way
+
+
+def test_mosaic_cifar(tmp_path: Path) -> None:
+    port = load("mosaic_cifar")
+    root = made(port, "mds", tmp_path / "mds")
+    program = """
+from streaming import LocalDataset
+found = {}
+for part in "train", "test":
+    samples = LocalDataset(f"{sys.argv[1]}/{part}")
+    found[part] = [[s["x"].convert("RGB").tobytes().hex(), s["y"]] for s in map(samples.__getitem__, range(len(samples)))]
+json.dump(found, sys.stdout)
+"""
+    there = json.loads(streaming(program, str(root), folder=tmp_path))
+    labels = []
+    for rank in range(2):
+        train, test = port.feeds(root, batch=8, world=ff.World(rank, 2))
+        assert len(train) == len(there["train"]) // 16
+        labels += [label for batch in train for label in batch.labels.tolist()]
+        for batch in test:
+            own = batch.weights > 0
+            mean, std = np.array([0.4914, 0.4822, 0.4465]), np.array([0.247, 0.243, 0.261])
+            pixels = as_bytes(batch.images[own], mean, std).round().astype(np.uint8)
+            for i, *sample in zip(batch.ids[own], pixels, batch.labels[own], strict=True):
+                assert [sample[0].tobytes().hex(), sample[1]] == there["test"][i]
+    assert sorted(labels) == sorted(label for _, label in there["train"])
+
+
+def test_transformers_classification(tmp_path: Path) -> None:
+    port = load("transformers_classification")
+    root = made(port, "class_folders", tmp_path)
+    feeds = port.feeds(root)
+    assert [feed.plan.length for feed in feeds] == [41, 7]
+    seen = [sample for feed in feeds for sample in samples(feed, root / "train")]
+    assert sorted(seen) == folder_samples(root / "train")
+    train, val = map(list, port.loaders(*feeds))
+    for batches, rows in (train, 41), (val, 7):
+        assert all(batch.keys() == {"pixel_values", "labels"} for batch in batches)
+        assert sum(len(batch["labels"]) for batch in batches) == rows
+        assert batches[0]["pixel_values"].shape[1:] == (3, 64, 64)
+    paths = [root / "train" / name for name, _ in samples(feeds[1], root / "train")]
+    wanted = np.stack([center(short_side(path, 64), 64) for path in paths])
+    assert_close(as_bytes(val[0]["pixel_values"]), wanted)
+
+
+def test_kaggle_cassava(tmp_path: Path) -> None:
+    port = load("kaggle_cassava")
+    root = made(port, "table", tmp_path)
+    lines = [line.split(",") for line in (root / "train.csv").read_text().splitlines()[1:]]
+    labels = {name: int(label) for name, label, *_ in lines}
+    predicted: dict[str, int] = {}
+    for fold in range(5):
+        train, held_out, val = port.feeds(root, fold)
+        own = dict(samples(held_out, root / "photos"))
+        assert np.bincount(list(own.values())).tolist() == [4, 4, 4]  # 20 of each class
+        others = dict(samples(train, root / "photos"))
+        assert own | others == labels and not own.keys() & others.keys()
+        truth = iter([labels[name] for name, _ in samples(held_out, root / "photos")])
+
+        def model(images: Any, truth: Any = truth) -> Any:
+            return torch.eye(3)[[next(truth) for _ in images]]
+
+        predicted |= port.predictions(model, held_out, val)
+    assert predicted == labels
+
+
 @pytest.mark.parametrize("name", PORTS_OF)
 def test_they_train_on_data_of_their_own_making(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert "loss" in train(name, monkeypatch, capsys)
+    assert "loss" in output_of(name, monkeypatch, capsys)

@@ -50,6 +50,11 @@ def printable_message(text: str) -> str:
     return text if text.isprintable() else "\n".join(map(_escaped, text.split("\n")))
 
 
+def memory_text(count: float) -> str:
+    """`4.8 MB`, `3.1 kB`: bytes of memory with one decimal."""
+    return f"{count / 1e6:,.1f} MB" if count >= 1e5 else f"{count / 1e3:,.1f} kB"
+
+
 def warn(text: str, category: type[Warning] = RuntimeWarning, *, stacklevel: int) -> None:
     """Issue a warning as one printable line: it may quote paths and files from elsewhere.
 

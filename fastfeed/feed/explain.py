@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import textwrap
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from fastfeed.ops.function import Function
 from fastfeed.ops.map import Map
 from fastfeed.ops.program.program import Program
 from fastfeed.ops.program.window import Step
+from fastfeed.printable import memory_text
 from fastfeed.sources.base import notes_of, notes_text, with_notes
 
 if TYPE_CHECKING:
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from fastfeed.feed.config import FeedConfig
 
 _LONG = 60  # characters of a field's value
+_WIDTH = 120  # characters of a line of fields
+_UNBROKEN = "\N{NO-BREAK SPACE}"  # no line ends here
 
 
 def short(op: Any) -> str:
@@ -79,17 +83,17 @@ def feed_text(
         f"  {_threads_text(config)}",
         program_text(program, backend.decode_path()),
         (
-            f"  a batch is {' and '.join(images)}, {size / 1e6:.1f} MB; "
-            f"at most {count} in {backend.memory_name} ({count * size / 1e6:.1f} MB)"
+            f"  a batch is {' and '.join(images)}, {memory_text(size)}; "
+            f"at most {count} in {backend.memory_name} ({memory_text(count * size)})"
         ),
-        f"  its fields: {_fields_text(fields, views, plan.batch)}",
+        _fields_text(fields, views, plan.batch),
     ]
     if program.decode is not None:
         memory = config.memory or 2 * DECODING.bytes
-        limit = f"{memory / 2**30:,.1f} GiB" if memory >= 1 << 30 else f"{memory / 1e6:,.1f} MB"
+        limit = f"{memory / 2**30:,.1f} GiB" if memory >= 1 << 30 else memory_text(memory)
         lines.append(
             f"  decoding holds at most {limit} at once (an image that needs more is decoded alone),"
-            f" encoded files {encoded / 1e6:,.1f} MB"
+            f" encoded files {memory_text(encoded)}"
         )
     return "\n".join(lines)
 
@@ -108,11 +112,11 @@ def placed_text(name: str, config: FeedConfig, raw: bool, fields: Iterable[Field
     plan, program = config.plan, config.program
     size = _batch_bytes(fields, plan.batch)
     count = config.buffers
-    text = f"placed on {name}: at most {count} batches, {count * size / 1e6:.1f} MB"
+    text = f"placed on {name}: at most {count} batches, {memory_text(count * size)}"
     if raw:
         size = plan.batch * math.prod(program.shape)
         text += (
-            f", and the bytes of one, {size / 1e6:.1f} MB, which becomes {program.spec.dtype} there"
+            f", and the bytes of one, {memory_text(size)}, which becomes {program.spec.dtype} there"
         )
     return text
 
@@ -125,15 +129,22 @@ def _field_text(field: Field | None, batch: int) -> str:
     if field is None:
         return "of the type and size that is read"
     sides = ("?" if side is None else str(side) for side in (batch, *field.shape))
-    size = "" if field.is_array else ", as large as its values"
-    return f"{field.dtype}[{', '.join(sides)}]{size}"
+    return f"{field.dtype}[{', '.join(sides)}]"
 
 
 def _fields_text(fields: Mapping[str, Field | None], views: Collection[str], batch: int) -> str:
-    """Names with dtypes and shapes; consecutive views of one shape share it."""
+    """Lines of names with dtypes and shapes; consecutive views of one shape share it."""
     texts = {name: _field_text(field, batch) for name, field in fields.items()}
     runs = itertools.groupby(texts, lambda name: (texts[name], name in views or name))
-    return ", ".join(f"{', '.join(names)} {text}" for (text, _), names in runs)
+    parts = [f"{', '.join(names)} {text}".replace(" ", _UNBROKEN) for (text, _), names in runs]
+    lines = textwrap.fill(
+        f"  its fields: {', '.join(parts)}",
+        _WIDTH,
+        subsequent_indent="    ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return lines.replace(_UNBROKEN, " ")
 
 
 def program_text(program: Program, path: str) -> str:

@@ -104,13 +104,6 @@ class Function:
         """Boxes and masks among the fields, which it also returns."""
         return tuple(name for name in self.fields if name in ANNOTATIONS)
 
-    def next_kinds(self, spec: Spec) -> tuple[Kind, ...]:
-        """Kinds of ops that may follow on images of this spec; () for any."""
-        after = self.out(spec)
-        if after != spec.with_size(*after.size):
-            return ("label", "map")  # our code has no pixels like these
-        return ("label", "map", "convert", "mix") if self.annotations else ()
-
     def out(self, spec: Spec) -> Spec:
         before = need_bytes(self, spec)
         return self.returns or before

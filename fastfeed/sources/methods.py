@@ -91,7 +91,8 @@ def split(
       shards, `file#row` of images in Parquet, and positions in arrays; for your own sources
       `sample_names(ids)`, or else `uri(i)`.
     - "random": sizes are the shares to less than one sample.
-    - "stratified": so are the sizes of each class; samples without a label count as one class.
+    - "stratified": so are the sizes of each class; samples without a label count as one class,
+      and so does each set of classes under label_kind="multi".
     - "group:COLUMN": samples of equal values of a column are on one side, the largest groups first
       on the side that lacks most. Sizes are as near to the shares as whole groups come, which
       `print` shows. Missing values are one group.

@@ -18,6 +18,7 @@ from fastfeed.sources.splitting import (
     sides_by_hash,
     sides_by_keras,
 )
+from fastfeed.spec import LabelSpec
 
 
 def check_shares(shares: Mapping[str, float]) -> None:
@@ -67,7 +68,10 @@ def _strata(source: Source, ids: np.ndarray, by: str) -> np.ndarray:
     if by == "random":
         return np.zeros(len(ids), np.int64)
     advice = 'pass by="random", or "group:COLUMN"'
-    Optionals(source).label_spec.require_class('split(by="stratified")', advice)
+    spec = Optionals(source).label_spec
+    if source.classes and spec == LabelSpec((len(source.classes),), "float32"):
+        return np.unique(source.label(ids), axis=0, return_inverse=True)[1].reshape(-1)
+    spec.require_class('split(by="stratified")', advice)
     labels = source.label(ids)
     if (labels < 0).all():
         raise ConfigError(

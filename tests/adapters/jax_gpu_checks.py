@@ -53,7 +53,7 @@ def check_no_room_for_the_conversion_says_what_to_lower_and_the_next_batch_comes
         try:
             next(iter(loader))
         except DeviceMemory as error:
-            assert "JAX cpu:0 has no memory left for a batch of 0.0 MB" in str(error), error
+            assert "JAX cpu:0 has no memory left for a batch of" in str(error), error
         else:
             raise AssertionError("no DeviceMemory")
         loader._convert = good

@@ -200,7 +200,7 @@ def test_words_for_wrong_arguments():
 def test_printing_says_what_is_on_the_device():
     with feed() as data:
         text = str(data.to_torch("cpu"))
-        assert "placed on torch cpu: at most 4 batches, 0.0 MB" in text
+        assert "placed on torch cpu: at most 4 batches, 18.7 kB" in text
         data.to_torch("cpu", convert="device")
         assert "and the bytes of one" in str(data)
         assert str(data).count("placed on") == 1
@@ -218,7 +218,7 @@ def test_a_device_without_room_says_what_to_lower(monkeypatch):
             next(iter(loader))
         text = str(caught.value)
         assert (
-            "torch cpu has no memory left for a batch of 0.0 MB; up to 4 of them are there at once"
+            "torch cpu has no memory left for a batch of 4.7 kB; up to 4 of them are there at once"
             in text
         )
         assert "lower the batch size, or prefetch by one" in text

@@ -59,4 +59,4 @@ def test_all_views_are_placed(feed):
 
 
 def test_plain_batches_say_both_sizes(feed):
-    assert "a batch is float32[4, 2, 16, 16, 3] and float32[4, 3, 8, 8, 3], 0.0 MB" in str(feed)
+    assert "a batch is float32[4, 2, 16, 16, 3] and float32[4, 3, 8, 8, 3], 33.9 kB" in str(feed)

@@ -121,7 +121,7 @@ Feed from Arrays: 100 images, HWC uint8[32, 32, 3]
     read  arrays                                HWC uint8[32, 32, 3]
     cut   whole image, one bilinear resampling  HWC uint8[32, 32, 3]
     on pixels -> native threads
-  a batch is uint8[10, 32, 32, 3], 0.0 MB; at most 2 in memory (0.1 MB)
+  a batch is uint8[10, 32, 32, 3], 30.9 kB; at most 2 in memory (61.8 kB)
   its fields: image uint8[10, 32, 32, 3], label int64[10], weight float32[10], id int64[10]"""
     )
 

@@ -94,10 +94,10 @@ def test_the_type_of_a_column_needs_no_sample_that_cannot_be_read():
 def test_print_names_the_fields(tmp_path):
     with feed("views", tmp_path) as made:
         assert (
-            "  its fields: image float32[4, 2, 3, 8, 8], image_1 float32[4, 1, 3, 6, 6],"
-            " label int64[4], weight float32[4], id int64[4], view_0, view_1 float32[4, 3, 8, 8],"
-            " view_2 float32[4, 3, 6, 6], caption str[4], as large as its values, year int32[4],"
-            " place float32[4, 2], column:id int64[4]" in str(made)
+            "  its fields: image float32[4, 2, 3, 8, 8], image_1 float32[4, 1, 3, 6, 6], label int64[4],"
+            " weight float32[4],\n    id int64[4], view_0, view_1 float32[4, 3, 8, 8], view_2"
+            " float32[4, 3, 6, 6], caption str[4], year int32[4],\n    place float32[4, 2],"
+            " column:id int64[4]" in str(made)
         )
 
 

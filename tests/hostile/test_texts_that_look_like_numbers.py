@@ -136,7 +136,7 @@ def test_floats_that_are_integers_are_integers(tmp_path, format, kind):
 def test_other_floats_are_an_error_that_says_what_to_do(tmp_path, format, kind, ages):
     with pytest.raises(
         SourceError,
-        match=r"row 1: column 'key' must hold whole numbers >= 0 .* pass label=None and",
+        match=r"row 1: column 'key' must hold whole numbers >= 0 .* pass label_kind='value'",
     ):
         _of_table(tmp_path, format, ages, label_kind=kind)
     columns = ff.Table(tmp_path / f"t.{format}", image="image", columns=["key"]).columns(

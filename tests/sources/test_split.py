@@ -98,6 +98,14 @@ def test_stratified_is_exact_to_one_sample_per_class():
         assert np.all(np.abs(np.bincount(sides) - np.array(shares) * 1000) < 2)
 
 
+def test_stratified_keeps_the_shares_of_sets_of_classes():
+    labels = [[[], ["a"], ["b"], ["a", "b"], ["b", "c"]][i % 5] for i in range(50)]
+    source = ff.Files([f"{i}.jpg" for i in range(50)], labels, label_kind="multi")
+    for side in ff.split(source, HALVES, by="stratified").values():
+        sets = side.label(np.arange(25)) @ [1, 2, 4]
+        assert np.bincount(sets.astype(int), minlength=8).tolist() == [5, 5, 5, 5, 0, 0, 5, 0]
+
+
 def test_rare_classes_share_the_small_side():
     sides = sides_by_class(
         np.repeat(np.arange(100), 3), np.random.default_rng(0).random(300), (0.9, 0.1)

@@ -183,12 +183,20 @@ def _checked(ops: list[Any], input_spec: Spec, slot: int) -> list[Step]:
             )
         if not spec.encoded:
             _check_crop_fits(op, spec, steps)
-        if isinstance(op, Function) and (kinds := op.next_kinds(spec)):
+        if isinstance(op, Function) and (kinds := _next_kinds(op, spec)):
             last = op, kinds
         spec = op.out(spec)
         steps.append(Step(op, spec, slot, implied and not steps))
         slot += bool(op.draws)
     return steps
+
+
+def _next_kinds(op: Function, spec: Spec) -> tuple[Kind, ...]:
+    """Kinds of ops that may follow a function on images of this spec; () for any."""
+    after = op.out(spec)
+    if after != spec.with_size(*after.size):
+        return ("label", "map")  # our code has no pixels like these
+    return ("label", "map", "convert", "mix") if op.annotations else ()
 
 
 def _check_crop_fits(op: Any, spec: Spec, steps: list[Step]) -> None:

@@ -133,6 +133,8 @@ class ExtraColumn(ColumnParser):
         if isinstance(part.values, Codes):  # the column is also the label
             texts, codes = part.values.texts, part.values.codes.tolist()
             part = replace(part, values=StringColumn.of([str(texts[code] or "") for code in codes]))
+        if isinstance(part.values, StringColumn):
+            self._check_utf8(name, part.values, first)
         if self._first_valid is None and not bool(np.all(part.missing())):
             self._first_valid = part
         elif (

@@ -155,6 +155,13 @@ class ColumnParser(ABC):
             f"Table: {self.where(row)}: column {column} must hold {needed}, got {got}{hint}"
         )
 
+    def _check_utf8(self, name: str, texts: StringColumn, first: int) -> None:
+        try:
+            texts.blob.tobytes().decode()
+        except UnicodeDecodeError as error:
+            row = int(np.searchsorted(texts.ends, error.start, side="right"))
+            raise self._wrong(first + row, name, "texts in UTF-8", repr(texts[row])) from error
+
     def _floats(self, name: str, part: ColumnPart, first: int, needed: str) -> np.ndarray:
         """Numbers as float64 (n,), or (n, k) for lists; NaN for missing values."""
         values = part.values

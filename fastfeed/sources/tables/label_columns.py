@@ -114,14 +114,9 @@ class TextLabels(ColumnParser):
             row = int(np.argmin(missing))
             raise self._wrong(first + row, name, "texts", part[row])
         texts = without_null(part)
-        blob = texts.blob.tobytes()
-        try:
-            blob.decode()
-        except UnicodeDecodeError as error:
-            row = int(np.searchsorted(texts.ends, error.start, side="right"))
-            raise self._wrong(first + row, name, "texts in UTF-8", repr(texts[row])) from error
+        self._check_utf8(name, texts, first)
         self._parts.append(StringColumn(texts.blob, texts.ends.astype(np.int64) + self._bytes))
-        self._bytes += len(blob)
+        self._bytes += len(texts.blob)
 
     def arrays(self) -> ColumnArrays:
         if not self._bytes:

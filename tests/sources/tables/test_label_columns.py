@@ -177,7 +177,11 @@ def test_texts_are_utf8(tmp_path):
     pq.write_table(pa.table({"path": ["0.jpg", "1.jpg"], "caption": texts}), tmp_path / "t.parquet")
     with pytest.raises(SourceError, match="row 1: column 'caption' must hold texts in UTF-8"):
         ff.Table(tmp_path / "t.parquet", image="path", label="caption", label_kind="text")
+    with pytest.raises(SourceError, match="row 1: column 'caption' must hold texts in UTF-8"):
+        ff.Table(tmp_path / "t.parquet", image="path", columns=["caption"])
     half = write(tmp_path / "t.jsonl", {"path": ["0.jpg"], "caption": ["\ud800"]})
+    with pytest.raises(SourceError, match="row 0: column 'caption' must hold texts in UTF-8"):
+        ff.Table(half, image="path", columns=["caption"])
     with pytest.raises(SourceError, match="row 0: column 'caption' must hold texts in UTF-8"):
         ff.Table(half, image="path", label="caption", label_kind="text")
 

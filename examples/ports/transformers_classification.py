@@ -3,10 +3,9 @@
 https://github.com/huggingface/transformers/tree/main/examples/pytorch/image-classification
 """
 
-import tempfile
-
 import data
-from transformers import ResNetConfig, ResNetForImageClassification, Trainer, TrainingArguments
+import transformers_steps
+from transformers import ResNetConfig, ResNetForImageClassification
 
 import fastfeed as ff
 
@@ -27,31 +26,12 @@ def loaders(*feeds):
     return [feed.to_torch(yields=names) for feed in feeds]
 
 
-class FeedTrainer(Trainer):
-    def get_train_dataloader(self):
-        return self.train_dataset
-
-    def get_eval_dataloader(self, eval_dataset=None):
-        return self.eval_dataset
-
-
 def main():
     given = data.options()
     train, val = loaders(*feeds(data.temporary(data.class_folders, given.data)))
     config = {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1], "num_labels": 3}
     model = ResNetForImageClassification(ResNetConfig(**config, layer_type="basic"))
-    with tempfile.TemporaryDirectory() as folder:
-        arguments = TrainingArguments(
-            folder,
-            max_steps=given.steps,
-            save_strategy="no",
-            report_to="none",
-            disable_tqdm=True,
-            use_cpu=True,
-        )
-        trainer = FeedTrainer(model, arguments, train_dataset=train, eval_dataset=val)
-        trainer.train()
-        print(f"loss {trainer.evaluate()['eval_loss']:.3f}")
+    transformers_steps.train(model, train, val, given.steps)
 
 
 if __name__ == "__main__":

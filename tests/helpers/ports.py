@@ -23,7 +23,7 @@ from fastfeed.feed.session import FeedSession
 from helpers.needs import require
 
 PORTS = ROOT / "examples" / "ports"
-HELPERS = {"data", "torch_steps"}
+HELPERS = {"data", "torch_steps", "transformers_steps"}
 NEEDS = {  # packages of each port
     "diffusers_text_to_image": ("torch",),
     "diffusers_unconditional": ("torch",),
@@ -47,6 +47,7 @@ NEEDS = {  # packages of each port
     "torchvision_detection": ("torch",),
     "torchvision_segmentation": ("torch",),
     "transformers_classification": ("torch", "transformers"),
+    "transformers_segmentation": ("torch", "transformers"),
 }
 MEAN = np.array([0.485, 0.456, 0.406])
 STD = np.array([0.229, 0.224, 0.225])
@@ -133,7 +134,7 @@ def center(image: Image.Image, side: int) -> np.ndarray:
 def assert_close(images: np.ndarray, wanted: np.ndarray) -> None:
     """Pixels of another library's resizing, on the scale of bytes."""
     assert images.shape == wanted.shape
-    assert np.abs(images - wanted).mean() < 2
+    assert np.abs(images.astype(float) - wanted).mean() < 2
 
 
 def as_bytes(images: Any, mean: Any = MEAN, std: Any = STD) -> np.ndarray:

@@ -98,16 +98,16 @@ def test_keras_pets(tmp_path: Path) -> None:
     port = load("keras_pets")
     root = made(port, "trimaps", tmp_path)
     train, val = port.feeds(root)
-    seen = []
-    source: Any = FeedSession.of(train).source
+    seen: list[str] = []
     for feed in train, val:
-        source = FeedSession.of(feed).source
+        source: Any = FeedSession.of(feed).source
         for batch in feed:
             for i, uri in enumerate(source.uris(batch.ids)):
                 seen.append(Path(uri).stem)
                 mask = Image.open(root / "masks" / f"{seen[-1]}.png")
                 wanted = np.asarray(mask.resize((64, 64), Image.Resampling.NEAREST)) - 1
                 np.testing.assert_array_equal(batch["masks"][i], wanted)
+                assert_close(batch.images[i], resized(Path(uri), (64, 64)))
     assert (len(train), len(val)) == (4, 2)
     assert sorted(seen) == sorted(path.stem for path in (root / "images").iterdir())
 

@@ -19,6 +19,7 @@ from helpers.ports import (
     load,
     made,
     output_of,
+    resized,
     samples,
     short_side,
 )
@@ -252,6 +253,28 @@ def test_transformers_classification(tmp_path: Path) -> None:
     paths = [root / "train" / name for name, _ in samples(feeds[1], root / "train")]
     wanted = np.stack([center(short_side(path, 64), 64) for path in paths])
     assert_close(as_bytes(val[0]["pixel_values"]), wanted)
+
+
+def test_transformers_segmentation(tmp_path: Path) -> None:
+    port = load("transformers_segmentation")
+    root = made(port, "segmented", tmp_path) / "train"
+    feeds = port.feeds(root)
+    assert [feed.plan.length for feed in feeds] == [20, 4]
+    train, val = map(list, port.loaders(*feeds))
+    for batch in train:
+        assert batch["pixel_values"].shape[1:] == (3, 48, 48)
+        assert batch["labels"].dtype == torch.int64
+        assert set(np.unique(batch["labels"])) <= {0, 1, 2, 255}
+    names = [Path(name).stem for feed in feeds for name, _ in samples(feed, root / "images")]
+    assert sorted(names) == sorted(path.stem for path in (root / "images").iterdir())
+    wanted, pixels = [], []
+    for name in names[-4:]:
+        pixels.append(resized(root / "images" / f"{name}.jpg", (48, 48)))
+        mask = Image.open(root / "masks" / f"{name}.png").resize((48, 48), Image.Resampling.NEAREST)
+        classes = np.asarray(mask).astype(np.int64) - 1
+        wanted.append(np.where((classes < 0) | (classes == 254), 255, classes))
+    np.testing.assert_array_equal(val[0]["labels"], np.stack(wanted))
+    assert_close(as_bytes(val[0]["pixel_values"]), np.stack(pixels))
 
 
 def test_kaggle_cassava(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import re
 import sqlite3
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 
 from fastfeed.printable import printable
@@ -17,37 +18,6 @@ XPROF_RESULT = (
 
 _HEAD = 65_536  # bytes that readers look at
 _HINT = "pass the profiler's trace"
-_MAGIC = {
-    b"\x89PNG\r\n\x1a\n": "is a PNG picture",
-    b"\xff\xd8\xff": "is a JPEG picture",
-    b"GIF8": "is a GIF picture",
-    b"%PDF-": "is a PDF document",
-    b"\x7fELF": "is a program or library (ELF)",
-    b"MZ\x90\x00": "is a program of Windows",
-    b"PAR1": (
-        "is a Parquet file; export the report to SQLite instead: nsys export --type sqlite REPORT"
-    ),
-    b"ARROW1": (
-        "is an Arrow file; export the report to SQLite instead: nsys export --type sqlite REPORT"
-    ),
-    b"\x89HDF\r\n\x1a\n": (
-        "is an HDF5 file; export the report to SQLite instead: nsys export --type sqlite REPORT"
-    ),
-    b"NVR\x00": (
-        "is a report of Nsight Compute, which times single kernels; record the run with Nsight"
-        " Systems (nsys)"
-    ),
-    b"PERFILE2": "is a recording of Linux perf, which does not see the GPU",
-    b"\x93NUMPY": "is a NumPy array",
-    b"GGUF": "is a model (GGUF)",
-    b"PK\x03\x04": "is a zip inside of another archive; unpack it and pass the trace in it",
-    b"PK\x05\x06": "is a zip of no file",
-}
-_AMD = "which is not read; record the program with PyTorch's or JAX's own profiler, on the same GPU"
-_ROCPROF_TABLE = re.compile(  # the first line of a CSV file of rocprofv3
-    rb'\s*"?(Kind|Domain|Direction)"?,.*"?Start_Timestamp"?,"?End_Timestamp"?'
-)
-_ROCPROF_JSON = re.compile(rb'\s*\{\s*"rocprofiler-sdk-[\w-]+"')
 # of a TracePacket, not of an XPlane
 _PERFETTO_FIELDS = {8, 10, 11, 13, 33, 35, 36, 41, 42, 50, 58, 59, 60, 79, 89}
 _XPROF_RESULTS = re.compile(
@@ -57,45 +27,27 @@ _XPROF_RESULTS = re.compile(
 )
 
 
+@cache
+def _known_files() -> tuple[tuple[re.Pattern[bytes], str], ...]:
+    lines = Path(__file__).with_name("known_files.txt").read_text("utf-8").splitlines()[1:]
+    rows = (line.split("\t") for line in lines)
+    return tuple((re.compile(pattern.encode(), re.DOTALL), text) for pattern, text in rows)
+
+
 def describe_known(head: bytes) -> str:
     """Rest of the sentence "FILE is ..." if the first bytes belong to another format, else ""."""
-    for magic, description in _MAGIC.items():
-        if head.startswith(magic):
-            return description if ";" in description else f"{description}, not a trace; {_HINT}"
-    if b"brain.Event:" in head[:64]:
-        return (
-            "is an event file of TensorBoard, without a timeline; pass the .xplane.pb under"
-            " plugins/profile"
-        )
-    if re.match(rb"\x80[\x02-\x05]", head):
-        if b"device_traces" in head or b"segments" in head[:4096]:
-            return "is a memory snapshot of PyTorch, without kernels; record with torch.profiler"
-        return f"is a Python pickle, maybe a checkpoint, not a trace; {_HINT}"
-    if head[257:262] == b"ustar":
-        return "is a tar archive; unpack it and pass the trace in it"
-    if re.match(rb"[\s\xef\xbb\xbf]*<(!doctype html|html|\?xml|head|body|svg)", head[:512], re.I):
-        return (
-            "is an HTML or XML page, maybe the error page of a failed download; download it again,"
-            f" or {_HINT}"
-        )
-    if head.startswith(b"version https://git-lfs"):
-        return "is a pointer of Git LFS, not the file itself; run git lfs pull"
+    for pattern, description in _known_files():
+        if pattern.match(head):
+            return description
     if is_own_tracks(head):
         return (
             "holds the tracks that fastfeed wrote with --perfetto, not a recording; pass the trace"
             " they were made from"
         )
-    if _ROCPROF_TABLE.match(head) or _ROCPROF_JSON.match(head):
-        return f"is output of rocprofv3, {_AMD}"
     if _is_perfetto(head):
         return (
             "is a binary trace of Perfetto (of rocprofv3, perhaps), which is not read; record with"
             " the profiler of PyTorch, JAX or TensorFlow, or with Nsight Systems"
-        )
-    if not head.strip(b"\x00"):
-        return (
-            "begins with nothing but zeros: it was never written, or its disk was full; record"
-            " again"
         )
     return ""
 
@@ -166,7 +118,10 @@ def _database(path: Path) -> str:
         )
         return f"is an SQLite database that cannot be read: {error}; {again}"
     if any(str(row[0]).startswith("rocpd_") for row in rows):
-        return f"is a database of rocprofv3 (rocpd), {_AMD}"
+        return (
+            "is a database of rocprofv3 (rocpd), which is not read; record the program with"
+            " PyTorch's or JAX's own profiler, on the same GPU"
+        )
     if not rows:
         return "is an SQLite database without tables: the export did not end; export it again"
     named = ", ".join(str(row[0]) for row in rows)

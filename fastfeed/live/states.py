@@ -9,7 +9,7 @@ from enum import Enum
 from fastfeed.live.page import IDLE, TRAINING, WAITING
 from fastfeed.live.rates import Rates, Reading
 from fastfeed.printable import printable
-from fastfeed.profiler.model.thresholds import SEVERE, STARVED
+from fastfeed.profiler.model.causes import SEVERE, STARVED
 
 TIGHT = 0.01  # share of time waiting
 # below this share of SM time a GPU that does not wait for input idles for another reason

@@ -13,11 +13,11 @@ from fastfeed.proof.measure.block_sizes import BlockSizes, choose, least_block, 
 from fastfeed.proof.measure.modes import FEED_MODES, PARTS, Mode, order
 from fastfeed.proof.measure.record import Block, Record
 from fastfeed.proof.measure.statistics import difference, mean, parts, t_quantile
-from fastfeed.proof.measure.whatif import Measured, what_if
 from fastfeed.proof.report import sentences
 from fastfeed.proof.report.text import plain
 from fastfeed.proof.result import Proof
 from fastfeed.proof.run.ranks import RankCount, Scaling
+from fastfeed.proof.step_costs import Measured, what_if
 
 MS = 1_000_000
 

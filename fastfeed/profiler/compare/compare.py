@@ -16,11 +16,10 @@ from fastfeed.profiler.compare.changes import (
     Side,
 )
 from fastfeed.profiler.model import intervals, statistics
-from fastfeed.profiler.model.causes import STARVING, Cause
+from fastfeed.profiler.model.causes import STARVED, STARVING, Cause
 from fastfeed.profiler.model.format import duration, percent
 from fastfeed.profiler.model.intervals import union
 from fastfeed.profiler.model.result import DeviceResult, FeedResult, Result, Share
-from fastfeed.profiler.model.thresholds import STARVED
 from fastfeed.profiler.verdict.feed_timelines import rounds
 
 PARTS = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from fastfeed.profiler.model.trace import Kind, RangeKind
@@ -21,6 +22,30 @@ _COPIES = (
     (re.compile(r"d(evice|to)?\s*(to|2|->|→)\s*h", re.I), Kind.D2H),
     (re.compile(r"p(eer)?\s*(to|2|->|→)\s*p", re.I), Kind.P2P),
     (re.compile(r"d(evice)?\s*(to|2|->|→)\s*d", re.I), Kind.D2D),
+)
+# In this order. A loader of another framework is not a sign: JAX programs read with tf.data and
+# PyTorch's DataLoader.
+_SIGNS = (
+    (
+        "pytorch",
+        re.compile(
+            r"^aten::|^ProfilerStep|^autograd::|^Optimizer\.|torch/(nn|optim|autograd|_ops)"
+        ),
+    ),
+    (
+        "jax",
+        re.compile(
+            r"^Pjit|pjit\.py|(^|[/$])jax/|jaxlib|^(XlaModule:)?jit_\w|block_until_ready|BufferSequencing"
+        ),
+    ),
+    (
+        "tensorflow",
+        re.compile(
+            r"tensorflow/|^IteratorGetNext|^EagerKernelExecute|^FunctionRun|^ExecutorState|^TFE_"
+        ),
+    ),
+    ("pytorch", re.compile(r"at::native::|c10::|torch/|DataLoaderIter\.__next__")),
+    ("tensorflow", re.compile(r"^tensorflow::|Eigen::GpuDevice")),
 )
 
 
@@ -69,3 +94,8 @@ def signatures(group: str) -> dict[str, re.Pattern[str]]:
         for kind, patterns in lines.items()
         if kind.split()[0] == group
     }
+
+
+def framework_of(names: Sequence[str]) -> str:
+    """ "pytorch", "jax" or "tensorflow" (Keras by its backend); "" if the names do not say."""
+    return next((framework for framework, sign in _SIGNS if any(map(sign.search, names))), "")

@@ -18,7 +18,6 @@ from fastfeed.profiler.attribution.host_code.functions import function_times
 from fastfeed.profiler.attribution.lost_work import consistency_metrics
 from fastfeed.profiler.model.causes import INPUT_CAUSES, STARVING, Cause
 from fastfeed.profiler.model.columns import distinct, numbered
-from fastfeed.profiler.model.frameworks import framework_of
 from fastfeed.profiler.model.intervals import (
     clip,
     intersect,
@@ -29,6 +28,7 @@ from fastfeed.profiler.model.intervals import (
     subtract,
     union,
 )
+from fastfeed.profiler.model.kernel_names import framework_of
 from fastfeed.profiler.model.result import Cold, DeviceResult, Gap, Period, Slices, Steps
 from fastfeed.profiler.model.trace import Trace
 from fastfeed.profiler.steps.metrics import device_metrics, slowest_stage

@@ -10,6 +10,7 @@ import numpy as np
 from fastfeed.profiler.attribution.attribution import Attribution
 from fastfeed.profiler.attribution.classify import Activity
 from fastfeed.profiler.attribution.host import Host
+from fastfeed.profiler.model.causes import STARVED
 from fastfeed.profiler.model.columns import distinct
 from fastfeed.profiler.model.intervals import (
     intersect,
@@ -21,7 +22,6 @@ from fastfeed.profiler.model.intervals import (
     union,
 )
 from fastfeed.profiler.model.result import InputStage, Period, Steps
-from fastfeed.profiler.model.thresholds import STARVED
 from fastfeed.profiler.model.trace import Kind, Trace
 
 _MIN_TREND_STEPS = 10  # fewer steps show no trend

@@ -9,11 +9,10 @@ import numpy as np
 
 from fastfeed.profiler.attribution.attribution import Attribution, spans_with_cause
 from fastfeed.profiler.attribution.gaps import BUSY
-from fastfeed.profiler.model.causes import Cause
+from fastfeed.profiler.model.causes import STARVED, Cause
 from fastfeed.profiler.model.intervals import intersect, measure, overlap, union
 from fastfeed.profiler.model.result import Period, Share, Spread, Steps
 from fastfeed.profiler.model.statistics import MIN_STEPS, share
-from fastfeed.profiler.model.thresholds import STARVED
 
 _PARTS = 20  # equal parts of the window that stand in for missing steps
 

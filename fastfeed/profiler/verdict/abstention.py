@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fastfeed.profiler.model.causes import Cause
+from fastfeed.profiler.model.causes import STARVED, Cause
 from fastfeed.profiler.model.format import duration, percent, plural
 from fastfeed.profiler.model.intervals import clip, intersect, measure, union
 from fastfeed.profiler.model.result import DeviceResult
-from fastfeed.profiler.model.thresholds import STARVED
 from fastfeed.profiler.model.trace import Origin
 
 LIKELY_STEPS, CONFIRMED_STEPS = 5, 20  # steps for a likely and for a confirmed verdict

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from fastfeed.profiler.model.causes import FAMILIES, Cause
+from fastfeed.profiler.model.causes import FAMILIES, STARVED, Cause
 from fastfeed.profiler.model.format import duration, one_line, percent, plural
 from fastfeed.profiler.model.intervals import overlap, spans_at
 from fastfeed.profiler.model.result import (
@@ -16,7 +16,6 @@ from fastfeed.profiler.model.result import (
     FunctionTime,
     Remedy,
 )
-from fastfeed.profiler.model.thresholds import STARVED
 from fastfeed.profiler.verdict.input_advice import TEXTS, change_in, input_advice, proxy_input
 from fastfeed.profiler.verdict.late_rank import late_rank_advice
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fastfeed.profiler.model.causes import FAMILIES, INPUT_CAUSES, STARVING, Cause
+from fastfeed.profiler.model.causes import FAMILIES, INPUT_CAUSES, STARVED, STARVING, Cause, word
 from fastfeed.profiler.model.format import duration, interval, percent, plural
 from fastfeed.profiler.model.result import Cold, DeviceResult, FeedResult, Remedy, Share, Verdict
-from fastfeed.profiler.model.thresholds import STARVED, word
 from fastfeed.profiler.model.trace import Origin
 from fastfeed.profiler.verdict.abstention import (
     CONFIRMED_STEPS,
@@ -24,7 +23,7 @@ from fastfeed.profiler.verdict.advice import (
     main_function,
     remedies,
 )
-from fastfeed.profiler.verdict.input_advice import feed_advice
+from fastfeed.profiler.verdict.input_advice import TEXTS, feed_advice
 from fastfeed.profiler.verdict.late_rank import late_rank_name
 
 _MIN_BOUND_SHARE = 0.10  # of the window: if nothing costs more, the device itself is the bottleneck
@@ -32,29 +31,6 @@ _MIN_BOUND_SHARE = 0.10  # of the window: if nothing costs more, the device itse
 _BUSY = 0.80
 _STARVED = ("starved", "severe")
 _NO_CHANGE = ("unknown", "profiler")  # families of time that no change to the program wins
-_GENERAL = (
-    "Record some 30 steps after the first 10, host side included: fastfeed profile -- python"
-    " train.py; or PyTorch's profiler with CPU and CUDA activities."
-)
-_FRAMES = {  # by dialect: recordings that lack what Python did
-    "nsys": (
-        "Record what Python does as well: fastfeed profile --with torch -- python train.py; or nsys"
-        " profile -t cuda,nvtx,osrt --pytorch=functions-trace --python-backtrace=cuda; or NVTX"
-        " ranges around loading."
-    ),
-    "chrome": (
-        "Record Python's frames as well: torch.profiler.profile(activities=[CPU, CUDA],"
-        " with_stack=True), some 30 steps after the first 10; or fastfeed profile -- python"
-        " train.py."
-    ),
-    "xplane": (
-        "Record Python's frames as well: python_tracer_level=1, host_tracer_level=2 in its options."
-    ),
-}
-_ALL_RECORDED = (
-    "Nothing is missing, but only you know what the code is for. If it prepares batches, analyze"
-    " this file with --input-range and its name; if not, move it out of the loop."
-)
 _MOSTLY = 0.2  # of the idle time is not explained by what was recorded of the host
 
 
@@ -123,7 +99,11 @@ def judge(
     bound = (
         advice[0].family if advice and (advice[0].share >= _MIN_BOUND_SHARE or not busy) else "gpu"
     )
-    record = _ALL_RECORDED if has_all_recorded(device, reasons) else _how_to_record(device, origin)
+    record = (
+        TEXTS["record"]["recorded"]
+        if has_all_recorded(device, reasons)
+        else _how_to_record(device, origin)
+    )
     return Verdict(
         word=verdict_word,
         headline=_headline(verdict_word, device, advice, bound, len(devices), reasons),
@@ -366,9 +346,10 @@ def _change(verdict_word: str, advice: Sequence[Remedy], bound: str) -> str:
 
 def _how_to_record(device: DeviceResult | None = None, origin: Origin | None = None) -> str:
     """The command or options for a better recording, with frames if those are missing."""
+    by_dialect = TEXTS["record"]  # recordings that lack what Python did
     if device is None or origin is None or not origin.host_calls:
-        return _GENERAL
+        return by_dialect["any"]
     judged = device.judged
     if judged.ns(Cause.HOST_UNKNOWN) <= _MOSTLY * judged.budget.idle:
-        return _GENERAL
-    return _FRAMES.get(origin.dialect, _GENERAL)
+        return by_dialect["any"]
+    return by_dialect.get(origin.dialect, by_dialect["any"])

@@ -12,22 +12,32 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import numpy as np
+
 from fastfeed.errors import ProofError
-from fastfeed.feed.producer import PlaceFunction
+from fastfeed.feed.producer import BatchStream, PlaceFunction
 from fastfeed.feed.session import FeedSession
-from fastfeed.proof.measure.batches import Batches
-from fastfeed.proof.measure.block_sizes import BlockSizes, choose, least_block, shortened
-from fastfeed.proof.measure.inputs import Inputs
+from fastfeed.proof.measure.batches import Batches, Busy, Cached, Real, Resident, copied
+from fastfeed.proof.measure.block_sizes import (
+    BlockSizes,
+    choose,
+    least_block,
+    settling_steps,
+    shortened,
+)
 from fastfeed.proof.measure.modes import FEED_MODES, Mode, order
-from fastfeed.proof.measure.page_cache import FilePages
+from fastfeed.proof.measure.page_cache import ColdCheck, FilePages
 from fastfeed.proof.measure.record import Block, Record
-from fastfeed.proof.measure.warmup import Warmup
 from fastfeed.proof.synchronize import uses_gpu
+from fastfeed.runtime.batch import Batch
+from fastfeed.runtime.thread_pool import ThreadPool
 
 _DISTURBED = 3  # times that another feed was asked within one block: they are trained together
 # batches in a row of other feeds, before the first steps are done: this one is not trained with
 _ELSEWHERE = 200
 _RESTARTS = 3  # blocks in a row that an ending iteration has cut short
+_SETTLE = 10  # steps, at least
+_TIMED = 5  # of these, the last ones tell how long a step takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,4 +310,124 @@ class Session:
         return self._sizes
 
     def _clock(self) -> int:
+        return self._feed.timeline.clock()
+
+
+class Inputs:
+    """The inputs of one feed.
+
+    `finished` are batches in their own memory; the first block needs one when it begins.
+    """
+
+    def __init__(self, feed: FeedSession, pages: FilePages, finished: list[Batch]) -> None:
+        self._feed = feed
+        self._pages = pages
+        self._finished = finished
+        self._pool = ThreadPool(1, name="fastfeed-proof")
+        self._place: PlaceFunction | None = None
+        self._raw = False
+        self._resident: Any = None
+        self._windows = 0
+        # steps of the plan, counted from epoch 0, that the blocks of this round read
+        self._window = range(0)
+
+    def place_with(self, place: PlaceFunction | None, raw: bool) -> None:
+        """Place batches with this function from now on."""
+        self._place = place
+        self._raw = raw
+        self._resident = None
+
+    def check_cold(self) -> ColdCheck:
+        """Try on a few files if they can be made cold."""
+        return self._pages.check(self._ids(range(settling_steps(self._feed.prefetch) + 5)))
+
+    @property
+    def longest_cold(self) -> int:
+        """Steps of the longest block that reads no file twice."""
+        return self._feed.plan.steps - self._margin
+
+    def begin_round(self, block: int) -> None:
+        """Take other steps of the plan for the next blocks, within one epoch if it has enough."""
+        length, steps = block + self._margin, self._feed.plan.steps
+        whole = steps // length
+        epoch, number = divmod(self._windows, whole) if whole else (0, self._windows)
+        first = epoch * steps + number * length
+        self._window = range(first, first + length)
+        self._windows += 1
+
+    def open(self, mode: Mode) -> Batches:
+        """Batches of this mode; those of a round read the same files."""
+        feed, depth = self._feed, self._feed.prefetch
+        if mode is Mode.RESIDENT:
+            if self._resident is None:
+                self._resident = (
+                    self._finished[0] if self._place is None else self._place(self._finished[0])
+                )
+            return Resident(self._resident)
+        if mode is Mode.CACHED:
+            return Cached(self._pool, self._finished, self._place, depth)
+        ids = self._ids(self._window)
+        if mode is Mode.COLD:
+            self._pages.drop(ids)
+        else:
+            self._pages.warm(ids)
+        epoch, step = divmod(self._window[0], feed.plan.steps)
+        if mode is Mode.BUSY:
+            cached = Cached(self._pool, self._finished, self._place, depth)
+            return Busy(cached, feed.producer.start(epoch, step, None, self._raw), depth)
+        return Real(feed.cursor.open(epoch, step, self._place, self._raw))
+
+    def close(self) -> None:
+        """End the thread that places finished batches, and let go of them."""
+        self._pool.close()
+        self._resident = None
+
+    @property
+    def _margin(self) -> int:
+        """Steps that a block's feed may read beyond those that the trainer takes."""
+        return self._feed.prefetch + 2
+
+    def _ids(self, steps: range) -> np.ndarray:
+        """Samples of this rank in these steps."""
+        plan = self._feed.plan
+        return np.concatenate([plan.ids(*divmod(step, plan.steps)) for step in steps])
+
+
+class Warmup:
+    """Batches from the feed's beginning on, each placed when it is asked for."""
+
+    def __init__(self, feed: FeedSession, synchronize: Callable[[], None]) -> None:
+        self._feed = feed
+        self._synchronize = synchronize
+        self._steps = max(_SETTLE, settling_steps(feed.prefetch) + _TIMED)
+        self._stream: BatchStream | None = None
+        self._taken = 0
+        self._since_ns = 0
+        self.batches: list[Batch] = []  # copies, apart from the feed's buffers
+        self.step_s: float | None = None  # of a step; None until the first steps are done
+
+    def next(self, place: PlaceFunction | None, raw: bool) -> Any:
+        """A batch; None where the first steps are done."""
+        if self._taken == self._steps - _TIMED:
+            self._since_ns = self._now()
+        elif self._taken == self._steps:
+            self.step_s = (self._now() - self._since_ns) / _TIMED / 1e9
+            self.close()
+            return None
+        if self._stream is None:
+            self._stream = self._feed.producer.start(0, 0, None, raw)
+        batch: Batch = next(self._stream)
+        if len(self.batches) < self._feed.prefetch + 2:
+            self.batches.append(copied(batch, self._feed.allocate))
+        self._taken += 1
+        return batch if place is None else place(batch)
+
+    def close(self) -> None:
+        """End the threads' work for them."""
+        if self._stream is not None:
+            self._stream.close()
+        self._stream = None
+
+    def _now(self) -> int:
+        self._synchronize()
         return self._feed.timeline.clock()

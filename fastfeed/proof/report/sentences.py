@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from fastfeed.printable import printable
-from fastfeed.profiler.model.thresholds import STARVED
+from fastfeed.profiler.model.causes import STARVED
 from fastfeed.proof.step_costs import StepCosts, word
 
 PARTS = {

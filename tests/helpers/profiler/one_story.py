@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from fastfeed.profiler.model.causes import Cause
+from fastfeed.profiler.model.causes import STARVED, Cause
 from fastfeed.profiler.model.result import Result
-from fastfeed.profiler.model.thresholds import STARVED
 from fastfeed.profiler.verdict.verdict import focus
 
 

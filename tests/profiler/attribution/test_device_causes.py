@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from helpers.profiler.handmade import TraceBuilder
 
-from fastfeed.profiler.attribution.attribution import attribute_device
-from fastfeed.profiler.attribution.device_causes import producers
+from fastfeed.profiler.attribution.attribution import attribute_device, producers
 from fastfeed.profiler.attribution.host import Host
 from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.trace import Kind, Waits

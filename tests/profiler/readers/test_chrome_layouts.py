@@ -90,7 +90,7 @@ def test_every_layout_says_the_same(
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_any_order_of_keys_is_learned(
+def test_any_order_of_keys_reads_alike(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chance = random.Random(seed)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fastfeed.profiler.model.thresholds import SEVERE, STARVED, word
+from fastfeed.profiler.model.causes import SEVERE, STARVED, word
 from fastfeed.profiler.readers.protobuf import FIXED64, LEN, PAD, Field, double, fields, text
 
 # fields of InputPipelineAnalysisResult and of what is packed in it, as xprof's input_pipeline.proto

@@ -12,7 +12,7 @@ from conftest import environment
 from helpers.profiler import fake_nsys
 
 from fastfeed.profiler.runner import Settings, free_folder, rank_of, record
-from fastfeed.profiler.runner.launchers import detect_launcher, interpreter
+from fastfeed.profiler.runner.session import detect_launcher, interpreter
 
 pytestmark = pytest.mark.slow
 

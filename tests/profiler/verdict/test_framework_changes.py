@@ -8,7 +8,7 @@ import pytest
 from helpers.profiler.results_made import device
 
 from fastfeed.profiler.model.causes import Cause
-from fastfeed.profiler.model.frameworks import framework_of
+from fastfeed.profiler.model.kernel_names import framework_of
 from fastfeed.profiler.model.result import DeviceResult
 from fastfeed.profiler.verdict.advice import remedies
 

@@ -1,8 +1,8 @@
 """Parses events, a few megabytes at a time; the keys around them are `EventStream.metadata`.
 
-Complete events are taken apart by the native kernel; without it, by one regular expression for the
-order of keys that the writer has (see layout.py). Only the others go through the JSON parser, where
-numbers stay text: a float64 of today's time in microseconds has steps of 250 ns.
+Complete events are taken apart by the native kernel; without it, by one regular expression for
+Kineto's order of keys. Only the others go through the JSON parser, where numbers stay text: a
+float64 of today's time in microseconds has steps of 250 ns.
 
 As lenient as real files demand: control characters in strings, broken UTF-8, an extra comma, NaN,
 garbage after the end, a missing end. Only events that are not in the file are lost, and
@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 from fastfeed.errors import TraceError
 from fastfeed.profiler.readers import decompress
-from fastfeed.profiler.readers.chrome.layout import BOUNDARIES, KeyLayout, learn_layout
 from fastfeed.profiler.readers.chrome.lenient_json import (
     END,
     NestedTooDeeply,
@@ -41,6 +40,32 @@ _MAX_DROPPED = 100_000
 _REST = re.compile(rb'\}\s*,?\s*\]\s*(?:,\s*"[^"]*"\s*:|\}?\s*\Z)')
 BEGIN = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BARE = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[")
+# an object ends here and the next begins; a quote in a string has a backslash, so this is no part
+# of a string
+_BETWEEN = rb"\}\s*,\s*\{"
+_BOUNDARIES = re.compile(_BETWEEN + rb'(?=\s*"\w+"\s*:)')
+# flow arrows, counters and instants, which are not used, are consumed with the separator before
+# them
+_NEXT = _BETWEEN + rb'(?:\s*"ph":\s*"[^XBEM]"[^}]*\}(?:\s*\})?\s*,\s*\{)*(?=\s*"\w+"\s*:)'
+_OTHER = rb'((?:[^}]+|\}(?!\s*,\s*\{\s*"\w+"\s*:))*)'
+_SIMPLE = rb'(?:"[^"]*"|[^,{}"\[\]]+)'
+# PyTorch leaves quotes in names as they are: one that no comma and no brace follows does not end
+# the name
+_NAME = rb'"([^"]*(?:"(?!\s*[,}])[^"\n]*)*)"'
+_EVENT = (  # a complete one, in Kineto's order of keys
+    rb'\s*"ph":\s*"X",\s*"cat":\s*"([^"\\]+)",\s*"name":\s*'
+    + _NAME
+    + rb',\s*("pid":\s*'
+    + _SIMPLE
+    + rb',\s*"tid":\s*'
+    + _SIMPLE
+    + rb'),\s*"ts":\s*"?(-?[\d.]+)"?,\s*"dur":\s*"?(-?[\d.]+)"?'
+    + rb'(?:\s*,\s*"args":\s*\{(%b)\}\s*)?\s*'
+)
+_ROWS = rb"(?:" + _EVENT + rb"(?:" + _NEXT + rb"|\Z)|" + _OTHER + rb"(?:" + _NEXT + rb"|\Z))"
+# a negated set takes three times as long as one negated character
+_QUICK = re.compile(_ROWS % rb"[^}]*")
+_EXACT = re.compile(_ROWS % rb"[^{}]*")
 
 
 class EventStream:
@@ -57,8 +82,6 @@ class EventStream:
         self._scan = scan
         self._before = b""
         self._after: bytes | None = None  # once the list of events has ended
-        self._layout = KeyLayout()
-        self._learn_attempts = 8  # how often the layout may be learn_layout
         self.broken = 0  # places that are no JSON
         self._dropped = 0  # texts at these places
         self._nested = 0  # events that nest too deeply
@@ -79,13 +102,6 @@ class EventStream:
             self._tail = []
             groups, others = ({}, self._scan(piece)) if self._scan else self._matched(piece)
             events = list(self._parse(piece, others)) if others else []
-            if (
-                self._learn_attempts
-                and not self._scan
-                and len(events) * 2 > sum(map(len, groups.values()))
-            ):
-                self._learn_attempts -= 1
-                self._layout = learn_layout(events) or self._layout
             for row in filter(None, map(self._row, events)):
                 groups.setdefault(row.cat, []).append(row)
             yield groups
@@ -99,15 +115,16 @@ class EventStream:
     def _matched(self, piece: bytes) -> tuple[dict[bytes, list[Any]], list[bytes]]:
         """Rows by category, and the texts of events of another layout."""
         groups: dict[bytes, list[Any]] = {b"": []}
-        for row in self._layout.rows(piece):
+        rows = _QUICK.findall(piece)
+        # objects in arguments: their end may look like that of the event
+        if b"{" in b"".join([row[5] for row in rows]):
+            rows = _EXACT.findall(piece)
+        for row in rows:
             try:
                 groups[row[0]].append(row)
             except KeyError:
                 groups[row[0]] = [row]
-        unmatched = groups.pop(b"")
-        others = [row[6] for row in unmatched if row[6]]
-        if len(others) < len(unmatched) and (uncategorized := [row for row in unmatched if row[3]]):
-            groups[b""] = uncategorized  # complete, without a category
+        others = [row[6] for row in groups.pop(b"") if row[6]]
         return groups, others
 
     def _pieces(self) -> Iterator[bytes]:
@@ -122,8 +139,8 @@ class EventStream:
                     yield carry
                 return
             boundaries = list(
-                BOUNDARIES.finditer(carry, max(searched, len(carry) - _TAIL))
-            ) or list(BOUNDARIES.finditer(carry, searched))
+                _BOUNDARIES.finditer(carry, max(searched, len(carry) - _TAIL))
+            ) or list(_BOUNDARIES.finditer(carry, searched))
             if not boundaries:
                 if len(carry) > _MAX_EVENT:
                     raise TraceError(

@@ -7,6 +7,7 @@ read.
 from __future__ import annotations
 
 import contextlib
+import re
 import sqlite3
 from dataclasses import fields
 from pathlib import Path
@@ -16,11 +17,13 @@ import numpy as np
 from fastfeed.errors import TraceError
 from fastfeed.profiler.model.columns import distinct
 from fastfeed.profiler.model.format import plural
+from fastfeed.profiler.model.kernel_names import strip_version
 from fastfeed.profiler.model.trace import (
     Calls,
     Ops,
     Origin,
     Overheads,
+    RangeKind,
     Ranges,
     Sched,
     Strings,
@@ -29,7 +32,7 @@ from fastfeed.profiler.model.trace import (
     Waits,
     table,
 )
-from fastfeed.profiler.readers.nsys import host, identity, metadata, nccl, nvtx, ops
+from fastfeed.profiler.readers.nsys import identity, metadata, nccl, nvtx, ops
 from fastfeed.profiler.readers.nsys.database import (
     BROKEN,
     MAGIC,
@@ -38,12 +41,23 @@ from fastfeed.profiler.readers.nsys.database import (
     open_database,
 )
 from fastfeed.profiler.readers.nsys.identity import global_ids, process_of
+from fastfeed.profiler.readers.nsys.ops import NAME, name_indexes
 
 _NSYS_TABLES = (b"StringIds", b"TARGET_INFO_", b"CUPTI_ACTIVITY_KIND_", b"META_DATA_EXPORT")
 _NSYS_TABLES += (b"EXPORT_META_DATA",)
 _NVPROF = b"StringTable"
 _COLUMNS = {"stream": "streamId", "corr": "correlationId"}  # of the file, if called otherwise
 _RECORD = "nsys profile -t cuda,nvtx -s none --cpuctxsw=none --trace-fork-before-exec=true"
+_OVERHEAD_NAMES = frozenset(  # those that nsys itself counts as busy
+    (
+        "CUDA profiling data flush overhead",
+        "CUDA profiling stop overhead",
+        "CUDA profiling overhead",
+    )
+)
+_BACKTRACES = (67, 68, 69)  # eventClass: the same call once more, with its stack
+_LOADING = re.compile(r"module loading|function loading|compiler|jit", re.I)
+_RUNNABLE = 1  # ENUM_SAMPLING_THREAD_STATE: it was running when its core was taken away
 
 
 def knows(path: Path, head: bytes) -> bool:
@@ -70,7 +84,7 @@ def read(path: Path) -> Trace:
 def _read(db: NsysDatabase) -> Trace:
     names, notes = Strings(), list[str]()
     op_rows = _drop_invalid(ops.raw_ops(db, names), "device operation", notes)
-    calls = _drop_invalid(host.raw_calls(db, names), "API call", notes)
+    calls = _drop_invalid(raw_calls(db, names), "API call", notes)
     has_thread = calls["globalTid"] != -1
     if not has_thread.all():
         notes.append(_skipped(int((~has_thread).sum()), "API call", "without a thread"))
@@ -79,14 +93,14 @@ def _read(db: NsysDatabase) -> Trace:
         raise TraceError(_nothing(db, len(calls["start"]), notes))
     op_rows["globalPid"] = _owners_of(op_rows, calls)
     nvtx_ranges = nvtx.raw_nvtx(db, names)
-    parts = [nvtx_ranges.rows, host.raw_loads(db, names), host.raw_system(db, names)]
+    parts = [nvtx_ranges.rows, raw_loads(db, names), raw_system(db, names)]
     last = max(int(rows["end"].max(initial=0)) for rows in (op_rows, calls, *parts))
     ranges = _close_open_ranges(ops.concatenate(parts), last, notes)
-    overheads, waits = host.raw_overheads(db), ops.raw_waits(db, calls, names)
+    overheads, waits = raw_overheads(db), ops.raw_waits(db, calls, names)
     ids = global_ids(
         (op_rows["globalPid"], overheads["globalTid"]), (calls["globalTid"], ranges["globalTid"])
     )
-    sched = host.raw_sched(db)
+    sched = raw_sched(db)
     known_thread = ids.thread(sched["globalTid"]) >= 0
     sched = {key: column[known_thread] for key, column in sched.items()}
     info, payloads = metadata.read_metadata(db), nccl.nccl_ranges(db)
@@ -202,3 +216,88 @@ def _owners_of(ops: ColumnMap, calls: ColumnMap) -> np.ndarray:
     filled = pids.copy()
     filled[missing] = owner
     return filled
+
+
+def raw_calls(db: NsysDatabase, names: Strings) -> ColumnMap:
+    """Runtime and driver calls, which share a table."""
+    table = "CUPTI_ACTIVITY_KIND_RUNTIME"
+    rows = db.columns(table, ("start", "end", "globalTid", "correlationId", "nameId", "eventClass"))
+    repeated = np.isin(rows.pop("eventClass"), _BACKTRACES)
+    if repeated.any():
+        rows = {key: column[~repeated] for key, column in rows.items()}
+    rows[NAME] = name_indexes(db, rows.pop("nameId"), names, strip_version, "API call {}")
+    return rows
+
+
+def raw_overheads(db: NsysDatabase) -> ColumnMap:
+    """The profiler at work: start, end, globalTid.
+
+    Newer versions say what each row is in `overheadType`, and all rows of this table are the
+    profiler's. Of older ones only the rows count that nsys takes for busy time.
+    """
+    table = "PROFILER_OVERHEAD"
+    rows = db.columns(table, ("start", "end", "globalTid", "nameId", "overheadType"))
+    if not db.has(table, "overheadType") and len(rows["start"]):
+        texts = db.strings(distinct(rows["nameId"]))
+        counted = [key for key, text in texts.items() if text in _OVERHEAD_NAMES]
+        is_counted = np.isin(rows["nameId"], counted)
+        rows = {key: column[is_counted] for key, column in rows.items()}
+    valid = rows["end"] >= rows["start"]
+    return {key: rows[key][valid] for key in ("start", "end", "globalTid")}
+
+
+def raw_loads(db: NsysDatabase, names: Strings) -> ColumnMap:
+    """CUDA's work inside a call: loading modules, compiling, waiting for the launch queue."""
+    rows = db.columns("CUPTI_ACTIVITY_KIND_OVERHEAD", ("start", "end", "globalTid", "nameId"))
+    ids = rows.pop("nameId")
+    rows[NAME] = name_indexes(db, ids, names, other="CUDA overhead")
+    loading = {
+        index for index in distinct(rows[NAME]).tolist() if _LOADING.search(names.all[index])
+    }
+    rows["kind"] = np.where(
+        np.isin(rows[NAME], list(loading)), RangeKind.COMPILE, RangeKind.OTHER
+    ).astype(np.uint8)
+    rows["domain"] = np.full(len(ids), -1, np.int32)
+    return rows
+
+
+def raw_system(db: NsysDatabase, names: Strings) -> ColumnMap:
+    """Calls of the operating system that blocked (osrt)."""
+    rows = db.columns("OSRT_API", ("start", "end", "globalTid", "nameId"), '"end" > start')
+    ids = rows.pop("nameId")
+    rows[NAME] = name_indexes(db, ids, names, other="system call")
+    rows["kind"] = np.full(len(ids), RangeKind.SYSTEM, np.uint8)
+    rows["domain"] = np.full(len(ids), -1, np.int32)
+    return rows
+
+
+def raw_sched(db: NsysDatabase) -> ColumnMap:
+    """Threads that could run and had no core: from losing it while running to getting one again."""
+    table = "SCHED_EVENTS"
+    no_rows = {key: np.empty(0, np.int64) for key in ("start", "end", "globalTid")}
+    if not db.has(table, "start", "isSchedIn", "globalTid", "threadState"):
+        return no_rows
+    rows = db.columns(table, ("start", "isSchedIn", "globalTid", "threadState"))
+    order = np.lexsort((rows["start"], rows["globalTid"]))
+    start, scheduled_in, tid, state = (
+        rows[key][order] for key in ("start", "isSchedIn", "globalTid", "threadState")
+    )
+    preempted = (
+        (scheduled_in[:-1] == 0)
+        & np.isin(state[:-1], _runnable(db))
+        & (scheduled_in[1:] == 1)
+        & (tid[:-1] == tid[1:])
+    )
+    at = np.flatnonzero(preempted)  # rows are sorted by start, so none ends before it begins
+    return {"start": start[at], "end": start[at + 1], "globalTid": tid[at]} if len(at) else no_rows
+
+
+def _runnable(db: NsysDatabase) -> list[int]:
+    table = "ENUM_SAMPLING_THREAD_STATE"
+    if not db.has(table, "id", "name"):
+        return [_RUNNABLE]
+    return [
+        key
+        for key, name in db.records(table, ["id"], ["name"])
+        if name in ("Running", "Runnable", "Ready") and key
+    ]

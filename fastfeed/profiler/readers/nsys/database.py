@@ -149,12 +149,15 @@ class NsysDatabase:
 
 
 @contextlib.contextmanager
-def open_database(path: Path) -> Iterator[NsysDatabase]:
-    """Open an export to read; TraceError if the file is no export, is damaged, or is truncated."""
+def open_database(path: Path, read_locked: bool = True) -> Iterator[NsysDatabase]:
+    """Open an export to read; TraceError if the file is no export, is damaged, or is truncated.
+
+    `read_locked`: a file that another program has locked is read as it is.
+    """
     _check(path)
     try:
         # an error's text may quote bytes of a damaged schema, which are not text
-        connection = _connected(path)
+        connection = _connected(path, read_locked)
     except (sqlite3.Error, UnicodeDecodeError) as error:
         raise _damaged(path, error) from error
     try:
@@ -194,11 +197,8 @@ def _check(path: Path) -> None:
         )
 
 
-def _connected(path: Path) -> sqlite3.Connection:
-    """A read-only connection to the file.
-
-    A file that another program has locked, or whose journal cannot be read, is read as it is.
-    """
+def _connected(path: Path, read_locked: bool) -> sqlite3.Connection:
+    """A read-only connection; a locked file, or one without its journal, may be read as it is."""
     uri = path.resolve().as_uri()
     with path.open("rb") as file:
         # then even readers create files next to it, unless those exist already
@@ -211,7 +211,7 @@ def _connected(path: Path) -> sqlite3.Connection:
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         except sqlite3.OperationalError:
             connection.close()
-            if options == immutable:
+            if options == immutable or not read_locked:
                 raise
         except BROKEN:
             connection.close()

@@ -7,7 +7,6 @@ since 1970 where nvprof could normalize them.
 
 from __future__ import annotations
 
-from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +28,8 @@ from fastfeed.profiler.model.trace import (
     Trace,
     Waits,
 )
-from fastfeed.profiler.readers.nvprof.tables import ERRORS, NvprofDatabase, columns_of
+from fastfeed.profiler.readers.nsys.database import NsysDatabase, open_database
+from fastfeed.profiler.readers.nvprof.tables import columns_of, is_nvprof, rows_of, rows_with_blob
 
 _OPS = ("start", "end", "device", "stream", "kind", "name", "corr", "bytes", "pageable")
 _CALLS = ("start", "end", "thread", "name", "corr")
@@ -81,16 +81,16 @@ def knows(path: Path, head: bytes) -> bool:
     if not head.startswith(b"SQLite format 3\x00"):
         return False
     try:
-        with closing(NvprofDatabase(path)) as database:
-            return database.is_nvprof
-    except (TraceError, *ERRORS):
+        with open_database(path, read_locked=False) as database:
+            return is_nvprof(database)
+    except TraceError:
         return False
 
 
 def read(path: Path) -> Trace:
-    """The trace in an nvprof database; damaged tables are read up to the damage, with a note."""
-    with closing(NvprofDatabase(path)) as database:
-        if not database.is_nvprof:
+    """The trace in an nvprof database; a TraceError if it is damaged."""
+    with open_database(path, read_locked=False) as database:
+        if not is_nvprof(database):
             raise TraceError(
                 f"{path} is not nvprof's: it has no CUPTI_ACTIVITY tables; give what nvprof -o"
                 " wrote"
@@ -101,11 +101,12 @@ def read(path: Path) -> Trace:
 class _TraceBuilder:
     """One pass over the tables, with the state that several of them share."""
 
-    def __init__(self, path: Path, database: NvprofDatabase) -> None:
+    def __init__(self, path: Path, database: NsysDatabase) -> None:
         self.path = path
         self.database = database
         self.strings = Strings()
-        self.texts = database.texts()
+        texts = database.records("StringTable", ["_id_"], ["value"])
+        self.texts = {key: text or "" for key, text in texts}
         self.processes: dict[int, int] = {}
         self.threads: dict[tuple[int, int], int] = {}
         self.devices: dict[int, int] = {}
@@ -133,7 +134,7 @@ class _TraceBuilder:
         ranges[ranges[:, 1] < 0, 1] = last  # still open at the end of the recording
         for rows in tables:
             rows[:, :2] -= base
-        notes = [*self.database.notes]
+        notes = []
         if self.lost:
             notes.append(
                 f"{self.lost} records have no valid times; raise nvprof's --device-buffer-size"
@@ -142,16 +143,16 @@ class _TraceBuilder:
             notes.append(f"{self.negative} records that end before they begin are left out")
         if not len(op_rows):
             notes.append("no device activity was recorded")
+        version = next((str(row[0]) for row in self.database.records("Version", ["version"])), "")
         return Trace(
             Origin(
                 str(self.path),
                 "nvprof",
-                self.database.version(),
+                version,
                 base if base > _EPOCH else None,
                 len(call_rows) > 0,
                 self.lost,
                 notes=tuple(notes),
-                incomplete="; ".join(self.database.notes[:1]),
             ),
             tuple(self.strings.all),
             tuple(Process(pid) for pid in self.processes),
@@ -192,7 +193,7 @@ class _TraceBuilder:
 
     def _calls(self, name: str, names: dict[int, str]) -> np.ndarray:
         columns = ("start", "end", "processId", "threadId", "cbid", "correlationId")
-        rows = self._valid(self.database.rows(_PREFIX + name, *columns))
+        rows = self._valid(rows_of(self.database, _PREFIX + name, *columns))
         numbers, inverse = np.unique(rows[:, 4], return_inverse=True)
         indexes = self.strings.many(
             names.get(cbid, f"{name.lower()} call {cbid}") for cbid in numbers.tolist()
@@ -202,7 +203,7 @@ class _TraceBuilder:
         )
 
     def _kernels(self, name: str) -> np.ndarray:
-        rows = self._valid(self.database.rows(_PREFIX + name, *_OP_COLUMNS, "name"))
+        rows = self._valid(rows_of(self.database, _PREFIX + name, *_OP_COLUMNS, "name"))
         names = self._names(rows[:, 5])
         used, inverse = np.unique(names, return_inverse=True)
         kinds = np.array([kernel_kind(self.strings.all[at]) for at in used.tolist()], np.int64)
@@ -212,7 +213,7 @@ class _TraceBuilder:
         tables = []
         for name in ("MEMCPY", "MEMCPY2"):
             columns = (*_OP_COLUMNS, "bytes", "copyKind", "srcKind", "dstKind")
-            rows = self._valid(self.database.rows(_PREFIX + name, *columns))
+            rows = self._valid(rows_of(self.database, _PREFIX + name, *columns))
             numbers, inverse = np.unique(rows[:, 6], return_inverse=True)
             copies = [_COPIES.get(at, (str(at), Kind.OTHER)) for at in numbers.tolist()]
             kind = np.array([kind for _, kind in copies], np.int64)[inverse]
@@ -221,13 +222,13 @@ class _TraceBuilder:
             # 1 pageable, 2 pinned, 5 managed
             pageable = np.select([host == 1, host > 1], [1, 0], -1)
             tables.append(self._ops(rows, kind, indexes, rows[:, 4], rows[:, 5], pageable))
-        rows = self._valid(self.database.rows(_PREFIX + "MEMSET", *_OP_COLUMNS, "bytes"))
+        rows = self._valid(rows_of(self.database, _PREFIX + "MEMSET", *_OP_COLUMNS, "bytes"))
         name = self.strings["[CUDA memset]"] if len(rows) else -1
         return [*tables, self._ops(rows, Kind.MEMSET, name, rows[:, 4], rows[:, 5])]
 
     def _unified(self) -> np.ndarray:
         columns = ("start", "end", "counterKind", "streamId", "srcId", "dstId", "value")
-        rows = self.database.rows(_PREFIX + "UNIFIED_MEMORY_COUNTER", *columns)
+        rows = rows_of(self.database, _PREFIX + "UNIFIED_MEMORY_COUNTER", *columns)
         # the others count page faults
         rows = self._valid(rows[np.isin(rows[:, 2], list(_UNIFIED))])
         name = np.array([self.strings[_UNIFIED[kind]] for kind in rows[:, 2].tolist()], np.int64)
@@ -256,7 +257,7 @@ class _TraceBuilder:
 
     def _markers(self) -> np.ndarray:
         columns = ("timestamp", "flags", "id", "name", "domain", "objectKind")
-        rows, blobs = self.database.with_blob(_PREFIX + "MARKER", "objectId", *columns)
+        rows, blobs = rows_with_blob(self.database, _PREFIX + "MARKER", "objectId", *columns)
         valid = (rows[:, 1] & (_START | _END) > 0) & (rows[:, 0] > 0)
         rows, blobs = rows[valid], blobs[valid]
         # by id, then time, starts first
@@ -279,8 +280,14 @@ class _TraceBuilder:
 
     def _overheads(self) -> tuple[np.ndarray, np.ndarray]:
         """Ranges of compilation, and the profiler's own overhead: start, end, process."""
-        rows, blobs = self.database.with_blob(
-            _PREFIX + "OVERHEAD", "objectId", "start", "end", "overheadKind", "objectKind"
+        rows, blobs = rows_with_blob(
+            self.database,
+            _PREFIX + "OVERHEAD",
+            "objectId",
+            "start",
+            "end",
+            "overheadKind",
+            "objectKind",
         )
         valid = (rows[:, 0] > 0) & (rows[:, 1] >= rows[:, 0])
         rows, blobs = rows[valid], blobs[valid]
@@ -302,11 +309,18 @@ class _TraceBuilder:
 
     def _waits(self, calls: np.ndarray) -> Waits:
         """Streams that wait for an event, each with the latest earlier record of that event."""
-        rows = self.database.rows(
-            _PREFIX + "SYNCHRONIZATION", "type", "correlationId", "streamId", "cudaEventId"
+        rows = rows_of(
+            self.database,
+            _PREFIX + "SYNCHRONIZATION",
+            "type",
+            "correlationId",
+            "streamId",
+            "cudaEventId",
         )
         rows = rows[rows[:, 0] == 2]
-        records = self.database.rows(_PREFIX + "CUDA_EVENT", "eventId", "correlationId", "streamId")
+        records = rows_of(
+            self.database, _PREFIX + "CUDA_EVENT", "eventId", "correlationId", "streamId"
+        )
         records = records[np.lexsort([records[:, 1], records[:, 0]])]
         recorded = np.full((len(rows), 2), -1, np.int64)
         for row, (_, corr, _, event) in enumerate(rows.tolist()):
@@ -319,8 +333,8 @@ class _TraceBuilder:
         return columns_of(Waits, waits, ("corr", "stream", "on_stream", "on_corr"), process=process)
 
     def _devices(self) -> tuple[Device, ...]:
-        rows, blobs = self.database.with_blob(
-            _PREFIX + "DEVICE", "uuid", "id", "name", blob_words=4
+        rows, blobs = rows_with_blob(
+            self.database, _PREFIX + "DEVICE", "uuid", "id", "name", count=4
         )
         details = {
             id: (self.texts.get(name, ""), uuid.astype("<u4").tobytes().hex() if uuid.any() else "")

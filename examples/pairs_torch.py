@@ -9,7 +9,7 @@ from pathlib import Path
 
 import made
 import torch
-from PIL import Image, ImageEnhance
+from PIL import Image, ImageEnhance, ImageOps
 from torch import nn
 
 import fastfeed as ff
@@ -29,10 +29,13 @@ def faded(photos: Path) -> Path:
         target = folder / path.relative_to(photos)
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
-            image = ImageEnhance.Color(Image.open(path).convert("RGB")).enhance(0.4)
+            image = ImageOps.exif_transpose(Image.open(path)).convert(
+                "RGB"
+            )  # upright, as in a feed
         except (OSError, Image.DecompressionBombError):  # broken on purpose: no pair of them
             target.write_bytes(path.read_bytes())
             continue
+        image = ImageEnhance.Color(image).enhance(0.4)
         ImageEnhance.Brightness(image).enhance(0.5).save(target, quality=95)
     return folder
 

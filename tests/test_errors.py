@@ -91,6 +91,8 @@ def test_the_field_is_the_last_name(name):
     [
         ("p", lambda: ff.RandomFlip(1.5)),
         ("draws", lambda: ff.Function(print, draws=-1)),
+        ("function", lambda: ff.Function(lambda image: image)),
+        ("function", lambda: ff.Function(lambda image, numbers: image, fields=("label",))),
         ("size", lambda: ff.Resize(0)),
         ("images", lambda: ff.Arrays(np.zeros((1, 2, 2, 3)))),
         ("labels", lambda: ff.Arrays(np.zeros((1, 2, 2, 3), np.uint8), ["a"])),

@@ -70,16 +70,8 @@ def open_source(
         from fastfeed.sources.folder import ImageFolder
 
         return ImageFolder(source, labeled=label is not None, storage=storage)
-    if labeled:
-        names = ColumnNames(label, image, "")
-        return open_shards(kind, source, names, (), storage, allow=allow, label_kind=label_kind)[0]
-    if kind == "table":
-        from fastfeed.sources.table import Table
-
-        return Table(source, image=image or "path", label=label, storage=storage, **(allow or {}))
-    return open_shards(kind, source, ColumnNames(label or "", image, ""), (), storage, allow=allow)[
-        0
-    ]
+    names = ColumnNames(label if labeled else label or "", image, "")
+    return open_shards(kind, source, names, (), storage, allow=allow, label_kind=label_kind)[0]
 
 
 def storage_options(items: list[str], option: str = "--storage-option") -> dict[str, object]:

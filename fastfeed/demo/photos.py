@@ -43,12 +43,12 @@ class MadePhotos:
     broken: tuple[Path, ...]
 
 
-def photograph(split: str, name: str, index: int) -> bytes:
-    """One JPEG; the same split, class and index always give the same bytes."""
+def photograph(split: str, name: str, index: int, shrink: int = 1) -> bytes:
+    """One JPEG; the same arguments always give the same bytes."""
     rng = np.random.Generator(
         np.random.PCG64([SEED, split == "val", list(LANDMARKS).index(name), index])
     )
-    w, h = SIZES[rng.integers(len(SIZES))]
+    w, h = (side // shrink for side in SIZES[rng.integers(len(SIZES))])
     hour = int(rng.integers(len(HOURS)))
     sun = rng.uniform(-1, 1)
     horizon = int(h * rng.uniform(0.55, 0.74))
@@ -147,16 +147,19 @@ def make_photos(
     train_per_class: int = 40,
     val_per_class: int = 10,
     progress: Callable[[int, int], None] | None = None,
+    shrink: int = 1,
 ) -> MadePhotos:
-    """Generate `root`/train/<class>/NNN.jpg and `root`/val/<class>/NNN.jpg once."""
+    """Generate `root`/train/<class>/NNN.jpg and `root`/val/<class>/NNN.jpg once.
+
+    `shrink` divides their sides, and its square the time that they take.
+    """
     root = Path(root)
     names = tuple(LANDMARKS)
     count = {"train": train_per_class, "val": val_per_class}
     partial = root.with_name(root.name + ".partial")
     bad = [f"train/{names[i % 5]}/{train_per_class + i // 5:03d}.jpg" for i in range(6)]
-    note = json.dumps(
-        {"version": VERSION, "seed": SEED, "per_class": count, "broken": bad}, indent=1
-    )
+    about = {"version": VERSION, "seed": SEED, "per_class": count, "broken": bad}
+    note = json.dumps(about | ({"shrink": shrink} if shrink > 1 else {}), indent=1)
     photos = MadePhotos(
         root, names, len(names) * sum(count.values()), tuple(root / path for path in bad)
     )
@@ -174,12 +177,12 @@ def make_photos(
     todo = [(split, name, i) for split in count for name in names for i in range(count[split])]
     with ThreadPoolExecutor() as pool:
         for done, (split, name, i, photo) in enumerate(
-            pool.map(lambda job: (*job, photograph(*job)), todo), 1
+            pool.map(lambda job: (*job, photograph(*job, shrink=shrink)), todo), 1
         ):
             (partial / split / name / f"{i:03d}.jpg").write_bytes(photo)
             if progress:
                 progress(done, len(todo))
-    for path, data in zip(bad, spoiled(photograph("train", names[0], 0)), strict=True):
+    for path, data in zip(bad, spoiled(photograph("train", names[0], 0, shrink)), strict=True):
         (partial / path).write_bytes(data)
     partial.rename(root)  # only now are they complete
     return photos

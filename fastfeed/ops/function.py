@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -80,6 +81,7 @@ class Function:
             raise ConfigError.of("Function draws", "an integer in [0, 65536]", self.draws)
         freeze(self)
         self._check_fields()
+        self._check_signature()
         if self.returns is not None and not (
             isinstance(self.returns, Spec) and self.returns.fixed and 0 not in self.returns.shape
         ):
@@ -88,6 +90,21 @@ class Function:
                 'a Spec of one size, such as Spec((224, 224, 3), "uint8", "HWC")',
                 self.returns,
             )
+
+    def _check_signature(self) -> None:
+        try:
+            signature = inspect.signature(self.function)
+        except (TypeError, ValueError):  # of a function in C
+            return
+        try:
+            signature.bind(None, None, **dict.fromkeys(self.fields))
+        except TypeError as error:
+            fields = "".join(f", {name}=" for name in self.fields)
+            raise ConfigError(
+                f"Function calls function(image, numbers{fields}), got one with {signature}:"
+                f" {error}; give it these parameters",
+                field="function",
+            ) from error
 
     def _check_fields(self) -> None:
         fields = self.fields

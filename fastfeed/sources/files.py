@@ -69,6 +69,13 @@ class Files(TableSource):
         storage: dict[str, Any] | Storage | None = None,
         cache: str | os.PathLike[str] | Cache | None = None,
     ) -> None:
+        if isinstance(paths, (str, os.PathLike)):
+            raise ConfigError.of(
+                "Files: paths",
+                "a list or an array of paths",
+                paths,
+                "pass sorted(glob.glob(pattern)), or use ImageFolder for all images of a folder",
+            )
         kind = label_kind or ("index" if _are_integers(labels) else "name")
         own, label = label_columns(labels, kind, classes, "Files")
         columns = columns or {}

@@ -37,12 +37,21 @@ class Kept:
 
     def by_columns(self, condition: Callable[[Any], Any], columns: dict[str, np.ndarray]) -> None:
         """Keep samples for which a function of whole columns is True."""
-        holds = np.asarray(condition(columns))
+        advice = "compare whole columns, and join by & and |, each comparison in parentheses"
+        try:
+            holds = np.asarray(condition(columns))
+        except ValueError as error:
+            if "truth value" not in str(error):  # of `and`, `or`, `not` or `if` on an array
+                raise
+            raise ConfigError(
+                f"where: condition asks a whole column for one truth value; {advice}",
+                field="condition",
+            ) from error
         length = len(self.mask)
         if holds.shape != (length,) or holds.dtype != bool:
             raise ConfigError(
                 f"where: condition must return bool ({length},), one per sample, got"
-                f" {holds.dtype}{list(holds.shape)}; compare whole columns, and join by & and |",
+                f" {holds.dtype}{list(holds.shape)}; {advice}",
                 field="condition",
             )
         self._keep(holds, "condition")

@@ -162,7 +162,8 @@ class ImageFolder(SourceMethods):
         if classes is None and (order := order_text(self.classes)):
             warn(f"ImageFolder: {self.root}: {order}", UserWarning, stacklevel=3)
         if not len(rows):
-            raise SourceError(f"ImageFolder: no images below {self.root}{self._skipped_text()}")
+            left_out = self._skipped_text() + self._skipped.hint()
+            raise SourceError(f"ImageFolder: no images below {self.root}{left_out}")
         self._paths = rows.paths
         if (
             labeled
@@ -207,7 +208,7 @@ class ImageFolder(SourceMethods):
                 raise SourceError(
                     f"ImageFolder: class {name!r} has {count} image{'' if count == 1 else 's'}, a"
                     f" class needs at least {minimum}; add images, remove the folder, or pass"
-                    f" min_per_class={count}{self._skipped_text()}"
+                    f" min_per_class={count}{self._skipped_text()}{self._skipped.hint()}"
                 )
         return rows, labels
 

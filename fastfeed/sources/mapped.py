@@ -317,8 +317,8 @@ def _part(item: Any, key: int | str) -> Any:
     try:
         return item[key]
     except (IndexError, KeyError, TypeError) as error:
-        names = f" of {', '.join(map(str, item))}" if isinstance(item, Mapping) else ""
-        raise LookupError(f"no {key!r} in an item, a {type(item).__name__}{names}") from error
+        names = f" with {', '.join(map(repr, item))}" if isinstance(item, Mapping) else ""
+        raise LookupError(f"no {key!r} in an item of type {type(item).__name__}{names}") from error
 
 
 def _plain_image(image: Any) -> bytes | str | np.ndarray:

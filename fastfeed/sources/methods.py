@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.arguments import checked_early
+from fastfeed.arguments import checked, checked_early
 from fastfeed.errors import ConfigError
 from fastfeed.sources.base import Source, check_source, notes_of, with_notes
 from fastfeed.sources.column_arrays import read_columns
@@ -70,7 +70,7 @@ def take(source: Source, ids: int | Sequence[int] | np.ndarray) -> Subset:
     return Subset(source, chosen, "chosen by id")
 
 
-@checked_early
+@checked
 def split(
     source: Source,
     shares: Mapping[str, float] | None = None,

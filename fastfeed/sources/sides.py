@@ -23,13 +23,13 @@ from fastfeed.spec import LabelSpec
 
 def check_shares(shares: Mapping[str, float]) -> None:
     """ConfigError unless shares are numbers by name that sum to 1."""
-    values = list(shares.values())
+    values = list(shares.values()) if isinstance(shares, Mapping) else []
     is_number = [isinstance(v, (int, float)) and not isinstance(v, bool) for v in values]
-    if len(shares) < 2 or not all(is_number) or not all(0 < value < 1 for value in values):
+    if len(values) < 2 or not all(is_number) or not all(0 < value < 1 for value in values):
         raise ConfigError.of(
             "split: shares",
             "a dict of two or more names with numbers in (0, 1)",
-            dict(shares),
+            shares,
             'pass such as {"train": 0.8, "val": 0.2}',
         )
     if abs(sum(values) - 1) > 1e-6:
@@ -56,7 +56,12 @@ def assign_sides(
     if by.startswith("group:"):
         return _group_sides(source, names, shares, by.removeprefix("group:"), seed)
     if by not in ("hash", "random", "stratified"):
-        raise ConfigError.of("split: by", '"hash", "random", "stratified" or "group:COLUMN"', by)
+        raise ConfigError.of(
+            "split: by",
+            '"hash", "random", "stratified" or "group:COLUMN"',
+            by,
+            f'pass by="group:{by}" if {by!r} is a column',
+        )
     ids = np.arange(len(source))
     fractions = hashed_fractions(Optionals(source).sample_names(ids), seed)
     if by == "hash":

@@ -195,3 +195,12 @@ def test_storage_options():
     assert storage_options(["anon=true", "key=a=b", "n=3"]) == {"anon": True, "key": "a=b", "n": 3}
     with pytest.raises(ConfigError, match="must be name=value"):
         storage_options(["anon"])
+
+
+def test_the_column_of_images_of_a_table_is_recognized(tmp_path: Path):
+    images = folder(tmp_path / "photos", {"cat": 4}, (8, 8)) / "cat"
+    table = tmp_path / "table.csv"
+    table.write_text(
+        "\n".join(["image", *(f"photos/cat/{path.name}" for path in images.iterdir())])
+    )
+    assert "Table(" in plan(table, "-w", 1, "-b", 2)

@@ -68,6 +68,13 @@ def test_photographs_differ_by_class_index_and_split() -> None:
     assert len({photos.photograph(*key) for key in keys}) == len(keys)
 
 
+def test_smaller_photographs_are_of_the_same_kind(tmp_path: Path) -> None:
+    small = photos.make_photos(tmp_path / "photos", 1, 0, shrink=4)
+    sizes = {Image.open(path).size for path in (small.root / "train").rglob("000.jpg")}
+    assert sizes <= {(w // 4, h // 4) for s in photos.SIZES for w, h in (s, s[::-1])}
+    assert photos.make_photos(small.root, 1, 0, shrink=4) == small
+
+
 def test_some_photographs_are_stored_turned() -> None:
     turned = [
         Image.open(io.BytesIO(photos.photograph("train", "skyline", i))).getexif()[0x0112]

@@ -88,7 +88,7 @@ RUNS = [
         ("--data", "{photos}/train"),
         says=("120 images, ", "6 bad: 2 not_image"),
     ),
-    Run("pairs_torch.py", ("torch",), PHOTOS, says=("Together(before=", "6 bad samples")),
+    Run("pairs_torch.py", ("torch",), PHOTOS, says=("Together(before=", ", 5 bad samples")),
     Run("tfdata_one_line.py", ("tensorflow",), PHOTOS),
     Run("horovod/before.py", ("torch",), PHOTOS, mpirun=True, nightly=True),
     Run("horovod/after.py", ("torch",), (*PHOTOS, "--epochs", "7")),

@@ -110,7 +110,7 @@ def test_a_feed(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (("a.jpg",), "paths must be a list or an array, got 'a.jpg'"),
+        (("*.jpg",), "paths, got '*.jpg'; pass sorted(glob.glob(pattern)), or use ImageFolder"),
         (([],), "list of paths has no rows"),
         ((["a", "b"], [1]), "columns must have the same length, got 2 paths, 1 labels"),
         ((["a"], [1.5]), "column 'labels' must hold whole numbers"),

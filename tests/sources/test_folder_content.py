@@ -151,6 +151,14 @@ def test_pickle_is_small(tmp_path):
         (["a/"], {"min_per_class": 0}, "no images below {root}"),
         (["a/x.txt"], {"labeled": False}, "no images below {root}; left out: 1 .txt"),
         (
+            ["data/x.parquet"],
+            {"labeled": False},
+            (
+                "no images below {root}; left out: 1 .parquet; for tables give a pattern, such as"
+                " '*.parquet', or use ff.HuggingFace(folder)"
+            ),
+        ),
+        (
             ["a/1.jpg", "b/1.jpg", "c/1.jpg"],
             {"classes": ["a"]},
             "{root} has folders that are not in classes: b, c",

@@ -55,7 +55,10 @@ def test_a_saved_data_set(tmp_path):
     folder = saved(tmp_path / "d", [0, 1, 2], [3, 4], split="train")
     assert rows_of(opened(folder)) == rows_of(opened(folder, "train")) == [0, 1, 2, 3, 4]
     assert repr(opened(folder)) == f"HuggingFace({folder}): 5 images of 2 classes"
-    with pytest.raises(ConfigError, match=r"split must be a split of .*, got 'test'; it has train"):
+    with pytest.raises(
+        ConfigError,
+        match=r"split must be a split of .*, got 'test'; it has train; pass split='train'",
+    ):
         opened(folder, "test")
 
 
@@ -354,7 +357,8 @@ def images_only(folder: Path) -> Path:
 
 
 WRONG: dict[str, tuple[Any, str]] = {
-    "no folder": (lambda d: d / "none", "none is no folder with files; pass that of a data set"),
+    "no folder": (lambda d: d / "none", "none is not a folder with files; pass the folder of a"),
+    "a name": (lambda d: "user/birds", "data set, or 'hf://datasets/user/birds' for the Hub"),
     "a list": (lambda d: [d], "data must be a folder, an address, or a datasets.Dataset, got ["),
     "state": (wrong_json, "state.json is not JSON"),
     "a shard": (no_shard, "data-00000-of-00001.arrow of"),

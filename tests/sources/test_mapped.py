@@ -210,8 +210,8 @@ def test_items_of_another_kind_are_bad():
     [
         (iter([]), {}, "needs a data set with __len__ and __getitem__, got list_iterator"),
         (Items([]), {}, "none of the first 0 items of Items can be used: it is empty"),
-        (Items([(pixels(0), 1)]), {"label": 2}, "LookupError: no 2 in an item, a tuple"),
-        (Items([{"a": 1}]), {"image": "b"}, "no 'b' in an item, a dict of a"),
+        (Items([(pixels(0), 1)]), {"label": 2}, "LookupError: no 2 in an item of type tuple"),
+        (Items([{"a": 1}]), {"image": "b"}, "no 'b' in an item of type dict with 'a'"),
         (Items([(3, 1)]), {}, "an image of int, which is no image"),
         (Items([(pixels(0), "cat")]), {}, "label 'cat' is not in classes"),
         (Items([(pixels(0), 1)]), {"labels": [1, 2]}, "one label per image, got 2 for 1 images"),

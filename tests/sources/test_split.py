@@ -214,9 +214,13 @@ REFUSED = [
         lambda p: ff.split(arrays(), {"a": 0.0, "b": 1.0}),
         "two or more names with numbers in (0, 1)",
     ),
+    (lambda p: ff.split(arrays(), 0.2), 'in (0, 1), got 0.2; pass such as {"train": 0.8, "val"'),
     (lambda p: ff.split(arrays()), "pass either shares"),
     (lambda p: ff.split(arrays(), HALVES, keras_split=0.2), "keras_split, got both"),
-    (lambda p: ff.split(arrays(), HALVES, by="class"), "or \"group:COLUMN\", got 'class'"),
+    (
+        lambda p: ff.split(arrays(), HALVES, by="class"),
+        "got 'class'; pass by=\"group:class\" if 'class' is a column",
+    ),
     (lambda p: ff.split(arrays(), HALVES, seed=None), "seed must be an integer, got None"),
     (
         lambda p: ff.split(ff.Arrays(NUMBERS[:1]), HALVES),

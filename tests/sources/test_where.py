@@ -152,6 +152,10 @@ REFUSED = [
         "got int64[5]; compare whole columns, and join by & and |",
     ),
     (
+        {"condition": lambda c: c["label"] > 0 and c["label"] < 3},
+        "condition asks a whole column for one truth value; compare whole columns, and join by &",
+    ),
+    (
         {"condition": lambda c: c["year"] > 1},
         "no column 'year'; the source has label; pass columns=",
     ),

@@ -28,6 +28,7 @@ _WORDS = {  # what splits are called in names of files and folders
     "eval": "test",
     "evaluation": "test",
 }
+_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")  # of a data set on the Hub
 _WORD = re.compile(rf"(?<![a-z0-9])({'|'.join(_WORDS)})(?![a-z])")
 
 
@@ -39,7 +40,10 @@ def find_data(data: str, split: str | None, name: str | None, storage: Storage) 
     listing = _list(data.rstrip("/") or "/", storage)
     data = printable(data)
     if not listing:
-        raise SourceError(f"HuggingFace: {data} is no folder with files; pass that of a data set")
+        hub = f", or 'hf://datasets/{data}' for the Hub" if _NAME.fullmatch(data) else ""
+        raise SourceError(
+            f"HuggingFace: {data} is not a folder with files; pass the folder of a data set{hub}"
+        )
     if "dataset_dict.json" in listing:
         splits = _json(listing["dataset_dict.json"], storage).get("splits")
         known = list(map(str, splits)) if isinstance(splits, list) else []
@@ -68,6 +72,8 @@ def choose(data: str, kind: str, wanted: str | None, options: Sequence[str], hin
     got = "none" if wanted is None else printable(repr(wanted))
     if wanted is not None and "[" in wanted:
         hint = "; parts of a split are those of ff.take"
+    elif options and not hint:
+        hint = f"; pass {argument}={printable(repr(options[0]))}"
     raise ConfigError(
         f"HuggingFace: {argument} must be a {kind} of {data}, got {got}; it has {names}{hint}"
     )

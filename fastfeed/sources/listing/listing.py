@@ -186,8 +186,7 @@ def gather(
 
 def _skipped_text(skipped: SkippedFiles) -> str:
     summary = skipped.summary()
-    kind = next((kind for kind in (".tar", ".tfrecord") if kind in skipped.counts), None)
-    hint = f"; for shards give a pattern, such as '*{kind}'" if kind else ""
+    hint = skipped.hint()
     if "(link outside)" in skipped.counts:
         hint += "; allow the folders that links lead to, if you trust these links (--allow-path)"
     return f"; left out: {summary}{hint}" if summary else ""

@@ -64,6 +64,14 @@ class SkippedFiles:
         """The most frequent kinds on one line: `3 .txt, 1 (none)`."""
         return ", ".join(f"{count} {kind}" for kind, count in self.counts.most_common(5))
 
+    def hint(self) -> str:
+        """Advice on kinds that other sources read; empty without them."""
+        if kind := next((kind for kind in (".tar", ".tfrecord") if self.counts[kind]), None):
+            return f"; for shards give a pattern, such as '*{kind}'"
+        if kind := next((kind for kind in (".parquet", ".arrow") if self.counts[kind]), None):
+            return f"; for tables give a pattern, such as '*{kind}', or use ff.HuggingFace(folder)"
+        return ""
+
     def notes(self) -> list[str]:
         """A line per kind, most frequent first: `left out 3 .txt files, such as a/notes.txt`."""
         return [self._note(kind, count) for kind, count in self.counts.most_common()]

@@ -90,7 +90,7 @@ def test_too_little_room():
     assert (found.output, found.low, found.high) == (90e6, 81e6, 99e6)
     with pytest.raises(
         TargetError,
-        match=r"out has 80\.0 MB free, the shards need 90\.0 MB \(estimated from 100 photo",
+        match=r"out has 80\.0 MB free, the shards need 90\.0 MB \(estimated from 100 images",
     ):
         check_space(found, "out")
     check_space(replace(found, free=82_000_000), "out")  # it may be enough

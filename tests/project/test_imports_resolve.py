@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -32,6 +33,12 @@ def test_every_import_of_this_repository_resolves() -> None:
         f"{path.relative_to(ROOT)}: {module} has no {name}" for path, module, name in sorted(broken)
     )
     assert len(paths) > 300
+
+
+def test_no_two_test_files_have_one_name() -> None:
+    """Pytest refuses the second one, and runs none of its tests."""
+    names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
+    assert not [name for name, count in names.items() if count > 1]
 
 
 def test_broken_imports_are_found_in_code_and_in_strings() -> None:

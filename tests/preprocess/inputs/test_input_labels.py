@@ -78,7 +78,7 @@ def test_what_does_not_match_is_said(root: Path, tmp_path: Path) -> None:
         open_input(str(root), labels_file=str(table))
     assert (
         str(caught.value)
-        == f"labels file {table} does not match {root}: 7 of 11 photographs have no row:"
+        == f"labels file {table} does not match {root}: 7 of 11 images have no row:"
         " 'a/more0.jpg', 'a/more1.jpg', 'a/more2.jpg', 'a/more3.jpg', 'a/more4.jpg' and 2 more;"
         " 1 rows have no image: 'a/gone.jpg'. Its paths must be relative to that folder;"
         ' or leave such images out: missing="drop" (--drop-unlabeled)'

@@ -16,7 +16,7 @@ CLASSES = ("arch", "bridge", "tower")
 
 
 def options(parser: argparse.ArgumentParser | None = None) -> argparse.Namespace:
-    """--data, your own data in the same form, or made data; --steps, of each epoch at most."""
+    """--data, your own data in the same form, or made data; --steps of training, at most."""
     parser = parser or argparse.ArgumentParser()
     parser.add_argument("--data", type=Path)
     parser.add_argument("--steps", type=int, default=4)

@@ -107,20 +107,31 @@ def read_fields(source: Any, program: Program, known: dict[str, Field | None]) -
 
 
 def _map_fields(source: Any, program: Program) -> dict[str, Field]:
-    """Outputs of Maps as these are for one sample, whose pixels and boxes are zeros."""
+    """Outputs of Maps as these are for some samples, or for one, with zeros for pixels and boxes."""
+    rows = _sample_rows(source, program)
+    try:
+        return _outputs_of(source, program, rows)
+    except ConfigError:
+        return _outputs_of(source, program, rows[:1])
+
+
+def _outputs_of(
+    source: Any, program: Program, rows: Sequence[Mapping[str, Any]]
+) -> dict[str, Field]:
+    n = len(rows)
     values: dict[str, Any] = {
-        name: np.zeros((1, *(side or 0 for side in field.shape)), field.dtype)
+        name: np.broadcast_to(np.zeros((), field.dtype), (n, *(side or 0 for side in field.shape)))
         for name, field in _own_fields(source, program).items()
         if field.is_array
     }
-    values |= _sample_values(source, program)
+    values |= {name: as_array([row[name] for row in rows]) for name in rows[0]}
     found = {}
     for op in program.maps:
         try:
-            results = outputs(op, [values[name] for name in op.inputs], 1)
+            results = outputs(op, [values[name] for name in op.inputs], n)
         except (MapFailed, SampleError) as error:
             raise ConfigError(
-                f"the shape of an output is not known: {error}, for one sample with zeros for"
+                f"the shape of an output is not known: {error}, with zeros for"
                 " pixels and boxes; pass its shape= and dtype="
             ) from error
         values |= results
@@ -131,25 +142,26 @@ def _map_fields(source: Any, program: Program) -> dict[str, Field]:
     return found
 
 
-def _sample_values(source: Any, program: Program) -> dict[str, np.ndarray]:
-    """Label, weight, id and columns of a good sample, one row each."""
+def _sample_rows(source: Any, program: Program) -> list[dict[str, Any]]:
+    """Label, weight, id and columns of good samples."""
     optionals = Optionals(source)
 
-    def read(ids: list[int]) -> list[dict[str, np.ndarray]]:
+    def read(ids: list[int]) -> list[dict[str, Any]]:
         rows = optionals.column_values(ids)
         if rows is None:
             columns = optionals.columns(np.array(ids))
-        else:
-            if any(isinstance(value, Failure) for value in rows[0].values()):
-                return []
-            columns = {name: as_array([value]) for name, value in rows[0].items()}
+            rows = [{name: columns[name][row] for name in columns} for row in range(len(ids))]
         labels, soft = source.label(np.array(ids)), program.targets
-        values = {"label": labels if soft is None else soft.of(labels)}
-        return [values | {column_field(name): column for name, column in columns.items()}]
+        values = labels if soft is None else soft.of(labels)
+        return [
+            {column_field(name): value for name, value in row.items()}
+            | {"label": label, "id": np.int64(id), "weight": np.float32(1)}
+            for id, label, row in zip(ids, values, rows, strict=True)
+            if not any(isinstance(value, Failure) for value in row.values())
+        ]
 
-    for id in _probed(source):
-        if rows := _good_rows(read, [id]):
-            return rows[0] | {"id": np.array([id]), "weight": np.ones(1, np.float32)}
+    if rows := _good_rows(read, _probed(source)):
+        return rows
     raise ConfigError(f"{source!r} has no sample whose label and columns can be read")
 
 

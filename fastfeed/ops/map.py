@@ -49,8 +49,8 @@ class Map:
             column in the batch's fields; other names are new fields.
         shape (tuple | Mapping | None): Shape of one sample, () for a number or text, None for a
             length that differs; a mapping has one per output. Default: None, found when somebody
-            asks for `feed.fields`: by a call with label, weight, id and columns of the first
-            sample, and zeros for pixels and boxes.
+            asks for `feed.fields`: by a call with label, weight, id and columns of up to 16
+            samples (of one, if that fails), and zeros for pixels and boxes.
         dtype (str | Mapping | None): Dtype to convert to, a NumPy name or "str"; a mapping has one
             per output. Default: None, that of the values.
 

@@ -276,6 +276,8 @@ def test_rows_of_different_lengths():
     assert made[0]["r"][1].shape == (2, 2)
     ragged = ff.Map(lambda label: [range(k) for k in label], "label", out="r", dtype="float32")
     assert batches(ragged)[0][0]["r"][1].dtype == np.float32
+    with ff.Feed(SOURCE, [ragged], batch=1) as feed:
+        assert feed.fields["r"].shape == (None,), "more than the first sample is tried"
 
 
 def test_fields_are_known_before_a_batch():
@@ -283,7 +285,7 @@ def test_fields_are_known_before_a_batch():
 
     def counted(caption, image, label):
         calls.append(len(caption))
-        assert caption == ["number 0"] and image.shape == (1, 8, 8, 3) and label.tolist() == [1]
+        assert caption[0] == "number 0" and image.shape == (16, 8, 8, 3) and label[0] == 1
         return caption, image[..., 0]
 
     ops = [
@@ -296,7 +298,7 @@ def test_fields_are_known_before_a_batch():
         assert not calls and "stated float32[6]" in text
         assert "counted, 'caption', 'image', 'label', out=('text', 'gray')), yours, in Py" in text
         fields = feed.fields
-        assert feed.fields is fields and calls == [1]
+        assert feed.fields is fields and calls == [16]
     found = {name: (field.shape, field.dtype) for name, field in fields.items()}
     assert found["text"] == ((), "str") and found["gray"] == ((8, 8), "uint8")
     assert found["length"] == ((), "int64") and found["stated"] == ((), "float32")

@@ -28,7 +28,7 @@ from fastfeed.preprocess.inputs.inputs import Input
 from fastfeed.preprocess.inputs.previous_job import METADATA, open_previous_job
 from fastfeed.preprocess.model.layout import CURRENT, JOB
 from fastfeed.preprocess.model.plan import PLAN, plan_files
-from fastfeed.sources.base import Optionals, Source
+from fastfeed.sources.base import Optionals, Source, check_source
 from fastfeed.sources.detect import kind_of
 from fastfeed.sources.label_values import LabelKind
 from fastfeed.sources.listing.listing_file import ARRAYS
@@ -223,6 +223,7 @@ class _Given:
             return self.source
         if callable(self.source):
             return self.source(target)
+        check_source(self.source, "preprocess: source")
         columns = Optionals(self.source).columns(np.empty(0, np.int64))
         return opened_input(self.source, repr(self.source), None, tuple(columns))
 

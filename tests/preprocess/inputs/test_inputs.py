@@ -18,7 +18,7 @@ from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
 from fastfeed.preprocess.inputs.inputs import Input
 from fastfeed.preprocess.inputs.source_spec import SourceSpec, job_source, open_input
-from fastfeed.sources import Arrays, ImageFolder, Table
+from fastfeed.sources import Arrays, ImageFolder, Table, Together
 
 ODD = [
     "plain.jpg",
@@ -201,6 +201,10 @@ def test_sources_from_python(tmp_path: Path) -> None:
     assert len(SourceSpec(str(tmp_path / "p"))(remote).source) == 2
     with pytest.raises(ConfigError, match="holds pixels, not encoded images"):
         job_source(Arrays(np.zeros((2, 4, 4, 3), np.uint8)))(remote)
+    with pytest.raises(ConfigError, match="source must have one image per sample, got Together"):
+        job_source(Together({"left": source, "right": source}))(remote)
+    with pytest.raises(ConfigError, match=r"must be a source such as ImageFolder.*got list"):
+        job_source(["a.jpg"])(remote)  # type: ignore[arg-type]
 
 
 def test_bad_arguments(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ import pytest
 from helpers.profiler.kineto_files import device_rows, host_rows, meta, write
 
 from fastfeed.profiler.model.trace import Kind, RangeKind
-from fastfeed.profiler.readers.chrome import jax
 from fastfeed.profiler.readers.chrome import reader as chrome
 
 pytestmark = pytest.mark.usefixtures("both_ways")
@@ -73,14 +72,14 @@ def test_streams_and_host_threads(
     assert [(process.pid, process.name) for process in trace.processes] == [(HOST, "/host:CPU")]
     assert [(thread.tid, thread.name) for thread in trace.threads] == [(THREAD, "python")]
     assert [device.ordinal for device in trace.devices] == [0]
-    assert trace.origin.notes == (jax.EXPORT_NOTE,)
+    assert trace.origin.notes == (chrome.EXPORT_NOTE,)
 
 
 def test_the_limit_of_the_exporter_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jax, "EVENT_LIMIT", 10)
+    monkeypatch.setattr(chrome, "EVENT_LIMIT", 10)
     trace = chrome.read(write(tmp_path / "a.json", recording()))
     assert trace.origin.sampled
-    assert trace.origin.notes == (jax.TRUNCATED_NOTE,)
+    assert trace.origin.notes == (chrome.TRUNCATED_NOTE,)
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,15 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fastfeed.errors import TraceError
 from fastfeed.profiler.model.format import plural
 from fastfeed.profiler.model.trace import Device, Origin, Trace
 from fastfeed.profiler.readers import decompress, limits
-from fastfeed.profiler.readers.chrome import jax, native_scan, tables
+from fastfeed.profiler.readers.chrome import native_scan, tables
 from fastfeed.profiler.readers.chrome.args import STEP, printable, unquoted
-from fastfeed.profiler.readers.chrome.events import EventTable
+from fastfeed.profiler.readers.chrome.events import ColumnBuilder, EventTable
 from fastfeed.profiler.readers.chrome.hosts import TraceNames, assign_hosts, parse_names
 from fastfeed.profiler.readers.chrome.stream import BEGIN, EventStream, Row
 
@@ -25,6 +27,39 @@ _KEYS = re.compile(  # for files where the events begin behind the head
 )
 _LOST = re.compile(r"(\d{1,15})(?:\s+\w+){0,4}\s+(?:were |was )?dropped|dropped\s+(\d{1,15})", re.I)
 _ABOUT = ("world_size", "backend", "nccl_version")
+_ONLY_GPUS = "and only GPUs can be analyzed; use the profiler of its maker"
+_CATEGORIES = (  # how those of its device begin
+    ("mtia_", f"is a trace of an MTIA of Meta, {_ONLY_GPUS}"),
+    ("hpu_", f"is a trace of a Gaudi of Intel (Habana), {_ONLY_GPUS}"),
+)
+_PROCESSES = (
+    (
+        re.compile(r"^(Ascend Hardware|CANN)\b"),
+        f"is a trace of NPUs of Huawei Ascend, {_ONLY_GPUS}",
+    ),
+    (
+        re.compile(
+            r"^/job:\S*/(device:)?\w+:\d+ (Compute|Tensors)$|/stream:\S+ (Compute|Tensors)$"
+        ),
+        (
+            "is a timeline of TensorFlow 1 (timeline.Timeline), which has neither streams nor"
+            " launches; record with tf.profiler.experimental and pass the .xplane.pb"
+        ),
+    ),
+)
+EVENT_LIMIT = 1_000_000  # events that the exporter keeps
+EXPORT_NOTE = (
+    "This is the trace.json.gz of JAX or TensorFlow; the .xplane.pb next to it is complete and more"
+    " exact."
+)
+TRUNCATED_NOTE = (
+    "The exporter stopped at a million events: the end of the recording is missing; pass the"
+    " .xplane.pb next to it."
+)
+_GPU = re.compile(r"/device:GPU:(\d+)")
+_STREAM = re.compile(r"Stream #(\d+)")
+_COPY = re.compile(r"memcpy", re.I)
+_SET = re.compile(r"memset", re.I)
 
 
 def knows(path: Path, head: bytes) -> bool:
@@ -60,13 +95,13 @@ def read(path: Path) -> Trace:
         unfinished.setdefault(row.cat, []).append(row._replace(dur=_until(last, row.ts)))
     events.add(unfinished)
     names = parse_names(stream.meta)
-    exported = jax.exported_devices(names)
+    exported = exported_devices(names)
     total = sum(events.categories.values())
     described = "" if events.device.rows else _describe(events.categories, names)
     if described:
         raise TraceError(f"{path} {described}")
     if exported:
-        jax.categorize(events, names)
+        categorize(events, names)
     elif not (events.device.rows or events.calls.rows or events.ranges.rows or events.waits.rows):
         raise TraceError(f"{path} {_nothing(events, stream)}")
     return _trace(path, events, stream, names, exported, total)
@@ -99,13 +134,13 @@ def _trace(
     # ROCm counts by another number
     common_name = next(iter(gpus.values())) if len(set(gpus.values())) == 1 else ""
     process = 0 if len(hosts.processes) == 1 else -1
-    is_truncated = bool(exported) and total >= jax.EVENT_LIMIT
+    is_truncated = bool(exported) and total >= EVENT_LIMIT
     notes = [
         *stream.notes,
         *_notes(events, duplicates, len(ops.start), names, metadata, bool(stream.notes)),
     ]
     if exported:
-        notes.append(jax.TRUNCATED_NOTE if is_truncated else jax.EXPORT_NOTE)
+        notes.append(TRUNCATED_NOTE if is_truncated else EXPORT_NOTE)
     return Trace(
         Origin(
             str(path),
@@ -238,32 +273,6 @@ def _integer(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-_ONLY_GPUS = "and only GPUs can be analyzed; use the profiler of its maker"
-
-
-_CATEGORIES = (  # how those of its device begin
-    ("mtia_", f"is a trace of an MTIA of Meta, {_ONLY_GPUS}"),
-    ("hpu_", f"is a trace of a Gaudi of Intel (Habana), {_ONLY_GPUS}"),
-)
-
-
-_PROCESSES = (
-    (
-        re.compile(r"^(Ascend Hardware|CANN)\b"),
-        f"is a trace of NPUs of Huawei Ascend, {_ONLY_GPUS}",
-    ),
-    (
-        re.compile(
-            r"^/job:\S*/(device:)?\w+:\d+ (Compute|Tensors)$|/stream:\S+ (Compute|Tensors)$"
-        ),
-        (
-            "is a timeline of TensorFlow 1 (timeline.Timeline), which has neither streams nor"
-            " launches; record with tf.profiler.experimental and pass the .xplane.pb"
-        ),
-    ),
-)
-
-
 def _describe(categories: Iterable[bytes], names: TraceNames) -> str:
     """Rest of the sentence "FILE is ..." for a trace without work of a GPU; "" if unknown."""
     texts = [cat.decode("utf-8", "replace").lower() for cat in categories]
@@ -274,3 +283,79 @@ def _describe(categories: Iterable[bytes], names: TraceNames) -> str:
         if any(pattern.search(name) for name in names.processes.values()):
             return description
     return ""
+
+
+def exported_devices(names: TraceNames) -> tuple[str, ...]:
+    """Processes like '/device:GPU:0' and '/host:CPU'; empty for traces of other programs."""
+    return tuple(
+        sorted(
+            {name for name in names.processes.values() if re.search(r"(^|\s)/(device|host):", name)}
+        )
+    )
+
+
+def categorize(events: EventTable, names: TraceNames) -> None:
+    """Moves rows of JAX and TensorFlow, which have no category, into the tables they belong to.
+
+    A process '/device:GPU:0' has a thread for each stream, and threads with summaries of the same
+    time; '/host:CPU' has the threads of the program.
+    """
+    events.uncategorized.take("cat")
+    rows = {
+        name: events.uncategorized.take(name)
+        for name in ("start", "end", "thread_key", "name", "corr", "bytes", "pageable")
+    }
+    is_device, is_host = (np.zeros(len(events.thread_keys.all), bool) for _ in range(2))
+    stream_key = np.zeros(len(events.thread_keys.all), np.int32)
+    for at, (pid, tid) in enumerate(events.thread_keys.all):
+        process = names.processes.get(pid, "")
+        gpu, stream = _GPU.search(process), _STREAM.match(names.threads.get((pid, tid), ""))
+        is_host[at] = "/host:" in process and "/host:metadata" not in process
+        if gpu and stream:
+            is_device[at] = True
+            stream_key[at] = events.stream_keys[int(gpu[1]), int(stream[1])]
+    texts = events.strings.all
+    what = np.array(
+        [1 if _COPY.search(text) else 2 if _SET.search(text) else 0 for text in texts], np.uint8
+    )
+    on_gpu, on_host = is_device[rows["thread_key"]], is_host[rows["thread_key"]]
+    _add(
+        events.device,
+        rows,
+        on_gpu,
+        ("corr", "bytes", "pageable"),
+        stream_key=stream_key[rows["thread_key"][on_gpu]],
+        what=what[rows["name"][on_gpu]],
+        group=np.int32(-1),
+        seq=np.int64(-1),
+    )
+    launches = on_host & (rows["corr"] >= 0)
+    _add(events.calls, rows, launches, ("corr",))
+    plain = on_host & ~launches
+    kinds = np.array([_category(text) for text in texts], object)
+    cats = (
+        np.array([events.names[kind] for kind in kinds], np.int32)
+        if len(kinds)
+        else np.empty(0, np.int32)
+    )
+    _add(events.ranges, rows, plain, (), cat=cats[rows["name"][plain]])
+
+
+def _add(
+    table: ColumnBuilder,
+    rows: dict[str, np.ndarray],
+    which: np.ndarray,
+    keep: tuple[str, ...],
+    **more: Any,
+) -> None:
+    if which.any():
+        table.add(
+            **{name: rows[name][which] for name in ("start", "end", "thread_key", "name", *keep)},
+            **more,
+        )
+
+
+def _category(text: str) -> str:
+    return (
+        "step" if text.startswith(STEP) else "python_function" if text.startswith("$") else "cpu_op"
+    )

@@ -150,11 +150,10 @@ class NsysDatabase:
 
 @contextlib.contextmanager
 def open_database(path: Path, read_locked: bool = True) -> Iterator[NsysDatabase]:
-    """Open an export to read; TraceError if the file is no export, is damaged, or is truncated.
+    """Open an export to read; TraceError if it is damaged or truncated.
 
     `read_locked`: a file that another program has locked is read as it is.
     """
-    _check(path)
     try:
         # an error's text may quote bytes of a damaged schema, which are not text
         connection = _connected(path, read_locked)
@@ -166,35 +165,6 @@ def open_database(path: Path, read_locked: bool = True) -> Iterator[NsysDatabase
         raise _damaged(path, error) from error
     finally:
         connection.close()
-
-
-def _check(path: Path) -> None:
-    if path.is_dir():
-        raise TraceError(
-            f"{path} is a directory, and an export of Nsight Systems is one file; pass the .sqlite"
-            " in it"
-        )
-    try:
-        with path.open("rb") as file:
-            head = file.read(100)
-    except OSError as error:
-        raise TraceError(
-            f"{path} cannot be read: {error.strerror}; check the path and its permissions"
-        ) from error
-    if not head:
-        raise TraceError(
-            f"{path} is empty: its export did not finish; run nsys export --type sqlite again"
-        )
-    if not head.startswith(MAGIC):
-        raise TraceError(
-            f"{path} is not an SQLite database (it begins with {head[:8]!r}); decompress it if it"
-            " is compressed, or make one with nsys export --type sqlite"
-        )
-    if len(head) < 100:
-        raise TraceError(
-            f"{path} is cut off after {len(head)} bytes; copy it again or run nsys export --type"
-            " sqlite again"
-        )
 
 
 def _connected(path: Path, read_locked: bool) -> sqlite3.Connection:

@@ -112,10 +112,11 @@ class Balanced:
         def labels(first: int, last: int) -> np.ndarray:
             part = np.asarray(source.label(np.arange(first, last)))
             if part.dtype.kind not in "iu" or part.ndim > 1:
+                dtype = "texts" if part.dtype == object else part.dtype
                 of_label = f"[{', '.join(map(str, part.shape[1:]))}]" if part.ndim > 1 else ""
                 raise ConfigError(
                     "Balanced() needs class numbers as labels, got"
-                    f" {part.dtype}{of_label}; pass label_kind='name', or another order",
+                    f" {dtype}{of_label}; pass label_kind='name', or another order",
                     field="source",
                 )
             return part.astype(np.int64, copy=False)

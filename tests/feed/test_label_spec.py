@@ -82,7 +82,9 @@ def test_texts_cannot_be_mixed():
 
 @pytest.mark.parametrize("targets", [VALUES, VECTORS, TEXTS])
 def test_balanced_needs_class_numbers(targets):
-    with pytest.raises(ConfigError, match=r"Balanced\(\) needs class numbers as labels"):
+    with pytest.raises(
+        ConfigError, match=r"Balanced\(\) needs class numbers as labels, got (float|texts)"
+    ):
         ff.Feed(Targets(targets), [], batch=4, shuffle=ff.Balanced())
 
 

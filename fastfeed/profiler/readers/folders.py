@@ -37,7 +37,7 @@ def _traces_in(folder: Path) -> list[Path]:
     dialects: dict[Path, str] = {}
     refusals: list[str] = []
     for path in _files(folder):
-        if sniff.is_xprof_result(path):  # next to the recording it was computed from
+        if sniff.xprof_result(path):  # next to the recording it was computed from
             refusals.append(f"{path} {sniff.XPROF_RESULT}")
             continue
         try:

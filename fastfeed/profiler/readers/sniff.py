@@ -22,7 +22,8 @@ _HINT = "pass the profiler's trace"
 _PERFETTO_FIELDS = {8, 10, 11, 13, 33, 35, 36, 41, 42, 50, 58, 59, 60, 79, 89}
 _XPROF_RESULTS = re.compile(
     r"\.(input_pipeline|overview_page|kernel_stats|tensorflow_stats|framework_op_stats|memory_profile|op_profile|pod_viewer"
-    r"|op_stats|hlo_stats|roofline_model|tf_data_bottleneck_analysis|dcn_collective_stats)\.(pb|json)",
+    r"|op_stats|hlo_stats|roofline_model|tf_data_bottleneck_analysis|dcn_collective_stats|inference_profile|hlo_proto)"
+    r"(\.(pb|json)|$)",
     re.I,
 )
 
@@ -74,16 +75,17 @@ def is_own_tracks(head: bytes) -> bool:
     )
 
 
-def is_xprof_result(path: Path) -> bool:
-    """True for names of files that xprof computes and stores next to a recording."""
-    return _XPROF_RESULTS.search(path.name) is not None
+def xprof_result(path: Path) -> str:
+    """Kind of result, by its name, that xprof computes and stores next to a recording; "" none."""
+    match = _XPROF_RESULTS.search(path.name)
+    return match[1] if match else ""
 
 
 def describe_unknown(path: Path, head: bytes) -> str:
     """Rest of the sentence "FILE is ..." for a file that no reader knows."""
     if head.startswith(b"SQLite format 3\x00"):
         return _database(path)
-    if is_xprof_result(path):
+    if xprof_result(path):
         return XPROF_RESULT
     text = head.decode("utf-8", "replace")
     content = text.lstrip("\ufeff \t\r\n")

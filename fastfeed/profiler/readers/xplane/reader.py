@@ -26,6 +26,7 @@ from fastfeed.profiler.model.trace import (
 )
 from fastfeed.profiler.readers.decompress import open_stream
 from fastfeed.profiler.readers.protobuf import LEN, PAD, Content, DamagedMessage, fields, text
+from fastfeed.profiler.readers.sniff import xprof_result
 from fastfeed.profiler.readers.xplane.device import (
     CopyDetails,
     DeviceWork,
@@ -45,10 +46,6 @@ _LARGEST = 2 << 30  # bytes; no protocol buffer is larger
 _MAX_PLANES = 4096  # a host has a dozen; more is garbage that happens to look like planes
 _FIRST = re.compile(
     rb"\n.{1,18}?\x12.(/(device|host|virtualdevice):|Task Environment|Host CPUs|#Chip)", re.DOTALL
-)
-_RESULT = re.compile(
-    r"\.(input_pipeline|overview_page|op_stats|kernel_stats|tensorflow_stats|framework_op_stats|hlo_stats|pod_viewer"
-    r"|tf_data_bottleneck_analysis|memory_profile|op_profile|roofline_model|inference_profile|hlo_proto)(\.pb)?$"
 )
 _RESULT_INSIDE = re.compile(rb"type\.googleapis\.com/tensorflow\.profiler\.(\w+)")
 _DROPPED = re.compile(
@@ -117,9 +114,8 @@ def _content(path: Path) -> tuple[Content, str]:
 
 def _result_of(path: Path, head: bytes) -> str:
     """Which result of xprof this is, "" none."""
-    named = _RESULT.search(path.name)
     inside = _RESULT_INSIDE.search(head)
-    return named[1] if named else inside[1].decode() if inside else ""
+    return xprof_result(path) or (inside[1].decode() if inside else "")
 
 
 def _planes(data: Content) -> tuple[list[Plane], list[str], list[str], list[str]]:

@@ -108,8 +108,6 @@ def _checked(span: ByteRange, data: bytes | Unread) -> bytes | Unread:
 
 # parts of a span by the numbers of their chunks
 ChunkParts: TypeAlias = "dict[int, bytes] | Unread"
-
-
 _Key = tuple[str, Stat, int]
 
 

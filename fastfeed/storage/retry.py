@@ -33,8 +33,6 @@ _HURRY_S = 2.0  # for one attempt, at least, however short the patience of those
 _CHECK_S = 0.01  # between checks of the budget, at least
 
 _requests: Counter[str] = Counter()  # of this process; changed in the event loop alone
-
-
 # of reads that are begun here
 _patience: ContextVar[float] = ContextVar("patience", default=math.inf)
 
@@ -300,23 +298,11 @@ def _retrieve_error(task: asyncio.Future[Any]) -> None:
 
 
 _log = logging.getLogger("fastfeed")
-
-
 _WARN_AFTER_S = 2.9  # without any answer, while requests wait or fail, before the first line
-
-
 _WARN_EVERY_S = 60.0  # between lines
-
-
 _LOOK_S = 0.05  # between looks, at least
-
-
 _FORGOTTEN_S = 30.0  # after a failure without further requests: too old to judge the present
-
-
 _SLOW = 1e6  # bytes per second: a large read may take longer, as long as nothing fails
-
-
 # in the texts of clients' errors: no server took the connection
 _REFUSALS = (
     *("ConnectionRefused", "Connection refused", "Connect call failed", "error sending request"),
@@ -327,14 +313,8 @@ _REFUSALS = (
         "Could not connect to the endpoint",
     ),
 )
-
-
 _answers: dict[str, float] = {}  # by endpoint: when it last answered a request of this process
-
-
 _failing: dict[str, float] = {}  # by endpoint: when its first request failed since then
-
-
 _cached: set[str] = set()
 
 

@@ -358,8 +358,6 @@ def _cut_off(size: int, stop: int) -> Unread:
 
 
 _PIECE = 4 << 20  # bytes
-
-
 _open: set[int] = set()  # descriptors; changed by single operations, which need no lock
 
 

@@ -67,8 +67,6 @@ def engine_for(
 
 
 PartIndex = tuple[int, int]  # (i, n): the i-th of n, from 0
-
-
 _SLURM = ("TASK_ID", "TASK_MIN", "TASK_MAX", "TASK_STEP", "TASK_COUNT")
 
 
@@ -124,14 +122,8 @@ def _of_slurm(environ: Mapping[str, str]) -> PartIndex:
 # process
 _WORKER = 90_000_000
 _PARENT = 110_000_000
-
-
 _SHARE = 0.6  # of the machine, by default
-
-
 _UNKNOWN = 4 << 30  # of a machine that does not say
-
-
 _MIN_SHARED = 128_000_000  # minimum for large images
 
 

@@ -171,8 +171,6 @@ def _mtime_ns(path: str) -> int | None:
 
 
 _SHOWN = 5  # names of each kind
-
-
 _DETAILS = ("no row in the labels file", "no label in its row of the labels file")
 
 

@@ -54,8 +54,6 @@ _CAPTIONS = {
     "table": ("caption", "text"),
     "hugging_face": ("caption", "text"),
 }
-
-
 _ALLOW = ("allow_path", "allow_host", "allow_scheme")
 _SOURCES = {  # module, class, and optional arguments, by kind
     "tar": ("tar.source", "TarShards", (*_ALLOW, "progress", "index", "images")),
@@ -170,14 +168,8 @@ def _describe(paths: Paths) -> str:
 
 
 _BLOCK = 1 << 20  # bytes
-
-
 _SAMPLES = 32  # samples to read: some may lack a label
-
-
 _MEMBERS = 1000  # tar members to read at most
-
-
 _LINES = 100  # JSON lines to read
 
 

@@ -19,8 +19,6 @@ from fastfeed.preprocess.model.image_recipe import (
 # what can be decoded
 SOURCE_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000", "PPM", "HEIC")
 FORMATS = ("webdataset", "tfrecord", "parquet", "mds", "raw")
-
-
 EXIF_FIELDS = ("time", "camera", "lens", "gps")
 
 

@@ -32,8 +32,6 @@ REASONS = FILE_REASONS | {
     "duplicate_exact": "the same bytes as another",
     "duplicate_near": "looks like another",
 }
-
-
 # reasons that a recipe asks for: no sign of a fault
 EXCLUDED = frozenset({"too_small", "aspect", "policy"})
 

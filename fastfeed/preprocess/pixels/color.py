@@ -138,21 +138,13 @@ def _name(profile: Any) -> str:
 
 
 Chromaticities = tuple[float, ...]  # x, y of white, red, green and blue
-
-
 Curve = Callable[[np.ndarray], np.ndarray]  # levels, 1 for the highest, to light, 1 for white
-
-
 _D65 = (0.3127, 0.3290)
 _C = (0.310, 0.316)
 _DCI = (0.314, 0.351)
 _E = (1 / 3, 1 / 3)
-
-
 _SRGB = (1, 13)
 _UNSPECIFIED = 2
-
-
 _PRIMARIES: dict[int, tuple[str, Chromaticities]] = {  # H.273, table 2
     1: ("BT.709", (*_D65, 0.640, 0.330, 0.300, 0.600, 0.150, 0.060)),
     4: ("BT.470 M", (*_C, 0.670, 0.330, 0.210, 0.710, 0.140, 0.080)),
@@ -166,8 +158,6 @@ _PRIMARIES: dict[int, tuple[str, Chromaticities]] = {  # H.273, table 2
     12: ("Display P3", (*_D65, 0.680, 0.320, 0.265, 0.690, 0.150, 0.060)),
     22: ("EBU 3213", (*_D65, 0.630, 0.340, 0.295, 0.605, 0.155, 0.077)),
 }
-
-
 _WHITE, _HLG_PEAK, _PQ_PEAK = 203, 1000, 10_000  # cd/m²
 
 
@@ -213,17 +203,9 @@ _TRANSFERS: dict[int, tuple[str, Curve]] = {  # table 3; to light, 1 for white
     17: ("gamma 2.6", lambda v: v**2.6 * 52.37 / 48),
     18: ("HLG", _hlg),
 }
-
-
 _LIKE_SRGB = 0.05  # share that a gamma may differ from 2.2, as in libpng
-
-
 _LIKE_BT709 = 0.005  # that a chromaticity may differ
-
-
 _GAMMAS = 0.1, 10.0  # others are damage
-
-
 _MAX_CHROMATICITY = 1.1
 
 
@@ -343,8 +325,6 @@ def _profile(name: str, points: Chromaticities, light: np.ndarray) -> bytes:
 
 
 _D50 = np.array([0.9642, 1.0, 0.8249])  # white of profiles
-
-
 _BRADFORD = np.array(
     [[0.8951, 0.2664, -0.1614], [-0.7502, 1.7135, 0.0367], [0.0389, -0.0685, 1.0296]]
 )

@@ -194,15 +194,9 @@ def _in_strips(image: Any, format: str, blob: bytes) -> bool:
 
 
 _ICC = b"ICC_PROFILE\x00"
-
-
 _NO_LENGTH = frozenset([0x00, 0x01, *range(0xD0, 0xD9)])
-
-
 # like libjpeg, skip anything up to the next marker
 _MARKER = re.compile(rb"\xff+[^\xff]", re.DOTALL)
-
-
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
 

@@ -199,20 +199,10 @@ _MODEL = 0x0110
 _DATE = 0x0132
 _EXIF = 0x8769
 _GPS = 0x8825
-
-
 _ORIGINAL, _OFFSET, _LENS_MAKE, _LENS = 0x9003, 0x9011, 0xA433, 0xA434  # of the EXIF folder
-
-
 _SIGNS = {"N": 1, "S": -1, "E": 1, "W": -1}
-
-
 _TIME = re.compile(r"(\d{4}):(\d\d):(\d\d) (\d\d:\d\d:\d\d)")
-
-
 _ZONE = re.compile(r"[+-]\d\d:\d\d|Z")
-
-
 _MAX_TEXT = 200  # characters
 
 
@@ -294,20 +284,10 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "lens": _lens,
     "gps": _gps,
 }
-
-
 _PNG_END = b"\x00\x00\x00\x00IEND\xaeB`\x82"
-
-
 _ANIMATED_WEBP = 0x02  # flag in VP8X
-
-
 _ROUNDING = 3  # levels of 255
-
-
 _STRIP = 256  # rows compared at once
-
-
 _HEAD = 1 << 16  # bytes of a JPEG to search for a multi-picture index; no segment is longer
 
 
@@ -375,25 +355,13 @@ _KINDS: dict[str, tuple[str, Callable[[bytes, ImageInfo], bool]]] = {
     "PNG": ("png", _png),
     "WEBP": ("webp", _webp),
 }
-
-
 LOSSLESS = 100  # WebP quality that selects lossless compression
-
-
 # imported here, or Pillow would do so at the first file
 _PLUGINS = (JpegImagePlugin, PngImagePlugin, WebPImagePlugin)
-
-
 _PNG_LEVEL = 3  # zlib level: 6 takes 2.4 times as long for 2.6 % fewer bytes on images
-
-
 _WEBP_METHOD = 4  # of 0..6, libwebp's default: 6 takes three times as long for 1 % fewer bytes
-
-
 # quality means effort; method 4: 1.5 times as long, 1.7 % fewer bytes
 _WEBP_LOSSLESS = {"method": 2, "quality": 75}
-
-
 _WORKING = {"raw": 7, "jpeg": 7, "png": 8, "webp": 30}  # bytes per pixel for noise, the worst case
 
 

@@ -175,17 +175,9 @@ _ROW = np.dtype(
         ("note", "<u4"),  # hash of caption and columns; 0: none, or not compared
     ]
 )
-
-
 _AT_ONCE = 1 << 14  # samples
-
-
 _FORMS = ("NFC", "NFD")  # of Unicode
-
-
 _MAGIC = re.compile(r"[*?\[{]")
-
-
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)  # tells samples of one name apart: 2^64 / golden ratio
 
 

@@ -194,8 +194,6 @@ def _by_bucket(
 
 
 _LAST_TWO_PARTS = re.compile(r"[^/]*/?[^/]*\Z")
-
-
 _WHOLE, _BURST, _OF_SIDE, _OF_SMALL_SIDE = 8, 24, 0.05, 0.7  # see `_largest_group`
 
 

@@ -335,26 +335,12 @@ def _load_piece(content: bytes | None) -> tuple[np.ndarray, dict[str, Any], dict
 
 # cells that are compared; each is the mean of _CELL x _CELL pixels of the reduced image
 ROWS = 8
-
-
 COLUMNS = 9
-
-
 _CELL = 8
-
-
 _REDUCED = (ROWS * _CELL, COLUMNS * _CELL)
-
-
 _LUMA = np.array([299, 587, 114], np.int64)  # BT.601, thousandths
-
-
 _LEVEL = 1000 * _CELL * _CELL  # a gray level of 255, in sums over a cell
-
-
 _MIN_STEP, _MIN_STEPS = 2, 20  # 20 of 64 differences must be >= 2 levels: else most bits are noise
-
-
 _MIN_BORDERS = 16  # of 112 neighboring bits that must differ: else it is a gradient or a vignette
 
 

@@ -124,8 +124,6 @@ class AtomicFile:
 
 
 _BLOCK = 1 << 20  # bytes buffered before a write call
-
-
 _AHEAD = 8 << 20  # bytes after which writeback is started
 
 
@@ -243,8 +241,6 @@ def _unless_gone(_function: Any, _path: str, raised: Any) -> None:
 
 
 RERUN_HINT = "then run the same command again: finished shards are kept"
-
-
 _ADVICE = {
     errno.ENOSPC: "free some space",
     errno.EDQUOT: "free some space, or ask for more",

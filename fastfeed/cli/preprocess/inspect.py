@@ -44,11 +44,8 @@ def status(dst: Place, target_option: Options = None, as_json: AsJson = False) -
     target = _target(dst, target_option)
     if surveyed := count_surveyed(target):
         facts = {"surveyed": surveyed, "planned": None, "shards": None}
-        message = (
-            f"at least {surveyed:,} images are surveyed, for duplicates or sizes; there is no"
-            " plan yet"
-        )
-        typer.echo(json.dumps(facts) if as_json else f"{dst}: {message}")
+        message = f"at least {surveyed:,} images are surveyed, for duplicates or sizes"
+        typer.echo(json.dumps(facts) if as_json else f"{dst}: {message}; there is no plan yet")
         return
     job = _job(target)
     result = job_status(job)
@@ -63,9 +60,8 @@ def status(dst: Place, target_option: Options = None, as_json: AsJson = False) -
 def _resume_line(job: Job, dst: str, target: list[str] | None) -> str:
     plan = job.plan
     extras = plan.recipe.metadata.extras
-    return printable(
-        again("resume", plan.source, dst, extras, request=plan.request, target=target), None
-    )
+    line = again("resume", plan.source, dst, extras, request=plan.request, target=target)
+    return printable(line, None)
 
 
 def stats(dst: Place, target_option: Options = None, as_json: AsJson = False) -> None:
@@ -75,36 +71,21 @@ def stats(dst: Place, target_option: Options = None, as_json: AsJson = False) ->
         fastfeed preprocess stats shards/          # sizes, shapes, formats, times
         fastfeed preprocess stats shards/ --json   # for a script
     """
-    from fastfeed.preprocess.reports.statistics import (
-        aspect,
-        bins,
-        bottleneck,
-        megapixel,
-        statistics,
-        summary,
-        top_rows,
-    )
+    from fastfeed.preprocess.reports import statistics as report
 
-    result = statistics(_job(_target(dst, target_option)))
+    result = report.statistics(_job(_target(dst, target_option)))
     if as_json:
         typer.echo(json.dumps(result.document()))
         return
-    show_facts(Console(emoji=False), dst, summary(result))
-    tally = result.tally
     console = Console(emoji=False)
-    for title, counts in (
-        ("bad, by reason", top_rows(result.bad, 12)),
-        ("formats", top_rows(tally.formats, 8)),
-        ("megapixels", bins(tally.megapixels, megapixel)),
-        ("width : height", bins(tally.aspects, aspect)),
-        ("colors", top_rows(tally.modes, 8)),
-        ("profiles", top_rows(tally.icc, 8)),
-        ("EXIF orientations", top_rows(tally.orientations, 8)),
-        ("sizes written, height x width", top_rows(tally.sizes, 8)),
-    ):
+    show_facts(console, dst, report.summary(result))
+    for title, counts in [
+        ("bad, by reason", report.top_rows(result.bad, 12)),
+        *report.charts(result),
+    ]:
         if counts:
             _histogram(console, title, counts)
-    if message := bottleneck(result.took):
+    if message := report.bottleneck(result.took):
         _say(f"\n{message[0].upper()}{message[1:]}.")
 
 
@@ -210,17 +191,15 @@ def _job(target: Target) -> Job:
 
 def _histogram(console: Console, title: str, counts: list[tuple[str, int]]) -> None:
     console.print(Text(f"\n{title}", style="bold"))
-    largest, table = max(n for _, n in counts), Table.grid(padding=(0, 2))
+    table = Table.grid(padding=(0, 2))
     table.add_column(min_width=16, overflow="fold")
     table.add_column(justify="right", no_wrap=True)
     table.add_column(no_wrap=True, style="green")
-    blocks = (console.encoding or "").lower().startswith("utf")
+    block = "█" if (console.encoding or "").lower().startswith("utf") else "#"
+    largest = max(n for _, n in counts)
     for name, n in counts:
-        table.add_row(
-            Text(f"  {name}"),
-            f"{n:,}",
-            ("█" if blocks else "#") * max(round(_BAR * n / largest), 1),
-        )
+        bar = block * max(round(_BAR * n / largest), 1)
+        table.add_row(Text(f"  {name}"), f"{n:,}", bar)
     console.print(table)
 
 

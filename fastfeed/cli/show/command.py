@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -28,9 +27,6 @@ if TYPE_CHECKING:
     from fastfeed.sources.base import Source
     from fastfeed.sources.label_values import LabelKind
 
-_MARGIN, _TEXT = 8, 14  # pixels
-_PAPER = (250, 250, 248)
-_INK = (40, 40, 40)
 _SUFFIXES = (".png", ".jpg", ".webp")
 _PHOTOS, _SHORT = 4, 640  # as many as Mosaic shows; pixels of their short side
 _TRIED = 64  # images, some of which may be bad
@@ -292,20 +288,15 @@ def label_text(label: Any, classes: tuple[str, ...]) -> str:
 
 def contact_sheet(batch: Batch, classes: tuple[str, ...]) -> Image.Image:
     """Images of a uint8 HWC batch in a grid of about 4:3, with class names and sample ids."""
-    from PIL import Image, ImageDraw, ImageFont
+    from PIL import Image
 
-    n, height, width = batch.images.shape[:3]
-    columns = max(1, min(n, round(math.sqrt(n * 4 / 3))))
-    rows = -(-n // columns)
-    step_x, step_y = width + _MARGIN, height + _MARGIN + _TEXT + 4
-    sheet = Image.new("RGB", (columns * step_x + _MARGIN, rows * step_y + _MARGIN), _PAPER)
-    draw, font = ImageDraw.Draw(sheet), ImageFont.load_default(_TEXT - 2)
-    for i in range(n):
-        x, y = _MARGIN + i % columns * step_x, _MARGIN + i // columns * step_y
-        pixels = batch.images[i]
-        sheet.paste(Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels), (x, y))
-        text = f"{label_text(batch.labels[i], classes)}  #{batch.ids[i]}".strip()
-        while len(text) > 1 and draw.textlength(text, font) > width:
-            text = text[:-2] + "…"
-        draw.text((x, y + height + 2), text, _INK, font)
-    return sheet
+    from fastfeed.preprocess.reports.contact_sheet import Cell, draw_sheet
+
+    cells = [
+        Cell(
+            Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels),
+            f"{label_text(label, classes)}  #{id}".strip(),
+        )
+        for pixels, label, id in zip(batch.images, batch.labels, batch.ids, strict=True)
+    ]
+    return draw_sheet(cells, batch.images.shape[1])

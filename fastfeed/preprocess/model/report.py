@@ -164,22 +164,20 @@ class Report:
             shards = "1 shard" if self.shards_now == 1 else f"{self.shards_now} shards"
             lines.append(f"  {shards} in this run, in {self.seconds:.1f} s")
         if self.bad:
-            lines.append(
-                f"  {len(self.bad)} bad: "
-                + ", ".join(f"{n} {why}" for why, n in self.reasons.most_common())
-            )
+            reasons = ", ".join(f"{n} {why}" for why, n in self.reasons.most_common())
+            lines.append(f"  {len(self.bad)} bad: {reasons}")
         if self.left_out:
-            lines.append(
-                "  left out: " + ", ".join(f"{n} {why}" for why, n in sorted(self.left_out.items()))
-            )
+            lines.append(f"  left out: {format_counts(self.left_out)}")
         lines += [f"  {sentence}" for sentence in self.selection]
         return "\n".join(lines)
 
 
-_MAX_REASONS = 4  # reasons
+def format_counts(counts: Mapping[str, int]) -> str:
+    """`3 duplicate_exact, 1 duplicate_near`, by name."""
+    return ", ".join(f"{n:,} {name}" for name, n in sorted(counts.items()))
 
 
-def format_reasons(bad: Mapping[str, int], limit: int = _MAX_REASONS) -> str:
+def format_reasons(bad: Mapping[str, int], limit: int = 4) -> str:
     """`8 truncated, 4 corrupt`, the most frequent first."""
     ranked = sorted(Counter(bad).items(), key=lambda item: (-item[1], item[0]))
     words = [f"{n:,} {why}" for why, n in ranked[:limit]]

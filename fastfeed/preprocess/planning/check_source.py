@@ -31,9 +31,7 @@ from fastfeed.sources.shards.extra_columns import HasExtraColumns
 from fastfeed.sources.tables.string_column import StringColumn
 from fastfeed.storage.storage import Storage
 
-# images whose content is compared, spread over the job; and as many of those with another
-# version
-_READ = 16
+_READ = 16  # images whose content is compared, of the job and of those with another version
 
 
 def planned_ids(target: Target, plan: JobPlan, input: Input) -> np.ndarray | None:
@@ -70,19 +68,10 @@ def check_content(
     ids: np.ndarray | None = None,
     listing: str | None = None,
 ) -> None:
-    """ConfigError if an image has another content than the one that a shard was made of.
+    """ConfigError if a few images have another content than the one that a shard was made of.
 
-    Names and sizes do not show that. A few are read, the same ones each time, and a few of those
-    whose time of change or ETag is another one now; those that cannot be read say nothing.
-
-    Args:
-        target: The job's.
-        plan: The job's.
-        input: The source as it is now.
-        records: Of the shards that are done.
-        ids: Where the plan's images are in `input`: int64, shape (plan.length,). None: the
-            same ids.
-        listing: Prefix of the listing that was made now. Default: None, of none.
+    They are the same ones each time, and some of another time of change or ETag in `listing`, the
+    prefix of the listing made now. ids: places of the plan's images in `input`; None: the same.
     """
     made_of = {
         i: (part, record.shard)
@@ -92,13 +81,11 @@ def check_content(
     known = np.array(sorted(made_of), np.int64)
     places = known if ids is None else ids[known]
     touched = _touched(target, listing, getattr(input.source, "paths", None))
-    chosen = np.unique(
-        np.concatenate([_spread(np.arange(len(known))), _spread(np.flatnonzero(touched(places)))])
-    )
-    contents = read_each(input.source, places[chosen].tolist()) if len(chosen) else []
-    for i, place, content in zip(
-        known[chosen].tolist(), places[chosen].tolist(), contents, strict=True
-    ):
+    changed = np.flatnonzero(touched(places))
+    chosen = np.unique(np.concatenate([_spread(np.arange(len(known))), _spread(changed)]))
+    chosen_places = places[chosen].tolist()
+    contents = read_each(input.source, chosen_places) if len(chosen) else []
+    for i, place, content in zip(known[chosen].tolist(), chosen_places, contents, strict=True):
         part, shard = made_of[i]
         if isinstance(content, bytes) and part_of_sum(hashlib.sha256(content).hexdigest()) != part:
             line = f"source: {input.source.uri(place)} has another content than {shard} was made of"
@@ -129,11 +116,9 @@ def _versions(prefix: str | None) -> tuple[np.ndarray, np.ndarray] | None:
         rows, _, _ = read_listing(path, Storage(), True, "preprocess")
     except SourceError:  # damaged; listing the source again did not need it
         return None
-    return (
-        None
-        if rows.versions is None or not len(rows)
-        else (rows.paths.hashes(), rows.versions.hashes())
-    )
+    if rows.versions is None or not len(rows):
+        return None
+    return rows.paths.hashes(), rows.versions.hashes()
 
 
 def _spread(items: np.ndarray) -> np.ndarray:
@@ -147,12 +132,10 @@ def _different(
     """The error for a source that is not that of the plan."""
     now = len(input.source)
     has = f"has {now} now" if now != plan.length else "differs"
-    lines = differences or _other_kind_of_labels(plan, input)
+    lines = "".join(f"  {line}\n" for line in differences or _other_kind_of_labels(plan, input))
     return ConfigError(
         f"{target.text} holds a job of {plan.source} with {plan.length} images; {input.text}"
-        f" {has}:\n"
-        + "".join(f"  {line}\n" for line in lines)
-        + "use the same source and options for it, or choose another, empty target"
+        f" {has}:\n{lines}use the same source and options for it, or choose another, empty target"
     )
 
 
@@ -176,7 +159,6 @@ _ROW = np.dtype(
     ]
 )
 _AT_ONCE = 1 << 14  # samples
-_FORMS = ("NFC", "NFD")  # of Unicode
 _MAGIC = re.compile(r"[*?\[{]")
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)  # tells samples of one name apart: 2^64 / golden ratio
 
@@ -223,10 +205,8 @@ class Changes:
         if not len(self.added):
             return ""
         noun = "image" if len(self.added) == 1 else "images"
-        return (
-            f"{len(self.added):,} more {noun} than this job, such as"
-            f" {self.now.source.uri(int(self.added[0]))}"
-        )
+        first = self.now.source.uri(int(self.added[0]))
+        return f"{len(self.added):,} more {noun} than this job, such as {first}"
 
     def _count(self, ids: np.ndarray) -> str:
         first = self.now.source.uri(int(ids[0]))
@@ -275,20 +255,22 @@ def compare(before: np.ndarray, input: Input) -> Changes:
 
 def _spell_as_before(now: np.ndarray, before: np.ndarray, input: Input) -> None:
     """Hash names and classes in the Unicode form that they had, which a copy may change."""
+
+    def as_before(text: str, code: int, known: set[int], hashed: Callable[[str], int]) -> int:
+        forms = (hashed(unicodedata.normalize(form, text)) for form in ("NFC", "NFD"))
+        return code if code in known else next((form for form in forms if form in known), code)
+
     known = set(before["name"].tolist())
     for row, name in enumerate(_names(input)):
-        if not name.isascii() and int(now["name"][row]) not in known:
-            hashes = (
-                _name_hash(os.fsencode(unicodedata.normalize(form, os.fsdecode(name))))
-                for form in _FORMS
+        if not name.isascii():
+            code = int(now["name"][row])
+            now["name"][row] = as_before(
+                os.fsdecode(name), code, known, lambda text: _name_hash(os.fsencode(text))
             )
-            now["name"][row] = next((code for code in hashes if code in known), now["name"][row])
     known = set(before["label"].tolist())
     for text in input.source.classes:
-        if not text.isascii() and _label_hash(text) not in known:
-            hashes = (_label_hash(unicodedata.normalize(form, text)) for form in _FORMS)
-            code = next((code for code in hashes if code in known), _label_hash(text))
-            now["label"][now["label"] == _label_hash(text)] = code
+        code = _label_hash(text)
+        now["label"][now["label"] == code] = as_before(text, code, known, _label_hash)
 
 
 def samples_file(plan: JobPlan) -> str:
@@ -310,16 +292,9 @@ def _keys(rows: np.ndarray) -> np.ndarray:
     """Names as uint64, made distinct if several samples have the same."""
     names = rows["name"]
     order = np.argsort(names, kind="stable")
-    ranked = names[order]
-    starts = (
-        np.flatnonzero(np.concatenate([[True], ranked[1:] != ranked[:-1]]))
-        if len(ranked)
-        else order
-    )
+    _, counts = np.unique(names, return_counts=True)
     occurrence = np.empty(len(names), np.uint64)
-    occurrence[order] = np.arange(len(names)) - np.repeat(
-        starts, np.diff(np.append(starts, len(names)))
-    )
+    occurrence[order] = np.arange(len(names)) - np.repeat(np.cumsum(counts) - counts, counts)
     return names + occurrence * _SPREAD
 
 
@@ -369,7 +344,8 @@ def _notes(input: Input, first: int, last: int) -> np.ndarray:
     if not (input.caption or input.columns) or in_shards:
         return np.zeros(last - first, np.uint32)
     notes = input.notes(range(first, last))
-    texts = [
-        "" if isinstance(note, Failure) else json.dumps(note, sort_keys=True) for note in notes
+    hashes = [
+        0 if isinstance(note, Failure) else _label_hash(json.dumps(note, sort_keys=True))
+        for note in notes
     ]
-    return np.array([zlib.crc32(text.encode()) or 1 if text else 0 for text in texts], np.uint32)
+    return np.array(hashes, np.uint32)

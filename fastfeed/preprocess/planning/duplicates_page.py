@@ -66,16 +66,13 @@ def write_duplicates(target: Target, source: Source, pairs: Sequence[DuplicatePa
 
 def _page(source: Source, pairs: Sequence[DuplicatePair]) -> str:
     sections = {reason: [pair for pair in pairs if pair.reason == reason] for reason in _TITLES}
+    worst = sorted(pairs, key=lambda pair: (not pair.conflict, -pair.bits, pair.dropped))
     chosen = {
-        reason: sorted(group, key=lambda pair: (not pair.conflict, -pair.bits, pair.dropped))[
-            : _MAX_SHOWN[reason]
-        ]
-        for reason, group in sections.items()
+        reason: [pair for pair in worst if pair.reason == reason][: _MAX_SHOWN[reason]]
+        for reason in sections
     }
-    thumbnails = _thumbnails(
-        source,
-        [id for group in chosen.values() for pair in group for id in (pair.kept, pair.dropped)],
-    )
+    shown = [pair for group in chosen.values() for pair in group]
+    thumbnails = _thumbnails(source, [id for pair in shown for id in (pair.kept, pair.dropped)])
     conflicts = sum(pair.conflict for pair in pairs)
     what = "a duplicate" if len(pairs) == 1 else "duplicates"
     labels = f" In {_count(conflicts, 'pair')} the labels differ: one of them is wrong."
@@ -146,12 +143,9 @@ def _thumbnail(rasterizer: Rasterizer, blob: Any) -> _Thumbnail:
         return _Thumbnail(escape(pixels.reason), "")
     file = io.BytesIO()
     Image.fromarray(pixels).save(file, "JPEG", quality=80)
-    picture = (
-        f'<img alt="" src="data:image/jpeg;base64,{base64.b64encode(file.getvalue()).decode()}">'
-    )
-    return _Thumbnail(
-        picture, f"{info.width} × {info.height}, {len(blob) / 1e3:,.0f} kB {escape(info.format)}"
-    )
+    data = base64.b64encode(file.getvalue()).decode()
+    facts = f"{info.width} × {info.height}, {len(blob) / 1e3:,.0f} kB {escape(info.format)}"
+    return _Thumbnail(f'<img alt="" src="data:image/jpeg;base64,{data}">', facts)
 
 
 def _class_name(source: Source, id: int) -> str:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from fastfeed.preprocess.engines import Engine
     from fastfeed.preprocess.inputs.inputs import Input
     from fastfeed.preprocess.shard.build import ShardTask
+    from fastfeed.preprocess.targets.target import Target
 
 SAMPLE_SIZE = 128  # images
 _PIECE_SIZE = 16  # images per piece
@@ -71,9 +72,8 @@ class Estimate:
 
     def seconds(self, workers: int) -> float:
         """Expected run time with this many workers, each with its own core."""
-        return (
-            self.images * sum(self.stages.values()) / max(min(workers, self.shards or workers), 1)
-        )
+        parallel = max(min(workers, self.shards or workers), 1)
+        return self.images * sum(self.stages.values()) / parallel
 
     def document(self, workers: int) -> dict[str, Any]:
         """The estimate as values for JSON."""
@@ -99,12 +99,10 @@ def sample_positions(count: int, size: int) -> np.ndarray:
         strata = np.arange(count)
     else:
         edges = np.arange(size + 1) * count // size
-        strata = edges[:-1] + (np.random.default_rng(0).random(size) * np.diff(edges)).astype(
-            np.int64
-        )
-    order = (
-        np.arange(len(strata)) * 0.6180339887498949
-    ) % 1.0  # multiples of the golden ratio fill [0, 1) evenly
+        offsets = np.random.default_rng(0).random(size) * np.diff(edges)
+        strata = edges[:-1] + offsets.astype(np.int64)
+    # multiples of the golden ratio fill [0, 1) evenly
+    order = (np.arange(len(strata)) * 0.6180339887498949) % 1.0
     return strata[np.argsort(np.argsort(order, kind="stable"), kind="stable")].astype(np.int64)
 
 
@@ -141,7 +139,8 @@ def estimate(
     pieces, started = range(len(plan.shards)), monotonic()
     summaries: list[dict[str, Any]] = []
     in_progress: dict[int, int] = {}
-    outcomes = engine.run(_SizedTask(ShardTask(input, _NullTarget(), plan)), pieces)
+    target = cast("Target", _NullTarget())
+    outcomes = engine.run(_SizedTask(ShardTask(input, target, plan)), pieces)
     try:
         for outcome in outcomes:
             if outcome.error is not None:
@@ -204,12 +203,10 @@ def _summarize(
     # a complete sample has no uncertainty
     correction = math.sqrt(max(1 - count / images, 0.0)) if images else 0.0
     # the number of bad ones is uncertain as well
-    sizes_with_bad = np.append(sizes, np.zeros(bad.total()))
-    error = (
-        float(sizes_with_bad.std(ddof=1)) / math.sqrt(len(sizes_with_bad)) / (good / count)
-        if good and len(sizes_with_bad) > 1
-        else 0.0
-    )
+    every = np.append(sizes, np.zeros(bad.total()))
+    error = 0.0
+    if good and len(every) > 1:
+        error = float(every.std(ddof=1)) / math.sqrt(len(every)) / (good / count)
     return Estimate(
         images=images,
         sampled=count,
@@ -217,11 +214,7 @@ def _summarize(
         bytes_in=sum(summary["bytes_in"] for summary in summaries) / good if good else 0.0,
         bytes_out=float(sizes.mean()) if len(sizes) else 0.0,
         spread=_STANDARD_ERRORS * error * correction,
-        stages=(
-            {name: stages[name] / count for name in sorted(stages) if name != "commit"}
-            if count
-            else {}
-        ),
+        stages={name: stages[name] / count for name in sorted(stages) if name != "commit"},
         shards=shards,
         free=free,
     )
@@ -237,8 +230,7 @@ class _SizedTask:
         self, piece: int, context: TaskContext, poison: Mapping[int, DecodeFailure]
     ) -> dict[str, Any]:
         summary = self.task.run(piece, context, poison)
-        target = self.task.target
-        assert isinstance(target, _NullTarget)
+        target: Any = self.task.target
         return {**summary, "sizes": _sizes(target.last.pop())}
 
     def alone(self, sample: int, context: TaskContext) -> None:
@@ -266,23 +258,8 @@ class _NullTarget:
     def read(self, name: str) -> bytes | None:
         return None
 
-    def write(self, name: str, content: bytes) -> None:
-        raise AssertionError(f"{name} is written during a dry run")
-
-    def files(self) -> dict[str, int]:
-        return {}
-
-    def remove(self, name: str) -> None:
-        pass
-
     def attempt(self) -> _NullAttempt:
         return _NullAttempt(self)
-
-    def sweep(self, everything: bool = False) -> int:
-        return 0
-
-    def free_bytes(self) -> int | None:
-        return None
 
 
 class _NullAttempt:
@@ -294,12 +271,9 @@ class _NullAttempt:
         return self._files.setdefault(name, _CountingFile())
 
     def commit(self, record: Callable[[Sequence[ShardFile]], tuple[str, bytes]]) -> None:
-        name, content = record(
-            [
-                ShardFile(name, file.bytes, file.digest.hexdigest())
-                for name, file in self._files.items()
-            ]
-        )
+        files = self._files.items()
+        written = [ShardFile(name, file.bytes, file.digest.hexdigest()) for name, file in files]
+        name, content = record(written)
         self._target.last.append(Record.load(content, name))
 
     def abandon(self) -> None:

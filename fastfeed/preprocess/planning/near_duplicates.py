@@ -35,15 +35,11 @@ def near_pairs(dhash: np.ndarray, distance: int) -> Pairs:
     """
     order = np.argsort(dhash, kind="stable")
     ordered = dhash[order]
-    starts = (
-        np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
-        if len(order)
-        else order
-    )
-    first = np.repeat(order[starts], np.diff(np.append(starts, len(order))))
+    distinct, starts, counts = np.unique(ordered, return_index=True, return_counts=True)
+    first_positions = order[starts]
+    first = np.repeat(first_positions, counts)
     is_copy = first != order
     parts = [(first[is_copy], order[is_copy], np.zeros(int(is_copy.sum()), np.uint8))]
-    distinct, first_positions = ordered[starts], order[starts]
     del order, ordered, first
     if distance:
         for a, b, bits in _search(distinct, distance):
@@ -89,9 +85,7 @@ def _search(
     mask &= int(np.bitwise_or.reduce(hashes ^ hashes[0])) if len(hashes) else 0
     bands = _choose_bands(mask, distance, len(hashes))
     if bands is None:
-        yield from _brute_force(
-            hashes, np.arange(len(hashes)), np.array([0]), np.array([len(hashes)]), distance
-        )
+        yield from _all_pairs(hashes, distance)
         return
     for choice, bits in bands.choices():
         keys = hashes & bits
@@ -103,24 +97,19 @@ def _search(
         del keys, edges
         name = np.uint64(sum(1 << i for i in choice))
         is_crowded = counts > _CROWD_SIZE
-        for start, count in zip(
-            starts[is_crowded].tolist(), counts[is_crowded].tolist(), strict=True
-        ):
+        for start, count in np.stack([starts, counts], axis=1)[is_crowded].tolist():
             rows = order[start : start + count]
             if bands.was_searched(hashes[rows], choice):
                 continue
             if depth == _MAX_DEPTH:  # deeper, a dense run would be searched repeatedly
-                inner = _brute_force(
-                    hashes[rows], np.arange(count), np.array([0]), np.array([count]), distance
-                )
+                inner = _all_pairs(hashes[rows], distance)
             else:
                 inner = _search(hashes[rows], distance, mask & ~int(bits), depth + 1)
             for a, b, differ in inner:
                 yield from _without_repeats(bands, name, hashes, (rows[a], rows[b], differ))
         is_small_run = (counts > 1) & ~is_crowded
-        for pairs in _brute_force(
-            hashes, order, starts[is_small_run], counts[is_small_run], distance
-        ):
+        runs = starts[is_small_run], counts[is_small_run]
+        for pairs in _brute_force(hashes, order, *runs, distance):
             yield from _without_repeats(bands, name, hashes, pairs)
 
 
@@ -131,6 +120,11 @@ def _without_repeats(
     a, b, bits = pairs
     is_first = bands.first(hashes[a] ^ hashes[b]) == name
     yield a[is_first], b[is_first], bits[is_first]
+
+
+def _all_pairs(hashes: np.ndarray, distance: int) -> Iterator[Pairs]:
+    count = len(hashes)
+    return _brute_force(hashes, np.arange(count), np.array([0]), np.array([count]), distance)
 
 
 def _brute_force(
@@ -145,9 +139,8 @@ def _brute_force(
     first = 0
     while first < len(at):
         pairs_before = ends[first - 1] if first else 0
-        last = max(
-            first + 1, int(np.searchsorted(ends, pairs_before + _PAIRS_PER_BATCH, side="right"))
-        )
+        full = int(np.searchsorted(ends, pairs_before + _PAIRS_PER_BATCH, side="right"))
+        last = max(first + 1, full)
         block, partners = at[first:last], later[first:last]
         other_positions = np.arange(ends[last - 1] - pairs_before) + np.repeat(
             block + 1 - (ends[first:last] - pairs_before - partners), partners
@@ -170,14 +163,11 @@ def _choose_bands(mask: int, distance: int, count: int) -> _Bands | None:
         return math.comb(bands, share) * (count * _SORT_NS + comparisons * _COMPARE_NS)
 
     shares = range(1, width - distance + 1)
-    share = min(
-        (k for k in shares if math.comb(distance + k, k) <= _MAX_CHOICES), key=cost, default=0
-    )
+    few = [k for k in shares if math.comb(distance + k, k) <= _MAX_CHOICES]
+    share = min(few, key=cost, default=0)
     if not share or cost(share) > count * count / 2 * _COMPARE_NS:
         return None
     bit_positions = [i for i in range(_BITS) if mask >> i & 1]
     cuts = np.linspace(0, width, distance + share + 1).round().astype(int)
-    masks = [
-        sum(1 << bit_positions[i] for i in range(first, last)) for first, last in pairwise(cuts)
-    ]
+    masks = [sum(1 << i for i in bit_positions[first:last]) for first, last in pairwise(cuts)]
     return _Bands(np.array(masks, np.uint64), share)

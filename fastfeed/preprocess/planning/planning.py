@@ -30,7 +30,7 @@ from fastfeed.sources.class_names import class_numbers, nfc
 
 _SURVEY_PIECE = 2000  # images per piece of the survey
 # images per piece, seconds: the check must not delay the start of a job
-_QUICK_SAMPLE = (4, 10.0)
+_QUICK = {"at_once": 4, "longest_s": 10.0}
 
 
 def check_plan(target: Target, plan: JobPlan, recipe: Recipe) -> None:
@@ -53,12 +53,8 @@ def unmixed(labels: np.ndarray, recipe: Recipe) -> tuple[str, ...]:
     pure = count - len(np.unique(shard[changes]))
     if 2 * pure < count:
         return ()
-    return (
-        (
-            f"{pure:,} of {count:,} shards hold one class only, as the source is in this order;"
-            " shuffle=0 (--shuffle 0) mixes them"
-        ),
-    )
+    one_class = f"{pure:,} of {count:,} shards hold one class only, as the source is in this order"
+    return (f"{one_class}; shuffle=0 (--shuffle 0) mixes them",)
 
 
 def check_free_space(
@@ -69,16 +65,7 @@ def check_free_space(
     if free is None or surely_fits(len(input.source), recipe, free):
         return
     reporter.sample(0, min(len(input.source), SAMPLE_SIZE))
-    at_once, longest_s = _QUICK_SAMPLE
-    estimated = estimate(
-        input,
-        recipe,
-        engine,
-        free=free,
-        on_sample=reporter.sample,
-        longest_s=longest_s,
-        at_once=at_once,
-    )
+    estimated = estimate(input, recipe, engine, free=free, on_sample=reporter.sample, **_QUICK)
     check_space(estimated, target.text)
 
 
@@ -227,17 +214,15 @@ def _run_survey(
     known = [(part.length, part.fingerprint) for part in earlier]
     done = completed_pieces(target, bounds, fingerprint, pixels, max_pixels, known)
     remaining = [piece for piece in range(pieces) if piece not in done]
-    if not remaining:
-        return _load_all(target, pieces, reporter)
     start = len(remaining) * part[0] // part[1]
     remaining = [*remaining[start:], *remaining[:start]]
     pieces_done = len(done)
     images_done = sum(int(bounds[piece + 1] - bounds[piece]) for piece in done)
     in_progress: dict[int, int] = {}
-    reporter.survey(pieces_done, pieces, images_done, length)
-    with run_pieces(
-        engine, SurveyTask(input.source, target, bounds, pixels, max_pixels, fingerprint), remaining
-    ) as outcomes:
+    if remaining:
+        reporter.survey(pieces_done, pieces, images_done, length)
+    task = SurveyTask(input.source, target, bounds, pixels, max_pixels, fingerprint)
+    with run_pieces(engine, task, remaining) as outcomes:
         for outcome in outcomes:
             if outcome.error:
                 raise outcome.error
@@ -246,10 +231,6 @@ def _run_survey(
                 pieces_done, images_done = pieces_done + 1, images_done + outcome.summary["samples"]
                 del in_progress[outcome.piece]
             reporter.survey(pieces_done, pieces, images_done + sum(in_progress.values()), length)
-    return _load_all(target, pieces, reporter)
-
-
-def _load_all(target: Target, pieces: int, reporter: Reporter) -> Survey:
     reporter.stage("compare")
     return load_survey(target, range(pieces))
 
@@ -260,9 +241,9 @@ def existing_plan(target: Target) -> JobPlan | None:
     others = [] if plan else sorted(name for name in target.files() if not is_job_file(name))
     # else another part of the job has just started
     if others and (plan := load_plan(target)) is None:
+        more = f" and {len(others) - 1} more files" if len(others) > 1 else ""
         raise ConfigError(
-            f"{target.text} is not empty: it holds {others[0]}"
-            + (f" and {len(others) - 1} more files" if len(others) > 1 else "")
-            + f" and no plan ({PLAN}); choose an empty folder"
+            f"{target.text} is not empty: it holds {others[0]}{more} and no plan ({PLAN}); choose"
+            " an empty folder"
         )
     return plan

@@ -16,6 +16,7 @@ similar to both sides is left out.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -70,10 +71,7 @@ def select(
     pairs = [] if similar is None else _pairs(similar, choice, labels, placed)
     is_kept = np.ones(length, bool)
     is_kept[[pair.dropped for pair in pairs]] = False
-    left_out = {
-        reason: sum(p.reason == reason for p in pairs)
-        for reason in sorted({p.reason for p in pairs})
-    }
+    left_out = dict(sorted(Counter(pair.reason for pair in pairs).items()))
     val, parted = np.zeros(length, bool), 0
     if choice.val:
         is_kept[: len(placed)] &= placed >= 0
@@ -149,9 +147,8 @@ def _pairs(
     if choice.dedupe == "near":
         a, b, bits = similar.near
         order = np.lexsort((similar.rank[a], bits, similar.rank[b]))
-        for first, second, differing_bits in zip(
-            a[order].tolist(), b[order].tolist(), bits[order].tolist(), strict=True
-        ):
+        rows = (part[order].tolist() for part in (a, b, bits))
+        for first, second, differing_bits in zip(*rows, strict=True):
             if second in dropped or sides.get(second, -1) >= 0:
                 continue
             if first not in dropped:
@@ -162,16 +159,11 @@ def _pairs(
     if choice.dedupe != "none":
         for first, second in zip(*(ids.tolist() for ids in similar.twins), strict=True):
             dropped[second] = dropped.get(first, (first, "duplicate_exact", 0))
-    return [
-        DuplicatePair(
-            kept,
-            id,
-            reason,
-            bits,
-            bool(labels[kept] != labels[id] and min(labels[kept], labels[id]) >= 0),
-        )
-        for id, (kept, reason, bits) in sorted(dropped.items())
-    ]
+    pairs = []
+    for id, (kept, reason, bits) in sorted(dropped.items()):
+        conflict = labels[kept] != labels[id] and min(labels[kept], labels[id]) >= 0
+        pairs.append(DuplicatePair(kept, id, reason, bits, bool(conflict)))
+    return pairs
 
 
 def _by_bucket(
@@ -179,11 +171,10 @@ def _by_bucket(
 ) -> dict[str, np.ndarray]:
     """Split each group into one per bucket; bad images go to the first."""
     rows = survey.rows
-    shapes, which = np.unique(
-        np.stack([rows["height"], rows["width"]], axis=1), axis=0, return_inverse=True
-    )
+    sizes = np.stack([rows["height"], rows["width"]], axis=1)
+    shapes, which = np.unique(sizes, axis=0, return_inverse=True)
     bucket_of_shape = [
-        nearest_bucket(buckets, *shape) if min(shape) else 0 for shape in shapes.tolist()
+        nearest_bucket(buckets, *size) if min(size) else 0 for size in shapes.tolist()
     ]
     bucket = np.where(survey.bad, 0, np.array(bucket_of_shape, np.int64)[which.reshape(-1)])
     return {
@@ -239,10 +230,8 @@ def split(
         whole, drawn_by, is_cut = _groups(choice, is_kept, sha, similar)
         hashed = np.flatnonzero(is_kept & ~by_name)
         representatives, which = np.unique(drawn_by[hashed], return_inverse=True)
-        is_val = np.array(
-            [_is_val(sha[id].tobytes(), choice) for id in representatives.tolist()], bool
-        )
-        val[hashed] = is_val[which]
+        drawn = [_is_val(sha[id].tobytes(), choice) for id in representatives.tolist()]
+        val[hashed] = np.array(drawn, bool)[which]
         if len(placed):
             between = _keep_sides(val, placed, whole, is_cut) & is_kept
             val[: len(placed)] = placed == 1
@@ -277,9 +266,8 @@ def _groups(
         lowest = lowest[alike]
         twins = _roots(length, [similar.twins])
         drawn_by = np.where(is_cut, lowest, drawn_by)
-        drawn_by = np.where(
-            is_cut & (_sizes(lowest, is_kept) > largest), _lowest(twins, rank), drawn_by
-        )
+        too_large = is_cut & (_sizes(lowest, is_kept) > largest)
+        drawn_by = np.where(too_large, _lowest(twins, rank), drawn_by)
     return whole, order[drawn_by], is_cut
 
 

@@ -50,10 +50,8 @@ def shares_of(
     if parted:
         shares["look_alikes"] = parted
     known = np.unique(labels[is_kept])
-    counts = [
-        np.bincount(np.searchsorted(known, labels[ids]), minlength=len(known)).tolist()
-        for ids in sides
-    ]
+    which = [np.searchsorted(known, labels[ids]) for ids in sides]
+    counts = [np.bincount(of, minlength=len(known)).tolist() for of in which]
     by_label = [list(row) for row in zip(known.tolist(), *counts, strict=True) if row[0] >= 0]
     return shares | ({"by_label": by_label} if by_label else {})
 
@@ -77,10 +75,8 @@ def concerns(shares: dict[str, Any], classes: Sequence[str]) -> tuple[str, ...]:
     lines: list[str] = []
     for reason, count in shares.get("other_label", {}).items():
         kind = reason.removeprefix("duplicate_")
-        lines.append(
-            f"{count:,} {kind} duplicates had another label than the one that is kept:"
-            f" {_HINTS[kind]}"
-        )
+        had = "had another label than the one that is kept"
+        lines.append(f"{count:,} {kind} duplicates {had}: {_HINTS[kind]}")
     if "wanted" not in shares:
         return tuple(lines)
     wanted, train, val = shares["wanted"], shares["train"], shares["val"]

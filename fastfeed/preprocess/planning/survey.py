@@ -44,13 +44,11 @@ ROW = np.dtype(
 )
 MAX_PIXELS = Limits().max_pixels
 _NO_SAMPLE = -1  # no sample is being processed
-Reserve = Callable[[int], AbstractContextManager[None]]
+Reserve = Callable[[int], AbstractContextManager[object]]
 _SAVE_S = 0.25  # seconds between two saves of a piece's progress, at least
 _SAVE_SHARE = 20.0  # and this many times as long as a save takes
 _DONE = "done"  # in the metadata of a piece that is not complete: rows that are filled in
-_FAILED = (  # in the metadata of a piece: [id, detail] of images that raised an exception
-    "failed"
-)
+_FAILED = "failed"  # in the metadata: [id, detail] of images that raised an exception
 _SEPARATOR = b"\n#survey "  # follows the array, where NumPy ignores it: metadata of the piece
 
 
@@ -76,9 +74,8 @@ class SurveyTask:
         ids = range(int(self.bounds[piece]), int(self.bounds[piece + 1]))
         if (complete := self._complete(piece, ids)) is not None:  # by another part of the job
             return complete
-        metadata = _metadata(
-            self.fingerprint, ids.start, ids.stop, self.need_pixels, self.max_pixels
-        )
+        about = self.fingerprint, ids.start, ids.stop, self.need_pixels, self.max_pixels
+        metadata = _metadata(*about)
         rows, failed, done = self._begun(piece, ids, metadata)
         hasher, saves = ImageHasher(self.max_pixels), _Saves()
         remaining = [i for i in ids[done:] if i not in poison]
@@ -110,14 +107,11 @@ class SurveyTask:
         rows["id"] = ids
         rows["state"] = BAD
         loaded = _load_piece(self.target.read(begun_name(piece)))
-        if (
-            loaded is None
-            or len(loaded[0]) > len(ids)
-            or loaded[1] != metadata | {_DONE: len(loaded[0])}
-        ):
+        count = 0 if loaded is None else len(loaded[0])
+        if loaded is None or count > len(ids) or loaded[1] != metadata | {_DONE: count}:
             return rows, {}, 0
-        rows[: len(loaded[0])] = loaded[0]
-        return rows, loaded[2], len(loaded[0])
+        rows[:count] = loaded[0]
+        return rows, loaded[2], count
 
     def alone(self, sample: int, context: TaskContext) -> None:
         """As in Task."""
@@ -139,7 +133,7 @@ class SurveyTask:
                 with context.room(blob_bytes + extra):
                     (blob,) = read_each(self.source, [sample])
                     context.begin(sample)
-                    extra = self._inspect(row, blob, hasher, _already_reserved, extra)
+                    extra = self._inspect(row, blob, hasher, nullcontext, extra)
                     del blob
         except (MemoryLimitError, MemoryError):  # reported again by its shard
             row["state"] = BAD
@@ -176,9 +170,8 @@ class SurveyTask:
             row["height"], row["width"], row["dhash"] = info.height, info.width, looks[0]
             row["state"] = PLAIN if looks[1] else GOOD
             row["bytes"] = len(blob)
-            row["format"] = (
-                SOURCE_FORMATS.index(info.format) + 1 if info.format in SOURCE_FORMATS else 0
-            )
+            is_named = info.format in SOURCE_FORMATS
+            row["format"] = SOURCE_FORMATS.index(info.format) + 1 if is_named else 0
         return 0
 
 
@@ -214,11 +207,6 @@ class Survey:
     def bad(self) -> np.ndarray:
         """Images that could not be read or decoded: bool, shape (n,)."""
         return self.rows["state"] == BAD
-
-
-def _already_reserved(need: int) -> AbstractContextManager[None]:
-    """A context for memory that is already reserved."""
-    return nullcontext()
 
 
 def format_name(number: int) -> str:
@@ -283,23 +271,13 @@ def load_survey(target: Target, pieces: Iterable[int]) -> Survey:
 def _metadata(
     fingerprint: str, first: int, last: int, pixels: bool, max_pixels: int
 ) -> dict[str, Any]:
-    bounds = [first, last]
-    return {
-        "version": 1,
-        "fingerprint": fingerprint,
-        "bounds": bounds,
-        "pixels": pixels,
-        "max_pixels": max_pixels,
-    }
+    about = {"version": 1, "fingerprint": fingerprint, "bounds": [first, last]}
+    return {**about, "pixels": pixels, "max_pixels": max_pixels}
 
 
-def _fits(
-    metadata: dict[str, Any], fingerprint: str, first: int, last: int, pixels: bool, max_pixels: int
-) -> bool:
+def _fits(metadata: dict[str, Any], *about: Any) -> bool:
     """True if a piece is complete, of this source, and with dHashes if needed."""
-    return any(
-        metadata == _metadata(fingerprint, first, last, have, max_pixels) for have in {pixels, True}
-    )
+    return metadata == _metadata(*about[:3], metadata.get("pixels") or about[3], about[4])
 
 
 def _summary(rows: np.ndarray) -> dict[str, Any]:
@@ -311,12 +289,8 @@ def _dump_piece(rows: np.ndarray, metadata: dict[str, Any], failed: dict[int, st
     file = io.BytesIO()
     np.save(file, rows)
     array = file.getvalue()
-    return (
-        array
-        + _SEPARATOR
-        + json.dumps(metadata | {"crc32": zlib.crc32(array)}, sort_keys=True).encode()
-        + b"\n"
-    )
+    footer = json.dumps(metadata | {"crc32": zlib.crc32(array)}, sort_keys=True)
+    return array + _SEPARATOR + footer.encode() + b"\n"
 
 
 def _load_piece(content: bytes | None) -> tuple[np.ndarray, dict[str, Any], dict[int, str]] | None:
@@ -377,9 +351,8 @@ class ImageHasher:
 
     def need(self, blob: bytes, info: ImageInfo) -> int:
         """Peak memory of `dhash` in bytes, in addition to the file."""
-        return cost(
-            info, len(blob), (0.0, 0.0, float(info.height), float(info.width)), _REDUCED, "area"
-        )
+        box = (0.0, 0.0, float(info.height), float(info.width))
+        return cost(info, len(blob), box, _REDUCED, "area")
 
     def dhash(self, blob: bytes, info: ImageInfo) -> tuple[int, bool] | DecodeFailure:
         """Compute the hash as the function `dhash`."""

@@ -17,13 +17,11 @@ from fastfeed.preprocess.reports.contact_sheet import draw_cells, draw_sheet
 from fastfeed.preprocess.reports.statistics import (
     STAGES,
     Statistics,
-    aspect,
-    bins,
     bottleneck,
-    megapixel,
+    charts,
+    ranked,
     statistics,
     summary,
-    top_rows,
 )
 from fastfeed.preprocess.targets.job_state import Job
 
@@ -57,10 +55,8 @@ def preview(
             pictures.append((record, file.getvalue()))
         if on_shard is not None:
             on_shard(number + 1, len(drawn_records))
-    bad = [sample for index in sorted(job.records) for sample in job.records[index].bad]
-    job.target.write(
-        PAGE, page(statistics(job), pictures, bad, job.plan.recipe.document()).encode()
-    )
+    text = page(statistics(job), pictures, job.bad, job.plan.recipe.document())
+    job.target.write(PAGE, text.encode())
     return [*written, PAGE]
 
 
@@ -71,23 +67,14 @@ def page(
     recipe: Mapping[str, object],
 ) -> str:
     """The page as one self-contained HTML file."""
-    counts = stats.tally
-    charts = [
-        _chart("Formats", top_rows(counts.formats, 8)),
-        _chart("Megapixels", bins(counts.megapixels, megapixel)),
-        _chart("Width : height", bins(counts.aspects, aspect)),
-        _chart("Sizes written, height x width", top_rows(counts.sizes, 8)),
-        _chart("Color modes", top_rows(counts.modes, 8)),
-        _chart("Color profiles", top_rows(counts.icc, 8)),
-        _chart("EXIF orientations", top_rows(counts.orientations, 8)),
-    ]
+    bars = [_chart(title[0].upper() + title[1:], rows) for title, rows in charts(stats)]
     busy = sum(stats.took.stages.values())
     if busy:
         stages = [
             (STAGES.get(name, name), round(100 * took / busy))
             for name, took in stats.took.stages.items()
         ]
-        charts.append(_chart("Where the time went, percent", stages))
+        bars.append(_chart("Where the time went, percent", stages))
     advice = bottleneck(stats.took)
     parts = [
         f'<main>\n<div class="soft">fastfeed preprocess</div><h1>{escape(stats.target)}</h1>',
@@ -98,7 +85,7 @@ def page(
         if any(why.startswith("duplicate") for why in stats.left_out)
         else "",
         '<h2>Input and output</h2><div class="grid">',
-        *charts,
+        *bars,
         "</div>",
         _sheets(stats, pictures),
         _bad(bad),
@@ -157,21 +144,21 @@ def _bad(bad: Sequence[BadSample]) -> str:
     by_reason: dict[str, list[BadSample]] = defaultdict(list)
     for sample in bad:
         by_reason[sample.reason].append(sample)
-    ranked = sorted(by_reason.items(), key=lambda item: (-len(item[1]), item[0]))
+    counts = ranked({reason: len(samples) for reason, samples in by_reason.items()})
     lists = []
-    for reason, samples in ranked:
+    for reason, count in counts:
         lines = [
             Markup(f'{escape(sample.uri)} <span class="soft">{escape(sample.detail)}</span>')
-            for sample in samples[:_LISTED]
+            for sample in by_reason[reason][:_LISTED]
         ]
-        more = len(samples) - _LISTED
+        more = count - _LISTED
         note = f'<div class="soft">and {more:,} more, in bad.jsonl</div>' if more > 0 else ""
         lists.append(
-            f"<details{' open' if len(ranked) < 4 else ''}><summary>{len(samples):,}"
+            f"<details{' open' if len(counts) < 4 else ''}><summary>{count:,}"
             f' <b>{escape(reason)}</b> <span class="soft">{escape(REASONS.get(reason, ""))}</span>'
             f"</summary>{bullets(lines)}{note}</details>"
         )
-    chart = _chart("By reason", [(reason, len(samples)) for reason, samples in ranked], "bad")
+    chart = _chart("By reason", counts, "bad")
     return f"<h2>{len(bad):,} bad images</h2>{chart}{''.join(lists)}"
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from fastfeed.preprocess.model.record import Counts
-from fastfeed.preprocess.model.report import format_duration, format_size
+from fastfeed.preprocess.model.report import format_counts, format_duration, format_size
 from fastfeed.preprocess.targets.job_state import TIMES, Job
 
 STAGES = {
@@ -22,6 +22,7 @@ STAGES = {
 }
 _DOMINANT = 0.5  # share of the workers' time above which a stage is the bottleneck
 _IDLE = 0.4
+_SUMMED = ("seconds", "images", "bytes_in", "bytes_out")  # of each run
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,47 +89,50 @@ def bottleneck(took: Run) -> str:
     if not busy:
         return ""
     total = max(busy, took.worker_seconds)  # the number of workers of earlier runs may be unknown
-    share = {name: seconds / total for name, seconds in took.stages.items()}
+    share = defaultdict(float, {name: seconds / total for name, seconds in took.stages.items()})
     idle = 1 - busy / total
-    cpu = sum(share.get(stage, 0.0) for stage in ("decode", "resize", "encode"))
-    read, write = share.get("read", 0.0), share.get("write", 0.0) + share.get("commit", 0.0)
+    cpu = share["decode"] + share["resize"] + share["encode"]
+    read = share["read"]
+    write = share["write"] + share["commit"]
     largest = max(cpu, read, write, idle)
     if idle == largest and idle >= _IDLE:
-        return (
-            f"workers were idle or starting {idle:.0%} of the time: too few shards for this many"
-            " workers"
-        )
+        why = "too few shards for this many workers"
+        return f"workers were idle or starting {idle:.0%} of the time: {why}"
     if cpu == largest:
-        names = {"decode": "decoding", "resize": "resizing", "encode": "encoding"}
-        parts = ", ".join(f"{name} {share.get(stage, 0.0):.0%}" for stage, name in names.items())
         claim = "the limit is the CPU" if cpu >= _DOMINANT else "the CPU costs most"
-        if share.get("encode", 0.0) > share.get("decode", 0.0):
-            return (
-                f"{claim}: {parts} of the workers' time; JPEG is the fastest to encode, else more"
-                " cores help"
-            )
-        return f"{claim}: {parts} of the workers' time; more cores with as many --workers help"
+        parts = ", ".join(
+            f"{STAGES[name]} {share[name]:.0%}" for name in ("decode", "resize", "encode")
+        )
+        advice = "more cores with as many --workers help"
+        if share["encode"] > share["decode"]:
+            advice = "JPEG is the fastest to encode, else more cores help"
+        return f"{claim}: {parts} of the workers' time; {advice}"
     if read == largest:
-        claim = (
-            "the limit is the disk or network that is read from"
-            if read >= _DOMINANT
-            else "reading costs most"
-        )
-        rate = (
-            f", {took.bytes_in / took.seconds / 1e6:,.0f} MB/s"
-            if took.seconds and took.bytes_in
-            else ""
-        )
-        return (
-            f"{claim}: {read:.0%} of the workers' time{rate}; faster storage or more --workers help"
-        )
-    rate = (
-        f", {took.bytes_out / took.seconds / 1e6:,.0f} MB/s"
-        if took.seconds and took.bytes_out
-        else ""
-    )
+        limit = "the limit is the disk or network that is read from"
+        claim = limit if read >= _DOMINANT else "reading costs most"
+        advice = "faster storage or more --workers help"
+        return f"{claim}: {read:.0%} of the workers' time{_rate(took, took.bytes_in)}; {advice}"
     claim = "the limit is the writer" if write >= _DOMINANT else "writing costs most"
+    rate = _rate(took, took.bytes_out)
     return f"{claim}: {write:.0%} of the workers' time{rate}; a faster target helps"
+
+
+def _rate(took: Run, count: int) -> str:
+    return f", {count / took.seconds / 1e6:,.0f} MB/s" if took.seconds and count else ""
+
+
+def charts(stats: Statistics) -> list[tuple[str, list[tuple[str, int]]]]:
+    """Titles and bars of the histograms of inputs and outputs."""
+    counts = stats.tally
+    return [
+        ("formats", top_rows(counts.formats, 8)),
+        ("megapixels", bins(counts.megapixels, megapixel)),
+        ("width : height", bins(counts.aspects, aspect)),
+        ("color modes", top_rows(counts.modes, 8)),
+        ("color profiles", top_rows(counts.icc, 8)),
+        ("EXIF orientations", top_rows(counts.orientations, 8)),
+        ("sizes written, height x width", top_rows(counts.sizes, 8)),
+    ]
 
 
 def ranked(counts: Mapping[str, int]) -> list[tuple[str, int]]:
@@ -138,13 +142,11 @@ def ranked(counts: Mapping[str, int]) -> list[tuple[str, int]]:
 
 def top_rows(counts: Mapping[str, int], limit: int) -> list[tuple[str, int]]:
     """`ranked`, with all after the first `limit` in one row."""
-    sorted_counts = ranked(counts)
-    if len(sorted_counts) <= limit + 1:
-        return sorted_counts
-    return [
-        *sorted_counts[:limit],
-        (f"{len(sorted_counts) - limit:,} others", sum(n for _, n in sorted_counts[limit:])),
-    ]
+    rows = ranked(counts)
+    if len(rows) <= limit + 1:
+        return rows
+    others = rows[limit:]
+    return [*rows[:limit], (f"{len(others):,} others", sum(n for _, n in others))]
 
 
 def bins(
@@ -174,69 +176,44 @@ def megapixel(low: float) -> str:
 
 def _load_runs(content: bytes) -> Run:
     """Sum of all runs; truncated lines are skipped."""
-    runs: list[dict[str, Any]] = []
+    total = Counter[str]()
+    stages = Counter[str]()
+    runs = 0
     for text in content.decode(errors="replace").splitlines():
         try:
             run = json.loads(text)
         except ValueError:
             continue
         if isinstance(run, dict) and isinstance(run.get("stages"), dict):
-            runs.append(run)
-    stages = Counter[str]()
-    for run in runs:
-        stages.update({name: float(seconds) for name, seconds in run["stages"].items()})  # type: ignore[arg-type]
-    return Run(
-        seconds=_sum(runs, "seconds"),
-        worker_seconds=sum(
-            float(run.get("seconds", 0)) * int(run.get("workers") or 0) for run in runs
-        ),
-        stages={name: stages[name] for name in sorted(stages, key=_stage_order)},
-        images=int(_sum(runs, "images")),
-        bytes_in=int(_sum(runs, "bytes_in")),
-        bytes_out=int(_sum(runs, "bytes_out")),
-        runs=len(runs),
-    )
-
-
-def _stage_order(stage: str) -> tuple[int, str]:
-    stages = list(STAGES)
-    return (stages.index(stage) if stage in stages else len(stages), stage)
-
-
-def _sum(runs: Sequence[Mapping[str, Any]], name: str) -> float:
-    return sum(float(run.get(name, 0)) for run in runs)
+            runs += 1
+            stages.update(run["stages"])
+            total.update({name: run.get(name, 0) for name in _SUMMED})
+            total["worker_seconds"] += run.get("seconds", 0) * int(run.get("workers") or 0)
+    order = [*(name for name in STAGES if name in stages), *sorted(stages.keys() - STAGES.keys())]
+    return Run(**total, stages={name: stages[name] for name in order}, runs=runs)
 
 
 def summary(stats: Statistics) -> list[tuple[str, str]]:
     """The statistics as rows of text."""
-    counts, took = stats.tally, stats.took
-    good, bad = counts.samples, stats.bad.total()
+    counts = stats.tally
+    took = stats.took
+    good = counts.samples
+    bad = stats.bad.total()
+    share = f", {bad:,} are bad ({bad / (good + bad):.2%})" if bad else ""
     lines = [
         ("shards", f"{stats.shards_done:,} of {stats.shards:,}, {stats.format}"),
-        (
-            "images",
-            f"{good:,} of {stats.planned:,}"
-            + (f", {bad:,} are bad ({bad / (good + bad):.2%})" if bad else ""),
-        ),
+        ("images", f"{good:,} of {stats.planned:,}{share}"),
     ]
     if stats.left_out:
-        lines.append(
-            ("left out", ", ".join(f"{n:,} {why}" for why, n in sorted(stats.left_out.items())))
-        )
+        lines.append(("left out", format_counts(stats.left_out)))
     if good:
-        for name, count, pixels in (
+        sizes = [
             ("read", counts.bytes_in, counts.pixels_in),
             ("written", stats.bytes, counts.pixels_out),
-        ):
-            lines.append(
-                (
-                    name,
-                    (
-                        f"{format_size(count)}, {format_size(count / good)} and"
-                        f" {_mega(pixels / good)} per image"
-                    ),
-                )
-            )
+        ]
+        for name, count, pixels in sizes:
+            each = f"{format_size(count / good)} and {_mega(pixels / good)} per image"
+            lines.append((name, f"{format_size(count)}, {each}"))
         if counts.bytes_in:
             lines.append(("output size", f"{stats.bytes / counts.bytes_in:.1%} of input"))
     if counts.kept:
@@ -248,9 +225,8 @@ def summary(stats: Statistics) -> list[tuple[str, str]]:
         long = format_duration(took.seconds) if took.seconds >= 10 else f"{took.seconds:.1f} s"
         lines.append(("took", f"{long} in {took.runs} run{'s' if took.runs != 1 else ''}{rate}"))
     busy = sum(took.stages.values())
-    for name, seconds in took.stages.items():
-        if busy:
-            lines.append((f"  {name}", f"{seconds / busy:.0%}, {STAGES.get(name, name)}"))
+    for name, seconds in took.stages.items() if busy else ():
+        lines.append((f"  {name}", f"{seconds / busy:.0%}, {STAGES.get(name, name)}"))
     return lines
 
 

@@ -10,7 +10,12 @@ from itertools import pairwise
 from typing import Any
 
 from fastfeed.preprocess.model.plan import PLAN
-from fastfeed.preprocess.model.report import format_duration, format_reasons, format_size
+from fastfeed.preprocess.model.report import (
+    format_counts,
+    format_duration,
+    format_reasons,
+    format_size,
+)
 from fastfeed.preprocess.planning.survey import ROW, piece_name
 from fastfeed.preprocess.reports.verify import temporary_names
 from fastfeed.preprocess.targets.job_state import Job
@@ -57,37 +62,30 @@ class JobStatus:
     def rows(self) -> list[tuple[str, str]]:
         """The status as rows of text."""
         fraction = self.done / self.shards if self.shards else 1.0
+        images = f"{self.images:,} in shards, {format_size(self.bytes)}; {self.planned:,} planned"
         rows = [
             ("source", self.source),
             ("shards", f"{self.done:,} of {self.shards:,} done, {fraction:.1%}"),
-            (
-                "images",
-                f"{self.images:,} in shards, {format_size(self.bytes)}; {self.planned:,} planned",
-            ),
+            ("images", images),
         ]
         if self.bad:
             rows.append(("bad", f"{self.bad.total():,}: {format_reasons(self.bad, 8)}"))
         if self.left_out:
-            rows.append(
-                ("left out", ", ".join(f"{n:,} {why}" for why, n in sorted(self.left_out.items())))
-            )
+            rows.append(("left out", format_counts(self.left_out)))
         last = "" if self.last_s is None else f", the last shard {format_duration(self.last_s)} ago"
         if not self.todo:
-            rows.append(("state", "complete"))
+            state = "complete"
         elif self.writers:
             writing = "1 process writes" if self.writers == 1 else f"{self.writers} processes write"
-            rows.append(("state", f"running, {writing} on this machine{last}"))
+            state = f"running, {writing} on this machine{last}"
         elif self.running:
-            rows.append(("state", f"running on another machine, or just stopped{last}"))
+            state = f"running on another machine, or just stopped{last}"
         else:
-            rows.append(("state", f"not running, as far as this machine can tell{last}"))
+            state = f"not running, as far as this machine can tell{last}"
+        rows.append(("state", state))
         if self.seconds_left is not None:
-            rows.append(
-                (
-                    "left",
-                    f"about {format_duration(self.seconds_left)}, at the speed of the last shards",
-                )
-            )
+            left = format_duration(self.seconds_left)
+            rows.append(("left", f"about {left}, at the speed of the last shards"))
         return rows
 
 
@@ -135,19 +133,10 @@ def shard_pace(times: list[float]) -> tuple[float | None, float | None]:
     if len(ordered) < 2:
         return None, ordered[-1] if ordered else None
     gaps = [after - before for before, after in pairwise(ordered)]
-    median_gap = sorted(gaps)[len(gaps) // 2]
-    start = max(
-        (
-            k + 1
-            for k, gap in enumerate(gaps)
-            if gap > max(_MIN_PAUSE_S, _PAUSE_FACTOR * median_gap)
-        ),
-        default=0,
-    )
-    last_run = ordered[start:]
-    return (
-        (last_run[-1] - last_run[0]) / (len(last_run) - 1) if len(last_run) > 1 else None
-    ), ordered[-1]
+    pause = max(_MIN_PAUSE_S, _PAUSE_FACTOR * sorted(gaps)[len(gaps) // 2])
+    start = max((k + 1 for k, gap in enumerate(gaps) if gap > pause), default=0)
+    count = len(ordered) - 1 - start
+    return (ordered[-1] - ordered[start]) / count if count else None, ordered[-1]
 
 
 def _times(job: Job) -> list[float]:

@@ -84,12 +84,11 @@ def verify(job: Job, on_shard: OnShard | None = None) -> Verification:
     problems += _foreign_files(job, records, present)
     if len(records) == len(job.shards):
         problems += _check_indexes(job, order)
-    stale_names = _stale_temporary(target)
-    if stale_names:
-        detail = "left by a run that was killed" + (
-            f", and {len(stale_names) - 1} more" if len(stale_names) > 1 else ""
-        )
-        problems.append(Problem("temporary", stale_names[0], detail + "; the next run removes it"))
+    stale = [name for name in temporary_names(target) if has_ended(name.rpartition("/")[2])]
+    if stale:
+        more = f", and {len(stale) - 1} more" if len(stale) > 1 else ""
+        detail = f"left by a run that was killed{more}; the next run removes it"
+        problems.append(Problem("temporary", stale[0], detail))
     return Verification(len(job.shards), len(records), whole, samples, read, tuple(problems))
 
 
@@ -103,12 +102,8 @@ def matching_records(job: Job) -> dict[int, Record]:
             record = Record.load(job.target.read(record_name(shard.name)) or b"", shard.name)
         except SourceError:  # reported by _foreign_files
             return None
-        fits = (
-            record.plan == hashes[shard.index]
-            and record.index == shard.index
-            and record.shard == shard.name
-        )
-        return record if fits else None
+        found = record.plan, record.index, record.shard
+        return record if found == (hashes[shard.index], shard.index, shard.name) else None
 
     with ThreadPoolExecutor(_READERS, "fastfeed-verify") as pool:
         return {record.index: record for record in pool.map(load, shards) if record is not None}
@@ -170,35 +165,26 @@ def _check_content(target: Target, part: ShardFile) -> str:
 
 
 def _check_samples(job: Job, record: Record) -> Iterator[Problem]:
-    planned, path = job.shards[record.index], job.target.layout.path(record.name)
-    if len(record.ids) + len(record.bad) != planned.last - planned.first:
-        detail = (
-            f"lists {len(record.ids) + len(record.bad)} images, {planned.last - planned.first} are"
-            " planned"
-        )
-        yield Problem("record", path, detail, record.index)
-        return
-    if not record.files:
-        if record.ids:
-            yield Problem(
-                "record", path, f"lists {len(record.ids)} samples and no file", record.index
-            )
-        return
-    main = record.files[0]
-    try:
-        sample_count = count_samples(
-            job.plan.recipe.packing.format, main.name, main.bytes, reader(job.target, main.name)
-        )
-    except SourceError as error:
-        yield Problem("samples", main.name, str(error).removeprefix(f"{main.name} "), record.index)
-        return
-    if sample_count != len(record.ids):
-        yield Problem(
-            "samples",
-            main.name,
-            f"holds {sample_count} samples, should hold {len(record.ids)}",
-            record.index,
-        )
+    planned = job.shards[record.index]
+    listed = len(record.ids) + len(record.bad)
+    wanted = planned.last - planned.first
+    if listed != wanted or (record.ids and not record.files):
+        detail = f"lists {listed} images, {wanted} are planned"
+        if listed == wanted:
+            detail = f"lists {len(record.ids)} samples and no file"
+        yield Problem("record", job.target.layout.path(record.name), detail, record.index)
+    elif record.files:
+        main = record.files[0]
+        format, read = job.plan.recipe.packing.format, reader(job.target, main.name)
+        try:
+            count = count_samples(format, main.name, main.bytes, read)
+        except SourceError as error:
+            detail = str(error).removeprefix(f"{main.name} ")
+            yield Problem("samples", main.name, detail, record.index)
+        else:
+            if count != len(record.ids):
+                detail = f"holds {count} samples, should hold {len(record.ids)}"
+                yield Problem("samples", main.name, detail, record.index)
 
 
 def _foreign_files(
@@ -212,11 +198,8 @@ def _foreign_files(
     for name in sorted(present.keys() - recorded):
         if is_job_file(name) and not name.startswith(RECORDS):
             continue
-        if (
-            name.rpartition("/")[2] == MDS_INDEX
-            or name.endswith(INDEX)
-            or f"/{INDEXES}/" in f"/{name}"
-        ):
+        is_index = name.endswith(INDEX) or f"/{INDEXES}/" in f"/{name}"
+        if is_index or name.rpartition("/")[2] == MDS_INDEX:
             continue
         path = job.target.layout.path(name)
         if name in index:
@@ -225,11 +208,6 @@ def _foreign_files(
             yield Problem("foreign", path, "of a shard that is not complete; a run rebuilds it")
         else:
             yield Problem("foreign", path, "is not of this job")
-
-
-def _stale_temporary(target: Target) -> list[str]:
-    """Names of temporary files whose owner has ended."""
-    return [name for name in temporary_names(target) if has_ended(name.rpartition("/")[2])]
 
 
 def temporary_names(target: Target) -> list[str]:
@@ -247,11 +225,8 @@ def temporary_names(target: Target) -> list[str]:
 
 def location_of(target: Target) -> tuple[str, Storage]:
     """Root of a target's files, and the storage to read them with."""
-    storage = getattr(target, "storage", None) or Storage()
-    return (
-        str(getattr(target, "folder", "") or getattr(target, "url", "") or target.text).rstrip("/"),
-        storage,
-    )
+    root = getattr(target, "folder", "") or getattr(target, "url", "") or target.text
+    return str(root).rstrip("/"), getattr(target, "storage", None) or Storage()
 
 
 def reader(target: Target, name: str) -> Read:
@@ -310,10 +285,8 @@ def _in_parquet(reader: ForwardReader) -> int:
     length = int.from_bytes(tail[:4], "little")
     if tail[4:] != b"PAR1" or length > reader.size - 12:
         raise ValueError("it does not end as a Parquet file does")
-    return sum(
-        group.rows
-        for group in row_groups(reader.read(reader.size - 8 - length, length), reader.size)
-    )
+    footer = reader.read(reader.size - 8 - length, length)
+    return sum(group.rows for group in row_groups(footer, reader.size))
 
 
 def _in_mds(reader: ForwardReader) -> int:

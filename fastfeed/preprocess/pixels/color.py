@@ -85,11 +85,8 @@ def _read(icc: bytes, mode: str) -> Profile:
         profile = ImageCms.ImageCmsProfile(io.BytesIO(icc))
         space = profile.profile.xcolor_space.strip()
         srgb = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB"))
-        if (
-            mode == "L"
-            and space == "RGB"
-            and _is_identity(_transform(profile, srgb, "RGB", "RGB"), "RGB")
-        ):
+        is_mixed = mode == "L" and space == "RGB"
+        if is_mixed and _is_identity(_transform(profile, srgb, "RGB", "RGB"), "RGB"):
             return Profile("sRGB")  # many programs write it into gray files; gray stays gray
         if space != _SPACES.get(mode):
             return _DAMAGED
@@ -318,9 +315,7 @@ def _profile(name: str, points: Chromaticities, light: np.ndarray) -> bytes:
     """An ICC profile, version 2: a curve for each of the 256 levels, and a matrix."""
     trc = b"curv\0\0\0\0" + struct.pack(">I", 256) + np.rint(light * 65_535).astype(">u2").tobytes()
     columns = _to_xyz(points).T
-    tags = {
-        tag: _xyz(column) for tag, column in zip((b"rXYZ", b"gXYZ", b"bXYZ"), columns, strict=True)
-    }
+    tags = dict(zip((b"rXYZ", b"gXYZ", b"bXYZ"), map(_xyz, columns), strict=True))
     return _packed(name, tags | dict.fromkeys((b"rTRC", b"gTRC", b"bTRC"), trc))
 
 
@@ -342,10 +337,8 @@ def _to_xyz(points: Chromaticities) -> np.ndarray:
     if (adapted <= 0).any() or abs(np.linalg.det(matrix)) < 1e-3:
         raise ValueError(points)
     matrix = matrix * np.linalg.solve(matrix, white)
-    result: np.ndarray = (
-        np.linalg.inv(_BRADFORD) @ np.diag(_BRADFORD @ _D50 / adapted) @ _BRADFORD @ matrix
-    )
-    return result
+    gains = np.diag(_BRADFORD @ _D50 / adapted)
+    return np.linalg.inv(_BRADFORD) @ gains @ _BRADFORD @ matrix
 
 
 def _xyz(values: np.ndarray) -> bytes:
@@ -361,8 +354,7 @@ def _packed(name: str, tags: dict[bytes, bytes]) -> bytes:
     for tag, content in tags.items():
         index += tag + struct.pack(">II", start + len(body), len(content))
         body += content + bytes(-len(content) % 4)
-    head = struct.pack(
-        ">I4xI4s4s4s12x4s28x", start + len(body), 0x02400000, b"mntr", b"RGB ", b"XYZ ", b"acsp"
-    )
+    kinds = b"mntr", b"RGB ", b"XYZ ", b"acsp"
+    head = struct.pack(">I4xI4s4s4s12x4s28x", start + len(body), 0x02400000, *kinds)
     head += _xyz(_D50)[8:]
     return head.ljust(128, b"\0") + struct.pack(">I", len(tags)) + index + body

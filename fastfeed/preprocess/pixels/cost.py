@@ -45,20 +45,16 @@ def cost(
             held += blob_bytes  # its header is read from a copy of the chunks that decide pixels
         return int(_SMALL + 3 * out + converts + held)
     shrink = shrink if info.format == "JPEG" else 1
-    _, last = rows_read(
-        top / shrink, height / shrink, info.stored[0] // shrink, rows, FILTER_NAMES[filter]
-    )
-    bands = _BANDS.get(info.mode, 3) + (
-        info.alpha and info.mode in ("1", "L", "P", "I;16", "RGB", "RGB;16")
-    )
+    stored_rows = info.stored[0] // shrink
+    _, last = rows_read(top / shrink, height / shrink, stored_rows, rows, FILTER_NAMES[filter])
+    bands = _BANDS.get(info.mode, 3) + (info.alpha and info.mode in ("P", *_KEYED))
     # horizontally scaled rows, the result, its copy
     scaling = (1 if bands == 1 else 4) * last * columns + 7 * out + converts
     if info.path == "vips":
         strip = max(STRIP_PIXELS, info.stored[1])
         full_image = _WEBP * info.height * info.width if info.format == "WEBP" else 0
-        return int(
-            _LIBVIPS + full_image + 12 * bands * strip + 64 * bands * info.stored[1] + scaling
-        )
+        buffers = 12 * bands * strip + 64 * bands * info.stored[1]
+        return int(_LIBVIPS + full_image + buffers + scaling)
     pixels = max(info.height * info.width, info.coded_pixels) // shrink**2
     image = (_IMAGE.get(info.mode, 4) + _DECODER.get(info.format, 0)) * pixels
     if info.format == "TIFF" and info.mode.startswith("I;16"):
@@ -71,10 +67,7 @@ def cost(
         image += _JPEG2000 * bands * pixels
     if info.format != "JPEG":
         image += blob_bytes  # what the plugin reads is a copy
-    strips = (
-        0
-        if info.mode in ("RGB", "L") and not info.alpha and not info.linear
-        else 20 * min(STRIP_PIXELS, pixels)
-    )
+    is_plain = info.mode in ("RGB", "L") and not info.alpha and not info.linear
+    strips = 0 if is_plain else 20 * min(STRIP_PIXELS, pixels)
     coefficients = info.held * _COEFFICIENT * (info.height + 64) * (info.width + 64)
     return int(_SMALL + image + coefficients + strips + scaling)

@@ -21,11 +21,12 @@ from fastfeed.decode.pillow import OPEN, PillowEngine, failure_from_error
 from fastfeed.errors import ConfigError
 from fastfeed.ops.decode import Decode
 from fastfeed.ops.program.compile import Windows
-from fastfeed.preprocess.model.image_recipe import FILTERS
+from fastfeed.preprocess.model.image_recipe import FILTERS, Size
 from fastfeed.preprocess.pixels.color import NONE, Profile, profile_of
 from fastfeed.preprocess.pixels.image_info import (
     LARGE,
     ImageInfo,
+    has_alpha,
     libvips,
     opened_profile,
     read_markers,
@@ -34,9 +35,10 @@ from fastfeed.preprocess.pixels.strips import color_model, converts_first, flatt
 
 # names of ops.base.FILTERS
 FILTER_NAMES: dict[str, str] = dict(zip(FILTERS, ("lanczos", "bicubic", "box"), strict=True))
-_NEVER = Event()
+NEVER = Event()
 _NO_FLIP = np.zeros((1, 2), bool)
 Box = tuple[float, float, float, float]
+Seconds = dict[str, float]  # by stage
 
 
 class Rasterizer:
@@ -60,21 +62,19 @@ class Rasterizer:
         self._filter = FILTER_NAMES[filter]
         self._full = full_decode
         self._pillow = PillowEngine(self._op)
-        self._native = NativeEngine(self._op, full=full_decode) if is_built() else None
+        self.native = NativeEngine(self._op, full=full_decode) if is_built() else None
 
     def __repr__(self) -> str:
-        return (
-            f"Rasterizer({self._filter}, matte {self._op.matte}, kernel"
-            f" {'yes' if self._native else 'no'})"
-        )
+        kernel = "yes" if self.native else "no"
+        return f"Rasterizer({self._filter}, matte {self._op.matte}, kernel {kernel})"
 
     def pixels(
         self,
         blob: bytes,
         info: ImageInfo,
         box: Box,
-        size: tuple[int, int],
-        seconds: dict[str, float] | None = None,
+        size: Size,
+        seconds: Seconds | None = None,
     ) -> np.ndarray | DecodeFailure:
         """Decode a displayed `box` as `size`: uint8 (height, width, 3)."""
         seconds = {"resize": 0.0} if seconds is None else seconds
@@ -92,26 +92,22 @@ class Rasterizer:
         # decoders of hostile bytes raise anything: ValueError, KeyError, struct.error...
         except Exception as error:
             bad = failure_from_error(error, blob, info.format)
-            is_truncated = (
-                info.path == "vips" and info.format == "PNG" and b"IEND" not in bytes(blob[-64:])
-            )
+            is_png = info.path == "vips" and info.format == "PNG"
+            is_truncated = is_png and b"IEND" not in bytes(blob[-64:])
             return DecodeFailure("truncated", bad.detail) if is_truncated else bad
 
-    def _through_native(
-        self,
-        blob: bytes,
-        info: ImageInfo,
-        box: Box,
-        size: tuple[int, int],
-        seconds: dict[str, float],
-    ) -> np.ndarray | DecodeFailure:
-        assert self._native is not None
+    def request(self, blob: bytes, info: ImageInfo, box: Box, size: Size) -> Request:
+        """The request for a box at this size to the native extension."""
         header = Header(info.height, info.width, info.format)
         windows = Windows(np.array([box], float), _NO_FLIP, np.array([size], np.int64))
+        return Request([blob], [header], windows, self._filter)
+
+    def _through_native(
+        self, blob: bytes, info: ImageInfo, box: Box, size: Size, seconds: Seconds
+    ) -> np.ndarray | DecodeFailure:
+        assert self.native is not None
         out, times = np.empty((1, *size, 3), np.uint8), np.zeros((1, 2), np.int64)
-        (bad,) = self._native.decode(
-            Request([blob], [header], windows, self._filter), out, _NEVER, times
-        )
+        (bad,) = self.native.decode(self.request(blob, info, box, size), out, NEVER, times)
         seconds["resize"] += times[0, 0] / 1e9
         if bad is not None:
             return bad
@@ -121,40 +117,28 @@ class Rasterizer:
             profile = profile_of(read_markers(blob).profile, info.mode)
         else:
             profile = opened_profile(OPEN[info.format](io.BytesIO(blob), ""))
-        image = Image.fromarray(
-            np.ascontiguousarray(out[0, :, :, 0]) if color_model(info.mode) == "L" else out[0]
-        )
+        is_gray = color_model(info.mode) == "L"
+        image = Image.fromarray(np.ascontiguousarray(out[0, :, :, 0]) if is_gray else out[0])
         return np.array(profile.converted(image))
 
     def _through_vips(
-        self,
-        blob: bytes,
-        info: ImageInfo,
-        box: Box,
-        size: tuple[int, int],
-        seconds: dict[str, float],
+        self, blob: bytes, info: ImageInfo, box: Box, size: Size, seconds: Seconds
     ) -> np.ndarray | DecodeFailure:
         if info.format == "PNG" and not png_intact(blob):
             return DecodeFailure("corrupt", "a checksum of the pixel data is wrong")
         profile = opened_profile(OPEN[info.format](io.BytesIO(blob), ""))
         flat = flattener(info.alpha, profile, self._op.matte)
         rows = libvips().StripReader(blob, *info.stored)
-        displayed_shape = info.height, info.width
+        box = stored_box(info.orientation, box, (info.height, info.width))
+        size = displayed_size(info.orientation, size)
         small = scale_strips(
-            lambda top, count: flat(rows(top, count)),
-            info.stored,
-            stored_box(info.orientation, box, displayed_shape),
-            displayed_size(info.orientation, size),
-            self._filter,
-            seconds,
+            lambda top, count: flat(rows(top, count)), info.stored, box, size, self._filter, seconds
         )
         rows.finish()
-        return _upright(
-            small, NONE if converts_first(info.alpha, profile) else profile, info.orientation
-        )
+        return _upright(small, info.alpha, profile, info.orientation)
 
     def _through_pillow(
-        self, blob: bytes, box: Box, size: tuple[int, int], seconds: dict[str, float]
+        self, blob: bytes, box: Box, size: Size, seconds: Seconds
     ) -> np.ndarray | DecodeFailure:
         (header,) = self._pillow.probe([blob])
         if isinstance(header, DecodeFailure):
@@ -165,16 +149,14 @@ class Rasterizer:
         top, left, height, width = stored_box(orientation, box, (header.height, header.width))
         size = displayed_size(orientation, size)
         shrink, profile = 1, opened_profile(image)
-        if (
-            header.format == "JPEG" and profile.linear
-        ):  # which the native extension would have decoded
+        if header.format == "JPEG" and profile.linear:  # else the native extension decodes it
             check_jpeg(blob)
         if header.format == "JPEG" and not profile.linear and not self._full:
             shrink = dct_denominator((height, width), size, self._filter)
             image.draft(image.mode, (image.width // shrink, image.height // shrink))
         box = (top / shrink, left / shrink, height / shrink, width / shrink)
         image.load()
-        alpha = image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info
+        alpha = has_alpha(image)
         flat = flattener(alpha, profile, self._op.matte)
         small = scale_strips(
             lambda top, count: flat(image.crop((0, top, image.width, top + count))),
@@ -184,9 +166,10 @@ class Rasterizer:
             self._filter,
             seconds,
         )
-        return _upright(small, NONE if converts_first(alpha, profile) else profile, orientation)
+        return _upright(small, alpha, profile, orientation)
 
 
-def _upright(small: Image.Image, profile: Profile, orientation: int) -> np.ndarray:
+def _upright(small: Image.Image, alpha: bool, profile: Profile, orientation: int) -> np.ndarray:
     """Convert a stored image in the profile's colors to displayed orientation and sRGB."""
+    profile = NONE if converts_first(alpha, profile) else profile
     return np.ascontiguousarray(displayed(orientation, np.asarray(profile.converted(small))))

@@ -47,16 +47,11 @@ def output_geometry(scaling: Scaling, height: int, width: int) -> OutputGeometry
         side = min(height, width) if scaling.mode == "short" else max(height, width)
         if scaling.size > side and not scaling.enlarge:
             return _full_image((height, width), (height, width))
-        return _full_image(
-            (height, width),
-            (_scaled(height, scaling.size, side), _scaled(width, scaling.size, side)),
-        )
+        size = _scaled(height, scaling.size, side), _scaled(width, scaling.size, side)
+        return _full_image((height, width), size)
     if scaling.mode == "buckets":
-        return _cover(
-            (height, width),
-            scaling.buckets[nearest_bucket(scaling.buckets, height, width)],
-            scaling.enlarge,
-        )
+        bucket = scaling.buckets[nearest_bucket(scaling.buckets, height, width)]
+        return _cover((height, width), bucket, scaling.enlarge)
     assert scaling.size is not None
     target = (scaling.size, scaling.size) if isinstance(scaling.size, int) else scaling.size
     if scaling.mode == "cover":
@@ -83,23 +78,18 @@ def output_error(geometry: OutputGeometry, image: str, max_pixels: int) -> Decod
     """A failure if an output of this size exceeds `max_pixels`, or the limits of the format."""
     height, width = geometry.canvas
     max_side = MAX_SIDES.get(image, 0)
+    size = f"would become {width}x{height} pixels"
     if max_side and max(height, width) > max_side:
-        return DecodeFailure(
-            "bomb",
-            f"would become {width}x{height} pixels; {image} allows at most {max_side} per side",
-        )
+        return DecodeFailure("bomb", f"{size}; {image} allows at most {max_side} per side")
     if height * width > max_pixels:
-        return DecodeFailure(
-            "bomb", f"would become {width}x{height} pixels, the limit is {max_pixels}"
-        )
+        return DecodeFailure("bomb", f"{size}, the limit is {max_pixels}")
     return None
 
 
 def _full_image(shape: Size, size: Size) -> OutputGeometry:
     enlarged = size[0] > shape[0] or size[1] > shape[1]
-    return OutputGeometry(
-        (0.0, 0.0, float(shape[0]), float(shape[1])), size, size, (0, 0), enlarged
-    )
+    box = (0.0, 0.0, float(shape[0]), float(shape[1]))
+    return OutputGeometry(box, size, size, (0, 0), enlarged)
 
 
 def _scaled(length: int, numerator: int, denominator: int) -> int:
@@ -109,31 +99,23 @@ def _scaled(length: int, numerator: int, denominator: int) -> int:
 
 def _cover(shape: Size, target: Size, enlarge: bool) -> OutputGeometry:
     height, width = shape
-    if not enlarge and (target[0] > height or target[1] > width):
-        if height * target[1] <= width * target[0]:  # full height
+    is_wide = height * target[1] <= width * target[0]  # full height
+    enlarged = target[0] > height or target[1] > width
+    if enlarged and not enlarge:
+        if is_wide:
             size = height, min(width, _scaled(target[1], height, target[0]))
         else:
             size = min(height, _scaled(target[0], width, target[1])), width
-        box = (
-            float((height - size[0]) // 2),
-            float((width - size[1]) // 2),
-            float(size[0]),
-            float(size[1]),
-        )
+        top, left = (height - size[0]) // 2, (width - size[1]) // 2
+        box = (float(top), float(left), float(size[0]), float(size[1]))
         return OutputGeometry(box, size, size, (0, 0), False)
     box_height, box_width = float(height), float(width)
-    if height * target[1] <= width * target[0]:
+    if is_wide:
         box_width = target[1] * height / target[0]
     else:
         box_height = target[0] * width / target[1]
-    enlarged = target[0] > height or target[1] > width
-    return OutputGeometry(
-        ((height - box_height) / 2, (width - box_width) / 2, box_height, box_width),
-        target,
-        target,
-        (0, 0),
-        enlarged,
-    )
+    box = ((height - box_height) / 2, (width - box_width) / 2, box_height, box_width)
+    return OutputGeometry(box, target, target, (0, 0), enlarged)
 
 
 def _contain(shape: Size, target: Size, enlarge: bool) -> OutputGeometry:
@@ -150,18 +132,16 @@ def _contain(shape: Size, target: Size, enlarge: bool) -> OutputGeometry:
 
 def limit_error(limits: Limits, format: str, height: int, width: int) -> DecodeFailure | None:
     """A failure if format, pixels, short side or aspect ratio, in this order, is refused."""
+    short, long = min(height, width), max(height, width)
+    size = f"{width}x{height} pixels"
     if limits.formats and format not in limits.formats:
         return DecodeFailure("policy", f"{format}; allowed are {', '.join(limits.formats)}")
     if height * width > limits.max_pixels:
-        return DecodeFailure("bomb", f"{width}x{height} pixels, the limit is {limits.max_pixels}")
-    short, long = min(height, width), max(height, width)
+        return DecodeFailure("bomb", f"{size}, the limit is {limits.max_pixels}")
     if short < limits.min_side:
-        return DecodeFailure(
-            "too_small", f"{width}x{height} pixels, the short side must be >= {limits.min_side}"
-        )
+        detail = f"{size}, the short side must be >= {limits.min_side}"
+        return DecodeFailure("too_small", detail)
     if limits.max_aspect and long > limits.max_aspect * short:
-        return DecodeFailure(
-            "aspect",
-            f"{width}x{height} pixels, {long / short:.2f}:1; at most {limits.max_aspect:g}:1",
-        )
+        ratio = f"{long / short:.2f}:1; at most {limits.max_aspect:g}:1"
+        return DecodeFailure("aspect", f"{size}, {ratio}")
     return None

@@ -95,7 +95,7 @@ def _pillow_info(blob: bytes, max_pixels: int) -> ImageInfo | DecodeFailure:
     image, orientation = header.handle.look(blob), header.handle.orientation
     try:
         mode = _mode(image, blob)
-        alpha = image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info
+        alpha = has_alpha(image)
         profile = opened_profile(image)
         jpeg = read_markers(blob) if header.format == "JPEG" else None
         path = _path(image, header, converts_first(alpha, profile), blob, max_pixels)
@@ -118,6 +118,11 @@ def _pillow_info(blob: bytes, max_pixels: int) -> ImageInfo | DecodeFailure:
         held=jpeg.held() if jpeg else 0.0,
         held_bytes=held_bytes(blob) if path == "native" else (0, 0, 0, 0),
     )
+
+
+def has_alpha(image: Any) -> bool:
+    """True if an opened image has transparent pixels."""
+    return image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info
 
 
 def _path(image: Any, header: Header, converts_first: bool, blob: bytes, max_pixels: int) -> str:

@@ -59,9 +59,8 @@ def scale_strips(
     for at in range(first, last, step):
         strip = rows(at, min(step, last - at))
         if scaler is None:
-            scaler = (_Kernel if strip.mode in ("RGB", "L") and is_built() else _Pillow)(
-                shape, box, size, filter
-            )
+            kind = _Kernel if strip.mode in ("RGB", "L") and is_built() else _Pillow
+            scaler = kind(shape, box, size, filter)
         begun = perf_counter()
         scaler.push(at, strip)
         spent += perf_counter() - begun
@@ -93,9 +92,8 @@ class _Kernel:
         self._mode = strip.mode
 
     def result(self) -> Image.Image:
-        return Image.fromarray(
-            self._pixels if self._mode == "RGB" else np.ascontiguousarray(self._pixels[:, :, 0])
-        )
+        is_rgb = self._mode == "RGB"
+        return Image.fromarray(self._pixels if is_rgb else self._pixels[:, :, 0].copy())
 
 
 class _Pillow:
@@ -104,7 +102,7 @@ class _Pillow:
     def __init__(
         self, shape: tuple[int, int], box: Box, size: tuple[int, int], filter: str
     ) -> None:
-        self._shape = shape
+        self._last = rows_read(box[0], box[2], shape[0], size[0], filter)[1]
         self._box = box
         self._size = size
         self._filter = filter
@@ -112,15 +110,11 @@ class _Pillow:
 
     def push(self, top: int, strip: Image.Image) -> None:
         _, left, _, width = self._box
-        part = resampled(
-            strip, (0, left, strip.height, width), (strip.height, self._size[1]), self._filter
-        )
+        size = strip.height, self._size[1]
+        part = resampled(strip, (0, left, strip.height, width), size, self._filter)
         if self._narrow is None:
             # starts at the top row, though it is not read: row fractions then add up as in Pillow
-            _, last = rows_read(
-                self._box[0], self._box[2], self._shape[0], self._size[0], self._filter
-            )
-            self._narrow = Image.new(part.mode, (self._size[1], last))
+            self._narrow = Image.new(part.mode, (self._size[1], self._last))
         self._narrow.paste(part, (0, top))
 
     def result(self) -> Image.Image:
@@ -158,9 +152,8 @@ def flattener(
                 strip = strip.convert("L" if strip.mode == "1" else "RGB")
             return profile.converted(strip) if first else strip
         if first:
-            strip = profile.converted(
-                strip.getchannel(0) if profile.mode == "L" else strip.convert("RGB")
-            )
+            is_gray = profile.mode == "L"
+            strip = profile.converted(strip.getchannel(0) if is_gray else strip.convert("RGB"))
         plain = Image.new("RGB", strip.size, matte)
         plain.paste(strip.convert("RGB"), mask=alpha_mask)
         return plain

@@ -7,24 +7,22 @@ import io
 import re
 import time
 from collections.abc import Callable, Sequence
-from threading import Event
 from typing import Any
 
 import numpy as np
 from numpy.lib import format as npy
-from PIL import Image, JpegImagePlugin, PngImagePlugin, WebPImagePlugin
 
-from fastfeed.decode.base import DECLINED, DecodeFailure, Header, Request
-from fastfeed.decode.native import NativeEngine, is_built
+# the last, or Pillow would import it at the first file
+from PIL import Image, JpegImagePlugin, PngImagePlugin, WebPImagePlugin  # noqa: F401
+
+from fastfeed.decode.base import DECLINED, DecodeFailure
 from fastfeed.decode.pillow import OPEN
-from fastfeed.ops.decode import Decode
-from fastfeed.ops.program.compile import Windows
 from fastfeed.preprocess.model.image_recipe import Encoding, Size
 from fastfeed.preprocess.model.recipe import Recipe
 from fastfeed.preprocess.model.record import ProcessedImage
 from fastfeed.preprocess.model.task import MemoryLimitError, TaskContext
 from fastfeed.preprocess.pixels.cost import cost
-from fastfeed.preprocess.pixels.decode import Rasterizer
+from fastfeed.preprocess.pixels.decode import NEVER, Rasterizer
 from fastfeed.preprocess.pixels.geometry import (
     OutputGeometry,
     limit_error,
@@ -32,10 +30,6 @@ from fastfeed.preprocess.pixels.geometry import (
     output_geometry,
 )
 from fastfeed.preprocess.pixels.image_info import ImageInfo, image_info
-
-_KERNEL_FILTERS = {"lanczos": "lanczos", "bicubic": "bicubic", "area": "box"}
-_NO_FLIP = np.zeros((1, 2), bool)
-_NEVER = Event()
 
 
 class Transformer:
@@ -53,16 +47,13 @@ class Transformer:
         self._scaling = recipe.scaling
         self._encoding = recipe.encoding
         self._limits = recipe.limits
-        scaling = self._scaling
-        max_pixels = self._limits.max_pixels
-        full = self._scaling.full_decode
         self._rasterizer = Rasterizer(
-            scaling.matte, scaling.filter, max_pixels=max_pixels, full_decode=full
+            recipe.scaling.matte,
+            recipe.scaling.filter,
+            max_pixels=recipe.limits.max_pixels,
+            full_decode=recipe.scaling.full_decode,
         )
-        self._filter = _KERNEL_FILTERS[scaling.filter]
-        self._native = (
-            NativeEngine(Decode(scaling.matte, max_pixels), full=full) if is_built() else None
-        )
+        self._native = self._rasterizer.native
 
     def __repr__(self) -> str:
         return f"Transformer({self._scaling}, {self._encoding})"
@@ -111,9 +102,8 @@ class Transformer:
     def _memory_needed(self, blob: bytes, info: ImageInfo, geometry: OutputGeometry) -> int:
         """Upper bound of the memory needed, bytes."""
         scaling = self._scaling
-        need = cost(
-            info, len(blob), geometry.box, geometry.size, scaling.filter, scaling.full_decode
-        )
+        how = scaling.filter, scaling.full_decode
+        need = cost(info, len(blob), geometry.box, geometry.size, *how)
         need += working_bytes(self._encoding, geometry.canvas)
         return need + (3 * geometry.canvas[0] * geometry.canvas[1] if geometry.padded else 0)
 
@@ -121,16 +111,14 @@ class Transformer:
         self, blob: bytes, info: ImageInfo, geometry: OutputGeometry
     ) -> bytes | DecodeFailure | None:
         """The file unchanged; None if it must be re-encoded."""
-        if not (
-            self._encoding.keep_small
-            and _unchanged(info, geometry)
-            and can_pass_through(blob, info, self._encoding.image)
-        ):
+        keeps = self._encoding.keep_small and _unchanged(info, geometry)
+        if not keeps or not can_pass_through(blob, info, self._encoding.image):
             return None
         if info.format == "JPEG":
             assert self._native is not None
+            request = self._rasterizer.request(blob, info, geometry.box, geometry.size)
             pixels = np.empty((1, *geometry.size, 3), np.uint8)
-            (bad,) = self._native.decode(self._request(blob, info, geometry), pixels, _NEVER)
+            (bad,) = self._native.decode(request, pixels, NEVER)
             if bad is None:
                 return blob if decodes_alike(blob, pixels[0]) else None
             return None if bad.reason in DECLINED else bad
@@ -141,17 +129,14 @@ class Transformer:
         self, blob: bytes, info: ImageInfo, geometry: OutputGeometry, seconds: dict[str, float]
     ) -> bytes | DecodeFailure | None:
         """Decode, scale and encode in one native call; None if that is not possible."""
-        if (
-            info.path != "native"
-            or info.converts
-            or self._encoding.image != "jpeg"
-            or geometry.padded
-        ):
+        fits = info.path == "native" and not info.converts and not geometry.padded
+        if not fits or self._encoding.image != "jpeg":
             return None
         assert self._native is not None
         how = self._encoding.quality, self._encoding.subsampling == "4:2:0", self._encoding.optimize
         times = np.zeros((1, 2), np.int64)
-        (file,) = self._native.recode(self._request(blob, info, geometry), *how, _NEVER, times)
+        request = self._rasterizer.request(blob, info, geometry.box, geometry.size)
+        (file,) = self._native.recode(request, *how, NEVER, times)
         seconds["resize"] += times[0, 0] / 1e9
         seconds["encode"] += times[0, 1] / 1e9
         return None if isinstance(file, DecodeFailure) and file.reason in DECLINED else file
@@ -168,12 +153,6 @@ class Transformer:
         top, left = geometry.at
         canvas[top : top + geometry.size[0], left : left + geometry.size[1]] = pixels
         return canvas
-
-    def _request(self, blob: bytes, info: ImageInfo, geometry: OutputGeometry) -> Request:
-        windows = Windows(np.array([geometry.box]), _NO_FLIP, np.array([geometry.size], np.int64))
-        return Request(
-            [blob], [Header(info.height, info.width, info.format)], windows, self._filter
-        )
 
 
 def _unchanged(info: ImageInfo, geometry: OutputGeometry) -> bool:
@@ -236,15 +215,6 @@ def _time(exif: Any) -> str | None:
     return f"{match[1]}-{match[2]}-{match[3]}T{match[4]}" + (zone[0] if zone else "")
 
 
-def _camera(exif: Any) -> str | None:
-    return _named(exif.get(_MAKE), exif.get(_MODEL))
-
-
-def _lens(exif: Any) -> str | None:
-    details = exif.get_ifd(_EXIF)
-    return _named(details.get(_LENS_MAKE), details.get(_LENS))
-
-
 def _gps(exif: Any) -> list[float] | None:
     place = exif.get_ifd(_GPS)
     latitude, longitude = _degrees(place[1], place[2]), _degrees(place[3], place[4])
@@ -257,31 +227,27 @@ def _degrees(letter: Any, parts: Any) -> float:
     return _SIGNS[str(letter).strip("\0 ").upper()] * (degrees + minutes / 60 + seconds / 3600)
 
 
-def _named(make: Any, model: Any) -> str | None:
+def _named(exif: Any, make: int, model: int) -> str | None:
     """Make and model of a camera; the model alone if it begins with the make."""
-    make, model = _text(make), _text(model)
-    if make and model and not model.lower().startswith(make.split()[0].lower()):
-        return f"{make} {model}"
-    return model or make
+    maker, name = _text(exif.get(make)), _text(exif.get(model))
+    if maker and name and not name.lower().startswith(maker.split()[0].lower()):
+        return f"{maker} {name}"
+    return name or maker
 
 
 def _text(value: Any) -> str | None:
     """A text as one printable line."""
-    text = (
-        value.decode("utf-8", "replace")
-        if isinstance(value, bytes)
-        else value
-        if isinstance(value, str)
-        else ""
-    )
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "replace")
+    text = value if isinstance(value, str) else ""
     text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return text[:_MAX_TEXT] or None
 
 
 _READERS: dict[str, Callable[[Any], Any]] = {
     "time": _time,
-    "camera": _camera,
-    "lens": _lens,
+    "camera": lambda exif: _named(exif, _MAKE, _MODEL),
+    "lens": lambda exif: _named(exif.get_ifd(_EXIF), _LENS_MAKE, _LENS),
     "gps": _gps,
 }
 _PNG_END = b"\x00\x00\x00\x00IEND\xaeB`\x82"
@@ -296,13 +262,8 @@ def can_pass_through(blob: bytes, info: ImageInfo, image: str) -> bool:
     kind = _KINDS.get(info.format)
     if kind is None or kind[0] != image:
         return False
-    upright = (
-        info.orientation == 1
-        and info.mode == "RGB"
-        and not info.alpha
-        and info.icc in ("none", "sRGB")
-    )
-    return upright and kind[1](blob, info)
+    plain = info.orientation == 1 and info.mode == "RGB" and not info.alpha
+    return plain and info.icc in ("none", "sRGB") and kind[1](blob, info)
 
 
 def decodes_alike(blob: bytes, pixels: np.ndarray) -> bool:
@@ -312,26 +273,20 @@ def decodes_alike(blob: bytes, pixels: np.ndarray) -> bool:
         image = JpegImagePlugin.JpegImageFile(io.BytesIO(blob), "")  # as other programs open it
         if image.mode != "RGB" or image.size != (width, height):
             return False
-        return all(
-            _is_close(
-                np.asarray(image.crop((0, top, width, min(top + _STRIP, height)))),
-                pixels[top : top + _STRIP],
-            )
-            for top in range(0, height, _STRIP)
-        )
+        for top in range(0, height, _STRIP):
+            mine = pixels[top : top + _STRIP]
+            other = np.asarray(image.crop((0, top, width, top + len(mine))))
+            if (np.maximum(mine, other) - np.minimum(mine, other)).max() > _ROUNDING:
+                return False
+        return True
     except Exception:  # hostile bytes make plugins raise anything
         return False
 
 
-def _is_close(left: np.ndarray, right: np.ndarray) -> bool:
-    return int((np.maximum(left, right) - np.minimum(left, right)).max()) <= _ROUNDING
-
-
 def _jpeg(blob: bytes, info: ImageInfo) -> bool:
     """Huffman-coded JPEGs, which native code decodes; it detects more damage than Pillow."""
-    return (
-        info.path == "native" and blob[-2:] == b"\xff\xd9" and b"MPF\x00" not in bytes(blob[:_HEAD])
-    )
+    is_whole = info.path == "native" and blob[-2:] == b"\xff\xd9"
+    return is_whole and b"MPF\x00" not in bytes(blob[:_HEAD])
 
 
 def _png(blob: bytes, info: ImageInfo) -> bool:
@@ -356,8 +311,6 @@ _KINDS: dict[str, tuple[str, Callable[[bytes, ImageInfo], bool]]] = {
     "WEBP": ("webp", _webp),
 }
 LOSSLESS = 100  # WebP quality that selects lossless compression
-# imported here, or Pillow would do so at the first file
-_PLUGINS = (JpegImagePlugin, PngImagePlugin, WebPImagePlugin)
 _PNG_LEVEL = 3  # zlib level: 6 takes 2.4 times as long for 2.6 % fewer bytes on images
 _WEBP_METHOD = 4  # of 0..6, libwebp's default: 6 takes three times as long for 1 % fewer bytes
 # quality means effort; method 4: 1.5 times as long, 1.7 % fewer bytes
@@ -389,19 +342,9 @@ def working_bytes(encoding: Encoding, size: Size) -> int:
 def _options(encoding: Encoding) -> dict[str, Any]:
     if encoding.image == "png":
         return {"format": "PNG", "compress_level": _PNG_LEVEL, "optimize": False}
-    if encoding.image == "webp" and encoding.quality == LOSSLESS:
-        return {"format": "WEBP", "lossless": True, **_WEBP_LOSSLESS}
     if encoding.image == "webp":
-        return {
-            "format": "WEBP",
-            "lossless": False,
-            "method": _WEBP_METHOD,
-            "quality": encoding.quality,
-        }
-    options = {
-        "optimize": encoding.optimize,
-        "progressive": False,
-        "quality": encoding.quality,
-        "subsampling": encoding.subsampling,
-    }
-    return {"format": "JPEG", **options}
+        lossless = encoding.quality == LOSSLESS
+        how = {"method": _WEBP_METHOD, "quality": encoding.quality}
+        return {"format": "WEBP", "lossless": lossless} | (_WEBP_LOSSLESS if lossless else how)
+    sizes = {"quality": encoding.quality, "subsampling": encoding.subsampling}
+    return {"format": "JPEG", "optimize": encoding.optimize, "progressive": False, **sizes}

@@ -275,9 +275,12 @@ def _metadata(
     return {**about, "pixels": pixels, "max_pixels": max_pixels}
 
 
-def _fits(metadata: dict[str, Any], *about: Any) -> bool:
+def _fits(
+    metadata: dict[str, Any], fingerprint: str, first: int, last: int, pixels: bool, max_pixels: int
+) -> bool:
     """True if a piece is complete, of this source, and with dHashes if needed."""
-    return metadata == _metadata(*about[:3], metadata.get("pixels") or about[3], about[4])
+    have = metadata.get("pixels") or pixels
+    return metadata == _metadata(fingerprint, first, last, have, max_pixels)
 
 
 def _summary(rows: np.ndarray) -> dict[str, Any]:

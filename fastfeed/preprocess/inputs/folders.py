@@ -13,6 +13,7 @@ import numpy as np
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
 from fastfeed.preprocess.inputs.formats import ColumnNames, resolve_columns
+from fastfeed.preprocess.inputs.plan_ids import nan_to_none
 from fastfeed.printable import printable
 from fastfeed.sources.cache_folder import build_lock
 from fastfeed.sources.class_names import AmbiguousClasses, code_points, nfc
@@ -28,19 +29,8 @@ from fastfeed.storage.fingerprint import fingerprint
 from fastfeed.storage.reads import Completed, Pending, is_local
 from fastfeed.storage.storage import Storage
 
-EXTENSIONS = (
-    *IMAGE_EXTENSIONS,
-    ".mpo",
-    ".apng",
-    ".dib",
-    ".jpx",
-    ".jpf",
-    ".j2c",
-    ".jpc",
-    ".jxl",
-    ".tga",
-    ".psd",
-)
+_MORE = (".mpo", ".apng", ".dib", ".jpx", ".jpf", ".j2c", ".jpc", ".jxl", ".tga", ".psd")
+EXTENSIONS = (*IMAGE_EXTENSIONS, *_MORE)
 _LOOKED_AT = 100_000  # images, for class folders that cannot be labels
 _SPLITS = frozenset({"train", "val", "valid", "validation", "test", "dev"})
 
@@ -56,11 +46,9 @@ def open_folder(
 ) -> ImageFolder:
     """The folder's images, labeled by subfolder if all of them are in subfolders."""
     links = [path for path in allow_path if is_local(path)]
-    listing = (
-        None
-        if keep is None
-        else _listing(place, keep + "listing" + ARRAYS, storage, fresh, progress, links)
-    )
+    listing = None
+    if keep is not None:
+        listing = _listing(place, keep + "listing" + ARRAYS, storage, fresh, progress, links)
 
     def opened(labeled: bool) -> ImageFolder:
         with warnings.catch_warnings():  # the report says what is left out
@@ -100,20 +88,14 @@ def folder_hints(folder: ImageFolder) -> tuple[str, ...]:
     """Class folders that cannot be labels."""
     if folder.classes:
         return ()
-    parts = [
-        os.fsencode(name).partition(b"/")
-        for name in folder.paths.take(np.arange(min(len(folder), _LOOKED_AT)))
-    ]
-    loose = sum(not slash for _, slash, _ in parts)
-    inside = sum(bool(slash) for _, slash, _ in parts)
-    if not loose or not inside:
+    names = folder.paths.take(np.arange(min(len(folder), _LOOKED_AT)))
+    if len({b"/" in os.fsencode(name) for name in names}) < 2:
         return ()
-    return (
-        (
-            f"the shards will have no labels: some images lie directly in {folder.root}, next"
-            " to its folders; to have the folders as labels, move these images into one"
-        ),
+    hint = (
+        f"the shards will have no labels: some images lie directly in {folder.root}, next to its"
+        " folders; to have the folders as labels, move these images into one"
     )
+    return (hint,)
 
 
 def _listing(
@@ -133,23 +115,15 @@ def _listing(
     try:
         os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
     except OSError as error:
-        raise SourceError(
-            f"cannot keep the listing of {place} at {path}: {error.strerror}"
-        ) from error
-    if (
-        not fresh
-        and _mtime_ns(path) is not None
-        and facts_of(path, "ImageFolder").get("root") != root
-    ):
-        # it may be the same folder under another name, or another one: the job's own listing must
-        # stay
-        return None
+        why = f"cannot keep the listing of {place} at {path}: {error.strerror}"
+        raise SourceError(why) from error
     mtime_before = _mtime_ns(path)
+    usable = mtime_before is not None and not fresh
+    if usable and _listed_root(path) != root:
+        # it may be the same folder under another name, or another one: the job's own listing stays
+        return None
     with build_lock(Path(path)):  # parts of a job may start at the same time
-        usable = mtime_before is not None and not fresh
-        if (usable or _mtime_ns(path) != mtime_before) and facts_of(path, "ImageFolder").get(
-            "root"
-        ) == root:
+        if (usable or _mtime_ns(path) != mtime_before) and _listed_root(path) == root:
             return path
         list_images(
             root,
@@ -161,6 +135,10 @@ def _listing(
             allow_links=links,
         )
     return path
+
+
+def _listed_root(path: str) -> Any:
+    return facts_of(path, "ImageFolder").get("root")
 
 
 def _mtime_ns(path: str) -> int | None:
@@ -236,22 +214,17 @@ class LabeledFolder:
     def fingerprint(self) -> str:
         """Changes when the images, the table, or their matching change."""
         parts = (self._folder.fingerprint.encode(), self._table.fingerprint.encode())
-        return fingerprint(
-            len(self), parts[:1], parts[1:], lambda first, last: (self._rows[first:last].data,)
-        )
+        rows = self._rows
+        return fingerprint(len(self), parts[:1], parts[1:], lambda a, b: (rows[a:b].data,))
 
     def extra_columns(self, ids: Sequence[int]) -> list[dict[str, Any] | Failure]:
         """Metadata columns by name, as JSON values; None for a sample without a value."""
         rows = self._rows[np.asarray(ids, np.int64)]
-        columns = {
-            name: values.tolist()
-            for name, values in self._table.columns(np.maximum(rows, 0)).items()
-        }
+        arrays = self._table.columns(np.maximum(rows, 0))
+        columns = {name: values.tolist() for name, values in arrays.items()}
+        none = dict.fromkeys(columns)
         return [
-            {
-                name: values[k] if row >= 0 and values[k] == values[k] else None
-                for name, values in columns.items()
-            }
+            {name: nan_to_none(values[k]) for name, values in columns.items()} if row >= 0 else none
             for k, row in enumerate(rows.tolist())
         ]
 
@@ -350,10 +323,8 @@ def _mismatch(
         names = _first_names(map(_quoted, unmatched), missing_rows)
         problems.append(f"{missing_rows} of {len(folder)} images have no row: {names}")
     if rows:
-        problems.append(
-            f"{len(rows)} rows have no image:"
-            f" {_first_names(map(_quoted, rows[:_SHOWN]), len(rows))}"
-        )
+        names = _first_names(map(_quoted, rows[:_SHOWN]), len(rows))
+        problems.append(f"{len(rows)} rows have no image: {names}")
     return (
         f"labels file {file} does not match {folder.root}: {'; '.join(problems)}. Its paths must be"
         ' relative to that folder; or leave such images out: missing="drop" (--drop-unlabeled)'

@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from itertools import islice
 from typing import Any
@@ -197,9 +198,7 @@ def _peeks(files: list[tuple[str, Stat]], storage: Storage) -> Any:
     """The first shards: some may be empty."""
     shards = ShardReader([uri for uri, _ in files], [stat for _, stat in files], storage)
     for k, (uri, stat) in enumerate(files[:10]):
-        yield ForwardReader(
-            uri, stat.size, lambda start, count, k=k: _read(shards, k, start, count), _BLOCK
-        )
+        yield ForwardReader(uri, stat.size, partial(_read, shards, k), _BLOCK)
 
 
 def _read(shards: ShardReader, k: int, start: int, count: int) -> bytes:
@@ -230,9 +229,8 @@ def _features(reader: ForwardReader) -> list[str]:
     for offset, length in islice(records(reader, Notes()), _SAMPLES):
         start, stop = offset + 12, offset + length - 4  # a record's frame
         with suppress(Malformed):
-            features |= dict.fromkeys(
-                Example(LazyMessage(reader.read, stop), start, stop, FeatureNames(b"\0")).names()
-            )
+            message = LazyMessage(reader.read, stop)
+            features |= dict.fromkeys(Example(message, start, stop, FeatureNames(b"\0")).names())
     return list(features)
 
 
@@ -245,9 +243,8 @@ def _columns(uri: str, stat: Stat, storage: Storage) -> list[str]:
         return list(read_footer(shards, 0).schema.names)
     text = _read(shards, 0, 0, _BLOCK).decode("utf-8-sig", "replace")
     if name.endswith((".csv", ".tsv")):
-        return next(
-            csv.reader(io.StringIO(text), delimiter="\t" if name.endswith(".tsv") else ","), []
-        )
+        delimiter = "\t" if name.endswith(".tsv") else ","
+        return next(csv.reader(io.StringIO(text), delimiter=delimiter), [])
     keys: dict[str, None] = {}
     for line in text.split("\n")[:_LINES]:
         try:

@@ -93,19 +93,13 @@ class Input:
         count = len(self.source)
         ids = np.unique(np.linspace(0, count - 1, min(count, looked_at)).astype(np.int64))
         notes = [note for note in self.notes(ids) if isinstance(note, dict)]
-        present = {
-            name
-            for note in notes
-            for name, value in note.get("columns", {}).items()
-            if value is not None
-        }
-        present |= {self.caption for note in notes if "text" in note and self.caption}
-        requested = (*((self.caption,) if self.caption else ()), *self.columns)
-        return [
-            name
-            for name in requested
-            if notes and name not in present and name not in self.optional
-        ]
+        present = set(self.optional)
+        for note in notes:
+            columns = note.get("columns", {})
+            present |= {name for name, value in columns.items() if value is not None}
+            present |= {self.caption or ""} if "text" in note else set()
+        requested = [name for name in (self.caption, *self.columns) if name]
+        return [name for name in requested if notes and name not in present]
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -119,12 +113,9 @@ class Input:
     @property
     def fingerprint(self) -> str:
         """Changes when the images, their labels, captions or columns change."""
-        columns = (
-            f" columns {digest([self.caption, *self.columns])}"
-            if self.caption or self.columns
-            else ""
-        )
-        return self.source.fingerprint + columns
+        if not (self.caption or self.columns):
+            return self.source.fingerprint
+        return f"{self.source.fingerprint} columns {digest([self.caption, *self.columns])}"
 
     def _note(
         self, i: int, values: dict[str, Any] | Failure, earlier: bool

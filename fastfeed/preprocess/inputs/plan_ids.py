@@ -33,10 +33,8 @@ class PlanIds:
         self.root = getattr(source, "root", None)  # of a folder
         self.remote = isinstance(source, Fetching) and source.remote
         code = class_numbers(classes)
-        # the last: of -1; classes of samples that are not in the plan have no code
-        self._labels = np.array(
-            [code.get(nfc(name), -1) for name in source.classes] + [-1], np.int64
-        )
+        codes = [code.get(nfc(name), -1) for name in source.classes]
+        self._labels = np.array([*codes, -1], np.int64)  # the last: of -1
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -102,11 +100,10 @@ def columns_of(source: Source, ids: Sequence[int]) -> list[dict[str, Any] | Fail
     """Metadata columns by name, JSON values, or a Failure, of each sample."""
     if isinstance(source, HasExtraColumns):
         return source.extra_columns(ids)
-    columns = {
-        k: v.tolist() for k, v in Optionals(source).columns(np.asarray(ids, np.int64)).items()
-    }
+    arrays = Optionals(source).columns(np.asarray(ids, np.int64))
+    columns = {name: values.tolist() for name, values in arrays.items()}
     return [
-        {name: _nan_to_none(values[row]) for name, values in columns.items()}
+        {name: nan_to_none(values[row]) for name, values in columns.items()}
         for row in range(len(ids))
     ]
 
@@ -115,6 +112,6 @@ def _renamed(blob: Any, i: int) -> Any:
     return replace(blob, id=i) if isinstance(blob, Failure) else blob
 
 
-def _nan_to_none(value: Any) -> Any:
+def nan_to_none(value: Any) -> Any:
     """None instead of NaN."""
     return None if isinstance(value, float) and value != value else value

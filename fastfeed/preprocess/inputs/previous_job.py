@@ -68,27 +68,19 @@ def open_previous_job(
     suffix = SUFFIXES[format]
     files = [f"{root}/{shard.name}{suffix}" for shard in shards]
     records = _records(root, layout, shards, storage)
-    present = [
-        file for file, record in zip(files, records, strict=True) if record and record["ids"]
-    ]
+    pairs = zip(files, records, strict=True)
+    present = [file for file, record in pairs if record and record["ids"]]
     if not present:
-        raise SourceError(
-            f"{root}: none of the {len(files)} shards of this job is there yet, or none has a"
-            " sample"
-        )
+        none = f"none of the {len(files)} shards of this job is there yet, or none has a sample"
+        raise SourceError(f"{root}: {none}")
     kind = KINDS.get(format, format)
     own = requested.label in (None, *default_labels(kind))
     if with_metadata and kind in METADATA:
         columns = (*columns, METADATA[kind])
+    classes = (plan.classes or None) if own else None
+    label_kind = "index" if own else label_kind
     source, resolved = open_shards(
-        kind,
-        present,
-        requested,
-        columns,
-        storage,
-        False,
-        (plan.classes or None) if own else None,
-        label_kind="index" if own else label_kind,
+        kind, present, requested, columns, storage, False, classes, label_kind=label_kind
     )
     return PreviousJob(plan.source, source, resolved.caption or "", kind)
 
@@ -112,11 +104,7 @@ def _find_plan(path: str, storage: Storage) -> tuple[JobPlan, str, Layout, str] 
 
 def _may_be_folder(path: str) -> bool:
     """True if this may be a folder; for files no plan is looked up."""
-    return (
-        os.path.isdir(path.removeprefix("file://"))
-        if is_local(path)
-        else not os.path.splitext(path)[1]
-    )
+    return os.path.isdir(path) if is_local(path) else not os.path.splitext(path)[1]
 
 
 def _is_job_folder(path: str) -> bool:
@@ -154,17 +142,11 @@ def _records(
     if is_local(root):
         contents = [_read(name, storage) for name in names]
     else:
-        contents = [
-            None if isinstance(x, Unread) else x
-            for x in storage.read([ByteRange(name) for name in names])
-        ]
-    missing = contents.count(None)
-    if missing:
-        warn(
-            f"{root}: {missing} of {len(names)} shards are not there yet: the job is not complete",
-            UserWarning,
-            stacklevel=3,
-        )
+        blobs = storage.read([ByteRange(name) for name in names])
+        contents = [None if isinstance(blob, Unread) else blob for blob in blobs]
+    if missing := contents.count(None):
+        some = f"{missing} of {len(names)} shards are not there yet: the job is not complete"
+        warn(f"{root}: {some}", UserWarning, stacklevel=3)
     try:
         return [None if content is None else json.loads(content) for content in contents]
     except ValueError as error:

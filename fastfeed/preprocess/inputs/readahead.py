@@ -68,11 +68,8 @@ def read_ahead(
     source: Source, ids: Sequence[int], on_wait: Callable[[], None]
 ) -> Iterator[Iterator[tuple[int, Any, float]]]:
     """Yield (id, bytes or Failure or DEFERRED, seconds waited); slow reads call `on_wait`."""
-    ahead = (
-        _Remote(source, ids)
-        if isinstance(source, Fetching) and source.remote
-        else _Local(source, ids)
-    )
+    is_remote = isinstance(source, Fetching) and source.remote
+    ahead = _Remote(source, ids) if is_remote else _Local(source, ids)
     try:
         yield ahead.walk(on_wait)
     finally:
@@ -98,26 +95,20 @@ class _Local:
                 blob = self._read(i)
             except BaseException as error:  # raised in the consumer
                 blob = error
-            # nothing else is read while a large file waits
-            blob_bytes = (
-                FREE_BYTES
-                if blob is DEFERRED
-                else len(blob)
-                if isinstance(blob, (bytes, bytearray))
-                else 0
-            )
+            blob_bytes = len(blob) if isinstance(blob, (bytes, bytearray)) else 0
+            if blob is DEFERRED:
+                blob_bytes = FREE_BYTES  # nothing else is read while a large file waits
             with self._change:
-                self._change.wait_for(
-                    lambda: (
-                        self._closed
-                        or (self._held_bytes < FREE_BYTES // 2 and len(self._results) < _AHEAD)
-                    )
-                )
+                self._change.wait_for(self._has_room)
                 if self._closed:
                     return
                 self._results.append((blob, blob_bytes))
                 self._held_bytes += blob_bytes
                 self._change.notify_all()
+
+    def _has_room(self) -> bool:
+        is_room = self._held_bytes < FREE_BYTES // 2 and len(self._results) < _AHEAD
+        return self._closed or is_room
 
     def _read(self, i: int) -> Any:
         try:

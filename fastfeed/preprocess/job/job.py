@@ -18,7 +18,7 @@ from fastfeed.preprocess.inputs.source_spec import InputLike, JobSource, job_sou
 from fastfeed.preprocess.model.layout import DUPLICATES, record_name
 from fastfeed.preprocess.model.plan import JobPlan, Shard
 from fastfeed.preprocess.model.recipe import Recipe
-from fastfeed.preprocess.model.record import EXCLUDED, BadSample, Counts
+from fastfeed.preprocess.model.record import EXCLUDED, Counts
 from fastfeed.preprocess.model.report import OnProgress, Progress, Report, Reporter
 from fastfeed.preprocess.planning.check_source import added_since, check_content, planned_ids
 from fastfeed.preprocess.planning.planning import (
@@ -191,15 +191,8 @@ class _JobRun:
         """Plan a new job; also returns its input, and notes."""
         self.reporter.stage("source")
         input = self.source(self.target)
-        plan = create_plan(
-            self.target,
-            input,
-            self.recipe,
-            self.engine,
-            self.reporter,
-            self.part,
-            self.source.document(),
-        )
+        how = self.recipe, self.engine, self.reporter, self.part, self.source.document()
+        plan = create_plan(self.target, input, *how)
         # of another part's plan, maybe
         input = planned_input(plan, input, planned_ids(self.target, plan, input))
         notes = (*input.hints, *unmixed(input.source.label(plan.order), self.recipe))
@@ -242,10 +235,8 @@ class _JobRun:
 
 def _take_records(job: Job, part_shards: Sequence[Shard], retry: Collection[str]) -> list[Shard]:
     """Take invalid records, and those with bad images of these reasons, out of `job`."""
-    indexes = [
-        k for k, record in job.records.items() if any(bad.reason in retry for bad in record.bad)
-    ]
-    shards = [shard for shard in part_shards if shard.index in job.stale or shard.index in indexes]
+    failed = {k for k, record in job.records.items() if any(b.reason in retry for b in record.bad)}
+    shards = [shard for shard in part_shards if shard.index in job.stale | failed]
     for shard in shards:
         job.records.pop(shard.index, None)
     return shards
@@ -309,11 +300,8 @@ class RunState:
     def __post_init__(self) -> None:
         self.bad = Counter(bad.reason for bad in self.job.bad)
         self.shards_before = len(self.part_shards) - self.remaining
-        self.images_before = sum(
-            shard.last - shard.first
-            for shard in self.part_shards
-            if shard.index in self.job.records
-        )
+        done = [shard for shard in self.part_shards if shard.index in self.job.records]
+        self.images_before = sum(shard.last - shard.first for shard in done)
 
     def handle(self, outcome: Outcome) -> None:
         """Handle an outcome of the engine. Raises errors that end the run."""
@@ -323,9 +311,8 @@ class RunState:
             return
         self.in_progress.pop(outcome.piece, None)
         if outcome.error is not None:
-            if isinstance(
-                outcome.error, OSError
-            ):  # the target is full or gone: the other shards would fail too
+            # the target is full or gone: the other shards would fail too
+            if isinstance(outcome.error, OSError):
                 raise outcome.error
             self.errors.append(outcome.error)
             return
@@ -346,14 +333,15 @@ class RunState:
         limit = self.max_bad if self.max_bad >= 1 else self.max_bad * len(self.job.plan)
         counted = Counter({reason: n for reason, n in self.bad.items() if reason not in EXCLUDED})
         if (bad := counted.total()) > limit:
-            bad_samples = _first_bad(open_job(self.job.target, self.job.plan).bad)
+            now = open_job(self.job.target, self.job.plan)
+            first = [sample for sample in now.bad if sample.reason not in EXCLUDED][:1000]
+            reasons = ", ".join(f"{n} {why}" for why, n in counted.most_common())
             raise TooManyFailures(
-                f"{bad} images are bad, more than max_bad (--max-bad) allows ({limit:g}): "
-                + ", ".join(f"{n} {why}" for why, n in counted.most_common())
-                + "".join(f"\n  {bad_sample}" for bad_sample in bad_samples[:5])
+                f"{bad} images are bad, more than max_bad (--max-bad) allows ({limit:g}): {reasons}"
+                + "".join(f"\n  {sample}" for sample in first[:5])
                 + "\nfinished shards are kept; run again with a larger limit, or repair these"
                 " files and retry them",
-                bad_samples,
+                first,
             )
 
     def log(self, workers: int | None, pieces: int) -> None:
@@ -387,7 +375,3 @@ class RunState:
                 self.reporter.seconds,
             )
         )
-
-
-def _first_bad(bad: Sequence[BadSample]) -> list[BadSample]:
-    return [sample for sample in bad if sample.reason not in EXCLUDED][:1000]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -81,24 +81,24 @@ def show_progress(
     `log` gets one JSON object per line for each completed shard. ConfigError if it cannot be
     written.
     """
-    listeners: list[OnProgress] = []
-    file = _open_log(log)
-    try:
-        if file is not None:
-            listeners.append(_json_logger(file, clock))
-        if not console.is_terminal:
-            listeners.append(_line_printer(console, every_s))
-            yield lambda now: _notify(listeners, now)
-            return
-        with Live(console=console, transient=True, auto_refresh=False) as live:
+    with ExitStack() as opened:
+        listeners: list[OnProgress] = []
+        if log is not None:
+            listeners.append(_json_logger(opened.enter_context(_open_log(log)), clock))
+        if console.is_terminal:
+            live = opened.enter_context(Live(console=console, transient=True, auto_refresh=False))
             pace = SpeedMeter()
             listeners.append(
                 lambda now: live.update(render(now, pace(now), console.width), refresh=True)
             )
-            yield lambda now: _notify(listeners, now)
-    finally:
-        if file is not None:
-            file.close()
+        else:
+            listeners.append(_line_printer(console, every_s))
+
+        def listen(now: Progress) -> None:
+            for listener in listeners:
+                listener(now)
+
+        yield listen
 
 
 def render(now: Progress, speed: Speed, width: int) -> Group:
@@ -114,11 +114,10 @@ def render(now: Progress, speed: Speed, width: int) -> Group:
         f"{share:5.1%}",
         Text(left, "bold cyan"),
     )
-    lines = [Text(f"{_describe(now)}", style="bold"), Text(", ".join(_speeds(speed)))]
+    lines = [Text(_describe(now), style="bold"), Text(", ".join(_speeds(speed)))]
     if now.bad:
-        lines.append(
-            Text(f"{sum(now.bad.values()):,} bad: {format_reasons(now.bad)}", style="yellow")
-        )
+        bad = f"{sum(now.bad.values()):,} bad: {format_reasons(now.bad)}"
+        lines.append(Text(bad, style="yellow"))
     for line in lines:
         line.truncate(width, overflow="ellipsis")
     return Group(bar, *lines)
@@ -169,13 +168,10 @@ def _describe(now: Progress) -> str:
 def _speeds(speed: Speed) -> list[str]:
     if not speed.images:
         return []
-    words = [
-        f"{speed.images:,.1f} images/s" if speed.images < 100 else f"{speed.images:,.0f} images/s"
-    ]
+    words = [f"{speed.images:,.{1 if speed.images < 100 else 0}f} images/s"]
     if speed.bytes_in:
-        words.append(
-            f"{format_megabytes(speed.bytes_in)}/s in, {format_megabytes(speed.bytes_out)}/s out"
-        )
+        bytes_in, bytes_out = map(format_megabytes, (speed.bytes_in, speed.bytes_out))
+        words.append(f"{bytes_in}/s in, {bytes_out}/s out")
     return words
 
 
@@ -206,14 +202,9 @@ def _json_logger(file: TextIO, clock: Callable[[], float]) -> OnProgress:
     return listen
 
 
-def _notify(listeners: list[OnProgress], now: Progress) -> None:
-    for listen in listeners:
-        listen(now)
-
-
-def _open_log(log: Path | None) -> TextIO | None:
+def _open_log(log: Path) -> TextIO:
     try:
-        return None if log is None else log.open("a", encoding="utf-8")
+        return log.open("a", encoding="utf-8")
     except OSError as error:
         raise ConfigError(
             f"cannot write the log {log}: {error.strerror}; name a file in an existing folder"

@@ -12,7 +12,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from fastfeed.preprocess.model.recipe import Recipe, digest
 _FOLDER = re.compile(r"(?:(?:train|val)(?:/[0-9]+x[0-9]+)?|[0-9]+x[0-9]+)?")
 PLAN = f"{JOB}/plan.json"
 ORDER = f"{JOB}/order.npy"
+_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +112,7 @@ class JobPlan:
         if self.earlier:
             assert self.source_ids is not None
             appended = {
-                "earlier": [
-                    [part.hash, part.shards, part.length, part.fingerprint] for part in self.earlier
-                ],
+                "earlier": [list(astuple(part)) for part in self.earlier],
                 "source_ids": digest(self.source_ids.tolist()),
             }
         if self.failed:
@@ -183,39 +182,22 @@ class JobPlan:
             loaded._check()
             if header["hash"] != loaded.hash:
                 raise ValueError(f"its hash is {loaded.hash}, not {header['hash']}")
-        except (
-            ValueError,
-            KeyError,
-            TypeError,
-            AttributeError,
-            OverflowError,
-            RecursionError,
-        ) as error:
-            raise SourceError(
-                f"the plan in {where} is damaged: {error}; start in an empty folder"
-            ) from error
+        except _DAMAGE as error:
+            why = f"the plan in {where} is damaged: {error}; start in an empty folder"
+            raise SourceError(why) from error
         return loaded
 
     def _check(self) -> None:
         """Raise ValueError for folders outside of the target, wrong types and numbers."""
-        texts = (
-            self.source,
-            self.fingerprint,
-            self.first_uri,
-            *self.classes,
-            *self.made_with.values(),
-        )
+        texts = [self.source, self.fingerprint, self.first_uri]
+        texts += [*self.classes, *self.made_with.values()]
         numbers = (self.length, *self.left_out.values())
         if self.earlier and self.source_ids is None:
             raise ValueError("it has no ids in the source")
-        if not all(type(text) is str for text in texts) or not all(
-            type(number) is int for number in numbers
-        ):
+        if {*map(type, texts)} != {str} or {*map(type, numbers)} != {int}:
             raise ValueError("a text or a number is something else")
         for value in self.request.values():
-            if not all(
-                type(text) is str for text in (value if isinstance(value, list) else [value])
-            ):
+            if {*map(type, value if isinstance(value, list) else [value])} - {str}:
                 raise ValueError("an option of its source is not text")
         for folder, count in self.groups:
             if not _FOLDER.fullmatch(folder) or type(count) is not int or count < 0:
@@ -293,13 +275,8 @@ def relative_uri(uri: str, source: str, root: str | os.PathLike[str] | None = No
     """
     source = source.removeprefix("file://")
     folder = re.split(r"[*?\[{]", source, maxsplit=1)[0].rpartition("/")[0]
-    bases = [
-        None if root is None else os.fspath(root),
-        source,
-        os.path.abspath(source),
-        folder,
-        os.path.abspath(folder) if "://" not in source else None,
-    ]
+    bases = ["" if root is None else os.fspath(root), source, os.path.abspath(source), folder]
+    bases += [] if "://" in source else [os.path.abspath(folder)]
     for base in bases:
         if base and uri.startswith(base.rstrip("/") + "/"):
             return uri.removeprefix(base.rstrip("/") + "/")

@@ -56,10 +56,8 @@ class Metadata:
         object.__setattr__(self, "exif", tuple(self.exif))
         for name in self.exif:
             check_choice("exif", name, EXIF_FIELDS)
-        module, _, function = (
-            self.extras.partition(":") if isinstance(self.extras, str) else ("", "", "")
-        )
-        if self.extras and not (module and function):
+        parts = self.extras.partition(":") if isinstance(self.extras, str) else ()
+        if self.extras and not all(parts or [False]):
             raise ConfigError.of("extras", "'module:function'", self.extras)
         if not is_int_in(self.extras_batch, 1, 1 << 16):
             raise ConfigError.of("extras_batch", "in [1, 65536]", self.extras_batch)
@@ -216,19 +214,18 @@ class Recipe:
     metadata: Metadata = field(default_factory=Metadata)
 
     def __post_init__(self) -> None:
-        if self.packing.format == "raw":
-            if self.scaling.fixed is None:
-                raise ConfigError(
-                    'format "raw" holds one array per shard, so all images must have one size: use'
-                    ' mode "contain", or "cover" or "exact" with enlarge',
-                    field="format",
-                )
-            if self.encoding.image != "raw":
-                raise ConfigError(
-                    f'format "raw" holds pixels: the image format must be raw, got'
-                    f" {self.encoding.image!r}",
-                    field="image_format",
-                )
+        if self.packing.format != "raw":
+            return
+        if self.scaling.fixed is None:
+            raise ConfigError(
+                'format "raw" holds one array per shard, so all images must have one size: use'
+                ' mode "contain", or "cover" or "exact" with enlarge',
+                field="format",
+            )
+        image = self.encoding.image
+        if image != "raw":
+            text = f'format "raw" holds pixels: the image format must be raw, got {image!r}'
+            raise ConfigError(text, field="image_format")
 
     def document(self) -> dict[str, Any]:
         """The recipe as JSON values.
@@ -258,16 +255,14 @@ class Recipe:
         Returns:
             An equal recipe.
         """
-        kinds = {
-            "scaling": Scaling,
-            "encoding": Encoding,
-            "limits": Limits,
-            "packing": Packing,
-            "choice": Selection,
-        }
         metadata = Metadata(**document["metadata"]) if "metadata" in document else _EARLIER_METADATA
         return cls(
-            **{name: kind(**document[name]) for name, kind in kinds.items()}, metadata=metadata
+            Scaling(**document["scaling"]),
+            Encoding(**document["encoding"]),
+            Limits(**document["limits"]),
+            Packing(**document["packing"]),
+            Selection(**document["choice"]),
+            metadata,
         )
 
     def as_in(self, plan: Recipe) -> Recipe:
@@ -285,9 +280,8 @@ class Recipe:
     @property
     def looks(self) -> bool:
         """True if the plan needs a survey of all images."""
-        return (
-            self.choice.dedupe != "none" or self.choice.compares or self.scaling.mode == "buckets"
-        )
+        choice = self.choice
+        return choice.dedupe != "none" or choice.compares or self.scaling.mode == "buckets"
 
     @property
     def hash(self) -> str:
@@ -307,9 +301,9 @@ class Recipe:
         for group in fields(self):
             section, other_section = getattr(self, group.name), getattr(other, group.name)
             for item in fields(section):
-                value, other_value = getattr(section, item.name), getattr(other_section, item.name)
-                if value != other_value:
-                    lines.append(f"{group.name}.{item.name}: {value!r} -> {other_value!r}")
+                value, new = getattr(section, item.name), getattr(other_section, item.name)
+                if value != new:
+                    lines.append(f"{group.name}.{item.name}: {value!r} -> {new!r}")
         return lines
 
 

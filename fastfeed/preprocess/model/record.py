@@ -55,9 +55,8 @@ class BadSample:
     detail: str = ""
 
     def __str__(self) -> str:
-        return printable(
-            f"{self.uri}: {self.reason}" + (f" ({self.detail})" if self.detail else ""), None
-        )
+        detail = f" ({self.detail})" if self.detail else ""
+        return printable(f"{self.uri}: {self.reason}{detail}", None)
 
 
 @dataclass(slots=True)
@@ -167,16 +166,12 @@ class Record:
         """Parse a record file; `name` is for the error. SourceError if it is not a record."""
         try:
             document: dict[str, Any] = json.loads(content)
-            return cls(
-                **document
-                | {
-                    "files": tuple(ShardFile(**part) for part in document["files"]),
-                    "bad": tuple(BadSample(**bad) for bad in document["bad"]),
-                    "ids": tuple(document["ids"]),
-                    "offsets": tuple(document["offsets"]),
-                    "tally": Counts(**document["tally"]),
-                }
-            )
+            document["files"] = tuple(ShardFile(**part) for part in document["files"])
+            document["bad"] = tuple(BadSample(**bad) for bad in document["bad"])
+            document["ids"] = tuple(document["ids"])
+            document["offsets"] = tuple(document["offsets"])
+            document["tally"] = Counts(**document["tally"])
+            return cls(**document)
         except (ValueError, KeyError, TypeError) as error:
             raise SourceError(f"{name} is not a shard record: {error}") from error
 
@@ -187,17 +182,8 @@ def part_of_sum(sha256: str) -> str:
 
 
 # of the file that the first of several jobs read
-_ORIGINAL = (
-    "uri",
-    "format",
-    "source_height",
-    "source_width",
-    "source_bytes",
-    "sha256",
-    "orientation",
-    "icc",
-    "mode",
-)
+_ORIGINAL = ("uri", "format", "sha256", "orientation", "icc", "mode")
+_ORIGINAL += ("source_height", "source_width", "source_bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,8 +254,7 @@ def _of_both(earlier: dict[str, Any], meta: dict[str, Any]) -> dict[str, Any]:
         merged["box"] = earlier.get("box")
     else:
         merged.pop("box", None)  # not known of a crop of a crop
-    columns, own = dict(earlier.get("columns") or {}), meta.get("columns") or {}
-    columns |= {
-        name: value for name, value in own.items() if value is not None or name not in columns
-    }
+    before = earlier.get("columns") or {}
+    own = meta.get("columns") or {}
+    columns = own | before | {name: value for name, value in own.items() if value is not None}
     return merged | ({"columns": columns} if columns else {})

@@ -315,8 +315,9 @@ def _profile(name: str, points: Chromaticities, light: np.ndarray) -> bytes:
     """An ICC profile, version 2: a curve for each of the 256 levels, and a matrix."""
     trc = b"curv\0\0\0\0" + struct.pack(">I", 256) + np.rint(light * 65_535).astype(">u2").tobytes()
     columns = _to_xyz(points).T
-    tags = dict(zip((b"rXYZ", b"gXYZ", b"bXYZ"), map(_xyz, columns), strict=True))
-    return _packed(name, tags | dict.fromkeys((b"rTRC", b"gTRC", b"bTRC"), trc))
+    tags: dict[bytes, bytes] = dict.fromkeys((b"rTRC", b"gTRC", b"bTRC"), trc)
+    points_of = zip((b"rXYZ", b"gXYZ", b"bXYZ"), map(_xyz, columns), strict=True)
+    return _packed(name, dict(points_of) | tags)
 
 
 _D50 = np.array([0.9642, 1.0, 0.8249])  # white of profiles

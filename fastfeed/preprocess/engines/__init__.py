@@ -17,7 +17,5 @@ def run_pieces(engine: Engine, task: Task, pieces: Sequence[int]) -> Iterator[It
     try:
         yield outcomes
     finally:
-        if close := getattr(
-            outcomes, "close", None
-        ):  # generators have it; a user's engine may return a list
-            close()
+        # generators have it; a user's engine may return a list
+        getattr(outcomes, "close", lambda: None)()

@@ -40,21 +40,20 @@ class ExecutorEngine:
     def run(self, task: Task, pieces: Sequence[int]) -> Iterator[Outcome]:
         """As in Engine; pieces in the executor's other processes are finished on closing."""
         name, content = name_run(), pickle_task(task)
-        window = self.window or 2 * (
-            getattr(self.executor, "_max_workers", None) or os.cpu_count() or 1
-        )
+        known = getattr(self.executor, "_max_workers", None)
+        window = self.window or 2 * (known or os.cpu_count() or 1)
         todo = deque[tuple[int, bytes | None]]((piece, None) for piece in pieces)
         live: dict[Future[Outcome | None], int] = {}
         broken: BaseException | None = None
         try:
             while todo or live:
                 while todo and len(live) < window and broken is None:
+                    piece, task_bytes = todo[0]
                     try:
-                        live[
-                            self.executor.submit(
-                                run_piece, name, todo[0][1], self.rules, todo[0][0]
-                            )
-                        ] = todo[0][0]
+                        submitted = self.executor.submit(
+                            run_piece, name, task_bytes, self.rules, piece
+                        )
+                        live[submitted] = piece
                         todo.popleft()
                     except RuntimeError as error:  # BrokenExecutor, or it was shut down
                         broken = error
@@ -63,9 +62,7 @@ class ExecutorEngine:
                     return
                 done = wait(live, return_when=FIRST_COMPLETED).done
                 unknown: list[int] = []  # in whose process the task is not known yet
-                for future in [
-                    future for future in live if future in done
-                ]:  # in the order of submission
+                for future in [future for future in live if future in done]:  # in their order
                     piece = live.pop(future)
                     try:
                         outcome = future.result()

@@ -19,9 +19,8 @@ from fastfeed.preprocess.workers.supervisor import WorkerDied, WorkerLimits
 IDLE_S = 10.0  # that idle worker processes are kept; starting one takes half a second
 
 _lock = threading.Lock()
-_tasks: dict[
-    tuple[int, str], _TaskWorkers
-] = {}  # by pid, as a fork copies this, and by name of the run
+# by pid, as a fork copies this, and by name of the run
+_tasks: dict[tuple[int, str], _TaskWorkers] = {}
 _watched: set[tuple[int, str]] = set()  # runs whose driver this process ends with
 _ended_runs: set[tuple[int, str]] = set()  # runs that have ended in this process
 
@@ -81,9 +80,8 @@ def _take(key: tuple[int, str], task: bytes | None, rules: WorkerLimits) -> Runn
                 return False
             workers = _tasks[key] = _TaskWorkers(task)
         driver = key[1].partition("-")[0]
-        runner = (
-            workers.idle.pop() if workers.idle else runner_for(workers.task, rules, driver=driver)
-        )
+        idle = workers.idle
+        runner = idle.pop() if idle else runner_for(workers.task, rules, driver=driver)
         workers.busy.append(runner)
         return runner
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
 
@@ -11,6 +12,7 @@ from fastfeed.distributed.cores import cgroup_limits, cores_for
 from fastfeed.distributed.world import World
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess.engines import Engine
+from fastfeed.preprocess.model.image_recipe import is_int_in
 from fastfeed.preprocess.model.task import FREE_BYTES
 from fastfeed.preprocess.workers.supervisor import WorkerLimits
 from fastfeed.storage.byte_sizes import in_bytes
@@ -28,9 +30,7 @@ def engine_for(
     workers: processes of this machine, or shards at a time elsewhere. memory: bytes of all local
     processes together, or of each process elsewhere.
     """
-    if workers is not None and (
-        isinstance(workers, bool) or not isinstance(workers, int) or workers < 1
-    ):
+    if workers is not None and not is_int_in(workers, 1, sys.maxsize):
         raise ConfigError.of("workers", "an integer >= 1", workers)
     if not timeout_s > 0:
         raise ConfigError.of("timeout", "> 0 seconds per image", timeout_s)
@@ -40,11 +40,9 @@ def engine_for(
 
         return LocalEngine(count, WorkerLimits(shared, timeout_s))
     if isinstance(engine, (str, Executor)):
-        rules = (
-            WorkerLimits(timeout_s=timeout_s)
-            if memory is None
-            else WorkerLimits(divide_memory(memory, 1)[1], timeout_s)
-        )
+        rules = WorkerLimits(timeout_s=timeout_s)
+        if memory is not None:
+            rules = WorkerLimits(divide_memory(memory, 1)[1], timeout_s)
         if isinstance(engine, Executor):
             from fastfeed.preprocess.engines.executor import ExecutorEngine
 
@@ -54,9 +52,8 @@ def engine_for(
             from fastfeed.preprocess.engines.ray import RayEngine
 
             return RayEngine(address or "auto", workers, rules)
-        raise ConfigError.of(
-            "engine", '"local", "ray", "ray:ADDRESS", an executor or an Engine', engine
-        )
+        allowed = '"local", "ray", "ray:ADDRESS", an executor or an Engine'
+        raise ConfigError.of("engine", allowed, engine)
     if not callable(getattr(engine, "run", None)):
         raise ConfigError(
             f"an engine must have run(task, pieces), got {type(engine).__name__}; see"
@@ -76,9 +73,8 @@ def parse_part(text: str, environ: Mapping[str, str] = os.environ) -> PartIndex:
         return _of_slurm(environ)
     parsed = re.fullmatch(r"(\d+)/(\d+)", text.strip(), re.ASCII)
     if not parsed or not int(parsed[2]):
-        raise ConfigError.of(
-            "part", '"i/n", such as 0/8 for the first of eight, or "auto" (Slurm)', text
-        )
+        allowed = '"i/n", such as 0/8 for the first of eight, or "auto" (Slurm)'
+        raise ConfigError.of("part", allowed, text)
     i, n = int(parsed[1]), int(parsed[2])
     if i >= n:
         raise ConfigError(
@@ -100,9 +96,8 @@ def _of_slurm(environ: Mapping[str, str]) -> PartIndex:
     names = [f"SLURM_ARRAY_{name}" for name in _SLURM]
     values = [environ.get(name, "") for name in names]
     if not all(value.isascii() and value.isdigit() for value in values):
-        missing = ", ".join(
-            name for name, value in zip(names, values, strict=True) if not value.isdigit()
-        )
+        pairs = zip(names, values, strict=True)
+        missing = ", ".join(name for name, value in pairs if not value.isdigit())
         raise ConfigError(
             'part "auto" reads the variables that Slurm sets for array tasks, but these are not'
             f' set: {missing}; submit with sbatch --array=0-7, or name the part: "0/8"',

@@ -114,26 +114,21 @@ class RayEngine:
 
     def _capacity(self) -> int:
         """Shards that the cluster can run at a time."""
-        return sum(
-            int(
-                min(
-                    node.get("CPU", 0) // self.cpus_per_shard,
-                    node.get("memory", 0) // self.rules.memory,
-                )
-            )
-            for node in _nodes()
-        )
+        total = 0
+        for node in _nodes():
+            by_memory = node.get("memory", 0) // self.rules.memory
+            total += int(min(node.get("CPU", 0) // self.cpus_per_shard, by_memory))
+        return total
 
     def _no_capacity(self) -> str:
-        nodes = [
-            f"{node.get('CPU', 0):g} CPU and {node.get('memory', 0) / 1e9:.1f} GB"
-            for node in _nodes()
-        ]
+        def text(cpus: float, memory: float) -> str:
+            return f"{cpus:g} CPU and {memory / 1e9:.1f} GB"
+
+        nodes = [text(node.get("CPU", 0), node.get("memory", 0)) for node in _nodes()]
         return (
-            f"a shard needs a node with {self.cpus_per_shard:g} CPU and"
-            f" {self.rules.memory / 1e9:.1f} GB of memory, and the Ray cluster had none for"
-            f" {self.patience_s:g} s: {', '.join(nodes) or 'no node'}; add nodes, or request less"
-            " memory"
+            f"a shard needs a node with {text(self.cpus_per_shard, self.rules.memory)} of memory,"
+            f" and the Ray cluster had none for {self.patience_s:g} s:"
+            f" {', '.join(nodes) or 'no node'}; add nodes, or request less memory"
         )
 
 
@@ -149,13 +144,8 @@ def _outcome(ref: Any, piece: int) -> Outcome | None:
     except errors.RayTaskError as error:
         # would fail again: fastfeed is missing there, or of another version
         cause = str(error).strip().splitlines()[-1]
-        return Outcome(
-            piece,
-            error=WorkerDied(
-                f"Ray could not start piece {piece}: {cause}; all nodes need this version of"
-                " fastfeed"
-            ),
-        )
+        why = f"Ray could not start piece {piece}: {cause}; all nodes need this version of fastfeed"
+        return Outcome(piece, error=WorkerDied(why))
     except errors.RayError:
         return None
 
@@ -165,13 +155,8 @@ def _failed(ref: Any, piece: int) -> Outcome:
         why = f"finished after all: {ray.get(ref)}"
     except errors.RayError as error:
         why = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
-    return Outcome(
-        piece,
-        error=WorkerDied(
-            f"Ray lost piece {piece} {_MAX_TRIES} times, last: {why}; run the same command again to"
-            " resume"
-        ),
-    )
+    lost = f"Ray lost piece {piece} {_MAX_TRIES} times, last: {why}"
+    return Outcome(piece, error=WorkerDied(f"{lost}; run the same command again to resume"))
 
 
 def _nodes() -> list[dict[str, float]]:

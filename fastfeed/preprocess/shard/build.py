@@ -61,15 +61,13 @@ class ShardTask:
         shard = self._shards[piece]
         if (existing := self._existing_record(shard)) is not None:
             return _summary(existing, {})
-        poison = {
-            i: DecodeFailure("internal", detail) for i, detail in self.plan.failed.items()
-        } | dict(poison)
+        failed = self.plan.failed.items()
+        poison = {i: DecodeFailure("internal", detail) for i, detail in failed} | dict(poison)
         packing, seconds = self.plan.recipe.packing, defaultdict[str, float](float)
         attempt = self.target.attempt()
         try:
-            builder = _ShardBuilder(
-                self, shard, writer_for(packing)(attempt.create, shard.name, packing), seconds
-            )
+            writer = writer_for(packing)(attempt.create, shard.name, packing)
+            builder = _ShardBuilder(self, shard, writer, seconds)
             builder.fill(context, poison)
             context.begin(_NO_SAMPLE)
             started = perf_counter()
@@ -149,11 +147,10 @@ class ShardTask:
                     if isinstance(blob, Failure):
                         return DecodeFailure(blob.reason, blob.detail)
                     context.begin(sample)
+                    reserved = ReservedContext(context, need - len(blob))
                     try:
                         with named(partial(self.uri, sample)):
-                            return self._transformer(
-                                blob, ReservedContext(context, need - len(blob))
-                            )
+                            return self._transformer(blob, reserved)
                     except NeedsMore as more:
                         need = len(blob) + more.need
                     del blob
@@ -249,19 +246,15 @@ class _ShardBuilder:
                     result = self.task.make(i, blob, context)
                     del blob
                 context.begin(_NO_SAMPLE)  # a slow target must not count against its timeout
-                result = (
-                    note
-                    if isinstance(note, Failure) and isinstance(result, ProcessedImage)
-                    else result
-                )
-                if isinstance(result, ProcessedImage):
-                    self.add(i, int(label), note, result, context)
-                else:
+                if not isinstance(result, ProcessedImage):
                     self.reject(i, result)
+                elif isinstance(note, Failure):
+                    self.reject(i, note)
+                else:
+                    self.add(i, int(label), note, result, context)
         self.write(context)
-        if len(self.failed) > max(
-            len(self.ids), 1
-        ):  # it is the function or the format that fails, not an image
+        # it is the function or the format that fails, not an image
+        if len(self.failed) > max(len(self.ids), 1):
             self.give_up()
 
     def add(
@@ -284,9 +277,8 @@ class _ShardBuilder:
         extended = perf_counter()
         for (i, _, image), entry in zip(waiting, entries, strict=True):
             self.write_one(i, entry, image)
-        self.seconds["extras"] += (
-            extended - started if self.task.plan.recipe.metadata.extras else 0.0
-        )
+        has_function = bool(self.task.plan.recipe.metadata.extras)
+        self.seconds["extras"] += (extended - started) * has_function
         self.seconds["write"] += perf_counter() - extended
 
     def write_one(self, i: int, entry: Entry | Exception, image: ProcessedImage) -> None:

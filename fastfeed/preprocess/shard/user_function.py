@@ -23,44 +23,18 @@ import numpy as np
 from PIL import Image
 
 from fastfeed.errors import ConfigError
+from fastfeed.preprocess.model.recipe import EXIF_FIELDS
 from fastfeed.preprocess.model.record import Entry
 from fastfeed.preprocess.model.task import SampleFault
 
 MAX_BYTES = 16 << 20  # of an array
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
-_TAKEN = (
-    "cls",
-    "json",
-    "txt",
-    "npy",
-    "image",
-    "extension",
-    "height",
-    "width",
-    "label",
-    "labels",
-    "class",
-    "uri",
-    "meta",
-    "key",
-    "exif_time",
-    "exif_camera",
-    "exif_lens",
-    "exif_gps",
-)
-_DTYPES = (
-    "float16",
-    "float32",
-    "float64",
-    "uint8",
-    "int8",
-    "uint16",
-    "int16",
-    "uint32",
-    "int32",
-    "uint64",
-    "int64",
-)
+_MEMBERS = frozenset({"cls", "json", "txt", "npy", "image", "extension", "height", "width"})
+_FIELDS = frozenset({"label", "labels", "class", "uri", "meta", "key"})
+_TAKEN = _MEMBERS | _FIELDS | {f"exif_{name}" for name in EXIF_FIELDS}
+_FLOATS = ("float16", "float32", "float64")
+_INTEGERS = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64")
+_DTYPES = (*_FLOATS, *_INTEGERS)
 
 
 @dataclass(frozen=True)
@@ -150,22 +124,19 @@ class UserFunction:
         except SampleFault as fault:
             return fault
         except Exception as error:  # objects of the user's
-            return SampleFault(
-                f"{self.name} returned what raised {_where(error)}, for {sample.uri}"
-            )
+            raised = f"{self.name} returned what raised {_where(error)}"
+            return SampleFault(f"{raised}, for {sample.uri}")
 
     def _added(self, result: Any, sample: Sample) -> UserColumns:
         if not isinstance(result, Mapping):
-            raise self._wrong(
-                sample, f"must return mappings of names to values, got {type(result).__name__}"
-            )
+            got = type(result).__name__
+            raise self._wrong(sample, f"must return mappings of names to values, got {got}")
         added, text = UserColumns(), None
         for name, value in result.items():
             if name == "text":
                 if not isinstance(value, str):
-                    raise self._wrong(
-                        sample, f"'text' must be a string, got {type(value).__name__}"
-                    )
+                    got = type(value).__name__
+                    raise self._wrong(sample, f"'text' must be a string, got {got}")
                 text = value
                 continue
             if problem := _name_problem(name):
@@ -242,9 +213,8 @@ def extended(entry: Entry, added: UserColumns) -> Entry:
     meta = entry.meta
     if added.columns:
         meta = meta | {"columns": meta.get("columns", {}) | added.columns}
-    return replace(
-        entry, meta=meta, text=entry.text if added.text is None else added.text, arrays=added.arrays
-    )
+    text = entry.text if added.text is None else added.text
+    return replace(entry, meta=meta, text=text, arrays=added.arrays)
 
 
 def _name_problem(name: Any) -> str:
@@ -256,6 +226,5 @@ def _name_problem(name: Any) -> str:
 
 def _where(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
-    return f"{type(error).__name__}: {error}" + (
-        f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
-    )
+    place = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {error}{place}"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, ClassVar, Protocol
 
-from fastfeed.errors import TargetError
+from fastfeed.errors import ConfigError, TargetError
 from fastfeed.preprocess.model.record import ShardFile
 from fastfeed.system.descriptors import NEW, open_file, start_writeback
 
@@ -247,18 +247,20 @@ _ADVICE = {
     errno.EFBIG: "lower the samples per shard, or choose another folder",
     errno.EIO: "check the disk and the system log",
     errno.EROFS: "mount it for writing, or choose another folder",
-    errno.EACCES: "change the folder's owner or mode",
-    errno.EPERM: "change the folder's owner or mode",
+    **dict.fromkeys((errno.EACCES, errno.EPERM), "change the folder's owner or mode"),
     errno.ENOENT: "check that the folder still exists and is mounted",
-    errno.ENOTDIR: "check what is at that path",
-    errno.EISDIR: "check what is at that path",
+    **dict.fromkeys((errno.ENOTDIR, errno.EISDIR), "check what is at that path"),
     errno.ESTALE: "mount it again",
-    errno.ENXIO: "check that the disk is still attached",
-    errno.ENODEV: "check that the disk is still attached",
+    **dict.fromkeys((errno.ENXIO, errno.ENODEV), "check that the disk is still attached"),
     errno.EMFILE: "raise `ulimit -n`",
     errno.ENFILE: "close other programs",
     errno.EXDEV: "keep all folders of the target on one file system",
 }
+
+
+def outside(name: str) -> ConfigError:
+    """The error for a name that leads out of a target."""
+    return ConfigError(f"a file of a target must have a name below it, without '..', got {name!r}")
 
 
 def write_error(error: OSError, action: str) -> TargetError:

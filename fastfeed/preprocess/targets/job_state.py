@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from fastfeed.errors import SourceError
@@ -92,37 +92,22 @@ def finalize(job: Job) -> None:
     for name, content in indexes(job, records).items():
         _write(job.target, name, content)
     bad = [
-        {
-            "id": sample.id,
-            "uri": sample.uri,
-            "shard": record.shard,
-            "reason": sample.reason,
-            "detail": sample.detail,
-        }
+        {"id": sample.id, "uri": sample.uri, "shard": record.shard}
+        | {"reason": sample.reason, "detail": sample.detail}
         for record in records
         for sample in record.bad
     ]
     _write(job.target, BAD, "".join(json.dumps(row) + "\n" for row in bad).encode())
-    _write(
-        job.target,
-        MANIFEST,
-        json.dumps(_manifest(job, records), indent=1, sort_keys=True).encode() + b"\n",
-    )
+    manifest = json.dumps(_manifest(job, records), indent=1, sort_keys=True)
+    _write(job.target, MANIFEST, f"{manifest}\n".encode())
     job.target.sweep(everything=True)
 
 
 def _manifest(job: Job, records: list[Record]) -> dict[str, Any]:
     groups: dict[str, list[dict[str, Any]]] = {}
     for record in records:
-        main = record.files[0]
-        groups.setdefault(record.shard.rpartition("/")[0], []).append(
-            {
-                "name": main.name,
-                "bytes": main.bytes,
-                "sha256": main.sha256,
-                "samples": len(record.ids),
-            }
-        )
+        shard = asdict(record.files[0]) | {"samples": len(record.ids)}
+        groups.setdefault(record.shard.rpartition("/")[0], []).append(shard)
     counts = Counts.sum(record.tally for record in records)
     return {
         "plan": job.plan.hash,

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import ClassVar
 
 from fastfeed.errors import ConfigError, TargetError
@@ -18,7 +19,7 @@ from fastfeed.preprocess.model.layout import (
     layout_in,
 )
 from fastfeed.preprocess.model.record import ShardFile
-from fastfeed.preprocess.targets.atomic_files import Attempt, remove_tree, write_error
+from fastfeed.preprocess.targets.atomic_files import Attempt, outside, remove_tree, write_error
 from fastfeed.preprocess.targets.lock import has_ended, temporary_name
 from fastfeed.system.descriptors import open_regular
 from fastfeed.system.folders import free_bytes, sync_folder
@@ -54,11 +55,8 @@ class LocalTarget:
                 return
             except TargetError as error:
                 # another run that completed the job may have swept everything
-                if (
-                    error.errno != errno.ENOENT
-                    or k == _ATTEMPTS - 1
-                    or not os.path.isdir(self.folder)
-                ):
+                swept = error.errno == errno.ENOENT and os.path.isdir(self.folder)
+                if not swept or k == _ATTEMPTS - 1:
                     raise
             finally:
                 attempt.abandon()
@@ -164,14 +162,10 @@ class LocalTarget:
     def path(self, name: str) -> str:
         """Path of a file below the target. ConfigError if it would be outside."""
         parts = self.layout.path(name).split("/")
-        if (
-            any(part in ("", ".", "..") for part in parts)
-            or parts[0] in TEMPORARY_FOLDERS
-            or "\0" in name
-        ):
-            raise ConfigError(
-                f"a file of a target must have a name below it, without '..', got {name!r}"
-            )
+        if parts[0] in TEMPORARY_FOLDERS or "\0" in name:
+            raise outside(name)
+        if any(part in ("", ".", "..") for part in parts):
+            raise outside(name)
         return os.path.join(self.folder, *parts)
 
     @contextmanager
@@ -218,19 +212,16 @@ def open_local(text: str, path: str, writes: bool) -> LocalTarget:
         )
     if not writes:
         if not os.path.isdir(target.folder):
-            raise ConfigError(
-                f"there is no folder {text}; pass the folder that a job was written to"
-            )
+            what_next = "pass the folder that a job was written to"
+            raise ConfigError(f"there is no folder {text}; {what_next}")
         return _with_layout(target)
     with target._target_errors("write", "shards", "to"):
-        missing = target.folder
-        to_create: list[str] = []
-        while not os.path.isdir(missing):
-            to_create.append(missing)
-            missing = os.path.dirname(missing)
-        for folder in reversed(to_create):
-            os.makedirs(folder, exist_ok=True)  # another part of the job may be doing the same
-            sync_folder(os.path.dirname(folder))
+        for part in Path(target.folder).relative_to(existing).parts:
+            folder = os.path.join(existing, part)
+            if not os.path.isdir(folder):
+                os.makedirs(folder, exist_ok=True)  # another part of the job may do the same
+                sync_folder(existing)
+            existing = folder
         top = target.make_temporary()  # tests whether the folder is writable
         os.rmdir(top)
         with suppress(OSError):  # another process is using it

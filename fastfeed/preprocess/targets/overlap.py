@@ -88,13 +88,12 @@ def _nested(source: PathParts, target: PathParts) -> tuple[bool, bool]:
     """Two bools, by the file system: source inside target, target inside source."""
     source_ids = [_identity(source[:k]) for k in range(1, len(source) + 1)]
     target_ids = [_identity(target[:k]) for k in range(1, len(target) + 1)]
-    inside = source[: len(target)] == target or (
-        target_ids[-1] is not None and target_ids[-1] in source_ids
+    inside = target_ids[-1] is not None and target_ids[-1] in source_ids
+    contains = source_ids[-1] is not None and source_ids[-1] in target_ids
+    return (
+        inside or source[: len(target)] == target,
+        contains or target[: len(source)] == source,
     )
-    contains = target[: len(source)] == source or (
-        source_ids[-1] is not None and source_ids[-1] in target_ids
-    )
-    return inside, contains
 
 
 def _identity(parts: PathParts) -> tuple[int, int] | None:

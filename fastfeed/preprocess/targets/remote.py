@@ -19,7 +19,13 @@ from typing import Any, ClassVar, TypeVar
 from fastfeed.errors import ConfigError, FastfeedError, TargetError
 from fastfeed.preprocess.model.layout import CURRENT, TEMPORARY, TEMPORARY_FOLDERS, layout_in
 from fastfeed.preprocess.model.record import ShardFile
-from fastfeed.preprocess.targets.atomic_files import RERUN_HINT, Attempt, remove_tree, write_error
+from fastfeed.preprocess.targets.atomic_files import (
+    RERUN_HINT,
+    Attempt,
+    outside,
+    remove_tree,
+    write_error,
+)
 from fastfeed.preprocess.targets.lock import has_ended, temporary_name
 from fastfeed.storage.event_loop import results
 from fastfeed.storage.filesystem import call, list_files
@@ -46,7 +52,6 @@ _SPOOL = "fastfeed-spool-"
 _BUCKETS = ("s3", "s3a", "gs", "gcs")
 _READ_ONLY = ("http", "https", "data", "github", "git", "zip", "tar", "libarchive")
 _SECRET = re.compile("key|secret|token|pass|credential|sas|connection_string", re.IGNORECASE)
-_ERRNOS = {"permission denied": errno.EACCES, "no credentials": errno.EACCES}
 
 
 class RemoteTarget:
@@ -132,9 +137,8 @@ class RemoteTarget:
         top, swept = tempfile.gettempdir(), 0
         for name in os.listdir(top):
             mark, _, owner = name.removeprefix(_SPOOL).partition(".")
-            if name.startswith(_SPOOL) and (
-                has_ended(owner) or (everything and mark == self._mark)
-            ):
+            own = has_ended(owner) or (everything and mark == self._mark)
+            if name.startswith(_SPOOL) and own:
                 with suppress(OSError):  # another user's
                     remove_tree(os.path.join(top, name))
                     swept += 1
@@ -169,11 +173,8 @@ class RemoteTarget:
 
     def write_error_for(self, error: OSError, name: str) -> TargetError:
         """The TargetError for an OSError of a local file."""
-        where = tempfile.gettempdir()
-        return write_error(
-            error,
-            f"write {name} to {where} on its way to {self.text} (TMPDIR names another folder)",
-        )
+        way = f"{tempfile.gettempdir()} on its way to {self.text} (TMPDIR names another folder)"
+        return write_error(error, f"write {name} to {way}")
 
     @property
     def _mark(self) -> str:
@@ -190,11 +191,8 @@ class RemoteTarget:
             return await list_files(system, path)
 
         result = self._run(self._url, request, policy)
-        if (
-            isinstance(result, Unread)
-            and result.reason == "not_found"
-            and self._protocol not in _BUCKETS
-        ):
+        is_missing = isinstance(result, Unread) and result.reason == "not_found"
+        if is_missing and self._protocol not in _BUCKETS:
             return {}
         infos = self._checked(result, f"list {self.text}")
         files = {path: info for path, info in infos.items() if info.get("type", "file") == "file"}
@@ -205,17 +203,14 @@ class RemoteTarget:
     def path(self, name: str) -> str:
         """URL of a file. ConfigError if it would be outside of the target."""
         if any(part in ("", ".", "..") for part in name.split("/")):
-            raise ConfigError(
-                f"a file of a target must have a name below it, without '..', got {name!r}"
-            )
+            raise outside(name)
         return f"{self._url}/{self.layout.path(name)}"
 
     def _request(self, name: str, request: Callable[[Any, str], Any], size: int = 0) -> Any:
-        more, policy = size / self.policy.min_rate, self.policy
-        policy = replace(
-            policy, attempt_s=policy.attempt_s + more, deadline_s=policy.deadline_s + 3 * more
-        )
-        return self._run(self.path(name), request, policy)
+        more = size / self.policy.min_rate
+        times = {"attempt_s": self.policy.attempt_s + more}
+        times["deadline_s"] = self.policy.deadline_s + 3 * more
+        return self._run(self.path(name), request, replace(self.policy, **times))
 
     def _run(self, url: str, request: Callable[[Any, str], Any], policy: RetryPolicy) -> Any:
         try:
@@ -235,19 +230,13 @@ class RemoteTarget:
             advice = "create it, or correct the name"
             code = errno.ENOENT
         else:
-            code = next(
-                (code for text, code in _ERRNOS.items() if detail.startswith(text)), errno.EIO
-            )
-            advice = (
-                "check the permissions of the key"
-                if code == errno.EACCES
-                else "check that the service is up"
-            )
+            code, advice = errno.EIO, "check that the service is up"
+            if detail.startswith(("permission denied", "no credentials")):
+                code, advice = errno.EACCES, "check the permissions of the key"
             # the advice of every client
             detail = detail.replace("pass storage=", "pass target_storage=")
-        raise TargetError(
-            self._without_secrets(f"cannot {action}: {detail}; {advice}, {RERUN_HINT}"), code
-        )
+        text = f"cannot {action}: {detail}; {advice}, {RERUN_HINT}"
+        raise TargetError(self._without_secrets(text), code)
 
     def _without_secrets(self, text: str) -> str:
         """Remove secrets: clients may repeat their options in errors."""

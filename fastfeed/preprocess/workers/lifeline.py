@@ -66,9 +66,8 @@ def _open(other: str) -> int | None:
     with suppress(OSError):  # it has ended, or the kernel has no pidfds
         fd = os.pidfd_open(int(pid))
     state, started = process_state(int(pid))
-    if (state in "ZX" or started != start) and Path(
-        "/proc/self/stat"
-    ).exists():  # its pid was reused, maybe
+    has_ended = state in "ZX" or started != start  # its pid was reused, maybe
+    if has_ended and Path("/proc/self/stat").exists():
         _kill()
     return fd
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import cache
 from time import monotonic
 from typing import Protocol
@@ -86,7 +87,9 @@ class InProcessRunner:
         self._closed = threading.Event()
 
     def run_piece(self, piece: int) -> Outcome:
-        context = _Context(piece, self._rules, self._budget, self._on_progress, self._closed)
+        context = _Context(
+            piece, self._rules.memory, self._budget, self._on_progress, self._closed, monotonic()
+        )
         try:
             if isinstance(self._task, ConfigError):
                 raise self._task
@@ -101,42 +104,32 @@ class InProcessRunner:
         self._closed.set()
 
 
+@dataclass(slots=True)
 class _Context:
     """The TaskContext of a piece that runs in this process."""
 
-    def __init__(
-        self,
-        piece: int,
-        rules: WorkerLimits,
-        budget: MemoryLimit,
-        on_progress: Progress | None,
-        closed: threading.Event,
-    ) -> None:
-        self._piece = piece
-        self._limit = rules.memory
-        self._budget = budget
-        self._on_progress = on_progress
-        self._closed = closed
-        self._begun = 0
-        self._reported = monotonic()
+    piece: int
+    limit: int
+    budget: MemoryLimit
+    on_progress: Progress | None
+    closed: threading.Event
+    reported: float  # seconds, of `monotonic`
+    begun: int = 0
 
     def begin(self, sample: int) -> None:
-        if self._closed.is_set():
+        if self.closed.is_set():
             raise Orphaned
-        self._begun += sample >= 0
-        if self._on_progress is not None and monotonic() - self._reported >= _PROGRESS_S:
-            self._reported = monotonic()
-            self._on_progress(self._piece, self._begun)
+        self.begun += sample >= 0
+        if self.on_progress is not None and monotonic() - self.reported >= _PROGRESS_S:
+            self.reported = monotonic()
+            self.on_progress(self.piece, self.begun)
 
     @contextmanager
     def room(self, need: int) -> Iterator[None]:
-        if need <= FREE_BYTES:
+        if need > self.limit and need > FREE_BYTES:
+            raise MemoryLimitError(need, self.limit)
+        with self.budget.reserve(need) if need > FREE_BYTES else nullcontext():
             yield
-        elif need > self._limit:
-            raise MemoryLimitError(need, self._limit)
-        else:
-            with self._budget.reserve(need):
-                yield
 
 
 def close_all(runners: Sequence[Runner]) -> None:

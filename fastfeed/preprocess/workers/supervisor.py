@@ -65,9 +65,7 @@ class Supervisor:
         self,
         task: Task | bytes,  # or its pickle
         rules: WorkerLimits | None = None,
-        budget: (
-            MemoryLimit | None
-        ) = None,  # of rules.memory bytes, may be shared by several supervisors
+        budget: MemoryLimit | None = None,  # of rules.memory bytes; several may share it
         on_progress: Callable[[int, int], None] | None = None,  # called with (piece, samples begun)
         driver: str = "",  # identity of the process that runs the job, if that is another one
     ) -> None:
@@ -100,10 +98,8 @@ class Supervisor:
                         cause = reproduced or death
                         poison[death.sample] = DecodeFailure(cause.reason, cause.detail)
                 elif deaths[-1] >= _MAX_DEATHS:
-                    return Outcome(
-                        piece,
-                        error=WorkerDied(f"piece {piece}: {death.detail}, {_MAX_DEATHS} times"),
-                    )
+                    why = f"piece {piece}: {death.detail}, {_MAX_DEATHS} times"
+                    return Outcome(piece, error=WorkerDied(why))
             except Exception as error:  # anything that Task.run raised in the worker
                 return Outcome(piece, error=error)
 
@@ -211,15 +207,9 @@ class _Worker:
                 self._connection = Connection(os.dup(our_end.fileno()))
                 fds = their_end.fileno(), slot.fd, watched
                 identities = [identity(), *([driver] if driver else [])]
+                module = ["-m", "fastfeed.preprocess.workers.worker"]
                 self.process = subprocess.Popen(
-                    [
-                        sys.executable,
-                        *safe,
-                        "-m",
-                        "fastfeed.preprocess.workers.worker",
-                        *map(str, fds),
-                        *identities,
-                    ],
+                    [sys.executable, *safe, *module, *map(str, fds), *identities],
                     stdin=subprocess.DEVNULL,
                     pass_fds=fds,
                     env=os.environ | _SINGLE_THREADED | {"PYTHONPATH": os.pathsep.join(path)},

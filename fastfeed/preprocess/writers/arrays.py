@@ -8,6 +8,7 @@ arrays NAME.
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +17,9 @@ from fastfeed.preprocess.model.recipe import Packing
 from fastfeed.preprocess.model.record import Entry
 from fastfeed.preprocess.writers import base
 from fastfeed.preprocess.writers.base import HEAD, Create, Spool, as_json, as_text, npy_header
+
+_FORMAT = np.lib.format
+_READ_HEADER: dict[int, Any] = {1: _FORMAT.read_array_header_1_0, 2: _FORMAT.read_array_header_2_0}
 
 
 class Writer(base.Writer):
@@ -70,26 +74,14 @@ def _pixels(entry: Entry) -> tuple[tuple[int, int, int], memoryview]:
     """Shape and content of a `.npy` file."""
     file = io.BytesIO(entry.image)
     try:
-        version = np.lib.format.read_magic(file)
-        read = (
-            np.lib.format.read_array_header_1_0
-            if version == (1, 0)
-            else np.lib.format.read_array_header_2_0
-        )
-        shape, reverse, dtype = read(file)
-    except ValueError as error:
-        raise ConfigError(
-            f"{entry.key} is not a .npy file: {error}; use Encoding('raw')"
-        ) from error
+        major, _ = np.lib.format.read_magic(file)
+        shape, reverse, dtype = _READ_HEADER[major](file)
+    except (ValueError, KeyError) as error:
+        what_next = f"{entry.key} is not a .npy file: {error}; use Encoding('raw')"
+        raise ConfigError(what_next) from error
     pixels = memoryview(entry.image)[file.tell() :]
-    if (
-        dtype != np.uint8
-        or reverse
-        or len(shape) != 3
-        or shape[2] != 3
-        or len(pixels) != np.prod(shape)
-    ):
-        raise ConfigError(
-            f"{entry.key} must be complete uint8 (height, width, 3), got {dtype} {shape}"
-        )
+    is_image = dtype == np.uint8 and not reverse and len(shape) == 3 and shape[2] == 3
+    if not is_image or len(pixels) != np.prod(shape):
+        wanted = "complete uint8 (height, width, 3)"
+        raise ConfigError(f"{entry.key} must be {wanted}, got {dtype} {shape}")
     return shape, pixels

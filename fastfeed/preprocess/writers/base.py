@@ -130,10 +130,8 @@ class ArrayColumns:
 
 
 def _text(kinds: dict[str, list[Any]]) -> str:
-    return (
-        ", ".join(f"{name} {dtype} {tuple(shape)}" for name, (dtype, shape) in kinds.items())
-        or "none"
-    )
+    words = [f"{name} {dtype} {tuple(shape)}" for name, (dtype, shape) in kinds.items()]
+    return ", ".join(words) or "none"
 
 
 class Spool:

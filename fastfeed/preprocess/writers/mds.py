@@ -69,16 +69,7 @@ class Writer(base.Writer):
             **dict(self.columns.arrays(entry)),
         }
         ordered = [item for _, item in sorted(fields.items())]
-        data = [
-            (
-                item.to_bytes(_INT, "little", signed=True)
-                if isinstance(item, int)
-                else item.tobytes()
-                if isinstance(item, np.ndarray)
-                else item
-            )
-            for item in ordered
-        ]
+        data = [_as_bytes(item) for item in ordered]
         varying = [len(item) for item in ordered if isinstance(item, bytes)]
         size = 4 * len(varying) + sum(map(len, data))
         samples, total = len(self._ends), self._spool.size + size
@@ -105,6 +96,10 @@ class Writer(base.Writer):
     def _configuration(self) -> bytes:
         """JSON of the columns as of the first sample, which decides which arrays are written."""
         return json.dumps(_described("bytes", self.columns.kinds), sort_keys=True).encode()
+
+
+def _as_bytes(item: bytes | int | np.ndarray) -> bytes:
+    return np.array(item, "<i8").tobytes() if isinstance(item, int) else bytes(item)
 
 
 def index_json(

@@ -81,14 +81,8 @@ class Writer(base.Writer):
             "meta": as_json(entry.meta).decode(),
             **{name: array.tolist() for name, array in arrays},
         }
-        size = sum(
-            len(item.encode())
-            if isinstance(item, str)
-            else len(item)
-            if isinstance(item, bytes)
-            else 8
-            for item in row.values()
-        )
+        texts = [item.encode() if isinstance(item, str) else item for item in row.values()]
+        size = sum(len(item) if isinstance(item, bytes) else 8 for item in texts)
         size += sum(array.nbytes for _, array in arrays)
         if self._bytes and self._bytes + size > self._group_bytes:
             self._flush()
@@ -110,9 +104,7 @@ class Writer(base.Writer):
     def _opened(self) -> pq.ParquetWriter:
         """Created when the first row group is written: its arrays are known then."""
         if self._parquet is None:
-            compression = {
-                name: "NONE" if name == "image" else "ZSTD" for name in self._schema.names
-            }
+            compression = dict.fromkeys(self._schema.names, "ZSTD") | {"image": "NONE"}
             with self._guarded.in_use():
                 self._parquet = pq.ParquetWriter(
                     self._guarded,

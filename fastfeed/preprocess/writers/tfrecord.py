@@ -57,9 +57,8 @@ class Writer(base.Writer):
         if self._offsets:
             # written later: readers ignore an index older than the records
             ends = [*self._offsets[1:], self._at]
-            lines = (
-                f"{start} {end - start}\n" for start, end in zip(self._offsets, ends, strict=True)
-            )
+            pairs = zip(self._offsets, ends, strict=True)
+            lines = (f"{start} {end - start}\n" for start, end in pairs)
             self._write_file(".idx", "".join(lines).encode())
         return self._offsets
 
@@ -108,14 +107,8 @@ def _feature(name: str, kind: bytes, value: bytes, to_follow: int = 0) -> bytes:
     """An entry of the feature map up to `value`, of which `to_follow` bytes are written later."""
     values = _FIRST + _varint(len(value) + to_follow) + value  # of numbers: packed
     feature = kind + _varint(len(values) + to_follow) + values
-    pair = (
-        _FIRST
-        + _varint(len(name))
-        + name.encode()
-        + _SECOND
-        + _varint(len(feature) + to_follow)
-        + feature
-    )
+    pair = _FIRST + _varint(len(name)) + name.encode()
+    pair += _SECOND + _varint(len(feature) + to_follow) + feature
     return _FIRST + _varint(len(pair) + to_follow) + pair
 
 

@@ -41,7 +41,7 @@ def saved(
 
 
 def without_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("decode", "image_info", "strips", "transform"):
+    for module in ("decode", "image_info", "strips"):
         monkeypatch.setattr(f"fastfeed.preprocess.pixels.{module}.is_built", lambda: False)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -27,44 +28,18 @@ _EXTRAS = {
     "gcs": ("gcsfs", "gcs"),
 }
 # by the name of the exception: the clients' packages may not be installed
-_CREDENTIALS = {
-    *(
-        "NoCredentialsError",
-        "PartialCredentialsError",
-        "CredentialRetrievalError",
-        "TokenRetrievalError",
-    ),
-    *(
-        "ProfileNotFound",
-        "SSOTokenLoadError",
-        "UnauthorizedSSOTokenError",
-        "DefaultCredentialsError",
-        "RefreshError",
-    ),
-}
-_REDIRECTS = {"NonHttpUrlRedirectClientError", "InvalidUrlRedirectClientError", "TooManyRedirects"}
-_CERTAIN = {
-    "ParamValidationError",
-    "InvalidRegionError",
-    "NoRegionError",
-    "InvalidConfigError",
-    "ConfigParseError",
-}
-# errors that a retry would only repeat
-_PERMANENT = (
-    TypeError,
-    AttributeError,
-    NameError,
-    NotImplementedError,  # of a client that lacks the operation: another try will not add it
-    ValueError,
-    LookupError,
-    AssertionError,
-    ImportError,
+_CREDENTIALS = re.compile(
+    "(No|Partial|Default)CredentialsError|(Credential|Token)RetrievalError|ProfileNotFound"
+    "|SSOTokenLoadError|UnauthorizedSSOTokenError|RefreshError"
 )
-_REFUSED = {
-    *(errno.EINVAL, errno.EPERM, errno.ENOSYS, errno.ENAMETOOLONG, errno.EISDIR, errno.ENOTDIR),
-    errno.EREMCHG,  # s3fs: the bucket is elsewhere
-}
+_REDIRECTS = {"NonHttpUrlRedirectClientError", "InvalidUrlRedirectClientError", "TooManyRedirects"}
+_CERTAIN = re.compile("(ParamValidation|InvalidRegion|NoRegion|InvalidConfig|ConfigParse)Error")
+# errors that a retry would only repeat; a client that lacks an operation will not get it
+_PERMANENT = (TypeError, AttributeError, NameError, NotImplementedError, ValueError, LookupError)
+_PERMANENT += (AssertionError, ImportError)
+# the last one of s3fs: the bucket is elsewhere
+_REFUSED = {errno.EINVAL, errno.EPERM, errno.ENOSYS, errno.ENAMETOOLONG}
+_REFUSED |= {errno.EISDIR, errno.ENOTDIR, errno.EREMCHG}
 _ADVICE = (
     "pass the storage options key and secret, or anon=True for public data, or set up the client's"
     " own configuration"
@@ -85,11 +60,8 @@ def settings(protocol: str, options: dict[str, Any], in_flight: int) -> dict[str
         return {"get_client": partial(_http_client, limit), **options, "headers": headers}
     if protocol not in ("s3", "s3a"):
         return dict(options)
-    config = {
-        # its default of 10 would be the limit; hedges come on top
-        "max_pool_connections": 2 * in_flight,
-        "retries": {"max_attempts": 0},
-    }
+    # its default of 10 connections would be the limit; hedges come on top
+    config = {"max_pool_connections": 2 * in_flight, "retries": {"max_attempts": 0}}
     own = {
         "max_concurrency": 1,  # an object read whole would else be asked for its size first
         # every object ever listed would stay in memory, and be stale
@@ -146,9 +118,8 @@ def _about(uri: str, work: Any) -> Any:
             raise MissingExtra.of(f"{protocol}://", *_EXTRAS[protocol]) from error
         raise MissingExtra(f"cannot open {uri}: {error}") from error
     except (ValueError, TypeError) as error:  # no such protocol, or no such option
-        advice = (
-            "; fsspec.available_protocols() lists all" if "Protocol not known" in str(error) else ""
-        )
+        is_unknown = "Protocol not known" in str(error)
+        advice = "; fsspec.available_protocols() lists all" if is_unknown else ""
         raise ConfigError(f"cannot open {uri}: {error}{advice}") from error
     except Exception as error:  # of any storage client
         why = explain(error).unread
@@ -158,45 +129,35 @@ def _about(uri: str, work: Any) -> Any:
 def explain(error: Exception) -> Diagnosis:
     """Reason and detail for the quarantine list, and whether another try may go better."""
     cause = error.__cause__
-    if (
-        isinstance(error, FileNotFoundError)
-        and isinstance(cause, Exception)
-        and _is_web_error(cause)
-    ):
+    if isinstance(error, FileNotFoundError) and _is_web_error(cause):
+        assert isinstance(cause, Exception)
         error = cause  # fsspec takes any error of a web server for a file that is not there
     name, text = type(error).__name__, printable(" ".join(str(error).split()), 300)
     status = _status(error)
     if isinstance(error, FileNotFoundError) or status in (404, 410):
         return Diagnosis(Unread("not_found"), False)
-    if name in _CREDENTIALS:
+    if _CREDENTIALS.fullmatch(name):
         return Diagnosis(Unread("denied", f"no credentials: {text}; {_ADVICE}"), False)
     if isinstance(error, PermissionError) or status in (401, 403):
         return Diagnosis(Unread("denied", f"permission denied: {text or name}"), False)
     if name in _REDIRECTS:
-        return Diagnosis(
-            Unread("io_error", f"the server redirects to where it cannot be read: {text or name}"),
-            False,
-        )
+        detail = f"the server redirects to where it cannot be read: {text or name}"
+        return Diagnosis(Unread("io_error", detail), False)
     if isinstance(error, BodyTooLarge):
         return Diagnosis(Unread("bomb", text), False)
     if status == 412:
-        return Diagnosis(
-            Unread("changed", "the object has been replaced since it was listed"), False
-        )
+        detail = "the object has been replaced since it was listed"
+        return Diagnosis(Unread("changed", detail), False)
     if status == 416:
         return Diagnosis(Unread("truncated", "it ends before the requested range"), False)
     if isinstance(error, (asyncio.TimeoutError, TimeoutError)) or "Timeout" in name:
         return Diagnosis(Unread("timeout", text), True)
-    retryable = (
-        not isinstance(error, _PERMANENT)
-        and name not in _CERTAIN
-        and getattr(error, "errno", None) not in _REFUSED
-    )
+    is_certain = isinstance(error, _PERMANENT) or _CERTAIN.fullmatch(name) is not None
+    retryable = not is_certain and getattr(error, "errno", None) not in _REFUSED
     if status is not None:
         retryable = status >= 500 or status in (408, 425, 429)
-    return Diagnosis(
-        Unread("io_error", f"{name}: {text}" if name != "OSError" else text), retryable
-    )
+    detail = f"{name}: {text}" if name != "OSError" else text
+    return Diagnosis(Unread("io_error", detail), retryable)
 
 
 def _status(error: Exception) -> int | None:
@@ -211,10 +172,9 @@ def _status(error: Exception) -> int | None:
     return None
 
 
-def _is_web_error(error: Exception) -> bool:
-    return isinstance(error, (asyncio.TimeoutError, TimeoutError)) or type(
-        error
-    ).__module__.startswith("aiohttp")
+def _is_web_error(error: BaseException | None) -> bool:
+    is_timeout = isinstance(error, (asyncio.TimeoutError, TimeoutError))
+    return is_timeout or type(error).__module__.startswith("aiohttp")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -252,9 +212,8 @@ class Endpoints:
                 if system not in self._systems:
                     client = connect(uri, self._options, self._in_flight)
                     reader = S3Reader(client) if is_s3(client) else None
-                    self._systems[system] = Endpoint(
-                        client, reader, Health(key), max_announced(self._options)
-                    )
+                    most = max_announced(self._options)
+                    self._systems[system] = Endpoint(client, reader, Health(key), most)
                 # hosts of the web share a client, not their health
                 health = Health(key, cached=self._cached)
                 endpoint = self._endpoints[key] = replace(self._systems[system], health=health)
@@ -268,16 +227,9 @@ class Endpoints:
 
         def spell(path: str) -> str:
             bare = path.lstrip("/")
-            for uri in (
-                f"{protocol}://{bare}",
-                f"{protocol}://{path}",
-                f"{protocol}://{host}/{bare}",
-            ):
-                if (
-                    "://" not in path
-                    and parse_uri(uri) == about
-                    and endpoint.system._strip_protocol(uri) == path
-                ):
+            places = () if "://" in path else (bare, path, f"{host}/{bare}")
+            for uri in (f"{protocol}://{place}" for place in places):
+                if parse_uri(uri) == about and endpoint.system._strip_protocol(uri) == path:
                     return uri
             return endpoint.system.unstrip_protocol(path)
 

@@ -87,13 +87,10 @@ class Cache:
         try:
             os.makedirs(self.folder, exist_ok=True)
         except OSError as error:
-            if os.path.exists(self.folder):
-                what = "is not a folder"
-            else:
-                what = f"cannot be created: {error.strerror}"
-            raise SourceError(
-                f"Cache: {self.folder} {what}; pass a folder on a local disk"
-            ) from error
+            is_file = os.path.exists(self.folder)
+            what = "is not a folder" if is_file else f"cannot be created: {error.strerror}"
+            text = f"Cache: {self.folder} {what}; pass a folder on a local disk"
+            raise SourceError(text) from error
         self._boot_argument = boot
         boot = boot_id() if boot is None else boot
         self._mark_ns = mark_ns_of(boot) if boot else None
@@ -137,12 +134,11 @@ class Cache:
             begin, end = max(start - first, 0), min(stop, last) - first
             if fetched and number in fetched:
                 parts.append(fetched[number][begin:end])
-            elif (
-                parts_read := self._read(f"{prefix}{number}", last - first, (begin, end))
-            ) is not None:
-                parts += parts_read
-            else:
+                continue
+            read = self._read(f"{prefix}{number}", last - first, (begin, end))
+            if read is None:
                 return None
+            parts += read
         return b"".join(parts)
 
     def pieces(
@@ -163,9 +159,8 @@ class Cache:
         last = min(first + self.chunk, size)
         if cuts[-1] <= last and cuts[0] < cuts[-1]:
             path = f"{prefix_of(self.folder, self.chunk, uri, version, size)}{first // self.chunk}"
-            return self._read(
-                path, last - first, *((a - first, b - first) for a, b in pairwise(cuts))
-            )
+            spans = [(a - first, b - first) for a, b in pairwise(cuts)]
+            return self._read(path, last - first, *spans)
         data = self.get(uri, version, cuts[0], cuts[-1], size)
         if data is None:
             return None
@@ -221,9 +216,8 @@ class Cache:
             )
         trailer = _TRAILER.pack(_MAGIC, zlib.crc32(content))
         try:
-            self._quota.store(
-                self.path(uri, version, number, size), (content, trailer), mtime_ns=self._mark_ns
-            )
+            path = self.path(uri, version, number, size)
+            self._quota.store(path, (content, trailer), mtime_ns=self._mark_ns)
         except OSError as error:
             self._warn_once(f"cannot be written: {error.strerror}", "unstored")
 
@@ -247,10 +241,8 @@ class Cache:
         return prefix_of(self.folder, self.chunk, uri, version, size) + str(number)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (
-            partial(Cache, self.folder, self.limit, chunk=self.chunk, boot=self._boot_argument),
-            (),
-        )
+        how = {"chunk": self.chunk, "boot": self._boot_argument}
+        return partial(Cache, self.folder, self.limit, **how), ()
 
     def __repr__(self) -> str:
         return f"Cache({self.folder!r}, {self.limit}, chunk={self.chunk})"
@@ -287,19 +279,14 @@ class Cache:
                     # either way: clocks may be set back
                     with suppress(OSError):
                         set_times(fd, path, now, self._mark_ns or status.st_mtime_ns)
-                parts = tuple(
-                    [pread(fd, stop - start, start) for start, stop in spans] if is_whole else []
-                )
+                parts = tuple([pread(fd, b - a, a) for a, b in spans if is_whole])
             if not is_whole:
                 return self._quota.drop(path, status)
         except OSError as error:
             with suppress(OSError):  # a bad spot of the disk would be met again and again
                 self._quota.drop(path, os.stat(path))
             return self._warn_once(f"cannot be read: {error.strerror}", "unread")
-        for part, (start, stop) in zip(parts, spans, strict=True):
-            if len(part) != stop - start:
-                return None
-        return parts
+        return parts if [*map(len, parts)] == [stop - start for start, stop in spans] else None
 
     def _is_sound(self, fd: int, path: str, length: int) -> bool:
         """Check a chunk from before the last boot, which may have lost unwritten data."""

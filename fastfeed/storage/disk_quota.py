@@ -133,9 +133,8 @@ class Quota:
                 used = self._make_room(int(limit * _FILLED) - more, limit - more)
                 usage.write(used)
                 if used + more > limit:
-                    raise OSError(
-                        errno.ENOSPC, "no room within its limit and what the disk has left"
-                    )
+                    text = "no room within its limit and what the disk has left"
+                    raise OSError(errno.ENOSPC, text)
             usage.add(more)
             fd = None
             try:
@@ -170,10 +169,8 @@ class Quota:
                         return
                 finally:
                     _unlock(fd)
-            raise OSError(
-                errno.EBUSY,
-                f"{self._usage} keeps being removed; do not delete a cache that is in use",
-            )
+            text = f"{self._usage} keeps being removed; do not delete a cache that is in use"
+            raise OSError(errno.EBUSY, text)
 
     def _open_usage(self) -> int:
         try:
@@ -224,11 +221,8 @@ class Quota:
         """Remove files read before `age` and `last` bytes of those read then; return the bytes."""
         freed = 0
         for entry, status in self._files():
-            if (
-                not _FILE.fullmatch(entry.name)
-                or status.st_atime_ns > age
-                or (status.st_atime_ns == age and last <= 0)
-            ):
+            is_new = status.st_atime_ns > age or (status.st_atime_ns == age and last <= 0)
+            if is_new or not _FILE.fullmatch(entry.name):
                 continue
             with suppress(OSError):  # of another user
                 os.unlink(entry.path)  # readers that have it open can read on
@@ -245,9 +239,8 @@ class Quota:
                 os.scandir(os.path.join(self.folder, name)) as entries,
             ):
                 for entry in entries:
-                    if entry.name.startswith(name) and (
-                        _FILE.fullmatch(entry.name) or _DRAFT.fullmatch(entry.name)
-                    ):
+                    is_ours = _FILE.fullmatch(entry.name) or _DRAFT.fullmatch(entry.name)
+                    if is_ours and entry.name.startswith(name):
                         with suppress(FileNotFoundError):
                             yield entry, entry.stat(follow_symlinks=False)
 

@@ -58,13 +58,6 @@ def defer(submissions: Submissions, work: Callable[[], Awaitable[T]]) -> Future[
     return future
 
 
-def completed(value: T) -> Future[T]:
-    """A future that already has its result."""
-    future: Future[T] = Future()
-    future.set_result(value)
-    return future
-
-
 def launch(submissions: Submissions) -> None:
     """Start all of it in the event loop."""
     if _deferred.submissions is not None:

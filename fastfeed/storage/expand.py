@@ -21,16 +21,8 @@ SPLIT = re.compile(r"[0-9*?}]-of-[0-9]{2,}$")
 _MANY = 16  # addresses in one folder above which listing it is cheaper than a stat for each
 _MAX_FILES = 1_000_000  # files of one pattern; more is a typo
 _INDEXES = (".idx", ".index", ".json", ".jsonl")  # of shards, and reports on them
-_LISTABLE = (
-    "s3",
-    "s3a",
-    "gs",
-    "gcs",
-    "memory",
-    "abfs",
-    "az",
-    "hf",
-)  # storage that can list its contents
+# storage that can list its contents
+_LISTABLE = ("s3", "s3a", "gs", "gcs", "memory", "abfs", "az", "hf")
 
 
 def find_files(
@@ -48,10 +40,8 @@ def find_files(
     exists under a name with such characters is meant literally. SourceError where one is missing,
     ConfigError where one is given twice.
     """
-    if isinstance(paths, Iterable) and not isinstance(paths, (str, bytes)):
-        items = list(paths)
-    else:
-        items = [paths]
+    is_list = isinstance(paths, Iterable) and not isinstance(paths, (str, bytes))
+    items = list(paths) if is_list else [paths]
     if not items or not all(isinstance(item, (str, os.PathLike)) for item in items):
         raise ConfigError(
             f"{who} needs a path, a pattern such as 'train-{{000..099}}{suffix}', or a list; got"
@@ -66,17 +56,11 @@ def find_files(
     stats = _stats(plain, storage, who, suffix)
     files: list[tuple[str, Stat]] = []
     for pattern in patterns:
-        files += (
-            [(pattern, stats[pattern])]
-            if pattern in stats
-            else _matches(pattern, suffix, also, storage, who)
-        )
-        if (
-            notes is not None
-            and pattern not in stats
-            and is_local(pattern)
-            and os.path.isdir(pattern)
-        ):
+        if pattern in stats:
+            files.append((pattern, stats[pattern]))
+            continue
+        files += _matches(pattern, suffix, also, storage, who)
+        if notes is not None and is_local(pattern) and os.path.isdir(pattern):
             notes += _left_out(pattern, suffix, also)
     unique: set[str] = set()
     for uri, _ in files:
@@ -179,9 +163,8 @@ def _matches(
     inside = "*" if also else f"*{suffix}"  # of a folder
     if is_local(pattern):
         path = pattern if magic else os.path.join(glob.escape(pattern), inside)
-        names = [
-            name for name in sorted(glob.glob(path, recursive=True)) if not os.path.isdir(name)
-        ]
+        found = sorted(glob.glob(path, recursive=True))
+        names = [name for name in found if not os.path.isdir(name)]
         names = names if magic else _shards(names, suffix, also)
         stats = _stats(names, storage, who, suffix)
     else:
@@ -210,10 +193,8 @@ def _left_out(folder: str, suffix: str, also: re.Pattern[str] | None) -> list[st
     entries = [name for name in hidden + entries if not name.endswith(_INDEXES)]
     if not entries:
         return []
-    count = f"{len(entries):,} other {'entry' if len(entries) == 1 else 'entries'}"
-    return [
-        f"left out {count} of {folder}{': ' if len(entries) == 1 else ', such as '}{entries[0]}"
-    ]
+    noun, such = ("entry", ": ") if len(entries) == 1 else ("entries", ", such as ")
+    return [f"left out {len(entries):,} other {noun} of {folder}{such}{entries[0]}"]
 
 
 def _stats(uris: list[str], storage: Storage, who: str, suffix: str) -> dict[str, Stat]:
@@ -244,9 +225,8 @@ def _stats(uris: list[str], storage: Storage, who: str, suffix: str) -> dict[str
                 missing.append(f"{printable(uri)}: {stat.detail or stat.reason}")
                 down = down or stat.reason in STORAGE
     if missing:
-        more = (
-            f" (and {len(missing) - 1} more of the {len(uris)} named)" if len(missing) > 1 else ""
-        )
+        others = len(missing) - 1
+        more = f" (and {others} more of the {len(uris)} named)" if others else ""
         what_next = "try again when its storage answers" if down else "check the path"
         raise SourceError(f"{who}: cannot open {missing[0]}{more}; {what_next}")
     return stats

@@ -15,9 +15,9 @@ from typing import Any, TypeAlias
 from fastfeed.errors import ConfigError
 from fastfeed.storage.clients import Endpoint, Endpoints, explain
 from fastfeed.storage.disk_cache import Cache, Chunk
-from fastfeed.storage.event_loop import Submissions, completed, defer, launch
+from fastfeed.storage.event_loop import Submissions, defer, launch
 from fastfeed.storage.filesystem import DaemonThreads, read_range
-from fastfeed.storage.reads import ByteRange, Pending, Stat, Unread
+from fastfeed.storage.reads import ByteRange, Completed, Pending, Stat, Unread
 from fastfeed.storage.retry import RetryPolicy, retry
 
 _writers = DaemonThreads(4, "storage-cache")
@@ -45,13 +45,10 @@ class RangeReads:
                 f"a byte range must have 0 <= start <= stop, got {span.start}, {span.stop}"
             )
         if stat is not None and span.stop is not None and span.stop > stat.size:
-            return completed(
-                Unread(
-                    "truncated", f"it ends at {stat.size}, bytes up to {span.stop} were asked for"
-                )
-            )
+            detail = f"it ends at {stat.size}, bytes up to {span.stop} were asked for"
+            return Completed(Unread("truncated", detail))
         if span.start == span.stop:
-            return completed(b"")
+            return Completed(b"")
         if self._cache is None or stat is None or span.stop is None:
             return defer(submissions, partial(self._get, *self._endpoints.at(span.uri), span))
         self._endpoints.at(span.uri)  # connects here, where an error can be raised
@@ -66,36 +63,28 @@ class RangeReads:
         return work
 
     async def _get(self, endpoint: Endpoint, path: str, span: ByteRange) -> bytes | Unread:
-        size = 0 if span.stop is None else span.stop - span.start
         async with self._limiter.permit() as permit:
-            request = partial(
-                read_range, endpoint.system, endpoint.s3, path, span, endpoint.max_body
-            )
-            # without a size there is no limit for lagging reads
-            latencies = endpoint.reads if size else None
-            return _checked(
-                span,
-                await retry(
-                    request, size, explain, self._policy, latencies, permit.pause, endpoint.health
-                ),
-            )
+            return _checked(span, await self._retried(endpoint, path, span, permit))
+
+    async def _retried(
+        self, endpoint: Endpoint, path: str, span: ByteRange, permit: Permit
+    ) -> bytes | Unread:
+        size = 0 if span.stop is None else span.stop - span.start
+        request = partial(read_range, endpoint.system, endpoint.s3, path, span, endpoint.max_body)
+        # without a size there is no limit for lagging reads
+        latencies = endpoint.reads if size else None
+        how = self._policy, latencies, permit.pause, endpoint.health
+        return await retry(request, size, explain, *how)
 
     async def _fetch_chunk(self, span: ByteRange, chunk: Chunk) -> bytes | Unread:
         """Fetch and cache a chunk while holding the permit, so that a slow disk slows fetching."""
         endpoint, path = self._endpoints.at(span.uri)
         part = replace(span, start=chunk.start, stop=chunk.stop)
-        request = partial(read_range, endpoint.system, endpoint.s3, path, part, endpoint.max_body)
         async with self._limiter.permit() as permit:
-            size = chunk.stop - chunk.start
-            data = await retry(
-                request, size, explain, self._policy, endpoint.reads, permit.pause, endpoint.health
-            )
+            data = await self._retried(endpoint, path, part, permit)
             if isinstance(data, bytes) and self._cache is not None and span.stat is not None:
-                stat = span.stat
-                put = partial(
-                    self._cache.put, span.uri, stat.version, chunk.number, data, stat.size
-                )
-                await _writers.run(put)
+                about = span.uri, span.stat.version, chunk.number, data, span.stat.size
+                await _writers.run(partial(self._cache.put, *about))
         return _checked(span, data)
 
 
@@ -196,9 +185,8 @@ class CachedRead:
         end = None if timeout is None else time.monotonic() + timeout
         while True:
             if self._work is not None:
-                fetched = self._work.result(
-                    None if end is None else max(0.0, end - time.monotonic())
-                )
+                left = None if end is None else max(0.0, end - time.monotonic())
+                fetched = self._work.result(left)
                 if isinstance(fetched, Unread):
                     return fetched
                 self._pieces |= fetched

@@ -7,20 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
-_VERSIONS = (
-    *(
-        "ETag",
-        "etag",
-        "md5Hash",
-        "Content-MD5",
-        "Digest",
-        "mtime",
-        "LastModified",
-        "last_modified",
-        "Last-Modified",
-    ),
-    *("updated", "modified", "created", "blob_id", "sha"),
-)
+_VERSIONS = ("ETag", "etag", "md5Hash", "Content-MD5", "Digest", "mtime")
+_VERSIONS += ("LastModified", "last_modified", "Last-Modified")
+_VERSIONS += ("updated", "modified", "created", "blob_id", "sha")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,25 +69,6 @@ class Unread:
     detail: str = ""
 
 
-class Completed:
-    """A pending read whose result is already there."""
-
-    def __init__(self, value: Any) -> None:
-        self._value = value
-
-    def done(self) -> bool:
-        """Always True."""
-        return True
-
-    def cancel(self) -> object:
-        """Do nothing."""
-        return None
-
-    def result(self, timeout: float | None = None) -> Any:
-        """Return the value."""
-        return self._value
-
-
 class MappedRead:
     """A pending read whose result goes through a function, in the thread that calls `result`."""
 
@@ -130,3 +100,10 @@ class DeferredRead:
     def result(self, timeout: float | None = None) -> Any:
         """Read now."""
         return self._read()
+
+
+class Completed(DeferredRead):
+    """A pending read whose result is already there."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__(lambda: value)

@@ -85,9 +85,8 @@ class RetryPolicy:
         if not seconds >= 0:
             raise ConfigError.of("patience", "seconds >= 0", seconds)
         refused_s = min(cls().refused_s, seconds)
-        return cls(
-            deadline_s=max(cls().deadline_s, seconds), refused_s=refused_s, patience_s=seconds
-        )
+        deadline_s = max(cls().deadline_s, seconds)
+        return cls(deadline_s=deadline_s, refused_s=refused_s, patience_s=seconds)
 
     def within(self, seconds: float) -> RetryPolicy:
         """A policy that gives up `seconds` after the first failure; itself if less patient."""
@@ -124,9 +123,8 @@ class Latencies:
         recent.append(seconds)
         self._added += 1
         self._tokens = min(self._tokens + self._SHARE * succeeded, self._BURST)
-        if len(recent) >= self._NEEDED and (
-            group not in self._lag or self._added % self._UPDATE == 0
-        ):
+        is_due = group not in self._lag or self._added % self._UPDATE == 0
+        if len(recent) >= self._NEEDED and is_due:
             self._lag[group] = self._LAG * sorted(recent)[len(recent) // 2]
 
     def lags_after(self, size: int) -> float | None:
@@ -137,10 +135,8 @@ class Latencies:
         group = size.bit_length()
         if group in self._lag:
             return self._lag[group]
-        return min(
-            (lag * 2 ** max(0, group - size_group) for size_group, lag in self._lag.items()),
-            default=None,
-        )
+        lags = (lag * 2 ** max(0, group - known) for known, lag in self._lag.items())
+        return min(lags, default=None)
 
     def spend(self) -> bool:
         """Take one hedge from the budget, if there is one left."""
@@ -194,9 +190,8 @@ async def _retry(
         lag = None if latencies is None else latencies.lags_after(size)
         if lag is not None:
             # later, no answer is likely; if all have become slow, the next attempt is longer
-            limit = min(
-                limit, max(policy.first_attempt_s, _DEAD * lag) * 2 ** min(attempts, 60) + extra
-            )
+            dead = max(policy.first_attempt_s, _DEAD * lag) * 2 ** min(attempts, 60)
+            limit = min(limit, dead + extra)
         down = health is not None and health.down(policy.refused_s, policy.patience_s)
         limit = min(limit, _PROBE_S + extra) if down else limit
         attempts += 1
@@ -224,17 +219,15 @@ async def _retry(
             health.failed(last.detail or last.reason)
         remaining -= clock() - start
         delay = wait * (0.5 + random.random())  # jitter: not in step with other readers
-        if health is None:
-            left = math.inf
-        else:
+        left = math.inf
+        if health is not None:
             left = health.patience_left(policy.refused_s, policy.patience_s)
         delay, down = min(delay, left), left <= 0
         if remaining <= delay or attempts >= policy.attempts or down:
             if exhausted is not None:  # no information about the object to read
                 raise exhausted
-            tries = (
-                f"attempt {attempts}, {policy.deadline_s + extra - remaining:.3g} s after the first"
-            )
+            spent = policy.deadline_s + extra - remaining
+            tries = f"attempt {attempts}, {spent:.3g} s after the first"
             return Unread(last.reason, f"{last.detail} ({tries})" if last.detail else tries)
         await pause(delay)
         _requests["again"] += 1
@@ -269,9 +262,8 @@ async def _ask(
                 waiting = set(tasks)
                 break
             # no budget for now: it grows as other reads succeed
-            done, waiting = await asyncio.wait(
-                tasks, timeout=min(max(first, _CHECK_S), max(end - clock(), 0))
-            )
+            pause = min(max(first, _CHECK_S), max(end - clock(), 0))
+            done, waiting = await asyncio.wait(tasks, timeout=pause)
         while True:
             for task in done:
                 if not task.cancelled() and task.exception() is None:
@@ -304,15 +296,9 @@ _LOOK_S = 0.05  # between looks, at least
 _FORGOTTEN_S = 30.0  # after a failure without further requests: too old to judge the present
 _SLOW = 1e6  # bytes per second: a large read may take longer, as long as nothing fails
 # in the texts of clients' errors: no server took the connection
-_REFUSALS = (
-    *("ConnectionRefused", "Connection refused", "Connect call failed", "error sending request"),
-    *(
-        "Name or service not known",
-        "No route to host",
-        "ClientConnector",
-        "Could not connect to the endpoint",
-    ),
-)
+_REFUSALS = ("ConnectionRefused", "Connection refused", "Connect call failed")
+_REFUSALS += ("error sending request", "ClientConnector", "Could not connect to the endpoint")
+_REFUSALS += ("Name or service not known", "No route to host")
 _answers: dict[str, float] = {}  # by endpoint: when it last answered a request of this process
 _failing: dict[str, float] = {}  # by endpoint: when its first request failed since then
 _cached: set[str] = set()

@@ -29,26 +29,9 @@ _TIMEOUT = "3600s"  # obstore's own for one request; `retry` ends attempts much 
 _REFUSED = (301, 307, 400, 401, 403)  # HTTP status: another region, another way to sign in
 
 # options of s3fs that obstore has no use for, or that are passed on
-_OPTIONS = {
-    *(
-        "key",
-        "secret",
-        "token",
-        "anon",
-        "profile",
-        "endpoint_url",
-        "client_kwargs",
-        "config_kwargs",
-    ),
-    *(
-        "max_concurrency",
-        "use_listings_cache",
-        "skip_instance_cache",
-        "asynchronous",
-        "loop",
-        "use_ssl",
-    ),
-}
+_OPTIONS = {"key", "secret", "token", "anon", "profile", "endpoint_url"}
+_OPTIONS |= {"client_kwargs", "config_kwargs", "asynchronous", "loop", "use_ssl"}
+_OPTIONS |= {"max_concurrency", "use_listings_cache", "skip_instance_cache"}
 _CLIENT_OPTIONS = {"endpoint_url", "region_name"}
 _CONFIG_OPTIONS = {"max_pool_connections", "retries"}
 
@@ -115,10 +98,8 @@ class S3Reader:
         options = {"IfMatch": f'"{etag}"'} if etag else {}
         if end is not None:
             options["Range"] = f"bytes={start}-{end - 1}"
-        system = self._system
-        reply = await system._call_s3(
-            "get_object", Bucket=bucket, Key=key, **options, **system.req_kw
-        )
+        options |= {"Bucket": bucket, "Key": key}
+        reply = await self._system._call_s3("get_object", **options, **self._system.req_kw)
         async with reply["Body"] as body:
             check_announced(reply.get("ContentLength"), limit)
             return await body.read()

@@ -90,25 +90,19 @@ class ShardReader:
         cut = {
             i: _cut_off(self.stats[k].size, stop)
             for i, (k, _, stop) in enumerate(ranges)
-            if self._ends(k, stop)
+            if stop > self.stats[k].size
         }
-        spans = [
-            ByteRange(self.uris[k], a, b, self.stats[k])
-            for i, (k, a, b) in enumerate(ranges)
-            if i not in cut
-        ]
+        whole = [item for i, item in enumerate(ranges) if i not in cut]
+        spans = [ByteRange(self.uris[k], a, b, self.stats[k]) for k, a, b in whole]
         reads = iter(self.storage.fetch(spans))
         return [Completed(cut[i]) if i in cut else next(reads) for i in range(len(ranges))]
 
     def read_cached(self, shard: int, *cuts: int) -> tuple[bytes, ...] | None:
         """Parts of a remote shard from the cache; None unless all of them are there."""
         cache, stat = self.storage.cache, self.stats[shard]
-        return (
-            None if cache is None else cache.pieces(self.uris[shard], stat.version, cuts, stat.size)
-        )
-
-    def _ends(self, shard: int, stop: int) -> bool:
-        return stop > self.stats[shard].size
+        if cache is None:
+            return None
+        return cache.pieces(self.uris[shard], stat.version, cuts, stat.size)
 
     def read(self, shard: int, start: int, stop: int) -> bytes | Unread:
         """Read bytes [start, stop) of a shard, all of them or none."""
@@ -148,10 +142,8 @@ class ShardReader:
                 ]
                 # after the read: nothing was written before or during it
                 status = os.fstat(file.fd)
-                if (status.st_size, str(status.st_mtime_ns)) == (
-                    stat.size,
-                    stat.version,
-                ) and None not in parts:
+                now = Stat(status.st_size, str(status.st_mtime_ns))
+                if now == stat and None not in parts:
                     return parts  # type: ignore[return-value]
             except FileNotFoundError:
                 return [Unread("not_found", "the shard is gone")] * len(ranges)
@@ -194,21 +186,8 @@ class ShardReader:
         unique, inverse = np.unique(files, return_inverse=True)
         opened = self._open_all(unique.tolist())
         handles = np.array([-1 if file is None else file.fd for file in opened], np.int32)[inverse]
-        return FileRanges(
-            table.names,
-            table.ends,
-            files,
-            handles,
-            firsts,
-            lasts,
-            sizes,
-            times,
-            head,
-            checks,
-            feature,
-            *size,
-            opened,
-        )
+        places = table.names, table.ends, files, handles, firsts, lasts, sizes, times
+        return FileRanges(*places, head, checks, feature, *size, opened)
 
     def _open_all(self, shards: Sequence[int]) -> list[OpenFile | None]:
         """Open files; None for those that native threads are to open."""
@@ -300,10 +279,8 @@ def _close(count: int | None = None) -> bool:
     False if there were none.
     """
     with _Process.lock:
-        held = sorted(
-            (entry for shards in _Process.holders for entry in shards.held()),
-            key=lambda entry: entry[0],
-        )
+        held = [entry for shards in _Process.holders for entry in shards.held()]
+    held.sort(key=lambda entry: entry[0])
     for _, shards, shard in held[:count]:
         shards._drop(shard)
     return bool(held)

@@ -12,7 +12,8 @@ import pytest
 from helpers.lakes import LONG
 
 from fastfeed.storage import event_loop
-from fastfeed.storage.event_loop import Submissions, batched, completed, defer, launch, results
+from fastfeed.storage.event_loop import Submissions, batched, defer, launch, results
+from fastfeed.storage.reads import Completed
 
 
 async def number(n: int) -> int:
@@ -164,5 +165,5 @@ def test_canceled_before_it_begins():
 
 
 def test_known():
-    assert completed(5).result() == 5
-    assert completed(5).done()
+    assert Completed(5).result() == 5
+    assert Completed(5).done()

@@ -182,17 +182,13 @@ def _bad(train: Feed, val: Feed, root: Path) -> Table | str:
     bad = [*train.stats().bad, *val.stats().bad]
     if not bad:
         return "No bad files."
-    table = Table(
-        title="Bad files, replaced in training and masked in validation", title_justify="left"
-    )
+    title = "Bad files, replaced in training and masked in validation"
+    table = Table(title=title, title_justify="left")
     for column in ("file", "reason", "detail"):
         table.add_column(column, overflow="fold")
     for failure in bad:
-        table.add_row(
-            os.path.relpath(failure.uri, root),
-            failure.reason,
-            failure.detail or REASONS[failure.reason],
-        )
+        detail = failure.detail or REASONS[failure.reason]
+        table.add_row(os.path.relpath(failure.uri, root), failure.reason, detail)
     return table
 
 

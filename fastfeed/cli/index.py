@@ -18,7 +18,6 @@ from fastfeed.cli.screen.streams import Console
 from fastfeed.cli.screen.table import plural, show_facts
 
 if TYPE_CHECKING:
-    from fastfeed.sources.shards.base import ShardedSource
     from fastfeed.storage.storage import Storage
 
 _NOTES = 5  # shown
@@ -96,9 +95,8 @@ def _folder(source: str, out: Path | None, workers: int, storage: Storage) -> tu
         listed = list_images(path, to, storage=storage, at_once=workers, who="index")
     except KeyboardInterrupt:
         done, folders = folders_listed(f"{to}.partial")
-        raise _interrupted(
-            f"{done:,} of {folders:,} folders are listed and saved in {to}.partial"
-        ) from None
+        some = f"{done:,} of {folders:,} folders"
+        raise _interrupted(f"{some} are listed and saved in {to}.partial") from None
     classed = sum(listed.classes.values())
     facts = [
         ("images", f"{listed.images:,}"),
@@ -112,16 +110,11 @@ def _folder(source: str, out: Path | None, workers: int, storage: Storage) -> tu
     if empty := listed.folders - len(listed.classes):
         facts.append(("empty", f"{plural(empty, 'folder')} without images"))
     if listed.skipped:
-        facts.append(
-            ("left out", ", ".join(f"{n:,} {what}" for what, n in listed.skipped.most_common(8)))
-        )
+        skipped = [f"{n:,} {what}" for what, n in listed.skipped.most_common(8)]
+        facts.append(("left out", ", ".join(skipped)))
     if listed.resumed:
-        facts.append(
-            (
-                "resumed",
-                f"{listed.resumed:,} of {plural(listed.folders, 'folder')} from an earlier run",
-            )
-        )
+        folders = plural(listed.folders, "folder")
+        facts.append(("resumed", f"{listed.resumed:,} of {folders} from an earlier run"))
     facts.append(("listing", f"{to}, {decimal(os.path.getsize(to))}"))
     how = "" if classed else ", labeled=False"
     return facts, f"Use it:  ff.ImageFolder({source!r}, listing={to!r}{how})"
@@ -134,16 +127,11 @@ def _shards(
 
     how: dict[str, Any] = {} if label is None else {"label": None if label == "none" else label}
     how |= {} if out is None else {"index": str(out)}
-    opened: ShardedSource
+    from fastfeed import sources
+
     try:
-        if kind == "tar":
-            from fastfeed.sources.tar.source import TarShards
-
-            opened = TarShards(source, storage=storage, **how)
-        else:
-            from fastfeed.sources.tfrecord.source import TFRecords
-
-            opened = TFRecords(source, storage=storage, **how)
+        shards = sources.TarShards if kind == "tar" else sources.TFRecords
+        opened = shards(source, storage=storage, **how)
     except KeyboardInterrupt:
         raise _interrupted("the index of the shards read so far is saved") from None
     ids = np.arange(len(opened))
@@ -163,16 +151,10 @@ def _shards(
         more = [f"and {len(notes) - _NOTES:,} more, see .notes"] if len(notes) > _NOTES else []
         facts.append(("notes", "\n".join([*notes[:_NOTES], *more])))
     path = opened.index_file
-    facts.append(
-        (
-            "index",
-            (
-                f"{path}, {decimal(os.path.getsize(path))}"
-                if path
-                else "not saved: no folder for it can be written"
-            ),
-        )
-    )
+    saved = "not saved: no folder for it can be written"
+    if path:
+        saved = f"{path}, {decimal(os.path.getsize(path))}"
+    facts.append(("index", saved))
     shown = ", ".join([repr(source), *(f"{name}={value!r}" for name, value in how.items())])
     return facts, f"Use it:  ff.{type(opened).__name__}({shown})"
 

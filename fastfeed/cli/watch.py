@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import sys
 from dataclasses import replace
 from typing import Annotated, cast
@@ -200,13 +201,8 @@ def _all_users(places: list[str]) -> list[str]:
     others = []
     for parent in {os.path.dirname(place) for place in places}:
         with os.scandir(parent) as entries:
-            others += [
-                e.path
-                for e in entries
-                if e.name.startswith("fastfeed-")
-                and e.name[9:].isdecimal()
-                and e.is_dir(follow_symlinks=False)
-            ]
+            own = [e for e in entries if re.fullmatch(r"fastfeed-\d+", e.name)]
+            others += [e.path for e in own if e.is_dir(follow_symlinks=False)]
     return sorted(set(others) - set(places))
 
 

@@ -40,8 +40,10 @@ def find_files(
     exists under a name with such characters is meant literally. SourceError where one is missing,
     ConfigError where one is given twice.
     """
-    is_list = isinstance(paths, Iterable) and not isinstance(paths, (str, bytes))
-    items = list(paths) if is_list else [paths]
+    if isinstance(paths, Iterable) and not isinstance(paths, (str, bytes)):
+        items = list(paths)
+    else:
+        items = [paths]
     if not items or not all(isinstance(item, (str, os.PathLike)) for item in items):
         raise ConfigError(
             f"{who} needs a path, a pattern such as 'train-{{000..099}}{suffix}', or a list; got"

@@ -138,12 +138,8 @@ def find_gpus(nvml: Any) -> dict[str, Any]:
     except nvml.NVMLError as error:
         return {"no_gpu": f"none: no NVIDIA driver answers ({error})"}
     try:
-        handles = [
-            nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())
-        ]
-        gpus = tuple(
-            GpuInfo(nvml.nvmlDeviceGetName(handle), _gpu_memory(nvml, handle)) for handle in handles
-        )
+        handles = map(nvml.nvmlDeviceGetHandleByIndex, range(nvml.nvmlDeviceGetCount()))
+        gpus = tuple([GpuInfo(nvml.nvmlDeviceGetName(h), _gpu_memory(nvml, h)) for h in handles])
         number, driver = nvml.nvmlSystemGetCudaDriverVersion(), nvml.nvmlSystemGetDriverVersion()
         cuda = (number // 1000, number % 1000 // 10)  # 12040 is 12.4
         return {"gpus": gpus, "no_gpu": None if gpus else "none", "driver": driver, "cuda": cuda}
@@ -171,12 +167,8 @@ def render(report: MachineReport, console: Console) -> None:
     needed = [advice for advice in report.advice if not advice.optional]
     if needed:
         broken = any(advice.problem for advice in needed)
-        _list(
-            needed,
-            "To fix:" if broken else "To do:",
-            "bold red" if broken else "bold yellow",
-            console,
-        )
+        title, style = ("To fix:", "bold red") if broken else ("To do:", "bold yellow")
+        _list(needed, title, style, console)
     if optional:
         _list(optional, "Optional:", "bold", console)
     if report.next:
@@ -206,14 +198,12 @@ def sections(report: MachineReport) -> list[tuple[str, list[tuple[str, str]]]]:
     machine = [("CPU cores", cores), ("memory", memory)]
     if report.open_files:
         soft, hard = (f"{limit}" if limit >= 0 else "no limit" for limit in report.open_files)
-        machine.append(
-            ("open files", soft if soft == hard else f"{soft} (can be raised to {hard})")
-        )
+        files = soft if soft == hard else f"{soft} (can be raised to {hard})"
+        machine.append(("open files", files))
     if report.cache and report.cache[1]:
         folder, size, limit = report.cache
-        machine.append(
-            ("cache", f"{size / 1e9:.1f} of {limit / 1e9:g} GB of indexes and tables in {folder}")
-        )
+        used = f"{size / 1e9:.1f} of {limit / 1e9:g} GB"
+        machine.append(("cache", f"{used} of indexes and tables in {folder}"))
     machine += [
         (f"GPU {i}", f"{gpu.name}, {_gib(gpu.memory)}") for i, gpu in enumerate(report.gpus)
     ]
@@ -230,13 +220,12 @@ def sections(report: MachineReport) -> list[tuple[str, list[tuple[str, str]]]]:
     world = [("this process", str(report.world or "unknown, see below"))]
     if report.world and not report.world.found_by.startswith("default"):
         world.append(("read from", report.world.found_by))
+    none = [("none", "fastfeed feeds NumPy arrays without one")]
+    frameworks = [*report.frameworks.items()] or none
     return [
         ("Machine", machine),
         ("Decode", decode),
-        (
-            "Frameworks",
-            [*report.frameworks.items()] or [("none", "fastfeed feeds NumPy arrays without one")],
-        ),
+        ("Frameworks", frameworks),
         ("Ranks", world),
     ]
 

@@ -79,9 +79,7 @@ def simulate(
     """
     size = plan.world.size
     if ranks_per_node < 1:
-        raise ConfigError(
-            f"ranks_per_node must be >= 1, got {ranks_per_node}", field="ranks_per_node"
-        )
+        raise ConfigError.of("ranks_per_node", ">= 1", ranks_per_node)
     alone = replace(plan, world=World())
     ranks = [replace(plan, world=World(rank, size)) for rank in range(size)]
     edges = plan.global_batch * np.arange(size + 1) // size
@@ -93,11 +91,8 @@ def simulate(
             f"plan follows at most {_PAIRS:,} pairs of rank and shard, got {size} ranks and"
             f" {units:,} shards; pass a smaller world, or part of the shards"
         )
-    steps = np.unique(
-        np.linspace(
-            0, plan.steps - 1, min(plan.steps, max(1, _SAMPLES // plan.global_batch)), dtype=int
-        )
-    )
+    most = max(1, _SAMPLES // plan.global_batch)
+    steps = np.unique(np.linspace(0, plan.steps - 1, min(plan.steps, most), dtype=int))
     columns = min(len(steps), _PICTURE)
     column_of = np.arange(len(steps)) * columns // len(steps)
 

@@ -133,6 +133,7 @@ def figures(simulation: Simulation, speed: float, ranks_per_node: int) -> dict[s
     per_node = min(ranks_per_node, plan.world.size)
     chunks = simulation.node_units_read * max(1.0, -(-simulation.unit_bytes // _CHUNK))
     known = bool(simulation.bytes.any())
+    cached = float(simulation.node_units_read.mean()) * simulation.unit_bytes / seconds
     return {
         "ranks": plan.world.size,
         "steps": plan.steps,
@@ -152,11 +153,7 @@ def figures(simulation: Simulation, speed: float, ranks_per_node: int) -> dict[s
         "bytes_per_s_rank": float(simulation.bytes.mean()) / seconds if known else None,
         "bytes_per_s_all": float(simulation.bytes.sum()) / seconds if known else None,
         "cached_requests_per_s_node": float(chunks.mean()) / seconds,
-        "cached_bytes_per_s_node": (
-            float(simulation.node_units_read.mean()) * simulation.unit_bytes / seconds
-            if known
-            else None
-        ),
+        "cached_bytes_per_s_node": cached if known else None,
         "ranks_per_node": per_node,
     }
 
@@ -173,14 +170,8 @@ def _simulated(
         return with_mean_size(simulate(source, plan, epoch, ranks_per_node)), None
     ids, sizes = sizes_of(source, every=True) if lies_in_files(source) else ((), None)
     groups = groups_of(source)
-    simulation = simulate(
-        source,
-        plan,
-        epoch,
-        ranks_per_node,
-        sizes=sizes if len(ids) == len(source) else None,
-        groups=groups.of,
-    )
+    sizes = sizes if len(ids) == len(source) else None
+    simulation = simulate(source, plan, epoch, ranks_per_node, sizes=sizes, groups=groups.of)
     return with_mean_size(simulation), groups
 
 
@@ -231,11 +222,8 @@ def _show(simulation: Simulation, speed: float, ranks_per_node: int) -> None:
     for name in ("", "requests/s", "bytes/s"):
         rates.add_column(name, justify="left" if not name else "right")
     rates.add_row("one read per sample, per rank", _count(speed), _size(f["bytes_per_s_rank"]))
-    rates.add_row(
-        "one read per sample, all ranks",
-        _count(f["requests_per_s_all"]),
-        _size(f["bytes_per_s_all"]),
-    )
+    total = _count(f["requests_per_s_all"]), _size(f["bytes_per_s_all"])
+    rates.add_row("one read per sample, all ranks", *total)
     if files:
         console.print(rates)
         console.print(

@@ -38,10 +38,8 @@ def _shards(simulation: Simulation) -> Image.Image:
         "color: the shard that a rank reads most from, by its position in storage",
     )
     _legend(picture, pen, font, _VIRIDIS, "0", f"{simulation.units - 1:,}")
-    picture.paste(
-        _stretched(_VIRIDIS[simulation.most_read * 255 // (simulation.units - 1)], _RANKS),
-        (_LEFT, _TOP),
-    )
+    colors = _VIRIDIS[simulation.most_read * 255 // (simulation.units - 1)]
+    picture.paste(_stretched(colors, _RANKS), (_LEFT, _TOP))
     _axes(pen, font, _TOP, _RANKS, "0", "rank", f"{plan.world.size - 1:,}", plan.steps)
     at = _TOP + _RANKS + _GAP
     for rank, trace in traces.items():
@@ -101,22 +99,15 @@ def _bars(pen: ImageDraw.ImageDraw, font: ImageFont.FreeTypeFont, groups: Groups
             pen.rectangle((_LEFT, top + gap, _LEFT + length, bottom - 1 - gap), _DOT)
         if row % every:
             continue
-        name, count = (
-            groups.names[row] if groups.names else f"from #{counts[:row].sum():,}",
-            f"{counts[row]:,}",
-        )
+        name = groups.names[row] if groups.names else f"from #{counts[:row].sum():,}"
+        count = f"{counts[row]:,}"
         name = name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
         middle = (top + bottom) // 2
         pen.text((_LEFT - 8, middle), name, _INK, font, anchor="rm")
         if every == 1 and groups.names:
             inside = pen.textlength(count, font) + 12 < length
-            pen.text(
-                (_LEFT + (6 if inside else length + 6), middle),
-                count,
-                _PAPER if inside else _INK,
-                font,
-                "lm",
-            )
+            place = _LEFT + (6 if inside else length + 6), middle
+            pen.text(place, count, _PAPER if inside else _INK, font, "lm")
 
 
 def _bytes(
@@ -129,18 +120,16 @@ def _bytes(
     """Bytes read per rank and step: the mean over time, and the range."""
     read = simulation.step_bytes
     if not read.any():
-        pen.text(
-            (left, top - 18), "bytes per step: not drawn, since not all sizes are known", _INK, font
-        )
+        text = "bytes per step: not drawn, since not all sizes are known"
+        pen.text((left, top - 18), text, _INK, font)
         return
     columns, width = min(len(read), _RANGES), _WIDTH - (left - _LEFT)
     first = np.arange(columns) * len(read) // columns
     mean = np.add.reduceat(read.mean(axis=1), first) / np.diff(np.append(first, len(read)))
     least = np.minimum.reduceat(read.min(axis=1), first)
     most = np.maximum.reduceat(read.max(axis=1), first)
-    low, middle, high = (
-        top + _TRACE - values * (_TRACE - 4) / float(most.max()) for values in (least, mean, most)
-    )
+    scale = (_TRACE - 4) / float(most.max())
+    low, middle, high = (top + _TRACE - values * scale for values in (least, mean, most))
     for column in range(columns):
         x, end = left + column * width // columns, left + (column + 1) * width // columns - 1
         pen.rectangle((x, high[column], end, low[column]), _BAND)
@@ -149,9 +138,8 @@ def _bytes(
     if read.shape[1] > 1:
         text += f"; the busiest rank reads {simulation.imbalance:.1%} more than the mean"
     pen.text((left, top - 18), text, _INK, font)
-    _axes(
-        pen, font, top, _TRACE, size_text(float(most.max())), "", "0", simulation.plan.steps, left
-    )
+    highest = size_text(float(most.max()))
+    _axes(pen, font, top, _TRACE, highest, "", "0", simulation.plan.steps, left)
 
 
 def _sheet(
@@ -214,9 +202,7 @@ def _legend(
 def _ramp(*anchors: tuple[int, int, int]) -> np.ndarray:
     """256 colors, uint8 (256, 3), through evenly spaced anchors."""
     places, at = np.linspace(0, 255, len(anchors)), np.arange(256)
-    channels = [
-        np.interp(at, places, [anchor[channel] for anchor in anchors]) for channel in range(3)
-    ]
+    channels = [np.interp(at, places, levels) for levels in zip(*anchors, strict=True)]
     return np.round(np.stack(channels, axis=-1)).astype(np.uint8)
 
 

@@ -61,11 +61,8 @@ def dry_run(src: str, dst: str, recipe: Recipe, values: Mapping[str, Any]) -> No
     if values["as_json"]:
         typer.echo(json.dumps(estimated.document(workers) | {"source": src, "target": dst}))
         return
-    show_facts(
-        Console(emoji=False),
-        f"{src} -> {dst} (dry run, nothing is written)",
-        _facts(estimated, source, recipe, job, workers),
-    )
+    title = f"{src} -> {dst} (dry run, nothing is written)"
+    show_facts(Console(emoji=False), title, _facts(estimated, source, recipe, job, workers))
     labels = source.source.label(np.arange(len(source.source)))
     hints = [*source.hints, *unmixed(labels, recipe)] if job is None else []
     for sentence in (*hints, *_warnings(estimated, recipe, dst)):
@@ -130,34 +127,24 @@ def _facts(
         incoming = f"about {whole}, {format_size(estimated.bytes_in)} per image"
     skipped = sorted(source.left_out.items())[:8]
     seconds = estimated.seconds(workers)
-    about = (
-        f"about {format_duration(seconds)}" if seconds >= 1 else "less than a second, plus startup,"
-    )
+    about = "less than a second, plus startup,"
+    if seconds >= 1:
+        about = f"about {format_duration(seconds)}"
     stages = {name: took for name, took in estimated.stages.items() if took >= 5e-5}
+    reasons = "none"
+    if bad:
+        reasons = f"{bad} of these ({bad / sampled:.1%}): {format_reasons(estimated.bad)}"
+    packing = recipe.packing
+    survey = "a survey of all images, for duplicates or sizes: not included in this estimate"
+    output, each = format_size(estimated.output), format_size(estimated.bytes_out)
     rows = [
         ("images", images),
-        (
-            "shards",
-            f"{estimated.shards:,} of up to {recipe.packing.samples:,}, {recipe.packing.format}",
-        ),
+        ("shards", f"{estimated.shards:,} of up to {packing.samples:,}, {packing.format}"),
         ("left out", ", ".join(f"{n:,} {what}" for what, n in skipped)),
-        (
-            "survey",
-            "a survey of all images, for duplicates or sizes: not included in this estimate"
-            * recipe.looks,
-        ),
+        ("survey", survey * recipe.looks),
         ("sample", f"{sampled:,} images were processed, spread over all"),
-        (
-            "bad",
-            f"{bad} of these ({bad / sampled:.1%}): {format_reasons(estimated.bad)}"
-            if bad
-            else "none",
-        ),
-        (
-            "output",
-            f"about {format_size(estimated.output)}{spread},"
-            f" {format_size(estimated.bytes_out)} per image",
-        ),
+        ("bad", reasons),
+        ("output", f"about {output}{spread}, {each} per image"),
         ("input", incoming),
         ("free", "" if estimated.free is None else f"{format_size(estimated.free)} in the target"),
         ("time", f"{about} with {workers} worker{'s' if workers != 1 else ''}"),

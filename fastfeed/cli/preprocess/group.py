@@ -29,12 +29,7 @@ class WithRun(Group):
         if args and args[0] not in self.commands and args[0] not in HELP:
             self._refuse_misspelled(args[0], ctx)
             args = ["run", *args]
-        elif (
-            len(args) > 1
-            and args[0] != "run"
-            and os.path.isdir(args[0])
-            and not os.path.isdir(args[1])
-        ):
+        elif args[1:] and args[0] != "run" and _is_folder_alone(*args[:2]):
             typer.echo(
                 f"fastfeed: {args[0]} is interpreted as the command; for the folder of that name"
                 f" use: fastfeed preprocess run {shlex.join(args)}",
@@ -62,6 +57,10 @@ class WithRun(Group):
         return [*own, *self.commands["run"].shell_complete(ctx, incomplete)]
 
 
+def _is_folder_alone(word: str, after: str) -> bool:
+    return os.path.isdir(word) and not os.path.isdir(after)
+
+
 preprocess = typer.Typer(
     cls=WithRun,
     help=run.__doc__,
@@ -71,9 +70,5 @@ preprocess = typer.Typer(
     rich_markup_mode=None,
 )
 preprocess.command("run", cls=Command, epilog=_CODES, short_help="Build shards; the default.")(run)
-preprocess.command("resume", cls=Command)(resume)
-preprocess.command("retry", cls=Command)(retry)
-preprocess.command("status", cls=Command)(status)
-preprocess.command("stats", cls=Command)(stats)
-preprocess.command("verify", cls=Command)(verify)
-preprocess.command("preview", cls=Command)(preview)
+for _command in (resume, retry, status, stats, verify, preview):
+    preprocess.command(_command.__name__, cls=Command)(_command)

@@ -19,26 +19,19 @@ Places = Annotated[
     list[str], argument("SRC DST", "SRC as before, wherever it is now; DST of the job.")
 ]
 
+_MODE_HELP = (
+    "short or long: that side becomes N; cover: crop; contain: pad; exact: stretch; none; buckets."
+)
+_FORMAT_HELP = "webdataset, tfrecord, parquet, mds or raw."
+_SPLIT_HELP = "looks: similar images stay on one side; names: split by file name alone."
+_KIND_HELP = "Integer labels are the name of a class (default in tables) or its index."
+_WITH_HELP = "module:function that adds arrays, texts or numbers, such as embeddings."
+
 # those without a title are shown by --help, the others by --help-all; a flag has no metavar
 _FREQUENT: Rows = [
     ("size", str, "512", "N|HxW", "Pixels: one side, or height x width."),
-    (
-        "mode",
-        str,
-        "short",
-        "MODE",
-        "short or long: that side becomes N; cover: crop; contain: pad; exact: stretch; none;"
-        " buckets.",
-    ),
-    (
-        "format",
-        str,
-        "webdataset",
-        "FORMAT",
-        "webdataset, tfrecord, parquet, mds or raw.",
-        "--format",
-        "-f",
-    ),
+    ("mode", str, "short", "MODE", _MODE_HELP),
+    ("format", str, "webdataset", "FORMAT", _FORMAT_HELP, "--format", "-f"),
     ("val", float, 0.0, "SHARE", "Fraction for val/; the others go to train/."),
     ("dedupe", str, "none", "HOW", "Drop duplicates: none, exact (same bytes) or near (similar)."),
 ]
@@ -57,25 +50,12 @@ _ENCODING: Rows = [
     ("optimize", bool, False, "", "Huffman tables per JPEG: smaller files, slower."),
     ("keep_small", bool, False, "", "Copy files that need no change as they are."),
 ]
-_WITH = (
-    "with_",
-    str,
-    "",
-    "FUNCTION",
-    "module:function that adds arrays, texts or numbers, such as embeddings.",
-    "--with",
-)
+_WITH = ("with_", str, "", "FUNCTION", _WITH_HELP, "--with")
 _SHARDS: Rows = [
     ("shard_samples", int, 1000, "N", "Images per shard."),
     ("shuffle", int | None, None, "SEED", "Shuffle with this seed."),
     ("split_seed", int, 0, "SEED", "Seed of the split."),
-    (
-        "split_by",
-        str,
-        "looks",
-        "HOW",
-        "looks: similar images stay on one side; names: split by file name alone.",
-    ),
+    ("split_by", str, "looks", "HOW", _SPLIT_HELP),
     ("exif", str, "", "NAMES", "EXIF fields to add as columns: time,camera,lens,gps."),
     ("absolute_uri", bool, False, "", "Name source files by full path, not relative to SRC."),
     _WITH,
@@ -90,13 +70,7 @@ _LIMITS: Rows = [
 ]
 _SOURCE: Rows = [
     ("label", _Text, None, "NAME", "Column, member or feature of the label; '' for none."),
-    (
-        "label_kind",
-        _Text,
-        None,
-        "name|index",
-        "Integer labels are the name of a class (default in tables) or its index.",
-    ),
+    ("label_kind", _Text, None, "name|index", _KIND_HELP),
     ("image", _Text, None, "NAME", "Column or feature of the image."),
     ("caption", _Text, None, "NAME", "Column or member of the text."),
     ("columns", str, "", "NAMES", "Metadata columns to keep: A,B."),
@@ -108,15 +82,7 @@ _SOURCE: Rows = [
     ("storage_option", _Texts, None, "N=V", "name=value for fsspec, for SRC. Can be repeated."),
 ]
 _EXECUTION: Rows = [
-    (
-        "workers",
-        int | None,
-        None,
-        "N",
-        "Processes; default: one per core.",
-        "--workers",
-        "-w",
-    ),
+    ("workers", int | None, None, "N", "Processes; default: one per core.", "--workers", "-w"),
     ("memory", _Text, None, "SIZE", "Memory of all processes, such as 2GB."),
     ("ray", _Text, None, "ADDRESS", "Run on Ray: auto, or a cluster's address."),
     ("part", _Text, None, "I/N", "Build one of N parts: 0/8 to 7/8, or auto in Slurm."),

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,17 +22,14 @@ from fastfeed.cli.preprocess.options import with_options
 from fastfeed.cli.preprocess.values import again, without_secret
 from fastfeed.cli.screen.help import option
 from fastfeed.cli.screen.streams import Console
-from fastfeed.errors import ConfigError, FastfeedError, SourceError, TargetError, TooManyFailures
+from fastfeed.errors import ConfigError, FastfeedError, SourceError, TooManyFailures
 
 if TYPE_CHECKING:
     from fastfeed.preprocess.model.recipe import Recipe
     from fastfeed.preprocess.model.report import Progress, Report
 
 TOO_BAD, FULL, STOPPED, ENDED = 3, 4, 130, 143  # exit codes
-ARGUMENTS = (  # key of the command-line arguments in the context's meta
-    "fastfeed.preprocess.arguments"
-)
-
+ARGUMENTS = "fastfeed.preprocess.arguments"  # key of the command line in the context's meta
 _MAX_SHOWN = 3  # bad images printed
 
 
@@ -107,9 +105,7 @@ def command(arguments: Sequence[str]) -> str:
 def _job_in_plan(
     verb: str, paths: Sequence[str], values: dict[str, Any], more: Sequence[str] = ()
 ) -> tuple[str, str, Recipe]:
-    """SRC, DST and recipe of the job in DST.
-
-    ConfigError for a source or code that only its plan names.
+    """SRC, DST and recipe of the job in DST. ConfigError for what only its plan names.
 
     `more`: options of the command line that is to be written again.
     """
@@ -121,14 +117,12 @@ def _job_in_plan(
     dst = paths[-1]
     plan = load_plan(open_target(dst, preprocess_values.target_options(values), writes=False))
     if plan is None:
-        raise ConfigError(
-            f"{dst} holds no job: start one with fastfeed preprocess SRC {shlex.quote(dst)}"
-        )
+        start = f"fastfeed preprocess SRC {shlex.quote(dst)}"
+        raise ConfigError(f"{dst} holds no job: start one with {start}")
     extras = plan.recipe.metadata.extras
     source = paths[0] if len(paths) == 2 else plan.source
-    line = again(
-        verb, source, dst, extras, *more, request=plan.request, target=values["target_option"]
-    )
+    given = {"request": plan.request, "target": values["target_option"]}
+    line = again(verb, source, dst, extras, *more, **given)
     if len(paths) == 1:
         raise ConfigError(
             f"SRC is missing: no source is read that only the plan in {dst} names. If you trust it,"
@@ -136,9 +130,8 @@ def _job_in_plan(
         )
     if values["with_"] != extras:
         if not extras:
-            raise ConfigError(
-                f"the job in {dst} has no --with, got {values['with_']}; leave it out"
-            )
+            got = values["with_"]
+            raise ConfigError(f"the job in {dst} has no --with, got {got}; leave it out")
         raise ConfigError(
             f"--with is {values['with_'] or 'missing'}, the job in {dst} has {extras}: no code is"
             f" imported that only its plan names. If it is yours, say\n  {line}"
@@ -211,33 +204,25 @@ def _run_job(
                 on_hint=lambda hint: _printer(errors)(f"fastfeed: {hint}"),
             )
     except KeyboardInterrupt as error:
-        raise _stop(
-            errors, ctx, "stopped", ENDED if isinstance(error, _Terminated) else STOPPED
-        ) from None
+        code = ENDED if isinstance(error, _Terminated) else STOPPED
+        raise _stop(errors, ctx, "stopped", code) from None
     except TooManyFailures as error:
         raise _stop(errors, ctx, str(error), TOO_BAD) from None
     except ConfigError:
         raise
-    except (TargetError, OSError) as error:
-        if isinstance(error, SourceError) and not started:
-            raise
-        raise _stop(errors, ctx, str(error), FULL) from None
-    except FastfeedError as error:
-        if not started:
+    except (OSError, FastfeedError) as error:
+        is_of_target = isinstance(error, OSError) and not isinstance(error, SourceError)
+        if not started and not is_of_target:
             raise
         raise _stop(errors, ctx, str(error), FULL) from None
     retryable = ",".join(sorted(TRANSIENT & report.reasons.keys()))
     given = {"request": source.document(), "target": values["target_option"]}
-    line = (
-        again("retry", src, dst, recipe.metadata.extras, "--reason", retryable, **given)
-        if retryable
-        else ""
-    )
+    line = again("retry", src, dst, recipe.metadata.extras, "--reason", retryable, **given)
+    line = line if retryable else ""
     _print_report(report, dst, line, part, as_json=values["as_json"])
     if report.complete and not report.tally.samples:
-        _printer(errors)(
-            "fastfeed: no image is in the shards: all are bad or left out, for the reasons above"
-        )
+        why = "all are bad or left out, for the reasons above"
+        _printer(errors)(f"fastfeed: no image is in the shards: {why}")
         raise typer.Exit(TOO_BAD)
 
 
@@ -260,18 +245,13 @@ def _print_report(
     print_line(str(report))
     for bad in report.bad[:_MAX_SHOWN]:
         print_line(f"    {bad}")
-    if len(report.bad) > _MAX_SHOWN:
-        print_line(
-            f"    and {len(report.bad) - _MAX_SHOWN:,} more"
-            + (f", all in {dst.rstrip('/')}/{report.bad_list}" if report.bad_list else "")
-        )
+    if (more := len(report.bad) - _MAX_SHOWN) > 0:
+        where = f", all in {dst.rstrip('/')}/{report.bad_list}" if report.bad_list else ""
+        print_line(f"    and {more:,} more{where}")
     for note in report.notes[:_MAX_SHOWN]:
         print_line(f"  of the source: {note}")
-    if len(report.notes) > _MAX_SHOWN:
-        print_line(
-            f"  of the source: {len(report.notes) - _MAX_SHOWN:,} more notes, in the report of"
-            " --json"
-        )
+    if (more := len(report.notes) - _MAX_SHOWN) > 0:
+        print_line(f"  of the source: {more:,} more notes, in the report of --json")
     if report.duplicates:
         print_line(f"  duplicates with thumbnails: {dst.rstrip('/')}/{report.duplicates}")
     if retry:
@@ -286,14 +266,9 @@ def _print_report(
 
 
 def _document(report: Report) -> dict[str, Any]:
-    from dataclasses import asdict
-
     document = asdict(report)
-    return document | {
-        "bad": dict(report.reasons),
-        "complete": report.complete,
-        "bad_images": document["bad"],
-    }
+    document["bad_images"] = document["bad"]
+    return document | {"bad": dict(report.reasons), "complete": report.complete}
 
 
 def _printer(console: Console) -> Callable[[str], None]:

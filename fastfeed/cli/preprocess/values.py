@@ -110,10 +110,8 @@ def limit_of(text: str | None) -> float | None:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(%?)", text.strip())
     value = float(match[1]) / (100 if match[2] else 1) if match else -1.0
     if not match or (match[2] and value >= 1) or (not match[2] and value >= 1 and value % 1):
-        raise ConfigError(
-            "--max-bad must be a percentage below 100%, such as 1%, or a count, such as 100, got"
-            f" {text!r}"
-        )
+        allowed = "a percentage below 100%, such as 1%, or a count, such as 100"
+        raise ConfigError(f"--max-bad must be {allowed}, got {text!r}")
     return value
 
 
@@ -131,16 +129,9 @@ def again(
     request: the options that open the source, as `SourceSpec.document`. target: values of
     --target-option.
     """
-    words = [
-        "fastfeed",
-        "preprocess",
-        verb,
-        source,
-        dst,
-        *(("--with", extras) if extras else ()),
-        *options,
-    ]
-    words += _source_words(request)
+    words = ["fastfeed", "preprocess", verb, source, dst]
+    words += ["--with", extras] if extras else []
+    words += [*options, *_source_words(request)]
     words += [word for value in target or () for word in ("--target-option", without_secret(value))]
     return shlex.join(words)
 
@@ -173,9 +164,8 @@ def _sides(option: str, text: str) -> tuple[int, int]:
     match = re.fullmatch(r"\s*(\d{1,9})\s*[xX×]\s*(\d{1,9})\s*", text)
     if not match:
         examples = "512 or 512x768" if option == "--size" else "512x768,768x512"
-        raise ConfigError(
-            f"{option} must be pixels, height x width, such as {examples}, got {text!r}"
-        )
+        allowed = f"pixels, height x width, such as {examples}"
+        raise ConfigError(f"{option} must be {allowed}, got {text!r}")
     return int(match[1]), int(match[2])
 
 
@@ -184,9 +174,8 @@ def _color(option: str, text: str) -> tuple[int, int, int]:
         return _COLORS[text.lower()]
     match = re.fullmatch(r"#?([0-9a-fA-F]{6})", text.strip())
     if not match:
-        raise ConfigError(
-            f"{option} must be a color such as '#ffffff', {', '.join(_COLORS)}, got {text!r}"
-        )
+        allowed = f"a color such as '#ffffff', {', '.join(_COLORS)}"
+        raise ConfigError(f"{option} must be {allowed}, got {text!r}")
     red, green, blue = bytes.fromhex(match[1])
     return red, green, blue
 

@@ -88,10 +88,9 @@ class _Output(io.FileIO):
 def remember_errors() -> None:
     """Let `command_output` know errors of standard output."""
     stream = sys.stdout
-    if (
-        isinstance(stream, io.TextIOWrapper)
-        and type(getattr(stream.buffer, "raw", stream.buffer)) is io.FileIO
-    ):
+    if not isinstance(stream, io.TextIOWrapper):
+        return
+    if type(getattr(stream.buffer, "raw", stream.buffer)) is io.FileIO:
         raw = _Output(stream.fileno(), "w", closefd=False)
         is_buffered = isinstance(stream.buffer, io.BufferedWriter)
         sys.stdout = io.TextIOWrapper(
@@ -128,9 +127,7 @@ def command_output() -> Iterator[None]:
     except (typer.Exit, SystemExit):
         _end()
         raise
-    except (
-        BaseException
-    ):  # Ctrl-C as well: what is still held is written, or Python complains of it when it ends
+    except BaseException:  # Ctrl-C as well: Python would complain of what is still held
         if _flush() is not None:
             _discard(sys.stdout)
         raise

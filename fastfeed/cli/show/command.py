@@ -122,13 +122,8 @@ def show(
         f"{len(batch)} samples of epoch {epoch}, seed {seed} -> [bold]{out}[/]", highlight=False
     )
     for failure in bad:
-        console.print(
-            f"  left out, bad: {failure}",
-            style="yellow",
-            soft_wrap=True,
-            highlight=False,
-            markup=False,
-        )
+        text = f"  left out, bad: {failure}"
+        console.print(text, style="yellow", soft_wrap=True, highlight=False, markup=False)
 
 
 def _opened(
@@ -175,17 +170,12 @@ def _grid(source: Source, text: str, side: int, out: Path, console: Console) -> 
                 rows.append(OpRow("", "deterministic", []))
             rows[-1].pictures.append(replace(drawings[0], words=short(op)))
         if section.whole:
-            rows.append(
-                OpRow("whole list", "applied in order", pictures(section.whole, images, side))
-            )
+            drawings = pictures(section.whole, images, side)
+            rows.append(OpRow("whole list", "applied in order", drawings))
         drawn.append((section.heading, rows))
         for op in section.skipped:
-            console.print(
-                f"  skipped, no visible effect: {short(op)}",
-                soft_wrap=True,
-                highlight=False,
-                markup=False,
-            )
+            text = f"  skipped, no visible effect: {short(op)}"
+            console.print(text, soft_wrap=True, highlight=False, markup=False)
     below = "Columns: random draws at 10, 30, 50, 70 and 90 %. The box shows where ops move pixels."
     original = Picture(first, box=sample_box(first))
     sheet = draw(Path(photos[0][0]).name, below, original, drawn, [f"draw {u}" for u in STRENGTHS])
@@ -199,12 +189,8 @@ def _sample_images(source: Source) -> list[tuple[str, np.ndarray]]:
     from fastfeed.errors import SourceError
 
     step = max(1, len(source) // _PHOTOS)
-    ids = [
-        first + step * k
-        for first in range(step)
-        for k in range(_PHOTOS)
-        if first + step * k < len(source)
-    ]
+    places = [first + step * k for first in range(step) for k in range(_PHOTOS)]
+    ids = [id for id in places if id < len(source)]
     photos: list[tuple[str, np.ndarray]] = []
     for id in ids[:_TRIED]:
         image = _sample_image(source, id)
@@ -213,9 +199,8 @@ def _sample_images(source: Source) -> list[tuple[str, np.ndarray]]:
         if len(photos) == _PHOTOS:
             return photos
     if not photos:
-        raise SourceError(
-            f"none of the first {min(len(ids), _TRIED)} images of {source!r} can be read"
-        )
+        tried = min(len(ids), _TRIED)
+        raise SourceError(f"none of the first {tried} images of {source!r} can be read")
     return photos
 
 

@@ -51,9 +51,8 @@ def draw(
     sheet_width = 2 * _MARGIN + _LABEL + columns * step_x - _GAP
     heads = sum(_HEAD for heading, _ in sections if heading)
     top = _MARGIN + height + 18
-    sheet_height = (
-        top + 24 + heads + sum(len(rows) for _, rows in sections) * step_y + _MARGIN - _GAP
-    )
+    count = sum(len(rows) for _, rows in sections)
+    sheet_height = top + 24 + heads + count * step_y + _MARGIN - _GAP
     sheet = Image.new("RGB", (sheet_width, sheet_height), _PAPER)
     pen = ImageDraw.Draw(sheet)
 
@@ -61,9 +60,8 @@ def draw(
     _paste(sheet, pen, original, (_MARGIN, _MARGIN), (height, original.image.shape[1]))
     text_x = _MARGIN + original.image.shape[1] + 20
     room = sheet_width - text_x - _MARGIN
-    pen.text(
-        (text_x, _MARGIN + height / 2 - 26), _cut(pen, title, fonts[22], room), _INK, fonts[22]
-    )
+    title = _cut(pen, title, fonts[22], room)
+    pen.text((text_x, _MARGIN + height / 2 - 26), title, _INK, fonts[22])
     for i, line in enumerate(_wrapped(pen, below, fonts[12], room)[:2]):
         pen.text((text_x, _MARGIN + height / 2 + 6 + 17 * i), line, _GRAY, fonts[12])
 
@@ -120,13 +118,11 @@ def _paste(
     own_height, own_width = picture.image.shape[:2]
     by = min(height / own_height, width / own_width)
     size = max(1, round(own_width * by)), max(1, round(own_height * by))
-    image = Image.fromarray(
-        picture.image if picture.image.shape[2] == 3 else np.repeat(picture.image, 3, axis=2)
-    )
+    is_rgb = picture.image.shape[2] == 3
+    image = Image.fromarray(picture.image if is_rgb else np.repeat(picture.image, 3, axis=2))
     if size != image.size:
-        image = image.resize(
-            size, Image.Resampling.NEAREST if by >= _SCALE else Image.Resampling.LANCZOS
-        )
+        filter = Image.Resampling.NEAREST if by >= _SCALE else Image.Resampling.LANCZOS
+        image = image.resize(size, filter)
     if size != (width, height):
         pen.rectangle((x, y, x + width - 1, y + height - 1), _PLATE)
     x, y = x + (width - size[0]) // 2, y + (height - size[1]) // 2

@@ -117,15 +117,12 @@ def _run(program: Program, photo: np.ndarray, u: np.ndarray) -> list[Picture]:
     moves = stages(program, work)
     moved = bool(program.window) or len(moves) > 1
     boxes = np.tile(np.array(sample_box(photo)), (n, 1))
-    moved_boxes, rows = (
-        boxes_after(moves, boxes, np.arange(n)) if moved else (boxes, np.empty(0, int))
-    )
-    where: Any = {
-        int(row): tuple(map(float, box)) for row, box in zip(rows, moved_boxes, strict=False)
-    }
-    return [
-        Picture(out[row], _caption(program, work, row, photo), where.get(row)) for row in range(n)
-    ]
+    where: dict[int, Any] = {}
+    if moved:
+        for box, row in zip(*boxes_after(moves, boxes, np.arange(n)), strict=False):
+            where[int(row)] = tuple(map(float, box))
+    captions = [_caption(program, work, row, photo) for row in range(n)]
+    return [Picture(out[row], captions[row], where.get(row)) for row in range(n)]
 
 
 def _numbers(u: np.ndarray, draws: int) -> np.ndarray:

@@ -29,19 +29,14 @@ def check(inputs: Sequence[Path], html: Path | None, perfetto: Path | None, forc
 
     `force` allows overwriting any file that is not an input.
     """
-    outputs = {
-        option: path for option, path in ((_HTML, html), (_PERFETTO, perfetto)) if path is not None
-    }
+    paths = {_HTML: html, _PERFETTO: perfetto}
+    outputs = {option: path for option, path in paths.items() if path is not None}
     for option, path in outputs.items():
         suffixes = _SUFFIXES[option]
-        if (
-            not path.name.lower().endswith(suffixes)
-            or path.is_dir()
-            or not path.absolute().parent.is_dir()
-        ):
-            raise ConfigError(
-                f"{option} must be a {' or '.join(suffixes)} in an existing folder, got {path}"
-            )
+        has_folder = path.absolute().parent.is_dir()
+        if path.is_dir() or not has_folder or not path.name.lower().endswith(suffixes):
+            allowed = f"a {' or '.join(suffixes)} in an existing folder"
+            raise ConfigError(f"{option} must be {allowed}, got {path}")
         try:
             with tempfile.TemporaryFile(dir=path.absolute().parent):
                 pass

@@ -159,6 +159,10 @@ def open_database(path: Path, read_locked: bool = True) -> Iterator[NsysDatabase
         connection = _connected(path, read_locked)
     except (sqlite3.Error, UnicodeDecodeError) as error:
         raise _damaged(path, error) from error
+    except OSError as error:
+        raise TraceError(
+            f"{path} cannot be read: {error.strerror}; check the path and its permissions"
+        ) from error
     try:
         yield NsysDatabase(path, connection)
     except (sqlite3.Error, UnicodeDecodeError, MemoryError) as error:

@@ -252,7 +252,7 @@ def test_boxes_are_those_of_the_whole_image_where_a_part_of_it_counts():
 def test_explain_says_what_a_batch_holds():
     with feed(located(N), [ff.Resize((32, 32)), ff.Mosaic()], batch=8) as made:
         assert (
-            "id int64[8], boxes float32[8, 4, 4], box_labels int64[8, 4], box_counts int64[8],"
+            "id int64[8], boxes float32[8, 4, 4],\n    box_labels int64[8, 4], box_counts int64[8],"
             " masks uint8[8, 32, 32]" in str(made)
         )
     with feed(located(N).source, [], batch=8) as made:

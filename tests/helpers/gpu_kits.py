@@ -78,7 +78,7 @@ def call(kit, monkeypatch, tmp_path, packed, capsys):
 
     def called(steps, *options):
         rows = tuple(
-            table.Step(name, "toy", f"what {name} asks", needs, 5, 1)
+            table.Step(name, "toy", f"what {name} asks", needs, 5, 4)
             for name, needs in steps.items()
         )
         monkeypatch.setattr(run, "STEPS", rows)

@@ -70,7 +70,10 @@ def test_photographs_differ_by_class_index_and_split() -> None:
 
 def test_smaller_photographs_are_of_the_same_kind(tmp_path: Path) -> None:
     small = photos.make_photos(tmp_path / "photos", 1, 0, shrink=4)
-    sizes = {Image.open(path).size for path in (small.root / "train").rglob("000.jpg")}
+    sizes = set()
+    for path in (small.root / "train").rglob("000.jpg"):
+        with Image.open(path) as image:
+            sizes.add(image.size)
     assert sizes <= {(w // 4, h // 4) for s in photos.SIZES for w, h in (s, s[::-1])}
     assert photos.make_photos(small.root, 1, 0, shrink=4) == small
 

@@ -313,7 +313,7 @@ def test_functions_take_the_fields_of_their_sample():
     np.testing.assert_array_equal(batch["stack"][:, 0, 0, 3], right)
 
     boxed = ff.Objects(IMAGE, boxes=[[[0, 0, 8, 6]]] * 8)
-    takes_boxes = ff.Function(add, fields=("boxes", "box_labels"))
+    takes_boxes = ff.Function(lambda image, _, **fields: image, fields=("boxes", "box_labels"))
     with pytest.raises(SpecError, match="boxes and masks are of 'left', the first image"):
         ff.Feed(ff.Together({"left": boxed, "right": IMAGE}), [takes_boxes], batch=4)
 
@@ -327,7 +327,7 @@ def test_printed():
         state = feed.state()
     assert text.startswith("Feed from Together(left=Arrays: 8 images, HWC uint8[30, 40, 3], right=")
     assert "left: RandomFlip()" in text and "right: read" in text
-    assert "a batch is uint8[4, 30, 40, 3] and float32[4, 30, 40, 3], 0.1 MB" in text
+    assert "a batch is uint8[4, 30, 40, 3] and float32[4, 30, 40, 3], 72.1 kB;" in text
     assert state["ops"] == ["left: RandomFlip()", "right: RandomFlip()", "right: ToFloat()"]
 
 

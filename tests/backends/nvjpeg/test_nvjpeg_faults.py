@@ -233,7 +233,7 @@ def test_ops_that_no_gpu_has(folder, machine):
     with pytest.raises(
         ConfigError, match=r"cannot run Function\(.*your own function on one NumPy image"
     ):
-        feed(folder, [*OPS, ff.Function(np.flipud)])
+        feed(folder, [*OPS, ff.Function(lambda image, _: np.flipud(image))])
 
 
 def test_ops_that_dali_has_when_it_is_not_there(folder, machine, monkeypatch):

@@ -93,7 +93,7 @@ def test_a_loader_that_ends(monkeypatch):
 def test_a_loader_that_does_not_know_its_length(monkeypatch):
     class Abstract(Loader):
         def __len__(self):
-            raise NotImplementedError
+            raise NotImplementedError  # as loaders of streams do
 
     proof = ff.prove(
         lambda batch: clock.spend(10), Abstract(clock := Clock(monkeypatch), 50), seconds=10

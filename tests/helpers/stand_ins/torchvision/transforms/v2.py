@@ -9,9 +9,6 @@ class Transform:
     def __init__(self, *args, **options):
         self.args = args
 
-    def __call__(self, image):
-        raise NotImplementedError
-
 
 class Compose(Transform):
     def __call__(self, image):

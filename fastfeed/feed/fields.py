@@ -12,7 +12,7 @@ import numpy as np
 from fastfeed.errors import ConfigError, SampleError
 from fastfeed.faults import Failure, ends_run
 from fastfeed.feed.batch.annotations import annotator
-from fastfeed.feed.batch.maps import MapFailed, outputs
+from fastfeed.feed.batch.maps import MapFailed, map_draws, outputs
 from fastfeed.ops.program.program import Program
 from fastfeed.runtime.batch import UnknownField, column_field
 from fastfeed.sources.base import Optionals
@@ -126,9 +126,9 @@ def _outputs_of(
     }
     values |= {name: as_array([row[name] for row in rows]) for name in rows[0]}
     found = {}
-    for op in program.maps:
+    for op, drawn in zip(program.maps, map_draws(program.maps, 0, 0, values["id"]), strict=True):
         try:
-            results = outputs(op, [values[name] for name in op.inputs], n)
+            results = outputs(op, [*(values[name] for name in op.inputs), *drawn], n)
         except (MapFailed, SampleError) as error:
             raise ConfigError(
                 f"the shape of an output is not known: {error}, with zeros for"

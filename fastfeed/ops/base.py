@@ -79,6 +79,11 @@ class Op(Protocol):
         ...
 
 
+def next_slot(op: Any, slot: int) -> int:
+    """The slot of random numbers after that of an op; Maps draw from slots at the other end."""
+    return slot + (bool(op.draws) and op.kind != "map")
+
+
 class Simple(Op, Protocol):
     """An op that moves or changes pixels and is not composed of others."""
 

@@ -73,12 +73,7 @@ class Function:
                 f"Function needs a function (image, numbers) -> image, got {self.function!r}",
                 field="function",
             )
-        if (
-            isinstance(self.draws, bool)
-            or not isinstance(self.draws, int)
-            or not 0 <= self.draws <= 65_536
-        ):
-            raise ConfigError.of("Function draws", "an integer in [0, 65536]", self.draws)
+        check_draws("Function", self.draws)
         freeze(self)
         self._check_fields()
         self._check_signature()
@@ -134,6 +129,12 @@ class Function:
         fields = f", fields={self.fields}" if self.fields else ""
         returns = f", returns={self.returns}" if self.returns else ""
         return f"Function({name}{draws}{fields}{returns})"
+
+
+def check_draws(name: str, draws: Any) -> None:
+    """ConfigError for a number of random numbers that is not an integer in [0, 65536]."""
+    if isinstance(draws, bool) or not isinstance(draws, int) or not 0 <= draws <= 65_536:
+        raise ConfigError.of(f"{name} draws", "an integer in [0, 65536]", draws)
 
 
 def function_name(function: Any) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from fastfeed.errors import ConfigError
 from fastfeed.ops.base import Kind
-from fastfeed.ops.function import function_name
+from fastfeed.ops.function import check_draws, function_name
 from fastfeed.runtime.batch import column_field
 from fastfeed.spec import Spec
 
@@ -31,7 +31,8 @@ class Map:
     a later one may take what an earlier one gave. Calls for several batches may overlap.
 
     The function gets the values of its fields as positional arguments: NumPy arrays of n rows,
-    which it must not change, and a list of n for texts and other objects. It returns n values per
+    which it must not change, and a list of n for texts and other objects. With `draws`, random
+    numbers follow as the last one, a pure function of seed, epoch and sample. It returns n values per
     output: an array, a list of numbers, of texts, or of arrays of different lengths; for several
     outputs a tuple of these, or a mapping that has them by name, as tokenizers do.
 
@@ -43,7 +44,8 @@ class Map:
 
     Args:
         function (Callable): Takes a value per input, returns one per output.
-        *inputs (str): Names of fields: a key of `feed.fields`, or an output of an earlier Map.
+        *inputs (str): Names of fields: a key of `feed.fields`, or an output of an earlier Map. At
+            least one, unless it draws numbers.
         out (str | Sequence[str]): Names of its outputs. "label", "weight" and "masks" replace these
             fields (weights are float32, 0 for padding and masked samples); a column's name replaces the
             column in the batch's fields; other names are new fields.
@@ -53,9 +55,12 @@ class Map:
             samples (of one, if that fails), and zeros for pixels and boxes.
         dtype (str | Mapping | None): Dtype to convert to, a NumPy name or "str"; a mapping has one
             per output. Default: None, that of the values.
+        draws (int): Random numbers per sample, in [0, 65536]: the function's last argument is then
+            float64 (n, draws) in [0, 1). Default: 0, no such argument.
 
     Raises:
-        ConfigError: If `function` is not callable, or a name, shape or dtype is not one.
+        ConfigError: If `function` is not callable, `draws` is out of range, or a name, shape or
+            dtype is not one.
 
     Example:
         >>> source = ff.Arrays(np.zeros((2, 1, 1, 3), np.uint8), [1, 2])
@@ -69,9 +74,9 @@ class Map:
     out_names: tuple[str, ...]
     shapes: tuple[tuple[int | None, ...] | None, ...]  # per output
     dtypes: tuple[str | None, ...]
+    draws: int
 
     kind: ClassVar[Kind] = "map"
-    draws: ClassVar[int] = 0
 
     def __init__(
         self,
@@ -80,17 +85,20 @@ class Map:
         out: str | Sequence[str],
         shape: Any = None,
         dtype: Any = None,
+        draws: int = 0,
     ) -> None:
         names: tuple[Any, ...] = tuple(out) if isinstance(out, (tuple, list)) else (out,)
         if not callable(function):
             raise ConfigError(f"Map needs a function of whole batches, got {function!r}")
-        _check_names(inputs, names)
+        _check_names(inputs, names, bool(draws))
+        check_draws("Map", draws)
         values = {
             "function": function,
             "inputs": inputs,
             "out_names": names,
             "shapes": tuple(map(_shape, names, _per_output("shape", shape, names))),
             "dtypes": tuple(map(_dtype, names, _per_output("dtype", dtype, names))),
+            "draws": draws,
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -104,12 +112,15 @@ class Map:
         for name, values in options.items():
             if any(value is not None for value in values):
                 parts.append(f"{name}={values[0] if len(values) == 1 else values!r}")
+        if self.draws:
+            parts.append(f"draws={self.draws}")
         return f"Map({', '.join(parts)})"
 
 
-def _check_names(inputs: Sequence[Any], out: Sequence[Any]) -> None:
+def _check_names(inputs: Sequence[Any], out: Sequence[Any], draws: bool) -> None:
     for what, names in (("inputs", inputs), ("out", out)):
-        if not names or not all(isinstance(name, str) and name for name in names):
+        is_missing = not names and not (draws and what == "inputs")
+        if is_missing or not all(isinstance(name, str) and name for name in names):
             raise ConfigError.of(
                 f"Map {what}",
                 "names of fields, one or more",

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import ConfigError, SpecError
+from fastfeed.ops.base import next_slot
 from fastfeed.ops.function import as_op
 from fastfeed.ops.move_boxes import stages
 from fastfeed.ops.program.compile import SLOTS, Program, fuse
@@ -108,7 +109,7 @@ def _check_geometry(first: Program, other: Program) -> None:
 
 def _moves(program: Program) -> str:
     """Ops that may move pixels, with their number among the random ops of the list."""
-    drawing = [step.op for step in program.steps if step.op.draws]
+    drawing = [step.op for step in program.steps if next_slot(step.op, 0)]
     names = [
         f"{type(op).__name__} (random op {drawing.index(op) + 1})" if op in drawing else repr(op)
         for op in (step.op for step in program.steps)

@@ -28,6 +28,7 @@ def test_it_prints_pickles_and_compares_as_a_value():
 
 def test_names_of_functions_are_the_same_in_every_process():
     """They are part of a saved state; the `repr` of a partial holds an address."""
+    assert repr(Map(tokens, out="b", draws=2)) == "Map(tokens, out='b', draws=2)"
     assert (
         repr(Map(functools.partial(tokens, length=4), "a", out="b")) == "Map(tokens, 'a', out='b')"
     )
@@ -68,6 +69,12 @@ def test_names_of_functions_are_the_same_in_every_process():
             r"Map dtype must be \"str\", bool, int8, .*, float64, got 'complex64'",
         ),
         (("a",), {"out": "x", "dtype": "words"}, "got 'words'"),
+        (
+            ("a",),
+            {"out": "x", "draws": -1},
+            r"Map draws must be an integer in \[0, 65536\], got -1",
+        ),
+        (("a",), {"out": "x", "draws": True}, "Map draws must be an integer"),
     ],
 )
 def test_refusals(inputs, options, text):

@@ -107,10 +107,10 @@ def coco(place: Path) -> None:
 
 
 def captions(place: Path) -> None:
-    """Photographs, and a CSV with a caption of each."""
+    """Photographs, and a CSV with two captions of each."""
     folder(place / "photos", {"a": 32}, (64, 80))
-    rows = [f"photos/a/{i:04}.jpg,photograph number {i}" for i in range(32)]
-    (place / "captions.csv").write_text("\n".join(["path,caption", *rows]))
+    rows = [f"photos/a/{i:04}.jpg,photograph number {i},a photograph" for i in range(32)]
+    (place / "captions.csv").write_text("\n".join(["path,caption,second", *rows]))
 
 
 def homes(place: Path) -> None:

@@ -66,7 +66,7 @@ class BatchBuilder:
         self._outage = config.outage
         self._loader = SampleLoader(config, decoders, quarantine, timeline, sizes.max_bytes, native)
         self._policy = config.policy
-        self._maps = MapRunner(self.program, config.policy, source.uri, timeline)
+        self._maps = MapRunner(self.program, config.plan.seed, config.policy, source.uri, timeline)
         self._annotator = annotator(source, self.program)
         self._rows = RowMaker(
             self.branches, self._annotator, self._loader.failure, self._loader.values
@@ -190,6 +190,7 @@ class BatchBuilder:
             late = np.isin(batch.ids, failed) & (batch.ids == batch.requested)
             self.quarantine.count_late(int(late.sum()))
             batch.is_counted = True
+            batch.draws = self._draws(batch.epoch, batch.draw_keys)
             for first, last in batch.rows.chunks(self.sizes.rows):
                 self._make(
                     batch,
@@ -325,6 +326,7 @@ class BatchBuilder:
 
             if ends_run(error) or not self._failed_alone(batch, own, mix_alone, "augment"):
                 raise
+            batch.draws = self._draws(batch.epoch, batch.draw_keys)
             self._make(
                 batch,
                 first,

@@ -16,6 +16,7 @@ from fastfeed.ops.program.program import Program
 from fastfeed.printable import printable
 from fastfeed.runtime.batch import Batch
 from fastfeed.runtime.timeline import Timeline
+from fastfeed.sampling.rng import SLOT_MAP, uniform
 
 
 class MapFailed(Exception):
@@ -30,9 +31,15 @@ class MapRunner:
     """Runs the Maps of a program, and finds the samples that a failing one cannot use."""
 
     def __init__(
-        self, program: Program, policy: FaultPolicy, uri: Callable[[int], str], timeline: Timeline
+        self,
+        program: Program,
+        seed: int,
+        policy: FaultPolicy,
+        uri: Callable[[int], str],
+        timeline: Timeline,
     ) -> None:
         self._maps = program.maps
+        self._seed = seed
         self._mixes = program.mix is not None
         self._policy = policy
         self._uri = uri
@@ -40,17 +47,28 @@ class MapRunner:
 
     def __call__(self, finished: Batch, batch: PendingBatch) -> tuple[Batch, list[int]]:
         """The batch after all Maps; or ids of samples to replace, which `batch.failed` has now."""
-        for op in self._maps:
+        keys = batch.draw_keys[batch.rows.own]
+        numbers = map_draws(self._maps, self._seed, batch.epoch, keys)
+        for op, drawn in zip(self._maps, numbers, strict=True):
+            values = [*(finished[name] for name in op.inputs), *drawn]
             try:
                 with self._timeline.span("augment", batch.number):
-                    finished = mapped(finished, op)
+                    finished = _mapped(finished, op, values)
             except MapFailed as error:
-                return finished, self._failed(op, finished, batch, error)
+                return finished, self._failed(op, values, finished, batch, error)
         return finished, []
 
-    def _failed(self, op: Map, finished: Batch, batch: PendingBatch, error: MapFailed) -> list[int]:
+    def _failed(
+        self,
+        op: Map,
+        values: Sequence[Any],
+        finished: Batch,
+        batch: PendingBatch,
+        error: MapFailed,
+    ) -> list[int]:
         """Note the samples that a function named, or that fail alone; SampleError otherwise."""
-        rows = dict.fromkeys(error.rows, str(error)) or _failing_rows(op, finished)
+        named = dict.fromkeys(error.rows, str(error))
+        rows = named or _failing_rows(op, values, len(finished))
         if outside := [row for row in rows if row not in range(len(finished))]:
             raise SampleError(
                 f"{error}; its rows must be integers in [0, {len(finished)}), got {outside}"
@@ -78,10 +96,22 @@ class MapRunner:
         return f"sample {id}, {self._uri(id)}: {detail}; fix the function, {hint}"
 
 
-def _failing_rows(op: Map, batch: Batch) -> dict[int, str]:
+def map_draws(
+    maps: Sequence[Map], seed: int, epoch: int, keys: np.ndarray
+) -> list[list[np.ndarray]]:
+    """Random numbers of each Map: one more argument of its function, or no argument."""
+    drawn: list[list[np.ndarray]] = []
+    slot = SLOT_MAP
+    for op in maps:
+        drawn.append([uniform(seed, epoch, keys, slot, op.draws)] if op.draws else [])
+        slot -= bool(op.draws)
+    return drawn
+
+
+def _failing_rows(op: Map, values: Sequence[Any], n: int) -> dict[int, str]:
     """Rows for which the function raises when it gets them alone, with its errors."""
-    values, failing = [batch[name] for name in op.inputs], {}
-    for row in range(len(batch)):
+    failing = {}
+    for row in range(n):
         try:
             _called(op, [value[row : row + 1] for value in values])
         except MapFailed as error:
@@ -89,12 +119,12 @@ def _failing_rows(op: Map, batch: Batch) -> dict[int, str]:
     return failing
 
 
-def mapped(batch: Batch, op: Map) -> Batch:
+def _mapped(batch: Batch, op: Map, values: Sequence[Any]) -> Batch:
     """A batch with the outputs of a Map.
 
     MapFailed if its function raises, SampleError for outputs that do not fit the batch.
     """
-    results = outputs(op, [batch[name] for name in op.inputs], len(batch))
+    results = outputs(op, values, len(batch))
     own = {
         field: results.pop(name)
         for name, field in (("label", "labels"), ("weight", "weights"), ("masks", "masks"))
@@ -106,7 +136,7 @@ def mapped(batch: Batch, op: Map) -> Batch:
 
 
 def outputs(op: Map, values: Sequence[Any], n: int) -> dict[str, np.ndarray]:
-    """Call the function on n rows of its inputs; its outputs as arrays by name."""
+    """Call the function on n rows of its arguments; its outputs as arrays by name."""
     names, result = op.out_names, _called(op, values)
     if isinstance(result, Mapping):
         if missing := [name for name in names if name not in result]:

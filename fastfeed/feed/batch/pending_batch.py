@@ -93,6 +93,11 @@ class PendingBatch:
     unreadable: list[int] = field(default_factory=list)
 
     @property
+    def draw_keys(self) -> np.ndarray:
+        """`keys`, but for substitutes their ids: these draw the same numbers in any place."""
+        return np.where(self.ids == self.requested, self.keys, self.ids)
+
+    @property
     def readable_ids(self) -> np.ndarray:
         """`ids`, with another sample in place of masked ones whose labels cannot be read."""
         if not self.unreadable:

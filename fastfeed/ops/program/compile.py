@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from fastfeed.errors import ConfigError, SpecError
-from fastfeed.ops.base import Kind
+from fastfeed.ops.base import Kind, next_slot
 from fastfeed.ops.convert import Convert
 from fastfeed.ops.decode import Decode
 from fastfeed.ops.function import Function, as_op
@@ -116,7 +116,7 @@ def _view_program(
     for op in own:
         spec = op.out(spec)
         tail.append(Step(op, spec, slot, views=group.count))
-        slot += bool(op.draws)
+        slot = next_slot(op, slot)
     return replace(_program([*head, *tail], input_spec), views=group.count)
 
 
@@ -187,7 +187,7 @@ def _checked(ops: list[Any], input_spec: Spec, slot: int) -> list[Step]:
             last = op, kinds
         spec = op.out(spec)
         steps.append(Step(op, spec, slot, implied and not steps))
-        slot += bool(op.draws)
+        slot = next_slot(op, slot)
     return steps
 
 

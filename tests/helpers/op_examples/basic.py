@@ -29,13 +29,22 @@ def shares(label: np.ndarray) -> np.ndarray:
     return label / np.float32(8)
 
 
+def noisy(label: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """What a user may write with random numbers."""
+    return label + numbers[:, 0]
+
+
 EXAMPLES = {
     Decode: [Decode(), Decode(matte=(0, 0, 0), max_pixels=10_000)],
     ToFloat: [ToFloat(), ToFloat("float16")],
     Normalize: [Normalize.imagenet(), Normalize([0.5, 0.5, 0.5], np.array([0.5, 0.25, 0.125]))],
     ToLayout: [ToLayout("CHW"), ToLayout("HWC")],
     Function: [Function(darker), Function(darker, draws=1)],
-    Map: [Map(shares, "label", out="share"), Map(shares, "label", out="label", dtype="float32")],
+    Map: [
+        Map(shares, "label", out="share"),
+        Map(shares, "label", out="label", dtype="float32"),
+        Map(noisy, "label", out="label", draws=1),
+    ],
     FiveCrop: [FiveCrop(16), FiveCrop([12, 20])],
     TenCrop: [TenCrop(16), TenCrop((12, 20), vertical=True)],
     MultiCrop: [

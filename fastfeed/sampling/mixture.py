@@ -22,7 +22,6 @@ from fastfeed.sampling.blocks import (
     EqualUnits,
     ShuffledUnits,
     bounds_of,
-    equal_units,
     lane_of,
     windows,
 )
@@ -205,6 +204,7 @@ def _needs_units(part: MixturePart) -> bool:
     return isinstance(part.order, Blocks) and part.order.block is None
 
 
+_GROUP = 2**12  # units of several parts that are laid out together
 PART = 2**32 + 2  # in keys, in the place of an epoch number, which is smaller
 
 
@@ -258,10 +258,15 @@ class PartPasses:
         count = len(parts)
         self._sizes = np.array([size for size, _ in parts])
         self._window, self._lanes, self._width = (np.ones(count, np.int64) for _ in range(3))
+        self._equal = np.ones((4, count), np.int64)  # EqualUnits: size, count, missing, short
         for i, order in blocks:
             self._window[i] = order.window
             self._lanes[i] = order.lanes
             self._width[i] = proportions.minimum(i, batch)
+            unit = order.block if order.units is None else order.units.size
+            if unit is not None:
+                units = order.count(self._sizes[i])
+                self._equal[:3, i] = unit, units, units * unit - self._sizes[i]
         self._units = np.array([_listed_units(size, order) for size, order in parts], np.int64)
         self._listed = self._units > 0
         self._units_before = np.cumsum(self._units) - self._units
@@ -270,7 +275,6 @@ class PartPasses:
         # ascending from the beginning: a part ends where the next one begins, laid out or not
         self._edges = np.append(np.repeat(self._samples_before, self._units), samples.sum())
         self._firsts = np.empty(len(self._edges) - 1, np.int64)
-        self._equal = np.ones((4, count), np.int64)  # EqualUnits: size, count, missing, short
         self._pass = np.full(count, -1)  # that is laid out
         self._begin = np.zeros(count, np.int64)
         self._count = np.zeros(count, np.int64)
@@ -295,8 +299,9 @@ class PartPasses:
         lowest = np.full(len(self._parts), np.iinfo(np.int64).max)
         np.minimum.at(lowest, part, passes)
         turns = passes - lowest[part]
+        by_part = np.argsort(part)  # look-ups that are near each other take half the time
         for turn in np.unique(turns):  # of every part one pass
-            rows = np.flatnonzero(turns == turn)
+            rows = by_part[turns[by_part] == turn]
             with self._lock:
                 self._lay_out(part[rows], passes[rows])
                 for listed in (True, False):
@@ -369,45 +374,66 @@ class PartPasses:
         changed, at = np.unique(part[other], return_index=True)
         wanted = passes[other][at]
         self._begin[changed], self._count[changed] = self._whole_steps(changed, wanted)
-        for i, number in zip(changed.tolist(), wanted.tolist(), strict=True):
-            size, order = self._parts[i]
-            assert order is not None
-            key = self._seed, PART + i, number
-            unit = order.block if order.units is None else order.units.size
-            if unit is not None:
-                units = equal_units(size, unit, key)
-                self._equal[:, i] = units.size, units.count, units.missing, units.short
-                continue
-            assert order.units is not None
-            layout = order.units.listed(key)
-            own = slice(int(self._units_before[i]), int(self._units_before[i] + self._units[i]))
-            self._edges[own] = layout.edges[:-1] + self._samples_before[i]
-            self._firsts[own] = layout.firsts
+        listed = self._listed[changed]
+        self._lay_out_equal(changed[~listed], wanted[~listed])
+        self._lay_out_listed(changed[listed], wanted[listed])
         self._pass[changed] = wanted
+
+    def _lay_out_equal(self, part: np.ndarray, passes: np.ndarray) -> None:
+        """Find which unit of each pass is the one that may be short."""
+        count = self._equal[1, part]
+        key = self._seed, PART + part, passes, np.ones_like(part)
+        self._equal[3, part] = permute(count - 1, count, key, inverse=True)
+
+    def _lay_out_listed(self, part: np.ndarray, passes: np.ndarray) -> None:
+        """Permute the units of each pass, in groups of parts: keys take 64 bytes per unit."""
+        groups = np.cumsum(self._units[part]) // _GROUP
+        for group in np.unique(groups):
+            self._lay_out_group(part[groups == group], passes[groups == group])
+
+    def _lay_out_group(self, part: np.ndarray, passes: np.ndarray) -> None:
+        count, size = self._units[part], self._sizes[part]
+        units_before = np.cumsum(count) - count  # in this group
+        samples_before = np.cumsum(size) - size
+        # the part of each unit; of a single part one entry stands for all
+        row = np.repeat(np.arange(len(part)), count if len(part) > 1 else 1)
+        number = np.arange(count.sum()) - units_before[row]
+        key = self._seed, PART + part[row], passes[row], np.ones_like(row)
+        bounds = np.concatenate([self._parts[i][1].units.bounds for i in part.tolist()])  # type: ignore[union-attr]
+        units = permute(number, count[row], key) + units_before[row] + row
+        firsts = bounds[units]
+        lengths = bounds[units + 1] - firsts
+        own = number + self._units_before[part][row]
+        moved = self._samples_before[part] - samples_before
+        self._edges[own] = np.cumsum(lengths) - lengths + moved[row]
+        self._firsts[own] = firsts
 
     def _whole_steps(self, part: np.ndarray, passes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """First step within this pass through a part, over all epochs, and number of such steps."""
         if not self._steps:
             return np.zeros_like(part), np.zeros_like(part)
-        size = self._sizes[part]
-        reach = ((passes + 1) * size + 4) / (self._proportions.shares[part] * self._batch)
-        high = reach.astype(np.int64) + 3
+        # the first step before which a part has had `reached` samples, and the first whose samples
+        # reach beyond the pass
+        reached = self._sizes[part] * np.stack([passes, passes + 1]) + [[0], [1]]
+        more = np.array([[0], [self._batch]])
+        share = self._proportions.shares[part]
+        slots = reached / share - more
+        error = 3 / share + slots * 1e-12  # a part is less than two slots off its share
+        low = np.maximum(self._step_at(slots - error) - 1, 0)
+        high = self._step_at(slots + error) + 2
+        while (low < high).any():
+            middle = (low + high) // 2
+            epoch, step = np.divmod(middle, self._steps)
+            slots = epoch * self._length + step * self._batch + more
+            enough = self._proportions.counts(part, slots) >= reached
+            low, high = np.where(enough, low, middle + 1), np.where(enough, middle, high)
+        begin, end = high
+        return begin, np.maximum(end - begin, 0)
 
-        def first(reached: np.ndarray, more: int) -> np.ndarray:
-            """First step before whose position `more` a part has had `reached` samples."""
-            low, above = np.zeros_like(part), high.copy()
-            for _ in range(int(high.max()).bit_length()):
-                middle = (low + above) // 2
-                slots = (
-                    middle // self._steps * self._length + middle % self._steps * self._batch + more
-                )
-                enough = self._proportions.counts(part, slots) >= reached
-                low, above = np.where(enough, low, middle + 1), np.where(enough, middle, above)
-                low = np.minimum(low, above)
-            return above
-
-        begin = first(passes * size, 0)
-        return begin, np.maximum(first((passes + 1) * size + 1, self._batch) - begin, 0)
+    def _step_at(self, slots: np.ndarray) -> np.ndarray:
+        """The step that each slot belongs to, over all epochs; after the last one, the next."""
+        epoch, slot = np.divmod(slots.astype(np.int64), self._length)
+        return epoch * self._steps + np.minimum(slot // self._batch, self._steps)
 
 
 def _listed_units(size: int, order: Blocks | None) -> int:

@@ -45,11 +45,11 @@ class Proportions:
         node = np.full(len(slots), len(self.total) - 1)
         for _ in range(max(map(len, self.paths))):
             heavy, total = self.heavy[node], self.total[node]
-            quotient, rest = np.divmod(slots, total)
-            above = 2 * rest * heavy + total
+            quotient = slots // total
+            above = 2 * (slots - quotient * total) * heavy + total
             share = above // (2 * total)
             left = quotient * heavy + share
-            goes_left = (above + 2 * heavy) // (2 * total) > share  # of the next slot
+            goes_left = above + 2 * heavy >= 2 * total * (share + 1)  # of the next slot
             slots = np.where(goes_left, left, slots - left)
             node = self.sides[node, np.where(goes_left, 0, 1)]
         return node, slots
@@ -62,7 +62,7 @@ class Proportions:
         return slots
 
     def counts(self, parts: np.ndarray, slots: np.ndarray) -> np.ndarray:
-        """Slots of a part per entry, as `count`: int64."""
+        """Slots of a part per entry of the last axis, as `count`: int64."""
         for heavy, total, goes_left in zip(
             *(column[:, parts] for column in self.table), strict=True
         ):
@@ -118,5 +118,5 @@ def proportions_of(weights: tuple[float, ...]) -> Proportions:
 
 def _share(slots: Any, heavy: Any, total: Any) -> Any:
     """round(slots * heavy / total) of integers or arrays of them, within 63 bits."""
-    quotient, rest = slots // total, slots % total
-    return quotient * heavy + (2 * rest * heavy + total) // (2 * total)
+    quotient = slots // total
+    return quotient * heavy + (2 * (slots - quotient * total) * heavy + total) // (2 * total)

@@ -10,7 +10,7 @@ from helpers.plans import Rows
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastfeed.sampling import Blocks, MixtureOrder, MixturePart, bind, blocks
+from fastfeed.sampling import Blocks, MixtureOrder, MixturePart, bind, blocks, mixture
 from fastfeed.sampling.mixture import PartPasses
 from fastfeed.sampling.permute import permute
 from fastfeed.sampling.plan import Plan
@@ -96,20 +96,47 @@ def test_parts_of_equal_and_unequal_shards(monkeypatch):
     order = MixtureOrder(
         (MixturePart(0, 100_000, 1, within), MixturePart(100_000, 70, 1, within)), 400
     ).bind(source)
-    permuted = []
-
-    def counted(values: np.ndarray, *how, **inverse) -> np.ndarray:
-        permuted.append(len(values))
-        return permute(values, *how, **inverse)
-
-    monkeypatch.setattr(blocks, "permute", counted)
+    permuted = count_permuted(monkeypatch)
     computed = Plan(len(source), 16, seed=3, shuffle=order).at(0, np.arange(400))
     assert max(permuted) == 400 // 2
     units = order.parts[0].order.units  # type: ignore
     object.__setattr__(units, "size", None)
     listed = Plan(len(source), 16, seed=3, shuffle=replace(order)).at(0, np.arange(400))
-    assert max(permuted) == 10_000
+    assert max(permuted) >= 10_000
     np.testing.assert_array_equal(computed.ids, listed.ids)
+
+
+@pytest.mark.parametrize("sizes", [[4, 4, 2], [5, 2, 3]], ids=["equal", "listed"])
+def test_passes_of_many_parts_are_laid_out_at_once(sizes, monkeypatch):
+    """The number of calls is that of a few parts; a part alone gives the same ids."""
+    count = 300
+    bounds = np.append(0, np.cumsum(sizes * count))
+    within = Blocks(window=2, lanes=3)
+    parts = tuple(MixturePart(10 * i, 10, 1 + i % 7, within) for i in range(count))
+    order = MixtureOrder(parts).bind(Rows(10 * count, bounds=bounds))
+    plan = Plan(10 * count, 256, seed=3, shuffle=order)
+    plan.at(0, np.arange(256))
+    permuted = count_permuted(monkeypatch)
+    ids = plan.at(40, np.arange(256)).ids  # all parts are in another pass
+    assert len(permuted) <= 10  # of two passes: equal and listed units, then samples
+    for positions in np.arange(256).reshape(4, 64):  # fewer parts at a time
+        np.testing.assert_array_equal(
+            Plan(10 * count, 256, seed=3, shuffle=replace(order)).at(40, positions).ids,
+            ids[positions],
+        )
+
+
+def count_permuted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Collect how many values each call of `permute` is for."""
+    permuted: list[int] = []
+
+    def counted(values: np.ndarray, *how, **inverse) -> np.ndarray:
+        permuted.append(len(values))
+        return permute(values, *how, **inverse)
+
+    for module in (blocks, mixture):
+        monkeypatch.setattr(module, "permute", counted)
+    return permuted
 
 
 def test_bounds_are_read_once_however_many_parts():
@@ -127,6 +154,5 @@ def test_bounds_are_read_once_however_many_parts():
 
     order = bind(Blocks(), Mixture(1000))
     assert Mixture.reads == 1
-    assert isinstance(order, MixtureOrder) and all(
-        part.order.count(20) == 4 for part in order.parts
-    )  # type: ignore
+    assert isinstance(order, MixtureOrder)
+    assert all(isinstance(p.order, Blocks) and p.order.count(20) == 4 for p in order.parts)

@@ -135,7 +135,8 @@ class Executor:
         """
         if isinstance(addresses, ArrayRows):
             ids = addresses.ids
-            sizes = np.broadcast_to(np.array(addresses.images.shape[1:3], np.int64), (len(ids), 2))
+            sizes = np.empty((len(ids), 2), np.int64)
+            sizes[:] = addresses.images.shape[1:3]
             return _pixels(self.native.Samples.of_images(addresses.images, ids), sizes)
         locations = self.native.Locations(addresses.length)
         for rows, group in (

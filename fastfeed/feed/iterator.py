@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -240,7 +240,8 @@ class Cursor:
 _LOCK = threading.Lock()  # of the set
 
 
-_LIVE: weakref.WeakSet[Lockstep] = weakref.WeakSet()
+# references instead of a WeakSet, which takes seven calls per batch to iterate
+_LIVE: set[weakref.ref[Lockstep]] = set()
 
 
 Position = tuple[int, int]  # epoch, step
@@ -254,9 +255,10 @@ class Lockstep:
         self._key = (plan.samples, plan.global_batch, plan.seed, plan.tail, plan.mixed, plan.world)
         self._position: Position | None = None  # of the last batch that was delivered
         self._ids = np.empty(0, np.int64)
-        self._alongside: weakref.WeakSet[Lockstep] = weakref.WeakSet()
+        self._alongside: Collection[Lockstep] = ()
+        self._reference: weakref.ref[Lockstep] = weakref.ref(self, _LIVE.discard)
         with _LOCK:
-            _LIVE.add(self)
+            _LIVE.add(self._reference)
 
     def delivered(self, position: Position, ids: np.ndarray) -> None:
         """Note a batch that is about to be delivered.
@@ -266,13 +268,16 @@ class Lockstep:
                 other samples for the same step of the same order.
         """
         with _LOCK:
-            same = [
-                other for other in _LIVE if other._key == self._key and other._position == position
-            ]
+            held = [reference() for reference in _LIVE.copy()]
+        same = [
+            other
+            for other in held
+            if other is not None and other._key == self._key and other._position == position
+        ]
         first, before = self._position is None, self._alongside
         self._position = position
         self._ids = ids
-        self._alongside = weakref.WeakSet(same)
+        self._alongside = weakref.WeakSet(same) if same else ()
         for other in same:
             if other is not self and (first or other in before):
                 self._compare(other, position)
@@ -280,7 +285,7 @@ class Lockstep:
     def end(self) -> None:
         """Deliver no more batches."""
         with _LOCK:
-            _LIVE.discard(self)
+            _LIVE.discard(self._reference)
 
     def _compare(self, other: Lockstep, position: Position) -> None:
         differing = np.flatnonzero(self._ids != other._ids)

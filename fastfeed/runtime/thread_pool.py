@@ -14,7 +14,6 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from itertools import takewhile
 from typing import Any, Generic, Protocol, TypeVar
 
 from fastfeed.errors import ConfigError, FeedClosed
@@ -115,12 +114,14 @@ class CancelToken:
     """
 
     def __init__(self, within: ThreadPool | CancelToken) -> None:
-        self._event: threading.Event = threading.Event()
+        self._is_set = False
         self._within: Stop = within.closed if isinstance(within, ThreadPool) else within
-        self.set = self._event.set
+
+    def set(self) -> None:
+        self._is_set = True
 
     def is_set(self) -> bool:
-        return self._event.is_set() or self._within.is_set()
+        return self._is_set or self._within.is_set()
 
 
 class ParallelJob(Generic[T]):
@@ -254,7 +255,12 @@ class Prefetcher(Generic[T]):
     @property
     def ready(self) -> int:
         """Number of results ready to be taken; those behind an unready one do not count."""
-        return sum(1 for _ in takewhile(lambda job: job.ready, self._running.copy()))
+        ready = 0
+        for job in self._running.copy():
+            if not job.ready:
+                break
+            ready += 1
+        return ready
 
     def close(self) -> None:
         """Cancel the running jobs."""

@@ -64,6 +64,14 @@ class Plan:
     shuffle: Shuffle = "full"
     tail: Literal["drop", "pad"] = "drop"
     mixed: bool = False
+    length: int = field(init=False, repr=False, compare=False)
+    """Positions per epoch: as many as there are samples, unless the order says otherwise."""
+    steps: int = field(init=False, repr=False, compare=False)
+    """Steps per epoch. Equal on every rank, so collectives never hang."""
+    bounds: tuple[int, int] = field(init=False, repr=False, compare=False)
+    """Slice [first, last) of every global batch on this rank; slices differ by at most one."""
+    batch: int = field(init=False, repr=False, compare=False)
+    """Samples per step on this rank."""
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
@@ -79,14 +87,23 @@ class Plan:
                 f"an integer >= {self.world.size} (one sample per rank)",
                 self.global_batch,
             )
-        if self.tail == "drop" and self.global_batch > self.length:
+        # computed once: a feed asks for them many times per batch
+        length = order_of(self.shuffle).positions(self.samples)
+        if self.tail == "drop" and self.global_batch > length:
             raise ConfigError(
                 f"the global batch must not exceed the data: got {self.global_batch} samples per"
-                f" step and {self.length} samples in the"
-                f" {'source' if self.length == self.samples else 'epoch'}; lower batch, or use"
+                f" step and {length} samples in the"
+                f" {'source' if length == self.samples else 'epoch'}; lower batch, or use"
                 ' tail="pad"',
                 field="batch",
             )
+        rest = length % self.global_batch
+        bounds = self._share(self.global_batch)
+        steps = length // self.global_batch + (self.tail == "pad" and rest > 0)
+        object.__setattr__(self, "length", length)
+        object.__setattr__(self, "steps", steps)
+        object.__setattr__(self, "bounds", bounds)
+        object.__setattr__(self, "batch", bounds[1] - bounds[0])
 
     @classmethod
     @checked
@@ -142,29 +159,6 @@ class Plan:
         if isinstance(shuffle, bool):
             shuffle = "full" if shuffle else "none"
         return cls(int(samples), total, seed, world, shuffle, tail, mixed)
-
-    @property
-    def length(self) -> int:
-        """Positions per epoch: as many as there are samples, unless the order says otherwise."""
-        return order_of(self.shuffle).positions(self.samples)
-
-    @property
-    def steps(self) -> int:
-        """Steps per epoch. Equal on every rank, so collectives never hang."""
-        if self.tail == "pad":
-            return -(-self.length // self.global_batch)
-        return self.length // self.global_batch
-
-    @property
-    def bounds(self) -> tuple[int, int]:
-        """Slice [first, last) of every global batch on this rank; slices differ by at most one."""
-        return self._share(self.global_batch)
-
-    @property
-    def batch(self) -> int:
-        """Samples per step on this rank."""
-        first, last = self.bounds
-        return last - first
 
     def ids(self, epoch: int, step: int) -> np.ndarray:
         """Sample ids of one step on this rank.
@@ -223,8 +217,8 @@ class Plan:
             float32 (batch,). All ones unless tail is "pad".
         """
         first, last = self._own(step)
-        weights = np.ones(self.batch, np.float32)
-        weights[last - first :] = 0
+        weights = np.zeros(self.batch, np.float32)
+        weights[: last - first] = 1
         return weights
 
     def first(self, step: int) -> int:
@@ -252,17 +246,13 @@ class Plan:
 
     def _share(self, count: int) -> tuple[int, int]:
         """Slice [first, last) of `count` samples of a step: an equal share, or one more."""
-        size = self.world.size
+        size, first = self.world.size, self.world.rank
         each, rest = divmod(count, size)
-
-        def edge(rank: int) -> int:
-            if each < self.global_batch // size:
-                earlier = rank
-            else:
-                earlier = self.global_batch * rank // size - each * rank
-            return each * rank + min(earlier, rest)  # of these, one more, as the batch has room for
-
-        return edge(self.world.rank), edge(self.world.rank + 1)
+        more = first, first + 1  # earlier ranks that may have one more
+        if each == self.global_batch // size:  # those whose batch has room for it
+            room = self.global_batch - each * size
+            more = room * first // size, room * (first + 1) // size
+        return each * first + min(more[0], rest), each * (first + 1) + min(more[1], rest)
 
     def _shuffled_rows(self, epoch: int, positions: np.ndarray, length: int) -> np.ndarray:
         """Positions with rows of each step shuffled; padding stays in its rows."""

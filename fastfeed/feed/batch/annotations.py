@@ -48,6 +48,8 @@ class Annotations:
 
     def __getitem__(self, rows: Any) -> Annotations:
         objects, masks = self.objects, self.masks
+        if objects is None and masks is None:
+            return self
         return Annotations(
             None if objects is None else objects[rows], None if masks is None else masks[rows]
         )

@@ -59,7 +59,7 @@ class BatchBuilder:
         self._visits = StepSampleCache(config.plan)
         self._optionals = Optionals(source)
         self._weigh = config.weigh
-        self.branches = list(branches)
+        self._use(branches)
         self.quarantine = quarantine
         self.timeline = timeline
         self.sizes = sizes
@@ -74,20 +74,17 @@ class BatchBuilder:
         mix = self.program.mix
         self._group = mix.op.group if mix is not None else 1
 
-    @property
-    def program(self) -> Program:
-        """Program of the first branch, which also holds the parts that all branches share."""
-        return self.branches[0].program
-
-    @property
-    def backend(self) -> Backend:
-        """The backend of the first branch; those of the others are of the same kind."""
-        return self.branches[0].backend
+    def _use(self, branches: Sequence[Branch]) -> None:
+        """Make batches through the programs of these branches."""
+        self.branches = list(branches)
+        # of the first branch: it also holds the parts that all branches share
+        self.program: Program = self.branches[0].program
+        self.backend: Backend = self.branches[0].backend  # those of others are of the same kind
 
     def with_branches(self, branches: Sequence[Branch]) -> BatchBuilder:
         """A builder of the same batches through other programs."""
         other = copy.copy(self)
-        other.branches = list(branches)
+        other._use(branches)
         other._rows = RowMaker(
             other.branches, self._annotator, self._loader.failure, self._loader.values
         )

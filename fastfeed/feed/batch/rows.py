@@ -15,7 +15,7 @@ from fastfeed.feed.batch.annotations import Annotations, Annotator, clear
 from fastfeed.feed.batch.loader import LoadedSamples
 from fastfeed.feed.batch.pending_batch import PendingBatch
 from fastfeed.feed.batch.sample_fields import SampleFields
-from fastfeed.feed.batch.sample_loader import noting
+from fastfeed.feed.batch.sample_loader import note_image
 from fastfeed.feed.batch.task_sizes import TaskSizes
 from fastfeed.ops.function import ANNOTATIONS
 from fastfeed.ops.program.program import Program
@@ -86,8 +86,11 @@ class RowMaker:
             if names := self._function_fields:
                 values = self._values(batch, samples.ids, names.difference(ANNOTATIONS))
                 work = replace(work, fields=SampleFields(values, before, annotations))
-            with noting(name):
+            try:
                 rendered = self._render(branch, samples, work, out, batch)
+            except Exception as error:
+                note_image(error, name)
+                raise
             for row, bad in rendered:
                 if bad is not None:
                     samples.bad[row] = self._failure(name, samples.ids[row], bad)

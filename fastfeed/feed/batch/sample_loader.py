@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -91,21 +90,30 @@ class SampleLoader:
         """
         images: dict[str, LoadedSamples] = {}
         for name, loader in self._loaders.items():
-            with noting(name):
+            try:
                 images[name] = loader.load(ids, batch, partial(read, name))
+            except Exception as error:
+                note_image(error, name)
+                raise
             ids = images[name].ids  # as many as fit
-        images = {name: samples.first(len(ids)) for name, samples in images.items()}
-        first, *others = images.values()
-        if others:
-            bad: dict[int, Failure | None] = {}
+        if len(images) > 1:
+            images = self._joined(images, len(ids))
+        if self.reads_columns:
+            self._read_columns(ids, next(iter(images.values())).bad, batch)
+        return images
+
+    def _joined(self, images: dict[str, LoadedSamples], count: int) -> dict[str, LoadedSamples]:
+        """The first `count` samples of all images, each bad if one of its images is."""
+        images = {name: samples.first(count) for name, samples in images.items()}
+        bad: dict[int, Failure | None] = {}
+        for name, samples in images.items():
+            for row, failure in samples.bad.items():
+                bad[row] = bad.get(row) or self._named(name, failure)
+            samples.bad = bad
+        if self._same_geometry:
+            first = next(iter(images.values()))
             for name, samples in images.items():
-                for row, failure in samples.bad.items():
-                    bad[row] = bad.get(row) or self._named(name, failure)
-                samples.bad = bad
-            if self._same_geometry:
-                for name, samples in images.items():
-                    self._align(first, samples, name)
-        self._read_columns(ids, first.bad, batch)
+                self._align(first, samples, name)
         return images
 
     def _named(self, name: str, failure: Failure | None) -> Failure | None:
@@ -136,7 +144,7 @@ class SampleLoader:
         self, ids: np.ndarray, bad: dict[int, Failure | None], batch: PendingBatch
     ) -> None:
         """Read columns of the good samples; a sample whose columns cannot be read is bad."""
-        rows = [row for row in range(len(ids)) if row not in bad] if self.reads_columns else []
+        rows = [row for row in range(len(ids)) if row not in bad]
         if not rows:
             return
         good = [int(ids[row]) for row in rows]
@@ -202,12 +210,7 @@ def in_proportion(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     return off <= np.maximum(one, other).max(axis=1)
 
 
-@contextmanager
-def noting(image: str) -> Iterator[None]:
-    """Note the name of an image, if it has one, on errors raised inside; see PEP 678."""
-    try:
-        yield
-    except Exception as error:
-        if image:
-            error.__notes__ = [f"in the image {image!r}"]  # type: ignore[attr-defined]
-        raise
+def note_image(error: Exception, image: str) -> None:
+    """Note the name of an image, if it has one, on an error; see PEP 678."""
+    if image:
+        error.__notes__ = [f"in the image {image!r}"]  # type: ignore[attr-defined]

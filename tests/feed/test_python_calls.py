@@ -1,0 +1,38 @@
+"""Python calls per batch: they hold the interpreter's lock, which limits images/s of a process."""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+import numpy as np
+
+import fastfeed as ff
+
+
+def calls_per_batch(feed: ff.Feed) -> float:
+    """Calls of Python functions on all threads of a feed per batch of one epoch."""
+    counts = []
+
+    def profile(frame, event, argument):
+        if event == "call":
+            counts.append(frame.f_code.co_name)
+
+    threading.setprofile(profile)
+    sys.setprofile(profile)
+    try:
+        with feed:
+            next(iter(feed.batches(epochs=1)))  # what is computed once
+            counts.clear()
+            batches = sum(1 for _ in feed)
+            calls = len(counts)
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    return calls / batches
+
+
+def test_a_batch_takes_at_most_230_python_calls():
+    source = ff.Arrays(np.zeros((2400, 8, 8, 3), np.uint8), np.zeros(2400, np.int64))
+    feed = ff.Feed(source, [ff.RandomFlip()], batch=16, threads=1)
+    assert calls_per_batch(feed) < 230

@@ -72,6 +72,9 @@ _UNSUPPORTED_WORDS = (
     "cannot handle",
     "unknown pixel mode",
     "unknown raw mode",
+    "unknown nclx",  # of libheif: numbers of colors that it does not know
+    "has not been built in",  # of libheif: a picture coded otherwise than in HEVC
+    "conversion from yuv failed",  # of libavif: such a matrix with this subsampling, or range
 )
 _TRUNCATED_WORDS = (
     "truncated",

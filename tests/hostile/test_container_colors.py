@@ -15,14 +15,14 @@ from helpers import heics
 from helpers.avifs import Coded, avif, coded, nclx, saved
 from helpers.engines import by_pillow
 from helpers.heics import boxed, heic, picture
-from helpers.jpegs import textured
+from helpers.jpegs import encoded, textured
 from helpers.preprocess import icc
-from helpers.preprocess.rasters import decoded, info_of
+from helpers.preprocess.rasters import decoded, info_of, preprocessed
 from PIL import AvifImagePlugin, Image, features
 
 from fastfeed.decode import DecodeFailure
 from fastfeed.decode.formats.avif import MOST_BYTES, av1_signal
-from fastfeed.decode.formats.container import Container
+from fastfeed.decode.formats.container import UNSPECIFIED, Container
 from fastfeed.decode.formats.heic import hevc_signal, installed
 from fastfeed.preprocess.pixels.image_info import image_info
 
@@ -157,6 +157,7 @@ POINTS = (
 SIZE = "0101 0101" + "111111" + "111111" + "1" + "0" * 7
 TOOLS = "000" + "0000" + "1" + "00" + "0 1 0 1" + "000" + "000"
 COLORS = "00001001 00010000 00001001"
+NUMBERS = (*PQ, 9)
 HEADERS = {
     "models and two points": "000 0 0" + MODEL + POINTS + SIZE + TOOLS + "0 0 1" + COLORS,
     "12 bits": "010 0 0" + "0 0 00000" + "0" * 12 + "00111" + SIZE + TOOLS + "1 1 0 1" + COLORS,
@@ -181,15 +182,15 @@ HEADERS = {
 @pytest.mark.parametrize("name", HEADERS)
 def test_every_kind_of_sequence_header(name: str) -> None:
     unit = bits(HEADERS[name])
-    assert av1_signal(unit) == PQ
-    assert av1_signal(b"\x12\0" + b"\x2a\x81\0\x07" + unit) == PQ, (
+    assert av1_signal(unit) == NUMBERS
+    assert av1_signal(b"\x12\0" + b"\x2a\x81\0\x07" + unit) == NUMBERS, (
         "behind other units, with longer sizes"
     )
-    assert av1_signal(b"\x0c\x40" + unit[4:]) == PQ, "with an extension, without a size"
+    assert av1_signal(b"\x0c\x40" + unit[4:]) == NUMBERS, "with an extension, without a size"
     without = HEADERS[name].removesuffix("1" + COLORS) + "0"
-    assert av1_signal(bits(without + "0" * 8)) == (2, 2)
+    assert av1_signal(bits(without + "0" * 8)) == UNSPECIFIED
     for end in range(len(unit)):
-        assert av1_signal(unit[:end]) in ((2, 2), PQ)
+        assert av1_signal(unit[:end]) in (UNSPECIFIED, NUMBERS)
 
 
 @has_avif
@@ -204,7 +205,7 @@ def test_damaged_streams_name_no_colors() -> None:
         av1_signal(b"")
         == av1_signal(bytes(MOST_BYTES))
         == av1_signal(b"\xff" * MOST_BYTES)
-        == (2, 2)
+        == UNSPECIFIED
     )
 
 
@@ -267,6 +268,101 @@ def test_numbers_in_the_stream_of_a_heic(signal: tuple[int, int]) -> None:
     info_of(heic([coded_alone, coded_alone], grid=(2, 1, 128, 128)), icc=NAMES[signal])
     info_of(heic([coded_alone], more=[nclx(*HLG, 0)]), icc="BT.2020 HLG")
     assert info.converts == (signal != SRGB)
+
+
+CUT = boxed(b"clap", b"".join(v.to_bytes(4, "big") for v in (60, 1, 64, 1, 0, 1, 0, 1)))
+ON_TILES = {  # properties -> a tile with them
+    "irot": (heics.turns(6), lambda tile: np.rot90(tile, -1)),
+    "imir": (heics.turns(2), np.fliplr),
+}
+
+
+def heic_tiles(on_tiles: list[bytes]) -> list[heics.Picture]:
+    result = [picture(np.ascontiguousarray(PHOTO[:, left : left + 64])) for left in (0, 64)]
+    for tile in result:
+        tile.properties += on_tiles
+    return result
+
+
+@has_heic
+@pytest.mark.parametrize("change", ON_TILES)
+def test_tiles_of_a_heic_are_turned_one_by_one(change: str) -> None:
+    """As in libheif: a grid is made of its tiles as they are shown (ISO/IEC 23008-12, 6.6.2.3)."""
+    on_tiles, turned = ON_TILES[change]
+    got = by_pillow(heic(heic_tiles(on_tiles), grid=GRID))
+    want = [turned(PHOTO[:, left : left + 64]) for left in (0, 64)]
+    assert np.array_equal(got, np.hstack(want))
+    bad = by_pillow(heic(heic_tiles([CUT]), grid=GRID))
+    assert isinstance(bad, DecodeFailure) and bad.reason == "corrupt" and "tiles" in bad.detail
+
+
+def derived(kinds: list[bytes], source: list[bytes], more: list[bytes]) -> bytes:
+    """A coded picture, and images that are derived from each other; the last is shown."""
+    coded_alone = picture(PHOTO, signal=PQ)
+    size = heics.ispe(64, 128)
+    contents = {
+        b"iden": b"",
+        b"grid": struct.pack(">BBBBHH", 0, 0, 0, 0, 128, 64),
+        b"iovl": bytes(2) + b"\xff" * 8 + struct.pack(">HHhh", 128, 64, 0, 0),
+    }
+    items = [(b"hvc1", coded_alone.slices, [*coded_alone.properties[:2], *source])]
+    items += [(kind, contents[kind], [size]) for kind in kinds]
+    items[-1][2].extend(more)
+    references = [(b"dimg", number + 1, [number]) for number in range(1, len(items))]
+    return heics.container(items, references, len(items), (b"heic", b"mif1"), len(kinds))
+
+
+DERIVED = {  # kinds of images, properties of the coded one, of the image -> name
+    "the stream": ([b"iden"], [], [], "BT.2020 PQ"),
+    "the source's numbers": ([b"iden"], [nclx(*P3, 0)], [], "Display P3"),
+    "the source's profile": ([b"iden"], [nclx(*P3, 0), PROFILE], [], "Adobe RGB"),
+    "its own numbers": ([b"iden"], [nclx(*P3, 0)], [nclx(*HLG, 0)], "BT.2020 HLG"),
+    "of an overlay": ([b"iovl"], [nclx(*P3, 0), PROFILE], [], "Adobe RGB"),
+    "several times": ([b"iden", b"grid"], [nclx(*P3, 0), PROFILE], [], "Adobe RGB"),
+}
+
+
+@has_heic
+@pytest.mark.parametrize("case", DERIVED)
+def test_colors_of_an_image_derived_from_another(case: str) -> None:
+    kinds, source, more, name = DERIVED[case]
+    blob = derived(kinds, source, more)
+    info_of(blob, icc=name, converts=True)
+    if source:
+        assert np.array_equal(by_pillow(blob), PHOTO)
+
+
+@pytest.mark.parametrize("matrix", [3, 10, 11, 13, 14, 15, 18, 255])
+@pytest.mark.parametrize(
+    "kind", [pytest.param("avif", marks=has_avif), pytest.param("heic", marks=has_heic)]
+)
+def test_a_matrix_that_cannot_be_undone_is_refused_by_name(kind: str, matrix: int) -> None:
+    """ITU-T H.273, table 4: libheif takes constant luminance for its relative without."""
+    if kind == "avif":
+        blob = avif([coded(PHOTO)], more=[nclx(*SRGB, matrix)])
+    else:
+        blob = heic([picture(PHOTO)], more=[nclx(*SRGB, matrix)])
+        blob = blob.replace(nclx(*SRGB, 0), boxed(b"free", bytes(11)))
+    for read in (by_pillow, preprocessed):
+        bad = read(blob)
+        assert isinstance(bad, DecodeFailure) and bad.reason == "unsupported_format"
+        assert "matrix" in bad.detail and (kind == "heic" or f"matrix {matrix} of" in bad.detail)
+
+
+@has_avif
+@pytest.mark.parametrize("matrix", [0, 17])
+def test_a_matrix_that_does_not_fit_its_picture_is_refused(matrix: int) -> None:
+    """The identity has no subsampling, YCgCo-Ro 9 bits for 8."""
+    blob = avif([coded(PHOTO, subsampling="4:2:0")], more=[nclx(*SRGB, matrix)])
+    bad = by_pillow(blob)
+    assert isinstance(bad, DecodeFailure) and bad.reason == "unsupported_format"
+
+
+@has_heic
+def test_a_heic_coded_otherwise_is_not_called_damaged() -> None:
+    items = [(b"jpeg", encoded(PHOTO), [heics.ispe(64, 128)])]
+    bad = by_pillow(heics.container(items, [], 1, (b"heic", b"mif1"), 0))
+    assert isinstance(bad, DecodeFailure) and bad.reason == "unsupported_format"
 
 
 @has_heic
@@ -340,9 +436,9 @@ def test_every_kind_of_sequence_parameters(name: str) -> None:
     unit = b"\x42\1" + content.replace(b"\0\0", b"\0\0\3")
     other = b"\x20\0\1\0\2\x40\1"
     box = bytes(22) + b"\2" + other + b"\x21\0\1" + len(unit).to_bytes(2, "big") + unit
-    assert hevc_signal(box) == PQ
+    assert hevc_signal(box) == NUMBERS
     for end in range(0, len(box), 9):
-        assert hevc_signal(box[:end]) in ((2, 2), PQ)
+        assert hevc_signal(box[:end]) in (UNSPECIFIED, NUMBERS)
     rng = np.random.default_rng(0)
     for _ in range(40):
         damaged = bytearray(box)
@@ -354,7 +450,8 @@ def test_every_kind_of_sequence_parameters(name: str) -> None:
 def test_a_heic_of_open_or_unknown_colors() -> None:
     info_of(heic([heic_with((2, 2))]), icc="none")
     bad = image_info(heic([heic_with((3, 77))]))
-    assert isinstance(bad, DecodeFailure) and "NCLX" in bad.detail, "libheif refuses it by name"
+    assert isinstance(bad, DecodeFailure) and bad.reason == "unsupported_format"
+    assert "NCLX" in bad.detail, "libheif refuses it by name"
 
 
 def test_pillow_without_libavif_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

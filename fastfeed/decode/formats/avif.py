@@ -16,7 +16,9 @@ from fastfeed.decode.formats.container import (
     UNSPECIFIED,
     Container,
     Signal,
+    check_matrix,
     content_of,
+    first_named,
     profile_in,
     signal_in,
 )
@@ -81,19 +83,17 @@ def _colors(container: Container, icc: bytes | None) -> dict[str, object]:
     """Colors in the order of libavif: the image's profile, its numbers, those in its coded data.
 
     libavif ignores colors that only a grid's tiles have; here they count if nothing else defines
-    colors.
+    colors. OSError for a matrix that libavif cannot undo.
     """
+    tile = container.tile_properties()
+    signals = [signal_in(container.properties()), av1_signal(container.coded(MOST_BYTES))]
+    check_matrix(signals)
+    if not icc and first_named(signals) == UNSPECIFIED[:2]:
+        icc = profile_in(tile)
     if icc:
         return {"icc_profile": icc}
-    tile = container.tile_properties()
-    signal = signal_in(container.properties())
-    if signal == UNSPECIFIED:
-        signal = av1_signal(container.coded(MOST_BYTES))
-    if signal == UNSPECIFIED and (profile := profile_in(tile)):
-        return {"icc_profile": profile}
-    if signal == UNSPECIFIED:
-        signal = signal_in(tile)
-    return {"signal": (*signal, True)}  # libavif has applied matrix and range
+    # libavif has applied matrix and range
+    return {"signal": (*first_named([*signals, signal_in(tile)]), True)}
 
 
 def _clean_aperture(content: bytes, size: tuple[int, int]) -> Part | None:
@@ -140,7 +140,7 @@ _SELECTED = 2  # of seq_force_screen_content_tools: every frame says
 
 
 def av1_signal(stream: bytes) -> Signal:
-    """Color primaries and transfer of the first sequence header (AV1 specification, 5.5).
+    """Color primaries, transfer and matrix of the first sequence header (AV1 specification, 5.5).
 
     `UNSPECIFIED` if it names none or is damaged.
 
@@ -184,7 +184,7 @@ def _sequence_header(stream: bytes) -> Bits:
 
 
 def _color_config(bits: Bits) -> Signal:
-    """Primaries and transfer, after skipping all earlier fields (5.5.1, 5.5.2)."""
+    """Primaries, transfer and matrix, after skipping all earlier fields (5.5.1, 5.5.2)."""
     profile = bits.read(3)
     bits.read(1)  # still_picture
     is_reduced = bits.read(1)
@@ -205,7 +205,7 @@ def _color_config(bits: Bits) -> Signal:
         bits.read(1)  # twelve_bit
     if profile != 1:
         bits.read(1)  # mono_chrome
-    return (bits.read(8), bits.read(8)) if bits.read(1) else UNSPECIFIED
+    return (bits.read(8), bits.read(8), bits.read(8)) if bits.read(1) else UNSPECIFIED
 
 
 def _skip_operating_points(bits: Bits) -> None:

@@ -6,17 +6,24 @@ here raises for the content of a file: damaged parts count as missing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import struct
+from collections.abc import Iterator, Sequence
 
 Property = tuple[bytes, bytes]  # kind and content of a box
 Span = tuple[int, int]  # of the file: start and end
-Signal = tuple[int, int]  # primaries and transfer of ITU-T H.273
+Signal = tuple[int, int, int]  # primaries, transfer and matrix of ITU-T H.273
 
-UNSPECIFIED: Signal = 2, 2
+_OPEN = 2  # a number that says nothing
+UNSPECIFIED: Signal = _OPEN, _OPEN, _OPEN
+# matrices that libavif or libheif refuses, or takes for another one: reserved, constant luminance
+# of BT.2020 and of chromaticities, SMPTE 2085, ICtCp, IPT-C2
+_UNKNOWN_MATRICES = (3, 10, 11, 13, 14, 15)
+_LAST_MATRIX = 17
 _METADATA = (b"Exif", b"mime")  # kinds of items; XMP is the second
 _NO_KIND = b"skip"  # a kind of item that decoders ignore
 _TRACK = (b"mdia", b"minf", b"stbl")
 _SAMPLE_ENTRY = 78  # bytes of a visual sample entry before its boxes
+_MOST_DERIVED = 8  # images, each derived from the next
 
 
 class Container:
@@ -31,8 +38,7 @@ class Container:
         at, _ = self._find(b"pitm")
         self._primary = self._number(at + 4, 4 if self._number(at, 1) else 2)
         self._sequence = self._first_track() if blob[8:12] == b"avis" else None
-        tiles = (to[0] for item, to in self._references(b"dimg") if item == self._primary and to)
-        self._tile = next(tiles, self._primary)
+        self._tile = self._coded_item()
 
     def properties(self) -> list[Property]:
         """Properties of the primary image, in the order of the file."""
@@ -41,7 +47,7 @@ class Container:
         return self._item_properties(self._primary)
 
     def tile_properties(self) -> list[Property]:
-        """Properties of a grid's first tile; of another image its own."""
+        """Properties of the first coded image that a grid is made of; of a coded one its own."""
         return (
             self.properties() if self._sequence is not None else self._item_properties(self._tile)
         )
@@ -49,7 +55,7 @@ class Container:
     def coded(self, most: int) -> bytes:
         """The first bytes, at most `most`, of the primary image's coded data.
 
-        For a grid, those of its first tile.
+        For an image made of others, such as a grid, those of the first coded one.
         """
         if self._sequence is not None:
             at = self._first_sample(self._sequence)
@@ -74,6 +80,17 @@ class Container:
         for at in places:
             changed[at : at + 4] = _NO_KIND
         return bytes(changed)
+
+    def _coded_item(self) -> int:
+        """The first coded image that the primary one is derived from, or that one."""
+        sources: dict[int, int] = {}
+        for item, to in self._references(b"dimg"):
+            if to:
+                sources.setdefault(item, to[0])
+        item = self._primary
+        for _ in range(_MOST_DERIVED):
+            item = sources.get(item, item)
+        return item
 
     def _number(self, at: int, size: int) -> int:
         return int.from_bytes(self._blob[at : at + size], "big")
@@ -181,11 +198,25 @@ class Container:
 
 
 def signal_in(properties: list[Property]) -> Signal:
-    """Primaries and transfer of the first `colr` box of numbers; `UNSPECIFIED` without one."""
+    """Numbers of the first `colr` box that has any; `UNSPECIFIED` without one."""
     for kind, content in properties:
-        if kind == b"colr" and content[:4] == b"nclx" and len(content) >= 8:
-            return int.from_bytes(content[4:6], "big"), int.from_bytes(content[6:8], "big")
+        if kind == b"colr" and content[:4] == b"nclx" and len(content) >= 10:
+            primaries, transfer, matrix = struct.unpack_from(">HHH", content, 4)
+            return primaries, transfer, matrix
     return UNSPECIFIED
+
+
+def first_named(signals: Sequence[Signal]) -> tuple[int, int]:
+    """Primaries and transfer of the first signal that does not leave both open."""
+    open_colors = UNSPECIFIED[:2]
+    return next((signal[:2] for signal in signals if signal[:2] != open_colors), open_colors)
+
+
+def check_matrix(signals: Sequence[Signal]) -> None:
+    """Raise OSError if the first matrix that is named cannot be undone."""
+    matrix = next((signal[2] for signal in signals if signal[2] != _OPEN), _OPEN)
+    if matrix in _UNKNOWN_MATRICES or matrix > _LAST_MATRIX:
+        raise OSError(f"unsupported: colors of matrix {matrix} of ITU-T H.273")
 
 
 def content_of(kind: bytes, properties: list[Property]) -> bytes:

@@ -12,7 +12,16 @@ from typing import Any
 from PIL import ImageFile
 
 from fastfeed.decode.formats.bits import Bits
-from fastfeed.decode.formats.container import UNSPECIFIED, Container, Signal, content_of, signal_in
+from fastfeed.decode.formats.container import (
+    UNSPECIFIED,
+    Container,
+    Signal,
+    check_matrix,
+    content_of,
+    first_named,
+    profile_in,
+    signal_in,
+)
 from fastfeed.errors import MissingExtra
 
 _PACKAGES = ("pillow_heif", "pi_heif")  # the first is the one that still gets updates of libheif
@@ -45,16 +54,9 @@ class HeicFile(ImageFile.ImageFile):
         self._size = picture.size
         self._mode = picture.mode
         self.info = {
-            key: picture.info[key]
-            for key in ("bit_depth", "exif", "icc_profile")
-            if picture.info.get(key)
+            key: picture.info[key] for key in ("bit_depth", "exif") if picture.info.get(key)
         }
-        if "icc_profile" not in self.info:
-            # libheif applies matrix and range
-            self.info["signal"] = (
-                *_signal(Container(blob)),
-                True,
-            )
+        self.info |= _colors(Container(blob), picture.info.get("icc_profile"))
         self._picture = picture
 
     def load(self) -> Any:
@@ -94,15 +96,19 @@ def _library() -> Any:
     raise MissingExtra.of("HEIC", "pi-heif", "heic")
 
 
-def _signal(container: Container) -> Signal:
-    """Colors as numbers: of the primary image, else of a grid's first tile, else of its stream.
+def _colors(container: Container, icc: bytes | None) -> dict[str, Any]:
+    """Colors in the order of libheif: a profile, numbers of the image, those in its coded data.
 
-    libheif does the same.
+    Of each the primary image's, else those of the first coded image that it is derived from.
+    OSError for a matrix that libheif cannot undo.
     """
     tile = container.tile_properties()
-    signals = map(signal_in, (container.properties(), tile))
-    named = next((signal for signal in signals if signal != UNSPECIFIED), None)
-    return named or hevc_signal(content_of(b"hvcC", tile))
+    stream = hevc_signal(content_of(b"hvcC", tile))
+    signals = [signal_in(container.properties()), signal_in(tile), stream]
+    check_matrix(signals)
+    profile = icc or profile_in(tile)
+    # libheif applies matrix and range
+    return {"icc_profile": profile} if profile else {"signal": (*first_named(signals), True)}
 
 
 def _ends_early(blob: bytes) -> bool:
@@ -148,7 +154,7 @@ _OWN_RATIO = 255  # an aspect ratio
 
 
 def hevc_signal(configuration: bytes) -> Signal:
-    """Color primaries and transfer of the first parameters (ITU-T H.265, 7.3.2.2, annex E).
+    """Primaries, transfer and matrix of the first parameters (ITU-T H.265, 7.3.2.2, annex E).
 
     `UNSPECIFIED` if they name none.
 
@@ -248,7 +254,7 @@ def _skip_references(bits: Bits, k: int) -> None:
 
 
 def _usability(bits: Bits) -> Signal:
-    """Primaries and transfer in the usability information of E.2.1."""
+    """Primaries, transfer and matrix in the usability information of E.2.1."""
     if bits.read(1) and bits.read(8) == _OWN_RATIO:  # aspect_ratio_info_present_flag
         bits.read(32)
     if bits.read(1):  # overscan_info_present_flag
@@ -256,4 +262,4 @@ def _usability(bits: Bits) -> Signal:
     if not bits.read(1):  # video_signal_type_present_flag
         return UNSPECIFIED
     bits.read(4)  # format, range
-    return (bits.read(8), bits.read(8)) if bits.read(1) else UNSPECIFIED
+    return (bits.read(8), bits.read(8), bits.read(8)) if bits.read(1) else UNSPECIFIED

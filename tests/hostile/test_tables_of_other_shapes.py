@@ -43,10 +43,19 @@ def _parquet(folder, images, name="image", column="image", **options):
     return ff.Table(folder / "t.parquet", image=name, label="label")
 
 
+def write_images(path, images):
+    table = pa.table({"image": images})
+    if path.suffix == ".parquet":
+        pq.write_table(table, path)
+    else:
+        with pa.ipc.new_file(path, table.schema) as file:
+            file.write_table(table)
+
+
 def _served(source):
     """By the feed, which reads local files in another way than `read`."""
     with ff.Feed(
-        source, [ff.Resize((8, 8))], batch=3, shuffle=False, threads=1, on_bad=MASK
+        source, [ff.Resize((8, 8))], batch=len(source), shuffle=False, threads=1, on_bad=MASK
     ) as feed:
         next(iter(feed))
         return [str(failure) for failure in feed.stats().bad]
@@ -145,6 +154,39 @@ def test_structs_with_bytes_in_some_rows_and_paths_in_others(tmp_path, groups, w
     assert source.uri(1).endswith("/t.parquet#1")
     assert pickle.loads(pickle.dumps(source)).read([1]) == [PHOTOS[1]]
     assert _served(source) == []
+
+
+@pytest.mark.parametrize("format", ["parquet", "arrow"])
+@pytest.mark.parametrize("order", ["abc", "bca", "cab"])
+def test_files_with_paths_alone_among_files_with_bytes(tmp_path, format, order):
+    """As `datasets` writes shards: which rows have bytes differs from one to the next."""
+    named = _paths(tmp_path)
+    content = [{"bytes": PHOTOS[0], "path": "lost.jpg"}, {"bytes": None, "path": None}]
+    for name, rows in {"a": named[:2], "b": [*content, named[1]], "c": [named[2], None]}.items():
+        write_images(tmp_path / f"{name}.{format}", pa.array(rows, HF))
+    held = {
+        "a": PHOTOS[:2],
+        "b": [PHOTOS[0], "not_found", PHOTOS[1]],
+        "c": [PHOTOS[2], "not_found"],
+    }
+    source = ff.Table([tmp_path / f"{name}.{format}" for name in order], image="image")
+    images = source.read(range(len(source)))
+    got = [image if isinstance(image, bytes) else image.reason for image in images]
+    assert got == [image for name in order for image in held[name]]
+    assert len(_served(source)) == 2
+    rest = [tmp_path / f"{name}.{format}" for name in order if name != "b"]
+    assert ff.Table(rest, image="image").paths is not None
+
+
+@pytest.mark.parametrize("order", ["ab", "ba"])
+def test_files_of_other_kinds_than_those_with_bytes_are_named(tmp_path, order):
+    pq.write_table(pa.table({"image": pa.array([{"bytes": PHOTOS[0]}])}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"image": ["0.jpg"]}), tmp_path / "b.parquet")
+    files = [tmp_path / f"{name}.parquet" for name in order]
+    with pytest.raises(SourceError) as error:
+        ff.Table(files, image="image")
+    text = f"'image' is of one kind in {files[0]} and of another in {files[1]}"
+    assert text in str(error.value)
 
 
 @pytest.mark.parametrize(

@@ -266,13 +266,19 @@ def parse_files(
 ) -> tuple[OpenedTable, ColumnArrays]:
     """The table without its arrays, and these in parts, from the columns of its files."""
     where, parsers, rows, reads = RowLocator(), [], [], []
+    leaf: str | None = None  # of a file with bytes
+    kinds: dict[str | None, str] = {}  # leaves of all files, and the first file with each
     for (uri, _), read in zip(files, table_files, strict=True):
         if not reads:
-            parsers = requested.parsers(where, read.leaf is None, read.classes)
-        elif read.leaf != reads[0].leaf:
+            parsers = requested.parsers(where, read.has_paths, read.classes)
+        elif not read.has_paths:  # the paths of files without any bytes are read as theirs
+            parsers = [parser for parser in parsers if not isinstance(parser, PathColumn)]
+        leaf = leaf if read.has_paths else read.leaf
+        kinds.setdefault(read.leaf, uri)
+        if leaf is not None and len(kinds) > 1:
+            first, other = kinds.values()
             raise SourceError(
-                f"Table: {requested.image!r} is of one kind in {files[0][0]} and of another in"
-                f" {uri}"
+                f"Table: {requested.image!r} is of one kind in {first} and of another in {other}"
             )
         where.begin(uri, sum(rows))
         rows.append(_add(read, parsers))
@@ -280,14 +286,14 @@ def parse_files(
     if not sum(rows):
         more = f", nor have the other {len(files) - 1} files" if len(files) > 1 else ""
         raise SourceError(f"Table: {files[0][0]} has no rows{more}")
-    arrays: ColumnArrays = _units(reads) if reads[0].leaf is not None else _spans(reads, rows)
+    arrays: ColumnArrays = _units(reads) if leaf is not None else _spans(reads, rows)
     for parser in parsers:
         arrays |= parser.arrays()
     texts = next((parser.texts for parser in parsers if parser.texts is not None), None)
     urls = any(parser.urls for parser in parsers)
     classes = reads[0].classes if texts is None else texts
     return (
-        OpenedTable(list(files), rows, {}, reads[0].leaf, urls, classes, texts is not None),
+        OpenedTable(list(files), rows, {}, leaf, urls, classes, texts is not None),
         arrays,
     )
 

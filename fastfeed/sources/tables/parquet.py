@@ -133,14 +133,17 @@ def metadata(tail: bytes) -> pq.FileMetaData:
         raise BadFile(str(error)) from error
 
 
-def image_column(
+def image_columns(
     shards: ShardReader, file: int, footer: Footer, name: str
 ) -> tuple[str | None, str]:
-    """Column of the images' bytes, `image` or `image.bytes`; or None and the column of paths."""
+    """Column of the images' bytes, `image` or `image.bytes`, or None; that of paths, or "".
+
+    "" where any row has bytes: then paths are read when they are needed.
+    """
     content, path = image_fields(footer.kind(name), name, footer.uri)
     if content and not (path and _is_empty(shards, file, footer, content)):
         return content, ""
-    return None, path
+    return content or None, path
 
 
 def _is_empty(shards: ShardReader, file: int, footer: Footer, leaf: str) -> bool:

@@ -62,6 +62,7 @@ class TableFile:
     # of columns by name, each column's in the order of the rows
     parts: Iterable[tuple[str, ColumnPart]]
     leaf: str | None = None  # where the images' bytes are
+    has_paths: bool = True  # in `parts`, those of all images; else there are bytes
     classes: tuple[str, ...] = ()
     footer: bytes = b""
     units: list[Unit] = field(default_factory=list)
@@ -270,25 +271,26 @@ def _read_parquet(
         classes = class_names(footer.schema, label) if label is not None else ()
         if image is None:
             parts = parquet.read_parquet(shards, file, footer, inside, budget)
-            return TableFile(chain(parts, constant), None, classes)
-        leaf, paths = parquet.image_column(shards, file, footer, image)
-        if leaf is None:
-            parts = parquet.read_parquet(
-                shards, file, footer, {image: False, **inside}, budget, {image: paths}
-            )
-            return TableFile(chain(parts, constant), None, classes)
-        if image in other_columns:
+            return TableFile(chain(parts, constant), classes=classes)
+        leaf, paths = parquet.image_columns(shards, file, footer, image)
+        if paths:
+            inside = {image: False, **inside}
+        elif image in other_columns:
             raise ConfigError(
                 f"Table: column {image!r} holds images as bytes; leave it out of columns",
                 field="columns",
             )
-        units = [
-            Unit(k, group.rows, *footer.span(k, leaf))
-            for k, group in enumerate(footer.groups)
-            if group.rows
-        ]
-        parts = parquet.read_parquet(shards, file, footer, inside, budget) if inside else ()
-        return TableFile(chain(parts, constant), leaf, classes, footer.tail, units)
+        fields = {image: paths} if paths else {}
+        parts = parquet.read_parquet(shards, file, footer, inside, budget, fields) if inside else ()
+        result = TableFile(chain(parts, constant), leaf, bool(paths), classes)
+        if leaf is not None:
+            result.footer = footer.tail
+            result.units = [
+                Unit(k, group.rows, *footer.span(k, leaf))
+                for k, group in enumerate(footer.groups)
+                if group.rows
+            ]
+        return result
 
     def read_whole(file: int) -> TableFile:
         table_file = read(file)
@@ -328,7 +330,7 @@ def _read_arrow(
         parts, spans = arrow.read(image, inside)
         constant = partition_parts(own, other_columns, arrow.rows)
         classes = () if label is None else class_names(arrow.schema, label)
-        yield TableFile([*parts, *constant.items()], None, classes, spans=spans)
+        yield TableFile([*parts, *constant.items()], classes=classes, spans=spans)
 
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"

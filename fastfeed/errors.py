@@ -23,12 +23,13 @@ local one". Values of others are cut and escaped by `fastfeed.printable`.
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from fastfeed.printable import printable, printable_message
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 __all__ = [
     "ConfigError",
@@ -65,6 +66,16 @@ class FastfeedError(Exception):
 
     def __init__(self, *args: object) -> None:
         super().__init__(*(printable_message(arg) if isinstance(arg, str) else arg for arg in args))
+
+
+@contextmanager
+def speaking_for(name: str, owner: str) -> Iterator[None]:
+    """Errors of shared code that begin with its owner's name begin with this name instead."""
+    try:
+        yield
+    except FastfeedError as error:
+        error.args = (re.sub(rf"^{owner}\b", name, str(error)), *error.args[1:])
+        raise
 
 
 class ConfigError(FastfeedError, ValueError):

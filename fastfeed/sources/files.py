@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fastfeed.arguments import checked_early
-from fastfeed.errors import ConfigError
+from fastfeed.errors import ConfigError, speaking_for
 from fastfeed.sources.label_values import LabelKind
 from fastfeed.sources.tables.in_memory import label_columns, open_in_memory
 from fastfeed.sources.tables.open_table import RequestedColumns
@@ -85,9 +85,10 @@ class Files(TableSource):
                 f"Files: paths, {', '.join(own) or 'labels'} and columns must have different names,"
                 f" got columns {', '.join(columns) or 'none'}; give one another name"
             )
-        requested = RequestedColumns(_PATHS, label, columns=tuple(columns))
-        opened = open_in_memory(table, requested, "list of paths")
-        self._open(opened, requested, open_storage(storage, cache), root=root, classes=classes)
+        with speaking_for("Files", "Table"):
+            requested = RequestedColumns(_PATHS, label, columns=tuple(columns))
+            opened = open_in_memory(table, requested, "list of paths")
+            self._open(opened, requested, open_storage(storage, cache), root=root, classes=classes)
 
 
 def _are_integers(labels: Any) -> bool:

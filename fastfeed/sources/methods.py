@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fastfeed.arguments import checked, checked_early
-from fastfeed.errors import ConfigError
+from fastfeed.errors import ConfigError, speaking_for
 from fastfeed.sources.base import Source, check_source, notes_of, with_notes
 from fastfeed.sources.column_arrays import read_columns
 from fastfeed.sources.derived import Derived
@@ -93,6 +93,8 @@ def split(
     - "random": sizes are the shares to less than one sample.
     - "stratified": so are the sizes of each class; samples without a label count as one class,
       and so does each set of classes under label_kind="multi".
+    - "order": contiguous parts in the order of the source, with sizes as under "random"; the seed
+      has no effect. `folds` cuts the same parts as scikit-learn's `KFold` without shuffling.
     - "group:COLUMN": samples of equal values of a column are on one side, the largest groups first
       on the side that lacks most. Sizes are as near to the shares as whole groups come, which
       `print` shows. Missing values are one group.
@@ -103,7 +105,7 @@ def split(
             they sum to 1. Default: None, with `keras_split`.
         seed (int | None): Another number gives another split. None, which only `keras_split` takes:
             as Keras without shuffling. Default: 0.
-        by (str): "hash", "random", "stratified" or "group:COLUMN". Default: "hash".
+        by (str): "hash", "random", "stratified", "order" or "group:COLUMN". Default: "hash".
         keras_split (float | None): In place of `shares`, of an ImageFolder: "training" and
             "validation" with exactly the files of `keras.utils.image_dataset_from_directory` for
             this `validation_split` and `seed` (the same in Keras 2.6 to 3.15). Default: None.
@@ -147,7 +149,8 @@ def folds(
         source (Source): Any source.
         count (int): Folds, at least 2.
         seed (int): Another number gives other folds. Default: 0.
-        by (str): As in `split`: "hash", "random", "stratified" or "group:COLUMN". Default: "hash".
+        by (str): As in `split`: "hash", "random", "stratified", "order" or "group:COLUMN".
+            Default: "hash".
 
     Returns:
         For each fold the sources of training and validation.
@@ -167,8 +170,9 @@ def folds(
             f"folds: count must be at least 2, got {count}; use split for one split", field="count"
         )
     names = [f"fold {k + 1} of {count}" for k in range(count)]
-    sides = assign_sides(source, names, [1 / count] * count, by, seed)
-    validation = _subsets(source, names, sides, _about(by), repr(by))
+    with speaking_for("folds", "split"):
+        sides = assign_sides(source, names, [1 / count] * count, by, seed)
+        validation = _subsets(source, names, sides, _about(by), repr(by))
     return [
         (Subset(source, np.flatnonzero(sides != k), f"all but {name}, {_about(by)}"), val)
         for k, (name, val) in enumerate(validation.items())
@@ -386,7 +390,7 @@ def checked_ids(ids: Any, length: int, who: str) -> np.ndarray:
 
 
 def _about(by: str) -> str:
-    return by if by == "stratified" else f"by {by.replace(':', ' ', 1)}"
+    return {"stratified": by, "order": "in order"}.get(by) or f"by {by.replace(':', ' ', 1)}"
 
 
 def _subsets(

@@ -55,14 +55,16 @@ def assign_sides(
         )
     if by.startswith("group:"):
         return _group_sides(source, names, shares, by.removeprefix("group:"), seed)
-    if by not in ("hash", "random", "stratified"):
+    if by not in ("hash", "random", "stratified", "order"):
         raise ConfigError.of(
             "split: by",
-            '"hash", "random", "stratified" or "group:COLUMN"',
+            '"hash", "random", "stratified", "order" or "group:COLUMN"',
             by,
             f'pass by="group:{by}" if {by!r} is a column',
         )
     ids = np.arange(len(source))
+    if by == "order":
+        return sides_by_class(np.zeros_like(ids), ids, shares)
     fractions = hashed_fractions(Optionals(source).sample_names(ids), seed)
     if by == "hash":
         return sides_by_hash(fractions, shares)
@@ -107,7 +109,7 @@ def _group_sides(
         raise ConfigError(
             f"split: {column} {groups[worst]!s} has {sizes[worst]} of {len(group)} samples, more"
             f" than the share of {names[side]!r} ({shares[side]:g}), and a group is on one side;"
-            " pass larger shares, or another column",
+            " pass larger shares or fewer folds, or another column",
             field="by",
         )
     return sides[group.reshape(-1)]

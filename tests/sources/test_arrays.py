@@ -189,5 +189,6 @@ def test_targets_of_other_kinds(labels, kind, classes, wanted):
     ],
 )
 def test_targets_that_are_refused(labels, kind, classes, text):
-    with pytest.raises((ConfigError, SourceError), match=re.escape(text)):
+    with pytest.raises((ConfigError, SourceError), match=re.escape(text)) as raised:
         Arrays(PIXELS, labels, classes=classes, label_kind=kind)
+    assert str(raised.value).startswith("Arrays")

@@ -112,7 +112,10 @@ def test_a_feed(tmp_path):
     [
         (("*.jpg",), "paths, got '*.jpg'; pass sorted(glob.glob(pattern)), or use ImageFolder"),
         (([],), "list of paths has no rows"),
-        ((["a", "b"], [1]), "columns must have the same length, got 2 paths, 1 labels"),
+        (
+            (["a", "b"], [1]),
+            "columns of list of paths must have the same length, got 2 paths, 1 labels",
+        ),
         ((["a"], [1.5]), "column 'labels' must hold whole numbers"),
         (([3],), "column 'paths' must hold paths"),
         (([b"a"],), "column 'paths' of list of paths, row 0 holds bytes"),
@@ -121,7 +124,7 @@ def test_a_feed(tmp_path):
 def test_refused(arguments, text):
     with pytest.raises((ConfigError, SourceError)) as error:
         Files(*arguments)
-    assert text in str(error.value)
+    assert text in str(error.value) and str(error.value).startswith("Files: ")
 
 
 def test_names_of_columns_that_are_taken():

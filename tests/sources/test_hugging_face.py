@@ -48,6 +48,14 @@ def opened(data: Any, split: str | None = None, **options: Any) -> HuggingFace:
     return HuggingFace(data, split, columns=["caption"], **options)
 
 
+def test_errors_of_its_table_begin_with_its_name(tmp_path):
+    data = write_parquet(tmp_path / "a.parquet", table([0, 1]))
+    with pytest.raises(ConfigError, match=r"^HuggingFace: no column 'captoin' in .*a\.parquet"):
+        HuggingFace(data, columns=["captoin"])
+    with pytest.raises(ConfigError, match=r"^HuggingFace: memory must be bytes > 0"):
+        HuggingFace(data, memory="much")
+
+
 # -- folders
 
 

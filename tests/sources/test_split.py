@@ -159,6 +159,17 @@ def test_folds_validate_each_sample_once():
     assert str(val).startswith("10 images (fold 3 of 5, stratified) of Arrays: 50 images")
 
 
+def test_folds_in_order_are_those_of_scikit_learn_without_shuffling():
+    """Sizes n // k, the first n % k of them one larger, as its documentation defines them."""
+    for source in (arrays(), ff.take(arrays(), 47), ff.take(arrays(), 7)):
+        parts = np.array_split(np.arange(len(source)), 7)
+        folds = ff.folds(source, 7, by="order", seed=3)
+        assert [images(val) for _, val in folds] == [part.tolist() for part in parts]
+    train = ff.split(arrays(), {"train": 0.8, "val": 0.2}, by="order")["train"]
+    assert images(train) == list(range(40))
+    assert str(train).startswith("40 images (train, in order) of Arrays: 50 images")
+
+
 def keras_folder(root: Path) -> Path:
     folder(root, {"b": 9, "a": 7, "c-d": 5, "c": 6}, (8, 8))
     for name in ("a/x/1.jpg", "a/x-y.jpg", "a/x y/2.jpg", "c/UPPER.JPG", "b/é.jpg"):
@@ -249,7 +260,13 @@ REFUSED = [
         "a group must be a number or a text, got",
     ),
     (lambda p: ff.folds(arrays(), 1), "count must be at least 2, got 1; use split"),
-    (lambda p: ff.folds(ff.Arrays(NUMBERS[:3]), 4), "3 samples cannot be on 4 sides"),
+    (lambda p: ff.folds(ff.Arrays(NUMBERS[:3]), 4), "folds: 3 samples cannot be on 4 sides"),
+    (lambda p: ff.folds(arrays(), 3, by="class"), "folds: by must be "),
+    (
+        lambda p: ff.folds(ff.Arrays(NUMBERS), 3, by="stratified"),
+        'folds: by="stratified" needs labels, got a source without',
+    ),
+    (lambda p: ff.folds(ff.Arrays(NUMBERS[:3]), 3, seed=4), "folds: each side needs samples, got"),
     (lambda p: ff.split(arrays(), keras_split=0.2), "keras_split needs an ImageFolder, got Arrays"),
     (lambda p: ff.split(arrays(), keras_split=1.5), "keras_split must be in (0, 1)"),
     (lambda p: ff.split(pngs(p), keras_split=0.4), "alone, got a/1.webp; pass extensions="),

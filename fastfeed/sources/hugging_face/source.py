@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fastfeed.arguments import checked_early
-from fastfeed.errors import ConfigError, SourceError
+from fastfeed.errors import ConfigError, SourceError, speaking_for
 from fastfeed.printable import printable
 from fastfeed.sources.base import with_notes
 from fastfeed.sources.derived import Derived
@@ -115,19 +115,20 @@ class HuggingFace(Derived, SourceMethods):
             if names and label_kind == "name":
                 label_kind = "index"
                 classes = classes or names
-        table = Table(
-            files,
-            image=image,
-            label=label,
-            columns=columns,
-            label_kind=label_kind,
-            classes=classes,
-            memory=memory,
-            storage=storage,
-            allow_path=allow_path,
-            allow_host=allow_host,
-            allow_scheme=allow_scheme,
-        )
+        with speaking_for("HuggingFace", "Table"):
+            table = Table(
+                files,
+                image=image,
+                label=label,
+                columns=columns,
+                label_kind=label_kind,
+                classes=classes,
+                memory=memory,
+                storage=storage,
+                allow_path=allow_path,
+                allow_host=allow_host,
+                allow_scheme=allow_scheme,
+            )
         rows = None if dataset is None else _rows(blocks, order, table)
         if rows is not None and not len(rows):
             raise ConfigError(

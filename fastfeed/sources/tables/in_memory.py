@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.errors import ConfigError, SourceError
+from fastfeed.errors import ConfigError, SourceError, speaking_for
 from fastfeed.printable import printable
 from fastfeed.sources.label_values import LabelKind, LabelValues, RequestedLabel
 from fastfeed.sources.mmap_arrays import joined
@@ -25,6 +25,7 @@ from fastfeed.sources.tables.read_files import TableFile
 from fastfeed.storage.reads import Stat
 
 _FRAMES = ("to_parquet", "write_parquet", "column_names", "__arrow_c_stream__")
+_LABELS = "list of labels"
 _SCALARS = {type(None), bool, int, float, str}
 
 
@@ -50,7 +51,9 @@ def open_in_memory(table: Any, requested: RequestedColumns, name: str | None = N
     lengths = {column: len(part) for column, part in parts}
     if isinstance(table, Mapping) and len(set(lengths.values())) > 1:
         counts = ", ".join(f"{length:,} {printable(column)}" for column, length in lengths.items())
-        raise ConfigError(f"{name}: columns must have the same length, got {counts}", field="table")
+        raise ConfigError(
+            f"Table: columns of {name} must have the same length, got {counts}", field="table"
+        )
     opened, arrays = parse_files([(name, Stat(0, ""))], [TableFile(parts)], requested)
     return replace(opened, arrays=joined(arrays))
 
@@ -78,13 +81,15 @@ def listed_labels(
 ) -> tuple[tuple[str, ...], LabelValues]:
     """Names of classes, and labels in a list of this length. ConfigError, SourceError."""
     columns, label = label_columns(labels, kind, classes or None, who)
-    requested = RequestedColumns(None, label)
-    opened = open_in_memory(columns, requested, who)
-    if opened.rows != [count]:
-        raise ConfigError(
-            f"{who} needs one label per image, got {opened.rows[0]} for {count} images"
-        )
-    names, values = label_classes(opened, label, classes or None, RowLocator([who], [count]))
+    with speaking_for(who, "Table"):
+        requested = RequestedColumns(None, label)
+        opened = open_in_memory(columns, requested, _LABELS)
+        if opened.rows != [count]:
+            raise ConfigError(
+                f"{who} needs one label per image, got {opened.rows[0]} for {count} images"
+            )
+        where = RowLocator([_LABELS], [count])
+        names, values = label_classes(opened, label, classes or None, where)
     assert values is not None
     return names, values
 
@@ -110,7 +115,7 @@ def _values(
     values: Any, null: np.ndarray | None, coded: bool, column: str, name: str
 ) -> ColumnPart:
     if isinstance(values, (str, bytes, os.PathLike)) or not hasattr(values, "__len__"):
-        raise ConfigError.of(f"{name}: {printable(column)}", "a list or an array", values)
+        raise ConfigError.of(f"Table: {printable(column)}", "a list or an array", values)
     if hasattr(values, "dtype") and hasattr(values, "__array__"):
         values = np.asarray(values)
         if values.dtype.kind in "biuf":

@@ -162,9 +162,7 @@ def reopen_table(
     stats: dict[str, object] = dict(zip(remote, storage.stat(remote), strict=True))
     for uri, before in opened.files:
         if (local_stat(uri) if is_local(uri) else stats[uri]) != before:
-            raise SourceError(
-                f"Table: {uri} has changed since this Table was created; create it again"
-            )
+            raise SourceError(f"{uri} has changed since this source was created; create it again")
     return open_table(opened.files, requested, storage, memory)
 
 

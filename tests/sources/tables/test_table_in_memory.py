@@ -176,7 +176,10 @@ def test_a_path_may_lead_anywhere(tmp_path):
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "lengths": ({"p": ["a", "b"], "v": [1]}, "dict: columns must have the same length, got 2 p, 1"),
+    "lengths": (
+        {"p": ["a", "b"], "v": [1]},
+        "Table: columns of dict must have the same length, got 2 p, 1",
+    ),
     "a column": ({"p": ["a"]}, "Table: no column 'v' in dict; it has 'p'"),
     "ragged": ({"p": ["a", "b"], "v": [[1], [1, 2]]}, "row 1: column 'v' holds a list of 2, those"),
     "mixed": ({"p": ["a", "b"], "v": [1, "x"]}, "column 'v' holds \"x\"; a column holds numbers"),

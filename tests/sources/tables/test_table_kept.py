@@ -188,7 +188,7 @@ def test_pickles_read_the_table_again_where_nothing_is_kept(tmp_path, read, cach
         pickle.loads(packed)
     assert (
         str(error.value)
-        == f"Table: {tmp_path}/t.jsonl has changed since this Table was created; create it again"
+        == f"{tmp_path}/t.jsonl has changed since this source was created; create it again"
     )
 
 

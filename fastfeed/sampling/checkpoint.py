@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
-from pathlib import Path
 from typing import Any
 
 from fastfeed.arguments import checked
 from fastfeed.errors import StateError
-from fastfeed.runtime.atomic_write import atomic_write
-from fastfeed.system.descriptors import open_regular
+from fastfeed.runtime.json_file import load_json, save_json
 
 _MOST = 1 << 26  # bytes: a state is a few kilobytes
-_UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR)
 
 
 @checked
@@ -32,22 +28,7 @@ def save_state(path: str | os.PathLike[str], state: dict[str, Any]) -> None:
         >>> feed = ff.Feed(ff.Arrays(np.zeros((8, 4, 4, 3), np.uint8)), [], batch=2)
         >>> ff.save_state("feed.json", feed.state())
     """
-    path = Path(path)
-    text = json.dumps(state, indent=1) + "\n"
-    try:
-        with atomic_write(path, sync_parent=True) as file:
-            file.write(text.encode())
-    except FileNotFoundError:
-        raise StateError(
-            f"cannot save a state to {path}: no folder {path.parent}; create it first"
-        ) from None
-    except OSError as error:
-        if error.errno not in _UNWRITABLE:  # a full disk is not about the path
-            raise
-        raise StateError(
-            f"cannot save a state to {path}: {error.strerror}; pass a file in a folder that can be"
-            " written"
-        ) from error
+    save_json(path, json.dumps(state, indent=1) + "\n", "state", StateError)
 
 
 @checked
@@ -68,25 +49,4 @@ def load_state(path: str | os.PathLike[str]) -> dict[str, Any]:
         >>> ff.save_state("feed.json", feed.state())
         >>> feed.restore(ff.load_state("feed.json"))
     """
-    try:
-        with open(open_regular(path), "rb") as file:
-            content = file.read(_MOST + 1)
-        if len(content) > _MOST:
-            raise StateError(
-                f"{path} is not a saved state: more than {_MOST:,} bytes; pass what save_state"
-                " wrote"
-            )
-        state = json.loads(content)
-    except OSError as error:
-        raise StateError(
-            f"cannot read a state from {path}: {error.strerror}; pass what save_state wrote"
-        ) from error
-    except (ValueError, RecursionError) as error:
-        raise StateError(
-            f"{path} is not a saved state: {error}; pass what save_state wrote"
-        ) from error
-    if not isinstance(state, dict):
-        raise StateError(
-            f"{path} is not a saved state: got {type(state).__name__}; pass what save_state wrote"
-        )
-    return state
+    return load_json(path, "state", "save_state", StateError, _MOST)

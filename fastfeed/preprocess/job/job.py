@@ -31,10 +31,10 @@ from fastfeed.preprocess.planning.planning import (
 )
 from fastfeed.preprocess.planning.shares import concerns, sentences
 from fastfeed.preprocess.shard.build import ShardTask
-from fastfeed.preprocess.shard.user_function import find_function
 from fastfeed.preprocess.targets.job_state import BAD, MANIFEST, Job, finalize, log_run, open_job
 from fastfeed.preprocess.targets.overlap import check_overlap
 from fastfeed.preprocess.targets.target import Target, open_target
+from fastfeed.runtime.import_path import find_function
 
 
 def run(
@@ -109,7 +109,7 @@ def run(
     if isinstance(source, (str, os.PathLike)):
         check_overlap(source, dst)
     if recipe.metadata.extras:
-        find_function(recipe.metadata.extras)
+        find_function(recipe.metadata.extras, "extras")
     job_run = _JobRun(
         open_target(dst, target_storage),
         job_source(source, storage),

@@ -9,12 +9,10 @@ once.
 
 from __future__ import annotations
 
-import importlib
 import io
 import json
 import re
-import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -26,6 +24,7 @@ from fastfeed.errors import ConfigError
 from fastfeed.preprocess.model.recipe import EXIF_FIELDS
 from fastfeed.preprocess.model.record import Entry
 from fastfeed.preprocess.model.task import SampleFault
+from fastfeed.runtime.import_path import error_text, find_function
 
 MAX_BYTES = 16 << 20  # of an array
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
@@ -92,11 +91,11 @@ class UserFunction:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        found = find_function(name)
+        found = find_function(name, "extras")
         try:
             self._function = found() if isinstance(found, type) else found
         except Exception as error:  # the user's code
-            raise ConfigError(f"{name}() raised {_where(error)}") from error
+            raise ConfigError(f"{name}() raised {error_text(error)}") from error
 
     def __call__(self, samples: Sequence[Sample]) -> list[UserColumns | SampleFault]:
         """Results by sample; if the function raises for several, it is called for each alone."""
@@ -106,7 +105,7 @@ class UserFunction:
         except Exception as error:  # the user's code
             if len(samples) > 1:
                 return [self([sample])[0] for sample in samples]
-            fault = SampleFault(f"{self.name} raised {_where(error)}, for {samples[0].uri}")
+            fault = SampleFault(f"{self.name} raised {error_text(error)}, for {samples[0].uri}")
             fault.__cause__ = error
             return [fault]
         if results is None or len(results) != len(samples):
@@ -124,7 +123,7 @@ class UserFunction:
         except SampleFault as fault:
             return fault
         except Exception as error:  # objects of the user's
-            raised = f"{self.name} returned what raised {_where(error)}"
+            raised = f"{self.name} returned what raised {error_text(error)}"
             return SampleFault(f"{raised}, for {sample.uri}")
 
     def _added(self, result: Any, sample: Sample) -> UserColumns:
@@ -170,29 +169,6 @@ class UserFunction:
         return SampleFault(f"{self.name}: {text}, for {sample.uri}")
 
 
-def find_function(name: str) -> Callable[..., Any]:
-    """The function that "module:function" names. ConfigError."""
-    module, _, path = name.partition(":")
-    if not module or not path:
-        raise ConfigError.of("extras", "'module:function'", name)
-    try:
-        found = importlib.import_module(module)
-    except Exception as error:  # the user's code
-        advice = "; set PYTHONPATH to its folder" if isinstance(error, ImportError) else ""
-        raise ConfigError(
-            f"extras must name a module that can be imported: {module} raised"
-            f" {_where(error)}{advice}",
-            field="extras",
-        ) from error
-    for part in path.split("."):
-        found = getattr(found, part, None)
-    if not callable(found):
-        raise ConfigError(
-            f"extras must name a function: {module} has none called {path!r}", field="extras"
-        )
-    return found
-
-
 def sample_of(entry: Entry) -> Sample:
     """An entry, as the function is given it."""
     meta = entry.meta
@@ -222,9 +198,3 @@ def _name_problem(name: Any) -> str:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         return f"names must be lower-case letters, digits and _, 40 at most, got {name!r}"
     return f"the name {name!r} is that of another part of a sample" if name in _TAKEN else ""
-
-
-def _where(error: BaseException) -> str:
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
-    return f"{type(error).__name__}: {error}{place}"

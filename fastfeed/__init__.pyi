@@ -19,6 +19,9 @@ from .feed import Feed as Feed
 from .feed.fields import Field as Field
 from .live.meter import FeedStats as FeedStats
 from .ops import *
+from .ops.evaluation import evaluation as evaluation
+from .ops.ops_file import load_ops as load_ops
+from .ops.ops_file import save_ops as save_ops
 from .proof.prove import prove as prove
 from .proof.result import Proof as Proof
 from .runtime.batch import Batch as Batch

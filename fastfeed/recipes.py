@@ -17,16 +17,15 @@ import numpy as np
 from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError
 from fastfeed.ops import (
-    CenterCrop,
     ColorJitter,
     Normalize,
     RandomCrop,
     RandomErasing,
     RandomFlip,
     RandomResizedCrop,
-    Resize,
 )
 from fastfeed.ops.base import check_p, check_size
+from fastfeed.ops.evaluation import evaluation
 from fastfeed.ops.function import as_op
 
 __all__ = ["cifar_train", "imagenet_eval", "imagenet_train", "stock_photo_train"]
@@ -93,8 +92,7 @@ def imagenet_eval(size: int = 224) -> list[Any]:
         CenterCrop(size=224)
         Normalize(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
     """
-    side = _side("imagenet_eval", size)
-    return [Resize(round(side * 256 / 224)), CenterCrop(side), Normalize.imagenet()]
+    return evaluation([RandomResizedCrop(_side("imagenet_eval", size)), Normalize.imagenet()])
 
 
 @checked

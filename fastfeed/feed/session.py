@@ -29,6 +29,7 @@ from fastfeed.feed.producer import PlaceFunction, Producer, ThreadProducer, open
 from fastfeed.gpu_support import gpu_note
 from fastfeed.live.meter import FeedStats, Meter
 from fastfeed.live.status import LiveStatus, SlowCounts
+from fastfeed.ops.base import MEANING
 from fastfeed.ops.function import Function
 from fastfeed.ops.map import Map
 from fastfeed.ops.program.program import Program
@@ -380,9 +381,6 @@ def _live_status(
 
     progress.on_wait = on_wait
     return status
-
-
-MEANING = 2  # of the ops: a higher number in every release in which an op gives other pixels
 
 
 _KEYS = {

@@ -12,6 +12,7 @@ from fastfeed.spec import Spec
 
 __all__ = [
     "FILTERS",
+    "MEANING",
     "Border",
     "Composite",
     "Geometry",
@@ -32,6 +33,7 @@ __all__ = [
     "shade",
 ]
 
+MEANING = 2  # of the ops: a higher number in every release in which an op gives other pixels
 # all antialiased: the support grows with the reduction
 FILTERS = (
     "bilinear",

@@ -103,6 +103,18 @@ class Map:
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Arguments of the constructor by name, for `save_ops`; those of `*inputs` as a tuple."""
+        return {
+            "function": self.function,
+            "inputs": self.inputs,
+            "out": self.out_names,
+            "shape": dict(zip(self.out_names, self.shapes, strict=True)),
+            "dtype": dict(zip(self.out_names, self.dtypes, strict=True)),
+            "draws": self.draws,
+        }
+
     def out(self, spec: Spec) -> Spec:
         return spec
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.op_examples.basic import darker
 from helpers.photos import picture
 from helpers.targets import tar_folder
 from PIL import Image
@@ -28,6 +29,7 @@ from fastfeed.ops import (
     Rotate,
 )
 from fastfeed.ops.labels import OneHot
+from fastfeed.ops.ops_file import save_ops
 
 
 def photograph(seed: int) -> np.ndarray:
@@ -143,6 +145,19 @@ def test_what_is_no_list_is_refused_in_one_line(text, words):
     with pytest.raises(ConfigError) as caught:
         sections(text)
     assert words in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_file_of_ops_is_drawn(folder, tmp_path):
+    file = tmp_path / "ops.json"
+    save_ops(file, [RandomFlip(), darker])
+    words = ["show", str(folder), "--ops", str(file), "-o", str(tmp_path / "ops.png")]
+    refused = CliRunner().invoke(app, words)
+    assert "--allow-functions" in str(refused.exception) and "darker" in str(refused.exception)
+    done = CliRunner().invoke(app, [*words, "--allow-functions", "--size", "32"])
+    assert done.exit_code == 0 and "3 rows" in done.output, done.output
+    file.write_text("{}")
+    with pytest.raises(ConfigError, match="is not a saved list of ops"):
+        sections(str(file))
 
 
 def test_functions_of_more_than_pixels_are_refused():

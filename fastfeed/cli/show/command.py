@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
     from fastfeed.cli.open_source import Allow
+    from fastfeed.cli.show.ops import OpSection
     from fastfeed.runtime.batch import Batch
     from fastfeed.sources import ImageFolder
     from fastfeed.sources.base import Source
@@ -46,7 +47,7 @@ def show(
         option(
             "OPS",
             "Draw an image after each op: a recipe (imagenet_train), a family (color), all,"
-            " or a list: 'Hue(0.1), RandAugment()'.",
+            " a list: 'Hue(0.1), RandAugment()', or a JSON file of ops.",
         ),
     ] = "",
     count: Annotated[int, option("N", "Samples to draw.", "--count", "-n", min=1, max=1000)] = 24,
@@ -77,6 +78,10 @@ def show(
     image: Annotated[
         str | None, option("NAME", "Column or feature that holds the image.", panel=MORE)
     ] = None,
+    allow_functions: Annotated[
+        bool,
+        flag("Import the functions that a JSON file of --ops names.", panel=MORE),
+    ] = False,
     storage_option: StorageOption = None,
     allow_path: AllowPath = None,
     allow_host: AllowHost = None,
@@ -90,10 +95,12 @@ def show(
         fastfeed show photos/train --ops color               # after each color op
         fastfeed show 'train-{000..099}.tar' --label cls     # shards
     """
+    from fastfeed.cli.show.ops import sections
     from fastfeed.distributed.world import World
     from fastfeed.errors import ConfigError
     from fastfeed.feed.feed import Feed
-    from fastfeed.ops import CenterCrop, RandomFlip, RandomResizedCrop, Resize
+    from fastfeed.ops import RandomFlip, RandomResizedCrop
+    from fastfeed.ops.evaluation import evaluation
 
     console = Console()
     allow = allowed(allow_path, allow_host, allow_scheme)
@@ -107,13 +114,10 @@ def show(
             f"--out must be a {', '.join(_SUFFIXES)} in an existing folder, got {out}"
         )
     if ops:
-        _grid(opened, ops, size, out, console)
+        _grid(opened, sections(ops, allow_functions), size, out, console)
         return
-    chosen = (
-        [Resize(round(size * 256 / 224)), CenterCrop(size)]
-        if evaluate
-        else [RandomResizedCrop(size, scale=(scale, 1.0)), RandomFlip()]
-    )
+    chosen = [RandomResizedCrop(size, scale=(scale, 1.0)), RandomFlip()]
+    chosen = evaluation(chosen) if evaluate else chosen
     with Feed(opened, chosen, batch=min(count, len(opened)), seed=seed, world=World()) as feed:
         batch = next(feed.batches(epoch))
         bad = feed.stats().bad
@@ -146,16 +150,17 @@ def _opened(
     )
 
 
-def _grid(source: Source, text: str, side: int, out: Path, console: Console) -> None:
+def _grid(
+    source: Source, requested: list[OpSection], side: int, out: Path, console: Console
+) -> None:
     """Draw the ops of --ops. Ops without random numbers share a row."""
     from dataclasses import replace
 
     from fastfeed.cli.show.grid import OpRow, draw
-    from fastfeed.cli.show.ops import arguments, sections
+    from fastfeed.cli.show.ops import arguments
     from fastfeed.cli.show.strengths import STRENGTHS, Picture, pictures, sample_box, scaled
     from fastfeed.feed.explain import short
 
-    requested = sections(text)
     photos = _sample_images(source)
     images = [image for _, image in photos]
     first, drawn = scaled(images[0], side), []

@@ -1,9 +1,10 @@
-"""Parser of `fastfeed show --ops`: a recipe, a family, "all", or a list of ops in Python."""
+"""Parser of `fastfeed show --ops`: a recipe, a family, "all", a file, or a list of ops in Python."""
 
 from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from fastfeed.errors import ConfigError
@@ -32,10 +33,16 @@ class OpSection:
     skipped: tuple[Any, ...] = ()  # what cannot be seen in a picture
 
 
-def sections(text: str) -> list[OpSection]:
-    """Parse the name of a recipe or family, "all", or "ColorJitter(0.4), RandAugment()"."""
-    from fastfeed import recipes
+def sections(text: str, allow_functions: bool = False) -> list[OpSection]:
+    """Parse the name of a recipe or family, "all", "ColorJitter(0.4), RandAugment()" or a JSON file.
 
+    allow_functions: import those that the file names.
+    """
+    from fastfeed import recipes
+    from fastfeed.ops.ops_file import load_ops
+
+    if text.lower().endswith(".json"):
+        return [_list(load_ops(text, allow_functions=allow_functions), Path(text).name)]
     if text == "all":
         return [_family(name) for name in FAMILIES]
     if text in FAMILIES:
@@ -98,7 +105,7 @@ def _evaluate(text: str) -> list[Any]:
 def _refused(text: str, why: str) -> ConfigError:
     from fastfeed import recipes
 
-    names = ", ".join([*recipes.__all__, *FAMILIES, "all"])
+    names = ", ".join([*recipes.__all__, *FAMILIES, "all", "FILE.json"])
     why = " ".join(why.split())
     return ConfigError(
         f"--ops must be one of {names}, or ops such as 'Hue(0.1), RandAugment()', got {text!r}:"

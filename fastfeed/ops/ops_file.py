@@ -1,0 +1,245 @@
+"""Lists of ops as readable JSON, by the arguments of their constructors.
+
+    {"fastfeed": "0.2.0", "format": 1, "meaning": 2, "ops": [{"op": "Resize", "size": 256, ...}]}
+
+Nothing in a file is run: names are those of fastfeed's ops, and functions of users are imported
+only if the caller of `load_ops` allows it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fastfeed import ops as every
+from fastfeed.arguments import checked
+from fastfeed.errors import ConfigError
+from fastfeed.familiar import name_hint, option_hint
+from fastfeed.ops.base import MEANING
+from fastfeed.ops.function import as_op
+from fastfeed.printable import printable
+from fastfeed.runtime.import_path import find_function, import_path
+from fastfeed.runtime.json_file import load_json, save_json
+from fastfeed.spec import Spec
+from fastfeed.version import __version__
+
+FORMAT = 1  # of the file: a higher number in every release whose files older ones cannot read
+_KEYS = ("fastfeed", "format", "meaning", "ops")
+_CLASSES: dict[str, type] = {name: getattr(every, name) for name in every.__all__}
+_CLASSES |= {"Spec": Spec}  # a value of `Function(returns=)`
+_FUNCTION = "function"  # name of the parameter that takes a user's function
+_NAMES = {"op": "of"}  # parameters with other names in files, where "op" names the class
+_DEEPEST = 32  # ops inside of ops
+_MOST = 1 << 24  # bytes of a file: 16,000 lookup tables
+
+
+@checked
+def save_ops(path: str | os.PathLike[str], ops: Sequence[Any]) -> None:
+    """Save a list of ops as readable JSON, committed by atomic rename after fsync.
+
+    Functions are saved by their import path, and must be defined in a module.
+
+    Args:
+        path (str | os.PathLike[str]): The file, in a folder that exists.
+        ops (Sequence[Op | Callable]): The list.
+
+    Raises:
+        ConfigError: If an entry is no op of fastfeed, a function has no import path, or the file
+            cannot be written.
+
+    Example:
+        >>> ff.save_ops("ops.json", ff.recipes.imagenet_train(224))
+        >>> ff.load_ops("ops.json") == ff.recipes.imagenet_train(224)
+        True
+    """
+    save_document(path, document(ops), "list of ops")
+
+
+@checked
+def load_ops(path: str | os.PathLike[str], *, allow_functions: bool = False) -> list[Any]:
+    """Read a list of ops that `save_ops` or `Transform.save` wrote.
+
+    Args:
+        path (str | os.PathLike[str]): The file.
+        allow_functions (bool): Import the functions that the file names, which runs code; otherwise
+            a file that names one is refused. Default: False.
+
+    Returns:
+        The ops, equal to those saved.
+
+    Raises:
+        ConfigError: If the file cannot be read, is not such a list, is of a newer version, or names
+            a function that is not allowed or cannot be imported.
+
+    Example:
+        >>> ff.save_ops("ops.json", [ff.Resize(256), ff.CenterCrop(224)])
+        >>> ff.load_ops("ops.json")
+        [Resize(size=256, filter='bilinear'), CenterCrop(size=224)]
+    """
+    return load_document(path, "list of ops", "save_ops", allow_functions)[0]
+
+
+def document(ops: Any) -> dict[str, Any]:
+    """The content of a file: versions, and every op by name with all of its arguments."""
+    if not isinstance(ops, Sequence) or isinstance(ops, str):
+        raise ConfigError.of("ops", "a list of ops such as [Resize(224)]", ops)
+    listed = [_plain(as_op(op), f"ops[{k}]") for k, op in enumerate(ops)]
+    return {"fastfeed": __version__, "format": FORMAT, "meaning": MEANING, "ops": listed}
+
+
+def save_document(path: str | os.PathLike[str], content: Mapping[str, Any], what: str) -> None:
+    """Write `document`, maybe with more keys: a line for each key and op."""
+    lines = []
+    for key, value in content.items():
+        text = json.dumps(value, allow_nan=False, ensure_ascii=False)
+        if key == "ops" and value:
+            listed = [json.dumps(op, allow_nan=False, ensure_ascii=False) for op in value]
+            text = "[\n  " + ",\n  ".join(listed) + "\n ]"
+        lines.append(f" {json.dumps(key)}: {text}")
+    save_json(path, "{\n" + ",\n".join(lines) + "\n}\n", what, ConfigError)
+
+
+def load_document(
+    path: str | os.PathLike[str],
+    what: str,
+    writer: str,
+    allow_functions: bool,
+    known: Sequence[str] = ("seed", "check"),
+) -> tuple[list[Any], dict[str, Any]]:
+    """Ops and content of a file; `known`: keys that it may have in addition to those of `document`."""
+    content = load_json(path, what, writer, ConfigError, _MOST)
+    wrong = _version_problem(content) or next(
+        (f"it has no {key!r}" for key in _KEYS if key not in content),
+        next((f"it has {key!r}" for key in content if key not in (*_KEYS, *known)), ""),
+    )
+    if not wrong and not isinstance(content["ops"], list):
+        wrong = f"its 'ops' must be a list, got {printable(repr(content['ops']))}"
+    if wrong:
+        raise ConfigError(f"{path} is not a saved {what}: {wrong}; pass what {writer} wrote")
+    try:
+        ops = [
+            _value(entry, f"ops[{k}]", allow_functions, 0) for k, entry in enumerate(content["ops"])
+        ]
+        for k, op in enumerate(ops):
+            if not hasattr(op, "kind"):
+                raise ConfigError.of(f"ops[{k}]", "an op", op)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}", field=error.field) from error
+    return ops, content
+
+
+def _version_problem(content: Mapping[str, Any]) -> str:
+    """The reason why this version cannot read a file with the same pixels; empty if it can."""
+    writer = content.get("fastfeed")
+    if not isinstance(writer, str):
+        return f"its 'fastfeed' must be a version, got {printable(repr(writer))}"
+    for key, mine in (("format", FORMAT), ("meaning", MEANING)):
+        value = content.get(key)
+        if type(value) is not int or value < 1:
+            return f"its {key!r} must be an integer >= 1, got {printable(repr(value))}"
+        if value > mine or (key == "meaning" and value != mine):
+            because = "" if key == "format" else ", so that some ops give other pixels"
+            return (
+                f"it has {key} {value} of fastfeed {printable(writer)}, and fastfeed {__version__}"
+                f" has {mine}{because}; use that version"
+            )
+    return ""
+
+
+def _plain(value: Any, where: str) -> Any:
+    """A value of an op as JSON has it: lists, objects with the name of an op, texts and numbers."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, (list, tuple)):
+        return [_plain(item, where) for item in value]
+    if isinstance(value, Mapping) and "op" not in value:
+        return {name: _plain(item, where) for name, item in value.items()}
+    name = type(value).__name__
+    if _CLASSES.get(name) is not type(value):
+        raise ConfigError(
+            f"{where} must be made of fastfeed's ops, numbers and texts to be saved, got"
+            f" {printable(repr(value))}; use a Function in a module instead",
+            field="ops",
+        )
+    return {"op": name} | {
+        _NAMES.get(argument, argument): import_path(item, f"{where} {name} function")
+        if argument == _FUNCTION
+        else _plain(item, where)
+        for argument, item in _arguments(value).items()
+    }
+
+
+def _arguments(op: Any) -> Mapping[str, Any]:
+    """Arguments of the constructor by name: the fields, unless the op has `arguments`."""
+    own = getattr(op, "arguments", None)
+    if own is not None:
+        return own
+    return {field.name: getattr(op, field.name) for field in dataclasses.fields(op)}
+
+
+def _value(entry: Any, where: str, allow_functions: bool, depth: int) -> Any:
+    """The value that `_plain` wrote; lists become tuples."""
+    if depth > _DEEPEST:
+        raise ConfigError(f"{where} has ops inside of ops more than {_DEEPEST} deep")
+    if isinstance(entry, list):
+        return tuple(_value(item, where, allow_functions, depth + 1) for item in entry)
+    if not isinstance(entry, dict):
+        return entry
+    if "op" not in entry:
+        return {
+            name: _value(item, where, allow_functions, depth + 1) for name, item in entry.items()
+        }
+    name = entry["op"]
+    if not isinstance(name, str) or name not in _CLASSES:
+        hint = name_hint(name, _CLASSES) if isinstance(name, str) else ""
+        raise ConfigError(
+            f"{where} must be an op of fastfeed {__version__}, got {printable(repr(name))}"
+            f"{hint or '; a newer version may have it'}"
+        )
+    place = f"{where} {name}"
+    arguments: dict[str, str] = {written: argument for argument, written in _NAMES.items()}
+    values = {
+        arguments.get(key) or key: _function(item, f"{place} function", allow_functions)
+        if key == _FUNCTION
+        else _value(item, place, allow_functions, depth + 1)
+        for key, item in entry.items()
+        if key != "op"
+    }
+    return _made(_CLASSES[name], values, place)
+
+
+def _function(name: Any, place: str, allow_functions: bool) -> Any:
+    if not isinstance(name, str):
+        raise ConfigError.of(place, "'module:function'", name)
+    if not allow_functions:
+        raise ConfigError(
+            f"{place} is {printable(repr(name))}, which would be imported, and so run; pass"
+            " allow_functions=True if you trust the file",
+            field="allow_functions",
+        )
+    return find_function(name, place)
+
+
+def _made(kind: type, values: dict[str, Any], place: str) -> Any:
+    """The op with these arguments, all of which its constructor has to know and to accept."""
+    parameters = inspect.signature(kind).parameters
+    for name in values:
+        if name not in parameters:
+            hint = option_hint(name, parameters) or f"; it takes {', '.join(parameters)}"
+            raise ConfigError(f"{place} has no argument {printable(repr(name))}{hint}")
+    for name, parameter in parameters.items():
+        starred = parameter.kind is parameter.VAR_POSITIONAL
+        if name not in values and parameter.default is parameter.empty:
+            raise ConfigError(f"{place} needs {name!r}")
+        if starred and not isinstance(values[name], tuple):
+            raise ConfigError.of(f"{place} {name}", "a list", values[name])
+    given = {name: values[name] for name in parameters if name in values}
+    arguments = inspect.BoundArguments(inspect.signature(kind), given)  # type: ignore[arg-type]
+    try:
+        return kind(*arguments.args, **arguments.kwargs)
+    except ConfigError as error:
+        raise ConfigError(f"{place}: {error}", field=error.field) from error

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from fsspec.asyn import AsyncFileSystem
 from fsspec.spec import AbstractFileSystem
 
-from fastfeed.storage.byte_sizes import check_announced
+from fastfeed.storage.byte_sizes import BodyTooLarge, check_announced
 from fastfeed.storage.reads import ByteRange, Unread
 from fastfeed.storage.s3 import S3Reader
 from fastfeed.system.processes import after_fork
@@ -108,18 +108,28 @@ async def read_range(
             if stop == start:
                 return b""
             return Unread("truncated", f"it ends at {stop}, bytes from {start} were asked for")
-    if start == 0 and (stop is None or (stat is not None and stop == stat.size)):
-        ends = {}  # a whole read shows that the object grew
-    else:
-        ends = {"start": start, "end": stop}
-    most = limit if stop is None and stat is None else None
-    if most is not None and s3 is None and not _LIMITED.intersection(_protocols(system)):
-        check_announced((await call(system, "info", path)).get("size"), most)
-    if s3 is not None:
-        data = await s3.read(path, stat.version if stat is not None else "", **ends, limit=most)
-    else:
+    is_whole = start == 0 and (stop is None or (stat is not None and stop == stat.size))
+    # a whole read shows that the object grew
+    ends: dict[str, Any] = {} if is_whole else {"start": start, "end": stop}
+    if is_whole and s3 is None and not _LIMITED.intersection(_protocols(system)):
+        if stop is None:
+            stop = (await call(system, "info", path)).get("size")
+            check_announced(stop, limit)
+        # one byte more shows as much, and such clients would read whatever there is
+        ends = {"start": 0, "end": (limit if stop is None else stop) + 1}
+    if s3 is None:
         data = await call(system, "cat_file", path, **ends)
-    if stop is None or len(data) == stop - start:
+    elif stat is None:
+        data = await s3.read(path, **ends, limit=limit if is_whole else None)
+    else:
+        try:
+            data = await s3.read(path, stat.version, **ends, limit=stat.size if is_whole else None)
+        except BodyTooLarge:
+            return Unread("changed", f"it has more than the {stat.size} bytes that were listed")
+    if stop is None:
+        check_announced(len(data), limit)
+        return data
+    if len(data) == stop - start:
         return data
     size = stat.size if stat is not None and stat.size == len(data) else None
     if size is None:

@@ -14,7 +14,7 @@ import re
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from fastfeed.storage.byte_sizes import check_announced
+from fastfeed.storage.byte_sizes import BodyTooLarge, check_announced
 
 try:
     obstore: Any = importlib.import_module("obstore")
@@ -26,6 +26,7 @@ except ImportError:
 _PROCESS = os.getpid()  # that obstore's threads belong to
 _CREDENTIALS_LAST = timedelta(minutes=5)  # then s3fs is asked again; it renews those that expire
 _TIMEOUT = "3600s"  # obstore's own for one request; `retry` ends attempts much earlier
+_PIECE = 1 << 20  # bytes of a body that is read in pieces
 _REFUSED = (301, 307, 400, 401, 403)  # HTTP status: another region, another way to sign in
 
 # options of s3fs that obstore has no use for, or that are passed on
@@ -101,8 +102,9 @@ class S3Reader:
         options |= {"Bucket": bucket, "Key": key}
         reply = await self._system._call_s3("get_object", **options, **self._system.req_kw)
         async with reply["Body"] as body:
-            check_announced(reply.get("ContentLength"), limit)
-            return await body.read()
+            length = reply.get("ContentLength")
+            check_announced(length, limit)
+            return await body.read() if length is not None else await _read_up_to(body, limit)
 
     async def _store(self, bucket: str) -> Any:
         """obstore's view of a bucket, configured as the s3fs client is; None if it cannot be."""
@@ -137,6 +139,18 @@ class S3Reader:
             retry_config={"max_retries": 0},  # trying again is `retry`'s
             credential_provider=None if anonymous else current_credentials,
         )
+
+
+async def _read_up_to(body: Any, limit: int | None) -> bytes:
+    """A body of a length that the server does not say. BodyTooLarge."""
+    pieces: list[bytes] = []
+    size = 0
+    while piece := await body.read(_PIECE):
+        pieces.append(piece)
+        size += len(piece)
+        if limit is not None and size > limit:
+            raise BodyTooLarge(f"a body has more than {limit:,} bytes")
+    return b"".join(pieces)
 
 
 async def _read_by_obstore(

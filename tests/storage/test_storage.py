@@ -62,11 +62,13 @@ def test_nothing_is_asked_for_nothing():
     assert not lake.asked
 
 
-def test_an_object_asked_for_in_whole_is_asked_for_without_a_range():
+def test_an_object_asked_for_in_whole_is_asked_for_with_a_byte_more():
+    """Which shows that it grew, however much."""
     lake = Lake()
     one(lake, 0, 1000, whole=WHOLE)
     one(lake, 0, 999, whole=WHOLE)
-    assert [(ask.start, ask.end) for ask in lake.asked] == [(None, None), (0, 999)]
+    one(lake, 0, None)
+    assert [(ask.start, ask.end) for ask in lake.asked] == [(0, 1001), (0, 999), (0, 1001)]
 
 
 @pytest.mark.parametrize("ends", [(-1, 5), (5, 4), (-5, None)])

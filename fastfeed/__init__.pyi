@@ -17,6 +17,7 @@ from .faults import FaultPolicy as FaultPolicy
 from .faults import Outage as Outage
 from .feed import Feed as Feed
 from .feed.fields import Field as Field
+from .feed.transform import Transform as Transform
 from .live.meter import FeedStats as FeedStats
 from .ops import *
 from .ops.evaluation import evaluation as evaluation

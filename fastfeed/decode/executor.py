@@ -82,18 +82,22 @@ class Executor:
         *,
         only_pillow: bool = False,
         shared: Executor | None = None,
+        callers_work: bool = False,
     ) -> None:
         """Threads of a feed.
 
         `pillow`: decodes files that native code declines, or all. Default: a new engine.
-        `shared`: an executor whose threads are used.
+        `shared`: an executor whose threads are used. `callers_work`: the thread that calls does
+        native work itself, as one of `threads`.
         """
         self.native: Any = importlib.import_module("fastfeed._native")
         self.threads = threads
         self.decode = decode
         self._only_pillow = only_pillow
         self.pillow = PillowEngine(decode) if pillow is None and decode is not None else pillow
-        self._threads: Any = shared._open() if shared else self.native.Executor(threads)
+        self._threads: Any = (
+            shared._open() if shared else self.native.Executor(threads, callers_work)
+        )
         self._max_pixels = 0 if decode is None else decode.max_pixels
         self._python = shared._python if shared else ThreadPool(threads, "fastfeed-python")
 
@@ -268,13 +272,21 @@ def executor_for(
     engine: DecodeEngine,
     threads: int,
     shared: Executor | None = None,
+    callers_work: bool = False,
 ) -> Executor:
-    """Native threads that decode as `engine`, of `engine_for`, does; `shared`: its threads."""
+    """Native threads that decode as `engine`, of `engine_for`, does; the rest as for `Executor`."""
     if not is_built():
         raise ConfigError(
-            "a feed needs the native extension, which this installation lacks: install a wheel of"
+            "decoding needs the native extension, which this installation lacks: install a wheel of"
             " fastfeed, or a C++ compiler and fastfeed again (`fastfeed doctor` names the packages)"
         )
     pillow = engine.other if isinstance(engine, RouterEngine) else engine
     only_pillow = not isinstance(engine, RouterEngine)
-    return Executor(decode_op, threads, pillow, only_pillow=only_pillow, shared=shared)
+    return Executor(
+        decode_op,
+        threads,
+        pillow,
+        only_pillow=only_pillow,
+        shared=shared,
+        callers_work=callers_work,
+    )

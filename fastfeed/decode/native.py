@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastfeed.decode.base import ENLARGE, DecodeFailure, Header, Request, Stop
+from fastfeed.decode.formats.exif import ORIENTATION
 from fastfeed.decode.sniff import sniff
 from fastfeed.errors import ConfigError
 from fastfeed.ops.base import FILTERS
@@ -41,7 +42,6 @@ _DETAIL = {
 _AT_ONCE = 16_000_000  # pixels per call, so that a stop takes effect soon
 _NEVER_SHRUNK = 1e9  # in place of ENLARGE: no window is that much larger than its target
 _ANY = 1 << 40  # pixels
-_ORIENTATION = 0x0112  # EXIF's, and TIFF's
 # times as many per thread if there are several, since they wait for each other at the end of a call
 _MORE = 4
 
@@ -78,7 +78,7 @@ def orientation(blob: Any, header: Header | None) -> int:
     if header is not None and header.handle is not None:
         if header.format != "TIFF":  # which Pillow turns itself
             return int(header.handle.orientation)
-        value = header.handle.look(blob).getexif().get(_ORIENTATION, 1)
+        value = header.handle.look(blob).getexif().get(ORIENTATION, 1)
         return value if isinstance(value, int) and 1 <= value <= 8 else 1
     found = None if header is not None and header.format == "array" else markers(blob, _ANY)
     return found.orientation if isinstance(found, Markers) else 1

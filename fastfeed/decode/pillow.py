@@ -217,7 +217,7 @@ class PillowEngine:
             image.load()
             box = (top / shrink, left / shrink, height / shrink, width / shrink)
             image, box = _cropped(image, box)
-            image = _plain(image, self._op.matte)
+            image = plain(image, self._op.matte)
             small = resampled(image, box, size, filter)
         if small.mode != "RGB":
             small = small.convert("RGB")
@@ -261,7 +261,7 @@ def _cropped(image: Any, box: tuple[float, ...]) -> tuple[Any, tuple[float, floa
     return image.crop(edges), (top - edges[1], left - edges[0], height, width)
 
 
-def _plain(image: Any, matte: tuple[int, int, int]) -> Any:
+def plain(image: Any, matte: tuple[int, int, int]) -> Any:
     """Convert to RGB or L with 8 bits and no transparency."""
     mode = image.mode
     if mode == "F":

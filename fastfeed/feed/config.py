@@ -94,8 +94,8 @@ class FeedConfig:
         if not isinstance(world, World):
             raise ConfigError.of("world", "a World such as World(rank=0, size=2) or None", world)
         threads = cores_for(world) if threads is None else threads
-        _check_count("threads", threads, 1)
-        _check_count("prefetch", prefetch, 0)
+        check_count("threads", threads, 1)
+        check_count("prefetch", prefetch, 0)
         check_memory(memory)
         chosen, decode = choose(decode, backend, BACKENDS)
         if not isinstance(side_process, bool):
@@ -156,7 +156,7 @@ def _program(ops: Any, source: Source) -> Program:
     return fuse_images(ops, specs, has_same_geometry(source), **options)
 
 
-def _check_count(argument: str, value: Any, minimum: int) -> None:
+def check_count(argument: str, value: Any, minimum: int) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < minimum:
         raise ConfigError.of(argument, f"an integer >= {minimum}", value)
 
@@ -164,16 +164,16 @@ def _check_count(argument: str, value: Any, minimum: int) -> None:
 def _check_fit(program: Program, plan: Plan, source: Source) -> None:
     """Raise ConfigError for settings that would fail during a run, or train on nonsense."""
     for branch in (program, *program.others):
-        _check_draws(branch)
+        check_draws(branch)
     if program.mix is not None:
         _check_partners(type(program.mix.op).__name__, plan)
     if program.targets is not None:
         _check_labels(program, source)
 
 
-def _check_draws(program: Program) -> None:
+def check_draws(program: Program) -> None:
     """An op that draws more than its slot has would get the numbers of the next op."""
-    for step in (*program.window, *(step for link in program.chain for step in link.steps)):
+    for step in program.drawing:
         if step.views * step.op.draws > PER_SLOT:
             each = f" for each of {step.views} views" if step.views > 1 else ""
             raise ConfigError(

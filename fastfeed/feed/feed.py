@@ -17,6 +17,7 @@ from fastfeed.feed.fields import Field, Yields
 from fastfeed.feed.iterator import BatchIterator
 from fastfeed.feed.producer import PlaceFunction
 from fastfeed.feed.session import FeedSession
+from fastfeed.feed.transform import Transform, feed_transform
 from fastfeed.gpu_support import runs_on_gpu
 from fastfeed.live.meter import FeedStats
 from fastfeed.printable import warn
@@ -297,6 +298,15 @@ class Feed:
         samples show.
         """
         return self._session.fields
+
+    @property
+    def transform(self) -> Transform:
+        """This feed's ops for items that come from elsewhere, with its seed and classes.
+
+        With `ids` it makes the same bytes as the feed on a CPU does for the samples. Ops that mix
+        samples are left out, since they belong to a batch.
+        """
+        return feed_transform(self._session.config)
 
     def __str__(self) -> str:
         """The plan, and the spec after every stage, as lines; no image is read."""

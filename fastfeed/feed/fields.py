@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from fastfeed.feed.batch.annotations import annotator
 from fastfeed.feed.batch.maps import MapFailed, map_draws, outputs
 from fastfeed.ops.program.program import Program
 from fastfeed.runtime.batch import UnknownField, column_field
+from fastfeed.sampling.rng import uniform
 from fastfeed.sources.base import Optionals
 from fastfeed.sources.column_arrays import as_array
 
@@ -126,7 +128,8 @@ def _outputs_of(
     }
     values |= {name: as_array([row[name] for row in rows]) for name in rows[0]}
     found = {}
-    for op, drawn in zip(program.maps, map_draws(program.maps, 0, 0, values["id"]), strict=True):
+    numbers = map_draws(program.maps, partial(uniform, 0, 0, values["id"]))
+    for op, drawn in zip(program.maps, numbers, strict=True):
         try:
             results = outputs(op, [*(values[name] for name in op.inputs), *drawn], n)
         except (MapFailed, SampleError) as error:

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from fastfeed.errors import ConfigError
+from fastfeed.faults import Failure
 from fastfeed.printable import printable
 
 _RESERVED = re.compile(
@@ -116,6 +117,8 @@ class Batch:
         fields (dict[str, Any]): Further fields by name. Default: {}, none.
         image_names (tuple[str, ...]): Names of the images of a `Together`, those in `views`.
             Default: ().
+        bad (dict[int, Failure]): Failures by row, of a `Transform`; a feed has put other samples
+            into these rows, or counts them in `Feed.stats`. Default: {}, none.
 
     Raises:
         ConfigError: If a field is requested that this batch does not have; also a KeyError.
@@ -143,6 +146,7 @@ class Batch:
     masks: np.ndarray | None = None
     fields: dict[str, Any] = field(default_factory=dict)
     image_names: tuple[str, ...] = ()
+    bad: dict[int, Failure] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -21,6 +21,7 @@ import numpy as np
 Allocate = Callable[[tuple[int, ...], str], np.ndarray]
 
 _PAGE = 4096  # bytes
+_SIZES = 3  # numbers of rows of which memory is kept
 
 
 def aligned(shape: tuple[int, ...], dtype: str) -> np.ndarray:
@@ -77,6 +78,29 @@ class BufferPool:
             ):  # CuPy's: it has its own pool, and is not lent
                 return memory
         return np.asarray(_Loan(memory, self._returned))
+
+
+class SizedPools:
+    """Pools of arrays of any number of rows; those of the numbers taken last are kept."""
+
+    def __init__(
+        self, shape: tuple[int, ...], dtype: str, keep: int, allocate: Allocate = aligned
+    ) -> None:
+        """Pools of up to `keep` arrays each of rows of this shape."""
+        self._shape = shape
+        self._dtype = dtype
+        self._keep = keep
+        self._allocate = allocate
+        self._pools: dict[int, BufferPool] = {}
+
+    def take(self, rows: int) -> np.ndarray:
+        """An array of this number of rows with undefined content that is not in use."""
+        pool = self._pools.get(rows)
+        if pool is None:
+            pool = BufferPool((rows, *self._shape), self._dtype, self._keep, self._allocate)
+            pools = dict(list(self._pools.items())[1 - _SIZES :])
+            self._pools = pools | {rows: pool}  # replaced whole: other threads may look
+        return pool.take()
 
 
 class _Loan:

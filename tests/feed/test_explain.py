@@ -158,6 +158,6 @@ def test_without_the_native_extension_no_feed_starts(tmp_path, monkeypatch, deco
     for source in (files, arrays):
         with pytest.raises(
             ConfigError,
-            match="a feed needs the native extension, which this installation lacks: install a",
+            match="decoding needs the native extension, which this installation lacks: install a",
         ):
             Feed(source, [CenterCrop(4)], batch=5, decode=decode if source is files else "auto")

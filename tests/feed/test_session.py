@@ -23,8 +23,8 @@ def feed():
         yield made
 
 
-def test_a_feed_has_thirteen_names_and_no_base_class(feed):
-    assert len([name for name in dir(feed) if not name.startswith("_")]) <= 13
+def test_a_feed_has_fourteen_names_and_no_base_class(feed):
+    assert len([name for name in dir(feed) if not name.startswith("_")]) <= 14
     assert Feed.__mro__ == (Feed, object)
     assert not hasattr(feed, "shape") and not hasattr(feed, "colour")
 

@@ -110,8 +110,8 @@ def test_a_need_that_the_system_cannot_meet() -> None:
 def test_pillow_tells_them_apart(
     times: int, need: int, reason: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lack, plain = Lack(times), pillow._plain
-    monkeypatch.setattr(pillow, "_plain", lambda *args: (lack(), plain(*args))[1])
+    lack, plain = Lack(times), pillow.plain
+    monkeypatch.setattr(pillow, "plain", lambda *args: (lack(), plain(*args))[1])
     monkeypatch.setattr(pillow, "_needed", lambda *_: need)
     engine = PillowEngine(ff.Decode())
     windows = Windows(np.array([[0, 0, 40, 60]], float), np.zeros((1, 2), bool), np.full((1, 2), 8))

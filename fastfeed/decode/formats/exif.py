@@ -15,7 +15,7 @@ from typing import Any
 
 from fastfeed.decode.sniff import riff_chunks
 
-_ORIENTATION = 0x0112
+ORIENTATION = 0x0112
 _PREFIX = b"Exif\0\0"  # always in a JPEG's, sometimes in those of other formats
 _MARKER = re.compile(rb"\xff([^\xff])")  # of a JPEG, after bytes outside of segments
 _WEBP_HAS_EXIF = 8  # flag of a WebP's first chunk
@@ -75,7 +75,7 @@ def _entry(block: bytes) -> tuple[int, int, int] | None:
     first = at + count_size
     entries = min(number(at, count_size), max(len(block) - first, 0) // entry_size)
     for entry in range(first, first + entries * entry_size, entry_size):
-        if number(entry, 2) == _ORIENTATION:
+        if number(entry, 2) == ORIENTATION:
             kind = number(entry + 2, 2)
             return (
                 kind,

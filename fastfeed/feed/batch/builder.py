@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from fastfeed.feed.batch.annotations import Annotations, annotator
 from fastfeed.feed.batch.maps import MapRunner
 from fastfeed.feed.batch.pending_batch import BatchRows, PendingBatch
 from fastfeed.feed.batch.readahead import READ_AHEAD_BYTES, ReadAhead, Ticket
-from fastfeed.feed.batch.rows import Branch, RowMaker
+from fastfeed.feed.batch.rows import Branch, RowMaker, targets
 from fastfeed.feed.batch.sample_choice import StepSampleCache, substitutes
 from fastfeed.feed.batch.sample_loader import Decoder, ReadImages, SampleLoader
 from fastfeed.feed.batch.task_sizes import TaskSizes
@@ -66,7 +67,7 @@ class BatchBuilder:
         self._outage = config.outage
         self._loader = SampleLoader(config, decoders, quarantine, timeline, sizes.max_bytes, native)
         self._policy = config.policy
-        self._maps = MapRunner(self.program, config.plan.seed, config.policy, source.uri, timeline)
+        self._maps = MapRunner(self.program, config.policy, timeline)
         self._annotator = annotator(source, self.program)
         self._rows = RowMaker(
             self.branches, self._annotator, self._loader.failure, self._loader.values
@@ -180,7 +181,7 @@ class BatchBuilder:
             else:
                 if not self.program.maps:
                     return finished
-                finished, failed = self._maps(finished, batch)
+                finished, failed = self._mapped(finished, batch)
                 if not failed:
                     return finished
             batch.unreadable += failed
@@ -197,6 +198,20 @@ class BatchBuilder:
                         image, batch.ids[rows].tolist(), batch
                     ),
                 )
+
+    def _mapped(self, finished: Batch, batch: PendingBatch) -> tuple[Batch, list[int]]:
+        """The batch after all Maps; or ids of samples to replace, which `failed` has now."""
+        ids = finished.ids.tolist()
+        keys = batch.draw_keys[batch.rows.own]
+        numbers = partial(uniform, self.plan.seed, batch.epoch, keys)
+        known = [row for row, id in enumerate(ids) if id in batch.failed]
+        finished, rows = self._maps(
+            finished, numbers, batch.number, known, lambda row: self.source.uri(ids[row])
+        )
+        bad = {ids[row]: detail for row, detail in rows.items()}
+        for id, detail in bad.items():
+            batch.failed[id] = Failure(id, self.source.uri(id), "augment", "op_failed", detail)
+        return finished, list(bad)
 
     def _failed_alone(
         self,
@@ -249,16 +264,9 @@ class BatchBuilder:
 
     def _labels(self, batch: PendingBatch, ids: np.ndarray) -> np.ndarray:
         """Labels as the source has them, or as the program converts them; floats are mixed."""
-        labels = self.source.label(ids)
-        if self.program.targets is not None:
-            labels = self.program.targets.of(labels)
-        if labels.dtype.kind == "f":
-            masked = np.flatnonzero(batch.weights == 0)
-            if len(masked):  # NaN, for a missing label, would be NaN in the loss
-                labels = labels.copy()
-                labels[masked] = np.nan_to_num(labels[masked])
-            if batch.mix_plan is not None:
-                return mix_labels(labels, batch.rows.members, batch.mix_plan)
+        labels = targets(self.program, self.source.label(ids), batch.weights)
+        if labels.dtype.kind == "f" and batch.mix_plan is not None:
+            return mix_labels(labels, batch.rows.members, batch.mix_plan)
         return labels[batch.rows.own]
 
     def _request(self, ids: np.ndarray, ahead: ReadAhead) -> dict[int, Ticket]:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from fastfeed.errors import SampleError
-from fastfeed.faults import Failure, FaultPolicy, error_text
-from fastfeed.feed.batch.pending_batch import PendingBatch
+from fastfeed.faults import FaultPolicy, error_text
 from fastfeed.ops.map import TEXT, Map
 from fastfeed.ops.program.program import Program
 from fastfeed.printable import printable
 from fastfeed.runtime.batch import Batch
 from fastfeed.runtime.timeline import Timeline
-from fastfeed.sampling.rng import SLOT_MAP, uniform
+from fastfeed.sampling.rng import SLOT_MAP
+
+Uniform = Callable[[int, int], np.ndarray]  # slot, k -> numbers (n, k)
 
 
 class MapFailed(Exception):
@@ -33,77 +34,83 @@ class MapRunner:
     def __init__(
         self,
         program: Program,
-        seed: int,
         policy: FaultPolicy,
-        uri: Callable[[int], str],
         timeline: Timeline,
+        hint: str = 'or pass Feed(on_error="bad") to count such samples as bad',
     ) -> None:
+        """Prepare for a program; `hint`: the end of an error, "fix the function, ..."."""
         self._maps = program.maps
-        self._seed = seed
         self._mixes = program.mix is not None
         self._policy = policy
-        self._uri = uri
         self._timeline = timeline
+        self._hint = hint
 
-    def __call__(self, finished: Batch, batch: PendingBatch) -> tuple[Batch, list[int]]:
-        """The batch after all Maps; or ids of samples to replace, which `batch.failed` has now."""
-        keys = batch.draw_keys[batch.rows.own]
-        numbers = map_draws(self._maps, self._seed, batch.epoch, keys)
-        for op, drawn in zip(self._maps, numbers, strict=True):
+    def __call__(
+        self,
+        finished: Batch,
+        uniform: Uniform,
+        number: int,
+        known: Collection[int],
+        uri: Callable[[int], str],
+    ) -> tuple[Batch, dict[int, str]]:
+        """The batch after all Maps; or rows to replace with the errors, of which none is `known`.
+
+        number: of the batch, for the timeline. known: rows that have been replaced. uri: of the
+        sample in a row.
+        """
+        for op, drawn in zip(self._maps, map_draws(self._maps, uniform), strict=True):
             values = [*(finished[name] for name in op.inputs), *drawn]
             try:
-                with self._timeline.span("augment", batch.number):
+                with self._timeline.span("augment", number):
                     finished = _mapped(finished, op, values)
             except MapFailed as error:
-                return finished, self._failed(op, values, finished, batch, error)
-        return finished, []
+                return finished, self._failed(op, values, finished, error, known, uri)
+        return finished, {}
 
     def _failed(
         self,
         op: Map,
         values: Sequence[Any],
         finished: Batch,
-        batch: PendingBatch,
         error: MapFailed,
-    ) -> list[int]:
-        """Note the samples that a function named, or that fail alone; SampleError otherwise."""
+        known: Collection[int],
+        uri: Callable[[int], str],
+    ) -> dict[int, str]:
+        """Rows that a function named, or that fail alone, with the errors; SampleError if none."""
         named = dict.fromkeys(error.rows, str(error))
         rows = named or _failing_rows(op, values, len(finished))
         if outside := [row for row in rows if row not in range(len(finished))]:
             raise SampleError(
                 f"{error}; its rows must be integers in [0, {len(finished)}), got {outside}"
             ) from error.__cause__
-        bad = {int(finished.ids[row]): detail for row, detail in rows.items()}
-        fresh = [id for id in bad if id not in batch.failed]
+        fresh = {row: detail for row, detail in rows.items() if row not in known}
         is_bad = bool(error.rows) or self._policy.on_error == "bad"
-        if not is_bad or not fresh or self._mixes:
-            raise SampleError(self._advice(bad, len(finished), error)) from error.__cause__
-        for id in fresh:
-            batch.failed[id] = Failure(id, self._uri(id), "augment", "op_failed", bad[id])
-        return fresh
+        if is_bad and fresh and not self._mixes:
+            return fresh
+        raise SampleError(self._advice(rows, finished, error, uri)) from error.__cause__
 
-    def _advice(self, bad: dict[int, str], n: int, error: MapFailed) -> str:
+    def _advice(
+        self, bad: dict[int, str], finished: Batch, error: MapFailed, uri: Callable[[int], str]
+    ) -> str:
         if not bad:
             return (
-                f"{error}, for {n} samples, but for none of them alone; fix the function, which gets"
-                " batches of any length"
+                f"{error}, for {len(finished)} samples, but for none of them alone; fix the"
+                " function, which gets batches of any length"
             )
-        id, detail = next(iter(bad.items()))
+        row, detail = next(iter(bad.items()))
         if self._mixes:
             hint = "a row of mixed samples is none of a bad one"
         else:
-            hint = 'or pass Feed(on_error="bad") to count such samples as bad'
-        return f"sample {id}, {self._uri(id)}: {detail}; fix the function, {hint}"
+            hint = self._hint
+        return f"sample {finished.ids[row]}, {uri(row)}: {detail}; fix the function, {hint}"
 
 
-def map_draws(
-    maps: Sequence[Map], seed: int, epoch: int, keys: np.ndarray
-) -> list[list[np.ndarray]]:
+def map_draws(maps: Sequence[Map], uniform: Uniform) -> list[list[np.ndarray]]:
     """Random numbers of each Map: one more argument of its function, or no argument."""
     drawn: list[list[np.ndarray]] = []
     slot = SLOT_MAP
     for op in maps:
-        drawn.append([uniform(seed, epoch, keys, slot, op.draws)] if op.draws else [])
+        drawn.append([uniform(slot, op.draws)] if op.draws else [])
         slot -= bool(op.draws)
     return drawn
 

@@ -4,22 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 
 from fastfeed.backends.base import Backend, NativeRenderer, Renderer
-from fastfeed.decode.base import DecodeFailure
+from fastfeed.decode.base import DecodeFailure, Stop
 from fastfeed.faults import Failure
 from fastfeed.feed.batch.annotations import Annotations, Annotator, clear
 from fastfeed.feed.batch.loader import LoadedSamples
-from fastfeed.feed.batch.pending_batch import PendingBatch
 from fastfeed.feed.batch.sample_fields import SampleFields
 from fastfeed.feed.batch.sample_loader import note_image
 from fastfeed.feed.batch.task_sizes import TaskSizes
 from fastfeed.ops.function import ANNOTATIONS
 from fastfeed.ops.program.program import Program
 from fastfeed.runtime.buffers import BufferPool
+
+
+class Underway(Protocol):
+    """The batch that rows are made for."""
+
+    @property
+    def stop(self) -> Stop: ...
+
+    @property
+    def number(self) -> int:
+        """Number of the batch, for the timeline."""
+        ...
 
 
 class Branch:
@@ -51,7 +62,7 @@ class RowMaker:
         branches: Sequence[Branch],
         annotator: Annotator,
         failure: Callable[[str, Any, DecodeFailure], Failure],  # of an image, by its name
-        values: Callable[[PendingBatch, np.ndarray, Collection[str]], dict[str, np.ndarray]],
+        values: Callable[[Any, np.ndarray, Collection[str]], dict[str, np.ndarray]],
     ) -> None:
         """Prepare for the branches; `values`: labels and columns of samples by name."""
         self._branches = branches
@@ -67,7 +78,7 @@ class RowMaker:
         draws: list[list[np.ndarray]],
         outs: list[np.ndarray],
         annotations: Annotations,
-        batch: PendingBatch,
+        batch: Underway,
     ) -> None:
         """Make the rows of samples that are good so far; the others become black.
 
@@ -107,7 +118,7 @@ class RowMaker:
         clear(annotations, rows)
 
     def _render(
-        self, branch: Branch, samples: LoadedSamples, work: Any, out: Any, batch: PendingBatch
+        self, branch: Branch, samples: LoadedSamples, work: Any, out: Any, batch: Underway
     ) -> Iterable[tuple[int, DecodeFailure | None]]:
         backend, bad = branch.backend, samples.bad
         if samples.native is not None:
@@ -136,3 +147,14 @@ class RowMaker:
             with backend.device_context():  # `target` is given back to this backend's memory
                 out[good] = target
         return zip(good, results, strict=True)
+
+
+def targets(program: Program, labels: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Labels as the program converts them; of masked samples, whose weight is 0, without NaN."""
+    if program.targets is not None:
+        labels = program.targets.of(labels)
+    masked = np.flatnonzero(weights == 0) if labels.dtype.kind == "f" else ()
+    if len(masked):  # NaN, for a missing label, would be NaN in the loss
+        labels = labels.copy()
+        labels[masked] = np.nan_to_num(labels[masked])
+    return labels

@@ -181,7 +181,8 @@ void bind_executor(nb::module_& m) {
   bind_locations(m);
   bind_program(m);
   nb::class_<Executor> executor(m, "Executor");
-  executor.def(nb::init<int>(), nb::arg("threads")).def_prop_ro("threads", &Executor::threads);
+  executor.def(nb::init<int, bool>(), nb::arg("threads"), nb::arg("callers_work") = false)
+      .def_prop_ro("threads", &Executor::threads);
   bind_samples(executor, m);
   bind_render(executor);
 }

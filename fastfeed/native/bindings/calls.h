@@ -59,8 +59,10 @@ struct SampleList {
 // Threads that make batches, several at a time.
 class Executor {
  public:
-  explicit Executor(int threads)
-      : threads_(checked(threads)), pool_(threads + 1), buffers_(new std::shared_ptr(std::make_shared<Buffers>())) {}
+  // callers_work: the thread that calls works too, as one of `threads`; it does not ask `stop`.
+  Executor(int threads, bool callers_work)
+      : threads_(checked(threads)), callers_work_(callers_work), pool_(callers_work ? threads : threads + 1),
+        buffers_(new std::shared_ptr(std::make_shared<Buffers>())) {}
   ~Executor() { delete buffers_.load(); }
 
   int threads() const { return threads_; }
@@ -97,7 +99,8 @@ class Executor {
       const std::unique_ptr<Worker, void (*)(Worker*)> reset(&worker, [](Worker* w) { w->stopped = nullptr; });
       task(worker, i);
     };
-    pool_.run_behind(n, watched, ask, urgent);
+    if (callers_work_) pool_.run(n, watched);
+    else pool_.run_behind(n, watched, ask, urgent);
     // a daemon thread that asked for the GIL now would be ended in the middle of this call, and the process with it
     while (is_finalizing() && !at_exit) std::this_thread::sleep_for(std::chrono::hours(1));
   }
@@ -109,6 +112,7 @@ class Executor {
   }
 
   const int threads_;
+  const bool callers_work_;
   Pool pool_;
   std::atomic<std::shared_ptr<Buffers>*> buffers_;  // replaced once after a fork, never deleted while in use
 };

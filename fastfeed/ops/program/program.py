@@ -128,6 +128,11 @@ class Program:
         return tuple(op for layer in self.layers for op in layer.ops if isinstance(op, Function))
 
     @property
+    def drawing(self) -> tuple[Step, ...]:
+        """Steps that get random numbers: those of window and chain."""
+        return (*self.window, *(step for link in self.chain for step in link.steps))
+
+    @property
     def maps_images(self) -> bool:
         """True if a Map takes images or views."""
         inputs = [name for op in self.maps for name in op.inputs]
@@ -156,7 +161,7 @@ class Program:
 
         `uniform(slot, k)` returns shape (n, k).
         """
-        steps = [*self.window, *(step for link in self.chain for step in link.steps)]
+        steps = self.drawing
         return [
             uniform(s.slot, s.views * s.op.draws) if s.op.draws else np.empty((0, 0)) for s in steps
         ]
@@ -167,7 +172,7 @@ class Program:
 
     def work(self, draws: list[np.ndarray], sizes: np.ndarray) -> Work:
         """All parameters of n samples, from the result of `draw` and their sizes."""
-        steps = [*self.window, *(step for link in self.chain for step in link.steps)]
+        steps = self.drawing
         views, n = max(1, self.views), len(sizes)
         if views > 1:
             sizes = np.repeat(sizes, views, axis=0)

@@ -1,0 +1,93 @@
+"""The checked arguments of a transform: no thread is started."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+from fastfeed.backends.options import CPU
+from fastfeed.decode.memory_limit import check_memory
+from fastfeed.errors import ConfigError, SpecError
+from fastfeed.feed.config import OpList, check_count, check_draws
+from fastfeed.ops.decode import Decode
+from fastfeed.ops.function import as_op
+from fastfeed.ops.program.compile import Program, fuse
+from fastfeed.sampling.rng import check_seed
+from fastfeed.spec import PIXELS, Spec
+
+Device = Literal["cpu", "cuda"]
+
+
+@dataclass(frozen=True)
+class TransformConfig:
+    """All that the results of a transform depend on, and its threads; it pickles."""
+
+    ops: tuple[Any, ...]
+    program: Program  # for files, or for pixels if these are the input
+    seed: int
+    threads: int | None
+    decode: str
+    device: Device
+    classes: int
+    memory: int | None
+    input_spec: Spec  # ENCODED: files and images of any size
+
+    @classmethod
+    def make(
+        cls,
+        ops: OpList,
+        *,
+        seed: int,
+        threads: int | None,
+        decode: str,
+        device: Device,
+        classes: int,
+        memory: int | None,
+        input_spec: Spec,
+    ) -> TransformConfig:
+        """Check the arguments of `Transform`; ConfigError if one is invalid."""
+        check_seed(seed)
+        if threads is not None:
+            check_count("threads", threads, 1)
+        check_count("classes", classes, 0)
+        check_memory(memory)
+        if decode not in CPU:
+            raise ConfigError.of("decode", f"one of {', '.join(CPU)}", decode)
+        if device not in ("cpu", "cuda"):
+            raise ConfigError.of("device", '"cpu" or "cuda"', device)
+        if not input_spec.encoded and (input_spec.dtype, input_spec.layout) != ("uint8", "HWC"):
+            raise ConfigError.of("input_spec", "uint8 HWC pixels", input_spec)
+        program = fuse(ops, input_spec, classes=classes)
+        if program.mix is not None:
+            name = type(program.mix.op).__name__
+            raise SpecError(
+                f"{name} mixes samples of a batch, and a Transform makes each item by itself; leave"
+                f" {name} out, or use a Feed"
+            )
+        for branch in (program, *program.others):
+            check_draws(branch)
+        checked = tuple(as_op(op) for op in ops)
+        decode = "auto" if decode == "cpu" else decode
+        return cls(
+            checked, program, int(seed), threads, decode, device, classes, memory, input_spec
+        )
+
+    @cached_property
+    def pixel_program(self) -> Program:
+        """The program for arrays and PIL images."""
+        if not self.input_spec.encoded:
+            return self.program
+        ops: Sequence[Any] = [op for op in self.ops if not isinstance(op, Decode)]
+        return fuse(ops, PIXELS, classes=self.classes)
+
+    @cached_property
+    def random(self) -> bool:
+        """True if an op draws random numbers."""
+        program = self.program
+        steps = [step for part in (program, *program.others) for step in part.drawing]
+        return any(step.op.draws for step in steps) or any(op.draws for op in program.maps)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}

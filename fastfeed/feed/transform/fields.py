@@ -1,0 +1,124 @@
+"""The values that come with the items of one call: labels, boxes, masks and columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fastfeed.errors import ConfigError
+from fastfeed.faults import Failure
+from fastfeed.ops.function import ANNOTATIONS
+from fastfeed.sources.annotations.boxes import BoxLists
+from fastfeed.sources.annotations.masks import Masks, masks_of
+from fastfeed.sources.base import Instances
+from fastfeed.sources.column_arrays import as_array
+from fastfeed.storage.reads import Unread
+from fastfeed.storage.storage import open_storage
+
+
+class ItemFields:
+    """Fields of n items, as a source of samples has them whose ids are rows."""
+
+    object_classes = ()
+
+    def __init__(self, fields: Mapping[str, Any], n: int, uri: Callable[[int], str]) -> None:
+        """Check the fields. ConfigError names the one that is wrong."""
+        self.uri = uri
+        if not isinstance(fields, Mapping):
+            raise ConfigError.of("fields", "a mapping of names to values", fields)
+        for name, values in fields.items():
+            _check_length(name, values, n)
+        others = {name: fields[name] for name in fields if name not in ("label", *ANNOTATIONS)}
+        self._columns = {name: _column(values) for name, values in others.items()}
+        self._label = _labels(fields["label"]) if "label" in fields else np.full(n, -1, np.int64)
+        self._boxes: BoxLists | None = None
+        self._masks: Masks | None = None
+        if ("boxes" in fields) != ("box_labels" in fields):
+            raise ConfigError(
+                "boxes and box_labels go together, got one of them; label every box", field="fields"
+            )
+        if "boxes" in fields:
+            labels = fields["box_labels"]
+            self._boxes = BoxLists.of(fields["boxes"], labels, "xyxy", 0, uri)
+        if "masks" in fields:
+            self._masks = masks_of(fields["masks"], uri, open_storage(None, None))
+
+    @property
+    def has_annotations(self) -> bool:
+        """True if there are boxes or masks."""
+        return self._boxes is not None or self._masks is not None
+
+    @property
+    def most(self) -> int:
+        """Room for boxes per image."""
+        return 0 if self._boxes is None else max(1, self._boxes.most)
+
+    def label(self, rows: np.ndarray) -> np.ndarray:
+        """Labels of items, -1 for none."""
+        return self._label[rows]
+
+    def columns(self, rows: np.ndarray) -> dict[str, np.ndarray]:
+        """Other fields of items by name."""
+        return {name: values[rows] for name, values in self._columns.items()}
+
+    def values(self, rows: np.ndarray, names: Collection[str]) -> dict[str, np.ndarray]:
+        """Labels and columns of items by name."""
+        values = {"label": self._label} | self._columns
+        return {name: values[name][rows] for name in names}
+
+    def objects(self, rows: np.ndarray) -> Instances | None:
+        """Boxes of items."""
+        return None if self._boxes is None else self._boxes.take(rows)
+
+    def masks(self, rows: Sequence[int]) -> list[Any] | None:
+        """Masks of items, not decoded yet."""
+        if self._masks is None:
+            return None
+        masks = zip(rows, self._masks.read(rows), strict=True)
+        return [self._mask(row, mask) for row, mask in masks]
+
+    def _mask(self, row: int, mask: Any) -> Any:
+        if not isinstance(mask, Unread):
+            return mask
+        detail = f"its mask: {mask.detail}" if mask.detail else "its mask"
+        return Failure(row, self.uri(row), "read", mask.reason, detail)
+
+
+def _check_length(name: Any, values: Any, n: int) -> None:
+    advice = "pass one value per item"
+    if isinstance(values, (str, bytes)) or not hasattr(values, "__len__"):
+        got = type(values).__name__
+    elif len(values) != n:
+        got = f"{len(values)} for {n} items"
+    else:
+        return
+    raise ConfigError(f"fields[{name!r}] must be a list, got {got}; {advice}", field="fields")
+
+
+def _column(values: Any) -> np.ndarray:
+    """Numbers of one shape as an array, other values as objects."""
+    try:
+        column = np.asarray(values)
+    except ValueError:  # of several shapes
+        return as_array(list(values))
+    return column if column.dtype.kind in "biuf" else as_array(list(values))
+
+
+def _labels(values: Any) -> np.ndarray:
+    """Labels as a source gives them: integers, floats of any shape, or texts."""
+    try:
+        labels = np.asarray(values)
+    except ValueError:
+        labels = np.empty(0, object)
+    if labels.dtype.kind in "iu" and labels.ndim == 1:
+        return labels.astype(np.int64)
+    if labels.dtype.kind in "biuf":
+        return labels.astype(np.float32)
+    if labels.dtype.kind in "UO" and all(isinstance(label, str) for label in labels.tolist()):
+        return labels.astype(object)
+    raise ConfigError(
+        f"fields['label'] must be integers, numbers of one shape or texts, got {labels.dtype}",
+        field="fields",
+    )

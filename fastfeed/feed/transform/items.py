@@ -1,0 +1,136 @@
+"""The items of one call: files in memory, paths, arrays and PIL images."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence, Set
+from typing import Any, Literal
+
+import numpy as np
+from PIL import Image
+
+from fastfeed.decode.base import DecodeFailure
+from fastfeed.decode.formats.exif import ORIENTATION
+from fastfeed.decode.orientation import displayed
+from fastfeed.decode.pillow import failure_from_error, plain, unwarned
+from fastfeed.errors import ConfigError
+from fastfeed.runtime.addresses import WholeFiles
+from fastfeed.spec import Spec
+
+Kind = Literal["file", "path", "pixels", "other"]
+
+_FILES = (bytes, bytearray, memoryview)
+_KINDS = "bytes of a file, a path, a uint8 array (height, width, 3) or a PIL image"
+
+
+def as_list(items: Any) -> list[Any]:
+    """The items of a call. ConfigError for one item alone, and for what has no length."""
+    if type(items) is list:
+        return items
+    is_image = isinstance(items, np.ndarray) and items.dtype == np.uint8 and items.ndim < 4
+    if is_image or isinstance(items, (str, os.PathLike, Image.Image, *_FILES)):
+        raise ConfigError(
+            f"items must be a list, got one {type(items).__name__}; call transform.one(item), or"
+            " pass [item]",
+            field="items",
+        )
+    if isinstance(items, (Mapping, Set)) or not (
+        hasattr(items, "__len__") and hasattr(items, "__iter__")
+    ):
+        raise ConfigError(
+            f"items must be a list, got {type(items).__name__}; pass list(items)", field="items"
+        )
+    return list(items)
+
+
+def kind(item: Any) -> Kind:
+    """The kind of an item, by its type alone."""
+    if isinstance(item, np.ndarray):
+        return "file" if item.ndim == 1 and item.dtype == np.uint8 else "pixels"
+    if isinstance(item, _FILES):
+        return "file"
+    if isinstance(item, (str, os.PathLike)):
+        return "path"
+    return "pixels" if isinstance(item, Image.Image) else "other"
+
+
+def grouped(items: Sequence[Any]) -> dict[Kind, np.ndarray]:
+    """Rows by the kind of their item, int64 (k,) ascending."""
+    if set(map(type, items)) == {bytes}:
+        return {"file": np.arange(len(items))}
+    rows: dict[Kind, list[int]] = {}
+    for row, item in enumerate(items):
+        rows.setdefault(kind(item), []).append(row)
+    return {name: np.array(own) for name, own in rows.items()}
+
+
+def refusal(item: Any) -> DecodeFailure:
+    """The failure of an item of another kind."""
+    return DecodeFailure("not_image", f"it must be {_KINDS}, got {type(item).__name__}")
+
+
+def contiguous(item: Any) -> Any:
+    """A file in memory as native code takes it."""
+    if isinstance(item, np.ndarray):
+        return np.ascontiguousarray(item)
+    if isinstance(item, memoryview) and not item.c_contiguous:
+        return bytes(item)
+    return item
+
+
+def locations(paths: Sequence[Any]) -> WholeFiles:
+    """Paths as native threads read them."""
+    names = [_encoded(path) for path in paths]
+    ends = np.cumsum([len(name) for name in names], dtype=np.int64)
+    blob = np.frombuffer(b"".join(names), np.uint8)
+    return WholeFiles(b"", blob, ends, np.arange(len(names)), None)
+
+
+def _encoded(path: Any) -> bytes:
+    """A path's bytes; none for a path that no file can have."""
+    try:
+        return os.fsencode(path)
+    except ValueError:
+        return b""
+
+
+def pixels(item: Any, spec: Spec, matte: tuple[int, int, int]) -> np.ndarray | DecodeFailure:
+    """An array or a PIL image as uint8 (height, width, channels) of a spec, or why it is not."""
+    try:
+        image = item if isinstance(item, np.ndarray) else _shown(item, matte)
+    except Exception as error:  # plugins may raise anything
+        return failure_from_error(error, b"", "")
+    if image.dtype != np.uint8:
+        return DecodeFailure(
+            "not_image",
+            f"it is an array of {image.dtype}; convert it with (x * 255).astype('uint8')",
+        )
+    if image.ndim not in (2, 3) or (image.ndim == 3 and image.shape[2] not in (1, 3, 4)):
+        return DecodeFailure(
+            "not_image",
+            f"it is an array of shape {image.shape}; it must be (height, width), or (height, width,"
+            " 1, 3 or 4)",
+        )
+    if not image.size:
+        return DecodeFailure("empty", f"it is an array of shape {image.shape}")
+    if image.ndim == 2:
+        image = image[..., None]
+    if image.shape[2] == 4:
+        image = np.asarray(plain(Image.fromarray(np.ascontiguousarray(image)), matte))
+    if image.shape[2] == 1 and spec.channels == 3:
+        image = np.repeat(image, 3, axis=2)
+    if any(side not in (None, own) for side, own in zip(spec.shape, image.shape, strict=True)):
+        return DecodeFailure("corrupt", f"it has shape {image.shape}, expected {spec}")
+    return image
+
+
+def _shown(image: Image.Image, matte: tuple[int, int, int]) -> np.ndarray:
+    """A PIL image as displayed: turned by its EXIF orientation, in 8 bits, without transparency."""
+
+    def load() -> np.ndarray:
+        image.load()
+        turn = image.getexif().get(ORIENTATION, 1)
+        turn = turn if isinstance(turn, int) and 1 <= turn <= 8 else 1
+        return displayed(turn, np.asarray(plain(image, matte)))
+
+    return unwarned(load)

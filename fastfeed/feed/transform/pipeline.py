@@ -1,0 +1,336 @@
+"""The threads and compiled programs of a transform in one process, and the rows of a call."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing.process import current_process
+from typing import Any, cast
+
+import numpy as np
+
+from fastfeed.backends.base import BackendModule
+from fastfeed.decode import engine_for
+from fastfeed.decode.base import DecodeFailure, FunctionFailed
+from fastfeed.decode.executor import Executor, Samples, executor_for
+from fastfeed.decode.memory_limit import limit_decoding
+from fastfeed.distributed.cores import cores_for
+from fastfeed.distributed.world import World
+from fastfeed.faults import Failure, ends_run, error_text
+from fastfeed.feed.batch.annotations import Annotations, Annotator
+from fastfeed.feed.batch.loader import LoadedSamples, size_of
+from fastfeed.feed.batch.rows import Branch, RowMaker
+from fastfeed.feed.batch.task_sizes import TaskSizes
+from fastfeed.feed.config import BACKENDS
+from fastfeed.feed.transform.config import TransformConfig
+from fastfeed.feed.transform.fields import ItemFields
+from fastfeed.feed.transform.items import Kind, contiguous, kind, locations, pixels, refusal
+from fastfeed.ops.decode import Decode
+from fastfeed.runtime.buffers import SizedPools
+from fastfeed.runtime.timeline import Timeline
+from fastfeed.storage.local_file import read_file
+from fastfeed.storage.reads import Unread
+
+_BACKENDS = {"cpu": "cpu", "cuda": "nvjpeg"}  # by device
+_KEPT = 4  # batches of one size whose memory is reused
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """The items of one call, their values, and the failures so far. A row is an item's place."""
+
+    items: Sequence[Any]
+    ids: np.ndarray  # int64 (n,)
+    fields: ItemFields
+    annotator: Annotator
+    stop: threading.Event
+    bad: dict[int, Failure] = field(default_factory=dict)
+    number: int = 0
+
+    def uri(self, row: int) -> str:
+        """The path of an item, or its place in the list."""
+        return item_uri(self.items, row)
+
+    def failure(self, row: Any, bad: DecodeFailure, stage: str = "decode") -> Failure:
+        """The failure of an item. MemoryError for a lack of memory, which is not its fault."""
+        uri = self.uri(row)
+        if bad.reason == "oom":
+            raise MemoryError(
+                f"decoding {uri}: {bad.detail}; lower Transform(memory=...) or threads, or leave"
+                " large images out with Decode(max_pixels=...)"
+            )
+        stage = "augment" if isinstance(bad, FunctionFailed) else stage
+        return Failure(int(self.ids[row]), uri, stage, bad.reason, bad.detail)
+
+    def values(self, _: Any, rows: np.ndarray, names: Collection[str]) -> dict[str, np.ndarray]:
+        """Labels and columns of items, for functions."""
+        return self.fields.values(rows, names)
+
+
+@dataclass(frozen=True, slots=True)
+class _Route:
+    """The compiled programs for files, or for pixels."""
+
+    executor: Executor
+    branches: list[Branch]
+
+
+class Pipeline:
+    """Threads, programs and memory, for calls of several threads at the same time."""
+
+    def __init__(self, config: TransformConfig) -> None:
+        """Open the threads; those of native code start with the first call."""
+        if config.memory is not None:
+            limit_decoding(config.memory)
+        self._config = config
+        self._threads = config.threads or _default_threads()
+        self._module = cast(
+            BackendModule, importlib.import_module(BACKENDS[_BACKENDS[config.device]])
+        )
+        self._max_bytes = TaskSizes.of(1, 1, self._threads, native=True).max_bytes
+        self._lock = threading.Lock()
+        self._routes: dict[bool, _Route] = {}
+        self.stop = threading.Event()  # set when it is closed
+        self.timeline = Timeline()
+        branches = self._route(not config.input_spec.encoded).branches
+        self._pools = [
+            SizedPools(part.program.shape, part.program.spec.dtype, _KEPT, part.backend.empty)
+            for part in branches
+        ]
+
+    def close(self) -> None:
+        """End all threads."""
+        self.stop.set()
+        for route in self._routes.values():
+            route.executor.close()
+
+    def render(
+        self,
+        call: Call,
+        groups: dict[Kind, np.ndarray],
+        draws: list[list[np.ndarray]],
+    ) -> tuple[list[np.ndarray], Annotations]:
+        """Make all rows of a call; those of bad items are black."""
+        n = len(call.items)
+        outs = [pool.take(n) for pool in self._pools]
+        annotations = call.annotator.empty(n)
+        for name, rows in groups.items():
+            self._fill(name, rows, call, draws, outs, annotations)
+        return outs, annotations
+
+    def clear(
+        self, call: Call, rows: list[int], outs: list[np.ndarray], annotations: Annotations
+    ) -> None:
+        """Make these rows black, without boxes and masks."""
+        self._maker(call, not self._config.input_spec.encoded).clear(rows, outs, annotations)
+
+    def _maker(self, call: Call, of_pixels: bool) -> RowMaker:
+        branches = self._route(of_pixels).branches
+        return RowMaker(
+            branches, call.annotator, lambda _, row, bad: call.failure(row, bad), call.values
+        )
+
+    def _route(self, of_pixels: bool) -> _Route:
+        """The programs for pixels or for files, compiled when they are first needed."""
+        route = self._routes.get(of_pixels)
+        if route is None:
+            with self._lock:
+                route = self._routes.get(of_pixels)
+                if route is None:
+                    route = self._routes[of_pixels] = self._compiled(of_pixels)
+        return route
+
+    def _compiled(self, of_pixels: bool) -> _Route:
+        config, module = self._config, self._module
+        program = config.pixel_program if of_pixels else config.program
+        engine = engine_for(program, module.engine(config.decode))
+        shared = next((route.executor for route in self._routes.values()), None)
+        executor = executor_for(program.decode, engine, self._threads, shared, callers_work=True)
+        branches = []
+        for part in (program, *program.others):
+            backend = module.compile(
+                part,
+                engine=engine,
+                timeline=self.timeline,
+                batch=1,
+                threads=self._threads,
+                gpu=World.detect().gpu,
+                decode=config.decode,
+                executor=executor,
+            )
+            branches.append(Branch(part, backend, 1, 1, TaskSizes(1, 1, 1)))
+        return _Route(executor, branches)
+
+    def _fill(
+        self,
+        name: Kind,
+        rows: np.ndarray,
+        call: Call,
+        draws: list[list[np.ndarray]],
+        outs: list[np.ndarray],
+        annotations: Annotations,
+    ) -> None:
+        """Make these rows, in parts that fit into memory.
+
+        An unforeseen error, wherever it comes from, costs the item that raises it: all are made
+        again, each alone.
+        """
+        while len(rows) and not self.stop.is_set():
+            try:
+                rows = rows[self._fill_first(name, rows, call, draws, outs, annotations) :]
+            except Exception as error:  # decoders and ops may raise anything
+                if ends_run(error):
+                    raise
+                if len(rows) > 1:
+                    for k in range(len(rows)):
+                        self._fill(name, rows[k : k + 1], call, draws, outs, annotations)
+                else:
+                    bad = DecodeFailure("internal", error_text(error))
+                    call.bad[int(rows[0])] = call.failure(rows[0], bad)
+                    self.clear(call, rows.tolist(), outs, annotations)
+                return
+
+    def _fill_first(
+        self,
+        name: Kind,
+        rows: np.ndarray,
+        call: Call,
+        draws: list[list[np.ndarray]],
+        outs: list[np.ndarray],
+        annotations: Annotations,
+    ) -> int:
+        """Make the first of these rows, as many as fit into memory; returns their number."""
+        if name == "other":
+            for row in rows.tolist():
+                call.bad[row] = call.failure(row, refusal(call.items[row]), "read")
+            self.clear(call, rows.tolist(), outs, annotations)
+            return len(rows)
+        of_pixels = name == "pixels"
+        maker = self._maker(call, of_pixels)
+        samples = self._load(name, rows, call)
+        rows = samples.ids
+        is_run = rows[-1] - rows[0] + 1 == len(rows)
+        if is_run:
+            part: Any = slice(rows[0], rows[-1] + 1)
+            own, annotated = [out[part] for out in outs], annotations[part]
+        else:
+            part = rows
+            own = [np.empty((len(rows), *out.shape[1:]), out.dtype) for out in outs]
+            annotated = call.annotator.empty(len(rows))
+        of_rows = [[u[part] if u.size else u for u in numbers] for numbers in draws]
+        maker.fill({"": samples}, of_rows, own, annotated, call)
+        if not is_run:
+            _scatter(rows, own, annotated, outs, annotations)
+        for row, bad in samples.bad.items():
+            assert bad is not None
+            call.bad[int(rows[row])] = bad
+        return len(rows)
+
+    def _load(self, name: Kind, rows: np.ndarray, call: Call) -> LoadedSamples:
+        """The first of these items, as many as fit into memory, with their sizes."""
+        executor = self._route(name == "pixels").executor
+        bad: dict[int, Failure | None] = {}
+        items = [call.items[row] for row in rows.tolist()]
+        uri = partial(_name, call, rows)
+        if name == "path":
+            samples = self._read(executor, items, rows, call, bad)
+        elif name == "file":
+            samples = executor.borrow(list(map(contiguous, items)), self.stop, uri)
+        else:
+            samples = executor.borrow(self._pixels(items, rows, call, bad), self.stop, uri)
+        rows = rows[: len(samples)]
+        for row, reason in samples.bad.items():
+            bad.setdefault(row, call.failure(rows[row], reason))
+        sizes = samples.sizes
+        if bad:
+            sizes = np.maximum(sizes, 1)
+            sizes[list(bad)] = 1
+        return LoadedSamples(rows, [], [], samples, sizes, 0.0, sizes, bad)
+
+    def _read(
+        self,
+        executor: Executor,
+        paths: list[Any],
+        rows: np.ndarray,
+        call: Call,
+        bad: dict[int, Failure | None],
+    ) -> Samples:
+        """Files read by native threads; those that these cannot read, by Python, with the reason."""
+        samples = executor.read(
+            locations(paths), self._max_bytes, self.stop, None, partial(_name, call, rows)
+        )
+        for row in samples.unread:
+            data = _read_path(paths[row])
+            if isinstance(data, Unread):
+                failure = DecodeFailure(data.reason, data.detail)
+                bad[row] = call.failure(rows[row], failure, "read")
+            else:
+                executor.put(samples, row, data)
+        return samples
+
+    def _pixels(
+        self,
+        items: list[Any],
+        rows: np.ndarray,
+        call: Call,
+        bad: dict[int, Failure | None],
+    ) -> list[Any]:
+        """Pixels of the first arrays and PIL images, up to the limit of bytes."""
+        config = self._config
+        matte = (config.program.decode or Decode()).matte
+        blobs: list[Any] = []
+        size = 0
+        for item in items:
+            blob = pixels(item, config.pixel_program.input_spec, matte)
+            if isinstance(blob, DecodeFailure):
+                bad[len(blobs)] = call.failure(rows[len(blobs)], blob)
+                blob = None
+            else:
+                size += size_of(blob)
+            blobs.append(blob)
+            if size >= self._max_bytes:
+                break
+        return blobs
+
+
+def item_uri(items: Sequence[Any], row: int) -> str:
+    """The path of an item, or its place in the list."""
+    item = items[row]
+    return str(item) if kind(item) == "path" else f"items[{row}]"
+
+
+def _name(call: Call, rows: np.ndarray, row: int) -> Any:
+    """The name of a sample of some rows, as in `Header`."""
+    return partial(call.uri, int(rows[row]))
+
+
+def _read_path(path: Any) -> bytes | Unread:
+    if "://" in str(path):
+        return Unread("not_found", "a local path is needed, got an address; pass the file's bytes")
+    return read_file(path)
+
+
+def _scatter(
+    rows: np.ndarray,
+    own: list[np.ndarray],
+    annotated: Annotations,
+    outs: list[np.ndarray],
+    annotations: Annotations,
+) -> None:
+    """Put rows that were made separately into their places."""
+    for out, made in zip(outs, own, strict=True):
+        out[rows] = made
+    if annotations.masks is not None:
+        annotations.masks[rows] = annotated.masks
+    if annotations.objects is not None and annotated.objects is not None:
+        annotations.objects.boxes[rows] = annotated.objects.boxes
+        annotations.objects.labels[rows] = annotated.objects.labels
+        annotations.objects.counts[rows] = annotated.objects.counts
+
+
+def _default_threads() -> int:
+    """Cores of this process; one in a worker of a loader, next to others."""
+    return 1 if current_process().daemon else cores_for(World.detect())

@@ -1,0 +1,381 @@
+"""The ops of a feed as a function of items: in other loaders, and in servers."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, NoReturn
+
+import numpy as np
+
+from fastfeed.arguments import checked
+from fastfeed.decode.base import FunctionFailed
+from fastfeed.errors import ConfigError, FeedClosed, SampleError
+from fastfeed.faults import FaultPolicy
+from fastfeed.feed.batch.annotations import Annotations, Annotator, annotator
+from fastfeed.feed.batch.maps import MapRunner, Uniform
+from fastfeed.feed.batch.rows import targets
+from fastfeed.feed.config import FeedConfig, OpList, check_count
+from fastfeed.feed.transform.config import Device, TransformConfig
+from fastfeed.feed.transform.fields import ItemFields
+from fastfeed.feed.transform.items import as_list, grouped
+from fastfeed.feed.transform.pipeline import Call, Pipeline, item_uri
+from fastfeed.ops.base import Op
+from fastfeed.runtime.batch import Batch
+from fastfeed.sampling.rng import check_seed, uniform
+from fastfeed.sources.base import Optionals
+from fastfeed.spec import ENCODED, Spec
+from fastfeed.system.processes import after_fork
+
+_MAP_HINT = "or let it raise SampleError(..., rows=[...]) for such items"
+_CLOSED = "this transform is closed; create a new one"
+
+_open_transforms: weakref.WeakSet[Transform] = weakref.WeakSet()
+_inherited: list[Any] = []  # of the process that this one was forked from, whose threads are gone
+
+
+@checked
+class Transform:
+    """The ops of a feed as a function: bytes, paths, arrays or PIL images in, a batch out.
+
+    For loaders that you keep and for servers: the same ops give the same pixels as in a `Feed`. Any
+    number of threads may call it at once. It pickles without its threads, which start with the
+    first call in each process, a forked one too.
+
+    Args:
+        ops (Sequence[Op | Callable]): Ops to run on each item, in order. A bare function is wrapped
+            in `Function`. Ops that mix samples are refused.
+        seed (int): Seed of random ops, >= 0, unless a call gives one. Default: 0.
+        threads (int | None): Threads of one call, at least 1; the thread that calls is one of them.
+            Default: None, the cores that this process may use; 1 in a worker of a loader.
+        decode (str): "auto", "native" or "pillow", as for `Feed`. Default: "auto".
+        device (str): "cpu", or "cuda" for the JPEG engine of a GPU. Default: "cpu".
+        classes (int): Number of classes, for label ops that do not say it; 0 if unknown. Default: 0.
+        memory (int | None): Bytes that decoding may hold at once in this process. Default: None, 2
+            GiB until a feed or transform is given another number.
+        input_spec (Spec): Shape of items that are pixels, such as
+            Spec((28, 28, 1), "uint8", "HWC"); files are refused then. Default: files, and images of
+            any size, which become RGB.
+
+    Raises:
+        ConfigError: If an argument is wrong. Ops whose images have no one size, or that mix
+            samples, are a SpecError.
+
+    Example:
+        >>> transform = ff.Transform([ff.Resize((2, 2)), ff.ToFloat()])
+        >>> images = [np.zeros((4, 6, 3), np.uint8), np.full((8, 8), 255, np.uint8), b"no image"]
+        >>> batch = transform(images)
+        >>> batch.images.shape, batch.images[:, 0, 0, 0], batch.weights
+        ((3, 2, 2, 3), array([0., 1., 0.], dtype=float32), array([1., 1., 0.], dtype=float32))
+        >>> print(batch.bad[2])
+        items[2]: not_image (it is text)
+        >>> transform.one(images[1]).shape, transform.close()
+        ((2, 2, 3), None)
+    """
+
+    def __init__(
+        self,
+        ops: OpList,
+        *,
+        seed: int = 0,
+        threads: int | None = None,
+        decode: str = "auto",
+        device: Device = "cpu",
+        classes: int = 0,
+        memory: int | None = None,
+        input_spec: Spec = ENCODED,
+    ) -> None:
+        self._begin(
+            TransformConfig.make(
+                ops,
+                seed=seed,
+                threads=threads,
+                decode=decode,
+                device=device,
+                classes=classes,
+                memory=memory,
+                input_spec=input_spec,
+            )
+        )
+
+    def _begin(self, config: TransformConfig) -> None:
+        self._config = config
+        self._pipeline: Pipeline | None = None
+        self._is_closed = False
+        self._lock = threading.Lock()
+
+    @property
+    def ops(self) -> list[Op]:
+        """The list of ops."""
+        return list(self._config.ops)
+
+    @property
+    def spec(self) -> Spec:
+        """Shape, dtype and layout of one image of a batch."""
+        return self._config.program.spec
+
+    @property
+    def random(self) -> bool:
+        """True if ops draw random numbers: calls need `ids` or `rng`."""
+        return self._config.random
+
+    def __call__(
+        self,
+        items: Sequence[Any],
+        *,
+        fields: Mapping[str, Any] | None = None,
+        ids: Sequence[int] | np.ndarray | None = None,
+        epoch: int = 0,
+        seed: int | None = None,
+        rng: np.random.Generator | None = None,
+    ) -> Batch:
+        """Make a batch of the items. A bad item is an entry of `batch.bad`, never an exception.
+
+        Args:
+            items (Sequence[Any]): n items of any of these kinds: the bytes of an encoded file
+                (bytes, bytearray, memoryview or a 1-D uint8 array), the path of a local file, a
+                uint8 array (height, width) or (height, width, 1, 3 or 4), a PIL image.
+            fields (Mapping[str, Any] | None): n values by name: "label"; "boxes" with "box_labels",
+                lists of arrays (k, 4): left, top, right, bottom in pixels of the displayed image,
+                and (k,); "masks", a list of uint8 arrays (height, width), or bytes or paths of
+                PNGs; other names are columns. They move with the pixels and reach `Function`, `Map`
+                and the batch as in a feed. Default: None, none.
+            ids (Sequence[int] | np.ndarray | None): An integer >= 0 per item, `batch.ids`: random
+                ops draw what a feed draws for samples with these ids. Default: None, 0 to n - 1.
+            epoch (int): Epoch of these random numbers, in [0, 2**32). Default: 0.
+            seed (int | None): Their seed. Default: None, that of the transform.
+            rng (np.random.Generator | None): Source of random numbers in place of `ids`, `epoch`
+                and `seed`. Default: None.
+
+        Returns:
+            The batch, of n rows. Rows of bad items are black, with weight 0 and their failure in
+            `bad`.
+
+        Raises:
+            ConfigError: If an argument is wrong, or if random ops have neither `ids` nor `rng`.
+            FeedClosed: If the transform is closed.
+            SampleError: If a `Map` raises.
+            MemoryError: If there is no memory for an image.
+        """
+        pipeline = self._pipeline or self._open()
+        try:
+            batch = self._batch(pipeline, as_list(items), fields, ids, epoch, seed, rng)
+        except FeedClosed:
+            raise FeedClosed(_CLOSED) from None
+        if self._is_closed:  # rows may be missing
+            raise FeedClosed(_CLOSED)
+        return batch
+
+    def one(
+        self,
+        item: Any,
+        *,
+        id: int | None = None,
+        epoch: int = 0,
+        seed: int | None = None,
+        rng: np.random.Generator | None = None,
+    ) -> np.ndarray:
+        """Make the image of one item.
+
+        Args:
+            item (Any): An item, as a call takes several.
+            id (int | None): Its id, for random ops. Default: None.
+            epoch (int): As for a call. Default: 0.
+            seed (int | None): As for a call. Default: None.
+            rng (np.random.Generator | None): As for a call. Default: None.
+
+        Returns:
+            The image, of the shape and dtype of `spec`; several where ops make views.
+
+        Raises:
+            SampleError: If the item is bad; the text says why.
+            ConfigError: As for a call.
+        """
+        ids = None if id is None else [id]
+        batch = self([item], ids=ids, epoch=epoch, seed=seed, rng=rng)
+        if batch.bad:
+            raise SampleError(str(batch.bad[0]))
+        return batch.images[0]
+
+    def close(self) -> None:
+        """End the threads. `with`, garbage collection and interpreter exit do this as well."""
+        self._is_closed = True
+        with self._lock:
+            pipeline = self._pipeline
+            self._pipeline = None
+        if pipeline is not None:
+            pipeline.close()
+
+    def __enter__(self) -> Transform:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _of_config, (self._config,)
+
+    def __repr__(self) -> str:
+        return f"Transform({self.ops!r}) -> {self.spec}"
+
+    def __iter__(self) -> NoReturn:
+        raise ConfigError("a Transform is called with a list of items: batch = transform(items)")
+
+    def _open(self) -> Pipeline:
+        """The threads of this process, opened by its first call."""
+        with self._lock:
+            if self._is_closed:
+                raise FeedClosed(_CLOSED)
+            if self._pipeline is None:
+                _open_transforms.add(self)
+                self._pipeline = Pipeline(self._config)
+            return self._pipeline
+
+    def _batch(
+        self,
+        pipeline: Pipeline,
+        items: list[Any],
+        fields: Mapping[str, Any] | None,
+        ids: Any,
+        epoch: int,
+        seed: int | None,
+        rng: np.random.Generator | None,
+    ) -> Batch:
+        program = self._config.program
+        own_ids = np.arange(len(items)) if ids is None else _checked_ids(ids, len(items))
+        self._check_random(ids, epoch, seed, rng)
+        values = ItemFields(fields or {}, len(items), partial(item_uri, items))
+        annotates = Annotator(Optionals(values), program, 0, False, 1)
+        if values.has_annotations or program.functions:
+            annotates = annotator(values, program)
+        call = Call(items, own_ids, values, annotates, pipeline.stop)
+
+        def numbers(slot: int, k: int) -> np.ndarray:
+            if rng is not None:
+                return rng.random((len(items), k))
+            return uniform(self._config.seed if seed is None else seed, epoch, own_ids, slot, k)
+
+        draws = [part.draw(numbers) for part in (program, *program.others)]
+        images, annotations = pipeline.render(call, grouped(items), draws)
+        return self._finished(pipeline, call, images, annotations, epoch, numbers)
+
+    def _check_random(self, ids: Any, epoch: Any, seed: Any, rng: Any) -> None:
+        """ConfigError unless random ops have exactly one source of numbers."""
+        if seed is not None:
+            check_seed(seed)
+        check_count("epoch", epoch, 0)
+        if rng is not None and not isinstance(rng, np.random.Generator):
+            raise ConfigError.of("rng", "a Generator of np.random.default_rng(seed)", rng)
+        if rng is not None and ids is not None:
+            raise ConfigError(
+                "random numbers come from ids or from rng, got both; leave one out", field="rng"
+            )
+        if self.random and ids is None and rng is None:
+            raise ConfigError(
+                "these ops draw random numbers: pass ids=, which give those of a feed, or rng=, or"
+                " call transform.evaluation",
+                field="ids",
+            )
+
+    def _finished(
+        self,
+        pipeline: Pipeline,
+        call: Call,
+        images: list[np.ndarray],
+        annotations: Annotations,
+        epoch: int,
+        uniform: Uniform,
+    ) -> Batch:
+        """The batch after all Maps.
+
+        Items that a Map names as bad become black, and have the values of another one there.
+        """
+        program, fields = self._config.program, call.fields
+        rows = np.arange(len(call.items))
+        failed: set[int] = set()  # in a Map
+        maps = MapRunner(program, FaultPolicy(), pipeline.timeline, _MAP_HINT)
+        while True:
+            weights = np.ones(len(rows), np.float32)
+            weights[list(call.bad)] = 0
+            batch = Batch(
+                images[0],
+                targets(program, fields.label(rows), weights),
+                weights,
+                call.ids,
+                epoch,
+                0,
+                fields.columns(rows),
+                tuple(images) if program.views else (),
+                annotations.objects,
+                annotations.masks,
+                bad=dict(sorted(call.bad.items())),
+            )
+            if len(failed) == len(rows) or not program.maps:
+                return batch
+            finished, named = maps(batch, uniform, call.number, failed, call.uri)
+            if not named:
+                return finished
+            for row, detail in named.items():
+                call.bad.setdefault(row, call.failure(row, FunctionFailed("op_failed", detail)))
+            pipeline.clear(call, list(named), images, annotations)
+            failed |= named.keys()
+            good = next((row for row in range(len(rows)) if row not in failed), 0)
+            rows[list(failed)] = good
+
+
+def feed_transform(config: FeedConfig) -> Transform:
+    """The ops of a feed for any items. ConfigError for samples of several images."""
+    if config.program.image:
+        raise ConfigError(
+            f"a Transform takes items of one image, got {config.source!r}; make one of each list of"
+            " ops: ff.Transform(ops)"
+        )
+    steps = config.program.steps
+    return Transform(
+        [step.op for step in steps if not step.implied and step.op.kind != "mix"],
+        seed=config.plan.seed,
+        threads=config.threads,
+        decode=config.decode if config.backend == "cpu" else "auto",
+        classes=len(config.source.classes),
+        memory=config.memory,
+        input_spec=config.source.spec,
+    )
+
+
+def _of_config(config: TransformConfig) -> Transform:
+    transform = Transform.__new__(Transform)
+    transform._begin(config)
+    return transform
+
+
+def _checked_ids(ids: Any, n: int) -> np.ndarray:
+    """Ids of n items: int64 (n,)."""
+    try:
+        array = np.asarray(ids)
+    except (TypeError, ValueError, OverflowError):
+        array = np.empty(0, object)
+    if (array.dtype.kind not in "iu" and array.size) or array.ndim != 1:
+        raise ConfigError.of("ids", "integers in [0, 2**63), one per item", ids)
+    if len(array) != n:
+        raise ConfigError(
+            f"ids must be one per item, got {len(array)} for {n} items; leave them out for 0 to"
+            f" {n - 1}",
+            field="ids",
+        )
+    if n and (array.min() < 0 or array.max() > np.iinfo(np.int64).max):
+        outside = array.min() if array.min() < 0 else array.max()
+        raise ConfigError.of("ids", "in [0, 2**63)", int(outside))
+    return array.astype(np.int64)
+
+
+def _forget_threads() -> None:
+    """Let transforms of a forked child open their own threads."""
+    for transform in _open_transforms:
+        _inherited.append(transform._pipeline)
+        transform._pipeline = None
+        transform._lock = threading.Lock()
+
+
+after_fork(_forget_threads)

@@ -74,6 +74,12 @@ class TransformConfig:
             checked, program, int(seed), threads, decode, device, classes, memory, input_spec
         )
 
+    def with_ops(self, ops: OpList) -> TransformConfig:
+        """The same with other ops. ConfigError as for `make`."""
+        options = self.__getstate__()
+        del options["program"], options["ops"]
+        return TransformConfig.make(ops, **options)
+
     @cached_property
     def pixel_program(self) -> Program:
         """The program for arrays and PIL images."""

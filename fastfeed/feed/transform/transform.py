@@ -23,6 +23,7 @@ from fastfeed.feed.transform.fields import ItemFields
 from fastfeed.feed.transform.items import as_list, grouped
 from fastfeed.feed.transform.pipeline import Call, Pipeline, item_uri
 from fastfeed.ops.base import Op
+from fastfeed.ops.evaluation import evaluation
 from fastfeed.runtime.batch import Batch
 from fastfeed.sampling.rng import check_seed, uniform
 from fastfeed.sources.base import Optionals
@@ -121,6 +122,12 @@ class Transform:
         """True if ops draw random numbers: calls need `ids` or `rng`."""
         return self._config.random
 
+    @property
+    def evaluation(self) -> Transform:
+        """The same transform without random ops, for validation and serving: `ff.evaluation`."""
+        ops = tuple(evaluation(self._config.ops))
+        return _of_config(self._config.with_ops(ops))
+
     def __call__(
         self,
         items: Sequence[Any],
@@ -190,13 +197,13 @@ class Transform:
             The image, of the shape and dtype of `spec`; several where ops make views.
 
         Raises:
-            SampleError: If the item is bad; the text says why.
+            SampleError: If the item is bad; the text says why, and `failure` is its Failure.
             ConfigError: As for a call.
         """
         ids = None if id is None else [id]
         batch = self([item], ids=ids, epoch=epoch, seed=seed, rng=rng)
         if batch.bad:
-            raise SampleError(str(batch.bad[0]))
+            raise SampleError(str(batch.bad[0]), failure=batch.bad[0])
         return batch.images[0]
 
     def close(self) -> None:

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fastfeed.printable import printable, printable_message
 
@@ -221,7 +221,6 @@ class SampleError(FastfeedError, RuntimeError):
     Args:
         text (str): What is wrong.
         rows (Sequence[int]): Rows of the batch whose samples are bad. Default: ().
-        failure (Failure | None): The bad item of `Transform.one`. Default: None.
 
     Example:
         >>> def fails(image, numbers):
@@ -234,10 +233,9 @@ class SampleError(FastfeedError, RuntimeError):
         KeyError('no such color')
     """
 
-    def __init__(self, text: str, rows: Sequence[int] = (), failure: Any = None) -> None:
+    def __init__(self, text: str, rows: Sequence[int] = ()) -> None:
         super().__init__(text)
         self.rows = tuple(rows)
-        self.failure = failure
 
 
 class TooManyFailures(FastfeedError, RuntimeError):

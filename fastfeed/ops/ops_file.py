@@ -23,12 +23,13 @@ from fastfeed.ops.base import MEANING
 from fastfeed.ops.function import as_op
 from fastfeed.printable import printable
 from fastfeed.runtime.import_path import find_function, import_path
-from fastfeed.runtime.json_file import load_json, save_json
+from fastfeed.runtime.json_file import load_json, save_file
 from fastfeed.spec import Spec
 from fastfeed.version import __version__
 
 FORMAT = 1  # of the file: a higher number in every release whose files older ones cannot read
 _KEYS = ("fastfeed", "format", "meaning", "ops")
+_MORE = ("seed", "classes", "input", "check", "unchecked")  # of a transform
 _CLASSES: dict[str, type] = {name: getattr(every, name) for name in every.__all__}
 _CLASSES |= {"Spec": Spec}  # a value of `Function(returns=)`
 _FUNCTION = "function"  # name of the parameter that takes a user's function
@@ -87,7 +88,7 @@ def document(ops: Any) -> dict[str, Any]:
     """The content of a file: versions, and every op by name with all of its arguments."""
     if not isinstance(ops, Sequence) or isinstance(ops, str):
         raise ConfigError.of("ops", "a list of ops such as [Resize(224)]", ops)
-    listed = [_plain(as_op(op), f"ops[{k}]") for k, op in enumerate(ops)]
+    listed = [plain(as_op(op), f"ops[{k}]") for k, op in enumerate(ops)]
     return {"fastfeed": __version__, "format": FORMAT, "meaning": MEANING, "ops": listed}
 
 
@@ -100,26 +101,31 @@ def save_document(path: str | os.PathLike[str], content: Mapping[str, Any], what
             listed = [json.dumps(op, allow_nan=False, ensure_ascii=False) for op in value]
             text = "[\n  " + ",\n  ".join(listed) + "\n ]"
         lines.append(f" {json.dumps(key)}: {text}")
-    save_json(path, "{\n" + ",\n".join(lines) + "\n}\n", what, ConfigError)
+    text = "{\n" + ",\n".join(lines) + "\n}\n"
+    save_file(path, text.encode(), what, ConfigError)
 
 
 def load_document(
-    path: str | os.PathLike[str],
-    what: str,
-    writer: str,
-    allow_functions: bool,
-    known: Sequence[str] = ("seed", "check"),
+    path: str | os.PathLike[str], what: str, writer: str, allow_functions: bool
 ) -> tuple[list[Any], dict[str, Any]]:
-    """Ops and content of a file; `known`: keys that it may have in addition to those of `document`."""
+    """Ops and content of a file; what, writer: its content and its function, for messages."""
     content = load_json(path, what, writer, ConfigError, _MOST)
+    ops = ops_of(content, os.fspath(path), what, writer, allow_functions)
+    return ops, {key: _value(content[key], key, False, 0) for key in content if key != "ops"}
+
+
+def ops_of(
+    content: Mapping[str, Any], where: str, what: str, writer: str, allow_functions: bool = False
+) -> list[Any]:
+    """The ops of a `document`; where: its name, for messages."""
     wrong = _version_problem(content) or next(
         (f"it has no {key!r}" for key in _KEYS if key not in content),
-        next((f"it has {key!r}" for key in content if key not in (*_KEYS, *known)), ""),
+        next((f"it has {key!r}" for key in content if key not in (*_KEYS, *_MORE)), ""),
     )
     if not wrong and not isinstance(content["ops"], list):
         wrong = f"its 'ops' must be a list, got {printable(repr(content['ops']))}"
     if wrong:
-        raise ConfigError(f"{path} is not a saved {what}: {wrong}; pass what {writer} wrote")
+        raise ConfigError(f"{where} is not a saved {what}: {wrong}; pass what {writer} wrote")
     try:
         ops = [
             _value(entry, f"ops[{k}]", allow_functions, 0) for k, entry in enumerate(content["ops"])
@@ -128,8 +134,8 @@ def load_document(
             if not hasattr(op, "kind"):
                 raise ConfigError.of(f"ops[{k}]", "an op", op)
     except ConfigError as error:
-        raise ConfigError(f"{path}: {error}", field=error.field) from error
-    return ops, content
+        raise ConfigError(f"{where}: {error}", field=error.field) from error
+    return ops
 
 
 def _version_problem(content: Mapping[str, Any]) -> str:
@@ -150,14 +156,14 @@ def _version_problem(content: Mapping[str, Any]) -> str:
     return ""
 
 
-def _plain(value: Any, where: str) -> Any:
+def plain(value: Any, where: str) -> Any:
     """A value of an op as JSON has it: lists, objects with the name of an op, texts and numbers."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, (list, tuple)):
-        return [_plain(item, where) for item in value]
+        return [plain(item, where) for item in value]
     if isinstance(value, Mapping) and "op" not in value:
-        return {name: _plain(item, where) for name, item in value.items()}
+        return {name: plain(item, where) for name, item in value.items()}
     name = type(value).__name__
     if _CLASSES.get(name) is not type(value):
         raise ConfigError(
@@ -168,7 +174,7 @@ def _plain(value: Any, where: str) -> Any:
     return {"op": name} | {
         _NAMES.get(argument, argument): import_path(item, f"{where} {name} function")
         if argument == _FUNCTION
-        else _plain(item, where)
+        else plain(item, where)
         for argument, item in _arguments(value).items()
     }
 
@@ -182,7 +188,7 @@ def _arguments(op: Any) -> Mapping[str, Any]:
 
 
 def _value(entry: Any, where: str, allow_functions: bool, depth: int) -> Any:
-    """The value that `_plain` wrote; lists become tuples."""
+    """The value that `plain` wrote; lists become tuples."""
     if depth > _DEEPEST:
         raise ConfigError(f"{where} has ops inside of ops more than {_DEEPEST} deep")
     if isinstance(entry, list):

@@ -1,4 +1,4 @@
-"""JSON files that users save and load: replaced atomically, and read with care for what is in them."""
+"""Files that users save and load: replaced atomically; JSON is read with care for its content."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ from fastfeed.system.descriptors import open_regular
 
 _UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR)
 _INTEGERS = 1 << 63  # what NumPy holds
-_VALUE = 96  # bytes of an object, and of its place in a list or dict
 
 
-def save_json(
-    path: str | os.PathLike[str], text: str, what: str, failed: type[ConfigError]
+def save_file(
+    path: str | os.PathLike[str], content: bytes, what: str, failed: type[ConfigError]
 ) -> None:
-    """Write a text to a file, committed by atomic rename after fsync.
+    """Write a file of a user, committed by atomic rename after fsync.
 
     what: its content, for messages, such as "state". failed: error for a path that cannot be
     written; others, such as a full disk, are OSErrors.
@@ -29,7 +28,7 @@ def save_json(
     path = os.fspath(path)
     try:
         with atomic_write(path, sync_parent=True) as file:
-            file.write(text.encode())
+            file.write(content)
     except FileNotFoundError:
         folder = os.path.dirname(path) or "."
         raise failed(
@@ -72,15 +71,6 @@ def load_json(
     if not isinstance(document, dict):
         raise failed(f"{path} is not a saved {what}: got {type(document).__name__}{advice}")
     return document
-
-
-def object_bytes(data: bytes) -> int:
-    """Bytes that JSON takes as Python objects, and while it is parsed: an upper bound, or nearly.
-
-    A text outside of ASCII may take four bytes for each of its characters.
-    """
-    values = sum(map(data.count, (b",", b":", b"[", b"{")))
-    return (2 if data.isascii() else 5) * len(data) + _VALUE * values
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

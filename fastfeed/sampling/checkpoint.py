@@ -8,7 +8,7 @@ from typing import Any
 
 from fastfeed.arguments import checked
 from fastfeed.errors import StateError
-from fastfeed.runtime.json_file import load_json, save_json
+from fastfeed.runtime.json_file import load_json, save_file
 
 _MOST = 1 << 26  # bytes: a state is a few kilobytes
 
@@ -28,7 +28,7 @@ def save_state(path: str | os.PathLike[str], state: dict[str, Any]) -> None:
         >>> feed = ff.Feed(ff.Arrays(np.zeros((8, 4, 4, 3), np.uint8)), [], batch=2)
         >>> ff.save_state("feed.json", feed.state())
     """
-    save_json(path, json.dumps(state, indent=1) + "\n", "state", StateError)
+    save_file(path, f"{json.dumps(state, indent=1)}\n".encode(), "state", StateError)
 
 
 @checked

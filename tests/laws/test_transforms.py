@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return [str(root / f"{i}.jpg") for i in range(N)]
 
 
+def loaded(transform: ff.Transform, folder: Path) -> ff.Transform:
+    """The transform after a file."""
+    transform.save(folder / "preprocessing.json")
+    return ff.Transform.load(folder / "preprocessing.json", threads=1, allow_functions=True)
+
+
 def first_batch(source: Any, ops: list[Any]) -> tuple[Batch, ff.Transform]:
     """A batch of a feed, and its transform."""
     with ff.Feed(source, ops, batch=N, seed=SEED, threads=2) as feed:
@@ -51,14 +58,14 @@ def first_batch(source: Any, ops: list[Any]) -> tuple[Batch, ff.Transform]:
 
 
 @pytest.mark.parametrize("op", ONE_BY_ONE, ids=repr)
-def test_files_as_in_a_feed(op: Any, folder: list[str]) -> None:
+def test_files_as_in_a_feed(op: Any, folder: list[str], tmp_path: Path) -> None:
     ops = ops_of(op)
     source = ff.Files(folder, LABELS, classes=["a", "b", "c"])
     batch, transform = first_batch(source, ops)
     order = batch.ids
     fields = {"label": LABELS[order]}
     made = ff.Transform(ops, seed=SEED, threads=2, classes=3)
-    for own in (transform, made, pickle.loads(pickle.dumps(made))):
+    for own in (transform, made, pickle.loads(pickle.dumps(made)), loaded(made, tmp_path)):
         with own:
             files = own([FILES[i] for i in order], ids=order, epoch=EPOCH, fields=fields)
             paths = own([folder[i] for i in order], ids=order, epoch=EPOCH, fields=fields)
@@ -69,13 +76,13 @@ def test_files_as_in_a_feed(op: Any, folder: list[str]) -> None:
 
 
 @pytest.mark.parametrize("op", [op for op in ONE_BY_ONE if op.kind != "decode"], ids=repr)
-def test_arrays_as_in_a_feed(op: Any) -> None:
+def test_arrays_as_in_a_feed(op: Any, tmp_path: Path) -> None:
     ops = listed(op)
     source = ff.Arrays(np.stack(PICTURES), LABELS, classes=["a", "b", "c"])
     batch, transform = first_batch(source, ops)
     order, fields = batch.ids, {"label": LABELS[batch.ids]}
     made = ff.Transform(ops, seed=SEED, threads=1, classes=3, input_spec=source.spec)
-    for own in (transform, made):
+    for own in (transform, made, loaded(made, tmp_path)):
         with own:
             got = own([PICTURES[i] for i in order], ids=order, epoch=EPOCH, fields=fields)
         assert same(got, batch) and not got.bad

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn
 
@@ -22,8 +24,8 @@ from fastfeed.feed.transform.config import Device, TransformConfig
 from fastfeed.feed.transform.fields import ItemFields
 from fastfeed.feed.transform.items import as_list, grouped
 from fastfeed.feed.transform.pipeline import Call, Pipeline, item_uri
+from fastfeed.feed.transform.saved import compare, load_transform, save_transform
 from fastfeed.ops.base import Op
-from fastfeed.ops.evaluation import evaluation
 from fastfeed.runtime.batch import Batch
 from fastfeed.sampling.rng import check_seed, uniform
 from fastfeed.sources.base import Optionals
@@ -122,12 +124,6 @@ class Transform:
         """True if ops draw random numbers: calls need `ids` or `rng`."""
         return self._config.random
 
-    @property
-    def evaluation(self) -> Transform:
-        """The same transform without random ops, for validation and serving: `ff.evaluation`."""
-        ops = tuple(evaluation(self._config.ops))
-        return _of_config(self._config.with_ops(ops))
-
     def __call__(
         self,
         items: Sequence[Any],
@@ -197,14 +193,81 @@ class Transform:
             The image, of the shape and dtype of `spec`; several where ops make views.
 
         Raises:
-            SampleError: If the item is bad; the text says why, and `failure` is its Failure.
+            SampleError: If the item is bad; the text says why.
             ConfigError: As for a call.
         """
         ids = None if id is None else [id]
         batch = self([item], ids=ids, epoch=epoch, seed=seed, rng=rng)
         if batch.bad:
-            raise SampleError(str(batch.bad[0]), failure=batch.bad[0])
+            raise SampleError(str(batch.bad[0]))
         return batch.images[0]
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Save the ops and what their pixels depend on as JSON, to be kept with a model.
+
+        The file has a check of pixels, unless `Function` or `Map` are among the ops: see
+        [the format](../guides/production.md#saved-with-the-model). It is committed by atomic rename
+        after fsync.
+
+        Args:
+            path (str | os.PathLike[str]): The file, in a folder that exists.
+
+        Raises:
+            ConfigError: If a function has no import path, or the file cannot be written.
+
+        Example:
+            >>> transform = ff.Transform(ff.recipes.imagenet_eval(224))
+            >>> transform.save("preprocessing.json")
+            >>> ff.Transform.load("preprocessing.json").ops == transform.ops
+            True
+        """
+        with _of_config(replace(self._config, threads=1, device="cpu")) as copy:
+            save_transform(path, self._config, copy)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        threads: int | None = None,
+        decode: str = "auto",
+        device: Device = "cpu",
+        memory: int | None = None,
+        allow_functions: bool = False,
+    ) -> Transform:
+        """Load a transform that `save` wrote; refused if its pixels would be others here.
+
+        Args:
+            path (str | os.PathLike[str]): The file.
+            threads (int | None): As for `Transform`. Default: None.
+            decode (str): As for `Transform`. Default: "auto".
+            device (str): As for `Transform`; pixels are checked on the CPU. Default: "cpu".
+            memory (int | None): As for `Transform`. Default: None.
+            allow_functions (bool): Import the functions that the file names, which runs code;
+                otherwise a file that names one is refused. Default: False.
+
+        Returns:
+            The transform.
+
+        Raises:
+            ConfigError: If the file cannot be read, is not such a file or of a newer version, names
+                a function that is not allowed, or would give other pixels than where it was saved.
+
+        Example:
+            >>> ff.Transform([ff.Resize((8, 8))]).save("preprocessing.json")
+            >>> ff.Transform.load("preprocessing.json", threads=1).one(np.zeros((9, 9), np.uint8)).shape
+            (8, 8, 3)
+        """
+        arguments, check = load_transform(path, allow_functions)
+        more: dict[str, Any] = {"decode": decode, "memory": memory}
+        try:
+            transform = cls(**arguments, **more, threads=threads, device=device)
+        except ConfigError as error:
+            raise type(error)(f"{os.fspath(path)}: {error}", field=error.field) from error
+        if check is not None:
+            with cls(**arguments, **more, threads=1) as copy:
+                compare(path, check, copy._config, copy)
+        return transform
 
     def close(self) -> None:
         """End the threads. `with`, garbage collection and interpreter exit do this as well."""
@@ -216,8 +279,6 @@ class Transform:
             pipeline.close()
 
     def __enter__(self) -> Transform:
-        """Open the threads, which otherwise the first call does."""
-        self._open()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -255,6 +316,11 @@ class Transform:
         program = self._config.program
         own_ids = np.arange(len(items)) if ids is None else _checked_ids(ids, len(items))
         self._check_random(ids, epoch, seed, rng)
+        values = ItemFields(fields or {}, len(items), partial(item_uri, items))
+        annotates = Annotator(Optionals(values), program, 0, False, 1)
+        if values.has_annotations or program.functions:
+            annotates = annotator(values, program)
+        call = Call(items, own_ids, values, annotates, pipeline.stop)
 
         def numbers(slot: int, k: int) -> np.ndarray:
             if rng is not None:
@@ -262,22 +328,7 @@ class Transform:
             return uniform(self._config.seed if seed is None else seed, epoch, own_ids, slot, k)
 
         draws = [part.draw(numbers) for part in (program, *program.others)]
-        groups = grouped(items)
-        if not fields and self._config.is_plain and groups.keys() == {"file"}:
-            made = pipeline.files(items, own_ids, draws[0])
-            if made is not None:
-                images, bad = made
-                weights = np.ones(len(items), np.float32)
-                if bad:
-                    weights[list(bad)] = 0
-                labels = targets(program, np.full(len(items), -1), weights)
-                return Batch(images, labels, weights, own_ids, epoch, 0, bad=bad)
-        values = ItemFields(fields or {}, len(items), partial(item_uri, items))
-        annotates = Annotator(Optionals(values), program, 0, False, 1)
-        if values.has_annotations or program.functions:
-            annotates = annotator(values, program)
-        call = Call(items, own_ids, values, annotates, pipeline.stop)
-        images, annotations = pipeline.render(call, groups, draws)
+        images, annotations = pipeline.render(call, grouped(items), draws)
         return self._finished(pipeline, call, images, annotations, epoch, numbers)
 
     def _check_random(self, ids: Any, epoch: Any, seed: Any, rng: Any) -> None:
@@ -314,6 +365,7 @@ class Transform:
         program, fields = self._config.program, call.fields
         rows = np.arange(len(call.items))
         failed: set[int] = set()  # in a Map
+        maps = MapRunner(program, FaultPolicy(), pipeline.timeline, _MAP_HINT)
         while True:
             weights = np.ones(len(rows), np.float32)
             weights[list(call.bad)] = 0
@@ -332,7 +384,6 @@ class Transform:
             )
             if len(failed) == len(rows) or not program.maps:
                 return batch
-            maps = MapRunner(program, FaultPolicy(), pipeline.timeline, _MAP_HINT)
             finished, named = maps(batch, uniform, call.number, failed, call.uri)
             if not named:
                 return finished

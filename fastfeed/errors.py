@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fastfeed.printable import printable, printable_message
 
@@ -221,6 +221,7 @@ class SampleError(FastfeedError, RuntimeError):
     Args:
         text (str): What is wrong.
         rows (Sequence[int]): Rows of the batch whose samples are bad. Default: ().
+        failure (Failure | None): The bad item of `Transform.one`. Default: None.
 
     Example:
         >>> def fails(image, numbers):
@@ -233,9 +234,10 @@ class SampleError(FastfeedError, RuntimeError):
         KeyError('no such color')
     """
 
-    def __init__(self, text: str, rows: Sequence[int] = ()) -> None:
+    def __init__(self, text: str, rows: Sequence[int] = (), failure: Any = None) -> None:
         super().__init__(text)
         self.rows = tuple(rows)
+        self.failure = failure
 
 
 class TooManyFailures(FastfeedError, RuntimeError):

@@ -15,6 +15,7 @@ from fastfeed.system.descriptors import open_regular
 
 _UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR)
 _INTEGERS = 1 << 63  # what NumPy holds
+_VALUE = 96  # bytes of an object, and of its place in a list or dict
 
 
 def save_file(
@@ -71,6 +72,15 @@ def load_json(
     if not isinstance(document, dict):
         raise failed(f"{path} is not a saved {what}: got {type(document).__name__}{advice}")
     return document
+
+
+def object_bytes(data: bytes) -> int:
+    """Bytes that JSON takes as Python objects, and while it is parsed: an upper bound, or nearly.
+
+    A text outside of ASCII may take four bytes for each of its characters.
+    """
+    values = sum(map(data.count, (b",", b":", b"[", b"{")))
+    return (2 if data.isascii() else 5) * len(data) + _VALUE * values
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

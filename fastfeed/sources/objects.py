@@ -168,8 +168,8 @@ class Objects(Derived, SourceMethods):
             frame (str): As for `Objects`; with "stored", `width` and `height` of the file are those
                 without EXIF orientation. Default: "displayed".
             memory (int | str): The most that the JSON file may take while it is read, bytes or a
-                string such as "8GB": its own bytes, and ten times those of all but its
-                segmentations. Default: "4GB".
+                string such as "8GB": its own bytes, and those of the objects for all but its
+                segmentations, about ten times their bytes. Default: "4GB".
             allow_path (str | os.PathLike[str] | Sequence[str | os.PathLike[str]]): Other folders
                 that `file_name`s, and links among the images, may lead to; as in `Table`. Default:
                 ().

@@ -69,7 +69,7 @@ class Table(TableSource):
             those of samples under way before others. If these lie in more than fits, some are read
             again. Also the most that columns, or one row group of images, may take unpacked, unless
             100 or 20 times their bytes in the file is more; others are refused before they are
-            unpacked; and a line of CSV or JSON above 16 MiB may have no more. Default: "512MB".
+            unpacked; and a row of CSV or JSON may take no more. Default: "512MB".
         storage (dict[str, Any] | Storage | None): Options for fsspec (key, secret, endpoint_url,
             anon ...), or a Storage that several sources share. Default: None.
         cache (str | os.PathLike[str] | Cache | None): Local folder in which what is read from

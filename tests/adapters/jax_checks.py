@@ -19,7 +19,7 @@ os.environ["JAX_PLATFORMS"] = "cpu"
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import jax
 import numpy as np
-from helpers import field_feeds
+from helpers import field_feeds, source_examples
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import fastfeed as ff
@@ -87,17 +87,21 @@ def check_items_have_the_structure_that_yields_says():
             tempfile.TemporaryDirectory() as folder,
             field_feeds.feed(kind, Path(folder)) as data,
         ):
-            default = field_feeds.default_of(data, False)
-            for where in (None, SHARDED):
-                for yields in (None, *field_feeds.structures(data)):
-                    batch = next(data.batches(data.state()["epoch"]))
-                    item = next(iter(data.to_jax(where, yields=yields)))
-                    field_feeds.assert_holds(item, yields or default, batch)
-                    data.seek(data.state()["epoch"] + 1)
+            chosen = None, *field_feeds.structures(data)
+            field_feeds.check_yields(data, lambda data, y: data.to_jax(yields=y), chosen)
+            field_feeds.check_yields(data, lambda data, y: data.to_jax(SHARDED, yields=y), chosen)
             text = [name for name, field in data.fields.items() if field.dtype == "str"][:1]
             for name in text:
                 image, texts = next(iter(data.to_jax(SHARDED, yields=("image", name))))
                 assert isinstance(texts, np.ndarray) and len(image.sharding.device_set) == 4
+
+
+def check_every_source_is_yielded():
+    for name in source_examples.SOURCES:
+        with tempfile.TemporaryDirectory() as folder:
+            with source_examples.small_feed(name, Path(folder)) as data:
+                chosen = field_feeds.structures(data)
+                field_feeds.check_yields(data, lambda data, y: data.to_jax(yields=y), chosen)
 
 
 def check_integers_that_do_not_fit_are_refused():

@@ -21,7 +21,7 @@ os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import keras
 import numpy as np
-from helpers import field_feeds
+from helpers import field_feeds, source_examples
 from keras.src.trainers import data_adapters
 
 import fastfeed as ff
@@ -289,15 +289,25 @@ backend = keras.backend.backend()
 walk = {"tensorflow": "get_tf_dataset", "jax": "get_jax_iterator"}.get(
     backend, "get_torch_dataloader"
 )
+
+
+def check_yields(made, default):
+    chosen = field_feeds.structures(made, texts=backend == "tensorflow")
+    field_feeds.check_yields(
+        made,
+        lambda made, yields: getattr(made.to_keras(yields=yields), walk)(),
+        [None, *chosen] if default else chosen[-1:],
+        listed=False,
+    )
+
+
 for kind in field_feeds.FEEDS:
     with tempfile.TemporaryDirectory() as place, field_feeds.feed(kind, Path(place)) as made:
-        chosen = field_feeds.structures(made, texts=backend == "tensorflow")
-        for epoch, yields in enumerate([None, *chosen]):
-            items, batch = getattr(made.to_keras(yields=yields), walk)(), next(made.batches(epoch))
-            structure = field_feeds.default_of(made, False) if yields is None else yields
-            field_feeds.assert_holds(next(iter(items)), structure, batch, listed=False)
-            del items
-            made.seek(epoch + 1)
+        check_yields(made, default=True)
+for name in source_examples.SOURCES:
+    with tempfile.TemporaryDirectory() as place:
+        with source_examples.small_feed(name, Path(place)) as made:
+            check_yields(made, default=False)
 
 # two inputs and two outputs, one of them weighed by class; their loss by hand, of a model that does
 # not learn

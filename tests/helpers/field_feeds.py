@@ -160,3 +160,17 @@ def assert_holds(item: Any, structure: Any, batch: Any, listed: bool = True) -> 
         item, structure = item.values(), structure.values()
     for part, name in zip(item, structure, strict=True):
         assert_holds(part, name, batch, listed)
+
+
+def check_yields(
+    made: ff.Feed, load: Callable[[ff.Feed, Any], Any], chosen: Sequence[Any], listed: bool = True
+) -> None:
+    """The first item of an adapter has the fields of the feed's batch, for each choice of fields."""
+    for yields in chosen:
+        epoch = made.state()["epoch"]
+        batch = next(made.batches(epoch))
+        item = next(iter(load(made, yields)))
+        structure = default_of(made, False) if yields is None else yields
+        assert_holds(item, structure, batch, listed)
+        del item
+        made.seek(epoch + 1)

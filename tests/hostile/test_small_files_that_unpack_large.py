@@ -9,6 +9,9 @@ import json
 import subprocess
 import sys
 import textwrap
+import tracemalloc
+from io import BytesIO
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +23,10 @@ from conftest import environment
 
 from fastfeed.errors import SourceError
 from fastfeed.faults import Failure
+from fastfeed.runtime.json_file import object_bytes
 from fastfeed.sources import Arrays, Table
-from fastfeed.sources.tables import read_files
+from fastfeed.sources.tables import csv_jsonl, read_files
+from fastfeed.sources.tables.csv_jsonl import read_csv, read_json
 from fastfeed.sources.tables.parquet_footer import pages_of
 
 ZEROS = bytes(40 << 20)  # 40 MB, in 2 KB of a file
@@ -156,11 +161,81 @@ def test_lines_without_an_end(tmp_path: Path, kind: str, monkeypatch: pytest.Mon
     with open(path, "r+b") as file:
         file.truncate(1 << 40)  # a hole, which takes no room on the disk
     with pytest.raises(
-        SourceError, match="a line has more than 100,000 bytes; if it is a row, pass memory='1GB'"
+        SourceError, match="a line takes more than 100,000 bytes; if it is meant, pass memory='1GB'"
     ):
         Table(path, image="image", memory="100kB")
     path.write_text(start + row + " " * 50_000 + "\n" + row)
     assert len(Table(path, image="image", memory="60kB")) == 3 + (kind == "jsonl")
+
+
+ENDLESS = {  # a table's beginning, what follows for ever -> what is too large
+    "one field": ("csv", b'image,n\na.jpg,1\n"', b"x\n" * 500, "row"),
+    "many fields": ("csv", b'image,n\na.jpg,1\n"', b'x\n","' * 250, "row"),
+    "a header": ("csv", b'"', b"x\n" * 500, "row"),
+    "fields of a line": ("csv", b"image,n\na.jpg,1\n", b"ab," * 300, "line"),
+    "objects of a line": ("jsonl", b'{"image": "a.jpg"}\n[', b"[]," * 300, "line"),
+}
+
+
+@pytest.mark.parametrize("what", ENDLESS)
+def test_rows_without_an_end(tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Quotes that are not closed, and lines of many values, which take more than their bytes."""
+    kind, start, more, part = ENDLESS[what]
+    monkeypatch.setattr(read_files, "_blocks", lambda *file: chain([start], repeat(more)))
+    (tmp_path / f"t.{kind}").write_bytes(start)
+    with pytest.raises(SourceError, match=rf"a {part} takes more than 100,000 bytes; .* memory="):
+        Table(tmp_path / f"t.{kind}", image="image", memory="100kB")
+
+
+def test_json_that_takes_more_as_objects(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text(json.dumps({"image": "a.jpg", "x": [[]] * 5_000}) + "\n")
+    with pytest.raises(SourceError, match=r"a line takes more than 300,000 bytes; .* memory='1GB'"):
+        Table(path, image="image", memory="300kB")
+    assert len(Table(path, image="image", memory="2MB")) == 1
+    path.write_text(json.dumps({"image": "a.jpg", "x": "A" * 100_000}) + "\n")
+    assert len(Table(path, image="image", memory="300kB")) == 1, "a text takes little more"
+
+
+VALUES = {
+    "lists": ["[]"] * 2000,
+    "objects": ["{}"] * 2000,
+    "an object each": ['{"a":1}'] * 2000,
+    "other objects": [f'{{"k{k}":1.5}}' for k in range(2000)],
+    "numbers": [f"{k}.25" for k in range(1000, 3000)],
+    "texts": [f'"ab{k}"' for k in range(2000)],
+    "annotations": ['{"id": 177, "bbox": [473.07, 395.93, 38.65, 28.67], "area": 70.5}'] * 500,
+    "one inside of another": ["[" * 900 + "]" * 900],
+    "a text": [json.dumps("a" * 20_000)],
+    "a text that is not ASCII": ['"' + "a" * 20_000 + '\u00e4"', '"' + "a" * 20_000 + '\u4e2d"'],
+}
+
+
+@pytest.mark.parametrize("what", VALUES)
+def test_objects_of_json_take_no_more_than_is_counted(what: str) -> None:
+    data = f"[{','.join(VALUES[what])}]".encode()
+    tracemalloc.start()
+    try:
+        json.loads(data)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak <= object_bytes(data) + 10_000
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_rows_are_objects_a_few_at_a_time(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as there is room for: CSV of many columns, JSON of long lines."""
+    columns = [f"c{k}" for k in range(8)]
+    monkeypatch.setattr(csv_jsonl, "_FIELDS", 64)
+    if kind == "csv":
+        text = "\n".join([",".join(columns)] + [",".join("12345678")] * 20)
+        parts = read_csv([BytesIO(text.encode())], "t", {"c7": False}, ",", 1_000_000)
+    else:
+        text = "\n".join([json.dumps(dict.fromkeys(columns, "x" * 100))] * 20)
+        parts = read_json([BytesIO(text.encode())], "t", {"c7": False}, 700_000)
+    counts = [len(part["c7"]) for part in parts]
+    assert sum(counts) == 20 and max(counts) <= 8
 
 
 @pytest.mark.parametrize(

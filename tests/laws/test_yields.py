@@ -21,11 +21,13 @@ from helpers.field_feeds import (
     N,
     Read,
     assert_holds,
+    check_yields,
     default_of,
     feed,
     structures,
 )
 from helpers.needs import needs
+from helpers.source_examples import SOURCES, small_feed
 
 import fastfeed as ff
 from fastfeed.adapters.batch_tuples import BatchTuples
@@ -55,6 +57,30 @@ def test_items_have_the_structure_that_yields_says(adapter, kind, tmp_path):
                 rows = slice(0, N % 4 if batch.step == 2 else 4)
                 cut = {name: batch[name][rows] for name in batch.keys()}  # noqa: SIM118
                 assert_holds(item, structure, cut, listed=adapter != "tfdata")
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_batches_of_every_source_have_the_stated_fields(name, tmp_path):
+    with small_feed(name, tmp_path) as made:
+        batch = next(iter(made))
+        assert [*made.fields] == [*batch.keys()]
+        for field in made.fields.values():
+            values = batch[field.name]
+            if field.is_array:
+                assert (values.shape[1:], str(values.dtype)) == (field.shape, field.dtype)
+            else:
+                assert field.dtype == "str" and {*map(type, values)} == {str}
+
+
+@pytest.mark.parametrize("name", SOURCES)
+@pytest.mark.parametrize(
+    "adapter",
+    [EACH[0], pytest.param("tfdata", marks=[needs("tensorflow"), pytest.mark.slow])],
+)
+def test_adapters_yield_every_source(adapter, name, tmp_path):
+    with small_feed(name, tmp_path) as made:
+        listed = adapter != "tfdata"
+        check_yields(made, ADAPTERS[adapter], structures(made), listed)
 
 
 def tuples_of(source: Any, yields: Any, how: dict[str, Any], **options: Any) -> BatchTuples:

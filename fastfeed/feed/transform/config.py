@@ -74,6 +74,12 @@ class TransformConfig:
             checked, program, int(seed), threads, decode, device, classes, memory, input_spec
         )
 
+    def with_ops(self, ops: OpList) -> TransformConfig:
+        """The same with other ops. ConfigError as for `make`."""
+        options = self.__getstate__()
+        del options["program"], options["ops"]
+        return TransformConfig.make(ops, **options)
+
     @cached_property
     def pixel_program(self) -> Program:
         """The program for arrays and PIL images."""
@@ -88,6 +94,13 @@ class TransformConfig:
         program = self.program
         steps = [step for part in (program, *program.others) for step in part.drawing]
         return any(step.op.draws for step in steps) or any(op.draws for op in program.maps)
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """True if native code alone makes the images of files, one for each."""
+        program = self.program
+        has_more = program.others or program.views or program.maps or program.functions
+        return self.input_spec.encoded and self.device == "cpu" and not has_more
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}

@@ -6,13 +6,13 @@ import importlib
 import threading
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from multiprocessing.process import current_process
 from typing import Any, cast
 
 import numpy as np
 
-from fastfeed.backends.base import BackendModule
+from fastfeed.backends.base import BackendModule, NativeRenderer
 from fastfeed.decode import engine_for
 from fastfeed.decode.base import DecodeFailure, FunctionFailed
 from fastfeed.decode.executor import Executor, Samples, executor_for
@@ -29,6 +29,7 @@ from fastfeed.feed.transform.config import TransformConfig
 from fastfeed.feed.transform.fields import ItemFields
 from fastfeed.feed.transform.items import Kind, contiguous, kind, locations, pixels, refusal
 from fastfeed.ops.decode import Decode
+from fastfeed.ops.program.program import Program, Work
 from fastfeed.runtime.buffers import SizedPools
 from fastfeed.runtime.timeline import Timeline
 from fastfeed.storage.local_file import read_file
@@ -36,6 +37,7 @@ from fastfeed.storage.reads import Unread
 
 _BACKENDS = {"cpu": "cpu", "cuda": "nvjpeg"}  # by device
 _KEPT = 4  # batches of one size whose memory is reused
+_SIZES = 256  # of files whose window is kept
 
 
 @dataclass(slots=True, eq=False)
@@ -56,14 +58,7 @@ class Call:
 
     def failure(self, row: Any, bad: DecodeFailure, stage: str = "decode") -> Failure:
         """The failure of an item. MemoryError for a lack of memory, which is not its fault."""
-        uri = self.uri(row)
-        if bad.reason == "oom":
-            raise MemoryError(
-                f"decoding {uri}: {bad.detail}; lower Transform(memory=...) or threads, or leave"
-                " large images out with Decode(max_pixels=...)"
-            )
-        stage = "augment" if isinstance(bad, FunctionFailed) else stage
-        return Failure(int(self.ids[row]), uri, stage, bad.reason, bad.detail)
+        return _failure(self.uri(row), self.ids[row], bad, stage)
 
     def values(self, _: Any, rows: np.ndarray, names: Collection[str]) -> dict[str, np.ndarray]:
         """Labels and columns of items, for functions."""
@@ -95,6 +90,7 @@ class Pipeline:
         self._routes: dict[bool, _Route] = {}
         self.stop = threading.Event()  # set when it is closed
         self.timeline = Timeline()
+        self._work = lru_cache(_SIZES)(partial(_work, config.program))
         branches = self._route(not config.input_spec.encoded).branches
         self._pools = [
             SizedPools(part.program.shape, part.program.spec.dtype, _KEPT, part.backend.empty)
@@ -120,6 +116,37 @@ class Pipeline:
         for name, rows in groups.items():
             self._fill(name, rows, call, draws, outs, annotations)
         return outs, annotations
+
+    def files(
+        self, files: Sequence[Any], ids: np.ndarray, draws: list[np.ndarray]
+    ) -> tuple[np.ndarray, dict[int, Failure]] | None:
+        """The images of files in memory by one call of native code, and failures by row.
+
+        None where one of them cannot be made so: `render` finds out what each of them needs.
+        """
+        route = self._route(False)
+        (branch,) = route.branches
+        n = len(files)
+        try:
+            samples = route.executor.borrow(list(map(contiguous, files)), self.stop)
+            if not n or samples.codes.any():
+                return None
+            if n == 1 and not self._config.random:
+                work = self._work(*samples.sizes[0].tolist())
+            else:
+                work = branch.program.work(draws, samples.sizes)
+            images = self._pools[0].take(n)
+            skip = np.zeros(n, bool)
+            renderer = cast(NativeRenderer, branch.backend)
+            found = renderer.render_native(samples, skip, work, images, self.stop)
+        except Exception as error:  # decoders and ops may raise anything
+            if ends_run(error):
+                raise
+            return None
+        bad = {k: _failure(item_uri(files, k), ids[k], found[k]) for k in sorted(found)}
+        if bad:
+            images[list(bad)] = branch.black()
+        return images, bad
 
     def clear(
         self, call: Call, rows: list[int], outs: list[np.ndarray], annotations: Annotations
@@ -294,6 +321,22 @@ class Pipeline:
             if size >= self._max_bytes:
                 break
         return blobs
+
+
+def _failure(uri: str, id: Any, bad: DecodeFailure, stage: str = "decode") -> Failure:
+    if bad.reason == "oom":
+        raise MemoryError(
+            f"decoding {uri}: {bad.detail}; lower Transform(memory=...) or threads, or leave"
+            " large images out with Decode(max_pixels=...)"
+        )
+    stage = "augment" if isinstance(bad, FunctionFailed) else stage
+    return Failure(int(id), uri, stage, bad.reason, bad.detail)
+
+
+def _work(program: Program, height: int, width: int) -> Work:
+    """Parameters for one file of this size, where nothing is drawn."""
+    draws = program.draw(lambda slot, k: np.empty((1, 0)))
+    return program.work(draws, np.array([[height, width]]))
 
 
 def item_uri(items: Sequence[Any], row: int) -> str:

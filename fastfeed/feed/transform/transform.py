@@ -26,6 +26,7 @@ from fastfeed.feed.transform.items import as_list, grouped
 from fastfeed.feed.transform.pipeline import Call, Pipeline, item_uri
 from fastfeed.feed.transform.saved import compare, load_transform, save_transform
 from fastfeed.ops.base import Op
+from fastfeed.ops.evaluation import evaluation
 from fastfeed.runtime.batch import Batch
 from fastfeed.sampling.rng import check_seed, uniform
 from fastfeed.sources.base import Optionals
@@ -124,6 +125,12 @@ class Transform:
         """True if ops draw random numbers: calls need `ids` or `rng`."""
         return self._config.random
 
+    @property
+    def evaluation(self) -> Transform:
+        """The same transform without random ops, for validation and serving: `ff.evaluation`."""
+        ops = tuple(evaluation(self._config.ops))
+        return _of_config(self._config.with_ops(ops))
+
     def __call__(
         self,
         items: Sequence[Any],
@@ -193,13 +200,13 @@ class Transform:
             The image, of the shape and dtype of `spec`; several where ops make views.
 
         Raises:
-            SampleError: If the item is bad; the text says why.
+            SampleError: If the item is bad; the text says why, and `failure` is its Failure.
             ConfigError: As for a call.
         """
         ids = None if id is None else [id]
         batch = self([item], ids=ids, epoch=epoch, seed=seed, rng=rng)
         if batch.bad:
-            raise SampleError(str(batch.bad[0]))
+            raise SampleError(str(batch.bad[0]), failure=batch.bad[0])
         return batch.images[0]
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -279,6 +286,8 @@ class Transform:
             pipeline.close()
 
     def __enter__(self) -> Transform:
+        """Open the threads, which otherwise the first call does."""
+        self._open()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -316,11 +325,6 @@ class Transform:
         program = self._config.program
         own_ids = np.arange(len(items)) if ids is None else _checked_ids(ids, len(items))
         self._check_random(ids, epoch, seed, rng)
-        values = ItemFields(fields or {}, len(items), partial(item_uri, items))
-        annotates = Annotator(Optionals(values), program, 0, False, 1)
-        if values.has_annotations or program.functions:
-            annotates = annotator(values, program)
-        call = Call(items, own_ids, values, annotates, pipeline.stop)
 
         def numbers(slot: int, k: int) -> np.ndarray:
             if rng is not None:
@@ -328,7 +332,22 @@ class Transform:
             return uniform(self._config.seed if seed is None else seed, epoch, own_ids, slot, k)
 
         draws = [part.draw(numbers) for part in (program, *program.others)]
-        images, annotations = pipeline.render(call, grouped(items), draws)
+        groups = grouped(items)
+        if not fields and self._config.is_plain and groups.keys() == {"file"}:
+            made = pipeline.files(items, own_ids, draws[0])
+            if made is not None:
+                images, bad = made
+                weights = np.ones(len(items), np.float32)
+                if bad:
+                    weights[list(bad)] = 0
+                labels = targets(program, np.full(len(items), -1), weights)
+                return Batch(images, labels, weights, own_ids, epoch, 0, bad=bad)
+        values = ItemFields(fields or {}, len(items), partial(item_uri, items))
+        annotates = Annotator(Optionals(values), program, 0, False, 1)
+        if values.has_annotations or program.functions:
+            annotates = annotator(values, program)
+        call = Call(items, own_ids, values, annotates, pipeline.stop)
+        images, annotations = pipeline.render(call, groups, draws)
         return self._finished(pipeline, call, images, annotations, epoch, numbers)
 
     def _check_random(self, ids: Any, epoch: Any, seed: Any, rng: Any) -> None:
@@ -365,7 +384,6 @@ class Transform:
         program, fields = self._config.program, call.fields
         rows = np.arange(len(call.items))
         failed: set[int] = set()  # in a Map
-        maps = MapRunner(program, FaultPolicy(), pipeline.timeline, _MAP_HINT)
         while True:
             weights = np.ones(len(rows), np.float32)
             weights[list(call.bad)] = 0
@@ -384,6 +402,7 @@ class Transform:
             )
             if len(failed) == len(rows) or not program.maps:
                 return batch
+            maps = MapRunner(program, FaultPolicy(), pipeline.timeline, _MAP_HINT)
             finished, named = maps(batch, uniform, call.number, failed, call.uri)
             if not named:
                 return finished

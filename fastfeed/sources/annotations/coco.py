@@ -17,6 +17,7 @@ from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
 from fastfeed.printable import printable
 from fastfeed.runtime.addresses import SampleLocations
+from fastfeed.runtime.json_file import object_bytes
 from fastfeed.sources.access import Access
 from fastfeed.sources.annotations.boxes import BoxLists
 from fastfeed.sources.base import Source, sample_or_failure
@@ -32,7 +33,6 @@ from fastfeed.storage.reads import ByteRange, MappedRead, Pending, Stat, Unread,
 from fastfeed.storage.storage import Storage
 
 _KEY = b'"segmentation"'
-_OBJECTS = 10  # times its bytes that JSON takes as Python objects, about
 
 
 def read_coco(
@@ -86,7 +86,7 @@ def _check_memory(uri: str, needed: int, memory: int) -> None:
 
 def _parsed(uri: str, storage: Storage, memory: int) -> dict[str, Any]:
     data = _bare(_read(uri, storage, memory))
-    _check_memory(uri, _OBJECTS * len(data), memory)
+    _check_memory(uri, object_bytes(data), memory)
     try:
         content = json.loads(data)
     except (ValueError, RecursionError) as error:

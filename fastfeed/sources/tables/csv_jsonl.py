@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import codecs
 import csv
+import io
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.printable import printable
+from fastfeed.runtime.json_file import object_bytes
 from fastfeed.sources.tables.columns import Codes, ColumnPart, TextLists
 from fastfeed.sources.tables.string_column import StringColumn
 
 # characters of a field, such as an image in base64; Python's own limit is 131,072 for all readers
 _FIELD = 256 << 20
-_ROWS = 1 << 16  # that are Python objects at the same time
+_FIELD_BYTES = 60  # of a text as a Python object, besides its characters
+_ROWS = 1 << 16  # that are Python objects at the same time, of up to 32 columns
+_FIELDS = 32 * _ROWS
+_MOST_TIMES = 100  # its bytes that JSON may take as Python objects
 
 RequestedNames = Mapping[str, bool]  # names of columns, and whether to read their texts as Codes
 Parts = Iterator[dict[str, ColumnPart]]
@@ -36,30 +41,41 @@ def no_column(name: str, uri: str, columns: Iterable[str], hint: str = "") -> Co
 # -- CSV
 
 
-def read_csv(lines: Iterable[bytes], uri: str, requested: RequestedNames, delimiter: str) -> Parts:
+def read_csv(
+    blocks: Iterable[io.BytesIO], uri: str, requested: RequestedNames, delimiter: str, memory: int
+) -> Parts:
     """RFC 4180: the first line names the columns, fields may be quoted.
 
-    Every field is a text, an empty one is null.
+    Every field is a text, an empty one is null. `blocks`: of whole lines.
     """
     if csv.field_size_limit() < _FIELD:
         csv.field_size_limit(_FIELD)
-    # no Python code runs per line: a table may have many millions
+    done = 0  # rows, besides the header
+    lines = chain.from_iterable(_bounded_rows(blocks, lambda: done, uri, delimiter, memory))
+    # little Python code runs per line: a table may have many millions
     reader = csv.reader(map(bytes.decode, _unmarked(lines)), delimiter=delimiter, strict=True)
     try:
         header = next(reader, None)
         if not header:
             raise SourceError(f"Table: {uri} has no header; its first line must name the columns")
         indices = {name: _column_index(name, header, uri) for name in requested}
-        line = reader.line_num
-        while chunk := list(islice(reader, _ROWS)):
-            if set(map(len, chunk)) != {len(header)}:
-                chunk = _even(chunk, len(header), uri, line)
-            line, columns = reader.line_num, list(zip(*chunk, strict=True))
-            if columns:
-                yield {
-                    name: _fields(columns[indices[name]], coded)
-                    for name, coded in requested.items()
-                }
+        width = len(header)
+        most = max(1, min(_ROWS, _FIELDS // width))
+        chunk: list[list[str]] = []
+        for row in reader:
+            done += 1
+            if len(row) == width:
+                chunk.append(row)
+            elif row:
+                raise SourceError(
+                    f"Table: {uri}, line {reader.line_num}: {len(row)} fields, the header has"
+                    f" {width}"
+                )
+            if len(chunk) == most:
+                yield _columns(chunk, indices, requested)
+                chunk = []
+        if chunk:
+            yield _columns(chunk, indices, requested)
     except csv.Error as error:
         raise SourceError(f"Table: {uri}, line {reader.line_num}: {error}") from error
     except UnicodeDecodeError as error:
@@ -70,25 +86,47 @@ def read_csv(lines: Iterable[bytes], uri: str, requested: RequestedNames, delimi
         ) from error
 
 
+def csv_bytes(data: bytes, delimiter: str) -> int:
+    """Bytes that a part of a row takes as Python objects."""
+    return len(data) + _FIELD_BYTES * data.count(delimiter.encode())
+
+
+def _bounded_rows(
+    blocks: Iterable[io.BytesIO], done: Callable[[], int], uri: str, delimiter: str, memory: int
+) -> Iterator[io.BytesIO]:
+    """Yield the blocks. SourceError if a row takes more than `memory`: quotes that never end.
+
+    `done`: the number of rows that were read.
+    """
+    size, before = 0, 0
+    for block in blocks:
+        yield block
+        size = 0 if done() > before else size + csv_bytes(block.getvalue(), delimiter)
+        before = done()
+        if size > memory:
+            raise row_too_large("row", size, uri, memory)
+
+
+def row_too_large(what: str, size: int, uri: str, memory: int) -> SourceError:
+    """The error for a row, or a line of a file, that takes too much memory."""
+    return SourceError(
+        f"Table: {uri}: a {what} takes more than {memory:,} bytes; if it is meant, pass"
+        f" memory='{-(-2 * size // 10**9)}GB', or more"
+    )
+
+
+def _columns(
+    rows: Sequence[Sequence[str]], indices: Mapping[str, int], requested: RequestedNames
+) -> dict[str, ColumnPart]:
+    columns = list(zip(*rows, strict=True))
+    return {name: _fields(columns[indices[name]], coded) for name, coded in requested.items()}
+
+
 def _unmarked(lines: Iterable[bytes]) -> Iterator[bytes]:
     """Lines without the byte order mark at the beginning."""
     remaining = iter(lines)
     first = next(remaining, b"").removeprefix(codecs.BOM_UTF8)
     return chain([first], remaining) if first else iter(())
-
-
-def _even(rows: list[list[str]], width: int, uri: str, line: int) -> list[list[str]]:
-    """Rows less those of empty lines; `line` is that before them.
-
-    SourceError if one has more or fewer fields.
-    """
-    for row in rows:
-        line += 1 + sum(text.count("\n") for text in row)
-        if row and len(row) != width:
-            raise SourceError(
-                f"Table: {uri}, line {line}: {len(row)} fields, the header has {width}"
-            )
-    return [row for row in rows if row]
 
 
 def _column_index(name: str, header: Sequence[str], uri: str) -> int:
@@ -124,11 +162,13 @@ def _codes(texts: Sequence[str]) -> Codes:
 # -- JSON lines
 
 
-def read_json(lines: Iterable[bytes], uri: str, requested: RequestedNames) -> Parts:
-    """Read one JSON object per line; a missing key is null."""
-    objects, first, met = _objects(lines, uri), 0, set[str]()
+def read_json(
+    blocks: Iterable[io.BytesIO], uri: str, requested: RequestedNames, memory: int
+) -> Parts:
+    """Read one JSON object per line; a missing key is null. `blocks`: of whole lines."""
+    first, met = 0, set[str]()
     keys: dict[str, None] = {}  # keys of the first rows
-    while chunk := list(islice(objects, _ROWS)):
+    for chunk in _chunks(_objects(chain.from_iterable(blocks), uri, memory), memory):
         if not keys:
             keys = dict.fromkeys(key for row in chunk[:1000] for key in row)
         columns = {}
@@ -143,12 +183,29 @@ def read_json(lines: Iterable[bytes], uri: str, requested: RequestedNames) -> Pa
             raise no_column(name, uri, keys)
 
 
-def _objects(lines: Iterable[bytes], uri: str) -> Iterator[dict[str, Any]]:
+def _chunks(rows: Iterable[tuple[dict[str, Any], int]], memory: int) -> Iterator[list[Any]]:
+    """Yield rows that take no more than `memory`, or one; `rows` has the bytes of each in JSON."""
+    chunk: list[dict[str, Any]] = []
+    size = 0
+    for row, length in rows:
+        if chunk and (len(chunk) == _ROWS or _MOST_TIMES * (size + length) > memory):
+            yield chunk
+            chunk = []
+            size = 0
+        chunk.append(row)
+        size += length
+    if chunk:
+        yield chunk
+
+
+def _objects(lines: Iterable[bytes], uri: str, memory: int) -> Iterator[tuple[dict[str, Any], int]]:
     decode = json.JSONDecoder().raw_decode
     for number, line in enumerate(_unmarked(lines), 1):
         text, row, end = line.strip(), None, 0
         if not text:
             continue
+        if _MOST_TIMES * len(text) > memory and (size := object_bytes(text)) > memory:
+            raise row_too_large("line", size, uri, memory)
         try:
             row, end = decode(text := text.decode())
             if end < len(text):
@@ -165,7 +222,7 @@ def _objects(lines: Iterable[bytes], uri: str) -> Iterator[dict[str, Any]]:
                 f"Table: {uri}, line {number}: not an object like {{...}}, but"
                 f" {printable(repr(line), 80)}{hint}"
             )
-        yield row
+        yield row, len(text)
 
 
 def values_part(values: list[Any], coded: bool, name: str, uri: str, first: int) -> ColumnPart:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,7 +18,7 @@ import numpy as np
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.printable import printable
 from fastfeed.sources.tables.columns import Codes, ColumnPart
-from fastfeed.sources.tables.csv_jsonl import read_csv, read_json
+from fastfeed.sources.tables.csv_jsonl import csv_bytes, read_csv, read_json, row_too_large
 from fastfeed.sources.tables.string_column import StringColumn
 from fastfeed.storage.expand import find_files
 from fastfeed.storage.reads import ByteRange, Stat, Unread, is_local
@@ -167,7 +167,7 @@ def read_files(
     `image` is None where other columns make up the paths.
 
     `memory`: bytes that columns of Parquet may take, or what is usual for the size of their files,
-    if that is more; and that a line of other formats may have, if it is more than 16 MiB.
+    if that is more; and that a row of other formats may take, as far as it is not in one block.
     """
     if _format(files[0][0]) == "Parquet":
         yield from _read_parquet(files, image, other_columns, label, storage, memory)
@@ -182,11 +182,13 @@ def read_files(
             for name, coded in {**({image: False} if image else {}), **other_columns}.items()
             if name not in own
         }
-        lines = _lines(_blocks(uri, stat, storage), uri, memory)
+        blocks = _blocks(uri, stat, storage)
         if _format(uri) == "CSV":
-            parts = read_csv(lines, uri, requested, "\t" if _suffix(uri) == ".tsv" else ",")
+            delimiter = "\t" if _suffix(uri) == ".tsv" else ","
+            lines = _lines(blocks, uri, memory, partial(csv_bytes, delimiter=delimiter))
+            parts = read_csv(lines, uri, requested, delimiter, memory)
         else:
-            parts = read_json(lines, uri, requested)
+            parts = read_json(_lines(blocks, uri, memory, len), uri, requested, memory)
         yield TableFile(
             (name, part)
             for chunk in parts
@@ -198,26 +200,26 @@ def _rows(chunk: Mapping[str, ColumnPart]) -> int:
     return len(next(iter(chunk.values())))
 
 
-def _lines(blocks: Iterable[bytes], uri: str, limit: int) -> Iterator[bytes]:
-    """Lines with their ends.
+def _lines(
+    blocks: Iterable[bytes], uri: str, memory: int, size_of: Callable[[bytes], int]
+) -> Iterator[io.BytesIO]:
+    """Lines with their ends, those that end in a block together.
 
-    SourceError for one of more than `limit` bytes, as far as it is not in one block.
+    SourceError for one that takes more than `memory`, as far as it is not in one block.
     """
     pieces: list[bytes] = []  # of a line whose end is in a later block
     size = 0  # of them
     for block in blocks:
         end = block.rfind(b"\n") + 1
         if end:
-            yield from io.BytesIO(b"".join([*pieces, block[:end]]))  # no Python code runs per line
-            pieces, size = [], 0
+            yield io.BytesIO(b"".join([*pieces, block[:end]]))
+            pieces = []
+            size = 0
         pieces.append(block[end:])
-        size += len(block) - end
-        if size > limit:
-            raise SourceError(
-                f"Table: {uri}: a line has more than {limit:,} bytes; if it is a row, pass "
-                f"memory='{-(-2 * size // 10**9)}GB', or more"
-            )
-    yield from io.BytesIO(b"".join(pieces))
+        size += size_of(pieces[-1])
+        if size > memory:
+            raise row_too_large("line", size, uri, memory)
+    yield io.BytesIO(b"".join(pieces))
 
 
 def _blocks(uri: str, stat: Stat, storage: Storage) -> Iterator[bytes]:

@@ -91,8 +91,9 @@ def test_a_bad_item_costs_its_row_alone(transform: ff.Transform) -> None:
     assert not batch.images[list(batch.bad)].any()
     alone = transform([good]).images[0]
     assert all(np.array_equal(batch.images[row], alone) for row in (0, 5))
-    with pytest.raises(SampleError, match=r"items\[0\]: truncated"):
+    with pytest.raises(SampleError, match=r"items\[0\]: truncated") as raised:
         transform.one(broken("truncated"))
+    assert raised.value.failure.reason == "truncated"
 
 
 @pytest.mark.parametrize(
@@ -160,6 +161,23 @@ def test_construction_starts_nothing_and_checks_the_ops() -> None:
         ff.Transform([ff.Resize(8)])
     with pytest.raises(ConfigError, match="decode must be one of auto, cpu, native, pillow"):
         ff.Transform(OPS, decode="gpu")
+
+
+def test_evaluation_has_no_random_ops_and_the_same_options() -> None:
+    ops = [ff.RandomResizedCrop(16), ff.RandomFlip(), ff.OneHot()]
+    training = ff.Transform(ops, seed=3, threads=2, decode="pillow", classes=4)
+    made = training.evaluation
+    assert made.ops == ff.evaluation(ops) and not made.random and made.spec == training.spec
+    assert made([jpeg(1)], fields={"label": [2]}).labels.tolist() == [[0, 0, 1, 0]]
+
+
+def test_entering_opens_the_threads() -> None:
+    transform = ff.Transform(OPS, threads=2)
+    with transform:
+        pipeline = transform._pipeline
+        assert pipeline is not None
+        transform.one(PICTURE)
+        assert transform._pipeline is pipeline
 
 
 def test_a_closed_transform_says_so() -> None:

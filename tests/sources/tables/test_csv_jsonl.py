@@ -15,6 +15,7 @@ from fastfeed.errors import ConfigError, FastfeedError, SourceError
 from fastfeed.sources import Table
 from fastfeed.sources.tables import csv_jsonl as lines_module
 from fastfeed.sources.tables.csv_jsonl import read_csv, read_json
+from fastfeed.sources.tables.read_files import MEMORY
 
 READ = {
     "a byte order mark": "\ufeffpath,label\na,1\nb,2\n",
@@ -194,7 +195,8 @@ def test_csv_comes_back_as_it_was_written(rows):
     writer = csv.writer(text)
     writer.writerow(["a", "b"])
     writer.writerows(rows)
-    parts = list(read_csv(io.BytesIO(text.getvalue().encode()), "t", {"b": False, "a": True}, ","))
+    blocks = [io.BytesIO(text.getvalue().encode())]
+    parts = list(read_csv(blocks, "t", {"b": False, "a": True}, ",", MEMORY))
     assert [text for part in parts for text in part["b"].values.tolist()] == [
         row[1] for row in rows
     ]
@@ -206,9 +208,9 @@ def test_csv_comes_back_as_it_was_written(rows):
 def test_whatever_lies_in_a_file_the_error_is_ours(pieces):
     data = b"".join(pieces)
     for read in (
-        lambda: read_csv(io.BytesIO(b"a,b\n" + data), "t", {"a": False, "b": True}, ","),
-        lambda: read_csv(io.BytesIO(data), "t", {"a": False}, "\t"),
-        lambda: read_json(io.BytesIO(b'{"a": 2}\n' + data), "t", {"a": True}),
+        lambda: read_csv([io.BytesIO(b"a,b\n" + data)], "t", {"a": False, "b": True}, ",", MEMORY),
+        lambda: read_csv([io.BytesIO(data)], "t", {"a": False}, "\t", MEMORY),
+        lambda: read_json([io.BytesIO(b'{"a": 2}\n' + data)], "t", {"a": True}, MEMORY),
     ):
         try:
             assert sum(len(part["a"]) for part in read()) <= data.count(b"\n") + 2

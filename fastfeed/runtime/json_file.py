@@ -15,6 +15,7 @@ from fastfeed.system.descriptors import open_regular
 
 _UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR)
 _INTEGERS = 1 << 63  # what NumPy holds
+MOST_OBJECTS = 4 * 10**9  # bytes, of an index or a record
 _VALUE = 96  # bytes of an object, and of its place in a list or dict
 
 
@@ -72,6 +73,15 @@ def load_json(
     if not isinstance(document, dict):
         raise failed(f"{path} is not a saved {what}: got {type(document).__name__}{advice}")
     return document
+
+
+def parse_json(data: bytes) -> Any:
+    """Parse JSON from elsewhere. ValueError, also if it would take more than `MOST_OBJECTS`."""
+    if (needed := object_bytes(data)) > MOST_OBJECTS:
+        raise ValueError(
+            f"it takes {needed:,} bytes of memory as objects, the limit is {MOST_OBJECTS:,}"
+        )
+    return json.loads(data)
 
 
 def object_bytes(data: bytes) -> int:

@@ -23,8 +23,9 @@ from conftest import environment
 
 from fastfeed.errors import SourceError
 from fastfeed.faults import Failure
+from fastfeed.runtime import json_file
 from fastfeed.runtime.json_file import object_bytes
-from fastfeed.sources import Arrays, Table
+from fastfeed.sources import Arrays, HuggingFace, MDSShards, Table, TarShards
 from fastfeed.sources.tables import csv_jsonl, read_files
 from fastfeed.sources.tables.csv_jsonl import read_csv, read_json
 from fastfeed.sources.tables.parquet_footer import pages_of
@@ -221,6 +222,24 @@ def test_objects_of_json_take_no_more_than_is_counted(what: str) -> None:
     finally:
         tracemalloc.stop()
     assert peak <= object_bytes(data) + 10_000
+
+
+INDEXES: dict[str, tuple[str, Any]] = {
+    "index.json": ("", MDSShards),
+    "wids.json": ("wids.json", TarShards),
+    "dataset_dict.json": ("", HuggingFace),
+}
+
+
+@pytest.mark.parametrize("name", INDEXES)
+def test_indexes_that_take_more_as_objects(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(json_file, "MOST_OBJECTS", 100_000)
+    (tmp_path / name).write_text(json.dumps({"version": 2, "shards": [], "x": [[]] * 5_000}))
+    item, source = INDEXES[name]
+    with pytest.raises(SourceError, match=r"it takes [0-9,]+ bytes of .*, the limit is 100,000"):
+        source(tmp_path / item)
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl"])

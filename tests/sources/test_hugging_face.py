@@ -368,7 +368,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     "no folder": (lambda d: d / "none", "none is not a folder with files; pass the folder of a"),
     "a name": (lambda d: "user/birds", "data set, or 'hf://datasets/user/birds' for the Hub"),
     "a list": (lambda d: [d], "data must be a folder, an address, or a datasets.Dataset, got ["),
-    "state": (wrong_json, "state.json is not JSON"),
+    "state": (wrong_json, "state.json cannot be read as JSON"),
     "a shard": (no_shard, "data-00000-of-00001.arrow of"),
     "no tables": (images_only, "no .parquet or .arrow in"),
     "a pattern": (

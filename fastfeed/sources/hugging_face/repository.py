@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,6 +9,7 @@ from typing import Any
 
 from fastfeed.errors import ConfigError, MissingExtra, SourceError
 from fastfeed.printable import printable
+from fastfeed.runtime.json_file import parse_json
 from fastfeed.storage.local_file import read_file
 from fastfeed.storage.reads import ByteRange, Unread, is_local
 from fastfeed.storage.storage import Storage
@@ -104,9 +104,9 @@ def _text(uri: str, storage: Storage) -> str:
 
 def _json(uri: str, storage: Storage) -> dict[str, Any]:
     try:
-        content = json.loads(_text(uri, storage))
+        content = parse_json(_text(uri, storage).encode())
     except (ValueError, RecursionError) as error:
-        raise SourceError(f"HuggingFace: {uri} is not JSON ({error})") from error
+        raise SourceError(f"HuggingFace: {uri} cannot be read as JSON: {error}") from error
     if not isinstance(content, dict):
         raise SourceError(f"HuggingFace: {uri} must hold a JSON object, got {printable(content)}")
     return content

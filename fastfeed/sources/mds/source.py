@@ -7,7 +7,6 @@ Little endian. The folder's `index.json` lists the shards.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -18,6 +17,7 @@ from fastfeed.arguments import checked_early
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.printable import printable
 from fastfeed.runtime.addresses import FileRanges
+from fastfeed.runtime.json_file import parse_json
 from fastfeed.sources.access import Allow, IndexNames, allow_of, shard_paths
 from fastfeed.sources.label_values import LabelKind
 from fastfeed.sources.mds.shard import (
@@ -334,7 +334,7 @@ def _content(item: Any, storage: Storage) -> tuple[str, bytes] | None:
 def _listed(uri: str, data: bytes, names: IndexNames) -> Iterator[str]:
     """Addresses of the shards that an index.json lists. SourceError."""
     try:
-        index = json.loads(data)
+        index = parse_json(data)
         if index["version"] != 2:
             raise ValueError(f"version {index['version']!r}, 2 can be read")
         for shard in index["shards"]:

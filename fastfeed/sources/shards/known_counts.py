@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 from collections.abc import Sequence
@@ -11,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from fastfeed.printable import printable
+from fastfeed.runtime.json_file import parse_json
 from fastfeed.sources.base import NOTE
 from fastfeed.sources.shards.index import Index, Section
 from fastfeed.storage.reads import is_local
@@ -21,6 +21,7 @@ _log = logging.getLogger("fastfeed")
 _CUT = ("cut off at ", "empty file", "empty: no records")  # how notes begin
 _LOST = ("nothing after it can be ", " are missing", "wids index says ")  # and what they hold
 _RECORDS = "__job/records/"  # of `fastfeed preprocess`, below the folder that its shards are in
+_LONGEST = 1 << 28  # bytes of a record
 _LEVELS = 3  # folders between a shard and that folder, at most: train/512x768
 _told: set[str] = set()  # once in a process
 
@@ -52,7 +53,7 @@ def in_record(uri: str, size: int) -> int | None:
     for path in candidates:
         try:
             with open(open_regular(path), "rb") as file:
-                record = json.load(file)
+                record = parse_json(file.read(_LONGEST))  # of a longer one a part, which is none
             recorded = {os.path.basename(part["name"]): part["bytes"] for part in record["files"]}
             if recorded[name] > size:
                 return len(record["ids"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator, Set
 from pathlib import PurePosixPath
@@ -11,6 +10,7 @@ from typing import Any
 from fastfeed.errors import SourceError
 from fastfeed.faults import REASONS
 from fastfeed.printable import printable
+from fastfeed.runtime.json_file import parse_json
 from fastfeed.sources.access import Allow, IndexNames, shard_paths
 from fastfeed.sources.shards.base import Paths
 from fastfeed.sources.shards.build_index import ForwardReader
@@ -61,7 +61,7 @@ def _wids_index(item: Any) -> str:
 def _wids(uri: str, names: IndexNames, who: str, nested: bool = False) -> Iterator[tuple[str, Any]]:
     """Address and number of samples of each shard. Addresses are relative to the index."""
     try:
-        index = json.loads(_read(uri, names.storage, who))
+        index = parse_json(_read(uri, names.storage, who))
         if (
             not isinstance(index, dict)
             or index.get("__kind__", _KIND) != _KIND
@@ -111,7 +111,10 @@ def members_from_dali(
         if os.stat(path).st_mtime_ns < os.stat(reader.uri).st_mtime_ns:
             raise _Mismatch("older than the shard")
         with open(open_regular(path), "rb") as file:
-            entries = _parse_idx(file.read())
+            content = file.read(reader.size + 1)
+        if len(content) > reader.size:
+            raise _Mismatch("larger than the shard")
+        entries = _parse_idx(content)
         _check(entries, reader, read)
     except (_Mismatch, OSError) as error:
         notes.append(f"{PurePosixPath(path).name} is not used: {error}")

@@ -288,6 +288,16 @@ def test_what_does_not_fit_is_not_used(tmp_path, looks, what):
     ]
 
 
+def test_an_index_larger_than_its_shard_is_not_read(tmp_path, looks):
+    (tmp_path / "a.tar").write_bytes(WHOLE)
+    (tmp_path / "a.idx").write_text(idx_of(WHOLE))
+    with open(tmp_path / "a.idx", "r+b") as file:
+        file.truncate(1 << 40)  # a hole, which takes no room on the disk
+    source = TarShards(tmp_path / "a.tar")
+    assert source.notes == [f"{tmp_path}/a.tar: a.idx is not used: larger than the shard"]
+    assert labels(source) == [0, 1, 2]
+
+
 def test_images_are_compared_with_it_when_they_are_read(tmp_path, looks):
     (tmp_path / "a.tar").write_bytes(WHOLE)
     (tmp_path / "a.idx").write_text(idx_of(WHOLE).replace("000001.jpg", "00000x.jpg"))

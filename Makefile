@@ -76,7 +76,7 @@ demo: $(VENV)/.demo
 	$(BIN)/fastfeed demo $(if $(DATA),--data $(DATA)) $(ARGS)
 
 test-needs: $(VENV)/.dev launcher-needs browser-needs
-	$(if $(strip $(TORCH)),$(PIP) install -q $(TORCH) accelerate albumentations lightning transformers)
+	$(if $(strip $(TORCH)),$(PIP) install -q $(TORCH) accelerate albumentations lightning torchdata transformers)
 
 test: test-needs
 	$(PYTEST) -m "not slow and not nightly" $(ARGS)

@@ -70,7 +70,7 @@ class BatchTuples:
         if yields is None:
             has_weights = session.weighted or factors is not None
             yields = _default(session, has_weights or (weighted and plan.tail == "pad"))
-        names = list(dict.fromkeys(_names(yields)))
+        names = list(dict.fromkeys(names_in(yields)))
         fields = [_field(session, name) for name in names]
         fills = plan.tail == "pad" and plan.length % plan.global_batch != 0
         if "weight" not in names:
@@ -86,7 +86,7 @@ class BatchTuples:
         return cls(
             tuple(fields),
             tuple(position for position, name in enumerate(names) if name in images),
-            _filled(yields, {name: name for name in names}, lists),
+            filled(yields, {name: name for name in names}, lists),
             plan.steps - 1 if loose and real < plan.batch else -1,
             real,
             loose,
@@ -111,7 +111,7 @@ class BatchTuples:
 
     def nested(self, flat: Sequence[Any]) -> Any:
         """The structure that trainers take, from the flat tuple."""
-        return _filled(self.structure, dict(zip(self.names, flat, strict=True)))
+        return filled(self.structure, dict(zip(self.names, flat, strict=True)))
 
     def on_images(self, convert: Callable[[Any], Any], flat: Sequence[Any]) -> list[Any]:
         """The flat tuple with images and views converted."""
@@ -136,7 +136,7 @@ def _default(session: FeedSession, weighted: bool) -> tuple[Any, ...]:
     return (*item, "weight") if weighted else item
 
 
-def _names(structure: Any) -> Iterator[str]:
+def names_in(structure: Any) -> Iterator[str]:
     """Names at the leaves of a structure."""
     if isinstance(structure, str):
         yield structure
@@ -148,16 +148,16 @@ def _names(structure: Any) -> Iterator[str]:
             f' {printable(repr(structure), 80)}; for example yields=("image", "label")'
         )
     for part in parts:
-        yield from _names(part)
+        yield from names_in(part)
 
 
-def _filled(structure: Any, values: Mapping[str, Any], lists: bool = True) -> Any:
+def filled(structure: Any, values: Mapping[str, Any], lists: bool = True) -> Any:
     """The structure with values in place of names."""
     if isinstance(structure, str):
         return values[structure]
     if isinstance(structure, Mapping):
-        return {key: _filled(part, values, lists) for key, part in structure.items()}
-    parts = [_filled(part, values, lists) for part in structure]
+        return {key: filled(part, values, lists) for key, part in structure.items()}
+    parts = [filled(part, values, lists) for part in structure]
     if hasattr(structure, "_fields"):
         return type(structure)(*parts)
     return parts if lists and isinstance(structure, list) else tuple(parts)

@@ -1,28 +1,35 @@
-"""A feed as a `tf.data.Dataset`."""
+"""A feed as a `tf.data.Dataset`, and a transform as a function for `Dataset.map`."""
 
 from __future__ import annotations
 
+import os
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from fastfeed.adapters.batch_tuples import BatchTuples, refusal
-from fastfeed.errors import ConfigError, FeedClosed, MissingExtra
-from fastfeed.feed.fields import Field, Yields
+from fastfeed.adapters.batch_tuples import BatchTuples, filled, names_in, refusal
+from fastfeed.errors import ConfigError, FeedClosed, MissingExtra, SampleError
+from fastfeed.feed.fields import Field, Yields, known_fields
 from fastfeed.feed.session import FeedSession
+from fastfeed.feed.transform.fields import ItemFields
+from fastfeed.feed.transform.transform import Transform
 from fastfeed.gpu_support import runs_on_gpu
+from fastfeed.ops.program.program import Program
+from fastfeed.printable import printable
+from fastfeed.runtime.batch import Batch, UnknownField
 from fastfeed.runtime.buffers import aligned
 from fastfeed.runtime.placement import is_of_objects, on_host, out_of_memory
 
 try:
     import tensorflow as tf
 except ImportError as error:
-    raise MissingExtra.of("to_tfdata", "TensorFlow", "tf") from error
+    raise MissingExtra.of("tf.data", "TensorFlow", "tf") from error
 
 _AHEAD = 2  # batches that TensorFlow holds on a device
 _ALIGNMENT = 64  # bytes
+_LONGEST_PATH = 4096  # bytes
 
 
 def to_tfdata(session: FeedSession, device: str | None = None, yields: Yields | None = None) -> Any:
@@ -96,16 +103,123 @@ def build_dataset(
 
 def signature(tuples: BatchTuples, batch: int | None) -> Any:
     """Specs of the tensors of a batch. ConfigError if TensorFlow has none of a field's dtype."""
-    return tuples.nested(
-        [tf.TensorSpec((batch, *field.shape), _dtype(field)) for field in tuples.fields]
+    return tuples.nested([_spec(field, batch) for field in tuples.fields])
+
+
+def _spec(field: Field, batch: int | None) -> Any:
+    try:
+        dtype = tf.as_dtype(np.dtype(field.dtype)) if field.is_array else tf.string
+    except TypeError as error:
+        raise refusal(field, f"TensorFlow has no tensors of {field.dtype}") from error
+    return tf.TensorSpec((batch, *field.shape), dtype)
+
+
+@tf.autograph.experimental.do_not_convert
+def tf_transform(
+    transform: Transform,
+    program: Program,
+    items: Any,
+    fields: Any = None,
+    ids: Any = None,
+    epoch: Any = 0,
+    yields: Yields | None = None,
+) -> Any:
+    """Implementation of `Transform.tf`: one call of Python per batch, in a graph as well."""
+    batch = _items(tf.convert_to_tensor(items))
+    values = fields if isinstance(fields, Mapping) else {} if fields is None else {"label": fields}
+    given = {name: _dense(name, value) for name, value in values.items()}
+    numbers = [tf.cast(epoch, tf.int64), *([] if ids is None else [tf.cast(ids, tf.int64)])]
+    transform([], ids=None if ids is None else [])  # refuses random ops without ids
+    if yields is None:
+        yields = ("image", "label") if "label" in given else "image"
+    names = list(dict.fromkeys(names_in(yields)))
+    specs = _specs(program, given, names)
+
+    def call(items: np.ndarray, *arrays: np.ndarray) -> list[np.ndarray]:
+        own = dict(zip((*given, "epoch", "ids"), arrays, strict=False))
+        epoch, ids = int(own.pop("epoch")), own.pop("ids", None)
+        made = transform(list(items), fields=own, ids=ids, epoch=epoch)
+        _check_bad(made, items, "weight" in names)
+        return [made[name] for name in names]
+
+    # stateless: the random numbers of a sample are a function of its id
+    inputs = [batch, *given.values(), *numbers]
+    dtypes = [spec.dtype for spec in specs]
+    outputs = tf.nest.flatten(tf.numpy_function(call, inputs, dtypes, stateful=False))
+    for output, spec in zip(outputs, specs, strict=True):
+        output.set_shape((batch.shape[0], *spec.shape[1:]))
+    return filled(yields, dict(zip(names, outputs, strict=True)), lists=False)
+
+
+def _items(items: Any) -> Any:
+    """A batch of files or of pixels."""
+    if (items.dtype, items.shape.rank) in ((tf.string, 1), (tf.uint8, 4)):
+        return items
+    raise ConfigError(
+        "items must be a batch of files, tf.string (n,), or of pixels, tf.uint8 (n, height, width,"
+        f" channels), got {items.dtype.name} {items.shape}; put .batch(n) before .map(transform.tf)",
+        field="items",
     )
 
 
-def _dtype(field: Field) -> Any:
-    try:
-        return tf.as_dtype(np.dtype(field.dtype)) if field.is_array else tf.string
-    except TypeError as error:
-        raise refusal(field, f"TensorFlow has no tensors of {field.dtype}") from error
+def _dense(name: str, values: Any) -> Any:
+    if name in ("boxes", "box_labels") or isinstance(values, (tf.RaggedTensor, tf.SparseTensor)):
+        raise ConfigError(
+            f"fields[{name!r}] has another length for each item, and tf.data hands over arrays of"
+            " one; leave it out, or use Feed.to_tfdata, which pads boxes",
+            field="fields",
+        )
+    return tf.convert_to_tensor(values)
+
+
+def _specs(program: Program, given: Mapping[str, Any], names: list[str]) -> list[Any]:
+    """Specs of fields of a batch with these values. ConfigError for a field that is not known."""
+    nothing = np.empty(0, np.uint8)
+    known = known_fields(ItemFields(dict.fromkeys(given, nothing), 0, str), program)
+    made = {name for op in program.maps for name in op.out_names} | {"masks"}
+    if program.targets is not None:
+        made.add("label")
+    specs = []
+    for name in names:
+        field = known.get(name)
+        if name in given and name not in made:
+            specs.append(tf.TensorSpec(given[name].shape, _passed_dtype(name, given[name].dtype)))
+        elif field is not None:
+            specs.append(_spec(field, None))
+        elif name in known:
+            raise ConfigError(f"the shape of {name!r} is not known; pass Map(shape=, dtype=)")
+        else:
+            raise UnknownField(name, known, "this transform")
+    return specs
+
+
+def _passed_dtype(name: str, dtype: Any) -> Any:
+    """Dtype in a batch of values that no op changes: labels are int64 or float32."""
+    if name != "label":
+        return dtype
+    return tf.int64 if dtype.is_integer else tf.float32
+
+
+def _check_bad(batch: Batch, items: np.ndarray, weighted: bool) -> None:
+    """SampleError for bad items that no weight marks; ConfigError for paths in place of files."""
+    for row, failure in batch.bad.items():
+        if items.dtype == object and _is_path(items[row]):
+            raise ConfigError(
+                f"items must be the bytes of files, got the path {printable(items[row])}; put"
+                " .map(tf.io.read_file) before .batch(n)",
+                field="items",
+            )
+        if not weighted:
+            raise SampleError(
+                f"{failure}, and yields has no weights, so that its black image would count; name"
+                ' "weight" in yields',
+                rows=list(batch.bad),
+            )
+
+
+def _is_path(item: bytes) -> bool:
+    """True for the path of a file that exists."""
+    return len(item) <= _LONGEST_PATH and b"\0" not in item and os.path.isfile(item)
 
 
 def placement(device: Any, live_batches: int) -> TfPlacement:

@@ -16,6 +16,11 @@ CALLS = {
         lambda feed: feed.keras_backup("backup"),
     ),
     "to_tfdata": ("tensorflow", "pip install 'fastfeed[tf]'", lambda feed: feed.to_tfdata()),
+    "Transform.tf": (
+        "tensorflow",
+        "tf.data needs TensorFlow: pip install 'fastfeed[tf]'",
+        lambda feed: ff.Transform([ff.Resize((4, 4))]).tf([b""]),
+    ),
     "to_jax": ("jax", "pip install 'fastfeed[jax]'", lambda feed: feed.to_jax()),
     "to_torch": ("torch", "pip install 'fastfeed[torch]'", lambda feed: feed.to_torch()),
     "prefetch_to_device, torch": (

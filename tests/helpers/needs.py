@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+BY_HAND = {"datasets", "pyspark", "spdl"}  # large, for a test each
+
 
 class LazyModule:
     """A module that is imported when a test first uses it, not whenever tests are collected."""
@@ -39,8 +41,8 @@ def require(*packages: str) -> None:
 def missing(*packages: str) -> str:
     """What to say; empty where all of them are installed."""
     names = [name for name in packages if importlib.util.find_spec(name) is None]
-    return (
-        f"{' and '.join(names)} missing: make test TORCH=torch==2.13.0 brings all that tests use"
-        if names
-        else ""
-    )
+    if not names:
+        return ""
+    if by_hand := [name for name in names if name in BY_HAND]:
+        return f"{' and '.join(by_hand)} missing: pip install {' '.join(by_hand)}; no test run does"
+    return f"{' and '.join(names)} missing: make test TORCH=torch==2.13.0 brings all that tests use"

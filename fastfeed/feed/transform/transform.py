@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import threading
 import weakref
@@ -20,6 +21,7 @@ from fastfeed.feed.batch.annotations import Annotations, Annotator, annotator
 from fastfeed.feed.batch.maps import MapRunner, Uniform
 from fastfeed.feed.batch.rows import targets
 from fastfeed.feed.config import FeedConfig, OpList, check_count
+from fastfeed.feed.fields import Yields
 from fastfeed.feed.transform.config import Device, TransformConfig
 from fastfeed.feed.transform.fields import ItemFields
 from fastfeed.feed.transform.items import as_list, grouped
@@ -275,6 +277,48 @@ class Transform:
             with cls(**arguments, **more, threads=1) as copy:
                 compare(path, check, copy._config, copy)
         return transform
+
+    def tf(
+        self,
+        items: Any,
+        fields: Any = None,
+        *,
+        ids: Any = None,
+        epoch: Any = 0,
+        yields: Yields | None = None,
+    ) -> Any:
+        """Make a batch of tensors in TensorFlow: `dataset.batch(n).map(transform.tf)`.
+
+        Python is called once per batch, also inside a `tf.function`; shapes are known before. It
+        runs in this process and cannot be saved with a graph.
+
+        Args:
+            items (tf.Tensor): n encoded files, tf.string (n,), such as `tf.io.read_file` gives, or
+                pixels, tf.uint8 (n, height, width, channels).
+            fields (tf.Tensor | Mapping[str, tf.Tensor] | None): Labels, or n values by name, as for
+                a call, without boxes. Default: None, none.
+            ids (tf.Tensor | None): As for a call, (n,). Default: None.
+            epoch (tf.Tensor | int): As for a call. Default: 0.
+            yields (str | tuple | list | dict | None): Names of fields of the batch, in any nesting;
+                lists become tuples. Default: None, images, or (images, labels).
+
+        Returns:
+            The tensors. A bad item is an error when the batch is made, unless `yields` names
+            "weight": its image is black then, with weight 0.
+
+        Raises:
+            ConfigError: If an argument is wrong, or if random ops have no `ids`.
+            MissingExtra: If TensorFlow is not installed.
+
+        Example:
+            >>> files = tf.data.Dataset.from_tensor_slices((paths, labels))  # doctest: +SKIP
+            >>> data = files.map(lambda path, label: (tf.io.read_file(path), label))  # doctest: +SKIP
+            >>> model.fit(data.batch(64).map(transform.tf, tf.data.AUTOTUNE))  # doctest: +SKIP
+        """
+        adapter = importlib.import_module("fastfeed.adapters.tfdata")
+        return adapter.tf_transform(self, self._config.program, items, fields, ids, epoch, yields)
+
+    setattr(tf, "autograph_info__", None)  # noqa: B010  TensorFlow's AutoGraph leaves it as it is
 
     def close(self) -> None:
         """End the threads. `with`, garbage collection and interpreter exit do this as well."""

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -40,6 +41,15 @@ STORAGE = frozenset({"io_error", "timeout"})
 # read again in the next epoch: a file may be back by then, a function fails for some random numbers
 # only, or is mended
 TRANSIENT = STORAGE | {"not_found", "denied", "op_failed", "internal"}
+
+
+def format_reasons(bad: Mapping[str, int], limit: int | None = None) -> str:
+    """`8 truncated, 4 corrupt`, the most frequent first, equal ones by name."""
+    ranked = sorted(bad.items(), key=lambda item: (-item[1], item[0]))
+    words = [f"{n:,} {why}" for why, n in ranked[:limit]]
+    if others := sum(n for _, n in ranked[len(words) :]):
+        words.append(f"{others:,} others")
+    return ", ".join(words)
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,15 @@ def test_file_holds_each_once_with_where_it_was_met(tmp_path):
     assert q.reasons() == {"truncated": 1, "empty": 1}
 
 
+def test_equally_frequent_reasons_are_named_in_the_same_order_whenever_they_were_met(caplog):
+    """Threads meet them in any order, and so do the shuffled shards of a job."""
+    for reasons in (("truncated", "empty"), ("empty", "truncated")):
+        q = quarantine()
+        q.record_bad([failure(i, reason) for i, reason in enumerate(reasons)], 0, 0)
+        q.tell()
+        assert "have been bad so far (1 empty, 1 truncated)" in caplog.messages[-1]
+
+
 def test_the_same_sample_twice_in_one_batch_is_listed_once(tmp_path):
     """tail="pad" repeats samples, and a small source meets its substitutes again."""
     q = quarantine(tmp_path / "bad.jsonl")

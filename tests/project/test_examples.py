@@ -86,7 +86,7 @@ RUNS = [
         "shards_keras.py",
         ("keras", "tensorflow"),
         ("--data", "{photos}/train"),
-        says=("120 images, ", "6 bad: ", "2 not_image"),
+        says=("120 images, ", "6 bad: 2 not_image, 2 truncated, 1 bomb, 1 empty"),
     ),
     Run("pairs_torch.py", ("torch",), PHOTOS, says=("Together(before=", ", 5 bad samples")),
     Run("tfdata_one_line.py", ("tensorflow",), PHOTOS),

@@ -112,7 +112,8 @@ def _free(path: str) -> int:
 def _facts(
     estimated: Estimate, source: Input, recipe: Recipe, job: Job | None, workers: int
 ) -> list[tuple[str, str]]:
-    from fastfeed.preprocess.model.report import format_duration, format_reasons, format_size
+    from fastfeed.faults import format_reasons
+    from fastfeed.preprocess.model.report import format_duration, format_size
 
     sampled, bad = estimated.sampled, estimated.bad.total()
     images = f"{estimated.images:,}"
@@ -133,7 +134,7 @@ def _facts(
     stages = {name: took for name, took in estimated.stages.items() if took >= 5e-5}
     reasons = "none"
     if bad:
-        reasons = f"{bad} of these ({bad / sampled:.1%}): {format_reasons(estimated.bad)}"
+        reasons = f"{bad} of these ({bad / sampled:.1%}): {format_reasons(estimated.bad, 4)}"
     packing = recipe.packing
     survey = "a survey of all images, for duplicates or sizes: not included in this estimate"
     output, each = format_size(estimated.output), format_size(estimated.bytes_out)

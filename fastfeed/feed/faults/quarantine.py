@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from fastfeed.errors import ConfigError, SampleError, TooManyFailures
-from fastfeed.faults import TRANSIENT, Failure, FaultPolicy, too_many
+from fastfeed.faults import TRANSIENT, Failure, FaultPolicy, format_reasons, too_many
 from fastfeed.printable import printable, warn
 from fastfeed.system.descriptors import open_regular
 from fastfeed.system.locks import lock
@@ -164,15 +164,12 @@ class Quarantine:
                 "%s of %s samples have been bad so far (%s); all are in %s",
                 f"{count:,}",
                 f"{self._length:,}",
-                self._reasons_text(),
+                format_reasons(self.reasons()),
                 self._where(),
             )
 
     def _where(self) -> str:
         return str(self.path) if self.path else "feed.stats().bad"
-
-    def _reasons_text(self) -> str:
-        return ", ".join(f"{n:,} {reason}" for reason, n in self.reasons().most_common())
 
     def _check_limits(self, failures: list[Failure]) -> None:
         policy = self.policy
@@ -211,8 +208,8 @@ class Quarantine:
             (code[name] for name in code if 2 * counts[name] > sum(counts.values())), "the data"
         )
         raise TooManyFailures(
-            f"too many bad samples: {why} ({self._reasons_text()}){where}; check {check}, or raise"
-            f" the limit with on_bad=FaultPolicy({limit}=...){examples}{more}",
+            f"too many bad samples: {why} ({format_reasons(self.reasons())}){where}; check {check},"
+            f" or raise the limit with on_bad=FaultPolicy({limit}=...){examples}{more}",
             list(self._failures.values()),
         )
 

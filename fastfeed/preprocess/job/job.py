@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fastfeed.errors import ConfigError, TooManyFailures
+from fastfeed.faults import format_reasons
 from fastfeed.preprocess.engines import Engine, Outcome, run_pieces
 from fastfeed.preprocess.engines.named import engine_for, select_part
 from fastfeed.preprocess.inputs.inputs import Input
@@ -335,9 +336,9 @@ class RunState:
         if (bad := counted.total()) > limit:
             now = open_job(self.job.target, self.job.plan)
             first = [sample for sample in now.bad if sample.reason not in EXCLUDED][:1000]
-            reasons = ", ".join(f"{n} {why}" for why, n in counted.most_common())
             raise TooManyFailures(
-                f"{bad} images are bad, more than max_bad (--max-bad) allows ({limit:g}): {reasons}"
+                f"{bad} images are bad, more than max_bad (--max-bad) allows ({limit:g}):"
+                f" {format_reasons(counted)}"
                 + "".join(f"\n  {sample}" for sample in first[:5])
                 + "\nfinished shards are kept; run again with a larger limit, or repair these"
                 " files and retry them",

@@ -17,12 +17,12 @@ from rich.table import Table
 from rich.text import Text
 
 from fastfeed.errors import ConfigError
+from fastfeed.faults import format_reasons
 from fastfeed.preprocess.model.report import (
     STAGES,
     Progress,
     format_duration,
     format_megabytes,
-    format_reasons,
 )
 
 LINES_S = 10.0  # between plain lines
@@ -116,7 +116,7 @@ def render(now: Progress, speed: Speed, width: int) -> Group:
     )
     lines = [Text(_describe(now), style="bold"), Text(", ".join(_speeds(speed)))]
     if now.bad:
-        bad = f"{sum(now.bad.values()):,} bad: {format_reasons(now.bad)}"
+        bad = f"{sum(now.bad.values()):,} bad: {format_reasons(now.bad, 4)}"
         lines.append(Text(bad, style="yellow"))
     for line in lines:
         line.truncate(width, overflow="ellipsis")
@@ -131,7 +131,7 @@ def format_line(now: Progress, speed: Speed) -> str:
     if speed.left_s is not None:
         words.append(f"{format_duration(speed.left_s)} left")
     if now.bad:
-        words.append(f"{sum(now.bad.values()):,} bad ({format_reasons(now.bad)})")
+        words.append(f"{sum(now.bad.values()):,} bad ({format_reasons(now.bad, 4)})")
     return ", ".join(words)
 
 

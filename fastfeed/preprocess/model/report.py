@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from time import monotonic
 
+from fastfeed.faults import format_reasons
 from fastfeed.preprocess.model.record import BadSample, Counts
 
 # phases without numbers, reported once, before they begin
@@ -164,8 +165,7 @@ class Report:
             shards = "1 shard" if self.shards_now == 1 else f"{self.shards_now} shards"
             lines.append(f"  {shards} in this run, in {self.seconds:.1f} s")
         if self.bad:
-            reasons = ", ".join(f"{n} {why}" for why, n in self.reasons.most_common())
-            lines.append(f"  {len(self.bad)} bad: {reasons}")
+            lines.append(f"  {len(self.bad)} bad: {format_reasons(self.reasons)}")
         if self.left_out:
             lines.append(f"  left out: {format_counts(self.left_out)}")
         lines += [f"  {sentence}" for sentence in self.selection]
@@ -175,15 +175,6 @@ class Report:
 def format_counts(counts: Mapping[str, int]) -> str:
     """`3 duplicate_exact, 1 duplicate_near`, by name."""
     return ", ".join(f"{n:,} {name}" for name, n in sorted(counts.items()))
-
-
-def format_reasons(bad: Mapping[str, int], limit: int = 4) -> str:
-    """`8 truncated, 4 corrupt`, the most frequent first."""
-    ranked = sorted(Counter(bad).items(), key=lambda item: (-item[1], item[0]))
-    words = [f"{n:,} {why}" for why, n in ranked[:limit]]
-    if len(ranked) > limit:
-        words.append(f"{sum(n for _, n in ranked[limit:]):,} others")
-    return ", ".join(words)
 
 
 def format_duration(seconds: float) -> str:

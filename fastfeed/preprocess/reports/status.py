@@ -9,11 +9,11 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
 
+from fastfeed.faults import format_reasons
 from fastfeed.preprocess.model.plan import PLAN
 from fastfeed.preprocess.model.report import (
     format_counts,
     format_duration,
-    format_reasons,
     format_size,
 )
 from fastfeed.preprocess.planning.survey import ROW, piece_name

@@ -11,8 +11,9 @@ import pytest
 from rich.console import Console
 
 from fastfeed.errors import ConfigError
+from fastfeed.faults import format_reasons
 from fastfeed.preprocess.job.progress import SpeedMeter, format_line, render, show_progress
-from fastfeed.preprocess.model.report import Progress, format_duration, format_reasons, format_size
+from fastfeed.preprocess.model.report import Progress, format_duration, format_size
 
 BEGUN = Progress("shards", 4, 10, 4, 400, 1000, 400, seconds=2.0)
 LATER = replace(
@@ -131,6 +132,6 @@ def test_words():
         "900 PB",
     ]
     assert (
-        format_reasons({"a": 1, "b": 1, "c": 5, "d": 2, "e": 3, "f": 1})
+        format_reasons({"a": 1, "b": 1, "c": 5, "d": 2, "e": 3, "f": 1}, 4)
         == "5 c, 3 e, 2 d, 1 a, 2 others"
     )

@@ -1,0 +1,152 @@
+"""The batch of one call of a transform."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from fastfeed.decode.base import FunctionFailed
+from fastfeed.errors import ConfigError
+from fastfeed.faults import FaultPolicy
+from fastfeed.feed.batch.annotations import Annotations, Annotator, annotator
+from fastfeed.feed.batch.maps import MapRunner, Uniform
+from fastfeed.feed.batch.rows import targets
+from fastfeed.feed.config import check_count
+from fastfeed.feed.transform.config import TransformConfig
+from fastfeed.feed.transform.fields import ItemFields
+from fastfeed.feed.transform.items import grouped
+from fastfeed.feed.transform.pipeline import Call, Pipeline, item_uri
+from fastfeed.runtime.batch import Batch
+from fastfeed.sampling.rng import check_seed, uniform
+from fastfeed.sources.base import Optionals
+
+_MAP_HINT = "or let it raise SampleError(..., rows=[...]) for such items"
+
+
+def make_batch(
+    config: TransformConfig,
+    pipeline: Pipeline,
+    items: list[Any],
+    fields: Mapping[str, Any] | None,
+    ids: Any,
+    epoch: int,
+    seed: int | None,
+    rng: np.random.Generator | None,
+) -> Batch:
+    """Make the batch of a call, as `Transform` describes it."""
+    program = config.program
+    own_ids = np.arange(len(items)) if ids is None else _checked_ids(ids, len(items))
+    _check_random(config.random, ids, epoch, seed, rng)
+    epoch = int(epoch)
+
+    def numbers(slot: int, k: int) -> np.ndarray:
+        if rng is not None:
+            return rng.random((len(items), k))
+        return uniform(config.seed if seed is None else seed, epoch, own_ids, slot, k)
+
+    draws = [part.draw(numbers) for part in (program, *program.others)]
+    groups = grouped(items)
+    if not fields and config.is_plain and groups.keys() == {"file"}:
+        made = pipeline.files(items, own_ids, draws[0])
+        if made is not None:
+            images, bad = made
+            weights = np.ones(len(items), np.float32)
+            if bad:
+                weights[list(bad)] = 0
+            labels = targets(program, np.full(len(items), -1), weights)
+            return Batch(images, labels, weights, own_ids, epoch, 0, bad=bad)
+    values = ItemFields(fields or {}, len(items), partial(item_uri, items))
+    annotates = Annotator(Optionals(values), program, 0, False, 1)
+    if values.has_annotations or program.functions:
+        annotates = annotator(values, program)
+    call = Call(items, own_ids, values, annotates, pipeline.stop)
+    images, annotations = pipeline.render(call, groups, draws)
+    return _finished(config, pipeline, call, images, annotations, epoch, numbers)
+
+
+def _check_random(draws: bool, ids: Any, epoch: Any, seed: Any, rng: Any) -> None:
+    """ConfigError unless random ops have exactly one source of numbers."""
+    if seed is not None:
+        check_seed(seed)
+    check_count("epoch", epoch, 0)
+    if rng is not None and not isinstance(rng, np.random.Generator):
+        raise ConfigError.of("rng", "a Generator of np.random.default_rng(seed)", rng)
+    if rng is not None and ids is not None:
+        raise ConfigError(
+            "random numbers come from ids or from rng, got both; leave one out", field="rng"
+        )
+    if draws and ids is None and rng is None:
+        raise ConfigError(
+            "these ops draw random numbers: pass ids=, which give those of a feed, or rng=, or"
+            " call transform.evaluation",
+            field="ids",
+        )
+
+
+def _finished(
+    config: TransformConfig,
+    pipeline: Pipeline,
+    call: Call,
+    images: list[np.ndarray],
+    annotations: Annotations,
+    epoch: int,
+    uniform: Uniform,
+) -> Batch:
+    """The batch after all Maps.
+
+    Items that a Map names as bad become black, and have the values of another one there.
+    """
+    program, fields = config.program, call.fields
+    rows = np.arange(len(call.items))
+    failed: set[int] = set()  # in a Map
+    while True:
+        weights = np.ones(len(rows), np.float32)
+        weights[list(call.bad)] = 0
+        batch = Batch(
+            images[0],
+            targets(program, fields.label(rows), weights),
+            weights,
+            call.ids,
+            epoch,
+            0,
+            fields.columns(rows),
+            tuple(images) if program.views else (),
+            annotations.objects,
+            annotations.masks,
+            bad=dict(sorted(call.bad.items())),
+        )
+        if len(failed) == len(rows) or not program.maps:
+            return batch
+        maps = MapRunner(program, FaultPolicy(), pipeline.timeline, _MAP_HINT)
+        finished, named = maps(batch, uniform, call.number, failed, call.uri)
+        if not named:
+            return finished
+        for row, detail in named.items():
+            call.bad.setdefault(row, call.failure(row, FunctionFailed("op_failed", detail)))
+        pipeline.clear(call, list(named), images, annotations)
+        failed |= named.keys()
+        good = next((row for row in range(len(rows)) if row not in failed), 0)
+        rows[list(failed)] = good
+
+
+def _checked_ids(ids: Any, n: int) -> np.ndarray:
+    """Ids of n items: int64 (n,)."""
+    try:
+        array = np.asarray(ids)
+    except (TypeError, ValueError, OverflowError):
+        array = np.empty(0, object)
+    if (array.dtype.kind not in "iu" and array.size) or array.ndim != 1:
+        raise ConfigError.of("ids", "integers in [0, 2**63), one per item", ids)
+    if len(array) != n:
+        raise ConfigError(
+            f"ids must be one per item, got {len(array)} for {n} items; leave them out for 0 to"
+            f" {n - 1}",
+            field="ids",
+        )
+    if n and (array.min() < 0 or array.max() > np.iinfo(np.int64).max):
+        outside = array.min() if array.min() < 0 else array.max()
+        raise ConfigError.of("ids", "in [0, 2**63)", int(outside))
+    return array.astype(np.int64)

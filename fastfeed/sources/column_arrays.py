@@ -12,6 +12,7 @@ from fastfeed.faults import STORAGE, Failure
 from fastfeed.sources.base import Optionals, Source
 from fastfeed.storage.reads import Unread
 
+_MISSING = {type(None), Unread, Failure}  # instead of a value
 _AT_ONCE = 4096  # samples whose columns are read together
 
 
@@ -21,23 +22,30 @@ def as_array(values: Sequence[Any]) -> np.ndarray:
     A missing value, None or what happened instead of it, is NaN, 0 in an array of integers, ""
     among objects.
     """
-    values = [None if isinstance(value, (Unread, Failure)) else value for value in values]
-    numbers = [np.asarray(value) for value in values if isinstance(value, (np.ndarray, np.generic))]
-    present = sum(value is not None for value in values)
-    if present and len(numbers) == present and len({number.shape for number in numbers}) == 1:
-        dtype, shape = np.result_type(*numbers), numbers[0].shape
-        if not shape and present < len(values) and dtype.kind in "biu":
+    kinds = set(map(type, values))
+    present = kinds - _MISSING
+    if present and all(issubclass(kind, (np.ndarray, np.generic)) for kind in present):
+        numbers = [value for value in values if type(value) not in _MISSING]
+        if len({number.shape for number in numbers}) == 1:
+            return _numbers(values, numbers, len(numbers) < len(values))
+    if present < kinds or any(issubclass(kind, np.generic) for kind in present):
+        values = ["" if type(value) in _MISSING else _plain(value) for value in values]
+    return np.fromiter(values, object, len(values))
+
+
+def _numbers(values: Sequence[Any], numbers: Sequence[Any], some_missing: bool) -> np.ndarray:
+    """Numbers, or arrays, of one shape."""
+    dtype, shape = np.result_type(*{number.dtype for number in numbers}), numbers[0].shape
+    if some_missing:
+        if not shape and dtype.kind in "biu":
             dtype = np.dtype(np.float64)
         missing = np.full(shape, np.nan if dtype.kind == "f" else 0, dtype)
-        return np.stack(
-            [missing if value is None else np.asarray(value, dtype) for value in values]
-        )
-    column = np.full(len(values), "", object)
-    for row, value in enumerate(values):
-        column[row] = (
-            "" if value is None else value.item() if isinstance(value, np.generic) else value
-        )
-    return column
+        numbers = [missing if type(value) in _MISSING else value for value in values]
+    return np.array(numbers, dtype)
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
 
 
 class Columns(dict[str, np.ndarray]):

@@ -147,7 +147,7 @@ class SampleLoader:
         rows = [row for row in range(len(ids)) if row not in bad]
         if not rows:
             return
-        good = [int(ids[row]) for row in rows]
+        good = ids[rows].tolist()
         entries = self._outages.settle(
             good, self._column_entries(good), self._column_entries, batch.stop
         )
@@ -181,7 +181,9 @@ class SampleLoader:
         """The columns of each sample by name, or the first failure among them."""
         rows = self._optionals.column_values(ids) or []
         return [
-            next((value for value in row.values() if isinstance(value, Failure)), row)
+            next(value for value in row.values() if isinstance(value, Failure))
+            if Failure in map(type, row.values())
+            else row
             for row in rows
         ]
 

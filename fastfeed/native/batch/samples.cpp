@@ -23,23 +23,6 @@ size_t rounded(size_t bytes) {
   return std::max(kSmallest, (bytes + step - 1) / step * step);
 }
 
-class File {
- public:
-  explicit File(const Location& location) : fd_(location.fd), own_(location.fd < 0) {
-    if (own_) fd_ = location.names ? location.names->open(location.name) : open_file(location.path);
-  }
-  ~File() {
-    if (own_ && fd_ >= 0) close_file(fd_);
-  }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  int fd() const { return fd_; }
-
- private:
-  int fd_;
-  const bool own_;
-};
-
 bool is_absolute(const std::string& name) {
 #ifdef _WIN32
   if (name.size() > 2 && name[1] == ':') return true;  // a drive
@@ -56,12 +39,20 @@ int forks() {
   return count;
 }
 
-bool unchanged(const Location& location, const FileStatus& status) {
+}  // namespace
+
+OpenedFile::OpenedFile(const Location& location) : fd_(location.fd), own_(location.fd < 0) {
+  if (own_) fd_ = location.names ? location.names->open(location.name) : open_file(location.path);
+}
+
+OpenedFile::~OpenedFile() {
+  if (own_ && fd_ >= 0) close_file(fd_);
+}
+
+bool is_unchanged(const Location& location, const FileStatus& status) {
   return (location.size < 0 || location.size == status.size) &&
          (location.modified_ns < 0 || location.modified_ns == status.modified_ns);
 }
-
-}  // namespace
 
 std::string Names::path(int64_t i) const {
   const auto end = [&](int64_t k) -> int64_t {
@@ -160,7 +151,7 @@ bool unwrap(const Location& location, const uint8_t* data, size_t size, Sample& 
 Read read_sample(const Location& location, Buffers& buffers, Buffers::Buffer& memory, Sample& sample,
                  std::atomic<int64_t>& held, Stop stop) {
   if (location.memory) return unwrap(location, location.memory, size_t(location.last), sample) ? Read::ok : Read::failed;
-  const File file(location);
+  const OpenedFile file(location);
   FileStatus status;
   if (file.fd() < 0 || !file_status(file.fd(), status) || !status.regular) return Read::failed;
   const int64_t last = location.last < 0 ? status.size : location.last;
@@ -175,7 +166,7 @@ Read read_sample(const Location& location, Buffers& buffers, Buffers::Buffer& me
   }
   // after the read: nothing was written before or during it
   if (location.modified_ns >= 0 && !file_status(file.fd(), status)) return Read::failed;
-  if (!unchanged(location, status)) return Read::failed;
+  if (!is_unchanged(location, status)) return Read::failed;
   return unwrap(location, memory.get(), count, sample) ? Read::ok : Read::failed;
 }
 

@@ -11,6 +11,7 @@
 
 #include "image/header.h"
 #include "decode/worker.h"
+#include "system/system.h"
 
 namespace fastfeed {
 
@@ -79,6 +80,23 @@ struct Location {
   const uint8_t* memory = nullptr;       // pixels that are there already
   int height = 0, width = 0;             // of pixels; 0: an encoded file
 };
+
+// Its file: the open one, or its own.
+class OpenedFile {
+ public:
+  explicit OpenedFile(const Location& location);
+  ~OpenedFile();
+  OpenedFile(const OpenedFile&) = delete;
+  OpenedFile& operator=(const OpenedFile&) = delete;
+  int fd() const { return fd_; }  // -1: it cannot be opened
+
+ private:
+  int fd_;
+  const bool own_;
+};
+
+// Of the size and the time of its last change that the location has.
+bool is_unchanged(const Location& location, const FileStatus& status);
 
 enum class Read : int8_t { ok, failed, skipped };  // skipped: there was no room for it, or a stop
 

@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <variant>
 
 namespace fastfeed {
 
@@ -13,5 +15,9 @@ namespace fastfeed {
 // reason. `feature` is how the entry of the feature begins: tag, length and name.
 std::pair<const uint8_t*, size_t> image_in_record(const uint8_t* data, size_t size, uint32_t check,
                                                   const std::string& feature);
+
+// The value of a tf.train.Feature that holds one, as TensorFlow writes it; of others nothing.
+using FeatureValue = std::variant<std::monostate, std::string_view, float, int64_t>;
+FeatureValue single_value(std::string_view feature);
 
 }  // namespace fastfeed

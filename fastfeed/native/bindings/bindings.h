@@ -31,5 +31,6 @@ void bind_nvjpeg(nb::module_& m);
 void bind_scaling(nb::module_& m);
 void bind_testing(nb::module_& m);
 void bind_traces(nb::module_& m);
+void bind_values(nb::module_& m);
 
 }  // namespace fastfeed

@@ -235,6 +235,7 @@ NB_MODULE(_native, m) {
   bind_scaling(m);
   bind_testing(m);
   bind_traces(m);
+  bind_values(m);
   m.def("limit_held_bytes", &limit_held_bytes, nb::arg("bytes"),
         "How many bytes decoding may hold at once in this process, over what the smallest images need.");
   m.def("give_back", &give_back, nb::call_guard<GilRelease>(),

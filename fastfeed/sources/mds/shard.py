@@ -18,7 +18,7 @@ import numpy as np
 from fastfeed.errors import SourceError
 from fastfeed.printable import printable
 from fastfeed.sources.shards.build_index import ForwardReader
-from fastfeed.sources.shards.extra_columns import ValueLocation
+from fastfeed.sources.shards.extra_columns import Kind, ValueLocation
 from fastfeed.storage.local_file import unread
 from fastfeed.storage.reads import ByteRange, Stat, Unread, is_local
 from fastfeed.storage.storage import Storage
@@ -176,6 +176,10 @@ _TEXTS: dict[str, Callable[[str], Any]] = {
     "str_decimal": str,
     "json": json.loads,
 }
+
+
+KINDS: dict[str, Kind] = {"str": "text", "str_decimal": "text", "json": "json"}
+KINDS.update(_NUMBERS)
 
 
 LABELS = (*_TEXTS, *_NUMBERS, "bytes")

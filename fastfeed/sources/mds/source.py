@@ -22,6 +22,7 @@ from fastfeed.sources.access import Allow, IndexNames, allow_of, shard_paths
 from fastfeed.sources.label_values import LabelKind
 from fastfeed.sources.mds.shard import (
     IMAGES,
+    KINDS,
     LABELS,
     VALUES,
     Damaged,
@@ -40,6 +41,7 @@ from fastfeed.sources.shards.build_index import ForwardReader
 from fastfeed.sources.shards.extra_columns import (
     LARGEST,
     LARGEST_ARRAY,
+    Kind,
     ValueLocation,
     add_row,
     column_names,
@@ -263,6 +265,9 @@ class MDSShards(ShardedSource):
 
     def _value(self, name: str, data: bytes) -> Any:
         return value_of(self._kinds[name], data)
+
+    def _kind(self, name: str) -> Kind:
+        return KINDS.get(self._kinds[name], "bytes")
 
     def _largest(self, name: str) -> int:
         return LARGEST if self._kinds[name].startswith(("str", "json")) else LARGEST_ARRAY

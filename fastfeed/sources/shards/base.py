@@ -21,7 +21,13 @@ from fastfeed.sources.column_arrays import as_array
 from fastfeed.sources.label_values import LabelValues, RequestedLabel
 from fastfeed.sources.methods import SourceMethods
 from fastfeed.sources.shards.build_index import ForwardReader, build, read_shard
-from fastfeed.sources.shards.extra_columns import LARGEST, ExtraColumns, as_json, column_names
+from fastfeed.sources.shards.extra_columns import (
+    LARGEST,
+    ExtraColumns,
+    Kind,
+    as_json,
+    column_names,
+)
 from fastfeed.sources.shards.index import ShardScan
 from fastfeed.sources.shards.known_counts import tell
 from fastfeed.sources.shards.labels import checked_classes, number_labels
@@ -90,7 +96,7 @@ class ShardedSource(SourceMethods, ABC):
                 progress,
             )
             self._extra_columns = ExtraColumns(
-                columns_index, self._shards, names, self._head, self._largest
+                columns_index, self._shards, names, self._head, self._largest, self._kind
             )
             self._check_columns(self._extra_columns.missing(), files[0], own)
         self.classes = ()
@@ -292,11 +298,16 @@ class ShardedSource(SourceMethods, ABC):
         """Bytes that a value of this column may have."""
         return LARGEST
 
+    def _kind(self, name: str) -> Kind:
+        """Kind of the bytes of a column's values; `_value` converts these, and all that is JSON."""
+        return "bytes"
+
     def columns(self, ids: np.ndarray) -> dict[str, np.ndarray]:
         """Columns by name: arrays of numbers (missing: NaN or 0), or objects (missing: "")."""
-        rows = self.column_values(np.asarray(ids).tolist()) or []
-        names = () if self._extra_columns is None else self._extra_columns.names
-        return {name: as_array([row[name] for row in rows]) for name in names}
+        if self._extra_columns is None:
+            return {}
+        columns = self._extra_columns.values(np.asarray(ids).tolist(), self._value)
+        return {name: as_array(values) for name, values in columns.items()}
 
     def column_values(self, ids: Sequence[int]) -> list[dict[str, Any]] | None:
         """Columns by name; None or a Failure for a missing value.
@@ -305,10 +316,18 @@ class ShardedSource(SourceMethods, ABC):
         """
         if self._extra_columns is None:
             return None
-        return [
-            {name: self._failure(i, x) if isinstance(x, Unread) else x for name, x in row.items()}
-            for i, row in zip(ids, self._extra_columns.values(ids, self._value), strict=True)
-        ]
+        columns = self._extra_columns.values(ids, self._value)
+        for name, values in columns.items():
+            if Unread in map(type, values):
+                columns[name] = [
+                    self._failure(i, value) if isinstance(value, Unread) else value
+                    for i, value in zip(ids, values, strict=True)
+                ]
+        rows: list[dict[str, Any]] = [{} for _ in ids]
+        for name, values in columns.items():
+            for row, value in zip(rows, values, strict=True):
+                row[name] = value
+        return rows
 
     def extra_columns(self, ids: Sequence[int]) -> list[dict[str, Any] | Failure]:
         """Metadata columns of samples, as JSON has them.

@@ -8,12 +8,14 @@ import tokenize
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from functools import lru_cache
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
 from fastfeed.errors import ConfigError
 from fastfeed.faults import Failure
+from fastfeed.runtime.extension import extension
 from fastfeed.sources.shards.index import NOWHERE, Index, ShardScan
 from fastfeed.storage.reads import Unread
 from fastfeed.storage.shard_files import ShardReader
@@ -24,6 +26,12 @@ LARGEST, LARGEST_ARRAY = 1 << 20, 64 << 20  # bytes of one value; more is damage
 _NONE = NOWHERE - 1
 _UNREADABLE = NOWHERE
 _BYTES = ":bytes"  # after the name of a column whose bytes are not text
+
+# of a column's bytes: a type, if they are a number; "feature": a tf.train.Feature
+Kind = Literal["text", "json", "feature", "bytes"] | np.dtype[Any]
+# what native code makes values of: of JSON and features only those that are one text or number
+_NATIVE_KINDS = {"text": b"t", "json": b"n", "feature": b"f"}
+_FEATURE_TYPES = {int: np.int64, float: np.float32}  # of its numbers
 
 
 @runtime_checkable
@@ -85,11 +93,14 @@ class ExtraColumns:
         names: tuple[str, ...],
         head: int,
         largest: Callable[[str], int],
+        kind: Callable[[str], Kind],
     ) -> None:
         self._index = index
         self._shards = shards
         self.names = names
-        self._largest = [largest(name) for name in names]
+        self._largest = np.array([largest(name) for name in names])
+        self._kinds: dict[str, Kind] = {name: kind(name) for name in names}
+        self._native_kinds = b"".join(_NATIVE_KINDS.get(str(k), b"b") for k in self._kinds.values())
         self._head = head  # bytes before each value that belong to it
 
     @property
@@ -97,12 +108,49 @@ class ExtraColumns:
         """Bytes of each value, name by name for each sample: uint32."""
         return self._index.lengths
 
-    def read(self, ids: Sequence[int]) -> list[list[bytes | Unread | None]]:
-        """Values of each sample in the order of the names; None for a missing one."""
-        count, head, index = len(self.names), self._head, self._index
-        entries = [int(i) * count + k for i in ids for k in range(count)]
+    def values(
+        self, ids: Sequence[int], convert: Callable[[str, bytes], Any]
+    ) -> dict[str, list[Any]]:
+        """Values by name, one per sample; None for a missing one, or an Unread.
+
+        A ValueError of `convert` becomes an Unread, too.
+        """
+        count = len(self.names)
+        entries = (np.asarray(ids, np.int64)[:, None] * count + np.arange(count)).reshape(-1)
+        values = self._read_natively(entries)
+        rest = [k for k, value in enumerate(values) if value is None]
+        if rest:
+            for k, value in zip(rest, self._read(entries[rest]), strict=True):
+                values[k] = value
+        return {
+            name: _converted_column(name, self._kinds[name], values[k::count], convert)
+            for k, name in enumerate(self.names)
+        }
+
+    def _read_natively(self, entries: np.ndarray) -> list[Any]:
+        """Values of local shards without the GIL; None for what `_read` is asked for.
+
+        Texts and numbers are converted as the format does, other values are bytes.
+        """
+        index, native = self._index, extension()
+        offsets, lengths = index.offsets[entries], index.lengths[entries].astype(np.int64)
+        skip = (offsets >= _NONE) | (lengths > self._largest[entries % len(self.names)])
+        shards = np.where(skip, -1, index.shards_of(entries))
+        ranges = self._shards.ranges(
+            shards, offsets, offsets + lengths, head=self._head, checks=index.checks[entries]
+        )
+        if ranges is None or native is None:
+            return [None] * len(entries)
+        locations = native.Locations(len(entries))
+        locations.ranges(None, **ranges._asdict())
+        return native.read_values(locations, self._native_kinds)
+
+    def _read(self, entries: np.ndarray) -> list[bytes | Unread | None]:
+        """Bytes of values; None for missing ones."""
+        head, index = self._head, self._index
         shards, checks = index.shards_of(entries).tolist(), index.checks[entries].tolist()
-        lengths, largest = index.lengths[entries].tolist(), self._largest * len(ids)
+        lengths = index.lengths[entries].tolist()
+        largest = self._largest[entries % len(self.names)].tolist()
         values: list[bytes | Unread | None] = [None] * len(entries)
         ranges: dict[int, tuple[int, int, int]] = {}  # by position in `values`
         for k, offset in enumerate(index.offsets[entries].tolist()):
@@ -117,19 +165,7 @@ class ExtraColumns:
         found = self._shards.read_all(list(ranges.values()))
         for k, data in zip(ranges, found, strict=True):
             values[k] = _checked(data, head, checks[k])
-        return [values[row * count : (row + 1) * count] for row in range(len(ids))]
-
-    def values(
-        self, ids: Sequence[int], convert: Callable[[str, bytes], Any]
-    ) -> list[dict[str, Any]]:
-        """Converted values by name; a ValueError of `convert` becomes an Unread."""
-        return [
-            {
-                name: _converted(name, data, convert)
-                for name, data in zip(self.names, values, strict=True)
-            }
-            for values in self.read(ids)
-        ]
+        return values
 
     def missing(self) -> list[str]:
         """Names that no sample has a value of."""
@@ -159,18 +195,24 @@ def _json_value(name: str, value: Any) -> Any:
 
 def read_npy(data: bytes) -> np.ndarray:
     """The array of an .npy file. ValueError."""
-    file = io.BytesIO(data)
+    size = 2 if data[6:8] == b"\1\0" else 4  # bytes of the header's length, which follows
+    start = 8 + size + int.from_bytes(data[8 : 8 + size], "little")
+    shape, is_fortran, dtype = _npy_header(data[:start])
+    if dtype.hasobject:
+        raise ValueError("no .npy file: pickled objects are not loaded")
+    if math.prod(shape) * dtype.itemsize != len(data) - start:
+        raise ValueError(f"{len(data) - start} bytes for {dtype} {shape}")
+    return np.ndarray(shape, dtype, data, start, order="F" if is_fortran else "C").copy("K")
+
+
+@lru_cache(maxsize=64)  # NumPy parses it as Python, and samples have the same one
+def _npy_header(header: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, whether the order is Fortran's, and type. ValueError."""
+    file = io.BytesIO(header)
     try:
-        version = np.lib.format.read_magic(file)
-        if version == (1, 0):
-            read_header = np.lib.format.read_array_header_1_0
-        else:
-            read_header = np.lib.format.read_array_header_2_0
-        shape, _, dtype = read_header(file)
-        if math.prod(shape) * dtype.itemsize != len(data) - file.tell():
-            raise ValueError(f"{len(data) - file.tell()} bytes for {dtype} {shape}")
-        file.seek(0)
-        return np.lib.format.read_array(file, allow_pickle=False)
+        if np.lib.format.read_magic(file) == (1, 0):
+            return np.lib.format.read_array_header_1_0(file)
+        return np.lib.format.read_array_header_2_0(file)
     except (
         EOFError,
         OSError,
@@ -183,11 +225,29 @@ def read_npy(data: bytes) -> np.ndarray:
         raise ValueError(f"no .npy file: {error}") from error
 
 
-def _converted(name: str, data: bytes | Unread | None, convert: Callable[[str, bytes], Any]) -> Any:
-    if isinstance(data, Unread):
-        return Unread(data.reason, f"{name}: {data.detail or data.reason}")
+def _converted_column(
+    name: str, kind: Kind, values: list[Any], convert: Callable[[str, bytes], Any]
+) -> list[Any]:
+    """Values of a column; those that are bytes still are converted."""
+    types = set(map(type, values))
+    if isinstance(kind, np.dtype) and types == {bytes} and set(map(len, values)) == {kind.itemsize}:
+        return list(np.frombuffer(b"".join(values), kind))
+    if kind == "feature" and not types.isdisjoint(_FEATURE_TYPES):
+        values = [_FEATURE_TYPES.get(type(value), _as_is)(value) for value in values]
+    if types.isdisjoint((bytes, Unread)):
+        return values
+    return [_converted(name, value, convert) for value in values]
+
+
+def _as_is(value: Any) -> Any:
+    return value
+
+
+def _converted(name: str, value: Any, convert: Callable[[str, bytes], Any]) -> Any:
+    if isinstance(value, Unread):
+        return Unread(value.reason, f"{name}: {value.detail or value.reason}")
     try:
-        return None if data is None else convert(name, data)
+        return convert(name, value) if isinstance(value, bytes) else value
     except (ValueError, RecursionError) as error:
         return Unread("corrupt", f"{name}: {error}")
 

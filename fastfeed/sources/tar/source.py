@@ -24,6 +24,7 @@ from fastfeed.sources.shards.build_index import ForwardReader
 from fastfeed.sources.shards.extra_columns import (
     LARGEST,
     LARGEST_ARRAY,
+    Kind,
     ValueLocation,
     add_row,
     bytes_columns,
@@ -213,16 +214,18 @@ class TarShards(ShardedSource):
         return sorted(extensions)
 
     def _value(self, name: str, data: bytes) -> Any:
-        if name in self._raw or name.rpartition(".")[2] in _BINARY:
-            return data
-        if name.endswith("npy"):
-            return read_npy(data)
+        if self._kind(name) == "bytes":
+            return read_npy(data) if name.endswith("npy") and name not in self._raw else data
         text = data.decode().removeprefix("\ufeff")
         return json.loads(text) if name.endswith("json") else text
 
+    def _kind(self, name: str) -> Kind:
+        if name in self._raw or name.endswith("npy") or name.rpartition(".")[2] in _BINARY:
+            return "bytes"
+        return "json" if name.endswith("json") else "text"
+
     def _largest(self, name: str) -> int:
-        is_text = name not in self._raw and name.rpartition(".")[2] not in ("npy", *_BINARY)
-        return LARGEST if is_text else LARGEST_ARRAY
+        return LARGEST_ARRAY if self._kind(name) == "bytes" else LARGEST
 
     def _is_label(self, name: str) -> bool:
         return name.lower().endswith(tuple(f".{e}" for e in self._label_extensions))

@@ -26,6 +26,7 @@ from fastfeed.sources.shards.base import Paths, ShardedSource
 from fastfeed.sources.shards.build_index import ForwardReader
 from fastfeed.sources.shards.extra_columns import (
     LARGEST_ARRAY,
+    Kind,
     ValueLocation,
     add_row,
     bytes_columns,
@@ -174,6 +175,9 @@ class TFRecords(ShardedSource):
 
     def _value(self, name: str, data: bytes) -> Any:
         return to_python(data, text=name not in self._raw)
+
+    def _kind(self, name: str) -> Kind:
+        return "bytes" if name in self._raw else "feature"
 
     def _largest(self, name: str) -> int:
         return LARGEST_ARRAY  # may be a list of numbers

@@ -102,7 +102,7 @@ class Timeline:
         rank: int = 0,
         name: str = "",
         feed: str | None = None,  # its id in the file, if another process writes for the same feed
-        capacity: int = 65_536,
+        capacity: int = 65_536,  # spans to keep; 0: those of native threads are not recorded
         clock: Callable[[], int] = steady_ns,
         wall: Callable[[], int] = time.time_ns,
     ) -> None:
@@ -143,7 +143,7 @@ class Timeline:
 
         spans: int64 (n, 2 + stages), thread id, begin, and the duration of each stage.
         """
-        if not len(spans):
+        if not len(spans) or self._capacity == 0:
             return
         block = _Block(batch, tuple(stages), spans.copy())
         with self._lock:

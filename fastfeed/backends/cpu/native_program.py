@@ -93,6 +93,10 @@ class NativeProgram:
         self._layers = tuple(
             part for number, layer in enumerate(program.layers) for part in _halves(layer, number)
         )
+        # functions of users, which run in Python
+        self.python_ops: tuple[Any, ...] = tuple(
+            op for layer in self._layers if not layer.native for op in layer.layer.ops
+        )
         self._sizes = [(height, width)]  # before each layer, and after the last
         after = [
             tuple(side or 0 for side in link.spec.size)
@@ -107,11 +111,6 @@ class NativeProgram:
             if program.mix is None
             else self._kernel_program(last, last, encoded=False, how=final)
         )
-
-    @property
-    def python_ops(self) -> tuple[Any, ...]:
-        """Functions of users, which run in Python."""
-        return tuple(op for layer in self._layers if not layer.native for op in layer.layer.ops)
 
     def run(
         self,

@@ -89,7 +89,7 @@ class Pipeline:
         self._lock = threading.Lock()
         self._routes: dict[bool, _Route] = {}
         self.stop = threading.Event()  # set when it is closed
-        self.timeline = Timeline()
+        self.timeline = Timeline(capacity=0)
         self._work = lru_cache(_SIZES)(partial(_work, config.program))
         branches = self._route(not config.input_spec.encoded).branches
         self._pools = [
@@ -140,8 +140,10 @@ class Pipeline:
             renderer = cast(NativeRenderer, branch.backend)
             found = renderer.render_native(samples, skip, work, images, self.stop)
         except Exception as error:  # decoders and ops may raise anything
-            if ends_run(error):
+            if ends_run(error) and not self.stop.is_set():
                 raise
+            return None
+        if self.stop.is_set():  # rows may be missing
             return None
         bad = {k: _failure(item_uri(files, k), ids[k], found[k]) for k in sorted(found)}
         if bad:

@@ -18,7 +18,7 @@ from fastfeed.feed.config import FeedConfig, OpList
 from fastfeed.feed.fields import Yields
 from fastfeed.feed.transform.batches import make_batch
 from fastfeed.feed.transform.config import Device, TransformConfig
-from fastfeed.feed.transform.items import as_list
+from fastfeed.feed.transform.items import as_list, kind
 from fastfeed.feed.transform.pipeline import Pipeline
 from fastfeed.feed.transform.saved import compare, load_transform, save_transform
 from fastfeed.ops.base import Op
@@ -27,6 +27,7 @@ from fastfeed.runtime.batch import Batch
 from fastfeed.spec import ENCODED, Spec
 from fastfeed.system.processes import after_fork
 
+_FIRST = np.zeros(1, np.int64)
 _CLOSED = "this transform is closed; create a new one"
 
 _open_transforms: weakref.WeakSet[Transform] = weakref.WeakSet()
@@ -198,6 +199,11 @@ class Transform:
             SampleError: If the item is bad; the text says why, and `failure` is its Failure.
             ConfigError: As for a call.
         """
+        is_alone = (id, epoch, seed, rng) == (None, 0, None, None) and not self.random
+        if is_alone and self._config.is_plain and kind(item) == "file":
+            made = (self._pipeline or self._open()).files([item], _FIRST, [])
+            if made is not None and not made[1]:
+                return made[0][0]
         ids = None if id is None else [id]
         batch = self([item], ids=ids, epoch=epoch, seed=seed, rng=rng)
         if batch.bad:

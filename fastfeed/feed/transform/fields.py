@@ -39,11 +39,15 @@ class ItemFields:
             raise ConfigError(
                 "boxes and box_labels go together, got one of them; label every box", field="fields"
             )
-        if "boxes" in fields:
-            labels = fields["box_labels"]
-            self._boxes = BoxLists.of(fields["boxes"], labels, "xyxy", 0, uri)
-        if "masks" in fields:
-            self._masks = masks_of(fields["masks"], uri, open_storage(None, None))
+        try:
+            if "boxes" in fields:
+                labels = fields["box_labels"]
+                self._boxes = BoxLists.of(fields["boxes"], labels, "xyxy", 0, uri)
+            if "masks" in fields:
+                self._masks = masks_of(fields["masks"], uri, open_storage(None, None))
+        except ConfigError as error:  # in words for the source Objects
+            text = str(error).removeprefix("Objects: ")
+            raise ConfigError(f"fields: {text}", field="fields") from None
 
     @property
     def has_annotations(self) -> bool:

@@ -141,7 +141,7 @@ def split(
 
 @checked_early
 def folds(
-    source: Source, count: int, *, seed: int = 0, by: str = "hash"
+    source: Source, count: int, *, seed: int = 0, by: str | None = None, shuffle: bool = True
 ) -> list[tuple[Subset, Subset]]:
     """Sources for cross-validation: each sample is in one validation part.
 
@@ -149,8 +149,9 @@ def folds(
         source (Source): Any source.
         count (int): Folds, at least 2.
         seed (int): Another number gives other folds. Default: 0.
-        by (str): As in `split`: "hash", "random", "stratified", "order" or "group:COLUMN".
-            Default: "hash".
+        by (str | None): As in `split`: "hash", "random", "stratified", "order" or "group:COLUMN".
+            Default: None, "hash".
+        shuffle (bool): False cuts contiguous folds, as by="order" does. Default: True.
 
     Returns:
         For each fold the sources of training and validation.
@@ -169,6 +170,12 @@ def folds(
         raise ConfigError(
             f"folds: count must be at least 2, got {count}; use split for one split", field="count"
         )
+    if not shuffle and by not in (None, "order"):
+        raise ConfigError(
+            f"folds: shuffle=False cuts contiguous folds, got it with by={by!r}; leave one out",
+            field="shuffle",
+        )
+    by = (by or "hash") if shuffle else "order"
     names = [f"fold {k + 1} of {count}" for k in range(count)]
     with speaking_for("folds", "split"):
         sides = assign_sides(source, names, [1 / count] * count, by, seed)

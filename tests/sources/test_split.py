@@ -165,6 +165,8 @@ def test_folds_in_order_are_those_of_scikit_learn_without_shuffling():
         parts = np.array_split(np.arange(len(source)), 7)
         folds = ff.folds(source, 7, by="order", seed=3)
         assert [images(val) for _, val in folds] == [part.tolist() for part in parts]
+        same = source.folds(7, shuffle=False)
+        assert [images(val) for _, val in same] == [part.tolist() for part in parts]
     train = ff.split(arrays(), {"train": 0.8, "val": 0.2}, by="order")["train"]
     assert images(train) == list(range(40))
     assert str(train).startswith("40 images (train, in order) of Arrays: 50 images")
@@ -262,6 +264,7 @@ REFUSED = [
     (lambda p: ff.folds(arrays(), 1), "count must be at least 2, got 1; use split"),
     (lambda p: ff.folds(ff.Arrays(NUMBERS[:3]), 4), "folds: 3 samples cannot be on 4 sides"),
     (lambda p: ff.folds(arrays(), 3, by="class"), "folds: by must be "),
+    (lambda p: ff.folds(arrays(), 3, by="hash", shuffle=False), "got it with by='hash'; leave"),
     (
         lambda p: ff.folds(ff.Arrays(NUMBERS), 3, by="stratified"),
         'folds: by="stratified" needs labels, got a source without',

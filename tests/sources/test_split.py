@@ -203,6 +203,24 @@ def test_the_files_that_keras_takes(tmp_path: Path, seed: int | None, classes: l
         assert data.class_names == list(side.classes)
 
 
+@pytest.mark.slow
+def test_the_files_that_keras_takes_without_labels(tmp_path: Path):
+    keras = pytest.importorskip("keras")
+    pytest.importorskip("tensorflow")
+    root = keras_folder(tmp_path)
+    for name in ("loose.jpg", "a/b/deep/1.jpg"):
+        (root / name).parent.mkdir(exist_ok=True, parents=True)
+        shutil.copy(root / "a" / "0000.jpg", root / name)
+    source = ff.ImageFolder(root, labeled=False)
+    data = keras.utils.image_dataset_from_directory(
+        str(root), label_mode=None, image_size=(8, 8), verbose=False
+    )
+    assert sorted(data.file_paths) == sorted(source.uris(range(len(source))))
+    with ff.Feed(source, [ff.Resize((8, 8))], batch=4) as feed:
+        item = next(iter(feed.to_tfdata(yields="image")))
+    assert item.shape[1:] == data.element_spec.shape[1:]
+
+
 def test_the_files_that_keras_took(tmp_path: Path):
     """Noted from Keras 3.15.1, and the same in 2.6, 2.15 and 3.0."""
     sides = ff.split(ff.ImageFolder(keras_folder(tmp_path)), keras_split=0.2, seed=123)

@@ -127,6 +127,7 @@ class Executor:
         stop: Stop,
         skip: np.ndarray | None = None,
         names: Names | None = None,
+        first_bytes: int = 0,
     ) -> Samples:
         """The first of these samples, up to a limit of bytes; at least one.
 
@@ -136,6 +137,8 @@ class Executor:
             stop: once it is set, no more are read either.
             skip: bool (n,), samples that are not to be read.
             names: of the rows, for messages.
+            first_bytes: of each file, enough for its header; records and pixels are read whole. 0:
+                all of them.
         """
         if isinstance(addresses, ArrayRows):
             ids = addresses.ids
@@ -154,6 +157,8 @@ class Executor:
                 locations.ranges(rows, **group._asdict())
         if skip is not None:
             locations.leave_out(skip)
+        if first_bytes:
+            locations.only_first(first_bytes)
         spans = np.empty((addresses.length, 5), np.int64)
         handle = self._open().read(locations, max_bytes, self._max_pixels, spans, stop)
         samples = self._inspected(handle, spans, stop, names)

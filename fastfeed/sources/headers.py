@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from fastfeed.errors import SourceError
 from fastfeed.faults import STORAGE, TRANSIENT, Failure
 from fastfeed.ops.decode import Decode
 from fastfeed.printable import warn
+from fastfeed.runtime.addresses import SampleLocations
 from fastfeed.sources.base import Fetching, Source, addresses_of
 from fastfeed.sources.cache_folder import build_lock, cache_folder, trim_cache
 from fastfeed.sources.mmap_arrays import load, save
@@ -28,6 +30,7 @@ _VERSION = 1  # of what is kept
 _AT_ONCE = 1024  # samples that are read and looked at together
 _BYTES = 256 << 20  # of them, at most
 _READ_AT_ONCE = 64  # samples that Python reads
+_HEAD = 16 << 10  # bytes of a file that are read first; most headers of JPEGs end within them
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,63 +101,105 @@ def _read(source: Source, progress: bool | None) -> tuple[Headers, bool]:
         progress_bar("reading headers of images", progress) as bar,
     ):
         bar.begin(len(source))
-        for first, samples, failed in _parts(executor, source):
-            for row in range(len(samples)):
-                if row in failed:
-                    continue
-                header = samples.header(row)
+        for found, failed in _parts(executor, source):
+            for id, header in found.items():
                 if header.format not in names:
                     names.append(header.format)
-                sizes[first + row] = header.height, header.width
-                formats[first + row] = names.index(header.format)
+                sizes[id] = header.height, header.width
+                formats[id] = names.index(header.format)
             for failure in failed.values():
                 if failure.reason in STORAGE:
                     raise SourceError(
                         f"sizes of images are not known, as storage failed at {failure}; try again"
                     )
                 lasting = lasting and failure.reason not in TRANSIENT
-            failures += [failed[row] for row in sorted(failed)[: 1 - len(failures)]]
-            bar.add(done=len(samples), images=len(samples))
+            failures += [failed[id] for id in sorted(failed)[: 1 - len(failures)]]
+            bar.add(done=len(found) + len(failed), images=len(found) + len(failed))
     return Headers(sizes, formats, names, str(failures[0]) if failures else ""), lasting
 
 
-def _parts(executor: Executor, source: Source) -> Iterator[tuple[int, Samples, dict[int, Failure]]]:
-    """Samples with their first id, and failures by row."""
-    first = 0
+def _parts(
+    executor: Executor, source: Source
+) -> Iterator[tuple[dict[int, Header], dict[int, Failure]]]:
+    """Headers and failures by id, of some samples after the other."""
+    first, heads_help = 0, True
     while first < len(source):
         ids = np.arange(first, min(first + _AT_ONCE, len(source)))
-        samples, failed = _load(executor, source, ids)
+        known: dict[int, Header] = {}
+        addresses = addresses_of(source, ids)
+        if addresses is None:
+            samples, failed = _read_by_python(executor, source, ids[:_READ_AT_ONCE])
+        else:
+            if heads_help:
+                known = _known_by_head(executor, addresses, source, ids)
+                heads_help = 2 * len(known) > len(ids)
+            samples, failed = _read_natively(executor, addresses, source, ids, known)
         for row, bad in samples.bad.items():
             uri = source.uri(first + row)
             failed.setdefault(row, Failure(first + row, uri, "decode", bad.reason, bad.detail))
-        yield first, samples, failed
+        yield (
+            {
+                first + row: known.get(row) or samples.header(row)
+                for row in range(len(samples))
+                if row not in failed
+            },
+            {first + row: failure for row, failure in failed.items()},
+        )
         first += len(samples)
 
 
-def _load(
-    executor: Executor, source: Source, ids: np.ndarray
+def _name(source: Source, ids: np.ndarray, row: int) -> partial[str]:
+    return partial(source.uri, int(ids[row]))
+
+
+def _known_by_head(
+    executor: Executor, addresses: SampleLocations, source: Source, ids: np.ndarray
+) -> dict[int, Header]:
+    """Headers that the first bytes of files hold, by row: of JPEGs, and of what is no longer.
+
+    Other formats may have their EXIF orientation at the end.
+    """
+    names, known = partial(_name, source, ids), dict[int, Header]()
+    samples = executor.read(addresses, _BYTES, threading.Event(), None, names, _HEAD)
+    for row in np.flatnonzero(samples.codes == 0).tolist():
+        header = samples.header(row)
+        if header.format == "JPEG" or len(samples.handle.view(row)) < _HEAD:
+            known[row] = header
+    return known
+
+
+def _read_natively(
+    executor: Executor,
+    addresses: SampleLocations,
+    source: Source,
+    ids: np.ndarray,
+    known: Collection[int],
 ) -> tuple[Samples, dict[int, Failure]]:
-    """The first of these samples, and failures by row."""
-    failed: dict[int, Failure] = {}
-    stop = threading.Event()
-
-    def names(row: int) -> partial[str]:
-        return partial(source.uri, int(ids[row]))
-
-    addresses = addresses_of(source, ids)
-    if addresses is None:
-        blobs = _read_python(source, ids[:_READ_AT_ONCE].tolist())
-        failed |= {row: blob for row, blob in enumerate(blobs) if isinstance(blob, Failure)}
-        good = [None if isinstance(blob, Failure) else blob for blob in blobs]
-        return executor.borrow(good, stop, names), failed
-    samples = executor.read(addresses, _BYTES, stop, None, names)
+    """The first of these samples, and failures by row; rows that are known are not read."""
+    names, failed = partial(_name, source, ids), dict[int, Failure]()
+    skip = np.isin(np.arange(len(ids)), list(known))
+    samples = executor.read(addresses, _BYTES, threading.Event(), skip, names)
     for row in samples.unread:
+        if row in known:
+            continue
         (blob,) = source.read([int(ids[row])])
         if isinstance(blob, Failure):
             failed[row] = blob
         else:
             executor.put(samples, row, blob)
     return samples, failed
+
+
+def _read_by_python(
+    executor: Executor, source: Source, ids: np.ndarray
+) -> tuple[Samples, dict[int, Failure]]:
+    """Samples that native threads cannot read, and failures by row."""
+    blobs: list[Any] = list(_read_python(source, ids.tolist()))
+    failed: dict[int, Failure] = {}
+    for row, blob in enumerate(blobs):
+        if isinstance(blob, Failure):
+            failed[row], blobs[row] = blob, None
+    return executor.borrow(blobs, threading.Event(), partial(_name, source, ids)), failed
 
 
 def _read_python(source: Source, ids: Sequence[int]) -> list[bytes | Failure]:

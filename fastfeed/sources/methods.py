@@ -200,11 +200,12 @@ def where(
     """The samples for which all conditions hold, as a source.
 
     Conditions are evaluated here, once, so that batches stay whole. `min_side`, `max_side`,
-    `max_aspect` and `per_sample` need the size of every image: all images are read once, by native
-    threads, and their sizes kept in FASTFEED_CACHE until the source's fingerprint changes (of a
-    table, its paths do, not the content of files). An image whose header cannot be read is left
-    out; of several images per sample the first counts. `print` and `notes` say how many images each condition left out. If the table has columns
-    of sizes, a condition on these reads no image.
+    `max_aspect` and `per_sample` need the size of every image: headers are read once, by native
+    threads (of local JPEGs the first 16 kB, of other files all), and their sizes kept in
+    FASTFEED_CACHE until the source's fingerprint changes (of a table, its paths do, not the
+    content of files). An image whose header cannot be read is left out; of several images per
+    sample the first counts. `print` and `notes` say how many images each condition left out. If
+    the table has columns of sizes, a condition on these reads no image.
 
     Args:
         source (Source): Any source.

@@ -15,15 +15,24 @@ KERAS_FORMATS = (".bmp", ".gif", ".jpeg", ".jpg", ".png")
 
 def hashed_fraction(data: bytes, seed: int) -> float:
     """A number in [0, 1) that depends on the data and the seed alone."""
-    digest = hashlib.blake2b(data, digest_size=8, key=b"split %d" % seed).digest()
-    return (int.from_bytes(digest, "big") >> 11) * 2.0**-53
+    digest = _keyed(seed)
+    digest.update(data)
+    return (int.from_bytes(digest.digest(), "big") >> 11) * 2.0**-53
+
+
+def _keyed(seed: int) -> hashlib.blake2b:
+    return hashlib.blake2b(digest_size=8, key=b"split %d" % seed)
 
 
 def hashed_fractions(names: Iterable[str], seed: int) -> np.ndarray:
     """`hashed_fraction` of each name: float64."""
-    return np.array(
-        [hashed_fraction(name.encode("utf-8", "surrogatepass"), seed) for name in names], np.float64
-    )
+    keyed = _keyed(seed)
+    digests = []
+    for name in names:
+        digest = keyed.copy()
+        digest.update(name.encode("utf-8", "surrogatepass"))
+        digests.append(digest.digest())
+    return (np.frombuffer(b"".join(digests), ">u8") >> np.uint64(11)) * 2.0**-53
 
 
 def sides_by_hash(fractions: np.ndarray, shares: Sequence[float]) -> np.ndarray:

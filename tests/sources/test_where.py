@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import tarfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from helpers.tables import write
 from PIL import Image
 
 import fastfeed as ff
+from fastfeed.decode.executor import Executor
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
 from fastfeed.sources import headers
@@ -88,6 +91,55 @@ def test_images_without_a_header_are_left_out(images: ff.ImageFolder):
     assert part.notes[0].startswith(
         f"left out 2 of 5: 2 by unreadable headers, such as {bad}: not_image "
     )
+
+
+def with_segment(data: bytes, size: int) -> bytes:
+    """A JPEG with a segment of notes before its frame."""
+    return data[:2] + b"\xff\xfe" + (size + 2).to_bytes(2, "big") + bytes(size) + data[2:]
+
+
+def test_only_the_first_bytes_are_read_where_they_hold_the_header(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    noise = np.random.default_rng(0).integers(0, 256, (200, 300, 3), np.uint8)
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    (tmp_path / "a").mkdir()
+    for i in range(3):
+        Image.fromarray(noise).save(tmp_path / f"a/{i}.jpg", quality=95, exif=exif)
+    late = with_segment((tmp_path / "a/0.jpg").read_bytes(), 40_000)
+    (tmp_path / "a/3.jpg").write_bytes(late)
+    Image.fromarray(noise).save(tmp_path / "a/4.png")
+    png = (tmp_path / "a/4.png").read_bytes()
+    turn = exif.tobytes()[6:]
+    chunk = b"eXIf" + turn
+    late_exif = len(turn).to_bytes(4, "big") + chunk + zlib.crc32(chunk).to_bytes(4, "big")
+    (tmp_path / "a/4.png").write_bytes(png[:-12] + late_exif + png[-12:])
+    sizes = [path.stat().st_size for path in sorted((tmp_path / "a").iterdir())]
+    read: list[int] = []
+
+    class Counting(Executor):
+        def read(self, *arguments: Any) -> Any:
+            samples = super().read(*arguments)
+            read.append(samples.read_bytes)
+            return samples
+
+    monkeypatch.setattr(headers, "Executor", Counting)
+    found = headers.read_headers(ff.ImageFolder(tmp_path))
+    assert found.sizes.tolist() == [[300, 200]] * 5
+    assert [found.names[k] for k in found.formats] == ["JPEG"] * 4 + ["PNG"]
+    assert min(sizes) > 2 * (16 << 10)
+    assert read == [5 * (16 << 10), sizes[3] + sizes[4]]
+    tar = tar_of(tmp_path / "a.tar", sorted((tmp_path / "a").iterdir()))
+    assert headers.read_headers(ff.TarShards(tar, label=None)).sizes.tolist() == [[300, 200]] * 5
+    assert read[2:] == read[:2]
+
+
+def tar_of(path: Path, files: list[Path]) -> Path:
+    with tarfile.open(path, "w") as archive:
+        for file in files:
+            archive.add(file, file.name)
+    return path
 
 
 @pytest.mark.parametrize("kind", ["tar", "mds", "remote", "raw", "subset"])

@@ -157,7 +157,8 @@ Read read_sample(const Location& location, Buffers& buffers, Buffers::Buffer& me
   const int64_t last = location.last < 0 ? status.size : location.last;
   const int64_t first = location.first - location.head;
   if (last > status.size || first < 0 || last <= location.first || last - first > kLargestFile) return Read::failed;
-  const size_t count = size_t(last - first);
+  const int64_t stop_at = location.most ? std::min(last, location.first + location.most) : last;
+  const size_t count = size_t(stop_at - first);
   held += int64_t(count);
   memory = buffers.take(count);
   for (size_t at = 0; at < count; at += kPart) {

@@ -72,6 +72,7 @@ struct Location {
   int64_t name = 0;
   int fd = -1;
   int64_t first = 0, last = -1;  // bytes; a last of -1 is the file's end
+  int64_t most = 0;              // bytes to read; 0: all
   int64_t size = -1;             // of the file, if it is known: another size is a failure
   int64_t modified_ns = -1;      // time of its last change, likewise
   int64_t head = 0;              // bytes before `first`, whose CRC-32 has to be `check`; 0: it has no head

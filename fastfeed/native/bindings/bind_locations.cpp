@@ -101,6 +101,13 @@ void add_images(Locations& locations, const std::optional<Ids>& rows, const nb::
   locations.owners.push_back(array);
 }
 
+// Of each file or range only its first bytes are to be read; of records and pixels all.
+void only_first(Locations& locations, int64_t bytes) {
+  if (bytes < 1) throw std::invalid_argument("bytes must be at least 1");
+  for (Location& location : locations.all)
+    if (!location.feature && !location.height) location.most = bytes;
+}
+
 // These rows are not to be read.
 void leave_out(Locations& locations, Flags rows) {
   same_length(locations.all.size(), rows.shape(0), "rows", "sample");
@@ -122,6 +129,7 @@ void bind_locations(nb::module_& m) {
            nb::arg("head"), nb::arg("checks").none(), nb::arg("feature").none(), nb::arg("height"), nb::arg("width"),
            nb::arg("owner"))
       .def("images", &add_images, nb::arg("rows").none(), nb::arg("images").noconvert(), nb::arg("ids"))
+      .def("only_first", &only_first, nb::arg("bytes"))
       .def("leave_out", &leave_out, nb::arg("rows"));
 }
 

@@ -184,7 +184,8 @@ class ShardedSource(SourceMethods, ABC):
     def sample_names(self, ids: np.ndarray) -> list[str]:
         """Name of the shard's file, and of the sample in it: `train-0007.tar:n01.jpg`."""
         files = [uri.rpartition("/")[2] for uri in self._shards.uris]
-        return [f"{files[self._index.shard_of(i)]}:{self._index.name(i)}" for i in ids.tolist()]
+        shards, names = self._index.shards_of(ids).tolist(), self._index.names_of(ids)
+        return [f"{files[shard]}:{name}" for shard, name in zip(shards, names, strict=True)]
 
     def label(self, ids: np.ndarray) -> np.ndarray:
         """Class numbers, int64, shape (len(ids),), or targets as `label_spec` says."""

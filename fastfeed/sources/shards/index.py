@@ -170,6 +170,21 @@ class Index:
         start = int(self._starts[shard])
         return self._names[start + first : start + int(ends[-1])].decode("utf-8", "surrogateescape")
 
+    def names_of(self, ids: np.ndarray) -> list[str]:
+        """Names of samples, which are read shard by shard."""
+        names, shards = [""] * len(ids), self.shards_of(ids)
+        order = np.argsort(shards, kind="stable")
+        for rows in np.split(order, np.flatnonzero(np.diff(shards[order])) + 1):
+            if not len(rows):
+                continue
+            shard = int(shards[rows[0]])
+            first, last = self.bounds[shard : shard + 2].tolist()
+            start, stop = self._starts[shard : shard + 2].tolist()
+            text, ends = self._names[start:stop], [0, *self._ends_of(first, last).tolist()]
+            for row, k in zip(rows.tolist(), (ids[rows] - first).tolist(), strict=True):
+                names[row] = text[ends[k] : ends[k + 1]].decode("utf-8", "surrogateescape")
+        return names
+
     def names(self) -> Iterable[bytes]:
         """All names and their ends, the input of a fingerprint."""
         return chain(chunks_of(self._names), chunks_of(self._ends))

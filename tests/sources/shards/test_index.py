@@ -92,6 +92,12 @@ def test_names_stay_in_the_file_and_survive_its_replacement(tmp_path):
     assert index.offsets[2] == (5 << 30) + 2048
 
 
+def test_names_of_many_samples_are_those_of_each(saved):
+    index = load(saved)
+    for ids in (np.arange(len(index)), np.array([6, 0, 7, 0, 3]), np.arange(0)):
+        assert index.names_of(ids) == [index.name(i) for i in ids.tolist()]
+
+
 def test_texts_that_no_sample_has_any_more_are_forgotten(tmp_path):
     """Otherwise there would be classes without samples once a shard is replaced."""
     whole = Index.of(KIND, PARTS)

@@ -205,7 +205,7 @@ def _jobs(
     place: PlaceFunction | None,
 ) -> Iterator[ParallelJob[Any]]:
     if place is None and builder.backend.xp is not np:
-        place = _detached
+        place = detached
     epoch, step = start
     number, last = 0, None if epochs is None else epoch + epochs
     while epoch != last:
@@ -217,7 +217,7 @@ def _jobs(
 
 
 @runs_on_gpu("dali")
-def _detached(batch: Batch) -> Batch:
+def detached(batch: Batch) -> Batch:
     """The batch in memory of CuPy's default stream, for a loop that takes it as it is.
 
     Another stream would write to a reused slot as soon as the batch is dropped, though work that is

@@ -11,10 +11,11 @@ import numpy as np
 from fastfeed.decode.base import FunctionFailed
 from fastfeed.errors import ConfigError
 from fastfeed.faults import FaultPolicy
-from fastfeed.feed.batch.annotations import Annotations, Annotator, annotator
+from fastfeed.feed.batch.annotations import Annotator, annotator
 from fastfeed.feed.batch.maps import MapRunner, Uniform
 from fastfeed.feed.batch.rows import targets
 from fastfeed.feed.config import check_count
+from fastfeed.feed.producer import detached
 from fastfeed.feed.transform.config import TransformConfig
 from fastfeed.feed.transform.fields import ItemFields
 from fastfeed.feed.transform.items import grouped
@@ -62,9 +63,10 @@ def make_batch(
     annotates = Annotator(Optionals(values), program, 0, False, 1)
     if values.has_annotations or program.functions:
         annotates = annotator(values, program)
-    call = Call(items, own_ids, values, annotates, pipeline.stop)
-    images, annotations = pipeline.render(call, groups, draws)
-    return _finished(config, pipeline, call, images, annotations, epoch, numbers)
+    call = Call(items, own_ids, values, annotates, draws, pipeline.stop)
+    pipeline.render(call, groups)
+    batch = _finished(config, pipeline, call, epoch, numbers)
+    return batch if pipeline.xp is np else detached(batch)
 
 
 def _check_random(draws: bool, ids: Any, epoch: Any, seed: Any, rng: Any) -> None:
@@ -90,8 +92,6 @@ def _finished(
     config: TransformConfig,
     pipeline: Pipeline,
     call: Call,
-    images: list[np.ndarray],
-    annotations: Annotations,
     epoch: int,
     uniform: Uniform,
 ) -> Batch:
@@ -106,16 +106,16 @@ def _finished(
         weights = np.ones(len(rows), np.float32)
         weights[list(call.bad)] = 0
         batch = Batch(
-            images[0],
+            call.images[0],
             targets(program, fields.label(rows), weights),
             weights,
             call.ids,
             epoch,
             0,
             fields.columns(rows),
-            tuple(images) if program.views else (),
-            annotations.objects,
-            annotations.masks,
+            tuple(call.images) if program.views else (),
+            call.annotations.objects,
+            call.annotations.masks,
             bad=dict(sorted(call.bad.items())),
         )
         if len(failed) == len(rows) or not program.maps:
@@ -126,7 +126,7 @@ def _finished(
             return finished
         for row, detail in named.items():
             call.bad.setdefault(row, call.failure(row, FunctionFailed("op_failed", detail)))
-        pipeline.clear(call, list(named), images, annotations)
+        pipeline.clear(call, list(named))
         failed |= named.keys()
         good = next((row for row in range(len(rows)) if row not in failed), 0)
         rows[list(failed)] = good

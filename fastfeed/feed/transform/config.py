@@ -57,6 +57,12 @@ class TransformConfig:
             raise ConfigError.of("decode", f"one of {', '.join(CPU)}", decode)
         if device not in ("cpu", "cuda"):
             raise ConfigError.of("device", '"cpu" or "cuda"', device)
+        if device == "cuda" and (decode not in ("auto", "cpu") or not input_spec.encoded):
+            raise ConfigError(
+                'device="cuda" decodes files by the JPEG engine, got'
+                f" decode={decode!r} and input {input_spec}; leave both out, or device",
+                field="device",
+            )
         if not input_spec.encoded and (input_spec.dtype, input_spec.layout) != ("uint8", "HWC"):
             raise ConfigError.of("input_spec", "uint8 HWC pixels", input_spec)
         program = fuse(ops, input_spec, classes=classes)
@@ -65,6 +71,12 @@ class TransformConfig:
             raise SpecError(
                 f"{name} mixes samples of a batch, and a Transform makes each item by itself; leave"
                 f" {name} out, or use a Feed"
+            )
+        if program.maps_images and device != "cpu":
+            raise ConfigError(
+                'device="cuda" keeps images on the GPU, where a Map cannot take them; use'
+                ' device="cpu", or a Map of other fields',
+                field="device",
             )
         for branch in (program, *program.others):
             check_draws(branch)

@@ -37,6 +37,7 @@ from fastfeed.storage.reads import Unread
 
 _BACKENDS = {"cpu": "cpu", "cuda": "nvjpeg"}  # by device
 _KEPT = 4  # batches of one size whose memory is reused
+_AT_ONCE = 256  # items that a backend gets at once
 _SIZES = 256  # of files whose window is kept
 
 
@@ -48,7 +49,10 @@ class Call:
     ids: np.ndarray  # int64 (n,)
     fields: ItemFields
     annotator: Annotator
+    draws: list[list[np.ndarray]]  # random numbers, per branch
     stop: threading.Event
+    images: list[Any] = field(default_factory=list)  # to be filled, per branch
+    annotations: Annotations = field(default_factory=Annotations)
     bad: dict[int, Failure] = field(default_factory=dict)
     number: int = 0
 
@@ -72,6 +76,12 @@ class _Route:
     executor: Executor
     branches: list[Branch]
 
+    def maker(self, call: Call) -> RowMaker:
+        """The RowMaker of one call."""
+        return RowMaker(
+            self.branches, call.annotator, lambda _, row, bad: call.failure(row, bad), call.values
+        )
+
 
 class Pipeline:
     """Threads, programs and memory, for calls of several threads at the same time."""
@@ -82,19 +92,16 @@ class Pipeline:
             limit_decoding(config.memory)
         self._config = config
         self._threads = config.threads or _default_threads()
-        self._module = cast(
-            BackendModule, importlib.import_module(BACKENDS[_BACKENDS[config.device]])
-        )
         self._max_bytes = TaskSizes.of(1, 1, self._threads, native=True).max_bytes
         self._lock = threading.Lock()
         self._routes: dict[bool, _Route] = {}
         self.stop = threading.Event()  # set when it is closed
         self.timeline = Timeline(capacity=0)
         self._work = lru_cache(_SIZES)(partial(_work, config.program))
-        branches = self._route(not config.input_spec.encoded).branches
+        self._main = self._route(not config.input_spec.encoded)
         self._pools = [
             SizedPools(part.program.shape, part.program.spec.dtype, _KEPT, part.backend.empty)
-            for part in branches
+            for part in self._main.branches
         ]
 
     def close(self) -> None:
@@ -103,19 +110,17 @@ class Pipeline:
         for route in self._routes.values():
             route.executor.close()
 
-    def render(
-        self,
-        call: Call,
-        groups: dict[Kind, np.ndarray],
-        draws: list[list[np.ndarray]],
-    ) -> tuple[list[np.ndarray], Annotations]:
+    def render(self, call: Call, groups: dict[Kind, np.ndarray]) -> None:
         """Make all rows of a call; those of bad items are black."""
         n = len(call.items)
-        outs = [pool.take(n) for pool in self._pools]
-        annotations = call.annotator.empty(n)
+        backend = self._main.branches[0].backend
+        with backend.device_context():
+            call.images = [pool.take(n) for pool in self._pools]
+        call.annotations = call.annotator.empty(n)
         for name, rows in groups.items():
-            self._fill(name, rows, call, draws, outs, annotations)
-        return outs, annotations
+            self._fill(name, rows, call)
+        for branch in self._main.branches:  # a GPU's have a stream each
+            branch.backend.synchronize()
 
     def files(
         self, files: Sequence[Any], ids: np.ndarray, draws: list[np.ndarray]
@@ -124,7 +129,7 @@ class Pipeline:
 
         None where one of them cannot be made so: `render` finds out what each of them needs.
         """
-        route = self._route(False)
+        route = self._main
         (branch,) = route.branches
         n = len(files)
         try:
@@ -150,17 +155,9 @@ class Pipeline:
             images[list(bad)] = branch.black()
         return images, bad
 
-    def clear(
-        self, call: Call, rows: list[int], outs: list[np.ndarray], annotations: Annotations
-    ) -> None:
+    def clear(self, call: Call, rows: list[int]) -> None:
         """Make these rows black, without boxes and masks."""
-        self._maker(call, not self._config.input_spec.encoded).clear(rows, outs, annotations)
-
-    def _maker(self, call: Call, of_pixels: bool) -> RowMaker:
-        branches = self._route(of_pixels).branches
-        return RowMaker(
-            branches, call.annotator, lambda _, row, bad: call.failure(row, bad), call.values
-        )
+        self._main.maker(call).clear(rows, call.images, call.annotations)
 
     def _route(self, of_pixels: bool) -> _Route:
         """The programs for pixels or for files, compiled when they are first needed."""
@@ -173,8 +170,11 @@ class Pipeline:
         return route
 
     def _compiled(self, of_pixels: bool) -> _Route:
-        config, module = self._config, self._module
+        config = self._config
         program = config.pixel_program if of_pixels else config.program
+        # an engine for JPEGs takes no pixels
+        name = "cpu" if of_pixels else _BACKENDS[config.device]
+        module = cast(BackendModule, importlib.import_module(BACKENDS[name]))
         engine = engine_for(program, module.engine(config.decode))
         shared = next((route.executor for route in self._routes.values()), None)
         executor = executor_for(program.decode, engine, self._threads, shared, callers_work=True)
@@ -184,7 +184,7 @@ class Pipeline:
                 part,
                 engine=engine,
                 timeline=self.timeline,
-                batch=1,
+                batch=_AT_ONCE,
                 threads=self._threads,
                 gpu=World.detect().gpu,
                 decode=config.decode,
@@ -193,15 +193,7 @@ class Pipeline:
             branches.append(Branch(part, backend, 1, 1, TaskSizes(1, 1, 1)))
         return _Route(executor, branches)
 
-    def _fill(
-        self,
-        name: Kind,
-        rows: np.ndarray,
-        call: Call,
-        draws: list[list[np.ndarray]],
-        outs: list[np.ndarray],
-        annotations: Annotations,
-    ) -> None:
+    def _fill(self, name: Kind, rows: np.ndarray, call: Call) -> None:
         """Make these rows, in parts that fit into memory.
 
         An unforeseen error, wherever it comes from, costs the item that raises it: all are made
@@ -209,58 +201,70 @@ class Pipeline:
         """
         while len(rows) and not self.stop.is_set():
             try:
-                rows = rows[self._fill_first(name, rows, call, draws, outs, annotations) :]
+                rows = rows[self._fill_first(name, rows[:_AT_ONCE], call) :]
             except Exception as error:  # decoders and ops may raise anything
                 if ends_run(error):
                     raise
                 if len(rows) > 1:
                     for k in range(len(rows)):
-                        self._fill(name, rows[k : k + 1], call, draws, outs, annotations)
+                        self._fill(name, rows[k : k + 1], call)
                 else:
                     bad = DecodeFailure("internal", error_text(error))
                     call.bad[int(rows[0])] = call.failure(rows[0], bad)
-                    self.clear(call, rows.tolist(), outs, annotations)
+                    self.clear(call, rows.tolist())
                 return
 
-    def _fill_first(
-        self,
-        name: Kind,
-        rows: np.ndarray,
-        call: Call,
-        draws: list[list[np.ndarray]],
-        outs: list[np.ndarray],
-        annotations: Annotations,
-    ) -> int:
+    def _fill_first(self, name: Kind, rows: np.ndarray, call: Call) -> int:
         """Make the first of these rows, as many as fit into memory; returns their number."""
         if name == "other":
             for row in rows.tolist():
                 call.bad[row] = call.failure(row, refusal(call.items[row]), "read")
-            self.clear(call, rows.tolist(), outs, annotations)
+            self.clear(call, rows.tolist())
             return len(rows)
-        of_pixels = name == "pixels"
-        maker = self._maker(call, of_pixels)
-        samples = self._load(name, rows, call)
+        route = self._route(name == "pixels")
+        samples = self._load(name, route.executor, rows, call)
         rows = samples.ids
-        is_run = rows[-1] - rows[0] + 1 == len(rows)
-        if is_run:
-            part: Any = slice(rows[0], rows[-1] + 1)
-            own, annotated = [out[part] for out in outs], annotations[part]
+        in_place = rows[-1] - rows[0] + 1 == len(rows) and route.branches[0].backend.xp is self.xp
+        part: Any = slice(rows[0], rows[-1] + 1) if in_place else rows
+        if in_place:
+            own, annotated = [out[part] for out in call.images], call.annotations[part]
         else:
-            part = rows
-            own = [np.empty((len(rows), *out.shape[1:]), out.dtype) for out in outs]
+            own = [self._empty(branch, len(rows)) for branch in route.branches]
             annotated = call.annotator.empty(len(rows))
-        of_rows = [[u[part] if u.size else u for u in numbers] for numbers in draws]
-        maker.fill({"": samples}, of_rows, own, annotated, call)
-        if not is_run:
-            _scatter(rows, own, annotated, outs, annotations)
+        of_rows = [[u[part] if u.size else u for u in numbers] for numbers in call.draws]
+        route.maker(call).fill({"": samples}, of_rows, own, annotated, call)
+        if not in_place:
+            self._put(rows.tolist(), own, annotated, call)
         for row, bad in samples.bad.items():
             assert bad is not None
             call.bad[int(rows[row])] = bad
         return len(rows)
 
-    def _load(self, name: Kind, rows: np.ndarray, call: Call) -> LoadedSamples:
+    @property
+    def xp(self) -> Any:
+        """NumPy, or the module for arrays of the GPU that results are on."""
+        return self._main.branches[0].backend.xp
+
+    def _empty(self, branch: Branch, rows: int) -> Any:
+        with branch.backend.device_context():
+            return branch.backend.empty((rows, *branch.program.shape), branch.program.spec.dtype)
+
+    def _put(self, rows: list[int], own: list[Any], annotated: Annotations, call: Call) -> None:
+        """Put rows that were made separately into their places."""
+        for branch, out, made in zip(self._main.branches, call.images, own, strict=True):
+            with branch.backend.device_context():
+                out[rows] = self.xp.asarray(made)
+                branch.backend.synchronize()  # `made` goes
+        masks, objects = call.annotations.masks, call.annotations.objects
+        if masks is not None:
+            masks[rows] = annotated.masks
+        if objects is not None and annotated.objects is not None:
+            objects.boxes[rows] = annotated.objects.boxes
+            objects.labels[rows] = annotated.objects.labels
+            objects.counts[rows] = annotated.objects.counts
+
+    def _load(self, name: Kind, executor: Executor, rows: np.ndarray, call: Call) -> LoadedSamples:
         """The first of these items, as many as fit into memory, with their sizes."""
-        executor = self._route(name == "pixels").executor
         bad: dict[int, Failure | None] = {}
         items = [call.items[row] for row in rows.tolist()]
         uri = partial(_name, call, rows)
@@ -356,24 +360,6 @@ def _read_path(path: Any) -> bytes | Unread:
     if "://" in str(path):
         return Unread("not_found", "a local path is needed, got an address; pass the file's bytes")
     return read_file(path)
-
-
-def _scatter(
-    rows: np.ndarray,
-    own: list[np.ndarray],
-    annotated: Annotations,
-    outs: list[np.ndarray],
-    annotations: Annotations,
-) -> None:
-    """Put rows that were made separately into their places."""
-    for out, made in zip(outs, own, strict=True):
-        out[rows] = made
-    if annotations.masks is not None:
-        annotations.masks[rows] = annotated.masks
-    if annotations.objects is not None and annotated.objects is not None:
-        annotations.objects.boxes[rows] = annotated.objects.boxes
-        annotations.objects.labels[rows] = annotated.objects.labels
-        annotations.objects.counts[rows] = annotated.objects.counts
 
 
 def _default_threads() -> int:

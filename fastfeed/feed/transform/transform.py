@@ -21,6 +21,7 @@ from fastfeed.feed.transform.config import Device, TransformConfig
 from fastfeed.feed.transform.items import as_list, kind
 from fastfeed.feed.transform.pipeline import Pipeline
 from fastfeed.feed.transform.saved import compare, load_transform, save_transform
+from fastfeed.gpu_support import runs_on_gpu
 from fastfeed.ops.base import Op
 from fastfeed.ops.evaluation import evaluation
 from fastfeed.runtime.batch import Batch
@@ -35,6 +36,7 @@ _inherited: list[Any] = []  # of the process that this one was forked from, whos
 
 
 @checked
+@runs_on_gpu("nvjpeg")
 class Transform:
     """The ops of a feed as a function: bytes, paths, arrays or PIL images in, a batch out.
 

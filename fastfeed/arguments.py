@@ -17,7 +17,9 @@ from fastfeed.printable import printable
 
 _Public = TypeVar("_Public", bound=Callable[..., Any])
 _UNIONS = (typing.Union, types.UnionType)
-_ITERATED = (tuple, list, Sequence, Iterable)
+_LISTS = (tuple, list, Sequence)
+_NO_LISTS = (str, bytes, Mapping)
+_ITERATED = (*_LISTS, Iterable)
 _WORDS = {
     None: "None",
     type(None): "None",
@@ -34,6 +36,7 @@ _WORDS = {
     MutableMapping: "a dict",
     Callable: "a function",
 }
+_PLURALS = {str: "texts", int: "integers", float: "numbers"}
 
 
 class UnknownOption(ConfigError, TypeError):
@@ -125,7 +128,7 @@ def _problem(
         positions[first:] = [starred] * (len(args) - first)
     for option, value in (*zip(positions, args, strict=False), *kwargs.items()):
         kind = parameters[option]
-        if not _fits(value, kind):
+        if not _fits(value, kind) or _is_empty_path(value, kind):
             flag = kind is bool or bool in typing.get_args(kind)
             return (
                 ConfigError(
@@ -135,6 +138,12 @@ def _problem(
                 flag,
             )
     return None
+
+
+def _is_empty_path(value: Any, kind: Any) -> bool:
+    """Test for "" in the place of a path, which would be the current folder."""
+    kinds = [typing.get_origin(one) for one in typing.get_args(kind)]
+    return isinstance(value, str) and not value and os.PathLike in kinds
 
 
 def _fits(value: Any, kind: Any) -> bool:
@@ -154,16 +163,35 @@ def _fits(value: Any, kind: Any) -> bool:
     if kind is os.PathLike or origin is os.PathLike:
         return hasattr(value, "__fspath__")
     if origin in _ITERATED:
-        is_list_of_texts = str in typing.get_args(kind) and origin is not tuple
         can_be_iterated = isinstance(value, Iterable) or hasattr(type(value), "__getitem__")
-        return can_be_iterated and not (is_list_of_texts and isinstance(value, str))
+        is_list = can_be_iterated and not (origin in _LISTS and isinstance(value, _NO_LISTS))
+        return is_list and _entries_fit(value, typing.get_args(kind))
     if origin in (dict, Mapping, MutableMapping):
-        return isinstance(value, Mapping)
+        return isinstance(value, Mapping) and all(
+            _entries_fit(list(entries), (one,))
+            for entries, one in zip((value, value.values()), typing.get_args(kind), strict=False)
+        )
     if origin is Callable:
         return callable(value)
     if isinstance(kind, type) and (kind is str or _is_plain(kind)):
         return isinstance(value, kind)
     return True
+
+
+def _entries_fit(value: Any, kinds: Sequence[Any]) -> bool:
+    """Test one entry of every type against annotations; those of iterators are not read.
+
+    kinds: one for all, alone or before an ellipsis; otherwise one for each entry.
+    """
+    is_array = type(value).__name__ == "ndarray" and value.ndim
+    if not (is_array or isinstance(value, (list, tuple))) or not kinds:
+        return True
+    if len(kinds) > 1 and kinds[-1] is not ...:
+        return len(value) == len(kinds) and all(map(_fits, value, kinds))
+    several = value[:1] if is_array else value  # entries of an array have one type
+    return all(
+        _fits(entry, kinds[0]) for entry in {type(entry): entry for entry in several}.values()
+    )
 
 
 def _is_plain(kind: type) -> bool:
@@ -176,5 +204,10 @@ def _words(kind: Any) -> str:
         return " or ".join(dict.fromkeys(map(_words, typing.get_args(kind))))
     if typing.get_origin(kind) is typing.Literal:
         return " or ".join(map(repr, typing.get_args(kind)))
-    kind = typing.get_origin(kind) or kind
-    return _WORDS[kind] if kind in _WORDS else getattr(kind, "__name__", str(kind))
+    origin = typing.get_origin(kind) or kind
+    word = _WORDS[origin] if origin in _WORDS else getattr(origin, "__name__", str(origin))
+    kinds = typing.get_args(kind) if origin in _LISTS else ()
+    entries = _PLURALS.get(kinds[0]) if kinds else None
+    if origin is tuple and kinds[-1:] != (...,):
+        entries = entries and f"{len(kinds)} {entries}"
+    return f"{word} of {entries}" if entries else word

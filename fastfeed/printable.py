@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import warnings
 
@@ -42,12 +43,36 @@ def printable(value: object, limit: int | None = LIMIT) -> str:
 
 
 def printable_message(text: str) -> str:
-    """A message of one or more lines with long words and quotes cut, control characters escaped."""
+    """A message with long words and quotes cut, control characters escaped.
+
+    It is one line, but for a list: lines indented by two spaces, and a line that follows them. Any
+    other line break comes from a value, such as the name of a file, and is escaped.
+    """
     if len(text) > LIMIT:
         for quotes in _LONG_QUOTES:
             text = quotes.sub(lambda found: found[0][0] + printable(found[1]) + found[0][0], text)
         text = _LONG_WORD.sub(lambda word: printable(word[0]), text)
-    return text if text.isprintable() else "\n".join(map(_escaped, text.split("\n")))
+    if text.isprintable():
+        return text
+    first, *rest = text.split("\n")
+    shown = [_escaped(first)]
+    for before, line in zip((first, *rest), rest, strict=False):
+        is_of_list = line.startswith("  ") or before.startswith("  ")
+        shown.append(("\n" if is_of_list else "\\n") + _escaped(line))
+    return "".join(shown)
+
+
+class _PrintableMessages(logging.Filter):
+    """Make the message of every record printable: it may quote paths and files from elsewhere."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg = printable_message(record.getMessage())
+        record.args = ()
+        return True
+
+
+log = logging.getLogger("fastfeed")  # of all modules
+log.addFilter(_PrintableMessages())
 
 
 def memory_text(count: float) -> str:

@@ -53,7 +53,7 @@ def test_escapes_do_not_lengthen_it():
 @pytest.mark.parametrize("name", errors.__all__)
 def test_no_error_holds_a_value_of_many_characters(name):
     text = str(getattr(errors, name)(f"cannot read {'x' * 600_000}: \x1b[2J\nnext line"))
-    assert text.startswith("cannot read xxx") and text.endswith(": \\x1b[2J\nnext line")
+    assert text.startswith("cannot read xxx") and text.endswith(": \\x1b[2J\\nnext line")
     assert len(text) < LIMIT + 40
 
 

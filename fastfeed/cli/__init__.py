@@ -20,7 +20,7 @@ from fastfeed.cli.traces.analyze import analyze
 from fastfeed.cli.traces.diff import diff
 from fastfeed.cli.traces.profile import profile
 from fastfeed.cli.watch import watch
-from fastfeed.errors import FastfeedError, TraceError
+from fastfeed.errors import FastfeedError
 from fastfeed.version import __version__
 
 __all__ = ["COMMANDS", "app", "main"]
@@ -90,8 +90,7 @@ def main() -> None:
     try:
         app(prog_name="fastfeed")
     except FastfeedError as error:
-        line_ends = "" if isinstance(error, TraceError) else "\n"  # some errors are several lines
-        streams.fail(f"fastfeed: {streams.visible(str(error), keep=line_ends)}")
+        streams.fail(f"fastfeed: {error}")
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -105,7 +105,7 @@ def give_back() -> None:
 def check_memory(memory: Any) -> None:
     """Raise ConfigError unless `memory` is a number of bytes that decoding can use, or None."""
     if memory is not None and (
-        isinstance(memory, bool) or not isinstance(memory, int) or memory < 1 << 20
+        isinstance(memory, bool) or not isinstance(memory, int) or not 1 << 20 <= memory < 1 << 62
     ):
         raise ConfigError.of(
             "memory", f"bytes, an integer >= {1 << 20} such as 4 << 30, or None", memory

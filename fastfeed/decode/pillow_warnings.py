@@ -8,7 +8,6 @@ shown as usual.
 
 from __future__ import annotations
 
-import logging
 import re
 import threading
 import warnings
@@ -18,9 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastfeed.decode.base import DecodeEngine, DecodeFailure, Header
-from fastfeed.printable import printable
-
-_log = logging.getLogger("fastfeed")
+from fastfeed.printable import log
 
 # computes a file's uri, which is needed only for those that Pillow warns of
 Name = Callable[[], str]
@@ -97,7 +94,7 @@ def tell(name: str, text: str) -> None:
         return
     _told.add(kind)
     text_format = "%s: Pillow says: %s (reported for the first such file only)"
-    _log.warning(text_format, printable(name, None), printable(text, None))
+    log.warning(text_format, name, text)
 
 
 @dataclass(slots=True)

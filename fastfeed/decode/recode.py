@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
@@ -21,12 +20,12 @@ from fastfeed.errors import ConfigError
 from fastfeed.ops.base import Op
 from fastfeed.ops.decode import Decode
 from fastfeed.ops.program.compile import fuse
+from fastfeed.printable import log
 from fastfeed.runtime.extension import formats
 from fastfeed.spec import ENCODED
 
 __all__ = ["Recoder"]
 
-_log = logging.getLogger("fastfeed")
 
 SUBSAMPLINGS = ("4:2:0", "4:4:4")
 _MAX_SIDE = 65_500  # pixels of a JPEG that libjpeg writes
@@ -217,7 +216,7 @@ class Recoder:
 
 @lru_cache(maxsize=1)
 def _warn_not_built() -> None:
-    _log.warning(
+    log.warning(
         "The native extension is not part of this installation: JPEGs are decoded by Pillow, which"
         ' is slower. `fastfeed doctor` says what to install; decode="pillow" silences this.'
     )

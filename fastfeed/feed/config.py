@@ -36,6 +36,7 @@ BACKENDS = {name: f"fastfeed.backends.{name}.backend" for name in ("cpu", "dali"
 
 OpList = Sequence[Op | Callable[[np.ndarray, np.ndarray], np.ndarray]]
 
+_MOST = 1 << 16  # threads, and batches ahead
 _LABELS_AT_ONCE = 1 << 20  # checked in one call
 
 
@@ -159,6 +160,8 @@ def _program(ops: Any, source: Source) -> Program:
 def check_count(argument: str, value: Any, minimum: int) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < minimum:
         raise ConfigError.of(argument, f"an integer >= {minimum}", value)
+    if value > _MOST:
+        raise ConfigError(f"{argument} must be at most {_MOST}, got {value}", field=argument)
 
 
 def _check_fit(program: Program, plan: Plan, source: Source) -> None:

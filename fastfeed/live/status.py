@@ -20,11 +20,9 @@ from typing import Any, NamedTuple, Protocol
 from fastfeed.live.folder import folders, process_identity, writable_folder
 from fastfeed.live.meter import Meter
 from fastfeed.live.page import COUNTERS, IDLE, TRAINING, WAITING, Page, PageWriter
+from fastfeed.printable import log
 from fastfeed.runtime.progress import CurrentStage
 from fastfeed.system.processes import has_owners
-
-_log = logging.getLogger("fastfeed")
-
 
 _STAGES_NS = 1_000_000_000  # stage times, which take longer to add up, are written this often
 
@@ -226,7 +224,7 @@ class LiveStatus:
             self.problem = (
                 "no live page, `fastfeed watch` will not see this feed: it needs Linux or macOS"
             )
-            _log.info(self.problem)
+            log.info(self.problem)
             return None
         try:
             process = process_identity()
@@ -236,7 +234,7 @@ class LiveStatus:
             self._page = page = _create(name, identity)
         except (OSError, ValueError) as error:
             self.problem = f"no live page, `fastfeed watch` will not see this feed: {error}"
-            _log.log(
+            log.log(
                 logging.WARNING if os.environ.get("FASTFEED_LIVE") else logging.INFO, self.problem
             )
             return None

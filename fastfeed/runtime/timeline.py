@@ -22,7 +22,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
-import logging
 import os
 import platform
 import secrets
@@ -38,7 +37,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastfeed.errors import ConfigError
-from fastfeed.printable import warn
+from fastfeed.printable import log, warn
 from fastfeed.runtime.progress import Progress
 from fastfeed.system.clocks import steady_ns
 from fastfeed.system.descriptors import APPEND, open_file
@@ -48,8 +47,6 @@ _ANCHOR_NS = 1_000_000_000
 _LIMIT = 1 << 30  # bytes of a file
 _AT_ONCE = 64  # blocks of native spans that are added to the totals together
 
-
-_log = logging.getLogger("fastfeed")
 
 _FULL = (
     "the timeline %s has reached %.1f GB: it continues in a new file, this part is %s.1, and"
@@ -162,7 +159,7 @@ class Timeline:
         file = self._file
         if file is not None and file.was_full:
             path, file.was_full = file.was_full, ""
-            _log.warning(_FULL, path, _LIMIT / 1e9, path)
+            log.warning(_FULL, path, _LIMIT / 1e9, path)
 
     def merge(self, spans: list[Span]) -> None:
         """Add spans of a helper process, which writes them to the file itself."""

@@ -199,6 +199,7 @@ class Plan:
             >>> ff.Plan(10, 4, shuffle="none").at(0, np.array([0, 7, 12])).ids
             array([0, 7, 2])
         """
+        _check_index("epoch", epoch, _EPOCHS)
         length = self.length
         used = length if self.tail == "pad" else length - length % self.global_batch
         info = Epoch(int(epoch), self.samples, used, self.global_batch, int(self.seed))
@@ -237,9 +238,7 @@ class Plan:
 
     def _own(self, step: int) -> tuple[int, int]:
         """The positions [first, last) of a step on this rank that are not padding."""
-        steps = self.steps
-        if not 0 <= step < steps:
-            raise ConfigError.of("step", f"in [0, {steps})", step)
+        _check_index("step", step, self.steps)
         begin = int(step) * self.global_batch
         first, last = self._share(min(self.length - begin, self.global_batch))
         return begin + first, begin + last
@@ -281,6 +280,8 @@ class Plan:
             >>> plan.position(plan.state(epoch=2, step=1, fingerprint="f00"), fingerprint="f00")
             (2, 1)
         """
+        _check_index("epoch", epoch, _EPOCHS)
+        _check_index("step", step, self.steps + 1)
         return {
             "epoch": int(epoch),
             "step": int(step),
@@ -326,6 +327,12 @@ class Plan:
 
 
 _EPOCHS = 1 << 31  # more would not be a position but damage
+
+
+def _check_index(name: str, value: Any, limit: int) -> None:
+    """Raise ConfigError unless `value` is an integer in [0, limit)."""
+    if not isinstance(value, (int, np.integer)) or not 0 <= value < limit:
+        raise ConfigError.of(name, f"in [0, {limit})", value)
 
 
 def position_of(

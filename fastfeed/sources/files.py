@@ -59,7 +59,7 @@ class Files(TableSource):
 
     def __init__(
         self,
-        paths: Sequence[str | os.PathLike[str]],
+        paths: Sequence[str | os.PathLike[str] | None],
         labels: Sequence[Any] | None = None,
         *,
         columns: Mapping[str, Sequence[Any]] | None = None,

@@ -99,5 +99,5 @@ def size_limits(
     if max_side is not None:
         limits[f"max_side={max_side}"] = lambda _, long: long <= max_side
     if max_aspect is not None:
-        limits[f"max_aspect={max_aspect:g}"] = lambda short, long: long <= max_aspect * short
+        limits[f"max_aspect={max_aspect:g}"] = lambda short, long: long <= float(max_aspect) * short
     return limits

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import time
 from collections import Counter
@@ -17,7 +16,7 @@ import numpy as np
 from fastfeed.arguments import checked_early
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
-from fastfeed.printable import printable, warn
+from fastfeed.printable import log, printable, warn
 from fastfeed.runtime.addresses import WholeFiles
 from fastfeed.sources.base import sample_or_failure, with_notes
 from fastfeed.sources.class_names import (
@@ -48,7 +47,6 @@ from fastfeed.system.within import Within
 _SIZES_AT_ONCE = 1 << 13
 _FIRST_WORD_S, _NEXT_WORD_S = 5.0, 30.0  # of waiting, before the log says why
 _clock = time.monotonic
-_log = logging.getLogger("fastfeed")
 
 
 @dataclass(slots=True)
@@ -344,7 +342,7 @@ class ImageFolder(SourceMethods):
         for begin in range(first, last, _SIZES_AT_ONCE):
             if patience.ends(_clock()):
                 root, seconds = printable(self.root), _clock() - patience.since
-                _log.warning(
+                log.warning(
                     f"ImageFolder: {root}: saving a position takes the sizes of all files, and this"
                     f" disk is slow: {begin:,} of {len(self):,} after {seconds:.0f} s; `fastfeed"
                     f" index {root}` lists them for listing="

@@ -170,6 +170,10 @@ def folds(
         raise ConfigError(
             f"folds: count must be at least 2, got {count}; use split for one split", field="count"
         )
+    if count > len(source):
+        raise ConfigError(
+            f"folds: {len(source)} samples cannot be on {count} sides; lower count", field="count"
+        )
     if not shuffle and by not in (None, "order"):
         raise ConfigError(
             f"folds: shuffle=False cuts contiguous folds, got it with by={by!r}; leave one out",

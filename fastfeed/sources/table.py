@@ -118,8 +118,8 @@ class Table(TableSource):
                 f"Table: columns must be a list of names, got {columns!r}; pass [{columns!r}]",
                 field="columns",
             )
-        if (image is None) == (path is None):
-            got = "neither" if image is None else "both"
+        if bool(image) == bool(path):
+            got = "neither" if not image else "both"
             raise ConfigError(
                 "Table needs image=, the column of paths or images, or path=, a template such as"
                 f" '{{id}}.jpg', got {got}; pass one of them"

@@ -9,7 +9,6 @@ down, which all of its reads find out together, each read is tried once.
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import random
 import time
@@ -21,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from fastfeed.errors import ConfigError
-from fastfeed.printable import printable
+from fastfeed.printable import log, printable
 from fastfeed.storage.reads import Unread
 from fastfeed.system.descriptors import EXHAUSTED
 
@@ -289,7 +288,6 @@ def _retrieve_error(task: asyncio.Future[Any]) -> None:
         task.exception()
 
 
-_log = logging.getLogger("fastfeed")
 _WARN_AFTER_S = 2.9  # without any answer, while requests wait or fail, before the first line
 _WARN_EVERY_S = 60.0  # between lines
 _LOOK_S = 0.05  # between looks, at least
@@ -364,7 +362,7 @@ class Health:
     def answered(self) -> None:
         """Note an answer, including errors such as "not found" that show the service at work."""
         if self._warned and self._since is not None:
-            _log.warning("%s answers again after %.0f s", self._name, _now() - self._since)
+            log.warning("%s answers again after %.0f s", self._name, _now() - self._since)
         _answers[self._name] = time.monotonic()
         self._since = _now() if self._requests else None
         self._forget()
@@ -410,7 +408,7 @@ class Health:
             return
         self._warned = True
         why = f"; last error: {self._last}" if self._last else ""
-        _log.warning("%s has not answered for %.0f s, trying again%s", self._name, silent, why)
+        log.warning("%s has not answered for %.0f s, trying again%s", self._name, silent, why)
         self._watch(_WARN_EVERY_S)
 
 

@@ -12,13 +12,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.photos import jpeg
+from helpers.commands import command_line
+from helpers.photos import folder, jpeg
 from helpers.shards import samples, tar_of
 
 import fastfeed as ff
 from fastfeed.decode.pillow_warnings import named, tell_current
 from fastfeed.html_page import escape as escaped
 from fastfeed.preprocess.model.record import BadSample
+from fastfeed.printable import log, printable
 from fastfeed.proof.report.sentences import shown
 from fastfeed.sources.shards.known_counts import tell
 from fastfeed.storage.clients import explain
@@ -65,6 +67,52 @@ def test_shards_and_their_notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     (tmp_path / "a.tar").write_bytes(tar_of(members))
     source = ff.TarShards(tmp_path / "a.tar")
     assert plain(str(source)) and plain(repr(source))
+
+
+def test_every_record_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    log.warning("%s is full", BAD)
+    log.getChild("part").warning("of another logger")
+    assert caplog.messages[0] == f"{printable(BAD)} is full" and plain(caplog.messages[0])
+
+
+def test_an_error_is_one_line_but_for_lists() -> None:
+    error = ff.errors.SourceError(f"{BAD} is cut off:\n  {BAD}\ncopy it again, or leave {BAD} out")
+    first, *rest = str(error).split("\n")
+    shown = printable(BAD)
+    assert first == f"{shown} is cut off:"
+    # what follows a list is a line as well: its values are made printable where they are listed
+    assert all(line.isprintable() for line in rest)
+    assert str(ff.errors.ConfigError(f"no {BAD}")) == f"no {shown}"
+
+
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "show": ("{root}/p", "--out", "{root}/x.png"),
+    "plan": ("{root}/p", "--batch", "1", "--out", "{root}/x.png"),
+    "plan, refused": ("{root}/p", "--batch", "2", "--out", "{root}/x.svg"),
+    "index": ("{root}/p", "--out", "{root}/l.parquet"),
+    "preprocess": ("{root}/p", "{root}/out", "--dry-run"),
+    "preprocess, run": ("{root}/p", "{root}/out"),
+    "preprocess, refused": ("{root}/p", "{root}/p"),
+    "analyze": ("{root}/none",),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands_in_a_folder_of_such_a_name(command: str, tmp_path: Path) -> None:
+    root = tmp_path / BAD[:-1]
+    folder(root / "p", {"a": 8, "b": 8}, (8, 8))
+    words = [word.replace("{root}", str(root)) for word in COMMANDS[command]]
+    done = command_line(command.partition(",")[0], *words)
+    assert plain(done.stdout + done.stderr)
+
+
+def test_status_and_verify_of_a_job(tmp_path: Path) -> None:
+    root = tmp_path / BAD[:-1]
+    folder(root / "p", {"a": 1}, (8, 8))
+    command_line("preprocess", root / "p", root / "out")
+    for verb in ("status", "verify", "stats"):
+        done = command_line("preprocess", verb, root / "out")
+        assert done.returncode == 0 and plain(done.stdout), verb
 
 
 def test_the_log_of_shards_that_are_cut_off(caplog: pytest.LogCaptureFixture) -> None:

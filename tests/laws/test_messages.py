@@ -166,8 +166,10 @@ def _of_source(make):
 
 
 # a value cut in an f-string, which says neither that nor how long it is; a warning that is not made
-# printable
-OWN_WAYS = re.compile(r":(?:[<>^]\d*)?\.\d+\}|\{[^{}]*\[:\d{2,}\](?:![rsa])?\}|warnings\.warn\(")
+# printable, a log or a console of its own
+OWN_WAYS = re.compile(
+    r":(?:[<>^]\d*)?\.\d+\}|\{[^{}]*\[:\d{2,}\](?:![rsa])?\}|warnings\.warn\(|getLogger\(\"fastfeed"
+)
 
 
 def test_own_ways_are_seen():
@@ -177,6 +179,7 @@ def test_own_ways_are_seen():
         'f"{a[:60]!r}"',
         'f"{a.b(c)[:60]}"',
         "warnings.warn(a)",
+        'logging.getLogger("fastfeed").info(a)',
     ):
         assert OWN_WAYS.search(line), line
     assert not OWN_WAYS.search(

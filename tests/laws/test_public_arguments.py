@@ -6,13 +6,19 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from helpers.hugging_face import table, write_parquet
+from helpers.mosaic import mds_folder, raw_folder
+from helpers.photos import folder
+from helpers.records import record_folder
+from helpers.shards import shard_folder
 
 import fastfeed as ff
-from fastfeed.errors import ConfigError
+from fastfeed.errors import ConfigError, FastfeedError
 from fastfeed.familiar import _NAMES, _OPTIONS
 
 # made by fastfeed, not by users
@@ -69,6 +75,61 @@ ALONGSIDE = {  # without which it has another complaint
     "folds": {"source": IMAGES, "count": 2, "by": "random"},
     "where": {"source": IMAGES, "min_side": 2},
 }
+FLIP = ff.RandomFlip()
+REQUIRED: dict[str, Any] = {  # arguments without a default, by name; files are those of `here`
+    "amount": 0.1,
+    "base_batch": 4,
+    "base_lr": 0.1,
+    "bits": 2,
+    "count": 2,
+    "data": "t.parquet",
+    "dataset": [(np.zeros((4, 4, 3), np.uint8), 1)],
+    "degrees": 3,
+    "folder": "cache",
+    "function": lambda image, numbers: image,
+    "gamma": 1.0,
+    "global_batch": 2,
+    "ids": [0],
+    "images": np.zeros((4, 4, 4, 3), np.uint8),
+    "layout": "CHW",
+    "left": 0,
+    "mean": (1, 1, 1),
+    "op": FLIP,
+    "ops": [FLIP],
+    "out": "x",
+    "padding": 2,
+    "paths": ["photos/a/0000.jpg"],
+    "path": "state.json",
+    "root": "photos",
+    "samples": 8,
+    "shape": (4, 4, 3),
+    "size": 4,
+    "source": IMAGES,
+    "sources": {"a": IMAGES, "b": IMAGES},
+    "state": {},
+    "std": (1, 1, 1),
+    "table": np.arange(256),
+    "times": 2,
+    "top": 0,
+    "views": (ff.View(4),),
+    "dtype": "uint8",
+    "annotations": "instances.json",
+}
+OWN_REQUIRED = {  # where a name means something else
+    "MDSShards": {"shards": "mds"},
+    "Map": {"function": len, "inputs": "caption"},
+    "Objects": {"boxes": [[]] * 4},
+    "Objects.coco": {"images": IMAGES},
+    "RandomChoice": {"ops": [ff.MixUp()]},
+    "RawShards": {"shards": "raw"},
+    "Spec": {"layout": "HWC"},
+    "StepWatch": {"data": ff.watched([1])},
+    "TFRecords": {"shards": "records"},
+    "Table": {"table": "t.parquet", "image": "image"},
+    "TarShards": {"shards": "tar"},
+    "watched": {"data": [1]},
+}
+OF_ANY_KIND = [object(), [object()], {5: object()}, np.zeros((2, 2)), "", 10**30]
 # checked by the function itself
 OPEN = (
     "Any",
@@ -131,6 +192,41 @@ def test_a_mistyped_argument_is_refused(call, name, wrong):
 def test_what_is_no_source_is_refused(call, wrong):
     with pytest.raises(ConfigError, match=r"(source|images).* must be a .*ImageFolder.*, got"):
         call(wrong)
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory) -> Path:
+    root = tmp_path_factory.mktemp("arguments")
+    folder(root / "photos", {"a": 1})
+    shard_folder(root / "tar", (1,))
+    record_folder(root / "records", (1,))
+    mds_folder(root / "mds", (1,))
+    raw_folder(root / "raw", (1,))
+    write_parquet(root / "t.parquet", table([0]))
+    return root
+
+
+# the first starts threads that are not ended, the others load frameworks
+@pytest.mark.parametrize("public", sorted(PUBLIC.keys() - {"prove", "Watch", "prefetch_to_device"}))
+def test_a_value_of_another_kind_raises_no_other_error(public, here, monkeypatch):
+    """Whatever its annotation, Any and protocols included: it is accepted, or refused by us."""
+    monkeypatch.chdir(here)
+    call = PUBLIC[public]
+    parameters = inspect.signature(call).parameters.values()
+    needed = {p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_POSITIONAL}
+    valid = {name: REQUIRED.get(name) for name in needed if name != "shards"}
+    valid |= ALONGSIDE.get(public, {}) | OWN_REQUIRED.get(public, {})
+    for parameter in parameters:
+        for value in OF_ANY_KIND:
+            options = {**valid, parameter.name: value}
+            by_position = []
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                by_position = [options.pop(parameter.name)]
+            try:
+                made = call(*by_position, **options)
+            except FastfeedError:
+                continue
+            getattr(made, "close", lambda: None)()
 
 
 def test_the_laws_cover_what_is_public():

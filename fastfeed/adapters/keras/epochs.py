@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -13,9 +12,8 @@ from fastfeed.adapters.batch_tuples import BatchTuples
 from fastfeed.feed.fields import Yields
 from fastfeed.feed.producer import PlaceFunction
 from fastfeed.feed.session import FeedSession
+from fastfeed.printable import log
 from fastfeed.runtime.placement import Placement, on_host
-
-_log = logging.getLogger("fastfeed")
 
 _PEEKING = {"_symbolic_build", "_maybe_symbolic_build"}
 _MAX_FRAMES = 12  # frames between Keras's look and us, at most
@@ -87,7 +85,7 @@ class Epochs:
             yield step, placed
             self._peeked = None
         if first > 0:
-            _log.warning(
+            log.warning(
                 "this epoch began at step %d of %d, where it was resumed, so it is shorter for"
                 " Keras, which says that the input ran out of data; nothing was left out, and the"
                 " next epoch is complete",

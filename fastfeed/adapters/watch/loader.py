@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import logging
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
@@ -13,11 +12,11 @@ from fastfeed.distributed.world import World
 from fastfeed.errors import ConfigError, MissingExtra
 from fastfeed.live.meter import Meter
 from fastfeed.live.status import LiveStatus, SlowCounts
+from fastfeed.printable import log
 from fastfeed.system.clocks import steady_ns
 from fastfeed.version import __version__
 
 T = TypeVar("T")
-_log = logging.getLogger("fastfeed")
 
 
 @checked
@@ -269,7 +268,7 @@ def watched_adapter(watched: Watched[Any], data: Any) -> Any:
             strategy = caller.get("distribute_strategy")
             if steps == 1 and (strategy is None or not tensorflow.is_chosen(strategy)):
                 return tensorflow.watched(watched, dataset)
-            _log.warning(
+            log.warning(
                 "this data is read in TensorFlow's graph here, so how long training waits for it is"
                 " not known"
             )

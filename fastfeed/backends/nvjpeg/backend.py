@@ -14,7 +14,6 @@ from __future__ import annotations
 import ctypes
 import importlib
 import importlib.util
-import logging
 import queue
 import time
 from collections.abc import Iterator
@@ -41,9 +40,8 @@ from fastfeed.gpu_support import runs_on_gpu
 from fastfeed.ops.convert import Convert
 from fastfeed.ops.mix_plan import MixPlan
 from fastfeed.ops.program.program import Program, Work
+from fastfeed.printable import log
 from fastfeed.runtime.timeline import Timeline
-
-_log = logging.getLogger("fastfeed")
 
 native_threads = True
 whole_batches = True
@@ -242,7 +240,7 @@ class NvjpegBackend:
 
     def _warn_refused(self, count: int) -> None:
         if not self._warned:
-            _log.warning(
+            log.warning(
                 "The JPEG engine takes none of %d baseline JPEGs of a batch, and the CPU decodes"
                 ' them; is its driver older than nvJPEG? decode="cpu" does the same, and needs no'
                 " memory of the GPU.",

@@ -20,7 +20,7 @@ from fastfeed.cli.open_source import (
 )
 from fastfeed.cli.screen.help import ACCESS, MORE, argument, flag, option
 from fastfeed.cli.screen.streams import Console
-from fastfeed.cli.screen.table import plural, size_text
+from fastfeed.cli.screen.table import plural, show_written, size_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -115,7 +115,7 @@ def plan(
         from fastfeed.cli.plan.picture import draw
 
         draw(simulation, groups).save(drawn)
-        Console(stderr=as_json).print(f"picture -> [bold]{out}[/]", highlight=False)
+        show_written(Console(stderr=as_json), "picture", out)
     elif out is not None:
         Console(stderr=as_json).print(
             "no picture: it shows how steps differ, and the epoch has"

@@ -45,7 +45,9 @@ def status(dst: Place, target_option: Options = None, as_json: AsJson = False) -
     if surveyed := count_surveyed(target):
         facts = {"surveyed": surveyed, "planned": None, "shards": None}
         message = f"at least {surveyed:,} images are surveyed, for duplicates or sizes"
-        typer.echo(json.dumps(facts) if as_json else f"{dst}: {message}; there is no plan yet")
+        typer.echo(
+            json.dumps(facts) if as_json else f"{printable(dst)}: {message}; there is no plan yet"
+        )
         return
     job = _job(target)
     result = job_status(job)

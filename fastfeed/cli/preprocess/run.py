@@ -23,6 +23,7 @@ from fastfeed.cli.preprocess.values import again, without_secret
 from fastfeed.cli.screen.help import option
 from fastfeed.cli.screen.streams import Console
 from fastfeed.errors import ConfigError, FastfeedError, SourceError, TooManyFailures
+from fastfeed.printable import printable
 
 if TYPE_CHECKING:
     from fastfeed.preprocess.model.recipe import Recipe
@@ -241,19 +242,20 @@ def _print_report(
     if as_json:
         typer.echo(json.dumps(_document(report)))
         return
-    print_line, quoted_dst = _printer(Console(soft_wrap=True, emoji=False)), shlex.quote(dst)
+    print_line = _printer(Console(soft_wrap=True, emoji=False))
+    shown_dst, quoted_dst = printable(dst.rstrip("/"), None), printable(shlex.quote(dst), None)
     print_line(str(report))
     for bad in report.bad[:_MAX_SHOWN]:
         print_line(f"    {bad}")
     if (more := len(report.bad) - _MAX_SHOWN) > 0:
-        where = f", all in {dst.rstrip('/')}/{report.bad_list}" if report.bad_list else ""
+        where = f", all in {shown_dst}/{report.bad_list}" if report.bad_list else ""
         print_line(f"    and {more:,} more{where}")
     for note in report.notes[:_MAX_SHOWN]:
         print_line(f"  of the source: {note}")
     if (more := len(report.notes) - _MAX_SHOWN) > 0:
         print_line(f"  of the source: {more:,} more notes, in the report of --json")
     if report.duplicates:
-        print_line(f"  duplicates with thumbnails: {dst.rstrip('/')}/{report.duplicates}")
+        print_line(f"  duplicates with thumbnails: {shown_dst}/{report.duplicates}")
     if retry:
         print_line(f"  some may succeed now:  {retry}")
     if not report.complete:

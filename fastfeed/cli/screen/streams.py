@@ -11,35 +11,33 @@ from typing import Any, NoReturn, TextIO
 
 import rich.console
 import typer
+from rich.segment import Segment
 
 from fastfeed.errors import ConfigError
-
-_DIRECTIONS = "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff"
-
-
-def visible(text: str, keep: str = "") -> str:
-    """Text with control characters, except those in `keep`, as escapes."""
-    return "".join(
-        char if char in keep or not _is_control(char) else ascii(char)[1:-1] for char in text
-    )
-
-
-def _is_control(char: str) -> bool:
-    return char < " " or "\x7f" <= char <= "\x9f" or char in _DIRECTIONS
+from fastfeed.printable import printable
 
 
 class Console(rich.console.Console):
-    """A console that raises BrokenPipeError if its reader leaves, instead of exiting."""
+    """A console that shows control characters, and raises BrokenPipeError if its reader leaves."""
+
+    def render(self, renderable: Any, options: Any = None) -> Iterator[Segment]:
+        """Yield the segments of what is printed, without control characters in texts."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=_shown(segment.text))
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
+
+
+def _shown(text: str) -> str:
+    return "\n".join(printable(line, None) for line in text.split("\n"))
 
 
 def say(text: str, style: str | None = None) -> None:
     """Print one line on standard error, if it can be written."""
     try:
         Console(stderr=True, soft_wrap=True).print(
-            visible(text), style=style, markup=False, highlight=False
+            printable(text, None), style=style, markup=False, highlight=False
         )
     except OSError:
         _discard(sys.stderr)

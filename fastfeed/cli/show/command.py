@@ -16,6 +16,7 @@ from fastfeed.cli.open_source import (
 )
 from fastfeed.cli.screen.help import MORE, argument, flag, option
 from fastfeed.cli.screen.streams import Console
+from fastfeed.cli.screen.table import show_written
 
 if TYPE_CHECKING:
     import numpy as np
@@ -122,9 +123,7 @@ def show(
         batch = next(feed.batches(epoch))
         bad = feed.stats().bad
     contact_sheet(batch, opened.classes).save(out)
-    console.print(
-        f"{len(batch)} samples of epoch {epoch}, seed {seed} -> [bold]{out}[/]", highlight=False
-    )
+    show_written(console, f"{len(batch)} samples of epoch {epoch}, seed {seed}", out)
     for failure in bad:
         text = f"  left out, bad: {failure}"
         console.print(text, style="yellow", soft_wrap=True, highlight=False, markup=False)
@@ -186,7 +185,7 @@ def _grid(
     sheet = draw(Path(photos[0][0]).name, below, original, drawn, [f"draw {u}" for u in STRENGTHS])
     sheet.save(out, **({} if out.suffix.lower() == ".png" else {"quality": 82}))
     count = sum(len(rows) for _, rows in drawn)
-    console.print(f"{count} rows -> [bold]{out}[/]", highlight=False)
+    show_written(console, f"{count} rows", out)
 
 
 def _sample_images(source: Source) -> list[tuple[str, np.ndarray]]:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.text import Text
 
-from fastfeed.cli.screen.streams import visible
 from fastfeed.errors import TraceError
+from fastfeed.printable import printable
 
 if TYPE_CHECKING:
     from fastfeed.profiler.model.result import Result
@@ -109,7 +109,10 @@ def render(runs: Sequence[Run], console: Console) -> None:
 
 
 def _row(run: Run) -> tuple[str, ...]:
-    return (visible(run.name), *(run.cells or ("-", "-", "-", "-", visible(run.error))))
+    return (
+        printable(run.name, None),
+        *(run.cells or ("-", "-", "-", "-", printable(run.error, None))),
+    )
 
 
 def _cells(result: Result) -> tuple[str, ...]:
@@ -136,7 +139,11 @@ def _cells(result: Result) -> tuple[str, ...]:
 def as_dict(runs: Sequence[Run]) -> dict[str, Any]:
     """`fastfeed.sweep/1`: for each run its name, and its analysis or an error."""
     rows = [
-        {"run": visible(run.name), "error": visible(run.error), "analysis": run.analysis}
+        {
+            "run": printable(run.name, None),
+            "error": printable(run.error, None),
+            "analysis": run.analysis,
+        }
         for run in runs
     ]
     return {"schema": SCHEMA, "runs": rows}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import threading
 import time
@@ -15,11 +14,10 @@ from typing import Any
 
 from fastfeed.errors import StorageError
 from fastfeed.faults import STORAGE, Failure, Outage
+from fastfeed.printable import log
 from fastfeed.runtime.progress import Progress
 from fastfeed.runtime.thread_pool import Stop
 from fastfeed.storage.retry import failing_since, is_cached, last_answer, patience
-
-_log = logging.getLogger("fastfeed")
 
 _FILE_FAULTS = 3  # reads of one file that fail while its endpoint answers, before it counts as bad
 _PAUSES = (0.0, 0.2, 0.5, 1.0, 2.0)  # seconds before repeating a read; the last one from then on
@@ -188,7 +186,7 @@ class Outages:
         with self._lock:
             down = self._down.pop(endpoint, None)
         if down is not None and down.last_warned:
-            _log.warning(
+            log.warning(
                 "%s answers again after %.0f s", _name(endpoint), time.monotonic() - down.since
             )
 
@@ -208,7 +206,7 @@ class Outages:
             )
             down.last_warned = now if tell else down.last_warned
         if tell:
-            _log.warning(
+            log.warning(
                 "waiting for %s: no read has succeeded since %s; %s at %s, or Feed(outage=...);"
                 " last error: %s",
                 _name(endpoint),

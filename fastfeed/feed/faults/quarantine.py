@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import threading
 from collections import Counter
@@ -17,11 +16,9 @@ import numpy as np
 
 from fastfeed.errors import ConfigError, SampleError, TooManyFailures
 from fastfeed.faults import TRANSIENT, Failure, FaultPolicy, format_reasons, too_many
-from fastfeed.printable import printable, warn
+from fastfeed.printable import log, printable, warn
 from fastfeed.system.descriptors import open_regular
 from fastfeed.system.locks import lock
-
-_log = logging.getLogger("fastfeed")
 
 _START = b'{"id": '  # of every line of the file
 _DEFAULT = FaultPolicy()
@@ -144,7 +141,7 @@ class Quarantine:
         if failure is not None and self._tells and self.policy.action != "raise":
             self._told = max(self._told, 1)
             how = "masked" if self.policy.action == "mask" else "replaced"
-            _log.warning(
+            log.warning(
                 "sample %d is bad and was %s: %s; others are counted at the end of each epoch and"
                 " listed in %s",
                 failure.id,
@@ -160,7 +157,7 @@ class Quarantine:
             grown = count > max(self._told, 1) and self._tells
             self._told = count if grown else self._told
         if grown:
-            _log.warning(
+            log.warning(
                 "%s of %s samples have been bad so far (%s); all are in %s",
                 f"{count:,}",
                 f"{self._length:,}",

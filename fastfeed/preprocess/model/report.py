@@ -9,6 +9,7 @@ from time import monotonic
 
 from fastfeed.faults import format_reasons
 from fastfeed.preprocess.model.record import BadSample, Counts
+from fastfeed.printable import printable
 
 # phases without numbers, reported once, before they begin
 STAGES = {
@@ -158,7 +159,7 @@ class Report:
     def __str__(self) -> str:
         good = self.tally.samples
         lines = [
-            f"{self.target}: {self.shards_done} of {self.shards} shards, {good} images,"
+            f"{printable(self.target, None)}: {self.shards_done} of {self.shards} shards, {good} images,"
             f" {self.bytes / 1e6:.1f} MB from {self.tally.bytes_in / 1e6:.1f} MB"
         ]
         if self.shards_now:

@@ -7,6 +7,7 @@ import os
 import socket
 from typing import TYPE_CHECKING, TextIO
 
+from fastfeed.printable import log
 from fastfeed.system import shared_memory
 from fastfeed.system.processes import user
 
@@ -39,7 +40,7 @@ class _OneTells(_Handler):
 
 def tell_through(stream: TextIO) -> None:
     """Let fastfeed's own warnings reach this stream, and no other log anything."""
-    root, own = logging.getLogger(), logging.getLogger("fastfeed")
+    root = logging.getLogger()
     root.handlers[:] = [logging.NullHandler()]
-    own.handlers[:] = [_OneTells(stream)]
-    own.propagate = False
+    log.handlers[:] = [_OneTells(stream)]
+    log.propagate = False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -23,6 +22,7 @@ from fastfeed.preprocess.model.task import (
     unpickle_task,
 )
 from fastfeed.preprocess.workers.supervisor import Supervisor, WorkerDied, WorkerLimits
+from fastfeed.printable import log
 from fastfeed.system.processes import can_supervise
 
 _PROGRESS_S = 0.25  # between reports of progress, as from a Supervisor
@@ -143,7 +143,7 @@ def close_all(runners: Sequence[Runner]) -> None:
 
 @cache
 def _warn_unsupervised() -> None:
-    logging.getLogger("fastfeed").warning(
+    log.warning(
         "this system cannot supervise worker processes, so images are processed in threads of"
         " this one: a file that crashes its decoder ends the job, and files that take long are"
         " waited for"

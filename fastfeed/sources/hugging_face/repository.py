@@ -37,7 +37,7 @@ def find_data(data: str, split: str | None, name: str | None, storage: Storage) 
 
     `name`: the configuration, of a repository with several.
     """
-    listing = _list(data.rstrip("/") or "/", storage)
+    listing = _list(data.rstrip("/") or data[:1], storage)
     data = printable(data)
     if not listing:
         hub = f", or 'hf://datasets/{data}' for the Hub" if _NAME.fullmatch(data) else ""

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from fastfeed.printable import printable
+from fastfeed.printable import log, printable
 from fastfeed.runtime.json_file import parse_json
 from fastfeed.sources.base import NOTE
 from fastfeed.sources.shards.index import Index, Section
 from fastfeed.storage.reads import is_local
 from fastfeed.system.descriptors import open_regular
-
-_log = logging.getLogger("fastfeed")
 
 _CUT = ("cut off at ", "empty file", "empty: no records")  # how notes begin
 _LOST = ("nothing after it can be ", " are missing", "wids index says ")  # and what they hold
@@ -102,4 +99,4 @@ def tell(who: str, uris: Sequence[str], notes: Sequence[Sequence[str]]) -> None:
     line = f"{who}: {cut[0][0]}: {cut[0][1]}{more}"
     if line not in _told:
         _told.add(line)
-        _log.warning("%s", printable(line, NOTE))
+        log.warning("%s", printable(line, NOTE))

@@ -215,7 +215,7 @@ def _check_share(plan: Plan) -> None:
             f'tail="pad" leaves {left} of {plan.length} samples to the last batch of {size} ranks,'
             ' which would be empty on some, and the mean of its losses NaN; use tail="drop",'
             ' another batch size, or on_bad="mask", which gives every rank a full batch and'
-            " weights, 0 for padding",
+            " weights, 0 for padding: divide by their sum over all ranks",
             field="tail",
         )
 

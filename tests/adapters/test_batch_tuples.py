@@ -111,10 +111,13 @@ def test_an_empty_batch_of_a_rank_is_refused_on_all(rank):
             == 'tail="pad" leaves 2 of 20 samples to the last batch of 3 ranks, which would be'
             ' empty on some, and the mean of its losses NaN; use tail="drop", another batch'
             ' size, or on_bad="mask", which gives every rank a full batch and weights, 0 for'
-            " padding"
+            " padding: divide by their sum over all ranks"
         )
     for options in ({"on_bad": "mask"}, {"tail": "drop"}, {"batch": 4}):
         with feed([], world=world, **{"batch": 3, "tail": "pad", **options}) as data:
             assert all(
                 len(BatchTuples.of(FeedSession.of(data))(batch)[0]) for batch in data.batches(0)
             )
+    with feed([], world=world, batch=3, tail="pad", on_bad="mask") as data:
+        *_, (_, _, weights) = map(BatchTuples.of(FeedSession.of(data)), data.batches(0))
+        assert weights.tolist() == [rank < 2, 0, 0]  # the last rank has padding alone

@@ -28,6 +28,9 @@ AllowScheme = Annotated[
     option("NAME", "Scheme that a table or an index may use, such as http.", panel=ACCESS),
 ]
 
+Split = Annotated[
+    str | None, option("NAME", "Split of a data set of Hugging Face, such as train.", panel=ACCESS)
+]
 Seed = Annotated[int, option("N", "Seed of the training run.", panel=MORE)]
 Epoch = Annotated[int, option("N", "Epoch of the training run.", panel=MORE, min=0)]
 
@@ -47,12 +50,14 @@ def open_source(
     labeled: bool = False,
     allow: Allow | None = None,
     label_kind: LabelKind | None = None,
+    split: str | None = None,
 ) -> Source:
     """Open shards, a table, a folder, or the output of `fastfeed preprocess`.
 
     Without `label` samples have no labels, except for the output of `fastfeed preprocess`, which
     knows its own. `labeled`: use the label that a source of its kind has by default, if it is
-    there. `label_kind` as in the sources.
+    there. `label_kind` as in the sources. `split` of a data set of Hugging Face, which only this
+    makes of an address.
     """
     from fastfeed.preprocess.inputs.formats import ColumnNames, open_shards
     from fastfeed.preprocess.inputs.previous_job import open_previous_job
@@ -60,12 +65,18 @@ def open_source(
     from fastfeed.storage.storage import Storage
 
     storage = Storage(storage_options(options))
+    kind = kind_of(source)
+    if kind == "hugging_face" or split is not None:
+        from fastfeed.sources.hugging_face.source import HuggingFace
+
+        own = label_kind or ("name" if labeled or label else "none")
+        columns: dict[str, Any] = {"image": image, "label": label, "label_kind": own}
+        return HuggingFace(source, split, **columns, storage=storage, **(allow or {}))
     output = open_previous_job(
         source, storage, ColumnNames(label, image, ""), label_kind=label_kind
     )
     if output is not None:
         return output.source
-    kind = kind_of(source)
     if kind == "folder":
         from fastfeed.sources.folder import ImageFolder
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.hugging_face import repository
 from helpers.photos import folder
 from helpers.shards import shard_folder
 from PIL import Image, ImageDraw
@@ -16,7 +17,7 @@ from typer.testing import CliRunner
 from fastfeed.cli import app
 from fastfeed.cli.open_source import storage_options
 from fastfeed.cli.plan.files import groups_of
-from fastfeed.errors import ConfigError
+from fastfeed.errors import ConfigError, SourceError
 from fastfeed.sources import ImageFolder
 from fastfeed.sources.detect import kind_of
 
@@ -204,3 +205,12 @@ def test_the_column_of_images_of_a_table_is_recognized(tmp_path: Path):
         "\n".join(["image", *(f"photos/cat/{path.name}" for path in images.iterdir())])
     )
     assert "Table(" in plan(table, "-w", 1, "-b", 2)
+
+
+def test_a_split_of_a_data_set_of_hugging_face(tmp_path: Path):
+    root = repository(tmp_path / "birds", "license: mit")
+    assert "birds, split test): 2 images" in plan(root, "--split", "test")
+    with pytest.raises(ConfigError, match="got none; it has test, train; pass split='test'"):
+        plan(root)
+    with pytest.raises(SourceError, match="images in folders are read by ImageFolder"):
+        plan(folder(tmp_path / "photos", {"a": 2}), "--split", "test")

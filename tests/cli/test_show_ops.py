@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.hugging_face import repository
 from helpers.op_examples.basic import darker
 from helpers.photos import picture
 from helpers.targets import tar_folder
@@ -183,6 +184,13 @@ def test_the_sheet(folder, tmp_path, capsys):
     assert paper.shape[0] == 28 + height + 18 + 24 + 3 * (height + 29) + 28 - 10
     for edge in (paper[:20], paper[-20:], paper[:, :20], paper[:, -20:]):
         assert abs(edge - 251).max() < 6, "nothing reaches into the margin"
+
+
+def test_a_split_of_a_data_set_of_hugging_face_is_drawn_with_its_classes(tmp_path, capsys):
+    root = repository(tmp_path / "birds", "license: mit")
+    show(str(root), out=tmp_path / "a.png", size=32, split="train")
+    assert "birds, split train): 6 images of 2 classes" in capsys.readouterr().out
+    assert (tmp_path / "a.png").is_file()
 
 
 @pytest.mark.parametrize("size", [(3000, 1), (1, 3000), (1, 1)])

@@ -14,6 +14,7 @@ from fastfeed.cli.open_source import (
     AllowScheme,
     Epoch,
     Seed,
+    Split,
     StorageOption,
     allowed,
     open_source,
@@ -77,6 +78,7 @@ def plan(
             panel=ACCESS,
         ),
     ] = None,
+    split: Split = None,
     storage_option: StorageOption = None,
     allow_path: AllowPath = None,
     allow_host: AllowHost = None,
@@ -98,9 +100,8 @@ def plan(
 
     if out is not None and (out.suffix.lower() != ".png" or not out.resolve().parent.is_dir()):
         raise ConfigError(f"--out must be a .png in an existing folder, got {out}")
-    opened = open_source(
-        source, label, storage_option or [], allow=allowed(allow_path, allow_host, allow_scheme)
-    )
+    allow = allowed(allow_path, allow_host, allow_scheme)
+    opened = open_source(source, label, storage_option or [], allow=allow, split=split)
     shuffle: Shuffle = Blocks(window=blocks, lanes=lanes).bind(opened) if blocks else "full"
     ranks = min(_RANKS, len(opened) // (batch or 1) or 1) if world_size is None else world_size
     per_rank = min(_BATCH, len(opened) // ranks or 1) if batch is None else batch

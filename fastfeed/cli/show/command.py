@@ -11,6 +11,7 @@ from fastfeed.cli.open_source import (
     AllowScheme,
     Epoch,
     Seed,
+    Split,
     StorageOption,
     allowed,
 )
@@ -83,6 +84,7 @@ def show(
         bool,
         flag("Import the functions that a JSON file of --ops names.", panel=MORE),
     ] = False,
+    split: Split = None,
     storage_option: StorageOption = None,
     allow_path: AllowPath = None,
     allow_host: AllowHost = None,
@@ -105,9 +107,8 @@ def show(
 
     console = Console()
     allow = allowed(allow_path, allow_host, allow_scheme)
-    opened = _opened(
-        str(source), label, image, storage_option or [], allow, cast("LabelKind | None", label_kind)
-    )
+    kind = cast("LabelKind | None", label_kind)
+    opened = _opened(str(source), label, image, storage_option or [], allow, kind, split)
     console.print(str(opened), soft_wrap=True, highlight=False, markup=False)
     out = out or Path("ops.png" if ops else "contact-sheet.png")
     if out.suffix.lower() not in _SUFFIXES or not out.resolve().parent.is_dir():
@@ -136,16 +137,24 @@ def _opened(
     options: list[str],
     allow: Allow,
     kind: LabelKind | None,
+    split: str | None,
 ) -> Source:
     from fastfeed.cli.open_source import open_source
     from fastfeed.sources.detect import kind_of
     from fastfeed.storage.reads import is_local
 
-    if kind_of(source) == "folder" and is_local(source):
+    is_folder = kind_of(source) == "folder" and split is None
+    if is_folder and is_local(source):
         return folder(Path(source))
-    is_folder = kind_of(source) == "folder"
     return open_source(
-        source, label, options, image, labeled=not is_folder, allow=allow, label_kind=kind
+        source,
+        label,
+        options,
+        image,
+        labeled=not is_folder,
+        allow=allow,
+        label_kind=kind,
+        split=split,
     )
 
 

@@ -64,6 +64,19 @@ def test_bytes_before_a_restart_marker_are_damage(way: str) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
+def test_pillow_shows_no_damage_either(way: str) -> None:
+    """With `decode="pillow"`; libjpeg only warns, and Pillow does not hand it on."""
+    blob = made(way)
+    stands = markers(blob)
+    assert np.array_equal(by_pillow(blob), shown(blob))
+    for bad in (
+        by_pillow(blob[: stands[1]] + EXTRA + blob[stands[1] :]),
+        by_pillow(blob[: stands[1] - 8] + blob[stands[1] :]),
+    ):
+        assert isinstance(bad, DecodeFailure) and bad.reason == "corrupt"
+
+
+@pytest.mark.parametrize("way", WAYS)
 def test_bytes_before_other_markers_are_harmless(way: str) -> None:
     blob = made(way)
     for at in (blob.index(b"\xff\xdb"), blob.index(b"\xff\xda"), len(blob) - 2):

@@ -50,7 +50,7 @@ def _read_application_data(image: Any, marker: int) -> None:
 class JpegFile(JpegImagePlugin.JpegImageFile):
     """The first image of a JPEG.
 
-    If it has four components, it is left to Pillow, and checked before it is loaded.
+    It is checked before it is loaded.
     """
 
     _open = with_globals(
@@ -62,7 +62,7 @@ class JpegFile(JpegImagePlugin.JpegImageFile):
     )
 
     def load(self) -> Any:
-        if self.tile and self.mode == "CMYK":
+        if self.tile:
             assert self.fp is not None
             self.fp.seek(0)
             check_jpeg(self.fp.read())

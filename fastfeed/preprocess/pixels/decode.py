@@ -13,7 +13,6 @@ import numpy as np
 from PIL import Image
 
 from fastfeed.decode.base import DECLINED, DecodeFailure, Header, Request, dct_denominator
-from fastfeed.decode.formats.jpeg import check_jpeg
 from fastfeed.decode.formats.png import png_intact
 from fastfeed.decode.native import NativeEngine, is_built
 from fastfeed.decode.orientation import displayed, displayed_size, stored_box
@@ -149,8 +148,6 @@ class Rasterizer:
         top, left, height, width = stored_box(orientation, box, (header.height, header.width))
         size = displayed_size(orientation, size)
         shrink, profile = 1, opened_profile(image)
-        if header.format == "JPEG" and profile.linear:  # else the native extension decodes it
-            check_jpeg(blob)
         if header.format == "JPEG" and not profile.linear and not self._full:
             shrink = dct_denominator((height, width), size, self._filter)
             image.draft(image.mode, (image.width // shrink, image.height // shrink))

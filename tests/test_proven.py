@@ -47,6 +47,7 @@ RUNS_NOTHING_THERE = {
     "backends/gpu_memory.py:find_cupy": "imports it",
     "backends/nvjpeg/backend.py:find_nvjpeg": "looks for a file",
     "feed/session.py:FeedSession": "prints it",
+    "feed/transform/config.py:TransformConfig": "arguments of Transform, which says it",
     "runtime/placement.py:Placement": "the contract of placements, which say it",
     "runtime/placement.py:flatten": "looks for arrays",
     "runtime/placement.py:on_host": "copies to the processor, which CuPy does",

@@ -56,7 +56,7 @@ class Map:
         dtype (str | Mapping | None): Dtype to convert to, a NumPy name or "str"; a mapping has one
             per output. Default: None, that of the values.
         draws (int): Random numbers per sample, in [0, 65536]: the function's last argument is then
-            float64 (n, draws) in [0, 1). Default: 0, no such argument.
+            float64 (n, draws) in [0, 1). Default: 0.
 
     Raises:
         ConfigError: If `function` is not callable, `draws` is out of range, or a name, shape or

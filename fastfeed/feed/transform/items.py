@@ -64,9 +64,10 @@ def grouped(items: Sequence[Any]) -> dict[Kind, np.ndarray]:
     return {name: np.array(own) for name, own in rows.items()}
 
 
-def refusal(item: Any) -> DecodeFailure:
-    """The failure of an item of another kind."""
-    return DecodeFailure("not_image", f"it must be {_KINDS}, got {type(item).__name__}")
+def refusal(item: Any, spec: Spec) -> DecodeFailure:
+    """The failure of an item of another kind, or of a file where pixels of a spec are needed."""
+    needed = _KINDS if spec.encoded else f"an array or a PIL image, {spec}"
+    return DecodeFailure("not_image", f"it must be {needed}, got {type(item).__name__}")
 
 
 def contiguous(item: Any) -> Any:

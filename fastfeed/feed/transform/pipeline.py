@@ -216,9 +216,10 @@ class Pipeline:
 
     def _fill_first(self, name: Kind, rows: np.ndarray, call: Call) -> int:
         """Make the first of these rows, as many as fit into memory; returns their number."""
-        if name == "other":
+        spec = self._config.input_spec
+        if name == "other" or (name != "pixels" and not spec.encoded):
             for row in rows.tolist():
-                call.bad[row] = call.failure(row, refusal(call.items[row]), "read")
+                call.bad[row] = call.failure(row, refusal(call.items[row], spec), "read")
             self.clear(call, rows.tolist())
             return len(rows)
         route = self._route(name == "pixels")

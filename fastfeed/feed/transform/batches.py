@@ -50,16 +50,17 @@ def make_batch(
 
     draws = [part.draw(numbers) for part in (program, *program.others)]
     groups = grouped(items)
-    if not fields and config.is_plain and groups.keys() == {"file"}:
-        made = pipeline.files(items, own_ids, draws[0])
+    values = ItemFields(fields or {}, len(items), partial(item_uri, items))
+    if len(groups) == 1 and config.is_plain and not values.has_annotations:
+        made = pipeline.files(items, next(iter(groups)), own_ids, draws[0])
         if made is not None:
             images, bad = made
             weights = np.ones(len(items), np.float32)
             if bad:
                 weights[list(bad)] = 0
-            labels = targets(program, np.full(len(items), -1), weights)
-            return Batch(images, labels, weights, own_ids, epoch, 0, bad=bad)
-    values = ItemFields(fields or {}, len(items), partial(item_uri, items))
+            rows = slice(None)
+            labels, columns = targets(program, values.label(rows), weights), values.columns(rows)
+            return Batch(images, labels, weights, own_ids, epoch, 0, columns, bad=bad)
     annotates = Annotator(Optionals(values), program, 0, False, 1)
     if values.has_annotations or program.functions:
         annotates = annotator(values, program)

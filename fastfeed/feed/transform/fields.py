@@ -17,6 +17,8 @@ from fastfeed.sources.column_arrays import as_array
 from fastfeed.storage.reads import Unread
 from fastfeed.storage.storage import open_storage
 
+Rows = np.ndarray | slice
+
 
 class ItemFields:
     """Fields of n items, as a source of samples has them whose ids are rows."""
@@ -59,11 +61,11 @@ class ItemFields:
         """Room for boxes per image."""
         return 0 if self._boxes is None else max(1, self._boxes.most)
 
-    def label(self, rows: np.ndarray) -> np.ndarray:
+    def label(self, rows: Rows) -> np.ndarray:
         """Labels of items, -1 for none."""
         return self._label[rows]
 
-    def columns(self, rows: np.ndarray) -> dict[str, np.ndarray]:
+    def columns(self, rows: Rows) -> dict[str, np.ndarray]:
         """Other fields of items by name."""
         return {name: values[rows] for name, values in self._columns.items()}
 

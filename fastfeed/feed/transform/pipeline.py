@@ -123,9 +123,9 @@ class Pipeline:
             branch.backend.synchronize()
 
     def files(
-        self, files: Sequence[Any], ids: np.ndarray, draws: list[np.ndarray]
+        self, files: Sequence[Any], name: Kind, ids: np.ndarray, draws: list[np.ndarray]
     ) -> tuple[np.ndarray, dict[int, Failure]] | None:
-        """The images of files in memory by one call of native code, and failures by row.
+        """The images of files or paths by one call of native code, and failures by row.
 
         None where one of them cannot be made so: `render` finds out what each of them needs.
         """
@@ -133,8 +133,13 @@ class Pipeline:
         (branch,) = route.branches
         n = len(files)
         try:
-            samples = route.executor.borrow(list(map(contiguous, files)), self.stop)
-            if not n or samples.codes.any():
+            if name == "file":
+                samples = route.executor.borrow(list(map(contiguous, files)), self.stop)
+            elif name == "path":
+                samples = route.executor.read(locations(files), self._max_bytes, self.stop)
+            else:
+                return None
+            if len(samples) < n or samples.codes.any():
                 return None
             if n == 1 and not self._config.random:
                 work = self._work(*samples.sizes[0].tolist())

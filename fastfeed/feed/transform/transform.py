@@ -203,7 +203,7 @@ class Transform:
         """
         is_alone = (id, epoch, seed, rng) == (None, 0, None, None) and not self.random
         if is_alone and self._config.is_plain and kind(item) == "file":
-            made = (self._pipeline or self._open()).files([item], _FIRST, [])
+            made = (self._pipeline or self._open()).files([item], "file", _FIRST, [])
             if made is not None and not made[1]:
                 return made[0][0]
         ids = None if id is None else [id]

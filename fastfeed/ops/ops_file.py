@@ -35,7 +35,7 @@ _CLASSES |= {"Spec": Spec}  # a value of `Function(returns=)`
 _FUNCTION = "function"  # name of the parameter that takes a user's function
 _NAMES = {"op": "of"}  # parameters with other names in files, where "op" names the class
 _DEEPEST = 32  # ops inside of ops
-_MOST = 1 << 24  # bytes of a file: 16,000 lookup tables
+_MOST = 1 << 22  # bytes of a file: 1,000 lookup tables
 
 
 @checked
@@ -93,9 +93,9 @@ def document(ops: Any) -> dict[str, Any]:
 
 
 def save_document(path: str | os.PathLike[str], content: Mapping[str, Any], what: str) -> None:
-    """Write `document`, maybe with more keys: a line for each key and op."""
+    """Write `document`, maybe with more keys: a line for each key and op, ops last."""
     lines = []
-    for key, value in content.items():
+    for key, value in sorted(content.items(), key=lambda item: item[0] == "ops"):
         text = json.dumps(value, allow_nan=False, ensure_ascii=False)
         if key == "ops" and value:
             listed = [json.dumps(op, allow_nan=False, ensure_ascii=False) for op in value]
@@ -110,15 +110,15 @@ def load_document(
 ) -> tuple[list[Any], dict[str, Any]]:
     """Ops and content of a file; what, writer: its content and its function, for messages."""
     content = load_json(path, what, writer, ConfigError, _MOST)
-    ops = ops_of(content, os.fspath(path), what, writer, allow_functions)
-    return ops, {key: _value(content[key], key, False, 0) for key in content if key != "ops"}
+    return read_document(content, os.fspath(path), what, writer, allow_functions)
 
 
-def ops_of(
+def read_document(
     content: Mapping[str, Any], where: str, what: str, writer: str, allow_functions: bool = False
-) -> list[Any]:
-    """The ops of a `document`; where: its name, for messages."""
-    wrong = _version_problem(content) or next(
+) -> tuple[list[Any], dict[str, Any]]:
+    """The ops of a `document`, and its other values; where: its name, for messages."""
+    _check_version(content, where)
+    wrong = next(
         (f"it has no {key!r}" for key in _KEYS if key not in content),
         next((f"it has {key!r}" for key in content if key not in (*_KEYS, *_MORE)), ""),
     )
@@ -133,27 +133,27 @@ def ops_of(
         for k, op in enumerate(ops):
             if not hasattr(op, "kind"):
                 raise ConfigError.of(f"ops[{k}]", "an op", op)
+        values = {key: _value(content[key], key, False, 0) for key in content if key != "ops"}
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}", field=error.field) from error
-    return ops
+    return ops, values
 
 
-def _version_problem(content: Mapping[str, Any]) -> str:
-    """The reason why this version cannot read a file with the same pixels; empty if it can."""
-    writer = content.get("fastfeed")
+def _check_version(content: Mapping[str, Any], where: str) -> None:
+    """Refuse a file that this version cannot read with the same pixels."""
+    writer = content.get("fastfeed", "")
     if not isinstance(writer, str):
-        return f"its 'fastfeed' must be a version, got {printable(repr(writer))}"
+        raise ConfigError.of(f"{where}: fastfeed", "a version", writer)
     for key, mine in (("format", FORMAT), ("meaning", MEANING)):
-        value = content.get(key)
+        value = content.get(key, mine)
         if type(value) is not int or value < 1:
-            return f"its {key!r} must be an integer >= 1, got {printable(repr(value))}"
+            raise ConfigError.of(f"{where}: {key}", "an integer >= 1", value)
         if value > mine or (key == "meaning" and value != mine):
             because = "" if key == "format" else ", so that some ops give other pixels"
-            return (
-                f"it has {key} {value} of fastfeed {printable(writer)}, and fastfeed {__version__}"
-                f" has {mine}{because}; use that version"
+            raise ConfigError(
+                f"{where} has {key} {value} of fastfeed {printable(writer)}, and fastfeed"
+                f" {__version__} has {mine}{because}; use that version"
             )
-    return ""
 
 
 def plain(value: Any, where: str) -> Any:

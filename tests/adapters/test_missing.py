@@ -23,6 +23,8 @@ CALLS = {
     ),
     "to_jax": ("jax", "pip install 'fastfeed[jax]'", lambda feed: feed.to_jax()),
     "to_torch": ("torch", "pip install 'fastfeed[torch]'", lambda feed: feed.to_torch()),
+    "to_keras_layer": ("keras", "'fastfeed[keras]'", lambda feed: feed.transform.to_keras_layer()),
+    "export_onnx": ("onnx", "'fastfeed[onnx]'", lambda feed: feed.transform.export_onnx("x.onnx")),
     "prefetch_to_device, torch": (
         "torch",
         "'fastfeed[torch]'",

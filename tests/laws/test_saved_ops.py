@@ -158,10 +158,10 @@ def _deep(levels):
         ("[" * 100_000, "is not a saved list of ops"),
         (_deep(40), "more than 32 deep"),
         ("\ud800".encode("utf-8", "surrogatepass"), "is not a saved list of ops"),
-        (document(format=2), "it has format 2 of fastfeed 0.2.0, and fastfeed .* has 1; use that"),
-        (document(meaning=1), "it has meaning 1 .* has 2, so that some ops give other pixels"),
-        (document(meaning=True), "'meaning' must be an integer"),
-        (document(fastfeed=1), "'fastfeed' must be a version"),
+        (document(format=2), "has format 2 of fastfeed 0.2.0, and fastfeed .* has 1; use that"),
+        (document(meaning=1), "has meaning 1 .* has 2, so that some ops give other pixels"),
+        (document(meaning=True), "meaning must be an integer"),
+        (document(fastfeed=1), "fastfeed must be a version"),
         (document(more=1), "it has 'more'"),
         ({"fastfeed": "1", "format": 1, "meaning": 2}, "it has no 'ops'"),
         (document(ops={}), "'ops' must be a list"),
@@ -210,7 +210,7 @@ def test_large_files_are_not_read_whole(tmp_path):
     path = tmp_path / "ops.json"
     with open(path, "wb") as file:
         file.truncate(1 << 40)  # no block of it is on the disk
-    with pytest.raises(ConfigError, match="more than 16,777,216 bytes"):
+    with pytest.raises(ConfigError, match="more than 4,194,304 bytes"):
         ff.load_ops(path)
 
 

@@ -27,17 +27,21 @@ def save_transform(
     path: str | os.PathLike[str], config: TransformConfig, call: Callable[..., Batch]
 ) -> None:
     """Write a transform; call: the transform, on the CPU, for the check."""
-    content = document(config.ops)
-    ops = content.pop("ops")
-    content |= {"seed": config.seed, "classes": config.classes}
-    if config.input_spec != ENCODED:
-        content["input"] = plain(config.input_spec, "input_spec")
+    content = content_of(config)
     parts = (config.program, *config.program.others)
     if any(part.functions or part.maps for part in parts):
         content["unchecked"] = _UNCHECKED
     else:
         content["check"] = _check(call, config.input_spec)
-    save_document(path, content | {"ops": ops}, _WHAT)
+    save_document(path, content, _WHAT)
+
+
+def content_of(config: TransformConfig) -> dict[str, Any]:
+    """The content of a file but for the check."""
+    content = document(config.ops) | {"seed": config.seed, "classes": config.classes}
+    if config.input_spec != ENCODED:
+        content["input"] = plain(config.input_spec, "input_spec")
+    return content
 
 
 def load_transform(

@@ -279,6 +279,51 @@ class Transform:
                 compare(path, check, copy._config, copy)
         return transform
 
+    def to_keras_layer(self, size: int | tuple[int, int] | None = None) -> Any:
+        """Make a Keras layer of the ops that are exact on bytes: the same bits in the model.
+
+        It takes uint8 (n, height, width, channels): images after the crops and resizes at the front
+        of the list, or whole images. [Which ops](../guides/production.md#in-the-models-graph).
+
+        Args:
+            size (int | tuple[int, int] | None): (height, width) of whole images, which are cropped
+                and padded in the graph, never resized. Default: None, images after that geometry.
+
+        Returns:
+            The `keras.layers.Layer`. A saved model loads where fastfeed is installed and its
+            ops mean the same.
+
+        Raises:
+            ConfigError: If an op cannot be exported, by its name.
+            MissingExtra: If Keras is not installed.
+
+        Example:
+            >>> layer = ff.Transform(ff.recipes.imagenet_eval(224)).to_keras_layer()  # doctest: +SKIP
+            >>> images = keras.Input((224, 224, 3), dtype="uint8")  # doctest: +SKIP
+            >>> model = keras.Model(images, trained(layer(images)))  # doctest: +SKIP
+        """
+        adapter = importlib.import_module("fastfeed.adapters.export.keras_layer")
+        return adapter.to_keras_layer(self._config, size)
+
+    def export_onnx(
+        self, path: str | os.PathLike[str], size: int | tuple[int, int] | None = None
+    ) -> None:
+        """Write the ops that are exact on bytes as an ONNX graph from `images` to `pixels`.
+
+        Args:
+            path (str | os.PathLike[str]): The file, in a folder that exists.
+            size (int | tuple[int, int] | None): As for `to_keras_layer`. Default: None.
+
+        Raises:
+            ConfigError: If an op cannot be exported, by its name, or the file cannot be written.
+            MissingExtra: If ONNX is not installed.
+
+        Example:
+            >>> ff.Transform(ff.recipes.imagenet_eval(224)).export_onnx("pixels.onnx")  # doctest: +SKIP
+        """
+        adapter = importlib.import_module("fastfeed.adapters.export.onnx_file")
+        adapter.export_onnx(path, self._config, size)
+
     def tf(
         self,
         items: Any,

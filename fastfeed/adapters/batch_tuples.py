@@ -13,7 +13,7 @@ from fastfeed.feed.batch.annotations import annotator
 from fastfeed.feed.fields import Field, Yields, image_names, view_names
 from fastfeed.feed.session import FeedSession
 from fastfeed.printable import printable
-from fastfeed.runtime.batch import Batch
+from fastfeed.runtime.batch import Batch, field_values
 from fastfeed.runtime.placement import wait_until_written
 from fastfeed.sampling.plan import Plan
 from fastfeed.spec import LabelSpec
@@ -99,7 +99,7 @@ class BatchTuples:
         return tuple(field.name for field in self.fields)
 
     def __call__(self, batch: Batch) -> tuple[Any, ...]:
-        arrays = [_whole(batch[field.name]) for field in self.fields]
+        arrays = [_whole(array) for array in field_values(batch, self.names)]
         for position, field in enumerate(self.fields):
             if position not in self.images:
                 arrays[position] = _as_declared(arrays[position], field)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import KeysView, Mapping
+from collections.abc import KeysView, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -163,11 +163,7 @@ class Batch:
         return name in self._places()
 
     def __getitem__(self, name: str) -> Any:
-        places = self._places()
-        if name not in places:
-            raise UnknownField(name, places)
-        array, view = places[name]
-        return array if view is None else array[:, view]
+        return field_values(self, (name,))[0]
 
     def _places(self) -> dict[str, tuple[Any, int | None]]:
         """The array that holds each field, and the view within it for a single view."""
@@ -198,3 +194,14 @@ class Batch:
     def __repr__(self) -> str:
         shape = ", ".join(map(str, self.images.shape))
         return f"Batch(epoch {self.epoch}, step {self.step}: {self.images.dtype}[{shape}])"
+
+
+def field_values(batch: Batch, names: Sequence[str]) -> list[Any]:
+    """Values of several fields of a batch. UnknownField."""
+    places, values = batch._places(), []
+    for name in names:
+        if name not in places:
+            raise UnknownField(name, places)
+        array, view = places[name]
+        values.append(array if view is None else array[:, view])
+    return values

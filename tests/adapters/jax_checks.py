@@ -67,6 +67,19 @@ def check_arrays_hold_the_batches_of_the_feed():
                 np.testing.assert_array_equal(labels, batch.labels)
 
 
+def check_all_arrays_of_a_batch_are_put_by_one_call():
+    calls, device_put = [], jax.device_put
+    with feed() as data:
+        loader = data.to_jax(yields=("image", "label", "weight"))
+        jax.device_put = lambda arrays, *where: (
+            calls.append(len(arrays)) or device_put(arrays, *where)
+        )
+        try:
+            assert len(list(loader)) == 5 and set(calls) == {3}
+        finally:
+            jax.device_put = device_put
+
+
 def check_objects_come_as_a_dict_of_arrays():
     boxes = [[[i % 4, 1, 6, 7]] * (i % 3) for i in range(44)]
     with ff.Feed(ff.Objects(ff.Arrays(IMAGES), boxes), OPS, batch=8) as data:

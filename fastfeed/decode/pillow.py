@@ -73,6 +73,7 @@ _UNSUPPORTED_WORDS = (
     "unknown pixel mode",
     "unknown raw mode",
     "unknown nclx",  # of libheif: numbers of colors that it does not know
+    "unknown color profile type",  # of libheif, too
     "has not been built in",  # of libheif: a picture coded otherwise than in HEVC
     "conversion from yuv failed",  # of libavif: such a matrix with this subsampling, or range
 )

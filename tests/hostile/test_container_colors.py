@@ -258,6 +258,14 @@ def test_numbers_of_a_heic(signal: tuple[int, int]) -> None:
 
 
 @has_heic
+def test_numbers_of_a_heic_in_quicktimes_form() -> None:
+    """As in libheif: without the range."""
+    result = heic_with(PQ)
+    result.properties[2] = boxed(b"colr", b"nclc" + struct.pack(">HHH", *PQ, 9))
+    info_of(heic([result]), icc="BT.2020 PQ", converts=True)
+
+
+@has_heic
 @pytest.mark.parametrize("signal", [PQ, P3, SRGB], ids=str)
 def test_numbers_in_the_stream_of_a_heic(signal: tuple[int, int]) -> None:
     coded_alone = picture(PHOTO, signal=signal)
@@ -452,6 +460,8 @@ def test_a_heic_of_open_or_unknown_colors() -> None:
     bad = image_info(heic([heic_with((3, 77))]))
     assert isinstance(bad, DecodeFailure) and bad.reason == "unsupported_format"
     assert "NCLX" in bad.detail, "libheif refuses it by name"
+    bad = image_info(heic([picture(PHOTO)], more=[boxed(b"colr", b"abcd" + bytes(6))]))
+    assert isinstance(bad, DecodeFailure) and bad.reason == "unsupported_format"
 
 
 def test_pillow_without_libavif_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -105,6 +105,8 @@ def avifs(junk: bytes) -> Iterator[bytes]:
     image = coded(PHOTO)
     for offset in (b"", bytes(4), b"\0\0\0\6", b"\xff" * 4):
         yield avif([image], metadata=[(b"Exif", offset + junk), (b"mime", junk)])
+    for kind in (b"clli", b"pasp", b"uuid", b"mdcv", b"abcd"):
+        yield avif([image], more=[boxed(kind, junk)])
     if junk:
         yield avif([image], more=[heics.icc(junk)])
 
@@ -113,6 +115,8 @@ def heic_files(junk: bytes) -> Iterator[bytes]:
     image = picture(PHOTO)
     for offset in (b"\0", bytes(4), b"\0\0\0\6", b"\xff" * 4):
         yield heic([image], metadata=offset + junk)
+    for kind in (b"clli", b"pasp", b"mdcv", b"abcd"):
+        yield heic([image], more=[boxed(kind, junk)])
     yield heic([image], more=[heics.icc(junk)])
 
 

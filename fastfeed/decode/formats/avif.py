@@ -86,14 +86,15 @@ def _colors(container: Container, icc: bytes | None) -> dict[str, object]:
     colors. OSError for a matrix that libavif cannot undo.
     """
     tile = container.tile_properties()
-    signals = [signal_in(container.properties()), av1_signal(container.coded(MOST_BYTES))]
+    own = signal_in(container.properties(), b"nclx")
+    signals = [own, av1_signal(container.coded(MOST_BYTES))]
     check_matrix(signals)
     if not icc and first_named(signals) == UNSPECIFIED[:2]:
         icc = profile_in(tile)
     if icc:
         return {"icc_profile": icc}
     # libavif has applied matrix and range
-    return {"signal": (*first_named([*signals, signal_in(tile)]), True)}
+    return {"signal": (*first_named([*signals, signal_in(tile, b"nclx")]), True)}
 
 
 def _clean_aperture(content: bytes, size: tuple[int, int]) -> Part | None:

@@ -20,7 +20,12 @@ UNSPECIFIED: Signal = _OPEN, _OPEN, _OPEN
 _UNKNOWN_MATRICES = (3, 10, 11, 13, 14, 15)
 _LAST_MATRIX = 17
 _METADATA = (b"Exif", b"mime")  # kinds of items; XMP is the second
-_NO_KIND = b"skip"  # a kind of item that decoders ignore
+_DESCRIPTIONS = {  # properties that change no pixels, and how many bytes libavif needs of them
+    b"clli": 4,  # of light levels
+    b"pasp": 8,  # aspect ratio of pixels
+    b"uuid": 16,
+}
+_NO_KIND = b"skip"  # a kind of item or property that decoders ignore
 _TRACK = (b"mdia", b"minf", b"stbl")
 _SAMPLE_ENTRY = 78  # bytes of a visual sample entry before its boxes
 _MOST_DERIVED = 8  # images, each derived from the next
@@ -72,8 +77,14 @@ class Container:
         return b""
 
     def without_metadata(self) -> bytes:
-        """The file with EXIF and XMP marked as unknown items, which decoders skip."""
+        """The file with EXIF, XMP and cut-off descriptions marked as unknown, which decoders skip."""
         places = [at for _, kind, at in self._items() if kind in _METADATA]
+        properties = _child(self._blob, self._find(b"iprp"), b"ipco")
+        places += [
+            begin - 4
+            for kind, begin, end in boxes(self._blob, *properties)
+            if end - begin < _DESCRIPTIONS.get(kind, 0) and self._blob[begin - 4 : begin] == kind
+        ]
         if not places:
             return self._blob
         changed = bytearray(self._blob)
@@ -197,10 +208,10 @@ class Container:
         return 0
 
 
-def signal_in(properties: list[Property]) -> Signal:
-    """Numbers of the first `colr` box that has any; `UNSPECIFIED` without one."""
+def signal_in(properties: list[Property], *forms: bytes) -> Signal:
+    """Numbers of the first `colr` box of one of these forms; `UNSPECIFIED` without one."""
     for kind, content in properties:
-        if kind == b"colr" and content[:4] == b"nclx" and len(content) >= 10:
+        if kind == b"colr" and content[:4] in forms and len(content) >= 10:
             primaries, transfer, matrix = struct.unpack_from(">HHH", content, 4)
             return primaries, transfer, matrix
     return UNSPECIFIED

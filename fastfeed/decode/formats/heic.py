@@ -27,6 +27,7 @@ from fastfeed.errors import MissingExtra
 _PACKAGES = ("pillow_heif", "pi_heif")  # the first is the one that still gets updates of libheif
 # boxes of an image; cameras append private data, which looks like another box that is cut off
 _KNOWN = (b"ftyp", b"meta", b"mdat", b"moov")
+_NUMBERS = (b"nclx", b"nclc")  # forms of `colr`; the second is QuickTime's
 _MAX_BOXES = 1000  # of a file; photographs have three
 
 
@@ -104,7 +105,8 @@ def _colors(container: Container, icc: bytes | None) -> dict[str, Any]:
     """
     tile = container.tile_properties()
     stream = hevc_signal(content_of(b"hvcC", tile))
-    signals = [signal_in(container.properties()), signal_in(tile), stream]
+    own, source = (signal_in(each, *_NUMBERS) for each in (container.properties(), tile))
+    signals = [own, source, stream]
     check_matrix(signals)
     profile = icc or profile_in(tile)
     # libheif applies matrix and range

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.needs import LazyModule, needs
+from helpers.op_examples import ALL
 from helpers.photos import jpeg
 from PIL import Image
 
@@ -70,6 +71,25 @@ def test_it_is_a_step_of_a_dataset_by_itself(recwarn):
         pixels = wanted.images[:, :, :16].copy()
         np.testing.assert_array_equal(transform.tf(pixels), transform(list(pixels)).images)
     assert not [str(w.message) for w in recwarn if "AutoGraph" in str(w.message)]
+
+
+# a Map says its shapes; UNKNOWN below does not
+ONE_BY_ONE = [op for op in ALL if op.kind != "mix" and None not in getattr(op, "shapes", ())]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("op", ONE_BY_ONE, ids=repr)
+def test_all_fields_of_all_ops_have_their_shapes_before(op):
+    ops = [op, ff.Resize((40, 56))] if op.kind == "decode" else [ff.Resize((40, 56)), op]
+    ids = np.arange(7)
+    with ff.Transform(ops, seed=3, threads=1, classes=3) as transform:
+        wanted = transform(FILES, ids=ids, epoch=1, fields={"label": LABELS})
+        names = tuple(wanted.keys())
+        step = tf.function(lambda x: transform.tf(x, LABELS, ids=ids, epoch=1, yields=names))
+        specs = step.get_concrete_function(tf.TensorSpec((7,), tf.string)).structured_outputs
+        for name, spec, value in zip(names, specs, step(tf.constant(FILES)), strict=True):
+            assert (spec.shape, spec.dtype) == (wanted[name].shape, wanted[name].dtype), name
+            np.testing.assert_array_equal(value, wanted[name], name)
 
 
 def test_python_is_called_once_per_batch(monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import platform
 import resource
@@ -111,10 +112,16 @@ def finish(question: str, result: dict[str, Any], out: Path | None) -> None:
         out.write_text(text + "\n")
 
 
-def rss_mb() -> float:
-    """Resident memory now, MB."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
+def rss_mb(pid: int | str = "self") -> float:
+    """Resident memory of a process now, MB."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * resource.getpagesize() / 1e6
+
+
+def cpu_seconds(pid: int) -> float:
+    """Processor time of a running process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _plain(argument: str) -> str:
@@ -123,9 +130,10 @@ def _plain(argument: str) -> str:
 
 
 def _cpu_seconds() -> float:
-    """Of this process, and of those it started that have ended."""
+    """Of this process, of those it started that have ended, and of workers of multiprocessing."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(each.ru_utime + each.ru_stime for each in used)
+    workers = [child.pid for child in multiprocessing.active_children() if child.pid]
+    return sum(each.ru_utime + each.ru_stime for each in used) + sum(map(cpu_seconds, workers))
 
 
 def _cpu() -> str:

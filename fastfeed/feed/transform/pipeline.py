@@ -139,7 +139,7 @@ class Pipeline:
                 samples = route.executor.read(locations(files), self._max_bytes, self.stop)
             else:
                 return None
-            if len(samples) < n or samples.codes.any():
+            if len(samples) < n or np.count_nonzero(samples.codes):
                 return None
             if n == 1 and not self._config.random:
                 work = self._work(*samples.sizes[0].tolist())

@@ -34,7 +34,8 @@ _CLASSES: dict[str, type] = {name: getattr(every, name) for name in every.__all_
 _CLASSES |= {"Spec": Spec}  # a value of `Function(returns=)`
 _FUNCTION = "function"  # name of the parameter that takes a user's function
 _NAMES = {"op": "of"}  # parameters with other names in files, where "op" names the class
-_DEEPEST = 32  # ops inside of ops
+_DEEPEST = 16  # lists and ops inside of each other
+_MOST_OPS = 1000
 _MOST = 1 << 22  # bytes of a file: 1,000 lookup tables
 
 
@@ -89,6 +90,7 @@ def document(ops: Any) -> dict[str, Any]:
     if not isinstance(ops, Sequence) or isinstance(ops, str):
         raise ConfigError.of("ops", "a list of ops such as [Resize(224)]", ops)
     listed = [plain(as_op(op), f"ops[{k}]") for k, op in enumerate(ops)]
+    _check_count(listed)
     return {"fastfeed": __version__, "format": FORMAT, "meaning": MEANING, "ops": listed}
 
 
@@ -127,13 +129,14 @@ def read_document(
     if wrong:
         raise ConfigError(f"{where} is not a saved {what}: {wrong}; pass what {writer} wrote")
     try:
+        _check_count(content)
         ops = [
-            _value(entry, f"ops[{k}]", allow_functions, 0) for k, entry in enumerate(content["ops"])
+            _value(entry, f"ops[{k}]", allow_functions) for k, entry in enumerate(content["ops"])
         ]
         for k, op in enumerate(ops):
             if not hasattr(op, "kind"):
                 raise ConfigError.of(f"ops[{k}]", "an op", op)
-        values = {key: _value(content[key], key, False, 0) for key in content if key != "ops"}
+        values = {key: _value(content[key], key, False) for key in content if key != "ops"}
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}", field=error.field) from error
     return ops, values
@@ -187,18 +190,28 @@ def _arguments(op: Any) -> Mapping[str, Any]:
     return {field.name: getattr(op, field.name) for field in dataclasses.fields(op)}
 
 
-def _value(entry: Any, where: str, allow_functions: bool, depth: int) -> Any:
-    """The value that `plain` wrote; lists become tuples."""
+def _check_count(content: Any) -> None:
+    """Refuse more ops than a list that somebody wrote has: each costs time to check."""
+    if (count := _count(content)) > _MOST_OPS:
+        raise ConfigError(f"it has {count:,} ops and other objects, more than {_MOST_OPS:,}")
+
+
+def _count(value: Any, depth: int = 0) -> int:
+    """The objects in a value of JSON, which may not be too deep."""
     if depth > _DEEPEST:
-        raise ConfigError(f"{where} has ops inside of ops more than {_DEEPEST} deep")
+        raise ConfigError(f"it has ops inside of ops more than {_DEEPEST} levels deep")
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return isinstance(value, dict) + sum(_count(item, depth + 1) for item in inner)
+
+
+def _value(entry: Any, where: str, allow_functions: bool) -> Any:
+    """The value that `plain` wrote; lists become tuples."""
     if isinstance(entry, list):
-        return tuple(_value(item, where, allow_functions, depth + 1) for item in entry)
+        return tuple(_value(item, where, allow_functions) for item in entry)
     if not isinstance(entry, dict):
         return entry
     if "op" not in entry:
-        return {
-            name: _value(item, where, allow_functions, depth + 1) for name, item in entry.items()
-        }
+        return {name: _value(item, where, allow_functions) for name, item in entry.items()}
     name = entry["op"]
     if not isinstance(name, str) or name not in _CLASSES:
         hint = name_hint(name, _CLASSES) if isinstance(name, str) else ""
@@ -211,7 +224,7 @@ def _value(entry: Any, where: str, allow_functions: bool, depth: int) -> Any:
     values = {
         arguments.get(key) or key: _function(item, f"{place} function", allow_functions)
         if key == _FUNCTION
-        else _value(item, place, allow_functions, depth + 1)
+        else _value(item, place, allow_functions)
         for key, item in entry.items()
         if key != "op"
     }

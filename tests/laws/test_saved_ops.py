@@ -156,7 +156,11 @@ def _deep(levels):
         (f'{{"fastfeed": {"9" * 5000}}}', "more than 64 bits"),
         ('{"fastfeed": "1", "ops": [], "ops": []}', "'ops' twice"),
         ("[" * 100_000, "is not a saved list of ops"),
-        (_deep(40), "more than 32 deep"),
+        (_deep(40), "more than 16 levels deep"),
+        (
+            document(ops=[{"op": "Invert"}] * 1000),
+            "has 1,001 ops and other objects, more than 1,000",
+        ),
         ("\ud800".encode("utf-8", "surrogatepass"), "is not a saved list of ops"),
         (document(format=2), "has format 2 of fastfeed 0.2.0, and fastfeed .* has 1; use that"),
         (document(meaning=1), "has meaning 1 .* has 2, so that some ops give other pixels"),
@@ -218,5 +222,7 @@ def test_ops_of_others_are_refused(tmp_path):
     for wrong in (object(), every.Invert, np.zeros(3)):
         with pytest.raises(ConfigError, match=r"ops\[0\] must be made of fastfeed's ops"):
             ff.save_ops(tmp_path / "ops.json", [wrong])
+    with pytest.raises(ConfigError, match="has 1,001 ops"):
+        ff.save_ops(tmp_path / "ops.json", [every.Invert()] * 1001)
     with pytest.raises(ConfigError, match="ops must be a list"):
         ff.save_ops(tmp_path / "ops.json", "Resize(4)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -20,7 +21,7 @@ from fastfeed.version import __version__
 
 _WHAT, _WRITER = "transform", "Transform.save"
 _SIZE = (64, 80)  # (height, width) of the pixels of the check, where any will do
-_UNCHECKED = "pixels of your functions are not checked"
+_LARGEST = 1 << 24  # values of an image, at any op: a file costs no more memory than that
 
 
 def save_transform(
@@ -28,11 +29,8 @@ def save_transform(
 ) -> None:
     """Write a transform; call: the transform, on the CPU, for the check."""
     content = content_of(config)
-    parts = (config.program, *config.program.others)
-    if any(part.functions or part.maps for part in parts):
-        content["unchecked"] = _UNCHECKED
-    else:
-        content["check"] = _check(call, config.input_spec)
+    reason = _unchecked(config)
+    content |= {"unchecked": reason} if reason else {"check": _check(call, config.input_spec)}
     save_document(path, content, _WHAT)
 
 
@@ -76,6 +74,8 @@ def compare(
     call: Callable[..., Batch],
 ) -> None:
     """Refuse a transform whose pixels are not those of the check; call: as for `save_transform`."""
+    if reason := _unchecked(config):
+        raise ConfigError(f"{path} has a check, but {reason}; pass what {_WRITER} wrote")
     own = _check(call, config.input_spec)
     if check == own:
         return
@@ -86,6 +86,19 @@ def compare(
         f"{path} is not loaded: {what} (fastfeed {__version__}); load it with the version, decoder"
         " and libjpeg that it was saved with, or save it again and evaluate the model with it"
     )
+
+
+def _unchecked(config: TransformConfig) -> str:
+    """The reason why pixels are not checked; empty if they are."""
+    parts = (config.program, *config.program.others)
+    if any(part.functions or part.maps for part in parts):
+        return "pixels of your functions are not checked"
+    shapes = [config.input_spec.shape, *(part.shape for part in parts)]
+    shapes += [(part.views or 1, *step.spec.shape) for part in parts for step in part.steps]
+    largest = max(math.prod(side or 1 for side in shape) for shape in shapes)
+    if largest > _LARGEST:
+        return f"images of {largest:,} values are not checked, only those of up to {_LARGEST:,}"
+    return ""
 
 
 def _check(call: Callable[..., Batch], spec: Spec) -> dict[str, str]:

@@ -107,6 +107,20 @@ def test_functions_are_not_checked_and_the_file_says_so(op: Any, tmp_path: Path)
         assert transform.ops[1] == ff.Transform([ff.Resize((8, 8)), op]).ops[1]
 
 
+def test_large_images_are_not_checked_and_cost_no_memory(tmp_path: Path):
+    path = written(tmp_path, [ff.Resize((65_535, 65_535)), ff.Invert(), ff.CenterCrop(8)])
+    unchecked = json.loads(path.read_text())["unchecked"]
+    assert unchecked.startswith("images of 12,884,508,675 values are not checked")
+    ff.Transform.load(path).close()
+    edited(path, unchecked="gone", check={"jpeg": "", "pixels": ""})
+    with pytest.raises(ConfigError, match="has a check, but images of 12,884,508,675 values"):
+        ff.Transform.load(path)
+    spec = {"op": "Spec", "shape": [65_535, 65_535, 3], "dtype": "uint8", "layout": "HWC"}
+    edited(path, ops=[{"op": "CenterCrop", "size": 8}], input=spec)
+    with pytest.raises(ConfigError, match="has a check, but images of 12,884,508,675 values"):
+        ff.Transform.load(path)
+
+
 def test_a_tiny_limit_of_pixels_is_checked_as_well(tmp_path: Path):
     path = written(tmp_path, [ff.Decode(max_pixels=9), ff.Resize((8, 8))])
     ff.Transform.load(path).close()

@@ -1,7 +1,7 @@
 """Ops that change how bright and how colorful an image is.
 
 Factors are those of Pillow's ImageEnhance: 0 removes the property, 1 changes nothing, above 1
-exaggerates it. Saturation, Hue and Grayscale leave single-channel images unchanged.
+exaggerates it. Saturation, Hue, Grayscale and ToBGR leave single-channel images unchanged.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from fastfeed.ops.ranges import FixedOp, RandomAmountOp, factor_range, shift_range
 
-__all__ = ["Brightness", "Contrast", "Grayscale", "Hue", "Saturation"]
+__all__ = ["Brightness", "Contrast", "Grayscale", "Hue", "Saturation", "ToBGR"]
 
 SHOWCASE = (  # examples that `fastfeed show --ops` draws
     "Brightness(0.6)",
@@ -19,6 +19,7 @@ SHOWCASE = (  # examples that `fastfeed show --ops` draws
     "Saturation(1.0)",
     "Hue(0.5)",
     "Grayscale()",
+    "ToBGR()",
 )
 
 
@@ -158,4 +159,20 @@ class Grayscale(FixedOp):
         ... )
         >>> next(iter(feed)).images.ravel()
         array([76, 76, 76], dtype=uint8)
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class ToBGR(FixedOp):
+    """Swap red and blue, for models trained on images of OpenCV or Caffe.
+
+    Put it after all ops on colors, which take the first channel for red, and before Normalize,
+    whose numbers are then those of blue, green and red. Images of one channel stay as they are.
+
+    Example:
+        >>> feed = ff.Feed(
+        ...     ff.Arrays(np.array([[[[255, 2, 1]]]], np.uint8)), [ff.ToBGR()], batch=1
+        ... )
+        >>> next(iter(feed)).images.ravel()
+        array([  1,   2, 255], dtype=uint8)
     """

@@ -12,6 +12,7 @@ from helpers.op_examples.color import EXAMPLES, turned
 from helpers.opencv_ops.chain import run
 from helpers.opencv_ops.kernels import KERNELS
 from helpers.photos import picture
+from PIL import Image
 
 import fastfeed as ff
 from fastfeed.errors import ConfigError, SpecError
@@ -228,3 +229,23 @@ def test_refuses_what_comes_before():
     ):
         ff.LUT([list(range(256))] * 3).out(Spec((8, 8, 1), "uint8", "HWC"))
     assert ff.AutoContrast().out(Spec((8, 8, 1), "uint8", "HWC")) == Spec((8, 8, 1), "uint8", "HWC")
+
+
+def test_images_as_keras_preprocesses_them_for_models_of_caffe():
+    """BGR, of which the mean of ImageNet is subtracted, without scaling."""
+    images = np.random.default_rng(0).integers(0, 256, (4, 6, 5, 3), np.uint8)
+    mean = np.array([103.939, 116.779, 123.68])
+    ops = [ff.ToBGR(), ff.Normalize(tuple(mean / 255), (1 / 255,) * 3)]
+    with ff.Feed(ff.Arrays(images), ops, batch=4, shuffle=False) as feed:
+        batch = next(iter(feed))
+    np.testing.assert_allclose(batch.images, images[..., ::-1] - mean, atol=1e-4)
+
+
+def test_one_channel_of_gray():
+    images = np.random.default_rng(0).integers(0, 256, (4, 6, 5, 3), np.uint8)
+    ops = [ff.Grayscale(), ff.Map(lambda image: image[..., :1], "image", out="gray")]
+    with ff.Feed(ff.Arrays(images), ops, batch=4, shuffle=False) as feed:
+        assert feed.fields["gray"] == ff.Field("gray", (6, 5, 1), "uint8")
+        batch = next(iter(feed))
+    for pixels, image in zip(batch["gray"], images, strict=True):
+        np.testing.assert_array_equal(pixels[..., 0], Image.fromarray(image).convert("L"))

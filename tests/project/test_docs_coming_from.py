@@ -56,6 +56,8 @@ SAME: dict[str, dict[str, Any]] = {
     },
     "ff.Resize((224, 224))": {"size": (224, 224), "filter": "bilinear"},
     "ff.Rotate(36)": {"degrees": 0.1 * 360, "filter": "bilinear", "fill": (0, 0, 0)},
+    "ff.Grayscale()": {},
+    "ff.ToBGR()": {},
 }
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from fastfeed.ops.augmix import AugMix
 from fastfeed.ops.base import FILTERS, shade
-from fastfeed.ops.color import Brightness, Contrast, Grayscale, Hue, Saturation
+from fastfeed.ops.color import Brightness, Contrast, Grayscale, Hue, Saturation, ToBGR
 from fastfeed.ops.erasing import CutOut, GridMask, RandomErasing
 from fastfeed.ops.filters import GaussianBlur, GaussianNoise, JPEGCompression, Sharpness
 from fastfeed.ops.levels import LUT, AutoContrast, Equalize, Gamma, Invert, Posterize, Solarize
@@ -72,6 +72,7 @@ _OPS: dict[type, NativeOp] = {
     Equalize: _op("equalize"),
     AutoContrast: _op("autocontrast"),
     Grayscale: _op("grayscale"),
+    ToBGR: _op("bgr"),
     Saturation: _op("saturation", "factor"),
     Hue: _op("hue", "shift"),
     Sharpness: _op("sharpness", "factor"),

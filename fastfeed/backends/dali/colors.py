@@ -16,7 +16,7 @@ import numpy as np
 
 from fastfeed.backends.dali.arithmetic import OpContext, gray, renamed, rounded, truncated
 from fastfeed.backends.dali.imports import fn, math, types
-from fastfeed.ops.color import Brightness, Contrast, Grayscale, Hue, Saturation
+from fastfeed.ops.color import Brightness, Contrast, Grayscale, Hue, Saturation, ToBGR
 from fastfeed.ops.levels import LUT, AutoContrast, Equalize, Gamma, Invert, Posterize, Solarize
 
 
@@ -42,6 +42,12 @@ def grayscale(op: Grayscale, values: Any, image: Any, context: OpContext) -> Any
     return fn.color_space_conversion(
         gray(image, context), image_type=types.GRAY, output_type=types.RGB
     )
+
+
+def bgr(op: ToBGR, values: Any, image: Any, context: OpContext) -> Any:
+    if context.channels == 1:
+        return image
+    return fn.color_space_conversion(image, image_type=types.RGB, output_type=types.BGR)
 
 
 def sixths(op: Hue, values: dict[str, Any], context: OpContext) -> dict[str, Any]:
@@ -137,6 +143,7 @@ LOWERING = {
     Contrast: contrast,
     Saturation: saturation,
     Grayscale: grayscale,
+    ToBGR: bgr,
     Hue: hue,
     Solarize: solarize,
     Posterize: posterize,

@@ -120,6 +120,7 @@ Status change(const Op& op, const OpValues& values, size_t row, const NoiseTable
   const int channels = image.channels;
   switch (op.code) {
     case Code::grayscale: grayscale(image); break;
+    case Code::bgr: bgr(image); break;
     case Code::saturation: saturation(image, within(p[0], 0, kMost)); break;
     case Code::hue: hue(image, within(p[0], -kMost, kMost)); break;
     case Code::sharpness: sharpness(image, within(p[0], 0, kMostSharpness), scratch); break;

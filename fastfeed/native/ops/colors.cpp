@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "pixels/forms.h"
 #include "pixels/tables.h"
@@ -174,6 +175,18 @@ void turn_hue(uint8_t* rgb, size_t pixels, const Turn& how) {
   turn_all(rgb, pixels, how, EntryLookup(how.shares));
 }
 
+void swap_red_and_blue(uint8_t* rgb, size_t pixels) {
+  const U8 tag;
+  const size_t lanes = hn::Lanes(tag);
+  size_t i = 0;
+  for (; i + lanes <= pixels; i += lanes) {
+    V8 red, green, blue;
+    hn::LoadInterleaved3(tag, rgb + 3 * i, red, green, blue);
+    hn::StoreInterleaved3(blue, green, red, tag, rgb + 3 * i);
+  }
+  for (; i < pixels; ++i) std::swap(rgb[3 * i], rgb[3 * i + 2]);
+}
+
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace fastfeed
@@ -185,9 +198,14 @@ namespace fastfeed {
 HWY_EXPORT(mix_channels);
 HWY_EXPORT(add_weighted);
 HWY_EXPORT(turn_hue);
+HWY_EXPORT(swap_red_and_blue);
 
 void grayscale(Image& image) {
   if (image.channels == 3) gray(image.at, image.pixels());
+}
+
+void bgr(Image& image) {
+  if (image.channels == 3) HWY_DYNAMIC_DISPATCH(swap_red_and_blue)(image.at, image.pixels());
 }
 
 void saturation(Image& image, double factor) {

@@ -6,6 +6,8 @@
 namespace fastfeed {
 
 void grayscale(Image& image);
+// Red and blue change places.
+void bgr(Image& image);
 void saturation(Image& image, double factor);
 // shift: turns of the color circle.
 void hue(Image& image, double shift);

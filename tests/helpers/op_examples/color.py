@@ -22,6 +22,7 @@ from fastfeed.ops import (
     Posterize,
     Saturation,
     Solarize,
+    ToBGR,
 )
 from helpers.meaning import ROUNDED, SAME, Meaning, Within
 
@@ -47,6 +48,10 @@ def operated(change: Callable[..., Image.Image], value: str = "") -> Oracle:
 
 def gray(op: Grayscale, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
     return np.asarray(Image.fromarray(image).convert("L").convert("RGB"))
+
+
+def swapped(op: ToBGR, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
+    return image[:, :, ::-1]
 
 
 def gamma(op: Gamma, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
@@ -88,6 +93,7 @@ EXAMPLES = {
     Solarize: [Solarize(), Solarize((0, 256)), Solarize(99.5)],
     Posterize: [Posterize(4), Posterize((1, 8))],
     Grayscale: [Grayscale(), Grayscale()],
+    ToBGR: [ToBGR(), ToBGR()],
     Equalize: [Equalize(), Equalize()],
     AutoContrast: [AutoContrast(), AutoContrast()],
     Invert: [Invert(), Invert()],
@@ -109,6 +115,7 @@ MEANING = {
     ),
     Posterize: Meaning(operated(ImageOps.posterize, "bits"), 0, source="Pillow ImageOps.posterize"),
     Grayscale: Meaning(gray, source="Pillow convert('L')"),
+    ToBGR: Meaning(swapped, 0, source="definition"),
     Equalize: Meaning(operated(ImageOps.equalize), 0, source="Pillow ImageOps.equalize"),
     AutoContrast: Meaning(operated(ImageOps.autocontrast), source="Pillow ImageOps.autocontrast"),
     Invert: Meaning(operated(ImageOps.invert), 0, source="Pillow ImageOps.invert"),
@@ -123,6 +130,7 @@ ON_DALI = {
     Solarize: SAME,
     Posterize: SAME,
     Grayscale: ROUNDED,
+    ToBGR: SAME,
     Equalize: Within(2, 2, 0.6),
     AutoContrast: ROUNDED,
     Invert: SAME,

@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 from PIL import Image
 
-from fastfeed.ops.color import Grayscale, Hue, Saturation
+from fastfeed.ops.color import Grayscale, Hue, Saturation, ToBGR
 from helpers.opencv_ops.scratch import planes
 
 _BLOCK = 1 << 16  # pixels at a time, so that all planes of Hue stay in a core's cache
@@ -19,6 +19,10 @@ def grayscale(op: Grayscale, values: dict[str, Any], row: int, image: np.ndarray
     if image.shape[2] == 3:
         image[...] = np.asarray(Image.fromarray(image).convert("L"))[:, :, None]
     return image
+
+
+def bgr(op: ToBGR, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
+    return cv2.cvtColor(image, cv2.COLOR_RGB2BGR, dst=image) if image.shape[2] == 3 else image
 
 
 def saturation(op: Saturation, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
@@ -136,4 +140,4 @@ class Turn:
         np.bitwise_xor(here, odd, here)
 
 
-KERNELS = {Grayscale: grayscale, Saturation: saturation, Hue: hue}
+KERNELS = {Grayscale: grayscale, ToBGR: bgr, Saturation: saturation, Hue: hue}

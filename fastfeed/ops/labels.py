@@ -15,7 +15,7 @@ from fastfeed.spec import CLASS_NUMBER, LabelSpec, Spec
 
 __all__ = ["LabelSmoothing", "OneHot"]
 
-_MAX_CLASSES = 2**24  # classes: 64 MiB of labels per sample
+MAX_CLASSES = 2**24  # classes: 64 MiB of labels per sample
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +153,8 @@ def targets(ops: Sequence[Any], classes: int, spec: LabelSpec = CLASS_NUMBER) ->
 def _check_classes(op: Any) -> None:
     n = op.classes
     if n is not None and (
-        isinstance(n, bool) or not isinstance(n, (int, np.integer)) or not 1 <= n <= _MAX_CLASSES
+        isinstance(n, bool) or not isinstance(n, (int, np.integer)) or not 1 <= n <= MAX_CLASSES
     ):
         raise ConfigError.of(
-            f"{type(op).__name__} classes", f"an integer in [1, {_MAX_CLASSES}] or None", n
+            f"{type(op).__name__} classes", f"an integer in [1, {MAX_CLASSES}] or None", n
         )

@@ -45,8 +45,7 @@ def uniform(seed: int, epoch: int, ids: np.ndarray, slot: int, n: int) -> np.nda
     The first k columns do not depend on n, and a row depends on its own id only.
     """
     check_seed(seed)
-    if not 0 <= epoch < 2**32:
-        raise ConfigError.of("epoch", "in [0, 2**32)", epoch)
+    check_epoch(epoch)
     if not 0 <= slot <= SLOT_SUBSTITUTE:
         raise ConfigError.of("slot", f"in [0, {SLOT_SUBSTITUTE}]", slot)
     ids = np.ascontiguousarray(ids, np.int64)
@@ -81,3 +80,13 @@ def check_seed(seed: int) -> None:
     """ConfigError for a seed that is not an integer in [0, 2**64)."""
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**64:
         raise ConfigError.of("seed", "an integer in [0, 2**64)", seed)
+
+
+def check_epoch(epoch: int) -> None:
+    """ConfigError for an epoch that is not an integer in [0, 2**32)."""
+    if (
+        isinstance(epoch, bool)
+        or not isinstance(epoch, (int, np.integer))
+        or not 0 <= epoch < 2**32
+    ):
+        raise ConfigError.of("epoch", "an integer in [0, 2**32)", epoch)

@@ -14,14 +14,13 @@ from fastfeed.faults import FaultPolicy
 from fastfeed.feed.batch.annotations import Annotator, annotator
 from fastfeed.feed.batch.maps import MapRunner, Uniform
 from fastfeed.feed.batch.rows import targets
-from fastfeed.feed.config import check_count
 from fastfeed.feed.producer import detached
 from fastfeed.feed.transform.config import TransformConfig
 from fastfeed.feed.transform.fields import ItemFields
 from fastfeed.feed.transform.items import grouped
 from fastfeed.feed.transform.pipeline import Call, Pipeline, item_uri
 from fastfeed.runtime.batch import Batch
-from fastfeed.sampling.rng import check_seed, uniform
+from fastfeed.sampling.rng import check_epoch, check_seed, uniform
 from fastfeed.sources.base import Optionals
 
 _MAP_HINT = "or let it raise SampleError(..., rows=[...]) for such items"
@@ -74,7 +73,7 @@ def _check_random(draws: bool, ids: Any, epoch: Any, seed: Any, rng: Any) -> Non
     """ConfigError unless random ops have exactly one source of numbers."""
     if seed is not None:
         check_seed(seed)
-    check_count("epoch", epoch, 0)
+    check_epoch(epoch)
     if rng is not None and not isinstance(rng, np.random.Generator):
         raise ConfigError.of("rng", "a Generator of np.random.default_rng(seed)", rng)
     if rng is not None and ids is not None:

@@ -13,6 +13,7 @@ from fastfeed.errors import ConfigError, SpecError
 from fastfeed.feed.config import OpList, check_count, check_draws
 from fastfeed.ops.decode import Decode
 from fastfeed.ops.function import as_op
+from fastfeed.ops.labels import MAX_CLASSES
 from fastfeed.ops.program.compile import Program, fuse
 from fastfeed.sampling.rng import check_seed
 from fastfeed.spec import PIXELS, Spec
@@ -51,7 +52,8 @@ class TransformConfig:
         check_seed(seed)
         if threads is not None:
             check_count("threads", threads, 1)
-        check_count("classes", classes, 0)
+        if isinstance(classes, bool) or not 0 <= classes <= MAX_CLASSES:
+            raise ConfigError.of("classes", f"an integer in [0, {MAX_CLASSES}]", classes)
         check_memory(memory)
         if decode not in CPU:
             raise ConfigError.of("decode", f"one of {', '.join(CPU)}", decode)

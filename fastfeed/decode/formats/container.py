@@ -18,7 +18,6 @@ UNSPECIFIED: Signal = _OPEN, _OPEN, _OPEN
 # matrices that libavif or libheif refuses, or takes for another one: reserved, constant luminance
 # of BT.2020 and of chromaticities, SMPTE 2085, ICtCp, IPT-C2
 _UNKNOWN_MATRICES = (3, 10, 11, 13, 14, 15)
-_LAST_MATRIX = 17
 _METADATA = (b"Exif", b"mime")  # kinds of items; XMP is the second
 _DESCRIPTIONS = {  # properties that change no pixels, and how many bytes libavif needs of them
     b"clli": 4,  # of light levels
@@ -226,7 +225,7 @@ def first_named(signals: Sequence[Signal]) -> tuple[int, int]:
 def check_matrix(signals: Sequence[Signal]) -> None:
     """Raise OSError if the first matrix that is named cannot be undone."""
     matrix = next((signal[2] for signal in signals if signal[2] != _OPEN), _OPEN)
-    if matrix in _UNKNOWN_MATRICES or matrix > _LAST_MATRIX:
+    if matrix in _UNKNOWN_MATRICES:
         raise OSError(f"unsupported: colors of matrix {matrix} of ITU-T H.273")
 
 

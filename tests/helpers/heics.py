@@ -307,6 +307,7 @@ def container(
     primary: int,
     brands: Sequence[bytes],
     hidden: int,
+    alternatives: Sequence[int] = (),
 ) -> bytes:
     every = list(dict.fromkeys(one for *_, properties in items for one in properties))
     associations = [
@@ -328,6 +329,9 @@ def container(
     )
     fixed += boxed(b"iinf", struct.pack(">H", len(items)) + entries, 0)
     fixed += boxed(b"iref", joined, 0) if joined else b""
+    if alternatives:
+        group = (0, len(alternatives), *alternatives)
+        fixed += boxed(b"grpl", boxed(b"altr", struct.pack(f">{len(group)}I", *group), 0))
     associated = struct.pack(">I", len(associations)) + b"".join(associations)
     fixed += boxed(b"iprp", boxed(b"ipco", b"".join(every)) + boxed(b"ipma", associated, 0))
     head = boxed(b"ftyp", brands[0] + bytes(4) + b"".join(brands[1:]))

@@ -107,6 +107,10 @@ def avifs(junk: bytes) -> Iterator[bytes]:
         yield avif([image], metadata=[(b"Exif", offset + junk), (b"mime", junk)])
     for kind in (b"clli", b"pasp", b"uuid", b"mdcv", b"abcd"):
         yield avif([image], more=[boxed(kind, junk)])
+    one = (b"av01", image.stream, image.properties)
+    items = [one, one, (b"tmap", junk, [heics.ispe(48, 64)])]  # a gain map
+    brands = (b"avif", b"mif1", b"miaf", b"tmap")
+    yield heics.container(items, [(b"dimg", 3, [1, 2])], 1, brands, 0, alternatives=(3, 1))
     if junk:
         yield avif([image], more=[heics.icc(junk)])
 

@@ -19,6 +19,7 @@ UNSPECIFIED: Signal = _OPEN, _OPEN, _OPEN
 # of BT.2020 and of chromaticities, SMPTE 2085, ICtCp, IPT-C2
 _UNKNOWN_MATRICES = (3, 10, 11, 13, 14, 15)
 _METADATA = (b"Exif", b"mime")  # kinds of items; XMP is the second
+_GROUPS = b"grpl"  # of images, such as one with a gain map and the same without
 _DESCRIPTIONS = {  # properties that change no pixels, and how many bytes libavif needs of them
     b"clli": 4,  # of light levels
     b"pasp": 8,  # aspect ratio of pixels
@@ -76,7 +77,10 @@ class Container:
         return b""
 
     def without_metadata(self) -> bytes:
-        """The file with EXIF, XMP and cut-off descriptions marked as unknown, which decoders skip."""
+        """The file with all that shows no pixels, and may be damaged, marked as unknown.
+
+        Decoders skip it: EXIF, XMP, gain maps, and descriptions that are cut off.
+        """
         places = [at for _, kind, at in self._items() if kind in _METADATA]
         properties = _child(self._blob, self._find(b"iprp"), b"ipco")
         places += [
@@ -84,6 +88,9 @@ class Container:
             for kind, begin, end in boxes(self._blob, *properties)
             if end - begin < _DESCRIPTIONS.get(kind, 0) and self._blob[begin - 4 : begin] == kind
         ]
+        groups, _ = self._find(_GROUPS)
+        if self._blob[groups - 4 : groups] == _GROUPS:
+            places.append(groups - 4)
         if not places:
             return self._blob
         changed = bytearray(self._blob)

@@ -10,8 +10,8 @@ import fastfeed as ff
 
 
 def feeds(root, batch=8, side=64, world=None):
-    mean = tuple(value / 255 for value in (123.68, 116.779, 103.939))
-    values = [ff.Normalize(mean, (1 / 255,) * 3), ff.OneHot()]
+    mean = tuple(value / 255 for value in (103.939, 116.779, 123.68))
+    values = [ff.ToBGR(), ff.Normalize(mean, (1 / 255,) * 3), ff.OneHot()]
     whole = ff.Resize((side, side))
     moves = [ff.Affine(translate=(0.33, 0.33), scale=(0.67, 2.0)), ff.RandomFlip()]
     train = ff.Feed(

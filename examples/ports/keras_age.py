@@ -13,7 +13,7 @@ def feeds(table, root, target="age", fold=0, batch=8, side=64, world=None):
     options = {"label": target, "label_kind": "value", "root": root}
     source = ff.Table(table, image="image_id", **options)
     sides = ff.folds(source, 10, by="random", seed=1)[fold]
-    ops = [ff.Resize((side, side), filter="bicubic")]
+    ops = [ff.Resize((side, side), filter="bicubic"), ff.ToBGR()]
     common = {"batch": batch, "world": world, "tail": "pad"}
     return [ff.Feed(part, ops, **common) for part in sides]
 

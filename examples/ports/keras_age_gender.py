@@ -14,7 +14,7 @@ def feeds(table, root, fold=0, batch=8, side=64, world=None):
     source = ff.Table(table, image="image_id", columns=["age", "gender"], root=root)
     sides = ff.folds(source, 10, by="order")[fold]
     ages, genders = np.eye(101, dtype="float32"), np.eye(2, dtype="float32")
-    ops = [ff.Resize((side, side)), ff.Normalize((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))]
+    ops = [ff.Resize((side, side)), ff.ToBGR(), ff.Normalize((0.5,) * 3, (0.5,) * 3)]
     ops.append(ff.Map(lambda age: ages[age], "age", out="ages"))
     ops.append(ff.Map(lambda gender: genders[gender], "gender", out="genders"))
     common = {"batch": batch, "world": world, "tail": "pad"}

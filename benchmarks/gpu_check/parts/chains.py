@@ -35,6 +35,7 @@ SIMPLE: list[tuple[Any, Within]] = [
     (ff.Saturation(0.8), _ROUNDED),
     (ff.Hue(0.5), _ROUNDED),
     (ff.Grayscale(), _ROUNDED),
+    (ff.ToBGR(), _SAME),
     (ff.Solarize((0, 256)), _SAME),
     (ff.Posterize((1, 8)), _SAME),
     (ff.Equalize(), _ROUNDED),

@@ -170,8 +170,9 @@ def test_horovod_on_two_ranks(tmp_path: Path) -> None:
     batch = next(iter(ranks[0][1]))
     source: Any = FeedSession.of(ranks[0][1]).source
     images = [Image.fromarray(resized(Path(uri), (73, 73))) for uri in source.uris(batch.ids)]
-    mean = np.array([123.68, 116.779, 103.939])
-    assert_close(batch.images + mean, np.stack([center(image, 64) for image in images]))
+    mean = np.array([103.939, 116.779, 123.68])
+    wanted = np.stack([center(image, 64) for image in images])
+    assert_close(batch.images + mean, wanted[..., ::-1])
 
 
 def test_tensorflow_resnet(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import http.client
 import importlib
+import io
 import json
 import logging
 import re
@@ -23,8 +24,10 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import ROOT
+from decode.test_recode import resident
 from helpers.needs import LazyModule, needs, require
 from helpers.photos import BROKEN, broken, folder, jpeg
+from PIL import Image
 
 import fastfeed as ff
 
@@ -215,6 +218,26 @@ def test_eight_clients_at_once_get_their_own_answers(photos: ff.ImageFolder) -> 
 
     with served() as port, ThreadPoolExecutor(8) as clients:
         assert all(all(answers) for answers in clients.map(client, range(8)))
+
+
+@fastapi
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read from /proc")
+def test_memory_stays_flat_over_photographs_of_12_megapixels() -> None:
+    with io.BytesIO() as file:
+        Image.new("RGB", (4000, 3000), (90, 120, 60)).save(file, "JPEG")
+        photo = file.getvalue()
+
+    def client(requests: int) -> None:
+        for _ in range(requests):
+            assert post(port, photo)[0] == 200
+
+    with served() as port, ThreadPoolExecutor(4) as clients:
+        list(clients.map(client, [30] * 4))
+        before = resident()
+        list(clients.map(client, [30] * 4))
+        after = resident()
+    assert after - before < 10e6  # one decoded photograph takes 36 MB
 
 
 # -- Triton

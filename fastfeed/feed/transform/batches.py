@@ -49,12 +49,13 @@ def make_batch(
 
     draws = [part.draw(numbers) for part in (program, *program.others)]
     groups = grouped(items)
-    values = ItemFields(fields or {}, len(items), partial(item_uri, items))
+    values = ItemFields({} if fields is None else fields, len(items), partial(item_uri, items))
     if len(groups) == 1 and config.is_plain and not values.has_annotations:
         made = pipeline.files(items, next(iter(groups)), own_ids, draws[0])
         if made is not None:
             images, bad = made
-            weights = np.ones(len(items), np.float32)
+            weights = np.empty(len(items), np.float32)
+            weights.fill(1)
             if bad:
                 weights[list(bad)] = 0
             rows = slice(None)

@@ -28,15 +28,22 @@ class ItemFields:
     def __init__(self, fields: Mapping[str, Any], n: int, uri: Callable[[int], str]) -> None:
         """Check the fields. ConfigError names the one that is wrong."""
         self.uri = uri
+        self._boxes: BoxLists | None = None
+        self._masks: Masks | None = None
+        self._columns: dict[str, np.ndarray] = {}
         if not isinstance(fields, Mapping):
             raise ConfigError.of("fields", "a mapping of names to values", fields)
+        if "label" not in fields:
+            self._label = np.empty(n, np.int64)
+            self._label.fill(-1)
+        if not fields:
+            return
         for name, values in fields.items():
             _check_length(name, values, n)
         others = {name: fields[name] for name in fields if name not in ("label", *ANNOTATIONS)}
         self._columns = {name: _column(values) for name, values in others.items()}
-        self._label = _labels(fields["label"]) if "label" in fields else np.full(n, -1, np.int64)
-        self._boxes: BoxLists | None = None
-        self._masks: Masks | None = None
+        if "label" in fields:
+            self._label = _labels(fields["label"])
         if ("boxes" in fields) != ("box_labels" in fields):
             raise ConfigError(
                 "boxes and box_labels go together, got one of them; label every box", field="fields"

@@ -36,7 +36,13 @@ _WORDS = {
     MutableMapping: "a dict",
     Callable: "a function",
 }
-_PLURALS = {str: "texts", int: "integers", float: "numbers"}
+_PLURALS = {
+    str: "texts",
+    int: "integers",
+    float: "numbers",
+    type(None): "None",
+    os.PathLike[str]: "paths",
+}
 
 
 class UnknownOption(ConfigError, TypeError):
@@ -207,7 +213,10 @@ def _words(kind: Any) -> str:
     origin = typing.get_origin(kind) or kind
     word = _WORDS[origin] if origin in _WORDS else getattr(origin, "__name__", str(origin))
     kinds = typing.get_args(kind) if origin in _LISTS else ()
-    entries = _PLURALS.get(kinds[0]) if kinds else None
-    if origin is tuple and kinds[-1:] != (...,):
-        entries = entries and f"{len(kinds)} {entries}"
-    return f"{word} of {entries}" if entries else word
+    if not kinds:
+        return word
+    entries = [_PLURALS.get(one) for one in typing.get_args(kinds[0]) or kinds[:1]]
+    if None in entries:
+        return word
+    count = f"{len(kinds)} " if origin is tuple and kinds[-1] is not ... else ""
+    return f"{word} of {count}{' or '.join(map(str, entries))}"

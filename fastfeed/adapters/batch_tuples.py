@@ -16,6 +16,7 @@ from fastfeed.printable import printable
 from fastfeed.runtime.batch import Batch, field_values
 from fastfeed.runtime.placement import wait_until_written
 from fastfeed.sampling.plan import Plan
+from fastfeed.sources.base import has_labels
 from fastfeed.spec import LabelSpec
 
 
@@ -204,6 +205,13 @@ def _check_labels(session: FeedSession, names: Sequence[str]) -> None:
     if session.program.targets is None:
         label: Any = session.field("label")  # a Map may have replaced it
         LabelSpec(label.shape, label.dtype).require_class("class_weight", "leave it out")
+        replaced = any("label" in op.out_names for op in session.program.maps)
+        if not replaced and not has_labels(session.source):
+            raise ConfigError(
+                f"class_weight needs a source with labels, got {session.source!r}, whose samples"
+                " have none; leave it out",
+                field="class_weight",
+            )
 
 
 def _check_share(plan: Plan) -> None:

@@ -136,10 +136,10 @@ def _shards(
         raise _interrupted("the index of the shards read so far is saved") from None
     ids = np.arange(len(opened))
     labels = opened.label(ids)
-    counts = np.bincount(labels[labels >= 0], minlength=len(opened.classes))
+    counts = np.unique(labels[labels >= 0], return_counts=True)[1]
     facts = [
         ("samples", f"{len(opened):,}"),
-        ("classes", _spread(counts[counts > 0].tolist(), "sample")),
+        ("classes", _spread(counts.tolist(), "sample")),
     ]
     if missing := int((labels < 0).sum()):
         facts.append(("no label", plural(missing, "sample")))

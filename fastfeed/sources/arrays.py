@@ -37,7 +37,7 @@ class Arrays(SourceMethods):
             memory-mapped array (`np.load(path, mmap_mode="r")`) stays on disk.
         labels (Sequence[Any] | np.ndarray | None): One per image: integers count `classes` from 0,
             -1 for none; floats (n, ...) are targets of any shape. Default: None, no labels.
-        classes (Sequence[str]): Names by label. Default: ().
+        classes (Sequence[str | int]): Names by label. Default: ().
         label_kind (str | None): "index": integers (n,); "value": numbers (n, ...), which become
             float32; "multi": lists of names, or (n, classes) of 0 and 1: multi-hot, float32
             (n, classes); "text": texts; "none": no labels. Default: None, "value" for floats and
@@ -60,7 +60,7 @@ class Arrays(SourceMethods):
         images: np.ndarray,
         labels: Sequence[Any] | np.ndarray | None = None,
         *,
-        classes: Sequence[str] = (),
+        classes: Sequence[str | int] = (),
         label_kind: LabelKind | None = None,
     ) -> None:
         if not isinstance(images, np.ndarray):

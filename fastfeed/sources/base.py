@@ -15,6 +15,8 @@ from fastfeed.runtime.addresses import SampleLocations
 from fastfeed.spec import LabelSpec, Spec
 from fastfeed.storage.reads import Pending, Unread
 
+_LABELS_AT_ONCE = 1 << 20
+
 
 class Source(Protocol):
     """Random access to samples and their labels. Read from several threads at once; must pickle."""
@@ -83,6 +85,13 @@ def check_source(source: Any, name: str, several: bool = False) -> None:
             f"{name} must have one image per sample, got {source!r}; pass Together's own sources"
             " here, and Together to Feed"
         )
+
+
+def has_labels(source: Source) -> bool:
+    """True if any sample has the number of a class."""
+    parts = range(0, len(source), _LABELS_AT_ONCE)
+    ids = (np.arange(first, min(first + _LABELS_AT_ONCE, len(source))) for first in parts)
+    return any(int(source.label(part).max(initial=-1)) >= 0 for part in ids)
 
 
 @runtime_checkable

@@ -39,7 +39,7 @@ class Files(TableSource):
             length: float32; "multi": lists of names, or an array (n, classes) of 0 and 1: multi-hot,
             float32 (n, classes); "text": texts; "none": no labels. Default: None, "index" for
             integers and "name" for texts.
-        classes (Sequence[str] | None): Names of classes in the order of their labels. Default:
+        classes (Sequence[str | int] | None): Names of classes in the order of their labels. Default:
             None, the sorted names in `labels`.
         root (str | os.PathLike[str] | None): Folder or address that relative paths begin at.
             Default: None, the working folder.
@@ -64,7 +64,7 @@ class Files(TableSource):
         *,
         columns: Mapping[str, Sequence[Any]] | None = None,
         label_kind: LabelKind | None = None,
-        classes: Sequence[str] | None = None,
+        classes: Sequence[str | int] | None = None,
         root: str | os.PathLike[str] | None = None,
         storage: dict[str, Any] | Storage | None = None,
         cache: str | os.PathLike[str] | Cache | None = None,

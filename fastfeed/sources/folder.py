@@ -80,7 +80,7 @@ class ImageFolder(SourceMethods):
 
     Args:
         root (str | os.PathLike[str]): Folder, local or remote (`s3://bucket/train`).
-        classes (Sequence[str] | None): Names of classes in the order of their labels;
+        classes (Sequence[str | int] | None): Names of classes in the order of their labels;
             `train.classes` for validation. Default: None, the sorted names of the data.
         labeled (bool): False takes all images anywhere below root, with label -1. Default: True.
         min_per_class (int): Fewer images of a class are an error. Default: 1.
@@ -116,7 +116,7 @@ class ImageFolder(SourceMethods):
         self,
         root: str | os.PathLike[str],
         *,
-        classes: Sequence[str] | None = None,
+        classes: Sequence[str | int] | None = None,
         labeled: bool = True,
         min_per_class: int = 1,
         extensions: Sequence[str] = IMAGE_EXTENSIONS,

@@ -14,6 +14,8 @@ from fastfeed.spec import CLASS_NUMBER, LabelSpec
 
 LabelKind = Literal["name", "index", "value", "multi", "text", "none"]
 
+# class numbers are below it: trainers make a row of this length of each, and an id is none
+MOST_CLASSES = 1 << 24
 _KINDS = {
     "name": "integers are names of classes",
     "index": "they count the classes from 0",

@@ -60,7 +60,7 @@ class Mapped(SourceMethods):
         labels (Sequence[Any] | None): One label per item, in place of those in the items. Default:
             None, `dataset.targets`, if these and the label of the first item agree.
         label_kind (str | None): Kind of `labels`, as in `Files`. Default: None, by their type.
-        classes (Sequence[str] | None): Names of classes in the order of their labels. Default:
+        classes (Sequence[str | int] | None): Names of classes in the order of their labels. Default:
             None, `dataset.classes`.
         size (tuple[int, int] | None): (height, width) of images that are not files, if it is the
             same of all: they need no Resize. Default: None, it differs.
@@ -89,7 +89,7 @@ class Mapped(SourceMethods):
         *,
         labels: Sequence[Any] | None = None,
         label_kind: LabelKind | None = None,
-        classes: Sequence[str] | None = None,
+        classes: Sequence[str | int] | None = None,
         size: tuple[int, int] | None = None,
         parallel: bool = False,
     ) -> None:

@@ -44,7 +44,7 @@ class Objects(Derived, SourceMethods):
         masks (Sequence[Any] | None): One per sample: uint8 (height, width), the bytes of a PNG, or
             its path (`s3://` too), of the image's size; values are class ids, of a palette PNG the
             indices, 255 is "not known"; None if nothing is known. Default: None, no masks.
-        classes (Sequence[str]): Names of `labels`, kept as `object_classes`. Default: ().
+        classes (Sequence[str | int]): Names of `labels`, kept as `object_classes`. Default: ().
         format (str): "xyxy" (left, top, right, bottom), "yxyx", "xywh" (left, top, width, height)
             or "yxhw". Default: "xyxy".
         most (int | None): Room for boxes per image in a batch; of more, the largest as they are
@@ -75,7 +75,7 @@ class Objects(Derived, SourceMethods):
         labels: Sequence[Any] | None = None,
         masks: Sequence[Any] | None = None,
         *,
-        classes: Sequence[str] = (),
+        classes: Sequence[str | int] = (),
         format: str = "xyxy",
         most: int | None = None,
         sizes: Sequence[Any] | None = None,

@@ -14,6 +14,7 @@ from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
 from fastfeed.runtime.addresses import FileRanges
 from fastfeed.sources.base import summary, with_notes
+from fastfeed.sources.label_values import MOST_CLASSES
 from fastfeed.sources.methods import SourceMethods
 from fastfeed.sources.shards.base import Paths
 from fastfeed.spec import Spec
@@ -39,7 +40,7 @@ class RawShards(SourceMethods):
     Args:
         shards (str | os.PathLike[str] | Sequence): A folder, a file, a pattern, or a list of these,
             local or remote (`s3://...`).
-        classes (Sequence[str]): Names by label. Default: ().
+        classes (Sequence[str | int]): Names by label. Default: ().
         storage (dict[str, Any] | Storage | None): Options for fsspec (key, secret, endpoint_url,
             anon ...), or a Storage that several sources share. Default: None.
 
@@ -56,7 +57,7 @@ class RawShards(SourceMethods):
         self,
         shards: Paths,
         *,
-        classes: Sequence[str] = (),
+        classes: Sequence[str | int] = (),
         storage: dict[str, Any] | Storage | None = None,
     ) -> None:
         if isinstance(classes, str):
@@ -99,6 +100,10 @@ class RawShards(SourceMethods):
         if len(self._labels) and int(self._labels.min()) < -1:
             raise SourceError(
                 f"RawShards: label {self._labels.min()}; labels are >= 0, or -1 for none"
+            )
+        if len(self._labels) and int(self._labels.max()) >= MOST_CLASSES:
+            raise SourceError(
+                f"RawShards: label {self._labels.max()}; class numbers are below {MOST_CLASSES:,}"
             )
         if not len(self):
             raise SourceError(

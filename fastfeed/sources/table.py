@@ -61,7 +61,7 @@ class Table(TableSource):
             of one length: float32. "multi": lists of names (in CSV as JSON), or several columns of
             0 and 1, which are the classes: multi-hot, float32 (n, classes). "text": texts. "none":
             no labels. Default: "name".
-        classes (Sequence[str] | None): Names of classes in the order of their labels;
+        classes (Sequence[str | int] | None): Names of classes in the order of their labels;
             `train.classes` for validation. Default: None, the sorted names of the data.
         root (str | os.PathLike[str] | None): Folder that relative paths begin at. Default: None,
             the table's folder; of a table in memory, the working folder.
@@ -104,7 +104,7 @@ class Table(TableSource):
         box: str | Sequence[str] | None = None,
         columns: Sequence[str] = (),
         label_kind: LabelKind = "name",
-        classes: Sequence[str] | None = None,
+        classes: Sequence[str | int] | None = None,
         root: str | os.PathLike[str] | None = None,
         memory: int | str = "512MB",
         storage: dict[str, Any] | Storage | None = None,

@@ -41,6 +41,16 @@ def test_integer_labels_weigh_what_their_class_weighs():
             ]
 
 
+def test_class_weights_need_labels():
+    with ff.Feed(ff.Arrays(IMAGES), [], batch=8) as data:
+        with pytest.raises(ConfigError, match=r"class_weight needs a source with labels, got .*"):
+            BatchTuples.of(FeedSession.of(data), factors=FACTORS)
+    numbered = ff.Map(lambda ids: ids % 4, "id", out="label", shape=(), dtype="int64")
+    with ff.Feed(ff.Arrays(IMAGES), [numbered], batch=8, shuffle=False) as data:
+        _, _, weights = BatchTuples.of(FeedSession.of(data), factors=FACTORS)(next(iter(data)))
+        assert weights.tolist() == [*FACTORS, *FACTORS]
+
+
 def test_soft_labels_weigh_the_mean_of_their_classes_by_share():
     table = {-1: 1, 0: 1, 1: 4, 2: 1, 3: 0.5}
     with feed([ff.OneHot(4)]) as data, feed([]) as plain:

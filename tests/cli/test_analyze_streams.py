@@ -112,8 +112,8 @@ def test_names_do_not_reach_the_terminal_raw(fastfeed: ForkedCommands, tmp_path:
     path.write_text("x \x1b[31m")
     done = fastfeed(*(str(path) if word == "$1" else word for word in words.split()), cwd=tmp_path)
     assert done.returncode == 2
-    assert r"a\x1b[31m\nb\u202e.txt" in done.stderr.replace("\n", r"\n")
-    assert done.stderr.count("\n") == 1 + ("--html" in words)
+    assert r"a\x1b[31m\nb\u202e.txt" in done.stderr
+    assert done.stderr.count("\n") == 1
     assert "\x1b" not in done.stderr and "\u202e" not in done.stderr
 
 

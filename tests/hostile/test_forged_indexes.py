@@ -116,6 +116,13 @@ def test_a_forged_index_is_built_again(
     ) == expected
 
 
+def test_a_forged_label_is_no_class(shards: Path) -> None:
+    """A trainer that makes a row per class of the largest label would need 8 GB for each sample."""
+    forge(shards, column("labels", 2**31 - 1))
+    with pytest.raises(FastfeedError, match=r"label 2147483647 is no class number.* 16,777,216; "):
+        source(shards)
+
+
 def test_wrong_names_are_names(shards: Path) -> None:
     for ends in (0xFFFFFFFF, 0):
         forge(shards, column("ends", ends))

@@ -52,6 +52,15 @@ def test_ids_of_landmarks_become_classes(tmp_path, format):
 
 
 @pytest.mark.parametrize("format", FORMATS)
+def test_an_index_above_all_classes_is_refused(tmp_path, format):
+    options = {"image": "path", "label": "landmark_id"}
+    table = _table(tmp_path, format, [1, 1 << 24])
+    with pytest.raises(SourceError, match=r"class numbers below 16,777,216, got 16777216; pass"):
+        ff.Table(table, label_kind="index", **options)
+    assert ff.Table(table, **options).classes == ("1", "16777216")
+
+
+@pytest.mark.parametrize("format", FORMATS)
 def test_indices_are_checked_against_the_classes(tmp_path, format):
     options = {"image": "path", "label": "landmark_id", "label_kind": "index"}
     table = _table(tmp_path, format, [2, 0, -1, 2])

@@ -64,6 +64,8 @@ WRONG: dict[str, list[Any]] = {  # by annotation; an object is wrong wherever th
     "str | None": [7, True],
     "Sequence[str]": [7, "jpg"],
     "Sequence[str] | None": [7, "jpg"],
+    "Sequence[str | int]": [7, "jpg"],
+    "Sequence[str | int] | None": [7, "jpg"],
 }
 IMAGES = ff.Arrays(np.zeros((4, 4, 4, 3), np.uint8))
 ALONGSIDE = {  # without which it has another complaint

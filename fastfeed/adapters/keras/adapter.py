@@ -16,6 +16,7 @@ from fastfeed.adapters.keras.epochs import Epochs
 from fastfeed.errors import ConfigError, MissingExtra
 from fastfeed.feed.fields import Yields
 from fastfeed.feed.session import FeedSession
+from fastfeed.sources.label_values import MOST_CLASSES
 
 try:
     # its names appear at run time: nothing for a type checker
@@ -67,6 +68,8 @@ def _factors(class_weight: Mapping[int, float] | None) -> np.ndarray | None:
         )
         if min(labels) < 0 or not np.isfinite(factors).all() or min(factors) < 0:
             raise ValueError("a label or a factor is negative or not finite")
+        if max(labels) >= MOST_CLASSES:
+            raise ValueError(f"class numbers are below {MOST_CLASSES:,}")
     except (AttributeError, TypeError, ValueError) as error:
         raise ConfigError(
             f"class_weight must be like {{0: 1.0, 1: 2.5}}, got {class_weight!r}: {error}",

@@ -52,7 +52,7 @@ class HuggingFace(Derived, SourceMethods):
             Default: ().
         label_kind (str): As in `Table`; with "name", integers whose classes the schema names are
             their labels. Default: "name".
-        classes (Sequence[str] | None): Names of classes in the order of their labels. Default:
+        classes (Sequence[str | int] | None): Names of classes in the order of their labels. Default:
             None, those of the schema.
         memory (int | str): Row groups of Parquet kept per process, bytes. Default: "512MB".
         storage (dict[str, Any] | Storage | None): Options for fsspec, such as a token; or a Storage
@@ -84,7 +84,7 @@ class HuggingFace(Derived, SourceMethods):
         label: str | Sequence[str] | None = None,
         columns: Sequence[str] = (),
         label_kind: LabelKind = "name",
-        classes: Sequence[str] | None = None,
+        classes: Sequence[str | int] | None = None,
         memory: int | str = "512MB",
         storage: dict[str, Any] | Storage | None = None,
         cache: str | os.PathLike[str] | Cache | None = None,

@@ -23,7 +23,7 @@ from fastfeed.sources.class_names import (
     missing_classes,
     nfc,
 )
-from fastfeed.sources.label_values import LabelKind, RequestedLabel
+from fastfeed.sources.label_values import MOST_CLASSES, LabelKind, RequestedLabel
 from fastfeed.sources.shards.index import Index
 
 _LARGEST = 1 << 31  # what an index of shards holds as a number
@@ -151,6 +151,11 @@ def _integer_labels(
         if classes and last >= len(classes):  # empty ones are those of numeric labels
             raise SourceError(
                 f"{who}: label {last} is not in classes, which have numbers 0 to {len(classes) - 1}"
+            )
+        if last >= MOST_CLASSES:
+            raise SourceError(
+                f"{who}: label {last} is no class number, which are below {MOST_CLASSES:,}; pass"
+                " label_kind='name' for ids, 'value' for numbers"
             )
         return classes or (), labels
     found, numbered = number_integers(labels)

@@ -19,7 +19,7 @@ import numpy as np
 from fastfeed.errors import SourceError
 from fastfeed.printable import printable
 from fastfeed.sources.class_names import class_names, class_numbers, integers_in, nfc
-from fastfeed.sources.label_values import LabelKind
+from fastfeed.sources.label_values import MOST_CLASSES, LabelKind
 from fastfeed.sources.shards.labels import number_integers
 from fastfeed.sources.tables.inline_images import has_inline
 from fastfeed.sources.tables.string_column import StringColumn, fractions
@@ -293,6 +293,11 @@ class LabelColumn(ColumnParser):
             self.texts, labels = number_integers(labels)
         if bool(np.all(labels < 0)):
             raise self._unlabeled()
+        if int(labels.max()) >= MOST_CLASSES:
+            row = int(labels.argmax())
+            hint = "; pass label_kind='name' for ids, 'value' for numbers"
+            needed = f"class numbers below {MOST_CLASSES:,}"
+            raise self._wrong(row, self.names[0], needed, labels[row], hint)
         return {"labels": [labels.astype(np.min_scalar_type(-int(labels.max()) - 1))]}
 
     def _number_texts(self, labels: np.ndarray) -> np.ndarray:

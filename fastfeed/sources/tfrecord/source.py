@@ -73,7 +73,7 @@ class TFRecords(ShardedSource):
             names, or several features of 0 and 1: multi-hot, float32 (n, classes). "text": texts.
             "none": no labels. Default: None, "index" in a
             feature whose last part is `label` or `cls`, else "name".
-        classes (Sequence[str] | None): Names of classes in the order of their labels;
+        classes (Sequence[str | int] | None): Names of classes in the order of their labels;
             `train.classes` for validation. Default: None, the sorted names of the data.
         storage (dict[str, Any] | Storage | None): Options for fsspec (key, secret, endpoint_url,
             anon ...), or a Storage that several sources share. Default: None.
@@ -102,7 +102,7 @@ class TFRecords(ShardedSource):
         label: str | Sequence[str] | None = "image/class/label",
         columns: Sequence[str] = (),
         label_kind: LabelKind | None = None,
-        classes: Sequence[str] | None = None,
+        classes: Sequence[str | int] | None = None,
         storage: dict[str, Any] | Storage | None = None,
         cache: str | os.PathLike[str] | Cache | None = None,
         index: str | os.PathLike[str] | None = None,

@@ -199,7 +199,7 @@ class Plan:
             >>> ff.Plan(10, 4, shuffle="none").at(0, np.array([0, 7, 12])).ids
             array([0, 7, 2])
         """
-        _check_index("epoch", epoch, _EPOCHS)
+        _check_index("epoch", epoch, 1 << 32)
         length = self.length
         used = length if self.tail == "pad" else length - length % self.global_batch
         info = Epoch(int(epoch), self.samples, used, self.global_batch, int(self.seed))

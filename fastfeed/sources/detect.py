@@ -101,8 +101,11 @@ def _is_hugging_face(folder: Path) -> bool:
     try:
         if (folder / "state.json").is_file():
             return any(islice(folder.glob("*.arrow"), 1))
-        shards = islice(folder.glob("data/*-of-*.parquet"), 1)
-        return any(shards) and (folder / "README.md").is_file()
+        if not any(islice(folder.glob("data/*-of-*.parquet"), 1)):
+            return False
+        folders = (entry.name for entry in islice(folder.iterdir(), _MOST) if entry.is_dir())
+        others = (name for name in folders if name != "data" and not is_hidden(name))
+        return (folder / "README.md").is_file() or not any(others)
     except OSError:  # reported when the folder is listed
         return False
 

@@ -174,6 +174,12 @@ def test_commands_recognize_them(tmp_path):
         source = open_source(str(folder), None, [], labeled=True)
         assert isinstance(source, HuggingFace) and source.classes == ("cat", "dog")
         assert source.label(np.arange(2)).tolist() == [0, 1]
+    copied = repository(tmp_path / "copied")  # without README.md
+    (copied / ".cache").mkdir()
+    assert kind_of(str(copied)) == "hugging_face"
+    assert isinstance(open_source(str(copied), None, [], labeled=True, split="test"), HuggingFace)
+    (copied / "photos").mkdir()
+    assert kind_of(str(copied)) == "folder"
     (tmp_path / "dict").mkdir()
     (tmp_path / "dict" / "dataset_dict.json").write_text('{"splits": ["train"]}')
     assert kind_of(str(tmp_path / "dict")) == "hugging_face"

@@ -303,7 +303,8 @@ class Feed:
     def transform(self) -> Transform:
         """This feed's ops for items that come from elsewhere, with its seed and classes.
 
-        With `ids` it makes the same bytes as the feed on a CPU does for the samples. Ops that mix
+        With `ids` it makes the same bytes as the feed on a CPU does for the samples, of whole
+        images: a source that cuts parts out of them has done so before the ops. Ops that mix
         samples are left out, since they belong to a batch.
         """
         return feed_transform(self._session.config)

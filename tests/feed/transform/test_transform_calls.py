@@ -171,6 +171,27 @@ def test_evaluation_has_no_random_ops_and_the_same_options() -> None:
     assert made([jpeg(1)], fields={"label": [2]}).labels.tolist() == [[0, 0, 1, 0]]
 
 
+def test_a_feed_of_gray_arrays_has_a_transform_of_gray_arrays() -> None:
+    grays = np.stack([picture(i, (8, 8))[..., 0] for i in range(4)])
+    ops = [ff.RandomFlip(), ff.Pad(1), ff.ToFloat()]
+    with ff.Feed(ff.Arrays(grays), ops, batch=4, seed=2, threads=1) as feed:
+        (batch,) = feed
+        made = feed.transform([Image.fromarray(grays[i]) for i in batch.ids], ids=batch.ids)
+    assert np.array_equal(made.images, batch.images) and made.images.shape == (4, 10, 10, 1)
+
+
+def test_a_feed_that_mixes_samples_has_a_transform_without() -> None:
+    images = np.stack([PICTURE] * 4)
+    source = ff.Arrays(images, [0, 1, 0, 1], classes=["a", "b"])
+    with ff.Feed(source, [ff.Resize((16, 16)), ff.MixUp()], batch=4, threads=1) as feed:
+        transform = feed.transform
+        assert transform.ops == [ff.Resize((16, 16))] and transform([PICTURE]).images.any()
+    pairs = ff.Together({"one": ff.Arrays(images), "two": ff.Arrays(images)})
+    with ff.Feed(pairs, [ff.Resize((16, 16))], batch=2, threads=1) as feed:
+        with pytest.raises(ConfigError, match="a Transform takes items of one image, got"):
+            _ = feed.transform
+
+
 def test_entering_opens_the_threads() -> None:
     transform = ff.Transform(OPS, threads=2)
     with transform:

@@ -61,12 +61,12 @@ class ColorJitter:
     @property
     def ops(self) -> tuple[Any, ...]:
         """The ops that can change something, in the order of the fields."""
-        return _ops(self)
+        return _ops(self)[0]
 
     @property
     def draws(self) -> int:
-        ops = self.ops
-        return (len(ops) > 1) + sum(op.draws for op in ops)
+        ops, draws = _ops(self)
+        return (len(ops) > 1) + sum(draws)
 
     @property
     def layers(self) -> tuple[Layer, ...]:
@@ -77,19 +77,20 @@ class ColorJitter:
         return need_bytes(self, spec)
 
     def choose(self, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
-        ops, n = self.ops, len(sizes)
+        (ops, draws), n = _ops(self), len(sizes)
         orders = _orders(len(ops))
         first = len(ops) > 1  # the draw that chooses the order
         order = orders[(u[:, 0] * len(orders)).astype(np.int64) if first else np.zeros(n, np.int64)]
         values, at = [], int(first)
-        for op in ops:
-            values.append(op.params(u[:, at : at + op.draws], sizes))
-            at += op.draws
+        for op, count in zip(ops, draws, strict=True):
+            values.append(op.params(u[:, at : at + count], sizes))
+            at += count
         return [Choices(order[:, place], tuple(values)) for place in range(len(ops))]
 
 
 @lru_cache(maxsize=64)
-def _ops(op: ColorJitter) -> tuple[Any, ...]:
+def _ops(op: ColorJitter) -> tuple[tuple[Any, ...], tuple[int, ...]]:
+    """Ops that can change something, and the numbers that each draws."""
     every = (
         Brightness(op.brightness),
         Contrast(op.contrast),
@@ -97,7 +98,8 @@ def _ops(op: ColorJitter) -> tuple[Any, ...]:
         Hue(op.hue),
     )
     idle = ((1, 1), (1, 1), (1, 1), (0, 0))
-    return tuple(each for each, none in zip(every, idle, strict=True) if each.bounds() != none)
+    ops = [each for each, none in zip(every, idle, strict=True) if each.bounds() != none]
+    return tuple(ops), tuple(each.draws for each in ops)
 
 
 @lru_cache(maxsize=8)

@@ -6,6 +6,7 @@ import sys
 import threading
 
 import numpy as np
+import pytest
 
 import fastfeed as ff
 
@@ -32,7 +33,14 @@ def calls_per_batch(feed: ff.Feed) -> float:
     return calls / batches
 
 
-def test_a_batch_takes_at_most_230_python_calls():
-    source = ff.Arrays(np.zeros((2400, 8, 8, 3), np.uint8), np.zeros(2400, np.int64))
-    feed = ff.Feed(source, [ff.RandomFlip()], batch=16, threads=1)
-    assert calls_per_batch(feed) < 230
+@pytest.mark.parametrize(
+    ("ops", "most"),
+    [
+        ([ff.RandomFlip()], 230),
+        ([ff.ColorJitter(0.4, 0.4, 0.4), ff.RandAugment(), ff.Normalize.imagenet()], 600),
+    ],
+    ids=["flip", "policies"],
+)
+def test_a_batch_takes_few_python_calls(ops, most):
+    source = ff.Arrays(np.zeros((1600, 8, 8, 3), np.uint8), np.zeros(1600, np.int64))
+    assert calls_per_batch(ff.Feed(source, ops, batch=16, threads=1)) < most

@@ -7,6 +7,7 @@ without an entry here runs in Python.
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,9 +37,14 @@ class NativeOp(NamedTuple):
 
 
 def _op(name: str, *numbers: str, constants: Any = lambda op, channels: ()) -> NativeOp:
-    return NativeOp(
-        lambda op: name, constants, lambda values: tuple(values[number] for number in numbers)
-    )
+    return NativeOp(lambda op: name, constants, _columns(*numbers))
+
+
+def _columns(*numbers: str) -> Callable[[Values], tuple[np.ndarray, ...]]:
+    """Function that takes these numbers, without a call for each: it is called for every op."""
+    if len(numbers) > 1:
+        return itemgetter(*numbers)
+    return (lambda values: (values[numbers[0]],)) if numbers else (lambda values: ())
 
 
 def _fill(op: Any, channels: int) -> tuple[float, ...]:

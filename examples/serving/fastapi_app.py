@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -30,7 +31,7 @@ import fastfeed as ff
 MAX_BYTES = 20 << 20  # of an upload
 UPLOAD_S = 10.0  # seconds that a client may take to send it
 REQUESTS = 32  # with an upload in memory at once
-WORKERS = 4  # requests whose image is decoded at once; each decodes on the transform's threads
+WORKERS = os.cpu_count() or 1  # images decoded at once: more would only slow each other down
 
 
 def create_app(

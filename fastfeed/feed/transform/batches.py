@@ -23,6 +23,7 @@ from fastfeed.runtime.batch import Batch
 from fastfeed.sampling.rng import check_epoch, check_seed, uniform
 from fastfeed.sources.base import Optionals
 
+_LARGEST_ID = 2**63 - 1
 _MAP_HINT = "or let it raise SampleError(..., rows=[...]) for such items"
 
 
@@ -147,7 +148,7 @@ def _checked_ids(ids: Any, n: int) -> np.ndarray:
             f" {n - 1}",
             field="ids",
         )
-    if n and (array.min() < 0 or array.max() > np.iinfo(np.int64).max):
-        outside = array.min() if array.min() < 0 else array.max()
-        raise ConfigError.of("ids", "in [0, 2**63)", int(outside))
+    outside = (array < 0) | (array > _LARGEST_ID)
+    if np.count_nonzero(outside):
+        raise ConfigError.of("ids", "in [0, 2**63)", int(array[outside][0]))
     return array.astype(np.int64)

@@ -101,6 +101,7 @@ OPENERS: list[Any] = [
     coco,
     listing,
     ff.load_state,
+    ff.load_ops,
     ff.TarShards,
     ff.TFRecords,
     ff.RawShards,

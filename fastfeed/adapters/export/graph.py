@@ -55,6 +55,11 @@ class Table:
 
     values: np.ndarray  # (256, channels)
 
+    def flat(self) -> tuple[np.ndarray, np.ndarray]:
+        """The results, channel by channel, and the place of each channel's first, int32."""
+        channels = self.values.shape[1]
+        return self.values.T.ravel(), np.arange(channels, dtype=np.int32) * 256
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PixelGraph:

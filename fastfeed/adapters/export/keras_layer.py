@@ -77,9 +77,5 @@ def _applied(step: Any, images: Any) -> Any:
         shares = ops.convert_to_tensor(np.array(GRAY, np.int32))
         gray = (ops.sum(wide * shares, axis=3, keepdims=True) + (1 << 15)) // (1 << 16)
         return ops.cast(ops.repeat(gray, len(GRAY), axis=3), "uint8")
-    channels = step.values.shape[1]
-    return ops.take(
-        ops.convert_to_tensor(step.values.ravel()),
-        wide * channels + ops.convert_to_tensor(np.arange(channels, dtype=np.int32)),
-        axis=0,
-    )
+    values, firsts = (ops.convert_to_tensor(part) for part in step.flat())
+    return ops.take(values, wide + firsts, axis=0)

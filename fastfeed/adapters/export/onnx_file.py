@@ -83,10 +83,10 @@ class _Nodes:
             self.node("Cast", to=onnx.TensorProto.UINT8)
             self._append("Concat", [self._last] * channels, "", {"axis": 3})
         else:
+            values, firsts = step.flat()
             self.node("Cast", to=onnx.TensorProto.INT32)
-            self.node("Mul", np.array(channels, np.int32))
-            self.node("Add", np.arange(channels, dtype=np.int32))
-            names = [self._constant(step.values.ravel()), self._last]
+            self.node("Add", firsts)
+            names = [self._constant(values), self._last]
             self._append("Gather", names, "", {"axis": 0})
 
     def _append(self, kind: str, inputs: list[str], out: str, attributes: dict[str, Any]) -> None:

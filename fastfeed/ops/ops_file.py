@@ -15,7 +15,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fastfeed import ops as every
+from fastfeed import ops as public_ops
 from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError
 from fastfeed.familiar import name_hint, option_hint
@@ -30,7 +30,7 @@ from fastfeed.version import __version__
 FORMAT = 1  # of the file: a higher number in every release whose files older ones cannot read
 _KEYS = ("fastfeed", "format", "meaning", "ops")
 _MORE = ("seed", "classes", "input", "check", "unchecked")  # of a transform
-_CLASSES: dict[str, type] = {name: getattr(every, name) for name in every.__all__}
+_CLASSES: dict[str, type] = {name: getattr(public_ops, name) for name in public_ops.__all__}
 _CLASSES |= {"Spec": Spec}  # a value of `Function(returns=)`
 _FUNCTION = "function"  # name of the parameter that takes a user's function
 _NAMES = {"op": "of"}  # parameters with other names in files, where "op" names the class
@@ -98,9 +98,9 @@ def save_document(path: str | os.PathLike[str], content: Mapping[str, Any], what
     """Write `document`, maybe with more keys: a line for each key and op, ops last."""
     lines = []
     for key, value in sorted(content.items(), key=lambda item: item[0] == "ops"):
-        text = json.dumps(value, allow_nan=False, ensure_ascii=False)
+        text = json.dumps(value, allow_nan=False)
         if key == "ops" and value:
-            listed = [json.dumps(op, allow_nan=False, ensure_ascii=False) for op in value]
+            listed = [json.dumps(op, allow_nan=False) for op in value]
             text = "[\n  " + ",\n  ".join(listed) + "\n ]"
         lines.append(f" {json.dumps(key)}: {text}")
     text = "{\n" + ",\n".join(lines) + "\n}\n"

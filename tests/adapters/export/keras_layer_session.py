@@ -34,17 +34,15 @@ def main(folder: Path) -> None:
     cases = {}
     for name, ops, size, images in exported.cases():
         layer = ff.Transform(ops).to_keras_layer(size=size)
-        entry = keras.Input(images.shape[1:], dtype="uint8")
-        model = keras.Model(entry, layer(entry))
         want = exported.expected(ops, images)
-        assert model.output_shape == (None, *want.shape[1:])
-        model.save(folder / "model.keras")
-        loaded = keras.models.load_model(folder / "model.keras")
-        cases[name] = {
-            "layer": equal(layer(images), want),
-            "model": equal(model(images), want),
-            "loaded": equal(loaded(images), want),
-        }
+        cases[name] = [equal(layer(images), want)]
+        if name in ("chw", "fill"):
+            entry = keras.Input(images.shape[1:], dtype="uint8")
+            model = keras.Model(entry, layer(entry))
+            assert model.output_shape == (None, *want.shape[1:])
+            model.save(folder / "model.keras")
+            loaded = keras.models.load_model(folder / "model.keras")
+            cases[name] += [equal(model(images), want), equal(loaded(images), want)]
     layer = ff.Transform([ff.Resize((16, 16))]).to_keras_layer()
     config = layer.get_config()
     config["transform"] = config["transform"] | {"meaning": 1}

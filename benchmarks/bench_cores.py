@@ -38,6 +38,7 @@ from rounds import finish, interleaved, parser, ratio
 
 import fastfeed as ff
 from fastfeed.adapters.batch_tuples import BatchTuples
+from fastfeed.adapters.jax import JaxPlacement
 from fastfeed.adapters.torch import TorchPlacement
 from fastfeed.backends.cpu.native_program import NativeProgram
 from fastfeed.decode.executor import Executor
@@ -45,6 +46,7 @@ from fastfeed.feed.session import FeedSession
 from fastfeed.ops.program.compile import fuse
 from fastfeed.runtime.addresses import ArrayRows
 from fastfeed.runtime.batch import Batch
+from fastfeed.runtime.buffers import aligned
 from fastfeed.runtime.extension import extension
 
 BATCH, WAIT_NS, SECONDS, LOOKS = 256, 850_000, 5, 1000
@@ -55,10 +57,16 @@ LISTS: dict[str, list[Any]] = {
     "imagenet": ff.recipes.imagenet_train(224),
     "policies": [*CROP, ff.ColorJitter(0.4, 0.4, 0.4), ff.RandAugment(), ff.Normalize.imagenet()],
 }
-PARTS = ("gil", "waits", "arrays", "small", "cores", "columns")
+PARTS = ("gil", "waits", "arrays", "small", "cores", "columns", "yields")
 SMALL = [ff.RandomCrop(32, padding=4), ff.RandomFlip()]
 MARKS_US = {"crop": 4, "imagenet": 4, "policies": 10, "arrays": 1}
 COLUMN_MARKS_US = {"number": 0.5, "txt": 2}
+YIELDS: dict[str, Any] = {
+    "tuple": ("image", "label"),
+    "dict": {"pixel_values": "image", "labels": "label"},
+    "nested": ({"photo": "image", "year": "number"}, {"kind": "label"}, "weight"),
+    "columns": ("image", "label", "number", "txt"),
+}
 
 
 def main() -> None:
@@ -79,6 +87,7 @@ def main() -> None:
             "small": lambda: small(small_files(root), options.rounds, options.threads),
             "cores": lambda: cores(photographs(root), options.rounds, options.threads),
             "columns": lambda: columns(root),
+            "yields": yields,
         }
         result = {name: part() for name, part in parts.items() if name in options.parts}
     finish("What would 16 or 64 cores make of a feed?", result, options.out)
@@ -314,18 +323,21 @@ def columns(root: Path) -> dict[str, float]:
     texts = [f"a photograph of the thing number {i}" for i in range(2048)]
     with tarfile.open(root / "texts.tar", "w") as archive:
         for i, text in enumerate(texts):
-            for name, data in ((f"{i:05}.jpg", b"not read"), (f"{i:05}.txt", text.encode())):
-                member = tarfile.TarInfo(name)
+            np.save(number := io.BytesIO(), np.float32(i))
+            members = {"jpg": b"not read", "txt": text.encode(), "npy": number.getvalue()}
+            for name, data in members.items():
+                member = tarfile.TarInfo(f"{i:05}.{name}")
                 member.size = len(data)
                 archive.addfile(member, io.BytesIO(data))
     paths = [f"{i}.jpg" for i in range(len(texts))]
     data = {"image": paths, "number": np.arange(len(texts)), "txt": texts}
-    shards = ff.TarShards(root / "texts.tar", label=None, columns=["txt"])
     spent = {
         f"table, {name}": column_us(ff.Table(data, image="image", columns=[name]), name)
         for name in COLUMN_MARKS_US
     }
-    spent["tar shards, txt"] = column_us(shards, "txt")
+    for name in ("txt", "npy"):
+        shards = ff.TarShards(root / "texts.tar", label=None, columns=[name])
+        spent[f"tar shards, {name}"] = column_us(shards, name)
     return {name: round(us, 2) for name, us in spent.items()}
 
 
@@ -347,6 +359,37 @@ def column_us(source: Any, name: str) -> float:
                 spent.append(time.thread_time_ns() - begin)
             times.append((spent[0] - spent[1]) / BATCH / 1e3)
     return statistics.median(times)
+
+
+def yields() -> dict[str, float]:
+    """Microseconds of a Python thread per image that handing over a batch takes, by framework and
+    choice; least of 200 batches. Of tf.data without what TensorFlow does to a generator's elements.
+    """
+    count = 2048
+    data = {
+        "image": [f"{i}.jpg" for i in range(count)],
+        "number": np.arange(count),
+        "txt": [f"a photograph of the thing number {i}" for i in range(count)],
+        "kind": [str(i % 10) for i in range(count)],
+    }
+    source = ff.Table(data, image="image", label="kind", columns=["number", "txt"])
+    images, ones = aligned((BATCH, 32, 32, 3), "uint8"), np.ones(BATCH, np.float32)
+    spent: dict[str, float] = {}
+    with ff.Feed(source, [ff.Resize((32, 32))], batch=BATCH) as feed:
+        ids = np.arange(BATCH)
+        batch = Batch(images, source.label(ids), ones, ids, 0, 0, source.columns(ids))
+        for name, structure in YIELDS.items():
+            tuples = BatchTuples.of(FeedSession.of(feed), structure)
+            for place in (TorchPlacement("cpu", 4), JaxPlacement(), None):
+                times = []
+                for _ in range(200):
+                    begin = time.thread_time_ns()
+                    flat = tuples(batch)
+                    tuples.nested(flat if place is None else place.take(place.put(flat)))
+                    times.append(time.thread_time_ns() - begin)
+                framework = "tf.data" if place is None else place.name
+                spent[f"{framework}, {name}"] = round(min(times) / BATCH / 1e3, 3)
+    return spent
 
 
 if __name__ == "__main__":

@@ -136,6 +136,34 @@ def test_texts_and_json_of_tar_shards(tmp_path, monkeypatch):
     assert source.columns(np.arange(3))["txt"].tolist() == ["a caption", "", "Zürich, 東京, 🚲"]
 
 
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        [np.float32(i) for i in range(4)],
+        [np.arange(i, i + 6).reshape(2, 3) for i in range(4)],
+        [np.asfortranarray(np.eye(2) * i) for i in range(4)],
+        [np.zeros(2), np.zeros(3), np.ones(2), np.zeros(0)],
+        [np.int32(1), np.float32(2), np.int32(3), np.int64(4)],
+    ],
+    ids=["numbers", "arrays", "fortran", "shapes", "types"],
+)
+def test_arrays_of_tar_shards(arrays, tmp_path, monkeypatch):
+    files = []
+    for array in arrays:
+        np.save(file := io.BytesIO(), array)
+        files.append(file.getvalue())
+    source = TarShards(tar_of(tmp_path / "a.tar", {"npy": files}), label=None, columns=["npy"])
+    for row, array in zip(same_by_python(source, [0, 1, 2, 3], monkeypatch), arrays, strict=True):
+        np.testing.assert_array_equal(row["npy"], array, strict=True)
+        assert row["npy"].flags.writeable
+    damaged = [*files[:3], b"", files[3][:20], b"x" * len(files[3]), files[3][:-1]]
+    source = TarShards(tar_of(tmp_path / "b.tar", {"npy": damaged}), label=None, columns=["npy"])
+    for ids in ([0, 1, 2, 3, 4, 5, 6], [3], [4], [5], [5, 5], [6], [0, 6]):
+        rows = same_by_python(source, ids, monkeypatch)
+        bad = [getattr(row["npy"], "reason", "") for row in rows]
+        assert bad == ["corrupt" if i > 2 else "" for i in ids]
+
+
 def test_features_of_tfrecords(tmp_path, monkeypatch):
     entries = [
         field(1, field(1, b"image/encoded") + field(2, field(1, field(1, b"\xff\xd8\xff")))),

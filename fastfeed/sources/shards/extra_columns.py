@@ -7,6 +7,7 @@ import math
 import tokenize
 import zlib
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -28,7 +29,7 @@ _UNREADABLE = NOWHERE
 _BYTES = ":bytes"  # after the name of a column whose bytes are not text
 
 # of a column's bytes: a type, if they are a number; "feature": a tf.train.Feature
-Kind = Literal["text", "json", "feature", "bytes"] | np.dtype[Any]
+Kind = Literal["text", "json", "feature", "npy", "bytes"] | np.dtype[Any]
 # what native code makes values of: of JSON and features only those that are one text or number
 _NATIVE_KINDS = {"text": b"t", "json": b"n", "feature": b"f"}
 _FEATURE_TYPES = {int: np.int64, float: np.float32}  # of its numbers
@@ -195,14 +196,34 @@ def _json_value(name: str, value: Any) -> Any:
 
 def read_npy(data: bytes) -> np.ndarray:
     """The array of an .npy file. ValueError."""
-    size = 2 if data[6:8] == b"\1\0" else 4  # bytes of the header's length, which follows
-    start = 8 + size + int.from_bytes(data[8 : 8 + size], "little")
+    start = _npy_start(data)
     shape, is_fortran, dtype = _npy_header(data[:start])
     if dtype.hasobject:
         raise ValueError("no .npy file: pickled objects are not loaded")
     if math.prod(shape) * dtype.itemsize != len(data) - start:
         raise ValueError(f"{len(data) - start} bytes for {dtype} {shape}")
     return np.ndarray(shape, dtype, data, start, order="F" if is_fortran else "C").copy("K")
+
+
+def _npy_start(data: bytes) -> int:
+    """Bytes of the header of an .npy file."""
+    size = 2 if data[6:8] == b"\1\0" else 4  # of the header's length, which follows
+    return 8 + size + int.from_bytes(data[8 : 8 + size], "little")
+
+
+def _arrays_of_one_header(files: Sequence[bytes]) -> list[np.ndarray] | None:
+    """Arrays of .npy files that differ in their values alone; None if others are among them."""
+    start, size = _npy_start(files[0]), len(files[0])
+    if set(map(len, files)) != {size} or not 0 < start < size:
+        return None
+    bytes_of_all = np.frombuffer(b"".join(files), np.uint8).reshape(len(files), size)
+    if (bytes_of_all[:, :start] != bytes_of_all[0, :start]).any():
+        return None
+    shape, is_fortran, dtype = _npy_header(files[0][:start])
+    if is_fortran or dtype.hasobject or math.prod(shape) * dtype.itemsize != size - start:
+        return None
+    values = bytes_of_all[:, start:].copy().view(dtype).reshape(len(files), *shape)
+    return [values[row, ...] for row in range(len(files))]
 
 
 @lru_cache(maxsize=64)  # NumPy parses it as Python, and samples have the same one
@@ -232,6 +253,10 @@ def _converted_column(
     types = set(map(type, values))
     if isinstance(kind, np.dtype) and types == {bytes} and set(map(len, values)) == {kind.itemsize}:
         return list(np.frombuffer(b"".join(values), kind))
+    if kind == "npy" and types == {bytes}:
+        with suppress(ValueError):  # `convert` says which
+            values = _arrays_of_one_header(values) or values
+            types = set(map(type, values))
     if kind == "feature" and not types.isdisjoint(_FEATURE_TYPES):
         values = [_FEATURE_TYPES.get(type(value), _as_is)(value) for value in values]
     if types.isdisjoint((bytes, Unread)):

@@ -214,18 +214,21 @@ class TarShards(ShardedSource):
         return sorted(extensions)
 
     def _value(self, name: str, data: bytes) -> Any:
-        if self._kind(name) == "bytes":
-            return read_npy(data) if name.endswith("npy") and name not in self._raw else data
+        kind = self._kind(name)
+        if kind in ("npy", "bytes"):
+            return read_npy(data) if kind == "npy" else data
         text = data.decode().removeprefix("\ufeff")
-        return json.loads(text) if name.endswith("json") else text
+        return json.loads(text) if kind == "json" else text
 
     def _kind(self, name: str) -> Kind:
-        if name in self._raw or name.endswith("npy") or name.rpartition(".")[2] in _BINARY:
+        if name in self._raw or name.rpartition(".")[2] in _BINARY:
             return "bytes"
+        if name.endswith("npy"):
+            return "npy"
         return "json" if name.endswith("json") else "text"
 
     def _largest(self, name: str) -> int:
-        return LARGEST_ARRAY if self._kind(name) == "bytes" else LARGEST
+        return LARGEST_ARRAY if self._kind(name) in ("npy", "bytes") else LARGEST
 
     def _is_label(self, name: str) -> bool:
         return name.lower().endswith(tuple(f".{e}" for e in self._label_extensions))

@@ -128,7 +128,7 @@ def tf_transform(
     batch = _items(tf.convert_to_tensor(items))
     values = fields if isinstance(fields, Mapping) else {} if fields is None else {"label": fields}
     given = {name: _dense(name, value) for name, value in values.items()}
-    numbers = [tf.cast(epoch, tf.int64), *([] if ids is None else [tf.cast(ids, tf.int64)])]
+    numbers = [_one(epoch), *([] if ids is None else [tf.cast(ids, tf.int64)])]
     transform([], ids=None if ids is None else [])  # refuses random ops without ids
     if yields is None:
         yields = ("image", "label") if "label" in given else "image"
@@ -136,9 +136,9 @@ def tf_transform(
     specs = _specs(program, given, names)
 
     def call(items: np.ndarray, *arrays: np.ndarray) -> list[np.ndarray]:
-        own = dict(zip((*given, "epoch", "ids"), arrays, strict=False))
-        epoch, ids = int(own.pop("epoch")), own.pop("ids", None)
-        made = transform(list(items), fields=own, ids=ids, epoch=epoch)
+        own = dict(zip(given, arrays, strict=False))
+        epoch, *ids = arrays[len(given) :]
+        made = transform(list(items), fields=own, ids=ids[0] if ids else None, epoch=int(epoch))
         _check_bad(made, items, "weight" in names)
         return [made[name] for name in names]
 
@@ -160,6 +160,18 @@ def _items(items: Any) -> Any:
         f" channels), got {items.dtype.name} {items.shape}; put .batch(n) before .map(transform.tf)",
         field="items",
     )
+
+
+def _one(epoch: Any) -> Any:
+    """The epoch of a whole batch, int64."""
+    epoch = tf.cast(epoch, tf.int64)
+    if epoch.shape.rank:
+        raise ConfigError(
+            f"epoch must be one number for a batch, got shape {epoch.shape}; batch the files of each"
+            " epoch: range(epochs).flat_map(lambda epoch: files.batch(n).map(...))",
+            field="epoch",
+        )
+    return epoch
 
 
 def _dense(name: str, values: Any) -> Any:

@@ -140,8 +140,8 @@ def test_columns_masks_and_maps():
     Image.fromarray(np.full((40, 48), 3, np.uint8)).save(mask, "PNG")
     double = ff.Map(lambda score: score * 2, "score", out="double", shape=(2,), dtype="float32")
     scores = np.arange(4, dtype=np.float32).reshape(2, 2)
-    given = {"masks": [mask.getvalue()] * 2, "score": scores, "name": ["a", "b"]}
-    names = ("masks", "score", "double", "name")
+    given = {"masks": [mask.getvalue()] * 2, "score": scores, "epoch": ["a", "b"]}
+    names = ("masks", "score", "double", "epoch")
     with ff.Transform([ff.Resize((24, 24)), double], threads=1) as transform:
         step = tf.function(lambda files: transform.tf(files, given, yields=names))
         spec = step.get_concrete_function(tf.TensorSpec((2,), tf.string)).structured_outputs

@@ -131,8 +131,8 @@ def _no_device(
     waits: Sequence[str],
     launches: int,
 ) -> Verdict:
-    # the first is most likely the one of training
-    feeds = sorted(feeds, key=lambda feed: -feed.waited_ns)
+    # the one of training has the most batches, even where validation waits longer
+    feeds = sorted(feeds, key=lambda feed: (-feed.batches, -feed.waited_ns))
     headline = "The recording has no device activity."
     reason = "No kernel, copy or memset was recorded."
     change = "Record on a machine with a GPU, with the CUDA activity of the process that trains."

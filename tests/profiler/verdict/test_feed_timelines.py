@@ -78,6 +78,23 @@ def test_stats_and_report_agree(
     assert check([parse(f"input>{101 * share:.1f}%")], result)[0] == 0
 
 
+def test_the_feed_of_training_is_named_though_validation_waits_longer(tmp_path, monkeypatch):
+    """As it does on a busy machine: which feed is slower there is chance."""
+    path, clock = tmp_path / "feed.jsonl", Clock()
+    monkeypatch.setenv("FASTFEED_TIMELINE", str(path))
+    options: dict[str, Any] = {"batch": 1, "threads": 1, "prefetch": 0}
+    with (
+        ff.Feed(Slow(clock, 10), [], name="train", **options) as train,
+        ff.Feed(Slow(clock, 70), [], name="val", **options) as val,
+    ):
+        FeedSession.of(train).timeline.clock = FeedSession.of(val).timeline.clock = clock
+        for feed in (train, val, train):
+            for _batch in feed:
+                clock.spend(10)
+    headline = analyze([readers.read(path)]).verdict.headline
+    assert "feed train's timeline, the trainer waited for batches 50.0 % " in headline
+
+
 def test_feeds_of_one_process_are_told_apart(tmp_path: Path, monkeypatch):
     """One for training and one for validation, as most trainers have."""
     path, clock = tmp_path / "feed.jsonl", Clock()

@@ -219,8 +219,8 @@ class ShardReader:
                 self._files.move_to_end(shard)
                 file.used = next(_uses)
                 return file
-        with _room(1):
-            return self._open(shard)
+        with _room(1) as is_room:  # else it is closed after this read
+            return self._open(shard) if is_room else OpenFile(self.uris[shard])
 
     def _open(self, shard: int) -> OpenFile:
         file = OpenFile(self.uris[shard])

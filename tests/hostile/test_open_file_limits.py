@@ -92,10 +92,25 @@ def test_all_sources_share_one_budget(tmp_path: Path, limit: Callable[[int], Non
             assert shard_files.open_count() - before <= 32
 
 
+def test_a_read_without_room_leaves_no_file_open(
+    tmp_path: Path, limit: Callable[[int], None]
+) -> None:
+    """Threads still read from all files that may be open, so none of them can be closed."""
+    limit(64)
+    before = shard_files.open_count()
+    record_folder(tmp_path, (1,) * 30)
+    sources = [ff.TFRecords(f"{tmp_path}/*.tfrecord") for _ in range(3)]
+    in_use = [source.addresses(np.arange(14)) for source in sources[:2]]
+    assert shard_files.open_count() - before >= 28 and len(in_use) == 2
+    for row in range(30):
+        assert isinstance(sources[2].read([row])[0], bytes)
+        assert shard_files.open_count() - before <= 32
+
+
 def test_files_that_another_thread_is_opening_count(
     tmp_path: Path, limit: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two threads that find room for 30 files of 32 do not both open theirs."""
+    """Two threads that find room for 20 files of 32 do not both open theirs."""
     limit(64)
     record_folder(tmp_path, (1,) * 30)
     first, second = (ff.TFRecords(f"{tmp_path}/*.tfrecord") for _ in range(2))
@@ -110,10 +125,10 @@ def test_files_that_another_thread_is_opening_count(
     open_file = shard_files.OpenFile
     monkeypatch.setattr(shard_files, "OpenFile", slow)
     opened: list[Any] = []
-    thread = threading.Thread(target=lambda: opened.append(first.addresses(np.arange(30))))
+    thread = threading.Thread(target=lambda: opened.append(first.addresses(np.arange(20))))
     thread.start()
     assert is_opening.wait(20)
-    left = second.addresses(np.arange(30))
+    left = second.addresses(np.arange(20))
     is_released.set()
     thread.join()
     assert left is not None and (left.handles == -1).all()

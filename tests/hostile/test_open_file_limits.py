@@ -133,7 +133,7 @@ def test_files_that_another_thread_is_opening_count(
     thread.join()
     assert left is not None and (left.handles == -1).all()
     assert (opened[0].handles >= 0).all()
-    assert shard_files.open_count() - before == 30
+    assert shard_files.open_count() - before == 20
 
 
 def test_a_file_in_use_stays_open(tmp_path: Path, limit: Callable[[int], None]) -> None:

@@ -94,6 +94,7 @@ ITEMS: dict[str, tuple[Any, str]] = {
     "pixels that raise": (lazy(), "truncated"),
     "a closed image": (closed(), "corrupt"),
     "an image without pixels": (Image.new("RGB", (0, 5)), "empty"),
+    "an image of many pixels": (Image.open(io.BytesIO(huge_png())), "bomb"),
     "deep colors": (Image.fromarray(np.zeros((4, 4), np.float32)), "unsupported_format"),
 }
 

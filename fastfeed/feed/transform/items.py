@@ -11,14 +11,17 @@ from PIL import Image
 
 from fastfeed.decode.base import DecodeFailure
 from fastfeed.decode.formats.exif import ORIENTATION
+from fastfeed.decode.memory_limit import DECODING
 from fastfeed.decode.orientation import displayed
 from fastfeed.decode.pillow import failure_from_error, plain, unwarned
 from fastfeed.errors import ConfigError
+from fastfeed.ops.decode import Decode
 from fastfeed.runtime.addresses import WholeFiles
 from fastfeed.spec import Spec
 
 Kind = Literal["file", "path", "pixels", "other"]
 
+_PIXEL_BYTES = 8  # of a PIL image: its own, and those of its copy
 _FILES = (bytes, bytearray, memoryview)
 _KINDS = "bytes of a file, a path, a uint8 array (height, width, 3) or a PIL image"
 
@@ -95,12 +98,14 @@ def _encoded(path: Any) -> bytes:
         return b""
 
 
-def pixels(item: Any, spec: Spec, matte: tuple[int, int, int]) -> np.ndarray | DecodeFailure:
+def pixels(item: Any, spec: Spec, decode: Decode) -> np.ndarray | DecodeFailure:
     """An array or a PIL image as uint8 (height, width, channels) of a spec, or why it is not."""
     try:
-        image = item if isinstance(item, np.ndarray) else _shown(item, matte)
+        image = item if isinstance(item, np.ndarray) else _shown(item, decode)
     except Exception as error:  # plugins may raise anything
         return failure_from_error(error, b"", "")
+    if isinstance(image, DecodeFailure):
+        return image
     if image.dtype != np.uint8:
         return DecodeFailure(
             "not_image",
@@ -117,7 +122,7 @@ def pixels(item: Any, spec: Spec, matte: tuple[int, int, int]) -> np.ndarray | D
     if image.ndim == 2:
         image = image[..., None]
     if image.shape[2] == 4:
-        image = np.asarray(plain(Image.fromarray(np.ascontiguousarray(image)), matte))
+        image = np.asarray(plain(Image.fromarray(np.ascontiguousarray(image)), decode.matte))
     if image.shape[2] == 1 and spec.channels == 3:
         image = np.repeat(image, 3, axis=2)
     if any(side not in (None, own) for side, own in zip(spec.shape, image.shape, strict=True)):
@@ -125,13 +130,21 @@ def pixels(item: Any, spec: Spec, matte: tuple[int, int, int]) -> np.ndarray | D
     return image
 
 
-def _shown(image: Image.Image, matte: tuple[int, int, int]) -> np.ndarray:
+def _shown(image: Image.Image, decode: Decode) -> np.ndarray | DecodeFailure:
     """A PIL image as displayed: turned by its EXIF orientation, in 8 bits, without transparency."""
+    count = image.width * image.height
+    if count > decode.max_pixels:  # it may not have been decoded yet
+        return DecodeFailure(
+            "bomb",
+            f"{image.width}x{image.height} pixels, the limit is {decode.max_pixels}:"
+            " Decode(max_pixels=...)",
+        )
 
     def load() -> np.ndarray:
         image.load()
         turn = image.getexif().get(ORIENTATION, 1)
         turn = turn if isinstance(turn, int) and 1 <= turn <= 8 else 1
-        return displayed(turn, np.asarray(plain(image, matte)))
+        return displayed(turn, np.asarray(plain(image, decode.matte)))
 
-    return unwarned(load)
+    with DECODING.reserve(_PIXEL_BYTES * count):
+        return unwarned(load)

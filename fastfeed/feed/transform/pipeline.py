@@ -19,9 +19,10 @@ from fastfeed.decode.executor import Executor, Samples, executor_for
 from fastfeed.decode.memory_limit import limit_decoding
 from fastfeed.distributed.cores import cores_for
 from fastfeed.distributed.world import World
+from fastfeed.errors import FeedClosed
 from fastfeed.faults import Failure, ends_run, error_text
 from fastfeed.feed.batch.annotations import Annotations, Annotator
-from fastfeed.feed.batch.loader import LoadedSamples, size_of
+from fastfeed.feed.batch.loader import LoadedSamples
 from fastfeed.feed.batch.rows import Branch, RowMaker
 from fastfeed.feed.batch.task_sizes import TaskSizes
 from fastfeed.feed.config import BACKENDS
@@ -279,7 +280,8 @@ class Pipeline:
         elif name == "file":
             samples = executor.borrow(list(map(contiguous, items)), self.stop, uri)
         else:
-            samples = executor.borrow(self._pixels(items, rows, call, bad), self.stop, uri)
+            blobs = self._pixels(executor, items, rows, call, bad)
+            samples = executor.borrow(blobs, self.stop, uri)
         rows = rows[: len(samples)]
         for row, reason in samples.bad.items():
             bad.setdefault(row, call.failure(rows[row], reason))
@@ -312,27 +314,43 @@ class Pipeline:
 
     def _pixels(
         self,
+        executor: Executor,
         items: list[Any],
         rows: np.ndarray,
         call: Call,
         bad: dict[int, Failure | None],
     ) -> list[Any]:
         """Pixels of the first arrays and PIL images, up to the limit of bytes."""
-        config = self._config
-        matte = (config.program.decode or Decode()).matte
         blobs: list[Any] = []
         size = 0
-        for item in items:
-            blob = pixels(item, config.pixel_program.input_spec, matte)
-            if isinstance(blob, DecodeFailure):
-                bad[len(blobs)] = call.failure(rows[len(blobs)], blob)
-                blob = None
-            else:
-                size += size_of(blob)
-            blobs.append(blob)
-            if size >= self._max_bytes:
-                break
+        while len(blobs) < len(items) and size < self._max_bytes:
+            for blob in self._converted(executor, items[len(blobs) :][: self._threads]):
+                if isinstance(blob, np.ndarray):
+                    size += blob.nbytes
+                    blobs.append(blob)
+                else:
+                    bad[len(blobs)] = call.failure(rows[len(blobs)], blob)
+                    blobs.append(None)
         return blobs
+
+    def _converted(
+        self, executor: Executor, items: list[Any]
+    ) -> Sequence[np.ndarray | DecodeFailure]:
+        """Pixels of each item; PIL images, which may have to be decoded, on a thread each."""
+        spec, decode = self._config.pixel_program.input_spec, self._config.program.decode
+        results: list[Any] = [None] * len(items)
+
+        def convert(k: int) -> None:
+            results[k] = pixels(items[k], spec, decode or Decode())
+
+        if len(items) == 1 or all(isinstance(item, np.ndarray) for item in items):
+            for k in range(len(items)):
+                convert(k)
+        else:
+            executor.run_python([partial(convert, k) for k in range(len(items))], self.stop)
+        if self.stop.is_set():  # some may be missing
+            raise FeedClosed("closed while images were converted")
+        return results
 
 
 def _failure(uri: str, id: Any, bad: DecodeFailure, stage: str = "decode") -> Failure:

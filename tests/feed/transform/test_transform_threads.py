@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.photos import broken, jpeg, picture
+from PIL import Image
 
 import fastfeed as ff
 from fastfeed.errors import FeedClosed
@@ -107,17 +108,25 @@ def test_an_unforeseen_error_costs_its_item(monkeypatch: pytest.MonkeyPatch) -> 
     assert np.array_equal(got.images, want.images)
 
 
-def test_closing_ends_calls_under_way() -> None:
+@pytest.mark.parametrize("kind", ["file", "image"])
+def test_closing_ends_calls_under_way(kind: str) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
-    def waits(image: np.ndarray, _: np.ndarray) -> np.ndarray:
+    def waits(image: Any, _: Any = None) -> Any:
         begun.set()
         go_on.wait(30)
         return image
 
-    transform = ff.Transform([ff.Resize((8, 8)), ff.Function(waits, draws=0)], threads=1)
+    class Slow(Image.Image):
+        def load(self) -> Any:
+            return waits(self)
+
+    slow = Slow()
+    slow._size, slow._mode = (8, 8), "RGB"
+    ops = [ff.Resize((8, 8)), *([ff.Function(waits, draws=0)] if kind == "file" else [])]
+    transform = ff.Transform(ops, threads=2)
     with ThreadPoolExecutor(2) as pool:
-        result = pool.submit(transform, FILES)
+        result = pool.submit(transform, FILES if kind == "file" else [slow] * 3)
         assert begun.wait(30)
         closing = pool.submit(transform.close)
         with pytest.raises(FeedClosed, match="this transform is closed; create a new one"):

@@ -23,6 +23,8 @@ def as_array(values: Sequence[Any]) -> np.ndarray:
     among objects.
     """
     kinds = set(map(type, values))
+    if len(kinds) == 1 and issubclass(kind := next(iter(kinds)), (np.number, np.bool_)):
+        return np.array(values, kind)  # the same as below, three times as fast
     present = kinds - _MISSING
     if present and all(issubclass(kind, (np.ndarray, np.generic)) for kind in present):
         numbers = [value for value in values if type(value) not in _MISSING]

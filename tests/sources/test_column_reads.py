@@ -175,6 +175,8 @@ def test_features_of_tfrecords(tmp_path, monkeypatch):
     source = TFRecords(tmp_path / "a.tfrecord", label=None, columns=["f"])
     rows = same_by_python(source, list(range(len(source))), monkeypatch)
     assert len(source) == len(FEATURES)
+    for same in ([8, 9, 12], [5, 6], [0, 1]):  # integers, floats, texts
+        same_by_python(source, same, monkeypatch)
     values = [row["f"] for row in rows]
     assert values[0] == "a caption" and values[5] == np.float32(0.1) and values[8] == -5
 

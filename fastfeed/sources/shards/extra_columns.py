@@ -257,6 +257,8 @@ def _converted_column(
         with suppress(ValueError):  # `convert` says which
             values = _arrays_of_one_header(values) or values
             types = set(map(type, values))
+    if kind == "feature" and len(types) == 1 and types <= _FEATURE_TYPES.keys():
+        return list(np.array(values, _FEATURE_TYPES[type(values[0])]))
     if kind == "feature" and not types.isdisjoint(_FEATURE_TYPES):
         values = [_FEATURE_TYPES.get(type(value), _as_is)(value) for value in values]
     if types.isdisjoint((bytes, Unread)):

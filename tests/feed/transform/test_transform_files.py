@@ -9,6 +9,7 @@ import pytest
 from helpers.photos import broken, jpeg
 
 import fastfeed as ff
+from fastfeed.decode.executor import Executor
 from fastfeed.errors import FeedClosed
 
 FIXED = [ff.Resize(24), ff.CenterCrop(16), ff.Normalize.imagenet()]
@@ -38,6 +39,24 @@ def test_files_alone_make_the_same_batch(ops: list[Any], count: int, bad: str | 
         short, long = transform(items, **ids), long_way(transform, items, **ids)
         assert_equal(short, long)
         assert list(short.bad) == ([] if bad is None else [count - 1])
+
+
+def test_many_files_are_made_in_parts_between_which_python_can_be_interrupted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counts: list[int] = []
+    borrow = Executor.borrow
+
+    def counted(self: Executor, blobs: Any, *rest: Any) -> Any:
+        counts.append(len(blobs))
+        return borrow(self, blobs, *rest)
+
+    with ff.Transform(FIXED, threads=1) as transform:
+        wanted = transform(FILES).images
+        monkeypatch.setattr(Executor, "borrow", counted)
+        images = transform(FILES * 103).images
+    assert counts == [256, 256, 3]
+    np.testing.assert_array_equal(images, np.concatenate([wanted] * 103))
 
 
 def test_labels_of_files_alone_are_those_of_the_program() -> None:

@@ -7,13 +7,16 @@ table, so that an exported graph gives the same bits on any device.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from fastfeed.errors import ConfigError, SpecError
-from fastfeed.feed.transform import Transform
+from fastfeed.feed.transform.batches import make_batch
+from fastfeed.feed.transform.config import TransformConfig
+from fastfeed.feed.transform.pipeline import Pipeline
 from fastfeed.ops import (
     LUT,
     Brightness,
@@ -132,8 +135,19 @@ def _table(ops: list[Any], channels: int) -> list[Table]:
     if not ops:
         return []
     levels = np.arange(256, dtype=np.uint8).reshape(16, 16, 1).repeat(channels, axis=2)
-    with Transform(ops, threads=1, input_spec=Spec(levels.shape, "uint8", "HWC")) as transform:
-        return [Table(transform.one(levels).reshape(256, channels))]
+    config = TransformConfig.make(
+        ops,
+        seed=0,
+        threads=1,
+        decode="auto",
+        device="cpu",
+        classes=0,
+        memory=None,
+        input_spec=Spec(levels.shape, "uint8", "HWC"),
+    )
+    with closing(Pipeline(config)) as pipeline:
+        batch = make_batch(config, pipeline, [levels], None, None, 0, None, None)
+    return [Table(batch.images[0].reshape(256, channels))]
 
 
 def _cut(steps: Sequence[Step], shape: Sequence[Any]) -> list[Cut]:

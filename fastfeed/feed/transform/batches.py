@@ -10,15 +10,16 @@ import numpy as np
 
 from fastfeed.decode.base import FunctionFailed
 from fastfeed.errors import ConfigError
-from fastfeed.faults import FaultPolicy
+from fastfeed.faults import Failure, FaultPolicy
 from fastfeed.feed.batch.annotations import Annotator, annotator
 from fastfeed.feed.batch.maps import MapRunner, Uniform
 from fastfeed.feed.batch.rows import targets
 from fastfeed.feed.producer import detached
 from fastfeed.feed.transform.config import TransformConfig
-from fastfeed.feed.transform.fields import ItemFields
+from fastfeed.feed.transform.fields import ItemFields, unlabeled
 from fastfeed.feed.transform.items import grouped
 from fastfeed.feed.transform.pipeline import Call, Pipeline, item_uri
+from fastfeed.ops.program.program import Program
 from fastfeed.runtime.batch import Batch
 from fastfeed.sampling.rng import check_epoch, check_seed, uniform
 from fastfeed.sources.base import Optionals
@@ -48,20 +49,17 @@ def make_batch(
             return rng.random((len(items), k))
         return uniform(config.seed if seed is None else seed, epoch, own_ids, slot, k)
 
-    draws = [part.draw(numbers) for part in (program, *program.others)]
+    draws = config.no_draws
+    if config.random:
+        draws = [part.draw(numbers) for part in (program, *program.others)]
     groups = grouped(items)
-    values = ItemFields({} if fields is None else fields, len(items), partial(item_uri, items))
-    if len(groups) == 1 and config.is_plain and not values.has_annotations:
+    uri = partial(item_uri, items)
+    values = None if fields is None else ItemFields(fields, len(items), uri)
+    if len(groups) == 1 and config.is_plain and (values is None or not values.has_annotations):
         made = pipeline.files(items, next(iter(groups)), own_ids, draws[0])
         if made is not None:
-            images, bad = made
-            weights = np.empty(len(items), np.float32)
-            weights.fill(1)
-            if bad:
-                weights[list(bad)] = 0
-            rows = slice(None)
-            labels, columns = targets(program, values.label(rows), weights), values.columns(rows)
-            return Batch(images, labels, weights, own_ids, epoch, 0, columns, bad=bad)
+            return _of_files(program, values, own_ids, epoch, *made)
+    values = values or ItemFields({}, len(items), uri)
     annotates = Annotator(Optionals(values), program, 0, False, 1)
     if values.has_annotations or program.functions:
         annotates = annotator(values, program)
@@ -69,6 +67,27 @@ def make_batch(
     pipeline.render(call, groups)
     batch = _finished(config, pipeline, call, epoch, numbers)
     return batch if pipeline.xp is np else detached(batch)
+
+
+def _of_files(
+    program: Program,
+    values: ItemFields | None,
+    ids: np.ndarray,
+    epoch: int,
+    images: np.ndarray,
+    bad: dict[int, Failure],
+) -> Batch:
+    """The batch of images without annotations and Maps."""
+    weights = np.empty(len(ids), np.float32)
+    weights.fill(1)
+    if bad:
+        weights[list(bad)] = 0
+    rows = slice(None)
+    labels = unlabeled(len(ids)) if values is None else values.label(rows)
+    columns = {} if values is None else values.columns(rows)
+    return Batch(
+        images, targets(program, labels, weights), weights, ids, epoch, 0, columns, bad=bad
+    )
 
 
 def _check_random(draws: bool, ids: Any, epoch: Any, seed: Any, rng: Any) -> None:

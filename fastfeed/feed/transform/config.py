@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
+import numpy as np
+
 from fastfeed.backends.options import CPU
 from fastfeed.decode.memory_limit import check_memory
 from fastfeed.errors import ConfigError, SpecError
@@ -108,6 +110,12 @@ class TransformConfig:
         program = self.program
         steps = [step for part in (program, *program.others) for step in part.drawing]
         return any(step.op.draws for step in steps) or any(op.draws for op in program.maps)
+
+    @cached_property
+    def no_draws(self) -> list[list[np.ndarray]]:
+        """Random numbers per branch where no op draws any."""
+        program = self.program
+        return [part.draw(lambda *_: np.empty(0)) for part in (program, *program.others)]
 
     @cached_property
     def is_plain(self) -> bool:

@@ -33,17 +33,11 @@ class ItemFields:
         self._columns: dict[str, np.ndarray] = {}
         if not isinstance(fields, Mapping):
             raise ConfigError.of("fields", "a mapping of names to values", fields)
-        if "label" not in fields:
-            self._label = np.empty(n, np.int64)
-            self._label.fill(-1)
-        if not fields:
-            return
         for name, values in fields.items():
             _check_length(name, values, n)
         others = {name: fields[name] for name in fields if name not in ("label", *ANNOTATIONS)}
         self._columns = {name: _column(values) for name, values in others.items()}
-        if "label" in fields:
-            self._label = _labels(fields["label"])
+        self._label = _labels(fields["label"]) if "label" in fields else unlabeled(n)
         if ("boxes" in fields) != ("box_labels" in fields):
             raise ConfigError(
                 "boxes and box_labels go together, got one of them; label every box", field="fields"
@@ -97,6 +91,13 @@ class ItemFields:
             return mask
         detail = f"its mask: {mask.detail}" if mask.detail else "its mask"
         return Failure(row, self.uri(row), "read", mask.reason, detail)
+
+
+def unlabeled(n: int) -> np.ndarray:
+    """Labels of n items without any."""
+    labels = np.empty(n, np.int64)
+    labels.fill(-1)
+    return labels
 
 
 def _check_length(name: Any, values: Any, n: int) -> None:

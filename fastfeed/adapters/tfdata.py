@@ -14,7 +14,6 @@ from fastfeed.errors import ConfigError, FeedClosed, MissingExtra, SampleError
 from fastfeed.feed.fields import Field, Yields, known_fields
 from fastfeed.feed.session import FeedSession
 from fastfeed.feed.transform.fields import ItemFields
-from fastfeed.feed.transform.transform import Transform
 from fastfeed.gpu_support import runs_on_gpu
 from fastfeed.ops.program.program import Program
 from fastfeed.printable import printable
@@ -116,7 +115,7 @@ def _spec(field: Field, batch: int | None) -> Any:
 
 @tf.autograph.experimental.do_not_convert
 def tf_transform(
-    transform: Transform,
+    transform: Callable[..., Batch],
     program: Program,
     items: Any,
     fields: Any = None,

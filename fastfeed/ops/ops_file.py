@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastfeed import ops as public_ops
-from fastfeed.arguments import checked
+from fastfeed.arguments import checked, checked_early
 from fastfeed.errors import ConfigError
 from fastfeed.familiar import name_hint, option_hint
 from fastfeed.ops.base import MEANING
@@ -61,7 +61,7 @@ def save_ops(path: str | os.PathLike[str], ops: Sequence[Any]) -> None:
     save_document(path, document(ops), "list of ops")
 
 
-@checked
+@checked_early
 def load_ops(path: str | os.PathLike[str], *, allow_functions: bool = False) -> list[Any]:
     """Read a list of ops that `save_ops` or `Transform.save` wrote.
 
@@ -89,7 +89,12 @@ def document(ops: Any) -> dict[str, Any]:
     """The content of a file: versions, and every op by name with all of its arguments."""
     if not isinstance(ops, Sequence) or isinstance(ops, str):
         raise ConfigError.of("ops", "a list of ops such as [Resize(224)]", ops)
-    listed = [plain(as_op(op), f"ops[{k}]") for k, op in enumerate(ops)]
+    listed = []
+    for k, op in enumerate(map(as_op, ops)):
+        if not isinstance(op, public_ops.OPS):
+            advice = "write it with its arguments" if isinstance(op, type) else ""
+            raise ConfigError.of(f"ops[{k}]", "an op of fastfeed, such as Resize(224)", op, advice)
+        listed.append(plain(op, f"ops[{k}]"))
     _check_count(listed)
     return {"fastfeed": __version__, "format": FORMAT, "meaning": MEANING, "ops": listed}
 
@@ -170,8 +175,8 @@ def plain(value: Any, where: str) -> Any:
     name = type(value).__name__
     if _CLASSES.get(name) is not type(value):
         raise ConfigError(
-            f"{where} must be made of fastfeed's ops, numbers and texts to be saved, got"
-            f" {printable(repr(value))}; use a Function in a module instead",
+            f"{where} must hold ops of fastfeed, numbers and texts to be saved, got"
+            f" {printable(repr(value))}; use a Function instead",
             field="ops",
         )
     return {"op": name} | {

@@ -137,6 +137,12 @@ def test_functions_without_an_import_path_are_refused(tmp_path, monkeypatch):
     assert not (tmp_path / "ops.json").exists()
 
 
+class Kind:
+    """An op of somebody else."""
+
+    kind = "change"
+
+
 def document(**more):
     return {"fastfeed": "0.2.0", "format": 1, "meaning": 2, "ops": []} | more
 
@@ -219,9 +225,10 @@ def test_large_files_are_not_read_whole(tmp_path):
 
 
 def test_ops_of_others_are_refused(tmp_path):
-    for wrong in (object(), every.Invert, np.zeros(3)):
-        with pytest.raises(ConfigError, match=r"ops\[0\] must be made of fastfeed's ops"):
+    for wrong in (object(), every.Invert, np.zeros(3), 3, ff.View(8), Kind()):
+        with pytest.raises(ConfigError, match=r"ops\[0\] must be an op of fastfeed.*, got"):
             ff.save_ops(tmp_path / "ops.json", [wrong])
+    assert not (tmp_path / "ops.json").exists()
     with pytest.raises(ConfigError, match="has 1,001 ops"):
         ff.save_ops(tmp_path / "ops.json", [every.Invert()] * 1001)
     with pytest.raises(ConfigError, match="ops must be a list"):

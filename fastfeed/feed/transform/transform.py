@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from fastfeed.arguments import checked
+from fastfeed.arguments import checked, checked_early
 from fastfeed.errors import ConfigError, FeedClosed, SampleError
 from fastfeed.feed.config import FeedConfig, OpList
 from fastfeed.feed.fields import Yields
@@ -212,6 +212,7 @@ class Transform:
             raise SampleError(str(batch.bad[0]), failure=batch.bad[0])
         return batch.images[0]
 
+    @checked
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save the ops and what their pixels depend on as JSON, to be kept with a model.
 
@@ -235,6 +236,7 @@ class Transform:
             save_transform(path, self._config, copy)
 
     @classmethod
+    @checked_early
     def load(
         cls,
         path: str | os.PathLike[str],
@@ -279,6 +281,7 @@ class Transform:
                 compare(path, check, copy._config, copy)
         return transform
 
+    @checked
     def to_keras_layer(self, size: int | tuple[int, int] | None = None) -> Any:
         """Make a Keras layer of the ops that are exact on bytes: the same bits in the model.
 
@@ -305,6 +308,7 @@ class Transform:
         adapter = importlib.import_module("fastfeed.adapters.export.keras_layer")
         return adapter.to_keras_layer(self._config, size)
 
+    @checked
     def export_onnx(
         self, path: str | os.PathLike[str], size: int | tuple[int, int] | None = None
     ) -> None:

@@ -158,3 +158,15 @@ def test_places_that_cannot_be_written_are_named(tmp_path: Path):
     with pytest.raises(ConfigError, match="cannot read a transform from"):
         ff.Transform.load(tmp_path / "nowhere.json")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_arguments_of_other_types_are_refused(tmp_path: Path):
+    transform = ff.Transform([ff.Resize((8, 8))])
+    with pytest.raises(ConfigError, match=r"Transform.load: path must be a text or a path, got 3"):
+        ff.Transform.load(3)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"Transform.save: path must be a text or a path, got"):
+        transform.save(None)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"Transform.load\(\) has no argument 'allow_function'"):
+        ff.Transform.load(tmp_path, allow_function=True)  # type: ignore[call-arg]
+    with pytest.raises(ConfigError, match="allow_functions must be True or False"):
+        ff.Transform.load(tmp_path, allow_functions="yes")  # type: ignore[arg-type]

@@ -186,8 +186,8 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "bytes": ({"p": ["a"], "v": [b"x"]}, "column 'v' of dict, row 0 holds bytes; numbers, bools,"),
     "dates": ({"p": ["a"], "v": np.array(["2020-01-01"], "M8[s]")}, "row 0 holds datetime;"),
     "in lists": ({"p": ["a"], "v": [[{1}]]}, "column 'v' holds [\"{1}\"], a list of numbers is"),
-    "a text": ({"p": "a", "v": [1]}, "dict: p must be a list or an array, got 'a'"),
-    "a number": ({"p": ["a"], "v": 3}, "dict: v must be a list or an array, got 3"),
+    "a text": ({"p": "a", "v": [1]}, "Table: p must be a list or an array, got 'a'"),
+    "a number": ({"p": ["a"], "v": 3}, "Table: v must be a list or an array, got 3"),
     "no rows": ({"p": [], "v": []}, "Table: dict has no rows"),
     "images": (
         pa.table({"p": ["a"], "v": [b"x"]}),

@@ -99,7 +99,7 @@ def test_rules(op, after):
         (ff.Resize, "ops must be ops such as"),
         (3, "ops must be ops such as"),
     ],
-    ids=repr,
+    ids=lambda value: getattr(value, "__name__", repr(value)),
 )
 def test_what_cannot_be_known_is_refused_by_name(op, text):
     with pytest.raises(ConfigError, match=text):

@@ -21,6 +21,7 @@ from fastfeed.sources.label_values import (
 )
 from fastfeed.sources.methods import SourceMethods
 from fastfeed.sources.mnist_cifar import read_cifar, read_mnist
+from fastfeed.sources.shards.labels import checked_classes
 from fastfeed.sources.tables.in_memory import listed_labels
 from fastfeed.spec import Spec
 from fastfeed.storage.byte_sizes import in_bytes
@@ -93,11 +94,8 @@ class Arrays(SourceMethods):
                 field="images",
             )
         self.spec = Spec(tuple(int(n) for n in images.shape[1:]), "uint8", "HWC")
-        if isinstance(classes, str):
-            raise ConfigError.of(
-                "Arrays: classes", "a list of names", classes, f"pass [{classes!r}]"
-            )
-        self.classes, self._labels = _labels(labels, len(images), tuple(classes), label_kind)
+        names = checked_classes(classes, "Arrays") or ()
+        self.classes, self._labels = _labels(labels, len(images), names, label_kind)
         self.label_spec = self._labels.spec
         self._images = images
         self._fingerprint = ""

@@ -307,7 +307,7 @@ class Mapped(SourceMethods):
         return f"Mapped({name}): {self._length} images{of_classes}, {self.spec}, by Python"
 
 
-def _names(dataset: Any, classes: Sequence[str] | None) -> Sequence[str] | None:
+def _names(dataset: Any, classes: Sequence[str | int] | None) -> Sequence[str | int] | None:
     own = getattr(dataset, "classes", None)
     is_list = isinstance(own, (list, tuple)) and all(isinstance(name, str) for name in own)
     return own if classes is None and is_list else classes

@@ -118,7 +118,7 @@ class Objects(Derived, SourceMethods):
                     f" samples; a sample without has {none}",
                     field=option,
                 )
-        names = tuple(classes)
+        names = tuple(map(str, classes))
         where = self._namer(source)
         size: Any = source.spec.size
         known = np.tile(np.array(size, np.float64), (len(source), 1)) if source.spec.fixed else None

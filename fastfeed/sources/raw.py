@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 
 from fastfeed.arguments import checked_early
-from fastfeed.errors import ConfigError, SourceError
+from fastfeed.errors import SourceError
 from fastfeed.faults import Failure
 from fastfeed.runtime.addresses import FileRanges
 from fastfeed.sources.base import summary, with_notes
 from fastfeed.sources.label_values import MOST_CLASSES
 from fastfeed.sources.methods import SourceMethods
 from fastfeed.sources.shards.base import Paths
+from fastfeed.sources.shards.labels import checked_classes
 from fastfeed.spec import Spec
 from fastfeed.storage.expand import find_files, stat_file
 from fastfeed.storage.fingerprint import fingerprint
@@ -60,8 +61,7 @@ class RawShards(SourceMethods):
         classes: Sequence[str | int] = (),
         storage: dict[str, Any] | Storage | None = None,
     ) -> None:
-        if isinstance(classes, str):
-            raise ConfigError.of("RawShards: classes", "a list of names", classes)
+        self.classes = checked_classes(classes, "RawShards") or ()
         own = open_storage(storage)
         self.notes: list[str] = []  # on what folders hold besides shards
         found = find_files(shards, ".npy", own, "RawShards", self.notes)
@@ -89,7 +89,6 @@ class RawShards(SourceMethods):
         self._bounds = np.cumsum([0] + [shape[0] for _, shape in heads], dtype=np.int64)
         self._bytes = int(np.prod(self._size))
         self.spec = Spec(self._size, "uint8", "HWC")
-        self.classes = tuple(classes)
         self._labels = np.concatenate(
             [_labels(uri, shape[0], own) for (uri, _), (_, shape) in zip(files, heads, strict=True)]
         )

@@ -61,7 +61,7 @@ class ShardedSource(SourceMethods, ABC):
         *,
         label: RequestedLabel,
         as_indices: bool,  # the caller asked for indices of classes
-        classes: Sequence[str] | None,
+        classes: Sequence[str | int] | None,
         storage: dict[str, Any] | Storage | None,
         cache: str | os.PathLike[str] | Cache | None,
         index: str | os.PathLike[str] | None,

@@ -13,6 +13,7 @@ from fastfeed.errors import ConfigError, SourceError, speaking_for
 from fastfeed.printable import printable
 from fastfeed.sources.label_values import LabelKind, LabelValues, RequestedLabel
 from fastfeed.sources.mmap_arrays import joined
+from fastfeed.sources.shards.labels import checked_classes
 from fastfeed.sources.tables.columns import ColumnPart, RowLocator
 from fastfeed.sources.tables.csv_jsonl import no_column, values_part
 from fastfeed.sources.tables.open_table import (
@@ -59,14 +60,14 @@ def open_in_memory(table: Any, requested: RequestedColumns, name: str | None = N
 
 
 def label_columns(
-    labels: Any, kind: LabelKind, classes: Sequence[str] | None, who: str
+    labels: Any, kind: LabelKind, classes: Sequence[str | int] | None, who: str
 ) -> tuple[dict[str, Any], RequestedLabel]:
     """Columns of a list of labels; a matrix of 0 and 1 has one for each of `classes`. ConfigError."""
     label = RequestedLabel.of(None if labels is None else "labels", kind, who)
     array: Any = np.asarray(labels) if hasattr(labels, "dtype") else np.empty(0)
     if kind != "multi" or array.ndim != 2 or array.dtype.kind not in "biuf":
         return ({"labels": labels} if label.names else {}), label
-    names = () if classes is None else tuple(classes)
+    names = checked_classes(classes, who) or ()
     if len(names) != array.shape[1]:
         raise ConfigError(
             f"{who}: labels of 0 and 1 need the name of each column, got {len(names)} classes for"

@@ -56,7 +56,7 @@ class TableSource(SourceMethods):
         storage: Storage,
         *,
         root: str | os.PathLike[str] | None = None,
-        classes: Sequence[str] | None = None,
+        classes: Sequence[str | int] | None = None,
         memory: int = MEMORY,
         allow: Allow | None = None,  # None: all that this process may read
     ) -> None:

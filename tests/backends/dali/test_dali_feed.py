@@ -239,6 +239,8 @@ for k in range(0, len(files), 64):
         said.append(runner.render(blobs, headers, Work(windows), out, threading.Event()))
     apart = np.abs(outs[0].astype(int) - outs[1]).mean((1, 2, 3))
     for path, a, b, direct, far in zip(files[k : k + 64], *said, plain, apart):
+        if direct and a and a.detail == "damaged pixel data":
+            continue  # DALI decodes these files, and does not say so: docs/formats.md
         if (a and a.reason) != (b and b.reason):
             verdicts.append([path.name, a, b])
         if far > (6 if direct else 0):

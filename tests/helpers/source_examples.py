@@ -158,7 +158,7 @@ SOURCES: dict[str, Callable[[Path, bool], Source]] = {
     "ImageFolder, remote": lambda root, changed: ImageFolder(uploaded(photos(root, changed))),
     "ImageFolder, listing": lambda root, changed: from_listing(photos(root, changed)),
     "Arrays": lambda root, changed: Arrays(
-        IMAGES + np.uint8(changed), np.arange(6), classes=("x",) * 6
+        IMAGES + np.uint8(changed), np.arange(6), classes=tuple("xyzuvw")
     ),
     "Arrays, gray": lambda root, changed: Arrays(IMAGES[..., 0] + np.uint8(changed)),
     "TarShards": lambda root, changed: TarShards(

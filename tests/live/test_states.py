@@ -17,6 +17,8 @@ from fastfeed.live.rates import Rates, Reading, rates
 from fastfeed.live.remedies import remedy
 from fastfeed.live.states import Hysteresis, Judgment, State, judge
 
+ATTEMPTS = 4  # another process may take a core for so long that a step is not known well enough
+
 
 @pytest.mark.parametrize("prefetch", [0, 1, 2, 5])
 @pytest.mark.parametrize(
@@ -38,6 +40,16 @@ def test_waiting_is_what_queues_say(p, c, prefetch):
 @pytest.mark.parametrize(("p", "c"), [(0.05, 0.15), (0.2, 0.1), (0.15, 0.05)])
 def test_a_real_feed_with_known_sleeps(p, c):
     """Sleeps take longer than asked for where the machine is busy, so they are timed."""
+    off = []
+    for _ in range(ATTEMPTS):
+        off.append(_off_known_sleeps(p, c))
+        if off[-1] <= 0.02:
+            return
+    raise AssertionError(f"off by {off} in {ATTEMPTS} attempts")
+
+
+def _off_known_sleeps(p: float, c: float) -> float:
+    """Distance of the share that is shown from the one of measured sleeps."""
     made, used = [], []
 
     def sleep(seconds, times):
@@ -63,8 +75,9 @@ def test_a_real_feed_with_known_sleeps(p, c):
         window = rates(
             begun, Reading(read_page(FeedSession.of(feed).live.path), time.monotonic_ns())
         )
-    p, c = np.mean(made), np.mean(used)
-    assert window.wait == pytest.approx(max(0, p - c) / max(p, c), abs=0.02)
+    p = np.mean(made)
+    c = np.mean(used)
+    return abs(window.wait - max(0, p - c) / max(p, c))
 
 
 def test_a_wait_that_has_not_ended_counts():

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from fastfeed.preprocess.inputs.inputs import Input
     from fastfeed.preprocess.inputs.source_spec import open_input
     from fastfeed.preprocess.job.job import run
+    from fastfeed.preprocess.job.merge import merge
     from fastfeed.preprocess.model.recipe import (
         Encoding,
         Limits,
@@ -42,6 +43,7 @@ __all__ = [
     "Sample",
     "Scaling",
     "Selection",
+    "merge",
     "open_input",
     "run",
 ]
@@ -52,6 +54,7 @@ _MODULES = {  # all others: model.recipe
     "Progress": "model.report",
     "Report": "model.report",
     "Sample": "shard.user_function",
+    "merge": "job.merge",
     "open_input": "inputs.source_spec",
     "run": "job.job",
 }

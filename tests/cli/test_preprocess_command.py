@@ -292,3 +292,18 @@ def test_in_a_process_of_its_own():
         and len(done.stderr.removeprefix(STAGES["source"] + "\n").splitlines()) == 1
         and "nowhere does not exist" in done.stderr
     )
+
+
+def test_jobs_are_merged(tmp_path: Path):
+    source(tmp_path / "more", good=4, reasons=())
+    fastfeed("photos", "a", *SMALL)
+    fastfeed("more", "b", *SMALL)
+    _, err = fastfeed("merge", "a", "b", "-o", "c", code=2)
+    assert "4 images are in two of the jobs" in err and "--duplicates keep" in err
+    out, _ = fastfeed("merge", "a", "b", "-o", "c", "--duplicates", "keep")
+    assert out.startswith("c: 6 of 6 shards, 26 images, ")
+    assert "All files match" in fastfeed("verify", "c")[0]
+    assert "source  photos, more" in " ".join(fastfeed("status", "c")[0].split(" " * 2))
+    assert "merge takes two or more jobs, got a" in fastfeed("merge", "a", "-o", "d", code=2)[1]
+    _, err = fastfeed("resume", "photos", "c", code=2)
+    assert "fastfeed preprocess merge a b -o c" in err

@@ -202,7 +202,7 @@ def _run_job(
                 append=append,
                 target_storage=storage_options,
                 on_progress=listen,
-                on_hint=lambda hint: _printer(errors)(f"fastfeed: {hint}"),
+                on_hint=lambda hint: printer(errors)(f"fastfeed: {hint}"),
             )
     except KeyboardInterrupt as error:
         code = ENDED if isinstance(error, _Terminated) else STOPPED
@@ -220,15 +220,15 @@ def _run_job(
     given = {"request": source.document(), "target": values["target_option"]}
     line = again("retry", src, dst, recipe.metadata.extras, "--reason", retryable, **given)
     line = line if retryable else ""
-    _print_report(report, dst, line, part, as_json=values["as_json"])
+    print_report(report, dst, line, part, as_json=values["as_json"])
     if report.complete and not report.tally.samples:
         why = "all are bad or left out, for the reasons above"
-        _printer(errors)(f"fastfeed: no image is in the shards: {why}")
+        printer(errors)(f"fastfeed: no image is in the shards: {why}")
         raise typer.Exit(TOO_BAD)
 
 
 def _stop(errors: Console, ctx: typer.Context, message: str, code: int) -> typer.Exit:
-    print_line = _printer(errors)
+    print_line = printer(errors)
     print_line(f"fastfeed: {message}")
     limit = ", with a larger --max-bad" if code == TOO_BAD else ""
     kept_hint = "" if "finished shards are kept" in message else "finished shards are kept; "
@@ -236,13 +236,14 @@ def _stop(errors: Console, ctx: typer.Context, message: str, code: int) -> typer
     return typer.Exit(code)
 
 
-def _print_report(
+def print_report(
     report: Report, dst: str, retry: str, part: tuple[int, int] | None, as_json: bool
 ) -> None:
+    """Print the report of a job, and commands that may come next."""
     if as_json:
         typer.echo(json.dumps(_document(report)))
         return
-    print_line = _printer(Console(soft_wrap=True, emoji=False))
+    print_line = printer(Console(soft_wrap=True, emoji=False))
     shown_dst, quoted_dst = printable(dst.rstrip("/"), None), printable(shlex.quote(dst), None)
     print_line(str(report))
     for bad in report.bad[:_MAX_SHOWN]:
@@ -273,7 +274,8 @@ def _document(report: Report) -> dict[str, Any]:
     return document | {"bad": dict(report.reasons), "complete": report.complete}
 
 
-def _printer(console: Console) -> Callable[[str], None]:
+def printer(console: Console) -> Callable[[str], None]:
+    """A function that prints text as it is."""
     return lambda text: console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 

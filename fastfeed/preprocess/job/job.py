@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -154,6 +155,8 @@ class _JobRun:
             job, part_shards = self._open_part(plan)
         else:
             check_plan(target, plan, self.recipe)
+            if plan.merged:
+                raise _is_merged(plan, target)
             self.reporter.stage("resume")
             job, part_shards = self._open_part(plan)
             rebuilt = _take_records(job, part_shards, retry)
@@ -186,7 +189,8 @@ class _JobRun:
         if append and not after.todo:
             # an earlier run was interrupted: new images come after its shards
             return self.build((), append=True)
-        return _report(after, state, (*notes, *(input.remarks if input else ())))
+        notes = (*notes, *(input.remarks if input else ()))
+        return report_of(after, state.shards_now, self.reporter.seconds, state.stages, notes)
 
     def _start(self) -> tuple[JobPlan, Input, tuple[str, ...]]:
         """Plan a new job; also returns its input, and notes."""
@@ -234,6 +238,15 @@ class _JobRun:
         return job, [job.shards[k] for k in select_part(range(len(job.shards)), self.part)]
 
 
+def _is_merged(plan: JobPlan, target: Target) -> ConfigError:
+    jobs = shlex.join(job.target for job in plan.merged)
+    return ConfigError(
+        f"{target.text} is merged from jobs: to mend its shards, say\n"
+        f"  fastfeed preprocess merge {jobs} -o {shlex.quote(target.text)}\n"
+        "to add images, make a job of them, and merge it with this one into an empty folder"
+    )
+
+
 def _take_records(job: Job, part_shards: Sequence[Shard], retry: Collection[str]) -> list[Shard]:
     """Take invalid records, and those with bad images of these reasons, out of `job`."""
     failed = {k for k, record in job.records.items() if any(b.reason in retry for b in record.bad)}
@@ -258,22 +271,26 @@ def _check_arguments(max_bad: float | None, part: tuple[int, int] | None) -> Non
         raise ConfigError.of("part", "(i, n) with 0 <= i < n", part)
 
 
-def _report(job: Job, state: RunState, notes: tuple[str, ...]) -> Report:
+def report_of(
+    job: Job, shards_now: int, seconds: float, stages: Mapping[str, float], notes: tuple[str, ...]
+) -> Report:
+    """The report of a run that completed `shards_now` shards."""
     records = [job.records[index] for index in sorted(job.records)]
+    has_page = bool(job.plan.left_out) and not job.plan.merged
     return Report(
         target=job.target.text,
         shards=len(job.shards),
         shards_done=len(records),
-        shards_now=len(state.part_shards) - state.shards_before - state.remaining,
+        shards_now=shards_now,
         tally=Counts.sum(record.tally for record in records),
         bad=tuple(job.bad),
         left_out=job.plan.left_out,
         bytes=sum(record.bytes for record in records),
-        seconds=state.reporter.seconds,
-        stages=dict(state.stages),
+        seconds=seconds,
+        stages=dict(stages),
         classes=job.plan.classes,
         bad_list="" if job.todo else job.target.layout.path(BAD),
-        duplicates=job.target.layout.path(DUPLICATES) if job.plan.left_out else "",
+        duplicates=job.target.layout.path(DUPLICATES) if has_page else "",
         notes=notes,
         selection=sentences(job.plan.shares, job.plan.classes),
     )
@@ -303,6 +320,11 @@ class RunState:
         self.shards_before = len(self.part_shards) - self.remaining
         done = [shard for shard in self.part_shards if shard.index in self.job.records]
         self.images_before = sum(shard.last - shard.first for shard in done)
+
+    @property
+    def shards_now(self) -> int:
+        """Shards that this run completed."""
+        return len(self.part_shards) - self.shards_before - self.remaining
 
     def handle(self, outcome: Outcome) -> None:
         """Handle an outcome of the engine. Raises errors that end the run."""

@@ -48,6 +48,17 @@ class Earlier:
     fingerprint: str  # of the source
 
 
+@dataclass(frozen=True, slots=True)
+class MergedJob:
+    """A job whose shards a plan took over: its ids follow those of the ones before."""
+
+    target: str  # as the user named it
+    source: str
+    fingerprint: str  # of the source
+    first_uri: str
+    length: int  # images in the source
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class JobPlan:
     """The recipe, the source, and the ids of each shard."""
@@ -74,6 +85,7 @@ class JobPlan:
     shares: dict[str, Any] = field(default_factory=dict)
     # options that opened the source: SourceSpec.document
     request: dict[str, Any] = field(default_factory=dict)
+    merged: tuple[MergedJob, ...] = ()  # of jobs that were merged: each of them
 
     def __len__(self) -> int:
         return len(self.order)
@@ -137,6 +149,8 @@ class JobPlan:
             "left_out": self.left_out,
         }
         about |= {name: value for name in ("shares", "request") if (value := getattr(self, name))}
+        if self.merged:
+            about["merged"] = [list(astuple(job)) for job in self.merged]
         return json.dumps({**about, **self._header()}, indent=1).encode() + b"\n"
 
     def files(self) -> dict[str, bytes]:
@@ -178,6 +192,7 @@ class JobPlan:
                 {int(i): str(detail) for i, detail in header.get("failed", ())},
                 header.get("shares", {}),
                 header.get("request", {}),
+                tuple(MergedJob(*job) for job in header.get("merged", ())),
             )
             loaded._check()
             if header["hash"] != loaded.hash:
@@ -191,7 +206,8 @@ class JobPlan:
         """Raise ValueError for folders outside of the target, wrong types and numbers."""
         texts = [self.source, self.fingerprint, self.first_uri]
         texts += [*self.classes, *self.made_with.values()]
-        numbers = (self.length, *self.left_out.values())
+        texts += [text for job in self.merged for text in astuple(job)[:-1]]
+        numbers = [self.length, *self.left_out.values(), *(job.length for job in self.merged)]
         if self.earlier and self.source_ids is None:
             raise ValueError("it has no ids in the source")
         if {*map(type, texts)} != {str} or {*map(type, numbers)} != {int}:

@@ -298,6 +298,11 @@ def _keys(rows: np.ndarray) -> np.ndarray:
     return names + occurrence * _SPREAD
 
 
+def name_keys(names: np.ndarray, sums: np.ndarray) -> np.ndarray:
+    """Hashes of names, and parts of the content's, as one uint64 for each image."""
+    return names + sums * _SPREAD
+
+
 def _names(input: Input) -> Iterator[bytes]:
     """Paths below the source, as they are when it is moved."""
     paths = getattr(input.source, "paths", None)

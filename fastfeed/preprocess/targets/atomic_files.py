@@ -8,6 +8,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
 from fastfeed.errors import ConfigError, TargetError
@@ -24,6 +25,7 @@ class Backend(Protocol):
     def read(self, name: str) -> bytes | None: ...
     def remove(self, name: str) -> None: ...
     def make_temporary(self) -> str: ...
+    def link(self, source: Any, name: str, path: str) -> str | None: ...
     def write_error_for(self, error: OSError, name: str) -> TargetError: ...
     def place(self, attempt: Attempt, written: Sequence[ShardFile]) -> None: ...
     def write_record(self, attempt: Attempt, name: str, content: bytes) -> None: ...
@@ -36,17 +38,31 @@ class Attempt:
         self._target = target
         self._folder: str | None = None
         self._error: BaseException | None = None
-        self.files: list[TempFile] = []
+        self._paths = 0  # names in the folder that are used
+        self.files: list[TempFile | LinkedFile] = []
 
     def create(self, name: str) -> AtomicFile:
         """A new file, under a temporary name until `commit`."""
         self._target.path(name)
         with self.writing(name):
-            if self._folder is None:
-                self._folder = self._target.make_temporary()
-            path = os.path.join(self._folder, str(len(self.files)))
-            self.files.append(TempFile(path, name, writeback=self._target.is_local))
-        return AtomicFile(self, self.files[-1])
+            file = TempFile(self._new_path(), name, writeback=self._target.is_local)
+            self.files.append(file)
+        return AtomicFile(self, file)
+
+    def link(self, source: Any, file: ShardFile, name: str) -> bool:
+        """Add a complete file of another target, called `name` here; False if only bytes can be."""
+        self._target.path(name)
+        with self.writing(name):
+            path = self._target.link(source, file.name, self._new_path())
+            if path is not None:
+                self.files.append(LinkedFile(path, replace(file, name=name)))
+        return path is not None
+
+    def _new_path(self) -> str:
+        if self._folder is None:
+            self._folder = self._target.make_temporary()
+        self._paths += 1  # a link to a file that is in place already is not renamed
+        return os.path.join(self._folder, str(self._paths))
 
     def commit(self, record: Callable[[Sequence[ShardFile]], tuple[str, bytes]]) -> None:
         """Close and place all files, then write the record."""
@@ -220,6 +236,29 @@ class TempFile:
         if self._writeback and self._file is not None and self._bytes > self._flushed:
             start_writeback(self._file, self._flushed, self._bytes - self._flushed)
             self._flushed = self._bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LinkedFile:
+    """A complete file that another target has as well."""
+
+    path: str  # a hard link to it in the temporary folder, or the URL of the other object
+    part: ShardFile
+
+    @property
+    def name(self) -> str:
+        """Its final name below the target."""
+        return self.part.name
+
+    def close(self) -> None:
+        """Nothing is written to it."""
+
+    def finish(self, sync: bool) -> ShardFile:
+        """Size and hash, as recorded when the file was written."""
+        return self.part
+
+    def drop(self) -> None:
+        """Nothing is open; the folder's owner removes a link."""
 
 
 def remove_tree(path: str) -> None:

@@ -26,6 +26,9 @@ from fastfeed.system.folders import free_bytes, sync_folder
 
 _ATTEMPTS = 10  # to create a temporary folder: another process may remove its parent at the end
 
+# of hard links: other disks, file systems without them, files of other users, too many links
+_UNLINKABLE = (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+
 
 @dataclass(frozen=True, slots=True)
 class LocalTarget:
@@ -146,6 +149,18 @@ class LocalTarget:
                     raise
             with suppress(FileExistsError):
                 os.mkdir(top)
+        return path
+
+    def link(self, source: object, name: str, path: str) -> str | None:
+        """Link a file of another folder to `path`; None if their file systems cannot. OSError."""
+        if not isinstance(source, LocalTarget):
+            return None
+        try:
+            os.link(source.path(name), path)
+        except OSError as error:
+            if error.errno not in _UNLINKABLE:
+                raise
+            return None
         return path
 
     def _make_folders(self, name: str) -> None:

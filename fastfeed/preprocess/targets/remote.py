@@ -22,6 +22,7 @@ from fastfeed.preprocess.model.record import ShardFile
 from fastfeed.preprocess.targets.atomic_files import (
     RERUN_HINT,
     Attempt,
+    LinkedFile,
     outside,
     remove_tree,
     write_error,
@@ -100,11 +101,20 @@ class RemoteTarget:
     def place(self, attempt: Attempt, written: Sequence[ShardFile]) -> None:
         """Upload the files of an attempt, and check their sizes."""
         for file, part in zip(attempt.files, written, strict=True):
-            self._send(part, file.path)
+            self._send(part, file.path, isinstance(file, LinkedFile))
 
-    def _send(self, part: ShardFile, file: str) -> None:
+    def link(self, source: object, name: str, path: str) -> str | None:
+        """URL of an object that the same service holds, to be copied there; else None."""
+        if not isinstance(source, RemoteTarget) or source._protocol != self._protocol:
+            return None
+        return source.path(name) if source.storage.options == self._storage.options else None
+
+    def _send(self, part: ShardFile, file: str, is_object: bool) -> None:
         async def put(system: Any, path: str) -> None:
-            await call(system, "put_file", file, path)
+            if is_object:
+                await call(system, "cp_file", system._strip_protocol(file), path)
+            else:
+                await call(system, "put_file", file, path)
             await _check(system, path, part.bytes)
 
         result = self._request(part.name, put, part.bytes)

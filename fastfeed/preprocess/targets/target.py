@@ -20,6 +20,13 @@ class Attempt(Protocol):
         """A new file, under a temporary name until `commit`, hashed as it is written."""
         ...
 
+    def link(self, source: Any, file: ShardFile, name: str) -> bool:
+        """Add a complete file of another target, called `name` here, without reading it.
+
+        False if a link, or a copy within the store, is impossible: `create` it then.
+        """
+        ...
+
     def commit(self, record: Callable[[Sequence[ShardFile]], tuple[str, bytes]]) -> None:
         """Complete all files, then write what `record` returns: (name, bytes).
 

@@ -1,0 +1,214 @@
+"""Merges complete jobs into a new one, whose shards are links to theirs, or copies."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fastfeed.errors import ConfigError, SourceError
+from fastfeed.preprocess.job.job import report_of
+from fastfeed.preprocess.model.plan import Shard, saved
+from fastfeed.preprocess.model.record import Record, ShardFile
+from fastfeed.preprocess.model.report import OnProgress, Progress, Report, Reporter
+from fastfeed.preprocess.planning.check_source import samples_file
+from fastfeed.preprocess.planning.merged_plan import merged_plan, merged_samples, repeated
+from fastfeed.preprocess.planning.planning import existing_plan
+from fastfeed.preprocess.reports.verify import reader
+from fastfeed.preprocess.targets.job_state import Job, finalize, open_job
+from fastfeed.preprocess.targets.overlap import check_overlap
+from fastfeed.preprocess.targets.target import Target, open_target
+from fastfeed.preprocess.writers import File
+
+_THREADS = 8
+_PIECE = 8 << 20  # bytes copied at once
+
+Place = str | os.PathLike[str]
+
+
+def merge(
+    jobs: Sequence[Place],
+    dst: Place,
+    *,
+    duplicates: str = "error",
+    target_storage: dict[str, Any] | None = None,
+    on_progress: OnProgress | None = None,
+) -> Report:
+    """Merge complete jobs of one recipe into a new job, without decoding or reading an image.
+
+    Files are hard links where the file system allows, copies made by the object store, or copies.
+    If a call is interrupted, the same call resumes it.
+
+    Args:
+        jobs (Sequence[str | os.PathLike[str]]): Two or more targets of jobs, in the order in which
+            their shards are numbered. They are only read.
+        dst (str | os.PathLike[str]): An empty folder or URL, or one that holds the same merge.
+        duplicates (str): "error" refuses images that two of the jobs have, by name and content;
+            "keep" keeps them all. Default: "error".
+        target_storage (dict[str, Any] | None): fsspec options for those that are URLs. Default:
+            None.
+        on_progress (Callable[[Progress], None] | None): Called with a Progress for each shard.
+            Default: None.
+
+    Returns:
+        The state of the new job.
+
+    Raises:
+        ConfigError: The jobs do not fit together, or `dst` holds something else.
+        SourceError: There is no job in one of them, or a shard of it is damaged.
+        TargetError: `dst` cannot be written to; finished shards are kept.
+
+    Example:
+        >>> from fastfeed.preprocess import Recipe, Scaling, merge, run
+        >>> first = run("photos/cat", "first", Recipe(Scaling(16)))
+        >>> second = run("photos/dog", "second", Recipe(Scaling(16)))
+        >>> merge(["first", "second"], "both").shards
+        2
+    """
+    if duplicates not in ("error", "keep"):
+        raise ConfigError.of("duplicates", '"error" or "keep"', duplicates)
+    if isinstance(jobs, (str, os.PathLike)) or len(jobs) < 2:
+        raise ConfigError.of("jobs", "two or more targets of jobs", jobs)
+    for place in jobs:
+        check_overlap(place, dst)
+
+    def opened(place: Place, writes: bool) -> Target:
+        options = target_storage if "://" in os.fspath(place) else None
+        return open_target(place, options, writes=writes)
+
+    parts = [open_job(opened(place, writes=False)) for place in jobs]
+    return _Merge(parts, opened(dst, writes=True), Reporter(on_progress)).run(duplicates)
+
+
+@dataclass(frozen=True, slots=True)
+class _Merge:
+    """Arguments of a merge, opened."""
+
+    jobs: Sequence[Job]
+    target: Target
+    reporter: Reporter
+
+    def run(self, duplicates: str) -> Report:
+        plan, target = merged_plan(self.jobs), self.target
+        samples = merged_samples(self.jobs)
+        existing = existing_plan(target)
+        if existing is not None and existing.hash != plan.hash:
+            raise ConfigError(
+                f"{target.text} holds another job, of {existing.source}; choose an empty folder"
+            )
+        twice = [] if samples is None else repeated(self.jobs, samples)
+        if twice and duplicates == "error":
+            raise self._twice(twice)
+        if existing is None:
+            contents = {} if samples is None else {samples_file(plan): saved(samples)}
+            for name, content in {**contents, **plan.files()}.items():  # PLAN last
+                target.write(name, content)
+        target.sweep()
+        before = open_job(target, plan)
+        self._take_shards(before)
+        after = open_job(target, plan)
+        finalize(after)
+        notes = (_twice_in(twice),) if twice else ()
+        return report_of(after, len(before.todo), self.reporter.seconds, {}, notes)
+
+    def _twice(self, twice: Sequence[tuple[int, int, int]]) -> ConfigError:
+        number, index, k = twice[0]
+        job = self.jobs[number]
+        record = job.records[index]
+        return ConfigError(
+            f"{_twice_in(twice)}, such as sample {k} of {record.shard} in {job.target.text};"
+            " duplicates='keep' (--duplicates keep) keeps both",
+            field="duplicates",
+        )
+
+    def _take_shards(self, merged: Job) -> None:
+        """Take over the shards that are missing, several at a time."""
+        tasks = [task for task in self._tasks(merged) if task[2].index not in merged.records]
+        images = merged.plan.order.size
+        remaining = sum(len(record.ids) + len(record.bad) for _, record, _ in tasks)
+        before, done, shards = images - remaining, images - remaining, len(merged.shards)
+        with ThreadPoolExecutor(_THREADS, "fastfeed-merge") as pool:
+            futures = [pool.submit(self._take, *task) for task in tasks]
+            try:
+                for number, (future, (_, record, _)) in enumerate(zip(futures, tasks, strict=True)):
+                    future.result()
+                    done += len(record.ids) + len(record.bad)
+                    started = shards - len(tasks)
+                    self.reporter.tell(
+                        Progress(
+                            "shards",
+                            started + number + 1,
+                            shards,
+                            started,
+                            done,
+                            images,
+                            before,
+                            seconds=self.reporter.seconds,
+                        )
+                    )
+            except BaseException:  # Ctrl-C, too
+                pool.shutdown(wait=True, cancel_futures=True)
+                raise
+
+    def _tasks(self, merged: Job) -> Iterator[tuple[Job, Record, Record]]:
+        """A job, the record of one of its shards, and the one that it gets here."""
+        hashes, shards, start = merged.plan.shard_hashes, iter(merged.shards), 0
+        for job in self.jobs:
+            for own in job.shards:
+                shard = next(shards)
+                record = job.records[own.index]
+                yield job, record, _moved(record, shard, hashes[shard.index], start)
+            start += job.plan.length
+
+    def _take(self, job: Job, record: Record, moved: Record) -> None:
+        """Link or copy the files of a shard, and write its record."""
+        attempt = self.target.attempt()
+        try:
+            for file, new in zip(record.files, moved.files, strict=True):
+                if not attempt.link(job.target, file, new.name):
+                    _copy(job.target, file, attempt.create(new.name))
+
+            def checked(written: Sequence[ShardFile]) -> tuple[str, bytes]:
+                for file, new, found in zip(record.files, moved.files, written, strict=True):
+                    if found != new:
+                        raise SourceError(
+                            f"{file.name} in {job.target.text} is damaged: its content differs"
+                            f" from what was written (sha256); run  fastfeed preprocess verify"
+                            f" {shlex.quote(job.target.text)} --fix"
+                        )
+                return moved.name, moved.dump()
+
+            attempt.commit(checked)
+        finally:
+            attempt.abandon()
+
+
+def _twice_in(twice: Sequence[tuple[int, int, int]]) -> str:
+    images = "1 image is" if len(twice) == 1 else f"{len(twice):,} images are"
+    return f"{images} in two of the jobs, by name and content"
+
+
+def _moved(record: Record, shard: Shard, plan: str, start: int) -> Record:
+    """The record of a shard under its new name; its ids begin at `start`."""
+    return replace(
+        record,
+        shard=shard.name,
+        index=shard.index,
+        plan=plan,
+        files=tuple(
+            replace(file, name=shard.name + file.name.removeprefix(record.shard))
+            for file in record.files
+        ),
+        ids=tuple(start + i for i in record.ids),
+        bad=tuple(replace(bad, id=start + bad.id) for bad in record.bad),
+    )
+
+
+def _copy(source: Target, file: ShardFile, copy: File) -> None:
+    read = reader(source, file.name)
+    for start in range(0, file.bytes, _PIECE):
+        copy.write(read(start, min(_PIECE, file.bytes - start)))
+    copy.close()

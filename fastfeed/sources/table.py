@@ -54,8 +54,9 @@ class Table(TableSource):
         box (str | Sequence[str] | None): Column of lists [x, y, width, height], or four columns:
             the part of the displayed image that counts, pixels; null is the whole image. Default:
             None.
-        columns (Sequence[str]): Columns carried to the batch: numbers, bools, texts, lists of one
-            length; null is NaN or "". Default: ().
+        columns (Sequence[str]): Columns carried to the batch: numbers, bools, texts, lists of
+            numbers of one length as arrays; as objects all other lists and structs, bytes, and
+            dates, timestamps (ISO 8601, UTC) and decimals as texts. Null is NaN or "". Default: ().
         label_kind (str): "name": integers are names of classes, sorted and numbered as texts are;
             "index": they are labels already, and `classes` names them. "value": numbers, or lists
             of one length: float32. "multi": lists of names (in CSV as JSON), or several columns of

@@ -18,6 +18,7 @@ from fastfeed.sources.hugging_face.repository import SUFFIXES, choose, find_data
 from fastfeed.sources.label_values import LabelKind
 from fastfeed.sources.methods import SourceMethods
 from fastfeed.sources.table import Table
+from fastfeed.sources.tables.column_types import ColumnType
 from fastfeed.storage.disk_cache import Cache
 from fastfeed.storage.expand import find_files
 from fastfeed.storage.fingerprint import fingerprint
@@ -129,12 +130,18 @@ class HuggingFace(Derived, SourceMethods):
                 allow_host=allow_host,
                 allow_scheme=allow_scheme,
             )
+        self._types = table.column_types
         rows = None if dataset is None else _rows(blocks, order, table)
         if rows is not None and not len(rows):
             raise ConfigError(
                 f"HuggingFace: {self._place} has no rows; select or filter fewer of them away"
             )
         Derived.__init__(self, table, rows)
+
+    @property
+    def column_types(self) -> dict[str, ColumnType]:
+        """Types of the columns by name, as in `Table`."""
+        return self._types
 
     @property
     def fingerprint(self) -> str:

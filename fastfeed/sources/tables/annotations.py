@@ -10,6 +10,14 @@ from typing import Any
 import numpy as np
 
 from fastfeed.printable import printable
+from fastfeed.sources.tables.column_types import (
+    ColumnType,
+    TypeConflict,
+    as_text,
+    merged,
+    merged_all,
+    settled,
+)
 from fastfeed.sources.tables.columns import (
     Codes,
     ColumnArrays,
@@ -118,38 +126,49 @@ def _compact(values: np.ndarray) -> np.ndarray:
 
 
 class ExtraColumn(ColumnParser):
-    """`carried NAME`, and for texts `ends NAME`; NaN or an empty text for missing values."""
+    """`carried NAME`, and for texts `ends NAME`; NaN or an empty text for missing values.
+
+    Values that are not numbers, bools, texts, or lists of numbers of one length are kept as texts
+    (`column_types.as_text`).
+    """
+
+    takes_any_type = True
 
     def __init__(self, names: Sequence[str], where: RowLocator) -> None:
         super().__init__(names, where)
         self._parts: list[ColumnPart] = []
         self._first_valid: ColumnPart | None = None  # the first with a value
+        self._kind: ColumnType = "null"
 
     def _take(self, name: str, part: ColumnPart, first: int) -> None:
         if isinstance(part.values, TextLists):
             row = int(np.argmin(part.missing()))
-            needed = "numbers, bools, texts or lists of numbers"
+            needed = "numbers, bools, texts or lists of numbers where it is the label, too"
             raise self._wrong(first + row, name, needed, repr(part[row]))
         if isinstance(part.values, Codes):  # the column is also the label
             texts, codes = part.values.texts, part.values.codes.tolist()
             part = replace(part, values=StringColumn.of([str(texts[code] or "") for code in codes]))
-        if isinstance(part.values, StringColumn):
+        if isinstance(part.values, StringColumn) and part.kind != "bytes":
             self._check_utf8(name, part.values, first)
-        if self._first_valid is None and not bool(np.all(part.missing())):
-            self._first_valid = part
-        elif (
-            self._first_valid is not None
-            and not bool(np.all(part.missing()))
-            and _width(self._first_valid) != _width(part)
-        ):
-            row = int(np.argmin(part.missing()))
-            before = int(np.argmin(self._first_valid.missing()))
-            needed = f"what it holds above, such as {printable(repr(self._first_valid[before]))}"
-            raise self._wrong(first + row, name, needed, repr(part[row]))
+        if not bool(np.all(part.missing())):
+            self._first_valid = self._first_valid or part
+            try:
+                self._kind = merged(self._kind, _kind(part))
+            except TypeConflict:
+                row = int(np.argmin(part.missing()))
+                before = int(np.argmin(self._first_valid.missing()))
+                shown = printable(repr(self._first_valid[before]))
+                needed = f"what it holds above, such as {shown}"
+                raise self._wrong(first + row, name, needed, repr(part[row])) from None
         self._parts.append(part)
 
+    @property
+    def kinds(self) -> dict[str, ColumnType]:
+        """The type of the column, by its name, once `arrays` were asked for."""
+        return {self.names[0]: settled(self._kind)}
+
     def arrays(self) -> ColumnArrays:
-        key, parts = f"carried {self.names[0]}", self._parts
+        name, parts = self.names[0], self._parts
         untyped = [p.values for p in parts if isinstance(p.values, StringColumn) and not p.typed]
         parsed = numbers(untyped) if len(untyped) == len(parts) else None
         if parsed is not None and not _lacks_room(parsed, parts):
@@ -157,33 +176,59 @@ class ExtraColumn(ColumnParser):
             parts = [
                 ColumnPart(values, part.null) for values, part in zip(parsed, parts, strict=True)
             ]
+            self._kind = merged_all(_kind(part) for part in parts)
         non_null = [p for p in parts if not bool(np.all(p.missing()))]
         if not non_null:
-            return {key: [np.full(self.rows[self.names[0]], np.nan)]}
+            return {f"carried {name}": [np.full(self.rows[name], np.nan)]}
+        if any(p.kind is not None for p in non_null) or _fits_no_array(parts, non_null):
+            parts = [_as_texts(part, self._kind) for part in parts]
+            return _texts(parts, name)
         if isinstance(non_null[0].values, StringColumn):
-            return _texts(parts, self.names[0])
-        return {key: [self._values(parts, non_null)]}
+            return _texts(parts, name)
+        return {f"carried {name}": [_values(parts, non_null)]}
 
-    def _values(self, parts: list[ColumnPart], non_null: list[ColumnPart]) -> np.ndarray:
-        arrays = [p.values for p in non_null if isinstance(p.values, np.ndarray)]
-        kind, missing = np.result_type(*arrays), np.concatenate([p.missing() for p in parts])
-        if missing.any() and kind.kind != "f":
-            large = kind.kind != "b" and any(
-                int(a.max()) > _EXACT or int(a.min()) < -_EXACT for a in arrays if a.size
-            )
-            if kind.kind == "b" or large:
-                needed = "a value in every row (bools and large integers leave no room for a gap)"
-                raise self._wrong(int(np.argmax(missing)), self.names[0], needed, "nothing")
-            kind = np.dtype(np.float64)
-        out = np.empty((len(missing), *arrays[0].shape[1:]), kind)
-        at = 0
-        for part in parts:
-            if isinstance(part.values, np.ndarray) and part.values.shape[1:] == out.shape[1:]:
-                out[at : at + len(part)] = part.values
-            at += len(part)
-        if missing.any():
-            out[missing] = np.nan
-        return out
+
+def _values(parts: list[ColumnPart], non_null: list[ColumnPart]) -> np.ndarray:
+    """Numbers, or lists of one length; fractions where some are missing, which are NaN."""
+    arrays = [p.values for p in non_null if isinstance(p.values, np.ndarray)]
+    kind, missing = np.result_type(*arrays), np.concatenate([p.missing() for p in parts])
+    if missing.any() and kind.kind != "f":
+        kind = np.dtype(np.float64)
+    out = np.empty((len(missing), *arrays[0].shape[1:]), kind)
+    at = 0
+    for part in parts:
+        if isinstance(part.values, np.ndarray) and part.values.shape[1:] == out.shape[1:]:
+            out[at : at + len(part)] = part.values
+        at += len(part)
+    if missing.any():
+        out[missing] = np.nan
+    return out
+
+
+def _fits_no_array(parts: list[ColumnPart], non_null: list[ColumnPart]) -> bool:
+    """True for lists of several lengths, and for large integers with gaps, which would be NaN."""
+    arrays = [p.values for p in non_null if isinstance(p.values, np.ndarray)]
+    if len({array.shape[1:] for array in arrays}) > 1:
+        return True
+    integers = bool(arrays) and all(array.dtype.kind in "iu" for array in arrays)
+    has_gaps = any(bool(np.any(p.missing())) for p in parts)
+    return (
+        integers
+        and has_gaps
+        and any(int(a.max()) > _EXACT or int(a.min()) < -_EXACT for a in arrays if a.size)
+    )
+
+
+def _as_texts(part: ColumnPart, kind: ColumnType) -> ColumnPart:
+    """A part whose values are texts, as `column_types.from_text` reads them."""
+    if isinstance(part.values, StringColumn) or not isinstance(part.values, np.ndarray):
+        return part
+    texts = [
+        b"" if missing else as_text(kind, value)
+        for value, missing in zip(part.values.tolist(), part.missing().tolist(), strict=True)
+    ]
+    ends = np.cumsum([len(text) for text in texts])
+    return ColumnPart(StringColumn(np.frombuffer(b"".join(texts), np.uint8), ends), part.null)
 
 
 def _lacks_room(parsed: Sequence[np.ndarray], parts: Sequence[ColumnPart]) -> bool:
@@ -204,6 +249,14 @@ def _texts(parts: Sequence[ColumnPart], name: str) -> ColumnArrays:
     return {f"carried {name}": [t.blob for t in texts], f"ends {name}": [t.ends for t in texts]}
 
 
-def _width(part: ColumnPart) -> tuple[int, ...] | None:
-    """The shape of a value; None for texts."""
-    return part.values.shape[1:] if isinstance(part.values, np.ndarray) else None
+_KINDS: dict[str, ColumnType] = {"b": "bool", "i": "int", "u": "int", "f": "float"}
+
+
+def _kind(part: ColumnPart) -> ColumnType:
+    """The type of a part's values."""
+    if part.kind is not None or not isinstance(part.values, np.ndarray):
+        return part.kind or "text"
+    kind = _KINDS[part.values.dtype.kind] if part.values.size else "null"  # of empty lists
+    for _ in part.values.shape[1:]:
+        kind = ["list", kind]
+    return kind

@@ -10,6 +10,12 @@ import numpy as np
 
 from fastfeed.errors import MissingExtra, SourceError
 from fastfeed.printable import printable
+from fastfeed.sources.tables.column_types import (
+    MAX_DEPTH,
+    ColumnType,
+    TypeConflict,
+    is_nested,
+)
 from fastfeed.sources.tables.columns import Codes, ColumnPart, TextLists
 from fastfeed.sources.tables.string_column import StringColumn
 
@@ -49,11 +55,102 @@ def part(array: Any, coded: bool, name: str, uri: str, first: int) -> ColumnPart
             )
         return ColumnPart(TextLists(_codes(items), counts.astype(np.int64)), null)
     if _is_list(kind) and _is_number(_innermost(kind)):
-        return ColumnPart(_lists(array, null, name, uri, lambda row: first + row), null)
-    raise SourceError(
+        try:
+            return ColumnPart(_lists(array, null, name, uri, lambda row: first + row), null)
+        except SourceError as error:
+            return _any_part(array, null, name, uri, str(error))
+    return _any_part(
+        array,
+        null,
+        name,
+        uri,
         f"Table: column {printable(repr(name))} of {uri} holds {printable(kind)}; numbers, bools,"
-        " texts and lists of numbers can be read"
+        " texts and lists of numbers can be read",
     )
+
+
+def _any_part(array: Any, null: np.ndarray | None, name: str, uri: str, refusal: str) -> ColumnPart:
+    """Values of any type, as texts. SourceError for types that no format can carry."""
+    try:
+        kind = _column_type(array.type)
+        if kind == "bytes":
+            values = StringColumn(*_buffers(array.cast(pa.large_binary())))
+        elif is_nested(kind):
+            values = StringColumn.of(
+                ["" if row is None else json.dumps(row) for row in _json_values(array, kind)]
+            )
+        else:
+            values = _strings(_iso(array))
+    except TypeConflict as error:
+        raise SourceError(f"Table: column {printable(repr(name))} of {uri} {error}") from None
+    except UnicodeDecodeError as error:
+        raise SourceError(
+            f"Table: column {printable(repr(name))} of {uri} holds texts that are not UTF-8: {error}"
+        ) from None
+    return ColumnPart(values, null, kind=kind, refusal=refusal)
+
+
+def _column_type(kind: Any, depth: int = 0) -> ColumnType:
+    """The type of a column of Arrow's. TypeConflict."""
+    if pa.types.is_dictionary(kind):
+        return _column_type(kind.value_type, depth)
+    for fits, own in _TYPES:
+        if fits(kind):
+            return own
+    if is_bytes(kind) and not depth:
+        return "bytes"
+    if pa.types.is_timestamp(kind):
+        return ["timestamp", kind.unit, kind.tz is not None]
+    if pa.types.is_decimal(kind) and 0 <= kind.scale <= kind.precision:
+        return ["decimal", kind.precision, kind.scale]
+    if depth == MAX_DEPTH:
+        raise TypeConflict(f"is nested more than {MAX_DEPTH} deep")
+    if _is_list(kind):
+        return ["list", _column_type(kind.value_type, depth + 1)]
+    if pa.types.is_struct(kind) and kind.num_fields:
+        return ["struct", [[field.name, _column_type(field.type, depth + 1)] for field in kind]]
+    inner = " inside of lists or structs" if depth else ""
+    raise TypeConflict(
+        f"holds {printable(kind)}{inner}, which no format can carry; leave it out of columns"
+    )
+
+
+def _json_values(array: Any, kind: ColumnType) -> list[Any]:
+    """Values as JSON holds them."""
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if not is_nested(kind):
+        if kind == "float":
+            array = array.cast(pa.float64())
+            return pc.if_else(pc.is_finite(array), array, None).to_pylist()
+        is_plain = kind in ("bool", "int", "null") or is_text(array.type)
+        return (array if is_plain else _iso(array)).to_pylist()
+    present = array.is_valid().to_pylist()
+    if kind[0] == "struct":
+        names = [name for name, _ in kind[1]]
+        columns = [
+            _json_values(own, inner)
+            for own, (_, inner) in zip(array.flatten(), kind[1], strict=True)
+        ]
+        rows = zip(*columns, strict=True)
+        return [
+            dict(zip(names, row, strict=True)) if there else None
+            for row, there in zip(rows, present, strict=True)
+        ]
+    filled = array.drop_null()
+    items = _json_values(filled.flatten(), kind[1])
+    stops = np.cumsum(filled.value_lengths().to_numpy(zero_copy_only=False)).tolist()
+    bounds = zip([0, *stops[:-1]], stops, strict=True)
+    lists = iter([items[start:stop] for start, stop in bounds])
+    return [next(lists) if there else None for there in present]
+
+
+def _iso(array: Any) -> Any:
+    """Dates, timestamps and decimals as texts."""
+    if pa.types.is_timestamp(array.type):
+        array = array.cast(pa.timestamp(array.type.unit, "UTC" if array.type.tz else None))
+        return pc.replace_substring(array.cast(pa.string()), " ", "T")
+    return array.cast(pa.string())
 
 
 def path_to(schema: Any, name: str) -> list[str]:
@@ -164,6 +261,18 @@ def _is_number(kind: Any) -> bool:
     return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
 
 
+# Arrow's types that are one of a column's whatever their width
+_TYPES: list[tuple[Callable[[Any], bool], ColumnType]] = [
+    (pa.types.is_null, "null"),
+    (pa.types.is_boolean, "bool"),
+    (pa.types.is_integer, "int"),
+    (pa.types.is_floating, "float"),
+    (is_text, "text"),
+    (pa.types.is_time, "text"),
+    (pa.types.is_date, "date"),
+]
+
+
 def _codes(array: Any) -> Codes:
     if pa.types.is_dictionary(array.type):
         coded = array
@@ -174,16 +283,20 @@ def _codes(array: Any) -> Codes:
 
 
 def _strings(array: Any) -> StringColumn:
-    array = array.cast(pa.large_string())
+    return StringColumn(*_buffers(array.cast(pa.large_string())))
+
+
+def _buffers(array: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Bytes and ends of texts or bytes: uint8, and int64 (n,)."""
     _, ends, blob = array.buffers()
     if not len(array):
-        return StringColumn.of([])
+        return np.empty(0, np.uint8), np.empty(0, np.int64)
     ends = np.frombuffer(ends, np.int64)[array.offset : array.offset + len(array) + 1]
     if blob is not None:
         data = np.frombuffer(blob, np.uint8)[ends[0] : ends[-1]]
     else:
         data = np.empty(0, np.uint8)
-    return StringColumn(data.copy(), ends[1:] - ends[0])  # Arrow's memory is given back
+    return data.copy(), ends[1:] - ends[0]  # Arrow's memory is given back
 
 
 def _numbers(array: Any) -> np.ndarray:

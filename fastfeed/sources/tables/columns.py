@@ -21,6 +21,7 @@ from fastfeed.printable import printable
 from fastfeed.sources.class_names import class_names, class_numbers, integers_in, nfc
 from fastfeed.sources.label_values import MOST_CLASSES, LabelKind
 from fastfeed.sources.shards.labels import number_integers
+from fastfeed.sources.tables.column_types import ColumnType
 from fastfeed.sources.tables.inline_images import has_inline
 from fastfeed.sources.tables.string_column import StringColumn, fractions
 
@@ -54,6 +55,9 @@ class ColumnPart:
     values: np.ndarray | StringColumn | Codes | TextLists
     null: np.ndarray | None = None  # bool (n,): there is no value; None: all are there
     typed: bool = True  # False: what is written as a text may be a number (CSV)
+    # of values that are kept as texts, by `column_types.as_text`; None: they are as `values` are
+    kind: ColumnType | None = None
+    refusal: str = ""  # the error for parsers that take no such values
 
     def __len__(self) -> int:
         return len(self.values.codes if isinstance(self.values, Codes) else self.values)
@@ -122,6 +126,7 @@ class ColumnParser(ABC):
     """Parses a column, or four."""
 
     coded = False  # texts are wanted as Codes
+    takes_any_type = False
     # some values are addresses, or images in base64, rather than local files
     urls = False
     texts: tuple[str, ...] | None = None  # names of classes that its arrays count
@@ -133,6 +138,8 @@ class ColumnParser(ABC):
 
     def add(self, name: str, part: ColumnPart) -> None:
         """Add the next rows of a column; SourceError for values that do not fit it."""
+        if part.refusal and not self.takes_any_type:
+            raise SourceError(part.refusal)
         self._take(name, part, self.rows[name])
         self.rows[name] += len(part)
 

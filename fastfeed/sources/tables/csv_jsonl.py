@@ -15,6 +15,13 @@ import numpy as np
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.printable import printable
 from fastfeed.runtime.json_file import object_bytes
+from fastfeed.sources.tables.column_types import (
+    ColumnType,
+    TypeConflict,
+    as_text,
+    merged,
+    type_of,
+)
 from fastfeed.sources.tables.columns import Codes, ColumnPart, TextLists
 from fastfeed.sources.tables.string_column import StringColumn
 
@@ -23,6 +30,7 @@ _FIELD = 256 << 20
 _FIELD_BYTES = 60  # of a text as a Python object, besides its characters
 _ROWS = 1 << 16  # that are Python objects at the same time, of up to 32 columns
 _FIELDS = 32 * _ROWS
+_SCALARS = {bool, int, float, str}
 _MOST_TIMES = 100  # its bytes that JSON may take as Python objects
 
 RequestedNames = Mapping[str, bool]  # names of columns, and whether to read their texts as Codes
@@ -226,7 +234,7 @@ def _objects(lines: Iterable[bytes], uri: str, memory: int) -> Iterator[tuple[di
 
 
 def values_part(values: list[Any], coded: bool, name: str, uri: str, first: int) -> ColumnPart:
-    """A part of JSON's values: texts, numbers, bools, lists of numbers, None; row `first` on.
+    """A part of values of one kind, as JSON or Python has them, and None; row `first` on.
 
     SourceError if they are not of one kind.
     """
@@ -242,8 +250,12 @@ def values_part(values: list[Any], coded: bool, name: str, uri: str, first: int)
         texts = values if null is None else [value or "" for value in values]
         return ColumnPart(_codes(texts) if coded else StringColumn.of(texts), null)
     try:
+        if kinds == {list} and coded:
+            return ColumnPart(_text_lists(values), null)
         if kinds == {list}:
-            return ColumnPart(_text_lists(values) if coded else _lists(values), null)
+            return _lists_part(values, null, name, uri, first)
+        if len(kinds) == 1 and not kinds <= _SCALARS:
+            return any_part(values, null, name, uri, first, _refusal(values, name, uri, first))
         if kinds <= {bool, int, float}:
             dtype = np.bool_ if kinds == {bool} else np.float64 if float in kinds else np.int64
             if float in kinds and (large := _large(values)) is not None:
@@ -255,9 +267,7 @@ def values_part(values: list[Any], coded: bool, name: str, uri: str, first: int)
                 np.array(values if null is None else [value or 0 for value in values], dtype), null
             )
     except _BadRow as bad_row:
-        raise SourceError(
-            f"Table: {uri}, row {first + bad_row.row}: column {printable(repr(name))} {bad_row}"
-        ) from None
+        raise SourceError(_in_row(name, uri, first + bad_row.row, str(bad_row))) from None
     except OverflowError:
         row = next(i for i, v in enumerate(values) if type(v) is int and not _fits(v))
         digits = len(str(abs(values[row])))
@@ -265,16 +275,55 @@ def values_part(values: list[Any], coded: bool, name: str, uri: str, first: int)
             f"Table: {uri}, row {first + row}: column {printable(repr(name))} holds a number of"
             f" {digits} digits, too large"
         ) from None
+    raise SourceError(_refusal(values, name, uri, first))
+
+
+def _refusal(values: list[Any], name: str, uri: str, first: int) -> str:
+    """The error for values of several kinds, or of one that is read for `columns` only."""
     first_value = next(value for value in values if value is not None)
     row = next(
         (i for i, v in enumerate(values) if v is not None and _kind(v) is not _kind(first_value)),
         values.index(first_value),
     )
-    raise SourceError(
-        f"Table: {uri}, row {first + row}: column {printable(repr(name))} holds"
-        f" {printable(json.dumps(values[row], default=str))}; a column holds numbers, or texts, or lists of"
-        f" numbers, and this one began with {printable(json.dumps(first_value, default=str))}"
+    return _in_row(
+        name,
+        uri,
+        first + row,
+        f"holds {printable(json.dumps(values[row], default=str))}; a column holds numbers, or texts,"
+        f" or lists of numbers, and this one began with"
+        f" {printable(json.dumps(first_value, default=str))}",
     )
+
+
+def _in_row(name: str, uri: str, row: int, problem: str) -> str:
+    return f"Table: {uri}, row {row}: column {printable(repr(name))} {problem}"
+
+
+def _lists_part(
+    values: list[Any], null: np.ndarray | None, name: str, uri: str, first: int
+) -> ColumnPart:
+    """Lists of numbers, of one length, as an array; others as texts."""
+    try:
+        return ColumnPart(_lists(values), null)
+    except _BadRow as bad_row:
+        refusal = _in_row(name, uri, first + bad_row.row, str(bad_row))
+        return any_part(values, null, name, uri, first, refusal)
+
+
+def any_part(
+    values: list[Any], null: np.ndarray | None, name: str, uri: str, first: int, refusal: str
+) -> ColumnPart:
+    """A part of values of any type, as texts. SourceError if they are not of one type."""
+    kind: ColumnType = "null"
+    for row, value in enumerate(values):
+        try:
+            kind = merged(kind, type_of(value))
+        except TypeConflict as error:
+            raise SourceError(_in_row(name, uri, first + row, str(error))) from None
+    texts = [as_text(kind, value) for value in values]
+    blob = np.frombuffer(b"".join(texts), np.uint8)
+    ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))
+    return ColumnPart(StringColumn(blob, ends), null, kind=kind, refusal=refusal)
 
 
 def _large(values: list[Any]) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from fastfeed.sources.label_values import LabelKind, LabelValues, RequestedLabel
 from fastfeed.sources.mmap_arrays import joined
 from fastfeed.sources.shards.labels import checked_classes
 from fastfeed.sources.tables.columns import ColumnPart, RowLocator
-from fastfeed.sources.tables.csv_jsonl import no_column, values_part
+from fastfeed.sources.tables.csv_jsonl import any_part, no_column, values_part
 from fastfeed.sources.tables.open_table import (
     OpenedTable,
     RequestedColumns,
@@ -48,7 +49,7 @@ def open_in_memory(table: Any, requested: RequestedColumns, name: str | None = N
     if isinstance(table, Mapping) or hasattr(table, "iloc"):
         parts = [(column, _column(table, column, columns[column], name)) for column in columns]
     else:
-        parts = list(_arrow_parts(table, columns, name))
+        parts = list(_arrow_parts(table, columns, requested.columns, name))
     lengths = {column: len(part) for column, part in parts}
     if isinstance(table, Mapping) and len(set(lengths.values())) > 1:
         counts = ", ".join(f"{length:,} {printable(column)}" for column, length in lengths.items())
@@ -123,6 +124,8 @@ def _values(
             if values.dtype.kind == "f" and values.ndim == 1:
                 null = np.isnan(values)
             return ColumnPart(np.array(values), null if null is not None and null.any() else None)
+        if values.dtype.kind == "M":  # tolist() would return integers
+            values = values.astype("datetime64[us]")
         values = values.tolist()
     rows = list(values)
     if not set(map(type, rows)) <= _SCALARS:
@@ -136,7 +139,9 @@ def _values(
         rows = [None if value != value else value for value in rows]
     if not kinds <= _SCALARS | {list}:
         row = next(row for row, value in enumerate(rows) if type(value) not in _SCALARS | {list})
-        raise SourceError(_unreadable(column, f"{name}, row {row}", type(rows[row]).__name__))
+        refusal = _unreadable(column, f"{name}, row {row}", type(rows[row]).__name__)
+        missing = np.fromiter((value is None for value in rows), bool, len(rows))
+        return any_part(rows, missing if missing.any() else None, column, name, 0, refusal)
     return values_part(rows, coded, column, name, 0)
 
 
@@ -148,6 +153,10 @@ def _plain(value: Any) -> Any:
         return os.fspath(value)
     if isinstance(value, (list, tuple, np.ndarray)):
         return [_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, datetime):  # pandas' own, too
+        return datetime.combine(value.date(), value.time(), value.tzinfo)
     return value
 
 
@@ -159,7 +168,7 @@ def _unreadable(column: str, place: str, kind: str) -> str:
 
 
 def _arrow_parts(
-    table: Any, columns: Mapping[str, bool], name: str
+    table: Any, columns: Mapping[str, bool], any_type: Sequence[str], name: str
 ) -> Iterator[tuple[str, ColumnPart]]:
     from fastfeed.sources.tables.arrow import (  # loads PyArrow
         as_table,
@@ -174,7 +183,7 @@ def _arrow_parts(
         stored_type = column_kind(content.schema, column)
         if stored_type is None:
             raise no_column(column, name, content.column_names)
-        if holds_images(stored_type):
+        if holds_images(stored_type) and column not in any_type:
             raise SourceError(_unreadable(column, name, str(stored_type)))
         row = 0
         for chunk in column_of(content, column).chunks:

@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Iterable, Sequence
 from contextlib import closing
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +26,7 @@ from fastfeed.sources.label_values import (
 )
 from fastfeed.sources.mmap_arrays import joined, load, save
 from fastfeed.sources.tables.annotations import BoxColumn, ExtraColumn, WeightColumn
+from fastfeed.sources.tables.column_types import ColumnType
 from fastfeed.sources.tables.columns import (
     ColumnArrays,
     ColumnParser,
@@ -39,7 +40,7 @@ from fastfeed.storage.expand import local_stat
 from fastfeed.storage.reads import Stat, is_local
 from fastfeed.storage.storage import Storage
 
-_MEANING = 2  # of the arrays in a cached file: of another, they are made again
+_MEANING = 3  # of the arrays in a cached file: of another, they are made again
 # of the table, from which on its columns are kept in a file: less is read in no time
 KEEP_BYTES = 4 << 20
 
@@ -128,6 +129,7 @@ class OpenedTable:
     urls: bool = False  # some paths are
     classes: tuple[str, ...] = ()  # names by label
     named: bool = False  # labels are names: `classes` are all of them, sorted
+    kinds: dict[str, ColumnType] = field(default_factory=dict)  # types of extra columns
     cache_path: Path | None = None  # where the arrays are mapped from
 
 
@@ -237,9 +239,16 @@ def _load_cached(path: Path, files: Files, requested: RequestedColumns) -> Opene
         [stat.size, stat.version] for _, stat in files
     ]:
         return None
-    classes, named = tuple(header["classes"]), header["named"]
     return OpenedTable(
-        list(files), header["rows"], arrays, header["leaf"], header["urls"], classes, named, path
+        list(files),
+        header["rows"],
+        arrays,
+        header["leaf"],
+        header["urls"],
+        tuple(header["classes"]),
+        header["named"],
+        header["kinds"],
+        path,
     )
 
 
@@ -289,9 +298,11 @@ def parse_files(
         arrays |= parser.arrays()
     texts = next((parser.texts for parser in parsers if parser.texts is not None), None)
     urls = any(parser.urls for parser in parsers)
+    extra = [parser for parser in parsers if isinstance(parser, ExtraColumn)]
+    types = {name: kind for parser in extra for name, kind in parser.kinds.items()}
     classes = reads[0].classes if texts is None else texts
     return (
-        OpenedTable(list(files), rows, {}, leaf, urls, classes, texts is not None),
+        OpenedTable(list(files), rows, {}, leaf, urls, classes, texts is not None, types),
         arrays,
     )
 
@@ -349,6 +360,7 @@ def _save_cached(
         "urls": opened.urls,
         "classes": opened.classes,
         "named": opened.named,
+        "kinds": opened.kinds,
     }
     try:
         save(path, header, arrays)

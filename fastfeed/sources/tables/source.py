@@ -17,6 +17,7 @@ from fastfeed.sources.base import notes_text, sample_or_failure, summary, with_n
 from fastfeed.sources.methods import SourceMethods
 from fastfeed.sources.shards.labels import checked_classes
 from fastfeed.sources.tables.arrow_images import ArrowImages
+from fastfeed.sources.tables.column_types import ColumnType, from_text, is_text
 from fastfeed.sources.tables.columns import RowLocator
 from fastfeed.sources.tables.image_files import ImageFiles
 from fastfeed.sources.tables.open_table import (
@@ -261,17 +262,23 @@ class TableSource(SourceMethods):
         """Top, left, height, width in displayed pixels, NaN for all: float64 (len(ids), 4)."""
         return self._arrays["boxes"][ids].astype(np.float64) if self._requested.box else None
 
+    @property
+    def column_types(self) -> dict[str, ColumnType]:
+        """Types of the columns by name, as `sources/tables/column_types.py` spells them."""
+        return self._opened.kinds
+
     def columns(self, ids: np.ndarray) -> dict[str, np.ndarray]:
-        """By name: numbers and bools as they are, lists of k as (len(ids), k), texts as objects."""
-        texts = {name for name in self._requested.columns if f"ends {name}" in self._arrays}
-        return {
-            name: (
-                self._texts(name).take(ids)
-                if name in texts
-                else self._arrays[f"carried {name}"][ids]
-            )
-            for name in self._requested.columns
-        }
+        """By name: numbers and bools as they are, lists of k as (len(ids), k), all else as objects."""
+        return {name: self._column(name, ids) for name in self._requested.columns}
+
+    def _column(self, name: str, ids: np.ndarray) -> np.ndarray:
+        if f"ends {name}" not in self._arrays:
+            return self._arrays[f"carried {name}"][ids]
+        texts, kind = self._texts(name), self.column_types[name]
+        if is_text(kind):
+            return texts.take(ids)
+        values = [from_text(kind, texts.content(i)) for i in np.asarray(ids).tolist()]
+        return np.fromiter(values, object, len(values))
 
     def _texts(self, name: str) -> StringColumn:
         return StringColumn(self._arrays[f"carried {name}"], self._arrays[f"ends {name}"])

@@ -42,8 +42,12 @@ class StringColumn:
         return len(self.ends)
 
     def __getitem__(self, i: int) -> str:
+        return self.content(i).decode("utf-8", "surrogateescape")
+
+    def content(self, i: int) -> bytes:
+        """Bytes of one text."""
         start = int(self.ends[i - 1]) if i else 0
-        return self.blob[start : int(self.ends[i])].tobytes().decode("utf-8", "surrogateescape")
+        return self.blob[start : int(self.ends[i])].tobytes()
 
     def tolist(self) -> list[str]:
         """All texts as Python strings."""

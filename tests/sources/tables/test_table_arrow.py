@@ -125,7 +125,7 @@ def bad_texts() -> pa.Table:
             "its record batches are compressed; write them without compression",
         ),
         (
-            lambda p: write_stream(p, pa.table({"image": [b"x"], "caption": [[{"a": 1}]]})),
+            lambda p: write_stream(p, pa.table({"image": [b"x"], "caption": [[b"y"]]})),
             "column 'caption' of",
         ),
         (

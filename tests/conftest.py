@@ -37,6 +37,7 @@ _LAUNCHERS = re.compile(
 
 _NSYS = re.compile(r"/test_(runner|nsys|profile_command)[^/]*\.py$")
 _FRAMEWORKS = re.compile(r"/adapters/test_(torch|prefetch_to_device|gpu_\w+)\.py$")
+_FAILURES = pytest.StashKey[dict[tuple[str, str, int], list[BaseException]]]()
 
 # the machines that run these are shared and slow at times: no example may fail for taking long
 settings.register_profile(
@@ -70,6 +71,30 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Slow tests come first, so that no worker is left with them at the end."""
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+) -> Generator[None, object, object]:
+    """A fixture of a module or of the session that has failed twice fails again at once.
+
+    pytest-rerunfailures forgets the failure with every test that it repeats, and such a fixture may
+    start a framework for a minute.
+    """
+    if fixturedef.scope not in ("module", "session"):
+        return (yield)
+    key = (request.node.nodeid, fixturedef.argname, getattr(request, "param_index", 0))
+    failures = request.config.stash.setdefault(_FAILURES, {}).setdefault(key, [])
+    if len(failures) == 2:
+        failure = failures[-1].with_traceback(None)
+        fixturedef.cached_result = (None, fixturedef.cache_key(request), (failure, None))
+        raise failure
+    try:
+        return (yield)
+    except (Exception, pytest.fail.Exception) as failure:
+        failures.append(failure)
+        raise
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

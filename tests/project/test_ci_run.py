@@ -7,10 +7,11 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, environment
 
 SCRIPT = ROOT / ".ci" / "run"
 pytestmark = [
@@ -79,3 +80,34 @@ def test_ci_continues_where_the_package_cannot_be_had(tmp_path: Path) -> None:
         f"mkdir -p {inner.parent} && printf '#!/bin/sh\\nexit 1\\n' > {inner} && chmod +x {inner}"
     )
     assert run(tmp_path, f"#!/bin/sh\n{made}\n") == "datasets:"
+
+
+SESSION = """
+import pathlib, pytest
+
+@pytest.fixture(scope="module", params=["fails", "starts"])
+def session(request):
+    with open(pathlib.Path(__file__).with_name("started"), "a") as file:
+        file.write(request.param + "\\n")
+    assert request.param == "starts", "no backend"
+
+@pytest.mark.parametrize("number", range(4))
+def test_of_the_session(session, number):
+    pass
+"""
+
+
+def test_a_session_that_fails_is_started_twice_whatever_the_number_of_its_tests(tmp_path: Path):
+    (tmp_path / "test_session.py").write_text(SESSION)
+    (tmp_path / "pytest.ini").write_text("[pytest]")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "conftest", "--reruns", "1", "-q", tmp_path],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    started = (tmp_path / "started").read_text().split()
+    assert started == ["fails", "fails", "starts"], done.stdout
+    assert "4 passed, 4 errors, 4 rerun" in done.stdout
+    assert done.stdout.count("AssertionError: no backend") >= 4

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fastfeed.errors import ConfigError, SampleError, TooManyFailures
 from fastfeed.faults import REASONS, Failure, FaultPolicy, too_many
-from fastfeed.feed.batch.sample_choice import substitutes
+from fastfeed.sampling.plan import substitutes
 
 # -- what a failure and a policy are
 

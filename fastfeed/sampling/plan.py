@@ -21,8 +21,9 @@ from fastfeed.distributed.world import World
 from fastfeed.errors import ConfigError, StateError
 from fastfeed.sampling import MOST_SAMPLES, Epoch, SampleRefs, Shuffle, order_of
 from fastfeed.sampling.permute import permute
-from fastfeed.sampling.rng import check_seed
+from fastfeed.sampling.rng import SLOT_SUBSTITUTE, check_seed, uniform
 
+_STEPS_AT_ONCE = 8  # one call costs as much as for one
 _ROWS = 2**33  # in keys, in the place of an epoch number, which is smaller
 
 
@@ -388,3 +389,37 @@ def position_of(
             f" {epoch!r}"
         )
     return (epoch + 1, 0) if step == steps else (epoch, step)
+
+
+class StepSampleCache:
+    """Samples of the steps of one plan, computed for eight steps at a time; any thread may ask."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        nothing = SampleRefs.once(np.empty((0, 0), np.int64))
+        self._block: tuple[int, int, SampleRefs] = (-1, -1, nothing)  # epoch, number in it
+
+    def __call__(self, epoch: int, step: int) -> SampleRefs:
+        """Samples of one step, as `plan.at` returns them."""
+        number, row = divmod(step, _STEPS_AT_ONCE)
+        block = self._block
+        if block[:2] != (epoch, number):
+            plan, first = self._plan, number * _STEPS_AT_ONCE
+            end = min(first + _STEPS_AT_ONCE, plan.steps)
+            firsts = np.array([plan.first(other) for other in range(first, end)])
+            refs = plan.at(epoch, (firsts[:, None] + np.arange(plan.batch)).reshape(-1))
+            shape = len(firsts), plan.batch
+            refs = SampleRefs(refs.ids.reshape(shape), refs.occurrences.reshape(shape))
+            block = self._block = (epoch, number, refs)
+        ids, occurrences = block[2]
+        return SampleRefs(ids[row].copy(), occurrences[row])
+
+
+def substitutes(seed: int, epoch: int, key: int, attempts: int, length: int) -> np.ndarray:
+    """Positions in the epoch of samples to try in place of a bad one: int64, (attempts,).
+
+    Positions, so that a substitute is drawn as all samples are: by class, by weight, from its share
+    of a mixture.
+    """
+    u = uniform(seed, epoch, np.array([key]), SLOT_SUBSTITUTE, attempts)[0]
+    return np.minimum((u * length).astype(np.int64), length - 1)

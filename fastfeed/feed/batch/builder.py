@@ -21,7 +21,6 @@ from fastfeed.feed.batch.maps import MapRunner
 from fastfeed.feed.batch.pending_batch import BatchRows, PendingBatch
 from fastfeed.feed.batch.readahead import READ_AHEAD_BYTES, ReadAhead, Ticket
 from fastfeed.feed.batch.rows import Branch, RowMaker, targets
-from fastfeed.feed.batch.sample_choice import StepSampleCache, substitutes
 from fastfeed.feed.batch.sample_loader import Decoder, ReadImages, SampleLoader
 from fastfeed.feed.batch.task_sizes import TaskSizes
 from fastfeed.feed.config import FeedConfig
@@ -30,6 +29,7 @@ from fastfeed.ops.program.program import Program
 from fastfeed.runtime.batch import Batch
 from fastfeed.runtime.thread_pool import CancelToken, ParallelJob
 from fastfeed.runtime.timeline import Timeline
+from fastfeed.sampling.plan import StepSampleCache, substitutes
 from fastfeed.sampling.rng import uniform
 from fastfeed.sources.base import Optionals
 

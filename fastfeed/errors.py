@@ -85,8 +85,8 @@ class ConfigError(FastfeedError, ValueError):
 
     Args:
         *args (object): The text.
-        field (str): Name of the argument, which the command line shows as its option; "" for none
-            or several. Default: "".
+        field (str): Name of the argument, which the command line shows as its option, or of the
+            environment variable; "" for none or several. Default: "".
 
     Example:
         >>> ff.RandomFlip(1.5)
@@ -125,12 +125,19 @@ class ConfigError(FastfeedError, ValueError):
 class SpecError(ConfigError):
     """An op cannot follow what comes before it, or nothing can make its input.
 
+    Args:
+        *args (object): The text.
+        field (str): Name of the argument. Default: "ops".
+
     Example:
         >>> ff.Feed(ff.ImageFolder("photos"), [ff.Invert()], batch=2)
         Traceback (most recent call last):
             ...
         fastfeed.errors.SpecError: Invert needs images of one size, got HWC uint8[?, ?, 3]; put ...
     """
+
+    def __init__(self, *args: object, field: str = "ops") -> None:
+        super().__init__(*args, field=field)
 
 
 class StateError(ConfigError):

@@ -86,6 +86,9 @@ def test_the_field_is_the_last_name(name):
     assert pickle.loads(pickle.dumps(error)).args == error.args
 
 
+FOUR = ff.World(0, 4, 0, 4)
+
+
 @pytest.mark.parametrize(
     ("field", "make"),
     [
@@ -105,6 +108,10 @@ def test_the_field_is_the_last_name(name):
         ("quarantine", lambda: _feed(quarantine="/")),
         ("batch", lambda: _feed(batch=0)),
         ("depth", lambda: ff.prefetch_to_device([], "cpu", depth=0)),
+        ("ops", lambda: _feed(ops=[ff.ToFloat(), ff.Invert()])),
+        ("ops", lambda: ff.Transform([ff.Invert()])),
+        ("CUDA_VISIBLE_DEVICES", lambda: ff.pin_gpu(FOUR, {"CUDA_VISIBLE_DEVICES": "0,1"})),
+        ("FASTFEED_TIMELINE", lambda: _feed(environ={"FASTFEED_TIMELINE": "/"})),
     ],
 )
 def test_an_error_about_an_argument_names_it(field, make):
@@ -113,5 +120,8 @@ def test_an_error_about_an_argument_names_it(field, make):
     assert raised.value.field == field
 
 
-def _feed(**options):
-    return ff.Feed(ff.Arrays(np.zeros((2, 2, 2, 3), np.uint8)), [], **({"batch": 1} | options))
+def _feed(ops=(), environ=(), **options):
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in dict(environ).items():
+            patch.setenv(name, value)
+        return ff.Feed(ff.Arrays(np.zeros((2, 2, 2, 3), np.uint8)), ops, **({"batch": 1} | options))

@@ -189,7 +189,8 @@ def _target(target: str | None) -> tuple[int | None, list[str]]:
     places = folders()
     if not places:
         raise ConfigError(
-            "FASTFEED_LIVE is off here; unset it, or name the folder of the live pages"
+            "FASTFEED_LIVE is off here; unset it, or name the folder of the live pages",
+            field="FASTFEED_LIVE",
         )
     if os.environ.get("FASTFEED_LIVE") is None and hasattr(os, "getuid") and os.getuid() == 0:
         places += _all_users(places)

@@ -56,7 +56,8 @@ def pin_gpu(
             raise ConfigError(
                 f"{NAME} must list 1 GPU, or one for each of the {world.local_size} processes on"
                 f" this machine, got {len(entries)}: {visible!r}; start {len(entries)} processes"
-                " per machine, or list more GPUs"
+                " per machine, or list more GPUs",
+                field=NAME,
             )
         pinned = entries[world.local_rank]
     initializer = next((name for name, has_started in CUDA_CHECKS.items() if has_started()), None)

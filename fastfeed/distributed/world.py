@@ -115,7 +115,8 @@ class World:
                     found.rank, found.size, found.local_rank, found.local_size, found.found_by
                 )
             except ConfigError as error:
-                raise ConfigError(f"{found.found_by}: {error}, or unset {found.variable}") from None
+                text = f"{found.found_by}: {error}, or unset {found.variable}"
+                raise ConfigError(text, field=found.variable) from None
         return cls(found_by="default: no launcher in the environment")
 
     @property
@@ -282,7 +283,8 @@ def slurm(environ: Environ) -> Found | None:
         raise ConfigError(
             f"SLURM_STEP_NUM_TASKS must be 1 under SLURM_PTY_PORT (srun --pty), got {size}, which"
             " may be this shell's or a step's; in a shell, start it with `srun --pty -n 1`; before"
-            " a step, `unset SLURM_PTY_PORT`"
+            " a step, `unset SLURM_PTY_PORT`",
+            field="SLURM_STEP_NUM_TASKS",
         )
     found = from_variables(
         "Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", None, environ
@@ -290,7 +292,8 @@ def slurm(environ: Environ) -> Found | None:
     if found is not None and not _is_set(environ, "SLURM_LOCALID"):
         raise ConfigError(
             f"SLURM_LOCALID must be set inside an srun step, got {found.found_by}; pass every"
-            " SLURM_* variable on, for example into the container, or unset SLURM_STEP_NUM_TASKS"
+            " SLURM_* variable on, for example into the container, or unset SLURM_STEP_NUM_TASKS",
+            field="SLURM_LOCALID",
         )
     return found
 
@@ -317,7 +320,8 @@ def from_variables(
         raise ConfigError(
             f"{missing} must be set when {names_set[0]} is, got"
             f" {names_set[0]}={environ[names_set[0]]} alone; set both as {launcher} does, or unset"
-            f" {names_set[0]}"
+            f" {names_set[0]}",
+            field=missing,
         )
     names = [
         name for name in (rank, size, local_rank, local_size) if name and _is_set(environ, name)

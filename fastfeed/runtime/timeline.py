@@ -251,7 +251,8 @@ class _TimelineFile:
             self._fd = open_file(path, APPEND)
         except OSError as error:
             raise ConfigError(
-                f"cannot write the timeline {path}: {error.strerror}; correct FASTFEED_TIMELINE"
+                f"cannot write the timeline {path}: {error.strerror}; correct FASTFEED_TIMELINE",
+                field="FASTFEED_TIMELINE",
             ) from error
         self._path = os.fspath(path)
         self._warned = False

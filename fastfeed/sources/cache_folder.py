@@ -35,7 +35,8 @@ def cache_folder() -> Path:
     except OSError as error:
         raise ConfigError(
             "this user has no home folder, and the folder for temporary files cannot hold the"
-            f" cache: {error}; set FASTFEED_CACHE to a folder of yours"
+            f" cache: {error}; set FASTFEED_CACHE to a folder of yours",
+            field="FASTFEED_CACHE",
         ) from error
 
 

@@ -348,6 +348,7 @@ def test_errors_name_the_variable_and_the_way_out(environ: dict[str, str], text:
     with pytest.raises(ConfigError) as caught:
         World.detect(environ)
     assert str(caught.value) == text
+    assert caught.value.field.isupper() and caught.value.field in text
 
 
 @pytest.mark.parametrize(

@@ -75,9 +75,14 @@ log = logging.getLogger("fastfeed")  # of all modules
 log.addFilter(_PrintableMessages())
 
 
-def memory_text(count: float) -> str:
-    """`4.8 MB`, `3.1 kB`: bytes of memory with one decimal."""
-    return f"{count / 1e6:,.1f} MB" if count >= 1e5 else f"{count / 1e3:,.1f} kB"
+def format_size(count: float) -> str:
+    """`512 bytes`, `4.5 MB`, `1.2 TB`: powers of 1000, three digits."""
+    value, unit = float(count), "bytes"
+    for unit in ("bytes", "kB", "MB", "GB", "TB", "PB"):
+        if value < 999.5 or unit == "PB":
+            break
+        value /= 1000
+    return f"{value:.0f} {unit}" if unit == "bytes" or value >= 99.95 else f"{value:.1f} {unit}"
 
 
 def warn(text: str, category: type[Warning] = RuntimeWarning, *, stacklevel: int) -> None:

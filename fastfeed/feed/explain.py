@@ -16,7 +16,7 @@ from fastfeed.ops.function import Function
 from fastfeed.ops.map import Map
 from fastfeed.ops.program.program import Program
 from fastfeed.ops.program.window import Step
-from fastfeed.printable import memory_text
+from fastfeed.printable import format_size
 from fastfeed.sources.base import notes_of, notes_text, with_notes
 
 if TYPE_CHECKING:
@@ -83,17 +83,17 @@ def feed_text(
         f"  {_threads_text(config)}",
         program_text(program, backend.decode_path()),
         (
-            f"  a batch is {' and '.join(images)}, {memory_text(size)}; "
-            f"at most {count} in {backend.memory_name} ({memory_text(count * size)})"
+            f"  a batch is {' and '.join(images)}, {format_size(size)}; "
+            f"at most {count} in {backend.memory_name} ({format_size(count * size)})"
         ),
         _fields_text(fields, views, plan.batch),
     ]
     if program.decode is not None:
         memory = config.memory or 2 * DECODING.bytes
-        limit = f"{memory / 2**30:,.1f} GiB" if memory >= 1 << 30 else memory_text(memory)
+        limit = f"{memory / 2**30:,.1f} GiB" if memory >= 1 << 30 else format_size(memory)
         lines.append(
             f"  decoding holds at most {limit} at once (an image that needs more is decoded alone),"
-            f" encoded files {memory_text(encoded)}"
+            f" encoded files {format_size(encoded)}"
         )
     return "\n".join(lines)
 
@@ -112,11 +112,11 @@ def placed_text(name: str, config: FeedConfig, raw: bool, fields: Iterable[Field
     plan, program = config.plan, config.program
     size = _batch_bytes(fields, plan.batch)
     count = config.buffers
-    text = f"placed on {name}: at most {count} batches, {memory_text(count * size)}"
+    text = f"placed on {name}: at most {count} batches, {format_size(count * size)}"
     if raw:
         size = plan.batch * math.prod(program.shape)
         text += (
-            f", and the bytes of one, {memory_text(size)}, which becomes {program.spec.dtype} there"
+            f", and the bytes of one, {format_size(size)}, which becomes {program.spec.dtype} there"
         )
     return text
 

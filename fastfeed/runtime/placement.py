@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from fastfeed.errors import DeviceMemory
-from fastfeed.printable import memory_text
+from fastfeed.printable import format_size
 from fastfeed.runtime.batch import Batch
 
 
@@ -54,9 +54,9 @@ def out_of_memory(name: str, arrays: tuple[Any, ...], batches: int, error: objec
     """The error for a device without room for a batch; it holds at most `batches` of them."""
     size = size_of(arrays)
     return DeviceMemory(
-        f"{name} has no memory left for a batch of {memory_text(size)}; up to {batches} of them are"
-        f" there at once, {memory_text(batches * size)}; lower the batch size, or prefetch by one"
-        f" to save {memory_text(size)}, or make room there: {_first_line(error)}"
+        f"{name} has no memory left for a batch of {format_size(size)}; up to {batches} of them are"
+        f" there at once, {format_size(batches * size)}; lower the batch size, or prefetch by one"
+        f" to save {format_size(size)}, or make room there: {_first_line(error)}"
     )
 
 

@@ -89,7 +89,7 @@ Feed from ImageFolder({str(root)!r}): 20 images of 2 classes
     on pillow -> native threads
   a batch is float32[8, 3, 224, 224], 4.8 MB; at most 4 in memory (19.3 MB)
   its fields: image float32[8, 3, 224, 224], label int64[8], weight float32[8], id int64[8]
-  decoding holds at most 2.0 GiB at once (an image that needs more is decoded alone), encoded files 100.7 MB"""
+  decoding holds at most 2.0 GiB at once (an image that needs more is decoded alone), encoded files 101 MB"""
     )
     with pytest.warns(DeprecationWarning, match=r"use str\(feed\)"):
         assert str(feed) == feed.explain()

@@ -75,7 +75,7 @@ def test_the_bound_is_shown_and_checked(tmp_path):
     source = ff.ImageFolder(tmp_path, labeled=False)
     with ff.Feed(source, [ff.Resize((8, 8))], batch=1, memory=512 << 20) as feed:
         assert (
-            "decoding holds at most 536.9 MB at once (an image that needs more is decoded alone)"
+            "decoding holds at most 537 MB at once (an image that needs more is decoded alone)"
             in str(feed)
         )
     for wrong in (0, 4.0, "4GB", True):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import fastfeed as ff
-from fastfeed.printable import memory_text
+from fastfeed.printable import format_size
 
 N = 32
 IMAGES = np.zeros((N, 40, 40, 3), np.uint8)
@@ -76,9 +76,9 @@ def test_what_is_stated_is_taken(kind, tmp_path):
         batch = next(iter(feed))
     different = {id(array): array for array in arrays(batch)}  # views[0] is images
     taken = sum(array.nbytes for array in different.values())
-    stated = re.search(r"a batch is .*, ([\d.]+ .B); at most 3 in .* \(([\d.]+ .B)\)", text)
+    stated = re.search(r"a batch is .*, ([\d.]+ \w+); at most 3 in .* \(([\d.]+ \w+)\)", text)
     assert stated is not None, text
-    assert (stated[1], stated[2]) == (memory_text(taken), memory_text(3 * taken))
+    assert (stated[1], stated[2]) == (format_size(taken), format_size(3 * taken))
     for array in different.values():
         if array.nbytes > 0.05 * taken:
             assert f"{array.dtype}[{', '.join(map(str, array.shape))}]" in text, (
@@ -111,4 +111,4 @@ def test_a_device_holds_what_is_placed_there(kind, tmp_path):
             *([] if batch.masks is None else [batch.masks]),
         ]
         size = 3 * sum(tensor.numel() * tensor.element_size() for tensor in placed)
-        assert f"placed on torch cpu: at most 3 batches, {size / 1e6:.1f} MB" in str(feed)
+        assert f"placed on torch cpu: at most 3 batches, {format_size(size)}" in str(feed)

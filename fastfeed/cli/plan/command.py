@@ -21,7 +21,8 @@ from fastfeed.cli.open_source import (
 )
 from fastfeed.cli.screen.help import ACCESS, MORE, argument, flag, option
 from fastfeed.cli.screen.streams import Console
-from fastfeed.cli.screen.table import plural, show_written, size_text
+from fastfeed.cli.screen.table import plural, show_written
+from fastfeed.printable import format_size
 
 if TYPE_CHECKING:
     import numpy as np
@@ -250,7 +251,7 @@ def _unknown(value: object) -> str:
 
 
 def _size(value: object) -> str:
-    return "unknown" if value is None else size_text(float(value))  # type: ignore[arg-type]
+    return "unknown" if value is None else format_size(float(value))  # type: ignore[arg-type]
 
 
 def _time(seconds: object) -> str:

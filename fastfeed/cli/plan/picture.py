@@ -9,7 +9,8 @@ from PIL import Image, ImageDraw, ImageFont
 
 from fastfeed.cli.plan.cluster import Simulation
 from fastfeed.cli.plan.files import Groups
-from fastfeed.cli.screen.table import plural, size_text
+from fastfeed.cli.screen.table import plural
+from fastfeed.printable import format_size
 
 _LEFT, _TOP, _GAP = 110, 66, 54  # pixels around the panels
 _WIDTH, _RANKS, _TRACE = 1000, 420, 120  # of the panels; heights
@@ -138,7 +139,7 @@ def _bytes(
     if read.shape[1] > 1:
         text += f"; the busiest rank reads {simulation.imbalance:.1%} more than the mean"
     pen.text((left, top - 18), text, _INK, font)
-    highest = size_text(float(most.max()))
+    highest = format_size(float(most.max()))
     _axes(pen, font, top, _TRACE, highest, "", "0", simulation.plan.steps, left)
 
 

@@ -113,7 +113,8 @@ def _facts(
     estimated: Estimate, source: Input, recipe: Recipe, job: Job | None, workers: int
 ) -> list[tuple[str, str]]:
     from fastfeed.faults import format_reasons
-    from fastfeed.preprocess.model.report import format_duration, format_size
+    from fastfeed.preprocess.model.report import format_duration
+    from fastfeed.printable import format_size
 
     sampled, bad = estimated.sampled, estimated.bad.total()
     images = f"{estimated.images:,}"

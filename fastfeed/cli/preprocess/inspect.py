@@ -113,8 +113,8 @@ def verify(
     """
     from dataclasses import asdict
 
-    from fastfeed.preprocess.model.report import format_size
     from fastfeed.preprocess.reports.verify import repair, verify
+    from fastfeed.printable import format_size
 
     job = _job(_target(dst, target_option))
     with _status("reading") as bar:

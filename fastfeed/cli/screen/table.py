@@ -30,12 +30,3 @@ def show_written(console: Console, contents: str, path: object) -> None:
 def plural(count: object, noun: str) -> str:
     """`1 rank`, `1,000 ranks`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
-def size_text(count: float) -> str:
-    """`2.34 MB`, of three digits."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} TB"

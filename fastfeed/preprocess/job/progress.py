@@ -22,8 +22,8 @@ from fastfeed.preprocess.model.report import (
     STAGES,
     Progress,
     format_duration,
-    format_megabytes,
 )
+from fastfeed.printable import format_size
 
 LINES_S = 10.0  # between plain lines
 
@@ -170,7 +170,7 @@ def _speeds(speed: Speed) -> list[str]:
         return []
     words = [f"{speed.images:,.{1 if speed.images < 100 else 0}f} images/s"]
     if speed.bytes_in:
-        bytes_in, bytes_out = map(format_megabytes, (speed.bytes_in, speed.bytes_out))
+        bytes_in, bytes_out = map(format_size, (speed.bytes_in, speed.bytes_out))
         words.append(f"{bytes_in}/s in, {bytes_out}/s out")
     return words
 

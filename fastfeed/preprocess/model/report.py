@@ -9,7 +9,7 @@ from time import monotonic
 
 from fastfeed.faults import format_reasons
 from fastfeed.preprocess.model.record import BadSample, Counts
-from fastfeed.printable import printable
+from fastfeed.printable import format_size, printable
 
 # phases without numbers, reported once, before they begin
 STAGES = {
@@ -160,7 +160,7 @@ class Report:
         good = self.tally.samples
         lines = [
             f"{printable(self.target, None)}: {self.shards_done} of {self.shards} shards, {good} images,"
-            f" {self.bytes / 1e6:.1f} MB from {self.tally.bytes_in / 1e6:.1f} MB"
+            f" {format_size(self.bytes)} from {format_size(self.tally.bytes_in)}"
         ]
         if self.shards_now:
             shards = "1 shard" if self.shards_now == 1 else f"{self.shards_now} shards"
@@ -188,18 +188,3 @@ def format_duration(seconds: float) -> str:
     if total < 172_800:
         return f"{total // 3600}:{total // 60 % 60:02}:{total % 60:02} h"
     return f"{total // 86_400} d {total // 3600 % 24} h"
-
-
-def format_megabytes(count: float) -> str:
-    """`4.5 MB`; one decimal below 100."""
-    return f"{count / 1e6:,.1f} MB" if count < 1e8 else f"{count / 1e6:,.0f} MB"
-
-
-def format_size(count: float) -> str:
-    """`512 bytes`, `4.5 MB`, `1.2 TB`: powers of 1000, three digits."""
-    value, unit = float(count), "bytes"
-    for unit in ("bytes", "kB", "MB", "GB", "TB", "PB"):
-        if value < 999.5 or unit == "PB":
-            break
-        value /= 1000
-    return f"{value:.0f} {unit}" if unit == "bytes" or value >= 99.95 else f"{value:.1f} {unit}"

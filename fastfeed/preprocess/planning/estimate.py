@@ -19,8 +19,8 @@ from fastfeed.preprocess.model.layout import CURRENT
 from fastfeed.preprocess.model.plan import JobPlan, ordered
 from fastfeed.preprocess.model.recipe import Recipe
 from fastfeed.preprocess.model.record import Record, ShardFile
-from fastfeed.preprocess.model.report import format_size
 from fastfeed.preprocess.model.task import TaskContext
+from fastfeed.printable import format_size
 
 if TYPE_CHECKING:
     from fastfeed.preprocess.engines import Engine

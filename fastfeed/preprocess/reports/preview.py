@@ -12,7 +12,6 @@ from fastfeed import html_page
 from fastfeed.html_page import Markup, bullets, escape
 from fastfeed.preprocess.model.layout import JOB
 from fastfeed.preprocess.model.record import REASONS, BadSample, Record
-from fastfeed.preprocess.model.report import format_size
 from fastfeed.preprocess.reports.contact_sheet import draw_cells, draw_sheet
 from fastfeed.preprocess.reports.statistics import (
     STAGES,
@@ -24,6 +23,7 @@ from fastfeed.preprocess.reports.statistics import (
     summary,
 )
 from fastfeed.preprocess.targets.job_state import Job
+from fastfeed.printable import format_size
 
 PAGE = f"{JOB}/preview/index.html"
 _LISTED = 50  # bad images per reason

@@ -9,8 +9,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from fastfeed.preprocess.model.record import Counts
-from fastfeed.preprocess.model.report import format_counts, format_duration, format_size
+from fastfeed.preprocess.model.report import format_counts, format_duration
 from fastfeed.preprocess.targets.job_state import TIMES, Job
+from fastfeed.printable import format_size
 
 STAGES = {
     "read": "reading from disk or network",

@@ -11,17 +11,14 @@ from typing import Any
 
 from fastfeed.faults import format_reasons
 from fastfeed.preprocess.model.plan import PLAN
-from fastfeed.preprocess.model.report import (
-    format_counts,
-    format_duration,
-    format_size,
-)
+from fastfeed.preprocess.model.report import format_counts, format_duration
 from fastfeed.preprocess.planning.survey import ROW, piece_name
 from fastfeed.preprocess.reports.verify import temporary_names
 from fastfeed.preprocess.targets.job_state import Job
 from fastfeed.preprocess.targets.local import LocalTarget
 from fastfeed.preprocess.targets.lock import has_ended
 from fastfeed.preprocess.targets.target import Target
+from fastfeed.printable import format_size
 
 SURVEY = piece_name(0).rpartition("/")[0]
 _HEADER_BYTES = 640  # bytes in a piece besides its rows, at most

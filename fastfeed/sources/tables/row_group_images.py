@@ -19,7 +19,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from fastfeed.faults import TRANSIENT
-from fastfeed.printable import warn
+from fastfeed.printable import format_size, warn
 from fastfeed.sources.tables.columns import RowLocator
 from fastfeed.sources.tables.parquet import BadFile, PartialFile, TooLarge, images
 from fastfeed.sources.tables.row_group_paths import FOOTERS, RowGroupPaths, footer_metadata
@@ -254,9 +254,9 @@ class RowGroups:
                 " images are under way"
             )
         warn(
-            f"Table: {_mb(self._read)} of row groups were read for {_mb(self._used)} of images:"
-            f" there are {len(self.bounds) - 1} row groups of about {_mb(each)}, and"
-            f" {_mb(self.memory)} are kept; pass shuffle=Blocks(window={window},"
+            f"Table: {format_size(self._read)} of row groups were read for {format_size(self._used)} of images:"
+            f" there are {len(self.bounds) - 1} row groups of about {format_size(each)}, and"
+            f" {format_size(self.memory)} are kept; pass shuffle=Blocks(window={window},"
             f" lanes={max(at_once, 1) // window}) to the feed, {'or' if at_once else 'and'} {more}",
             stacklevel=2,
         )
@@ -289,10 +289,6 @@ def touched(open: int, expected: int, rows: int) -> int:
 def open_at_once(kept: int, expected: int, rows: int) -> int:
     """Row groups an order may have open so that all touched ones are kept; 0 if not even one."""
     return next((open for open in range(kept, 0, -1) if touched(open, expected, rows) <= kept), 0)
-
-
-def _mb(size: int) -> str:
-    return f"{size / 1e6:.3g} MB"
 
 
 class _Coming:

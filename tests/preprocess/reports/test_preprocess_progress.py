@@ -13,7 +13,8 @@ from rich.console import Console
 from fastfeed.errors import ConfigError
 from fastfeed.faults import format_reasons
 from fastfeed.preprocess.job.progress import SpeedMeter, format_line, render, show_progress
-from fastfeed.preprocess.model.report import Progress, format_duration, format_size
+from fastfeed.preprocess.model.report import Progress, format_duration
+from fastfeed.printable import format_size
 
 BEGUN = Progress("shards", 4, 10, 4, 400, 1000, 400, seconds=2.0)
 LATER = replace(
@@ -55,7 +56,7 @@ def test_the_picture_fits_the_terminal():
         assert len(lines) == 4 and max(map(len, lines)) <= width
         assert "70.0%" in lines[0] and "10 s left" in lines[0]
         assert lines[1].startswith("7 of 10 shards, 700 of 1,000 images")
-    assert "30.0 images/s, 9.0 MB/s in, 0.6 MB/s out" in lines[2]
+    assert "30.0 images/s, 9.0 MB/s in, 600 kB/s out" in lines[2]
     assert lines[3] == "1,209 bad: 1,200 corrupt, 8 truncated, 1 io_error"
 
 
@@ -65,7 +66,7 @@ def test_a_line_says_all_of_it():
     bad = replace(LATER, bad=Counter(timeout=2))
     assert (
         format_line(bad, pace(BEGUN, bad))
-        == "7 of 10 shards, 700 of 1,000 images, 30.0 images/s, 9.0 MB/s in, 0.6 MB/s out, 10 s"
+        == "7 of 10 shards, 700 of 1,000 images, 30.0 images/s, 9.0 MB/s in, 600 kB/s out, 10 s"
         " left, 2 bad (2 timeout)"
     )
 

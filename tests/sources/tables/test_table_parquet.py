@@ -181,8 +181,8 @@ def test_an_order_that_reads_too_much_is_said_once(tmp_path):
     assert len(found) == 1
     assert (
         str(found[0].message)
-        == "Table: 0.0456 MB of row groups were read for 0.00806 MB of images: there are 4 row"
-        " groups of about 0.00509 MB, and 0.011 MB are kept; pass shuffle=Blocks(window=1,"
+        == "Table: 45.6 kB of row groups were read for 8.1 kB of images: there are 4 row"
+        " groups of about 5.1 kB, and 11.0 kB are kept; pass shuffle=Blocks(window=1,"
         " lanes=1) to the feed, or more memory to Table"
     )
 

@@ -28,9 +28,10 @@ if TYPE_CHECKING:
     )
     from fastfeed.preprocess.model.report import Progress, Report
     from fastfeed.preprocess.model.task import Engine
-    from fastfeed.preprocess.shard.user_function import Sample
+    from fastfeed.preprocess.shard.user_function import Drop, Sample
 
 __all__ = [
+    "Drop",
     "Encoding",
     "Engine",
     "Input",
@@ -49,6 +50,7 @@ __all__ = [
 ]
 
 _MODULES = {  # all others: model.recipe
+    "Drop": "shard.user_function",
     "Engine": "model.task",
     "Input": "inputs.inputs",
     "Progress": "model.report",

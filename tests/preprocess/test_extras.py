@@ -248,7 +248,7 @@ def test_a_class_is_created_once_and_called_with_batches(place):
                 r" a/0\.png"
             ),
         ),
-        ("too_few", r"must return one mapping per sample, 4 here, got 1"),
+        ("too_few", r"must return one mapping or Drop per sample, 4 here, got 1"),
         (
             "shapes",
             (

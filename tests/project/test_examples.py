@@ -217,6 +217,18 @@ RECIPES = [  # nothing is trained
     ),
     Run("augmentations_keras.py", (), PHOTOS, says=("images (16, 96, 96, 3) float32",)),
 ]
+FILTERS = Run(
+    "score_and_filter.py",
+    (),
+    ("--data", "{photos}/train", "--shards", "filtered", "--where", "edges > 4"),
+    says=(" where edges > 4\n", "6 bad: ", "images are left, the least sharp of them has 4."),
+)
+
+
+def test_photographs_are_scored_and_filtered(photos: Path) -> None:
+    text = output(FILTERS, photos)
+    for words in FILTERS.says:
+        assert words in text
 
 
 @pytest.mark.parametrize("run", RECIPES, ids=str)
@@ -293,9 +305,9 @@ def test_every_example_is_run_and_explained() -> None:
     files = {path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.rglob("*.py")}
     # tests/project/ports, tests/project/loaders, test_serving.py
     files = {name for name in files if not name.startswith(("ports/", "loaders/", "serving/"))}
-    assert files == {run.script for run in (*RUNS, *PROOFS, *RECIPES, *FUNCTIONS)} | HELPERS, (
-        "a new example needs a row in RUNS"
-    )
+    assert (
+        files == {run.script for run in (*RUNS, *PROOFS, *RECIPES, *FUNCTIONS, FILTERS)} | HELPERS
+    ), "a new example needs a row in RUNS"
     table = (EXAMPLES / "README.md").read_text()
     assert [name for name in sorted(files) if f"`{name}`" not in table] == []
 

@@ -25,7 +25,8 @@ _MODE_HELP = (
 _FORMAT_HELP = "webdataset, tfrecord, parquet, mds or raw."
 _SPLIT_HELP = "looks: similar images stay on one side; names: split by file name alone."
 _KIND_HELP = "Integer labels are the name of a class (default in tables) or its index."
-_WITH_HELP = "module:function that adds arrays, texts or numbers, such as embeddings."
+_WHERE_HELP = "Keep samples for which it holds: 'width >= 512 and score > 0.5'."
+_WITH_HELP = "module:function that adds arrays, texts or numbers, or drops samples."
 
 # those without a title are shown by --help, the others by --help-all; a flag has no metavar
 _FREQUENT: Rows = [
@@ -66,6 +67,7 @@ _LIMITS: Rows = [
     ("max_aspect", float, 0.0, "X", "Maximum long side / short side; 0: any."),
     ("only_formats", str, "", "NAMES", "Formats to accept, by content, such as jpeg,png."),
     ("max_pixels", int, 300_000_000, "N", "Larger images are refused."),
+    ("where", str, "", "CONDITION", _WHERE_HELP),
     ("distance", int, 4, "N", "Bits of the dHash that may differ with --dedupe near."),
 ]
 _SOURCE: Rows = [

@@ -17,6 +17,7 @@ from fastfeed.preprocess.engines import Engine, Outcome, run_pieces
 from fastfeed.preprocess.engines.named import engine_for, select_part
 from fastfeed.preprocess.inputs.inputs import Input
 from fastfeed.preprocess.inputs.source_spec import InputLike, JobSource, job_source
+from fastfeed.preprocess.model.condition import DROPPED
 from fastfeed.preprocess.model.layout import DUPLICATES, record_name
 from fastfeed.preprocess.model.plan import JobPlan, Shard
 from fastfeed.preprocess.model.recipe import Recipe
@@ -293,6 +294,7 @@ def report_of(
         duplicates=job.target.layout.path(DUPLICATES) if has_page else "",
         notes=notes,
         selection=sentences(job.plan.shares, job.plan.classes),
+        dropped=dict(Counter(sample.detail for sample in job.dropped)),
     )
 
 
@@ -316,7 +318,7 @@ class RunState:
     shards_before: int = 0
 
     def __post_init__(self) -> None:
-        self.bad = Counter(bad.reason for bad in self.job.bad)
+        self.bad = Counter(bad.reason for bad in (*self.job.bad, *self.job.dropped))
         self.shards_before = len(self.part_shards) - self.remaining
         done = [shard for shard in self.part_shards if shard.index in self.job.records]
         self.images_before = sum(shard.last - shard.first for shard in done)
@@ -394,7 +396,8 @@ class RunState:
                 self.images_before,
                 self.bytes_in,
                 self.bytes_out,
-                Counter(self.bad),
+                Counter({reason: n for reason, n in self.bad.items() if reason != DROPPED}),
                 self.reporter.seconds,
+                self.bad[DROPPED],
             )
         )

@@ -102,7 +102,7 @@ def show_progress(
 
 
 def render(now: Progress, speed: Speed, width: int) -> Group:
-    """A progress bar with up to three lines below."""
+    """A progress bar with up to four lines below."""
     if now.phase in STAGES:  # listings have another display
         return Group() if now.phase == "source" else Group(Text(STAGES[now.phase], style="bold"))
     share = now.images_done / now.images if now.images else 0.0
@@ -118,6 +118,8 @@ def render(now: Progress, speed: Speed, width: int) -> Group:
     if now.bad:
         bad = f"{sum(now.bad.values()):,} bad: {format_reasons(now.bad, 4)}"
         lines.append(Text(bad, style="yellow"))
+    if now.dropped:
+        lines.append(Text(f"{now.dropped:,} dropped"))
     for line in lines:
         line.truncate(width, overflow="ellipsis")
     return Group(bar, *lines)
@@ -132,6 +134,8 @@ def format_line(now: Progress, speed: Speed) -> str:
         words.append(f"{format_duration(speed.left_s)} left")
     if now.bad:
         words.append(f"{sum(now.bad.values()):,} bad ({format_reasons(now.bad, 4)})")
+    if now.dropped:
+        words.append(f"{now.dropped:,} dropped")
     return ", ".join(words)
 
 
@@ -153,6 +157,7 @@ def document(now: Progress, speed: Speed, at: float) -> dict[str, object]:
         "bytes_out_per_s": round(speed.bytes_out),
         "seconds_left": None if speed.left_s is None else round(speed.left_s, 1),
         "bad": dict(sorted(now.bad.items())),
+        "dropped": now.dropped,
     }
 
 

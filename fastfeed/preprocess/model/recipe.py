@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from fastfeed.errors import ConfigError
+from fastfeed.preprocess.model.condition import condition_of
 from fastfeed.preprocess.model.image_recipe import (
     MAX_SIDE,
     Encoding,
@@ -73,9 +74,11 @@ class Limits:
         formats (tuple[str, ...]): "JPEG", "PNG" and the like, detected from the bytes; () is any.
             Default: ().
         max_pixels (int): Pixels that a file may claim, at least 1. Default: 300_000_000.
+        where (str): A condition on columns, sizes and scores, such as "width >= 512 and score >
+            0.5". Other samples are dropped, as soon as it is decided. Default: "", all are kept.
 
     Raises:
-        ConfigError: If a field is out of range.
+        ConfigError: If a field is out of range, or `where` is no condition.
 
     Example:
         >>> from fastfeed.preprocess import Limits
@@ -87,6 +90,7 @@ class Limits:
     max_aspect: float = 0.0
     formats: tuple[str, ...] = ()
     max_pixels: int = 300_000_000
+    where: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "formats", tuple(name.upper() for name in self.formats))
@@ -101,6 +105,8 @@ class Limits:
             )
         if not is_int_in(self.max_pixels, 1, 1 << 40):
             raise ConfigError.of("max_pixels", ">= 1", self.max_pixels)
+        if self.where:
+            condition_of(self.where)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +247,8 @@ class Recipe:
             del document["metadata"]["extras"], document["metadata"]["extras_batch"]
         if not self.scaling.full_decode:
             del document["scaling"]["full_decode"]
+        if not self.limits.where:
+            del document["limits"]["where"]
         if not self.encoding.optimize:
             del document["encoding"]["optimize"]
         return document

@@ -15,6 +15,7 @@ import numpy as np
 
 from fastfeed.errors import SourceError
 from fastfeed.faults import REASONS as FILE_REASONS
+from fastfeed.preprocess.model.condition import DROPPED
 from fastfeed.preprocess.model.layout import record_name
 from fastfeed.printable import printable
 
@@ -29,11 +30,12 @@ REASONS = FILE_REASONS | {
     "policy": "a format that is not allowed",
     "oom": "needs more memory than allowed",
     "worker_crash": "the process that decoded it died, twice",
+    DROPPED: "left out by where (--where), or by the function of --with",
     "duplicate_exact": "the same bytes as another",
     "duplicate_near": "looks like another",
 }
 # reasons that a recipe asks for: no sign of a fault
-EXCLUDED = frozenset({"too_small", "aspect", "policy"})
+EXCLUDED = frozenset({"too_small", "aspect", "policy", DROPPED})
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,8 @@ class Progress:
         bytes_out (int): Bytes of images written by this run, in complete shards. Default: 0.
         bad (Counter[str]): Bad images by reason, of all complete shards. Default: Counter().
         seconds (float): Since this run began. Default: 0.0.
+        dropped (int): Images that `Limits.where` or the function in `Metadata.extras` left out, in
+            complete shards. Default: 0.
 
     Example:
         >>> from fastfeed.preprocess import Recipe, Scaling, run
@@ -61,6 +63,7 @@ class Progress:
     bytes_out: int = 0
     bad: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
+    dropped: int = 0
 
 
 OnProgress = Callable[[Progress], None]
@@ -122,6 +125,9 @@ class Report:
             to read. Default: ().
         selection (tuple[str, ...]): What the split and the duplicates came to, in sentences.
             Default: ().
+        dropped (dict[str, int]): Images that `Limits.where` or the function in `Metadata.extras`
+            left out, by reason, in all complete shards; they are not among the bad ones. Default:
+            {}.
 
     Example:
         >>> from fastfeed.preprocess import Recipe, Scaling, run
@@ -145,6 +151,7 @@ class Report:
     duplicates: str = ""
     notes: tuple[str, ...] = ()
     selection: tuple[str, ...] = ()
+    dropped: dict[str, int] = field(default_factory=dict)
 
     @property
     def complete(self) -> bool:
@@ -167,10 +174,17 @@ class Report:
             lines.append(f"  {shards} in this run, in {self.seconds:.1f} s")
         if self.bad:
             lines.append(f"  {len(self.bad)} bad: {format_reasons(self.reasons)}")
+        if self.dropped:
+            lines.append(f"  dropped {dropped_text(self.dropped)}")
         if self.left_out:
             lines.append(f"  left out: {format_counts(self.left_out)}")
         lines += [f"  {sentence}" for sentence in self.selection]
         return "\n".join(lines)
+
+
+def dropped_text(counts: Mapping[str, int], limit: int = 5) -> str:
+    """`12: 8 where score > 0.5, 4 blurred`, the most frequent reasons first."""
+    return printable(f"{sum(counts.values()):,}: {format_reasons(counts, limit)}", None)
 
 
 def format_counts(counts: Mapping[str, int]) -> str:

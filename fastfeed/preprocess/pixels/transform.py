@@ -17,6 +17,7 @@ from PIL import Image, JpegImagePlugin, PngImagePlugin, WebPImagePlugin  # noqa:
 
 from fastfeed.decode.base import DECLINED, DecodeFailure
 from fastfeed.decode.pillow import OPEN
+from fastfeed.preprocess.model.condition import UNKNOWN, Values, condition_of
 from fastfeed.preprocess.model.image_recipe import Encoding, Size
 from fastfeed.preprocess.model.recipe import Recipe
 from fastfeed.preprocess.model.record import ProcessedImage
@@ -47,6 +48,7 @@ class Transformer:
         self._scaling = recipe.scaling
         self._encoding = recipe.encoding
         self._limits = recipe.limits
+        self._condition = condition_of(recipe.limits.where) if recipe.limits.where else None
         self._rasterizer = Rasterizer(
             recipe.scaling.matte,
             recipe.scaling.filter,
@@ -58,22 +60,33 @@ class Transformer:
     def __repr__(self) -> str:
         return f"Transformer({self._scaling}, {self._encoding})"
 
-    def __call__(self, blob: bytes, context: TaskContext) -> ProcessedImage | DecodeFailure:
-        """Reserves memory with `context.room` once, for everything that this image needs."""
+    def __call__(
+        self, blob: bytes, context: TaskContext, known: Values = UNKNOWN
+    ) -> ProcessedImage | DecodeFailure:
+        """Reserves memory with `context.room` once, for everything that this image needs.
+
+        known: values that decide `Limits.where` together with the file's header.
+        """
         try:
-            return self._process(blob, context)
+            return self._process(blob, context, known)
         except MemoryLimitError as error:
             return DecodeFailure("oom", str(error))
         except MemoryError:
             return DecodeFailure("oom", "the system has no more memory")
 
-    def _process(self, blob: bytes, context: TaskContext) -> ProcessedImage | DecodeFailure:
+    def _process(
+        self, blob: bytes, context: TaskContext, known: Values
+    ) -> ProcessedImage | DecodeFailure:
         start = time.perf_counter()
         info = image_info(blob, self._limits.max_pixels)
         if isinstance(info, DecodeFailure):
             return info
         if error := limit_error(self._limits, info.format, info.height, info.width):
             return error
+        if self._condition is not None:
+            known = known.with_file(info.height, info.width, len(blob), info.format)
+            if dropped := self._condition.failure(known):
+                return dropped
         geometry = output_geometry(self._scaling, info.height, info.width)
         if error := output_error(geometry, self._encoding.image, self._limits.max_pixels):
             return error

@@ -14,6 +14,7 @@ from fastfeed.preprocess.engines import Engine, run_pieces
 from fastfeed.preprocess.inputs.inputs import Input
 from fastfeed.preprocess.inputs.plan_ids import PlanIds
 from fastfeed.preprocess.inputs.source_spec import keep_listing
+from fastfeed.preprocess.model.condition import condition_of, unknown_name
 from fastfeed.preprocess.model.layout import is_job_file
 from fastfeed.preprocess.model.plan import PLAN, Earlier, JobPlan, ordered, saved
 from fastfeed.preprocess.model.recipe import Recipe
@@ -84,6 +85,7 @@ def create_plan(
             f"no checked sample of {input.text} has {', '.join(missing)}; "
             "use the names of captions and columns as they are in the source"
         )
+    _check_where(input, recipe)
     check_free_space(input, recipe, engine, target, reporter)
     source = input.source
     length, ids = len(source), np.arange(len(source))
@@ -118,6 +120,17 @@ def create_plan(
     for name, content in plan.files().items():
         target.write(name, content)
     return plan
+
+
+def _check_where(input: Input, recipe: Recipe) -> None:
+    """ConfigError if the condition names a column that no checked sample has."""
+    if not recipe.limits.where or recipe.metadata.extras:  # which may return any column
+        return
+    names = {f"exif_{name}" for name in recipe.metadata.exif} | {*input.columns}
+    for note in input.sampled_notes(earlier=True):
+        names |= ((note.get("earlier") or {}).get("columns") or {}).keys()
+    if error := unknown_name(condition_of(recipe.limits.where), names):
+        raise error
 
 
 def planned_input(plan: JobPlan, input: Input, ids: np.ndarray | None) -> Input:

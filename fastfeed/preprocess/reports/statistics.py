@@ -10,7 +10,7 @@ from typing import Any
 
 from fastfeed.preprocess.model.record import Counts
 from fastfeed.preprocess.model.report import format_counts, format_duration
-from fastfeed.preprocess.targets.job_state import TIMES, Job
+from fastfeed.preprocess.targets.job_state import BAD, TIMES, Job
 from fastfeed.printable import format_size
 
 STAGES = {
@@ -51,6 +51,7 @@ class Statistics:
     format: str
     tally: Counts
     bad: Counter[str]  # by reason
+    dropped: int  # images that `Limits.where` or the user's function left out
     left_out: dict[str, int]  # by the plan, by reason
     bytes: int  # of all shard files
     took: Run  # all runs
@@ -77,7 +78,8 @@ def statistics(job: Job) -> Statistics:
         source=plan.source,
         format=plan.recipe.packing.format,
         tally=Counts.sum(record.tally for record in records),
-        bad=Counter(bad.reason for record in records for bad in record.bad),
+        bad=Counter(bad.reason for bad in job.bad),
+        dropped=len(job.dropped),
         left_out=dict(plan.left_out),
         bytes=sum(record.bytes for record in records),
         took=_load_runs(job.target.read(TIMES) or b""),
@@ -205,6 +207,8 @@ def summary(stats: Statistics) -> list[tuple[str, str]]:
         ("shards", f"{stats.shards_done:,} of {stats.shards:,}, {stats.format}"),
         ("images", f"{good:,} of {stats.planned:,}{share}"),
     ]
+    if stats.dropped:
+        lines.append(("dropped", f"{stats.dropped:,}, listed in {BAD}"))
     if stats.left_out:
         lines.append(("left out", format_counts(stats.left_out)))
     if good:

@@ -11,7 +11,7 @@ from typing import Any
 
 from fastfeed.faults import format_reasons
 from fastfeed.preprocess.model.plan import PLAN
-from fastfeed.preprocess.model.report import format_counts, format_duration
+from fastfeed.preprocess.model.report import dropped_text, format_counts, format_duration
 from fastfeed.preprocess.planning.survey import ROW, piece_name
 from fastfeed.preprocess.reports.verify import temporary_names
 from fastfeed.preprocess.targets.job_state import Job
@@ -39,6 +39,7 @@ class JobStatus:
     images: int  # in the shards that are done
     bytes: int  # of these
     bad: Counter[str]  # by reason
+    dropped: Counter[str]  # by reason
     left_out: dict[str, int]
     running: bool
     writers: int  # processes of this machine that write to the target
@@ -67,6 +68,8 @@ class JobStatus:
         ]
         if self.bad:
             rows.append(("bad", f"{self.bad.total():,}: {format_reasons(self.bad, 8)}"))
+        if self.dropped:
+            rows.append(("dropped", dropped_text(self.dropped)))
         if self.left_out:
             rows.append(("left out", format_counts(self.left_out)))
         last = "" if self.last_s is None else f", the last shard {format_duration(self.last_s)} ago"
@@ -104,6 +107,7 @@ def job_status(job: Job, now: float | None = None) -> JobStatus:
         images=sum(len(record.ids) for record in records),
         bytes=sum(record.bytes for record in records),
         bad=Counter(bad.reason for bad in job.bad),
+        dropped=Counter(sample.detail for sample in job.dropped),
         left_out=dict(job.plan.left_out),
         running=running,
         writers=writers,

@@ -18,6 +18,13 @@ from fastfeed.errors import ConfigError, FastfeedError, TargetError
 from fastfeed.faults import Failure
 from fastfeed.preprocess.inputs.inputs import Input
 from fastfeed.preprocess.inputs.readahead import DEFERRED, known_sizes, read_ahead, read_each
+from fastfeed.preprocess.model.condition import (
+    DROPPED,
+    UNKNOWN,
+    Condition,
+    Values,
+    condition_of,
+)
 from fastfeed.preprocess.model.layout import record_name
 from fastfeed.preprocess.model.plan import JobPlan, Shard, relative_uri, uri_prefixes
 from fastfeed.preprocess.model.record import (
@@ -32,7 +39,13 @@ from fastfeed.preprocess.model.record import (
 )
 from fastfeed.preprocess.model.task import MemoryLimitError, TaskContext, fault_of
 from fastfeed.preprocess.pixels.transform import Transformer
-from fastfeed.preprocess.shard.user_function import UserFunction, extended, sample_of
+from fastfeed.preprocess.shard.user_function import (
+    Drop,
+    UserColumns,
+    UserFunction,
+    extended,
+    sample_of,
+)
 from fastfeed.preprocess.shard.versions import check_here
 from fastfeed.preprocess.targets.target import Target
 from fastfeed.preprocess.writers import Writer, writer_for
@@ -99,16 +112,30 @@ class ShardTask:
                     if not isinstance(note, Failure):
                         list(self.extend([self.entry(i, label, note, image)], context))
 
-    def make(self, sample: int, blob: Any, context: TaskContext) -> ProcessedImage | DecodeFailure:
+    def known(self, i: int, label: int, note: dict[str, Any] | Failure) -> Values:
+        """Values that `Limits.where` may name and that are known before the file is read."""
+        if self.condition is None or isinstance(note, Failure):
+            return UNKNOWN
+        classes = self.plan.classes
+        facts: dict[str, Any] = {"uri": self.sample_uri(i), "label": label if label >= 0 else None}
+        facts["class_name"] = classes[label] if 0 <= label < len(classes) else None
+        if self.input.caption:
+            facts["text"] = note.get("text")
+        earlier = (note.get("earlier") or {}).get("columns") or {}
+        return Values(facts, earlier | note.get("columns", {}))
+
+    def make(
+        self, sample: int, blob: Any, context: TaskContext, known: Values = UNKNOWN
+    ) -> ProcessedImage | DecodeFailure:
         """Transform an image from what `read_ahead` returned for it."""
         if isinstance(blob, Failure):
             return DecodeFailure(blob.reason, blob.detail)
         try:
             if blob is DEFERRED:
-                return self._make_large(sample, context)
+                return self._make_large(sample, context, known)
             context.begin(sample)
             with named(partial(self.uri, sample)):
-                return self._transformer(blob, context)
+                return self._transformer(blob, context, known)
         except Exception as error:
             return fault_of(error)
 
@@ -121,7 +148,9 @@ class ShardTask:
         """Samples for which the function in `Metadata.extras` is called together."""
         return self.plan.recipe.metadata.extras_batch if self.plan.recipe.metadata.extras else 1
 
-    def extend(self, entries: Sequence[Entry], context: TaskContext) -> Sequence[Entry | Exception]:
+    def extend(
+        self, entries: Sequence[Entry], context: TaskContext
+    ) -> Sequence[Entry | Drop | Exception]:
         """Add the results of the function in `Metadata.extras`, or the errors it raises."""
         name = self.plan.recipe.metadata.extras
         if not name or not entries:
@@ -131,11 +160,13 @@ class ShardTask:
         added = self._function([sample_of(entry) for entry in entries])
         context.begin(_NO_SAMPLE)
         return [
-            more if isinstance(more, Exception) else extended(entry, more)
+            extended(entry, more) if isinstance(more, UserColumns) else more
             for entry, more in zip(entries, added, strict=True)
         ]
 
-    def _make_large(self, sample: int, context: TaskContext) -> ProcessedImage | DecodeFailure:
+    def _make_large(
+        self, sample: int, context: TaskContext, known: Values
+    ) -> ProcessedImage | DecodeFailure:
         """Reserve memory before reading a file; start over with more if decoding needs it."""
         source = self.input.source
         need = known_sizes(source, [sample])[0]
@@ -150,7 +181,7 @@ class ShardTask:
                     reserved = ReservedContext(context, need - len(blob))
                     try:
                         with named(partial(self.uri, sample)):
-                            return self._transformer(blob, reserved)
+                            return self._transformer(blob, reserved, known)
                     except NeedsMore as more:
                         need = len(blob) + more.need
                     del blob
@@ -193,6 +224,12 @@ class ShardTask:
         return self._hashes[shard.index]
 
     @cached_property
+    def condition(self) -> Condition | None:
+        """The condition in `Limits.where`, if there is one."""
+        where = self.plan.recipe.limits.where
+        return condition_of(where) if where else None
+
+    @cached_property
     def _function(self) -> UserFunction:
         return UserFunction(self.plan.recipe.metadata.extras)
 
@@ -227,8 +264,9 @@ class _ShardBuilder:
     sums: list[str] = field(default_factory=list)  # of each of them
     bad: list[BadSample] = field(default_factory=list)
     counts: Counts = field(default_factory=Counts)
-    # not written yet
-    waiting: list[tuple[int, Entry, ProcessedImage]] = field(default_factory=list)
+    # not written yet; what `Limits.where` knows of each
+    waiting: list[tuple[int, Entry, ProcessedImage, Values]] = field(default_factory=list)
+    dropped: int = 0  # by the function in `Metadata.extras`, or for what is known after it
     # of the function in `Metadata.extras`, and of the writer
     failed: list[Exception] = field(default_factory=list)
 
@@ -236,14 +274,17 @@ class _ShardBuilder:
         plan, source = self.task.plan, self.task.input.source
         ids = plan.order[self.shard.first : self.shard.last]
         labels, notes = source.label(ids).tolist(), self.task.input.notes(ids, earlier=True)
-        with self.task.read_samples([i for i in ids.tolist() if i not in poison], context) as blobs:
-            for i, label, note in zip(ids.tolist(), labels, notes, strict=True):
+        rows = list(zip(ids.tolist(), labels, notes, strict=True))
+        known = {i: self.task.known(i, int(label), note) for i, label, note in rows}
+        poison = {**poison, **self.unread(known)}
+        with self.task.read_samples([i for i in known if i not in poison], context) as blobs:
+            for i, label, note in rows:
                 if i in poison:
                     result: ProcessedImage | DecodeFailure | Failure = poison[i]
                 else:
                     _, blob, waited = next(blobs)
                     self.seconds["read"] += waited
-                    result = self.task.make(i, blob, context)
+                    result = self.task.make(i, blob, context, known[i])
                     del blob
                 context.begin(_NO_SAMPLE)  # a slow target must not count against its timeout
                 if not isinstance(result, ProcessedImage):
@@ -251,19 +292,41 @@ class _ShardBuilder:
                 elif isinstance(note, Failure):
                     self.reject(i, note)
                 else:
-                    self.add(i, int(label), note, result, context)
+                    self.add(i, int(label), note, result, known[i], context)
         self.write(context)
         # it is the function or the format that fails, not an image
-        if len(self.failed) > max(len(self.ids), 1):
+        if len(self.failed) > max(len(self.ids) + self.dropped, 1):
             self.give_up()
 
+    def unread(self, known: Mapping[int, Values]) -> dict[int, DecodeFailure]:
+        """Samples that need not be read, as what is known of them decides `Limits.where`."""
+        failures: dict[int, DecodeFailure] = {}
+        condition = self.task.condition
+        if condition is None:
+            return failures
+        for i, values in known.items():
+            try:
+                failure = condition.failure(values)
+            except Exception as error:
+                self.failed.append(error)
+                failure = fault_of(error)
+            if failure is not None:
+                failures[i] = failure
+        return failures
+
     def add(
-        self, i: int, label: int, note: Any, image: ProcessedImage, context: TaskContext
+        self,
+        i: int,
+        label: int,
+        note: Any,
+        image: ProcessedImage,
+        known: Values,
+        context: TaskContext,
     ) -> None:
         for stage, stage_seconds in image.seconds.items():
             self.seconds[stage] += stage_seconds
         try:
-            self.waiting.append((i, self.task.entry(i, label, note, image), image))
+            self.waiting.append((i, self.task.entry(i, label, note, image), image, known))
         except Exception as error:
             self.reject(i, fault_of(error))
         if len(self.waiting) >= self.task.batch:
@@ -273,19 +336,26 @@ class _ShardBuilder:
         """Write the samples that wait for the function in `Metadata.extras`, if there is one."""
         started = perf_counter()
         waiting, self.waiting = self.waiting, []
-        entries = self.task.extend([entry for _, entry, _ in waiting], context)
+        entries = self.task.extend([entry for _, entry, _, _ in waiting], context)
         extended = perf_counter()
-        for (i, _, image), entry in zip(waiting, entries, strict=True):
-            self.write_one(i, entry, image)
+        for (i, _, image, known), entry in zip(waiting, entries, strict=True):
+            self.write_one(i, entry, image, known)
         has_function = bool(self.task.plan.recipe.metadata.extras)
         self.seconds["extras"] += (extended - started) * has_function
         self.seconds["write"] += perf_counter() - extended
 
-    def write_one(self, i: int, entry: Entry | Exception, image: ProcessedImage) -> None:
-        """Write a sample; one that the function or the writer fails on is bad."""
+    def write_one(
+        self, i: int, entry: Entry | Drop | Exception, image: ProcessedImage, known: Values
+    ) -> None:
+        """Write a sample, or drop it; one that the function or the writer fails on is bad."""
         try:
             if isinstance(entry, Exception):
                 raise entry
+            if (failure := self.dropped_as(entry, image, known)) is not None:
+                self.dropped += 1
+                self.reject(i, failure)
+                return
+            assert isinstance(entry, Entry)
             counts = Counts.of(image)
             self.writer.add(entry)
         except (OSError, FastfeedError):  # of the target, or what no image can change
@@ -301,6 +371,20 @@ class _ShardBuilder:
         self.ids.append(i)
         self.sums.append(part_of_sum(image.facts["sha256"]))
         self.counts.add(counts)
+
+    def dropped_as(
+        self, entry: Entry | Drop, image: ProcessedImage, known: Values
+    ) -> DecodeFailure | None:
+        """The failure of a sample that the function or `Limits.where` drops."""
+        if isinstance(entry, Drop):
+            return DecodeFailure(DROPPED, entry.reason)
+        if self.task.condition is None:
+            return None
+        facts = {"text": entry.text, **known.facts}
+        columns = {**entry.meta.get("columns", {}), **entry.arrays, **known.columns}
+        names = ("source_height", "source_width", "source_bytes", "format")
+        values = Values(facts, columns).with_file(*(image.facts[name] for name in names))
+        return self.task.condition.failure(values, is_last=True)
 
     def reject(self, i: int, why: DecodeFailure | Failure) -> None:
         self.bad.append(BadSample(i, self.task.uri(i), why.reason, _encodable(why.detail)))

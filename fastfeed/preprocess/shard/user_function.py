@@ -21,12 +21,14 @@ import numpy as np
 from PIL import Image
 
 from fastfeed.errors import ConfigError
+from fastfeed.preprocess.inputs.plan_ids import nan_to_none
 from fastfeed.preprocess.model.recipe import EXIF_FIELDS
 from fastfeed.preprocess.model.record import Entry
 from fastfeed.preprocess.model.task import SampleFault
 from fastfeed.runtime.import_path import error_text, find_function
 
 MAX_BYTES = 16 << 20  # of an array
+_LONGEST_REASON = 200  # characters
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _MEMBERS = frozenset({"cls", "json", "txt", "npy", "image", "extension", "height", "width"})
 _FIELDS = frozenset({"label", "labels", "class", "uri", "meta", "key"})
@@ -78,6 +80,31 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
+class Drop:
+    """Result of a function of `Metadata(extras=...)` for a sample that it leaves out.
+
+    Args:
+        reason (str): Why, in a few words without numbers, as samples are counted by it: "blurred".
+            At most 200 characters.
+
+    Raises:
+        ConfigError: If `reason` is not a text, or is empty or too long.
+
+    Example:
+        >>> from fastfeed.preprocess import Drop
+        >>> Drop("blurred")
+        Drop(reason='blurred')
+    """
+
+    reason: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.reason, str) or not 0 < len(self.reason) <= _LONGEST_REASON:
+            allowed = f"a text of 1 to {_LONGEST_REASON} characters"
+            raise ConfigError.of("Drop: reason", allowed, self.reason)
+
+
+@dataclass(frozen=True, slots=True)
 class UserColumns:
     """Arrays, columns and caption that a function returned for one sample."""
 
@@ -97,11 +124,11 @@ class UserFunction:
         except Exception as error:  # the user's code
             raise ConfigError(f"{name}() raised {error_text(error)}") from error
 
-    def __call__(self, samples: Sequence[Sample]) -> list[UserColumns | SampleFault]:
+    def __call__(self, samples: Sequence[Sample]) -> list[UserColumns | Drop | SampleFault]:
         """Results by sample; if the function raises for several, it is called for each alone."""
         try:
             results = self._function(list(samples))
-            results = None if isinstance(results, (str, Mapping)) else list(results)
+            results = None if isinstance(results, (str, Mapping, Drop)) else list(results)
         except Exception as error:  # the user's code
             if len(samples) > 1:
                 return [self([sample])[0] for sample in samples]
@@ -111,13 +138,16 @@ class UserFunction:
         if results is None or len(results) != len(samples):
             got = "a single object" if results is None else len(results)
             raise ConfigError(
-                f"{self.name} must return one mapping per sample, {len(samples)} here, got {got}"
+                f"{self.name} must return one mapping or Drop per sample, {len(samples)} here, got"
+                f" {got}"
             )
         return [
             self._checked(result, sample) for result, sample in zip(results, samples, strict=True)
         ]
 
-    def _checked(self, result: Any, sample: Sample) -> UserColumns | SampleFault:
+    def _checked(self, result: Any, sample: Sample) -> UserColumns | Drop | SampleFault:
+        if isinstance(result, Drop):
+            return result
         try:
             return self._added(result, sample)
         except SampleFault as fault:
@@ -129,7 +159,9 @@ class UserFunction:
     def _added(self, result: Any, sample: Sample) -> UserColumns:
         if not isinstance(result, Mapping):
             got = type(result).__name__
-            raise self._wrong(sample, f"must return mappings of names to values, got {got}")
+            raise self._wrong(
+                sample, f"must return mappings of names to values, or Drop, got {got}"
+            )
         added, text = UserColumns(), None
         for name, value in result.items():
             if name == "text":
@@ -157,7 +189,7 @@ class UserFunction:
         return np.ascontiguousarray(value, value.dtype.newbyteorder("<"))
 
     def _column(self, name: str, value: Any, sample: Sample) -> Any:
-        value = value.item() if isinstance(value, (np.generic, np.ndarray)) else value
+        value = nan_to_none(value.item() if isinstance(value, (np.generic, np.ndarray)) else value)
         try:
             json.dumps(value)
         except (TypeError, ValueError) as error:

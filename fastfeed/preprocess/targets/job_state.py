@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from fastfeed.errors import SourceError
+from fastfeed.preprocess.model.condition import DROPPED
 from fastfeed.preprocess.model.layout import JOB, record_name
 from fastfeed.preprocess.model.plan import PLAN, JobPlan, Shard
 from fastfeed.preprocess.model.record import BadSample, Counts, Record
@@ -37,7 +38,16 @@ class Job:
     @property
     def bad(self) -> list[BadSample]:
         """Images that could not be put into a shard, in shard order."""
-        return [bad for index in sorted(self.records) for bad in self.records[index].bad]
+        return [sample for sample in self._out if sample.reason != DROPPED]
+
+    @property
+    def dropped(self) -> list[BadSample]:
+        """Images that `Limits.where` or the user's function left out, in shard order."""
+        return [sample for sample in self._out if sample.reason == DROPPED]
+
+    @property
+    def _out(self) -> Iterator[BadSample]:
+        return (bad for index in sorted(self.records) for bad in self.records[index].bad)
 
 
 def load_plan(target: Target) -> JobPlan | None:
@@ -117,7 +127,8 @@ def _manifest(job: Job, records: list[Record]) -> dict[str, Any]:
         "shards": groups,
         "samples": counts.samples,
         "bytes": sum(record.bytes for record in records),
-        "bad": dict(Counter(sample.reason for record in records for sample in record.bad)),
+        "bad": dict(Counter(sample.reason for sample in job.bad)),
+        **({"dropped": len(job.dropped)} if job.dropped else {}),
         "left_out": job.plan.left_out,
         **({"shares": job.plan.shares} if job.plan.shares else {}),
     }

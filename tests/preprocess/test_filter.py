@@ -1,0 +1,275 @@
+"""Samples that `where` or a function of the user drops: which, when, and where they are listed."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers.commands import command_line
+from helpers.small_jobs import InlineEngine
+from PIL import Image
+
+import fastfeed as ff
+from fastfeed.errors import ConfigError
+from fastfeed.preprocess import Encoding, Limits, Metadata, Packing, Recipe, Scaling, run
+from fastfeed.preprocess.inputs.source_spec import SourceSpec
+from fastfeed.preprocess.pixels.transform import Transformer
+from fastfeed.preprocess.reports.statistics import statistics, summary
+from fastfeed.preprocess.reports.status import job_status
+from fastfeed.preprocess.targets.job_state import open_job
+from fastfeed.preprocess.targets.target import open_target
+from fastfeed.sources.folder import ImageFolder
+
+MODULE = """
+import numpy as np
+from fastfeed.preprocess import Drop
+
+def number(sample):
+    return int(sample.uri.split(".")[0])
+
+def score(samples):
+    return [{"score": np.float32(number(s))} for s in samples]
+
+def gaps(samples):
+    values = {0: None, 1: float("nan"), 2: np.float32("nan")}
+    return [{"score": values.get(number(s), 1.0)} for s in samples]
+
+def forgets(samples):
+    return [{} if s.uri == "3.png" else {"score": 1.0} for s in samples]
+
+def misspelled(samples):
+    return [{"scor": 1.0} for s in samples]
+
+def array(samples):
+    return [{"score": np.ones(1)} for s in samples]
+
+def drop(samples):
+    return [Drop("blurred") if number(s) < 3 else {"sharp": 1} for s in samples]
+
+def one_drop(samples):
+    return Drop("all")
+
+def drop_class(samples):
+    return [Drop for _ in samples]
+
+def no_reason(samples):
+    return [Drop("") for _ in samples]
+"""
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """11 images of 40 x (30 + i) pixels, a broken one, and a table about them."""
+    (tmp_path / "filters.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(tmp_path)
+    sys.modules.pop("filters", None)
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    Path("photos").mkdir()
+    rows: list[list[Any]] = [["path", "animal", "country", "score"]]
+    for i in range(11):
+        Image.fromarray(rng.integers(0, 256, (40, 30 + i, 3), np.uint8)).save(f"photos/{i}.png")
+        rows.append([f"{i}.png", "ab"[i % 2], ("ch", "fr", "it")[i % 3], "" if i == 4 else i / 10])
+    Path("photos/11.png").write_bytes(b"\x89PNG\r\n\x1a\nnothing")
+    rows.append(["11.png", "a", "ch", 0.9])
+    with open("photos.csv", "w", newline="") as file:
+        csv.writer(file).writerows(rows)
+    return tmp_path
+
+
+def job(where="", function="", dst="shards", columns=("country", "score"), **engine):
+    recipe = Recipe(
+        Scaling(24),
+        Encoding("png"),
+        Limits(where=where),
+        Packing(samples=5),
+        metadata=Metadata(extras=function and f"filters:{function}", extras_batch=4),
+    )
+    names = {"image": "path", "label": "animal", "columns": columns, "labels_file": "photos.csv"}
+    return run(SourceSpec("photos", **names), dst, recipe, **engine or {"engine": InlineEngine()})
+
+
+def kept(dst="shards") -> list[int]:
+    source = ff.TarShards(f"{dst}/*.tar", label=None, columns=["json"])
+    values = source.columns(np.arange(len(source)))["json"] if len(source) else []
+    return sorted(int(value["uri"].split(".")[0]) for value in values)
+
+
+def listed(dst="shards") -> dict[int, tuple[str, str]]:
+    rows = [json.loads(line) for line in Path(dst, "__job/bad.jsonl").read_text().splitlines()]
+    return {int(Path(row["uri"]).stem): (row["reason"], row["detail"]) for row in rows}
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ("width >= 35", range(5, 11)),
+        ("aspect < 1.25", range(3, 11)),
+        ("country in ('ch', 'fr') and width > 36", [7, 9, 10]),
+        ("score > 0.55", range(6, 11)),  # 4 has none
+        ("score is None or score < 0.2", [0, 1, 4]),
+        ("class_name == 'b' and label == 1", [1, 3, 5, 7, 9]),
+        ("uri == '7.png' or format != 'PNG'", [7]),
+    ],
+)
+def test_samples_for_which_the_condition_holds_are_kept(place, where, expected):
+    report = job(where)
+    assert report.complete and kept() == list(expected)
+    assert sum(report.dropped.values()) + report.tally.samples + len(report.bad) == 12
+    out = listed()
+    assert sorted(out) == sorted({*range(12)} - {*expected})
+    assert set(Counter(reason for reason, _ in out.values())) <= {"dropped", "truncated"}
+
+
+def test_the_first_part_that_does_not_hold_is_the_reason(place):
+    report = job("score > 0.2 and width < 39")
+    assert report.dropped == {
+        "where score > 0.2": 3,
+        "where score > 0.2 (a value is missing)": 1,
+        "where width < 39": 2,
+    }
+    assert listed()[4] == ("dropped", "where score > 0.2 (a value is missing)")
+    assert "dropped 6: 3 where score > 0.2, 2 where width < 39, 1 where" in str(report)
+
+
+def test_nothing_is_read_or_decoded_that_is_decided_before(place, monkeypatch):
+    read: list[str] = []
+    decoded: list[int] = []
+    read_files, pixels = ImageFolder.read, Transformer._pixels
+
+    def noting_files(self, ids):
+        read.extend(Path(self.uri(i)).stem for i in ids)
+        return read_files(self, ids)
+
+    def noting_widths(self, blob, info, *rest):
+        decoded.append(info.width)
+        return pixels(self, blob, info, *rest)
+
+    monkeypatch.setattr(ImageFolder, "read", noting_files)
+    monkeypatch.setattr(Transformer, "_pixels", noting_widths)
+    job("country == 'ch' and width > 33")
+    assert sorted(map(int, read)) == [0, 3, 6, 9, 11] and sorted(decoded) == [36, 39]
+
+
+def test_scores_of_a_function_are_known_after_it(place):
+    report = job("score > 3 and width < 39", "score", columns=("country",))
+    assert report.complete and kept() == list(range(4, 9))
+    assert report.dropped == {"where score > 3": 4, "where width < 39": 2}
+
+
+def test_missing_scores_and_nan_are_neither_above_nor_below(place):
+    report = job("score > 0.5 or score <= 0.5", "gaps", columns=())
+    assert kept() == list(range(3, 11))
+    assert report.dropped == {"where score > 0.5 or score <= 0.5 (a value is missing)": 3}
+    job("score is None", "gaps", "nulls", columns=())
+    columns = ff.TarShards("nulls/*.tar", columns=["json"])
+    values = columns.columns(np.arange(len(columns)))["json"]
+    assert [value["columns"] for value in values] == [{"score": None}] * 3
+
+
+def test_a_column_of_the_source_counts_not_what_the_function_returns_instead(place):
+    job("score > 0.55", "score")
+    assert kept() == list(range(6, 11))
+
+
+def test_a_sample_without_the_value_is_bad_alone(place):
+    report = job("score > 0.5", "forgets", columns=())
+    (bad,) = [bad for bad in report.bad if bad.reason == "internal"]
+    assert Path(bad.uri).name == "3.png" and "where needs 'score', which nothing gave" in bad.detail
+    assert not report.dropped
+
+
+@pytest.mark.parametrize(
+    ("where", "function", "message"),
+    [
+        ("score > 0.5", "misspelled", "where needs 'score', which nothing gave"),
+        ("score > 0.5", "array", r"compares an array of float64 \(1,\) with number 0.5"),
+        ("", "one_drop", "must return one mapping or Drop per sample, 4 here, got a single object"),
+        ("", "drop_class", "must return mappings of names to values, or Drop, got type"),
+        ("", "no_reason", "Drop: reason must be a text of 1 to 200 characters, got ''"),
+    ],
+)
+def test_functions_that_are_wrong_end_the_job(place, where, function, message):
+    with pytest.raises(ConfigError, match=message):
+        job(where, function, columns=())
+
+
+def test_unknown_names_are_refused_before_anything_is_written(place):
+    with pytest.raises(ConfigError) as error:
+        job("width > 5 and scor > 0.5")
+    assert (
+        "there is no column 'scor', only width, height, aspect, bytes, format, uri, label,"
+        " class_name, text and the columns country, score;" in str(error.value)
+    )
+    assert f"\n  width > 5 and scor > 0.5\n  {' ' * 14}^" in str(error.value)
+    assert not Path("shards/__job/plan.json").exists()
+
+
+def test_columns_of_an_earlier_job_are_known(place):
+    job("", "drop")
+    recipe = Recipe(Scaling(12), limits=Limits(where="sharp == 1 and country == 'fr'"))
+    report = run("shards", "again", recipe, engine=InlineEngine())
+    assert report.complete and kept("again") == [4, 7, 10]
+    wrong = Recipe(limits=Limits(where="scores > 0"))
+    with pytest.raises(ConfigError, match="columns country, score, sharp;"):
+        run("shards", "wrong", wrong, engine=InlineEngine())
+
+
+def test_a_function_drops_samples_with_its_reason(place):
+    report = job("", "drop")
+    assert report.complete and kept() == list(range(3, 11))
+    assert report.dropped == {"blurred": 3} and [bad.reason for bad in report.bad] == ["truncated"]
+    assert {i: listed()[i] for i in range(3)} == dict.fromkeys(range(3), ("dropped", "blurred"))
+
+
+def test_dropped_samples_are_counted_apart_and_never_too_many(place):
+    progress: list[Any] = []
+    report = job("score < 0.3", max_bad=1, engine=InlineEngine(), on_progress=progress.append)
+    assert report.complete and sum(report.dropped.values()) == 9 and not report.bad
+    assert progress[-1].dropped == 9 and not progress[-1].bad
+    state = open_job(open_target("shards"))
+    assert ("dropped", "9: 8 where score < 0.3, 1 where score < 0.3 (a value is missing)") in (
+        job_status(state).rows()
+    )
+    assert ("dropped", "9, listed in __job/bad.jsonl") in summary(statistics(state))
+    manifest = json.loads(Path("shards/__job/manifest.json").read_text())
+    assert manifest["dropped"] == 9 and manifest["bad"] == {}
+
+
+def test_bytes_depend_on_neither_workers_nor_interruption_nor_parts(place):
+    condition = "score > 0.1 and width != 36 and sharp == 1"
+    job(condition, "drop", workers=1)
+    job(condition, "drop", "parts", engine=InlineEngine(), part=(1, 3))
+    job(condition, "drop", "parts", engine=InlineEngine(), part=(0, 3))
+    Path("parts/__job/records/shard-000001.json").unlink()
+    Path("parts/shard-000001.tar").unlink()
+    job(condition, "drop", "parts", engine=ThreadPoolExecutor(1))
+    names = [*sorted(p.name for p in Path("shards").glob("*.*")), "__job/bad.jsonl"]
+    assert len(names) == 7
+    for name in names:
+        assert Path("shards", name).read_bytes() == Path("parts", name).read_bytes(), name
+
+
+def test_a_job_with_another_condition_is_another_job(place):
+    job("score > 0.1")
+    with pytest.raises(ConfigError, match=r"limits\.where: 'score > 0\.1' -> 'score > 0\.2'"):
+        job("score > 0.2")
+
+
+def test_command(place):
+    where = ("--where", "width > 35 and sharp == 1", "--with", "filters:drop")
+    done = command_line("preprocess", "photos", "shards", "--size", "24", "-w", "1", *where)
+    assert done.returncode == 0 and "dropped 6: 6 where width > 35" in done.stdout, done.stderr
+    assert kept() == list(range(6, 11))
+    wrong = command_line("preprocess", "photos", "other", "--where", "width >= wide")
+    assert (
+        wrong.returncode == 2
+        and "--where is wrong at character 10: there is no column" in wrong.stderr
+    )

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fastfeed.preprocess.inputs.source_spec import open_input
     from fastfeed.preprocess.job.job import run
     from fastfeed.preprocess.job.merge import merge
+    from fastfeed.preprocess.model.bad_filter import BadFilter
     from fastfeed.preprocess.model.recipe import (
         Encoding,
         Limits,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from fastfeed.preprocess.shard.user_function import Drop, Sample
 
 __all__ = [
+    "BadFilter",
     "Drop",
     "Encoding",
     "Engine",
@@ -50,6 +52,7 @@ __all__ = [
 ]
 
 _MODULES = {  # all others: model.recipe
+    "BadFilter": "model.bad_filter",
     "Drop": "shard.user_function",
     "Engine": "model.task",
     "Input": "inputs.inputs",

@@ -202,7 +202,7 @@ def test_help_shows_options_in_groups_and_commands(monkeypatch, columns):
         assert re.search(rf"(?<!\w){re.escape(word)}(?!\w)", said), word
     assert max(map(len, said.splitlines())) <= columns and "…" not in said
     assert "3 more bad images than --max-bad" in " ".join(said.split())
-    for command in ("run", "resume", "retry", "status", "stats", "verify", "preview"):
+    for command in ("run", "resume", "retry", "bad", "status", "stats", "verify", "preview"):
         assert re.search(rf"\n  {command} ", said)
         done = CliRunner().invoke(app, ["preprocess", command, "--help"])
         assert done.exit_code == 0 and "DST" in done.stdout

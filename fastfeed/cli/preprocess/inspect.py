@@ -19,10 +19,13 @@ from fastfeed.cli.screen.table import show_facts
 from fastfeed.printable import printable
 
 if TYPE_CHECKING:
+    from fastfeed.preprocess.reports.bad_groups import BadGroups, Command
     from fastfeed.preprocess.targets.job_state import Job
     from fastfeed.preprocess.targets.target import Target
 
 LINES_S = 10.0  # between plain lines
+_NAME = 32  # columns of the name of a class or folder, at most
+_GROUPS = 5  # classes and folders shown
 _BAR = 24  # columns of the longest bar of a histogram
 
 Place = Annotated[str, argument("DST", "Target of the job.")]
@@ -31,14 +34,15 @@ AsJson = Annotated[bool, flag("Print everything as JSON.", "--json")]
 
 
 def status(dst: Place, target_option: Options = None, as_json: AsJson = False) -> None:
-    """Show the progress of a job.
+    """Show the progress of a job, and its bad images by reason, class and folder.
 
     Works while it runs, and from other machines.
 
     Examples:
-        fastfeed preprocess status shards/          # shards, bad ones by reason
+        fastfeed preprocess status shards/          # shards, bad images, what to do
         fastfeed preprocess status shards/ --json   # for a script
     """
+    from fastfeed.preprocess.reports.bad_groups import bad_groups
     from fastfeed.preprocess.reports.status import count_surveyed, job_status
 
     target = _target(dst, target_option)
@@ -50,20 +54,48 @@ def status(dst: Place, target_option: Options = None, as_json: AsJson = False) -
         )
         return
     job = _job(target)
-    result = job_status(job)
+    result, command = job_status(job), _command(job, dst, target_option)
+    groups = bad_groups(job, command)
     if as_json:
-        typer.echo(json.dumps(result.document()))
+        by_kind = {f"bad_by_{kind.kind}": kind.document() for kind in groups}
+        typer.echo(json.dumps(result.document() | by_kind))
         return
-    show_facts(Console(emoji=False), dst, result.rows())
+    console = Console(emoji=False)
+    show_facts(console, dst, result.rows())
+    for kind in groups:
+        _show_groups(console, kind)
     if result.todo and not result.running:
-        _say(f"\nResume:  {_resume_line(job, dst, target_option)}")
+        _say(f"\nResume:  {command('resume')}")
 
 
-def _resume_line(job: Job, dst: str, target: list[str] | None) -> str:
+def _command(job: Job, dst: str, target: list[str] | None) -> Command:
+    """A function that writes a command line about the job, on one line."""
     plan = job.plan
-    extras = plan.recipe.metadata.extras
-    line = again("resume", plan.source, dst, extras, request=plan.request, target=target)
-    return printable(line, None)
+    place = plan.source, dst, plan.recipe.metadata.extras
+
+    def command(verb: str, *options: str) -> str:
+        return again(verb, *place, *options, request=plan.request, target=target)
+
+    return command
+
+
+def _show_groups(console: Console, kind: BadGroups) -> None:
+    """Print a table of bad images by reason, class or folder, and the commands for its rows."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(overflow="fold", max_width=_NAME)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(overflow="fold")
+    shown = kind.groups if kind.kind == "reason" else kind.groups[:_GROUPS]
+    for group in shown:
+        of = f" of {group.planned:,}" if group.planned else ""
+        name = printable(group.name, None)
+        table.add_row(Text(f"  {name}"), f"{group.images:,}{of}", Text(group.about))
+    console.print(Text(f"\nbad, by {kind.kind}", style="bold"))
+    console.print(table)
+    if more := kind.total - len(shown):
+        _say(f"  and {more:,} more, {len(kind.groups) - len(shown):,} of them in --json")
+    for group in shown:
+        _say(f"    {group.command}", style="dim")
 
 
 def stats(dst: Place, target_option: Options = None, as_json: AsJson = False) -> None:
@@ -134,7 +166,7 @@ def verify(
     if not result.problems:
         _say("All files match their checksums.", style="green")
         return
-    resume_command = _resume_line(job, dst, target_option)
+    resume_command = _command(job, dst, target_option)("resume")
     if removed := len(set(fixed) & {shard.name for shard in job.shards}):
         _say(f"the records of {removed:,} shards are removed; to rebuild them:  {resume_command}")
     elif fixed:
@@ -169,6 +201,7 @@ def preview(
     with _status("drawing") as bar:
         names = draw(
             job,
+            command=_command(job, dst, target_option),
             shards=shards,
             count=count,
             side=side,

@@ -83,6 +83,12 @@ _SOURCE: Rows = [
     ("allow_scheme", _Texts, None, "NAME", "Scheme that a table may use, such as http."),
     ("storage_option", _Texts, None, "N=V", "name=value for fsspec, for SRC. Can be repeated."),
 ]
+_BAD: Rows = [
+    ("reason", str, "", "NAMES", "Reasons, such as io_error,timeout."),
+    ("class_", _Texts, None, "NAME", "Class. Can be repeated.", "--class"),
+    ("folder", _Texts, None, "DIR", "Folder of SRC, with those below. Can be repeated."),
+    ("names", Path | None, None, "FILE", "Text file with the names of images, one per line."),
+]
 _EXECUTION: Rows = [
     ("workers", int | None, None, "N", "Processes; default: one per core.", "--workers", "-w"),
     ("memory", _Text, None, "SIZE", "Memory of all processes, such as 2GB."),
@@ -95,6 +101,7 @@ _EXECUTION: Rows = [
     ("json_log", Path | None, None, "FILE", "Append one JSON object per shard."),
     ("as_json", bool, False, "", "Print the report as JSON.", "--json"),
 ]
+_OF_READERS = ("workers", "memory", "timeout", "patience", "target_option")
 _RUN: Rows = [
     ("append", bool, False, "", "Add new images of SRC to a complete job."),
     ("dry_run", bool, False, "", "Estimate time and size from a sample; write nothing."),
@@ -106,7 +113,12 @@ RECIPE: Mapping[str | None, Rows] = {
     "Shards": _SHARDS,
     "Which images": _LIMITS,
 }
+BAD: Mapping[str | None, Rows] = {None: _BAD}
 WITH: Mapping[str | None, Rows] = {"Shards": [_WITH]}
+READ: Mapping[str | None, Rows] = {
+    "Source": _SOURCE,
+    "Execution": [row for row in _EXECUTION if row[0] in _OF_READERS],
+}
 JOB: Mapping[str | None, Rows] = {"Source": _SOURCE, "Execution": _EXECUTION}
 RUN: Mapping[str | None, Rows] = {"Execution": _RUN}
 

@@ -8,7 +8,7 @@ import shlex
 import signal
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -26,6 +26,7 @@ from fastfeed.errors import ConfigError, FastfeedError, SourceError, TooManyFail
 from fastfeed.printable import printable
 
 if TYPE_CHECKING:
+    from fastfeed.preprocess.model.bad_filter import BadFilter
     from fastfeed.preprocess.model.recipe import Recipe
     from fastfeed.preprocess.model.report import Progress, Report
 
@@ -72,30 +73,74 @@ def resume(ctx: typer.Context, paths: options.Places) -> None:
     _run_job(ctx, src, dst, recipe)
 
 
-@with_options(options.WITH, options.JOB)
-def retry(
-    ctx: typer.Context,
-    paths: options.Places,
-    reason: Annotated[str, option("NAMES", "Reasons of bad images, such as io_error,timeout.")],
-) -> None:
+@with_options(options.BAD, options.WITH, options.JOB)
+def retry(ctx: typer.Context, paths: options.Places) -> None:
     """Rebuild shards whose bad images may succeed now.
 
-    Rebuilds shards with bad images of these reasons, and missing shards.
+    Rebuilds shards with bad images that match all of --reason, --class, --folder and --names that
+    are given, and missing shards.
 
     Examples:
         fastfeed preprocess retry photos/ shards/ --reason io_error,timeout  # either
-        fastfeed preprocess retry /mnt/photos shards/ --reason io_error      # moved
+        fastfeed preprocess retry photos/ shards/ --folder 2019 --class cat  # both
+        fastfeed preprocess retry /mnt/photos shards/ --names files.txt      # it has moved
     """
-    from fastfeed.preprocess.model.record import REASONS
+    criteria, words = preprocess_values.bad_filter_of(ctx.params)
+    if not criteria:
+        raise ConfigError("retry what? give --reason, --class, --folder or --names")
+    src, dst, recipe = _job_in_plan("retry", paths, ctx.params, words)
+    _run_job(ctx, src, dst, recipe, criteria)
 
-    reasons = tuple(name.strip() for name in reason.split(",") if name.strip())
-    unknown = [name for name in reasons if name not in REASONS]
-    if unknown or not reasons:
-        raise ConfigError(
-            f"--reason must be among {', '.join(REASONS)}, got {', '.join(unknown) or repr(reason)}"
-        )
-    src, dst, recipe = _job_in_plan("retry", paths, ctx.params, ("--reason", ",".join(reasons)))
-    _run_job(ctx, src, dst, recipe, reasons)
+
+@with_options(options.BAD, options.READ)
+def bad(
+    ctx: typer.Context,
+    paths: options.Places,
+    output: Annotated[Path, option("FILE", "Zip file to write.", "--output", "-o")],
+    count: Annotated[int, option("N", "Images, at most.", "--count", "-n", min=1, max=2000)] = 200,
+    side: Annotated[int, option("N", "Side of a preview in pixels.", min=32, max=512)] = 160,
+) -> None:
+    """Write a zip file with small previews of bad images.
+
+    Holds a page and a line of JSON per image: what can be decoded, or the first bytes, and why it
+    is bad. Files are decoded in worker processes; none of them is copied into the zip file.
+
+    Examples:
+        fastfeed preprocess bad photos/ shards/ -o bad.zip
+        fastfeed preprocess bad photos/ shards/ -o bad.zip --reason truncated --class cat
+    """
+    from fastfeed.preprocess.engines.named import engine_for
+    from fastfeed.preprocess.planning.bad_images import select_bad
+    from fastfeed.preprocess.planning.check_source import planned_ids
+    from fastfeed.preprocess.planning.planning import planned_input
+    from fastfeed.preprocess.reports.bad_bundle import write_bundle
+    from fastfeed.preprocess.targets.job_state import open_job
+    from fastfeed.preprocess.targets.target import open_target
+
+    values = ctx.params
+    criteria, words = preprocess_values.bad_filter_of(values)
+    words += ["-o", str(output)]
+    src, dst, _ = _job_in_plan("bad", paths, values, words)
+    job = open_job(open_target(dst, preprocess_values.target_options(values), writes=False))
+    images = select_bad(job, criteria)
+    print_line = _printer(Console(stderr=True, emoji=False))
+    if not images:
+        print_line(f"fastfeed: {printable(dst)}: no bad image{' matches' * bool(criteria)}")
+        return
+    source = preprocess_values.opener(src, values)(job.target)
+    input = planned_input(job.plan, source, planned_ids(job.target, job.plan, source))
+    written = write_bundle(
+        output,
+        input,
+        images,
+        engine_for("local", values["workers"], values["memory"], values["timeout"]),
+        count=count,
+        side=side,
+        title=f"{dst}, from {src}",
+    )
+    _printer(Console(emoji=False))(
+        f"{written:,} of {len(images):,} bad images -> {printable(output, None)}"
+    )
 
 
 def command(arguments: Sequence[str]) -> str:
@@ -123,13 +168,13 @@ def _job_in_plan(
     extras = plan.recipe.metadata.extras
     source = paths[0] if len(paths) == 2 else plan.source
     given = {"request": plan.request, "target": values["target_option"]}
-    line = again(verb, source, dst, extras, *more, **given)
+    line = again(verb, source, dst, extras if "with_" in values else "", *more, **given)
     if len(paths) == 1:
         raise ConfigError(
             f"SRC is missing: no source is read that only the plan in {dst} names. If you trust it,"
             f" say\n  {line}"
         )
-    if values["with_"] != extras:
+    if "with_" in values and values["with_"] != extras:
         if not extras:
             got = values["with_"]
             raise ConfigError(f"the job in {dst} has no --with, got {got}; leave it out")
@@ -160,7 +205,7 @@ def _run_job(
     src: str,
     dst: str,
     recipe: Recipe,
-    reasons: Collection[str] = (),
+    criteria: BadFilter | None = None,
     append: bool = False,
 ) -> None:
     from fastfeed.faults import TRANSIENT
@@ -198,7 +243,7 @@ def _run_job(
                 max_bad=limit,
                 part=part,
                 timeout_s=values["timeout"],
-                retry=reasons,
+                retry=criteria or (),
                 append=append,
                 target_storage=storage_options,
                 on_progress=listen,

@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastfeed.cli.open_source import storage_options
@@ -13,6 +14,7 @@ from fastfeed.errors import ConfigError
 
 if TYPE_CHECKING:
     from fastfeed.preprocess.inputs.source_spec import SourceSpec
+    from fastfeed.preprocess.model.bad_filter import BadFilter
     from fastfeed.preprocess.model.recipe import Recipe
 
 _SECRET = re.compile(
@@ -86,6 +88,32 @@ def opener(path: str, values: Mapping[str, Any]) -> SourceSpec:
     )
 
 
+def bad_filter_of(values: Mapping[str, Any]) -> tuple[BadFilter, list[str]]:
+    """The bad images that --reason, --class, --folder and --names select, and these as words.
+
+    ConfigError.
+    """
+    from fastfeed.preprocess.model.bad_filter import BadFilter
+
+    classes, folders, file = values["class_"] or (), values["folder"] or (), values["names"]
+    names: list[str] = []
+    if file is not None:
+        try:
+            # lines as in bad.jsonl: bytes that are not UTF-8 are escaped there
+            text = Path(file).read_text("utf-8", errors="backslashreplace")
+        except OSError as error:
+            raise ConfigError(f"{file}: {error.strerror}", field="names") from error
+        names = [name for line in text.split("\n") if (name := line.removesuffix("\r"))]
+        if not names:
+            raise ConfigError(f"{file} has no name", field="names")
+    reasons = _names(values["reason"])
+    words = ["--reason", ",".join(reasons)] if reasons else []
+    words += [word for name in classes for word in ("--class", name)]
+    words += [word for name in folders for word in ("--folder", name)]
+    words += ["--names", str(file)] if file is not None else []
+    return BadFilter(reasons, classes, folders, names), words
+
+
 def target_options(values: Mapping[str, Any]) -> dict[str, object] | None:
     """Storage options of DST, or None."""
     return storage_options(values["target_option"] or [], "--target-option") or None
@@ -133,7 +161,21 @@ def again(
     words += ["--with", extras] if extras else []
     words += [*options, *_source_words(request)]
     words += [word for value in target or () for word in ("--target-option", without_secret(value))]
-    return shlex.join(words)
+    return " ".join(map(_quoted, words))
+
+
+def _quoted(word: str) -> str:
+    """A word for a shell; bash and zsh read $'\\x1b' for what a terminal must not be sent."""
+    if word.isprintable():
+        return shlex.quote(word)
+
+    def escaped(c: str) -> str:
+        if c.isprintable() and c not in "\\'":
+            return c
+        errors = "surrogateescape" if "\udc80" <= c <= "\udcff" else "replace"
+        return "".join(f"\\x{byte:02x}" for byte in c.encode("utf-8", errors))
+
+    return f"$'{''.join(map(escaped, word))}'"
 
 
 def without_secret(word: str) -> str:

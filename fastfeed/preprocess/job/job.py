@@ -17,12 +17,14 @@ from fastfeed.preprocess.engines import Engine, Outcome, run_pieces
 from fastfeed.preprocess.engines.named import engine_for, select_part
 from fastfeed.preprocess.inputs.inputs import Input
 from fastfeed.preprocess.inputs.source_spec import InputLike, JobSource, job_source
+from fastfeed.preprocess.model.bad_filter import BadFilter
 from fastfeed.preprocess.model.condition import DROPPED
 from fastfeed.preprocess.model.layout import DUPLICATES, record_name
 from fastfeed.preprocess.model.plan import JobPlan, Shard
 from fastfeed.preprocess.model.recipe import Recipe
 from fastfeed.preprocess.model.record import EXCLUDED, Counts
 from fastfeed.preprocess.model.report import OnProgress, Progress, Report, Reporter
+from fastfeed.preprocess.planning.bad_images import select_bad
 from fastfeed.preprocess.planning.check_source import added_since, check_content, planned_ids
 from fastfeed.preprocess.planning.planning import (
     append_plan,
@@ -51,7 +53,7 @@ def run(
     max_bad: float | None = None,
     part: tuple[int, int] | None = None,
     timeout_s: float = 120.0,
-    retry: Collection[str] = (),
+    retry: Collection[str] | BadFilter = (),
     append: bool = False,
     storage: dict[str, Any] | None = None,
     target_storage: dict[str, Any] | None = None,
@@ -81,8 +83,8 @@ def run(
         part (tuple[int, int] | None): (i, n): build only every n-th shard, starting with the i-th,
             counted from 0. Default: None, all.
         timeout_s (float): Seconds that one image may take. Default: 120.0.
-        retry (Collection[str]): Reasons, such as "io_error". Shards with bad images of these
-            reasons are built again. Default: ().
+        retry (Collection[str] | BadFilter): Reasons, such as "io_error", or a BadFilter. Shards
+            with bad images that match are built again. Default: ().
         append (bool): Add what is new in the source since the job was complete, in shards of its
             own. Earlier shards keep their bytes. Default: False.
         storage (dict[str, Any] | None): fsspec options for the source. Default: None.
@@ -123,7 +125,7 @@ def run(
         Reporter(on_progress),
         on_hint,
     )
-    return job_run.build(retry, append)
+    return job_run.build(BadFilter.of(retry), append)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +141,7 @@ class _JobRun:
     reporter: Reporter
     on_hint: Callable[[str], None] | None
 
-    def build(self, retry: Collection[str], append: bool) -> Report:
+    def build(self, retry: BadFilter, append: bool) -> Report:
         """Plan the job or resume it, build the missing shards of the part, and finalize the job."""
         target = self.target
         plan = existing_plan(target)
@@ -189,7 +191,7 @@ class _JobRun:
             raise state.errors[0]
         if append and not after.todo:
             # an earlier run was interrupted: new images come after its shards
-            return self.build((), append=True)
+            return self.build(BadFilter(), append=True)
         notes = (*notes, *(input.remarks if input else ()))
         return report_of(after, state.shards_now, self.reporter.seconds, state.stages, notes)
 
@@ -248,9 +250,9 @@ def _is_merged(plan: JobPlan, target: Target) -> ConfigError:
     )
 
 
-def _take_records(job: Job, part_shards: Sequence[Shard], retry: Collection[str]) -> list[Shard]:
-    """Take invalid records, and those with bad images of these reasons, out of `job`."""
-    failed = {k for k, record in job.records.items() if any(b.reason in retry for b in record.bad)}
+def _take_records(job: Job, part_shards: Sequence[Shard], retry: BadFilter) -> list[Shard]:
+    """Take invalid records, and those with bad images that match, out of `job`."""
+    failed = {image.shard for image in select_bad(job, retry)} if retry else set()
     shards = [shard for shard in part_shards if shard.index in job.stale | failed]
     for shard in shards:
         job.records.pop(shard.index, None)

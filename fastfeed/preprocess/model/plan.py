@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -289,11 +290,17 @@ def relative_uri(uri: str, source: str, root: str | os.PathLike[str] | None = No
 
     root: the source's own spelling of its folder.
     """
+    for base in _bases(source, "" if root is None else os.fspath(root)):
+        if uri.startswith(base):
+            return uri.removeprefix(base)
+    return None
+
+
+@lru_cache(maxsize=64)
+def _bases(source: str, root: str) -> tuple[str, ...]:
+    """Prefixes of URIs below a source, each with a slash at its end."""
     source = source.removeprefix("file://")
     folder = re.split(r"[*?\[{]", source, maxsplit=1)[0].rpartition("/")[0]
-    bases = ["" if root is None else os.fspath(root), source, os.path.abspath(source), folder]
+    bases = [root, source, os.path.abspath(source), folder]
     bases += [] if "://" in source else [os.path.abspath(folder)]
-    for base in bases:
-        if base and uri.startswith(base.rstrip("/") + "/"):
-            return uri.removeprefix(base.rstrip("/") + "/")
-    return None
+    return tuple(base.rstrip("/") + "/" for base in bases if base)

@@ -269,8 +269,8 @@ def _spell_as_before(now: np.ndarray, before: np.ndarray, input: Input) -> None:
             )
     known = set(before["label"].tolist())
     for text in input.source.classes:
-        code = _label_hash(text)
-        now["label"][now["label"] == code] = as_before(text, code, known, _label_hash)
+        code = label_hash(text)
+        now["label"][now["label"] == code] = as_before(text, code, known, label_hash)
 
 
 def samples_file(plan: JobPlan) -> str:
@@ -331,7 +331,7 @@ def _labels(input: Input, first: int, last: int) -> np.ndarray:
     values, which = np.unique(labels, return_inverse=True)
     names = input.source.classes
     texts = [names[label] if 0 <= label < len(names) else str(label) for label in values.tolist()]
-    hashes = list(map(_label_hash, texts))
+    hashes = list(map(label_hash, texts))
     return np.where(labels < 0, 0, np.array(hashes, np.uint32)[which]).astype(np.uint32)
 
 
@@ -339,7 +339,8 @@ def _name_hash(name: bytes) -> int:
     return int.from_bytes(blake2b(name, digest_size=8).digest(), "little")
 
 
-def _label_hash(text: str) -> int:
+def label_hash(text: str) -> int:
+    """Hash of a class's name, or of a number, as in a row's label."""
     return zlib.crc32(os.fsencode(text)) or 1
 
 
@@ -350,7 +351,7 @@ def _notes(input: Input, first: int, last: int) -> np.ndarray:
         return np.zeros(last - first, np.uint32)
     notes = input.notes(range(first, last))
     hashes = [
-        0 if isinstance(note, Failure) else _label_hash(json.dumps(note, sort_keys=True))
+        0 if isinstance(note, Failure) else label_hash(json.dumps(note, sort_keys=True))
         for note in notes
     ]
     return np.array(hashes, np.uint32)

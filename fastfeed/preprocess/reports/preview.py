@@ -11,7 +11,8 @@ from pathlib import Path
 from fastfeed import html_page
 from fastfeed.html_page import Markup, bullets, escape
 from fastfeed.preprocess.model.layout import JOB
-from fastfeed.preprocess.model.record import REASONS, BadSample, Record
+from fastfeed.preprocess.model.record import BadSample, Record
+from fastfeed.preprocess.reports.bad_groups import BadGroups, Command, bad_groups
 from fastfeed.preprocess.reports.contact_sheet import draw_cells, draw_sheet
 from fastfeed.preprocess.reports.statistics import (
     STAGES,
@@ -27,18 +28,20 @@ from fastfeed.printable import format_size
 
 PAGE = f"{JOB}/preview/index.html"
 _LISTED = 50  # bad images per reason
+_GROUPS = 20  # reasons, classes and folders
 _QUALITY = 85  # of the sheets
 
 
 def preview(
     job: Job,
     *,
+    command: Command = lambda *_: "",
     shards: int = 8,
     count: int = 24,
     side: int = 160,
     on_shard: Callable[[int, int], None] | None = None,
 ) -> list[str]:
-    """Write `__job/preview/`: a JPEG per drawn shard, and the page.
+    """Write `__job/preview/`: a JPEG per drawn shard, and the page with `command`'s lines.
 
     Returns the names, the page last.
     """
@@ -55,7 +58,8 @@ def preview(
             pictures.append((record, file.getvalue()))
         if on_shard is not None:
             on_shard(number + 1, len(drawn_records))
-    text = page(statistics(job), pictures, job.bad, job.plan.recipe.document())
+    groups = bad_groups(job, command)
+    text = page(statistics(job), pictures, job.bad, groups, job.plan.recipe.document())
     job.target.write(PAGE, text.encode())
     return [*written, PAGE]
 
@@ -64,6 +68,7 @@ def page(
     stats: Statistics,
     pictures: Sequence[tuple[Record, bytes]],
     bad: Sequence[BadSample],
+    groups: Sequence[BadGroups],
     recipe: Mapping[str, object],
 ) -> str:
     """The page as one self-contained HTML file."""
@@ -88,7 +93,7 @@ def page(
         *bars,
         "</div>",
         _sheets(stats, pictures),
-        _bad(bad),
+        _bad(bad, groups),
         _recipe(recipe),
         "</main>",
     ]
@@ -138,15 +143,14 @@ def _sheets(stats: Statistics, pictures: Sequence[tuple[Record, bytes]]) -> str:
     return f"<h2>First samples{which}</h2>{''.join(figures)}"
 
 
-def _bad(bad: Sequence[BadSample]) -> str:
+def _bad(bad: Sequence[BadSample], groups: Sequence[BadGroups]) -> str:
     if not bad:
         return "<h2>Bad images</h2><p>None.</p>"
     by_reason: dict[str, list[BadSample]] = defaultdict(list)
     for sample in bad:
         by_reason[sample.reason].append(sample)
-    counts = ranked({reason: len(samples) for reason, samples in by_reason.items()})
     lists = []
-    for reason, count in counts:
+    for reason, count in ranked({reason: len(samples) for reason, samples in by_reason.items()}):
         lines = [
             Markup(f'{escape(sample.uri)} <span class="soft">{escape(sample.detail)}</span>')
             for sample in by_reason[reason][:_LISTED]
@@ -154,12 +158,29 @@ def _bad(bad: Sequence[BadSample]) -> str:
         more = count - _LISTED
         note = f'<div class="soft">and {more:,} more, in bad.jsonl</div>' if more > 0 else ""
         lists.append(
-            f"<details{' open' if len(counts) < 4 else ''}><summary>{count:,}"
-            f' <b>{escape(reason)}</b> <span class="soft">{escape(REASONS.get(reason, ""))}</span>'
-            f"</summary>{bullets(lines)}{note}</details>"
+            f"<details><summary>{count:,} <b>{escape(reason)}</b></summary>{bullets(lines)}{note}"
+            "</details>"
         )
-    chart = _chart("By reason", counts, "bad")
-    return f"<h2>{len(bad):,} bad images</h2>{chart}{''.join(lists)}"
+    tables = [_group_table(kind) for kind in groups]
+    return f"<h2>{len(bad):,} bad images</h2>{''.join(tables)}<h3>Files</h3>{''.join(lists)}"
+
+
+def _group_table(kind: BadGroups) -> str:
+    """A table of the largest groups, each with its command."""
+    rows = [
+        (
+            group.name,
+            f"{group.images:,} of {group.planned:,}" if group.planned else f"{group.images:,}",
+            group.about,
+            Markup(f"<code>{escape(group.command)}</code>" if group.command else ""),
+        )
+        for group in kind.groups[:_GROUPS]
+    ]
+    more = kind.total - len(rows)
+    note = f'<div class="soft">and {more:,} more</div>' if more else ""
+    about = "Meaning" if kind.kind == "reason" else "Reasons"
+    head = (f"~By {kind.kind}", "#Images", about, "~Command")
+    return html_page.table(head, rows, stacked=True) + note
 
 
 def _recipe(recipe: Mapping[str, object]) -> str:

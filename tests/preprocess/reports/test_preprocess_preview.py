@@ -14,6 +14,7 @@ from helpers.small_jobs import FORMATS, finished_job
 from PIL import Image
 
 from fastfeed.preprocess.model.record import BadSample
+from fastfeed.preprocess.reports.bad_groups import BadGroup, BadGroups
 from fastfeed.preprocess.reports.contact_sheet import draw_cells, draw_sheet
 from fastfeed.preprocess.reports.preview import PAGE, page, preview
 from fastfeed.preprocess.reports.statistics import statistics
@@ -121,12 +122,17 @@ FILES = (
 def test_what_is_named_strangely_does_no_harm(tmp_path):
     job = finished_job(tmp_path)
     bad = [BadSample(k, f"<script>alert({k})</script>&.jpg", "corrupt", "<b>") for k in range(60)]
-    text = page(statistics(job), [], bad, job.plan.recipe.document())
+    groups = [
+        BadGroups("class", [BadGroup("<u>x", 1, 2, {"corrupt": 1}, "<i>", "a '<b>'")] * 30, 99)
+    ]
+    text = page(statistics(job), [], bad, groups, job.plan.recipe.document())
     assert (
         "<script" not in text
         and "<b>&" not in text
         and "&lt;script&gt;alert(0)&lt;/script&gt;&amp;.jpg" in text
     )
+    assert "<u>" not in text and "<i>" not in text and text.count("1 of 2") == 20
+    assert "and 79 more" in text
     assert "and 10 more, in bad.jsonl" in text and len(re.findall("<li>", text)) == 50
 
 

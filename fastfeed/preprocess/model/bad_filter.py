@@ -1,0 +1,97 @@
+"""Selection of a job's bad images by reason, class, folder or name."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, fields
+
+from fastfeed.errors import ConfigError
+from fastfeed.preprocess.model.record import REASONS, BadSample
+
+
+@dataclass(frozen=True, slots=True)
+class BadImage:
+    """A bad image, with its place in the source and in the plan."""
+
+    sample: BadSample
+    shard: int  # index of the shard that lacks it
+    name: str  # relative to the source; in full if it is outside
+    class_name: str  # "": none, or not known
+
+    @property
+    def folder(self) -> str:
+        """The folder or shard of the source that it is in; "." at the top."""
+        return self.name.rpartition("/")[0] or "."
+
+
+@dataclass(frozen=True, slots=True)
+class BadFilter:
+    """Selection of bad images; an image must match each of the criteria that are given.
+
+    Args:
+        reasons (Collection[str]): Reasons, such as "io_error". Default: (), any.
+        classes (Collection[str]): Names of classes. Default: (), any.
+        folders (Collection[str]): Folders of the source, relative to it or in full; folders below
+            are included. Default: (), any.
+        names (Collection[str]): URIs, relative to the source or in full. Default: (), any.
+
+    Raises:
+        ConfigError: A reason is unknown, or a criterion is a string.
+
+    Example:
+        >>> from fastfeed.preprocess import BadFilter
+        >>> BadFilter(["io_error"], folders=["cats"]).text
+        'reason io_error, folder cats'
+    """
+
+    reasons: Collection[str] = ()
+    classes: Collection[str] = ()
+    folders: Collection[str] = ()
+    names: Collection[str] = ()
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            values = getattr(self, item.name)
+            if isinstance(values, str):
+                raise ConfigError.of(f"BadFilter {item.name}", "a list of names", values)
+            object.__setattr__(self, item.name, tuple(dict.fromkeys(values)))
+        if unknown := [reason for reason in self.reasons if reason not in REASONS]:
+            raise ConfigError(
+                f"reason must be among {', '.join(REASONS)}, got {', '.join(unknown)}",
+                field="reason",
+            )
+        # a set finds a name among a million, and a folder among those above an image
+        object.__setattr__(self, "names", frozenset(self.names))
+        folders = (folder.rstrip("/").removeprefix("./") or "." for folder in self.folders)
+        object.__setattr__(self, "folders", tuple(folders))
+
+    @classmethod
+    def of(cls, retry: Collection[str] | BadFilter) -> BadFilter:
+        """The filter itself, or one of these reasons."""
+        if isinstance(retry, BadFilter):
+            return retry
+        return cls((retry,) if isinstance(retry, str) else retry)
+
+    def __bool__(self) -> bool:
+        return bool(self.reasons or self.classes or self.folders or self.names)
+
+    @property
+    def text(self) -> str:
+        """The criteria in words."""
+        parts = [f"reason {', '.join(self.reasons)}"] if self.reasons else []
+        parts += [f"class {', '.join(self.classes)}"] if self.classes else []
+        parts += [f"folder {', '.join(self.folders)}"] if self.folders else []
+        return ", ".join([*parts, *([f"{len(self.names):,} names"] if self.names else [])])
+
+    def accepts(self, image: BadImage) -> bool:
+        """True if the image matches."""
+        uris = image.name, image.sample.uri
+        return (
+            (not self.reasons or image.sample.reason in self.reasons)
+            and (not self.classes or image.class_name in self.classes)
+            and (not self.folders or any(map(self._is_below, uris)))
+            and (not self.names or not self.names.isdisjoint(uris))  # type: ignore[attr-defined]
+        )
+
+    def _is_below(self, uri: str) -> bool:
+        return any(folder == "." or uri.startswith(f"{folder}/") for folder in self.folders)

@@ -1,0 +1,88 @@
+"""The bad images of a job with their names in the source and their classes."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from itertools import islice
+
+import numpy as np
+
+from fastfeed.errors import ConfigError
+from fastfeed.preprocess.model.bad_filter import BadFilter, BadImage
+from fastfeed.preprocess.model.plan import JobPlan, relative_uri
+from fastfeed.preprocess.planning.check_source import label_hash, load_samples, samples_file
+from fastfeed.preprocess.targets.job_state import Job
+from fastfeed.preprocess.targets.target import Target
+from fastfeed.printable import printable
+
+_LISTED = 10  # names in an error
+
+
+class PlannedClasses:
+    """Names of classes by plan id, from the hashes that the job keeps of its source."""
+
+    def __init__(self, target: Target, plan: JobPlan) -> None:
+        rows = load_samples(target.read(samples_file(plan))) if plan.classes else None
+        hashes = np.zeros(0, np.uint32) if rows is None else rows["label"]
+        names: dict[int, str] = {}
+        for name in plan.classes:
+            for text in {name, *(unicodedata.normalize(form, name) for form in ("NFC", "NFD"))}:
+                other = names.setdefault(code := label_hash(text), name)
+                if other != name:  # two of one hash
+                    names[code] = ""
+        self._hashes = hashes
+        self._names = names
+        self._plan = plan
+
+    def of(self, ids: Sequence[int] | np.ndarray) -> list[str]:
+        """Class of each id; "" for none, or if a job of an earlier version does not say."""
+        if not len(self._hashes):
+            return [""] * len(ids)
+        codes = self._hashes[np.asarray(ids, np.int64)].tolist()
+        return [self._names.get(code, "") for code in codes]
+
+    def counts(self) -> dict[str, int]:
+        """Planned images by class."""
+        planned = self._hashes[self._plan.order] if len(self._hashes) else self._hashes
+        codes, counts = np.unique(planned, return_counts=True)
+        named = zip(codes.tolist(), counts.tolist(), strict=True)
+        return {self._names[code]: n for code, n in named if self._names.get(code)}
+
+
+def bad_images(job: Job, classes: PlannedClasses | None = None) -> list[BadImage]:
+    """Bad images of the shards that are done, in shard order."""
+    bad = [(index, sample) for index in sorted(job.records) for sample in job.records[index].bad]
+    if not bad:
+        return []
+    classes = classes or PlannedClasses(job.target, job.plan)
+    source, names = job.plan.source, classes.of([sample.id for _, sample in bad])
+    return [
+        BadImage(sample, index, relative_uri(sample.uri, source) or sample.uri, name)
+        for (index, sample), name in zip(bad, names, strict=True)
+    ]
+
+
+def select_bad(job: Job, criteria: BadFilter) -> list[BadImage]:
+    """Bad images that match. ConfigError for classes that the job has not, and names not bad."""
+    known = job.plan.classes
+    if unknown := [name for name in criteria.classes if name not in known]:
+        allowed = f"among the job's {len(known):,} classes" if known else "left out: it has none"
+        raise ConfigError(f"class must be {allowed}, got {', '.join(unknown)}", field="class")
+    images = [image for image in bad_images(job) if criteria.accepts(image)]
+    if job.todo:  # of an interrupted retry: the shards of these images may have no record now
+        return images
+    matched = {uri for image in images for uri in (image.name, image.sample.uri)}
+    if missing := sorted(set(criteria.names) - matched):
+        listed = ", ".join(printable(name) for name in islice(missing, _LISTED))
+        more = f" and {len(missing) - _LISTED:,} more" if len(missing) > _LISTED else ""
+        raise ConfigError(
+            f"{job.target.text}: {len(missing):,} of these names are not among the bad images that"
+            f" match: {listed}{more}; write them as in __job/bad.jsonl, or relative to the source"
+        )
+    if not images and (criteria.classes or criteria.folders):
+        raise ConfigError(
+            f"{job.target.text}: no bad image matches {printable(criteria.text)}; fastfeed"
+            " preprocess status counts them by reason, class and folder"
+        )
+    return images

@@ -147,6 +147,38 @@ def test_retry_makes_shards_with_such_reasons_again():
     )
 
 
+def test_bad_images_are_shown_and_retried_in_part():
+    Path("photos/cats/2019").mkdir()
+    Path("photos/cats/2019/late.jpg").write_bytes(b"")
+    fastfeed("photos", "shards", *SMALL)
+    out, _ = fastfeed("status", "shards")
+    assert "\nbad, by class\n  cats  4 of 13  2 empty, 1 not_image, 1 truncated" in out
+    assert "    fastfeed preprocess bad photos shards --folder cats/2019 -o bad.zip\n" in out
+    found = json.loads(fastfeed("status", "shards", "--json")[0])
+    assert found["bad_by_folder"]["total"] == 2
+    assert found["bad_by_reason"]["groups"][0]["images"] == 2
+    out, _ = fastfeed("bad", "photos", "shards", "-o", "bad.zip", "--folder", "cats/2019")
+    assert out == "1 of 1 bad images -> bad.zip\n" and Path("bad.zip").is_file()
+    _, err = fastfeed("bad", "photos", "shards", "-o", "x.zip", "--reason", "oom")
+    assert err == "fastfeed: shards: no bad image matches\n" and not Path("x.zip").exists()
+    _, err = fastfeed("bad", "shards", "-o", "x.zip", "--class", "cats", code=2)
+    assert "fastfeed preprocess bad photos shards --class cats -o x.zip" in err
+    Path("names.txt").write_text("cats/2019/late.jpg\r\n")
+    out, _ = fastfeed("retry", "photos", "shards", "--names", "names.txt")
+    assert "1 shard in this run" in out
+    Path("names.txt").write_text("cats/0001.jpg\n")
+    _, err = fastfeed("retry", "photos", "shards", "--names", "names.txt", code=2)
+    assert "1 of these names are not among the bad images that match: cats/0001.jpg" in err
+    _, err = fastfeed("retry", "photos", "shards", code=2)
+    assert err == "fastfeed: retry what? give --reason, --class, --folder or --names\n"
+    _, err = fastfeed("retry", "photos", "shards", "--names", "none.txt", code=2)
+    assert "none.txt: No such file" in err
+    for command in ("status", "bad"):
+        words = ("photos", "--class", "x", "-o", "x.zip") if command == "bad" else ()
+        _, err = fastfeed(command, *words, "photos", code=2)
+        assert "photos holds no job" in err
+
+
 def test_parts_of_a_job():
     out, _ = fastfeed("photos", "shards", *SMALL, "--part", "0/2")
     assert "2 shards are not done yet; part 0/2 is done" in out
@@ -303,7 +335,11 @@ def test_jobs_are_merged(tmp_path: Path):
     out, _ = fastfeed("merge", "a", "b", "-o", "c", "--duplicates", "keep")
     assert out.startswith("c: 6 of 6 shards, 26 images, ")
     assert "All files match" in fastfeed("verify", "c")[0]
-    assert "source  photos, more" in " ".join(fastfeed("status", "c")[0].split(" " * 2))
+    out, _ = fastfeed("status", "c")
+    assert "source photos, more" in " ".join(out.split())
+    assert "fastfeed preprocess status a\n" in out and "preprocess bad" not in out
+    _, err = fastfeed("bad", "photos", "c", "-o", "x.zip", code=2)
+    assert "c is merged from jobs: look at their bad images, fastfeed preprocess status a" in err
     assert "merge takes two or more jobs, got a" in fastfeed("merge", "a", "-o", "d", code=2)[1]
     _, err = fastfeed("resume", "photos", "c", code=2)
     assert "fastfeed preprocess merge a b -o c" in err

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fastfeed.cli.preprocess import values as preprocess_values
-from fastfeed.cli.preprocess.values import again
+from fastfeed.cli.preprocess.values import again, command_line
 from fastfeed.cli.screen.help import argument, flag, option
 from fastfeed.cli.screen.streams import Console
 from fastfeed.cli.screen.table import show_facts
@@ -64,6 +64,10 @@ def status(dst: Place, target_option: Options = None, as_json: AsJson = False) -
     show_facts(console, dst, result.rows())
     for kind in groups:
         _show_groups(console, kind)
+    if groups and job.plan.merged:
+        _say("\nTo repair them, look at the jobs that were merged:")
+        for part in job.plan.merged:
+            _say(f"    {command_line('status', part.target)}", style="dim")
     if result.todo and not result.running:
         _say(f"\nResume:  {command('resume')}")
 
@@ -74,6 +78,9 @@ def _command(job: Job, dst: str, target: list[str] | None) -> Command:
     place = plan.source, dst, plan.recipe.metadata.extras
 
     def command(verb: str, *options: str) -> str:
+        if plan.merged:  # its bad images are repaired in the jobs that were merged
+            parts = (job.target for job in plan.merged)
+            return command_line("merge", *parts, "-o", dst) if verb == "resume" else ""
         return again(verb, *place, *options, request=plan.request, target=target)
 
     return command
@@ -95,7 +102,8 @@ def _show_groups(console: Console, kind: BadGroups) -> None:
     if more := kind.total - len(shown):
         _say(f"  and {more:,} more, {len(kind.groups) - len(shown):,} of them in --json")
     for group in shown:
-        _say(f"    {group.command}", style="dim")
+        if group.command:
+            _say(f"    {group.command}", style="dim")
 
 
 def stats(dst: Place, target_option: Options = None, as_json: AsJson = False) -> None:

@@ -122,8 +122,11 @@ def bad(
     words += ["-o", str(output)]
     src, dst, _ = _job_in_plan("bad", paths, values, words)
     job = open_job(open_target(dst, preprocess_values.target_options(values), writes=False))
+    if job.plan.merged:
+        shown = " or ".join(f"fastfeed preprocess status {part.target}" for part in job.plan.merged)
+        raise ConfigError(f"{dst} is merged from jobs: look at their bad images, {shown}")
     images = select_bad(job, criteria)
-    print_line = _printer(Console(stderr=True, emoji=False))
+    print_line = printer(Console(stderr=True, emoji=False))
     if not images:
         print_line(f"fastfeed: {printable(dst)}: no bad image{' matches' * bool(criteria)}")
         return
@@ -138,7 +141,7 @@ def bad(
         side=side,
         title=f"{dst}, from {src}",
     )
-    _printer(Console(emoji=False))(
+    printer(Console(emoji=False))(
         f"{written:,} of {len(images):,} bad images -> {printable(output, None)}"
     )
 

@@ -157,11 +157,16 @@ def again(
     request: the options that open the source, as `SourceSpec.document`. target: values of
     --target-option.
     """
-    words = ["fastfeed", "preprocess", verb, source, dst]
+    words = [verb, source, dst]
     words += ["--with", extras] if extras else []
     words += [*options, *_source_words(request)]
     words += [word for value in target or () for word in ("--target-option", without_secret(value))]
-    return " ".join(map(_quoted, words))
+    return command_line(*words)
+
+
+def command_line(*words: str) -> str:
+    """A line for a shell, `fastfeed preprocess ...`."""
+    return " ".join(["fastfeed preprocess", *map(_quoted, words)])
 
 
 def _quoted(word: str) -> str:

@@ -45,31 +45,75 @@ def sides_by_hash(fractions: np.ndarray, shares: Sequence[float]) -> np.ndarray:
 
 
 def sides_by_class(
-    classes: np.ndarray, fractions: np.ndarray, shares: Sequence[float]
+    classes: np.ndarray,
+    fractions: np.ndarray,
+    shares: Sequence[float],
+    sizes: np.ndarray | None = None,
+    held: np.ndarray | None = None,
 ) -> np.ndarray:
     """Sides with the shares in each class, to less than one sample: int64.
 
     Of each class the samples go to the sides in the order of `fractions`. The samples that rounding
     leaves over go to the sides that are furthest below their share so far.
+
+    Args:
+        classes: class of each sample, or of each unit of samples that stay together, int64 (n,).
+        fractions: float64 (n,).
+        shares: of the sides.
+        sizes: samples of each unit, int64 (n,); shares are met to less than one unit then.
+        held: samples that sides have already, int64 (classes, sides), by ascending class.
     """
     weights = integer_weights(shares)
-    total = sum(weights)
     order = np.lexsort((fractions, classes))
+    counts = _counts_by_class(
+        np.bincount(np.unique(classes, return_inverse=True)[1], sizes).astype(int).tolist(),
+        weights,
+        None if held is None else held.tolist(),
+    )
+    sides = np.empty(len(classes), np.int64)
+    if sizes is None:
+        sides[order] = np.repeat(
+            np.arange(len(counts) * len(weights)) % len(weights), np.ravel(counts)
+        )
+        return sides
+    owed = np.zeros(len(weights))  # samples that whole units gave to other sides so far
+    starts = np.unique(classes[order], return_index=True)[1]
+    for own, units in zip(counts, np.split(order, starts[1:]), strict=True):
+        owed += own
+        middles = np.cumsum(sizes[units]) - sizes[units] / 2
+        edges = np.maximum.accumulate(np.cumsum(owed))[:-1]
+        sides[units] = np.searchsorted(edges, middles, side="right")
+        owed -= np.bincount(sides[units], sizes[units], len(weights))
+    return sides
+
+
+def _counts_by_class(
+    sizes: Sequence[int], weights: Sequence[int], held: Sequence[Sequence[int]] | None
+) -> list[list[int]]:
+    """Samples of each class that each side gets."""
+    total = sum(weights)
     behind = [0] * len(weights)  # samples that each side lacks so far, times `total`
-    counts: list[int] = []
-    for size in np.unique(classes, return_counts=True)[1].tolist():
-        own = [size * weight // total for weight in weights]
-        for side, weight in enumerate(weights):
-            behind[side] += size * weight - own[side] * total
-        rounded = [side for side, weight in enumerate(weights) if size * weight % total]
-        rounded.sort(key=lambda side: (-behind[side], side))
-        for side in rounded[: size - sum(own)]:
+    counts = []
+    for row, size in enumerate(sizes):
+        exact = [size * weight for weight in weights]  # times `total`
+        if held is not None:
+            together = size + sum(held[row])
+            claims = [
+                max(together * weight - has * total, 0)
+                for weight, has in zip(weights, held[row], strict=True)
+            ]
+            exact = [size * total * claim // sum(claims) for claim in claims]
+        own = [samples // total for samples in exact]
+        for side, samples in enumerate(exact):
+            behind[side] += samples - own[side] * total
+        order = sorted(
+            range(len(weights)), key=lambda side: (not exact[side] % total, -behind[side], side)
+        )
+        for side in order[: size - sum(own)]:
             own[side] += 1
             behind[side] -= total
-        counts += own
-    sides = np.empty(len(classes), np.int64)
-    sides[order] = np.repeat(np.arange(len(counts)) % len(weights), counts)
-    return sides
+        counts.append(own)
+    return counts
 
 
 def sides_by_group(

@@ -116,9 +116,8 @@ def test_a_catalog_of_look_alikes_is_split_as_requested(hashes: list[int], val: 
     found, groups = chosen(hashes, val)
     share = len(groups["val"]) / len(hashes)
     assert 0.6 * val < share < 1.4 * val
-    assert (
-        found.shares["train"] + found.shares["val"] == len(hashes) and found.shares["wanted"] == val
-    )
+    assert sum(found.shares["images"].values()) == len(hashes)
+    assert found.shares["wanted"]["val"] == val
     in_val = set(groups["val"].tolist())
     of_train = np.array([hashes[i] for i in groups["train"].tolist()], np.uint64)
     parted = sum(
@@ -162,8 +161,10 @@ def test_the_report_has_shares_by_class_and_duplicates_of_another_label(
     manifest = json.loads((tmp_path / "shards/__job/manifest.json").read_text())
     shares = manifest["shares"]
     assert shares["other_label"] == {"duplicate_near": 9}
-    assert shares["by_label"] == [[3, shares["train"], shares["val"]]]
-    assert f"val/ has {shares['val']} of 3 images" in text and "of 0.15 requested" in text
+    images = shares["images"]
+    assert list(images) == ["train", "val"]
+    assert shares["by_label"] == [[3, images["train"], images["val"]]]
+    assert f"val/ has {images['val']} of 3 images" in text and "of 0.15 requested" in text
     assert "off by more than a fifth" in text and "--split-seed" in text
     again = preprocess(*words)
     assert again[0] == 0 and "val/ has" in again[1]
@@ -171,13 +172,22 @@ def test_the_report_has_shares_by_class_and_duplicates_of_another_label(
 
 def test_classes_that_are_off_are_named() -> None:
     shares = {
-        "wanted": 0.1,
-        "train": 1800,
-        "val": 200,
-        "by_label": [[0, 890, 110], [1, 840, 60], [2, 70, 30]],
+        "wanted": {"test": 0.1, "train": 0.8, "val": 0.1},
+        "images": {"test": 200, "train": 1600, "val": 200},
+        "by_label": [[0, 100, 790, 110], [1, 98, 742, 60], [2, 2, 68, 30], [3, 0, 4, 1]],
     }
-    share, off = sentences(shares, ("cat", "dog"))
-    assert share == "val/ has 200 of 2,000 images: 10.0%, of 0.1 requested"
-    assert (
-        off == "in 2 of 3 classes the share of val/ is off by more than a fifth: dog 6.7%, 2 30.0%"
-    )
+    test, train, val, of_test, of_val = sentences(shares, ("cat", "dog"))
+    assert test == "test/ has 200 of 2,000 images: 10.0%, of 0.1 requested"
+    assert train == "train/ has 1,600 of 2,000 images: 80.0%, of 0.8 requested"
+    assert val.startswith("val/ has 200 of")
+    off = "of 4 classes the share of"
+    assert of_test == f"in 1 {off} test/ is off by more than a fifth: 2 2.0%"
+    assert of_val == f"in 2 {off} val/ is off by more than a fifth: dog 6.7%, 2 30.0%"
+
+
+def test_shares_in_plans_of_earlier_versions_are_reported() -> None:
+    shares = {"wanted": 0.1, "train": 1800, "val": 200, "by_label": [[0, 900, 100], [1, 70, 30]]}
+    train, val, off = sentences(shares, ("cat", "dog"))
+    assert train == "train/ has 1,800 of 2,000 images: 90.0%, of 0.9 requested"
+    assert val == "val/ has 200 of 2,000 images: 10.0%, of 0.1 requested"
+    assert "dog 30.0%" in off

@@ -23,7 +23,7 @@ _MODE_HELP = (
     "short or long: that side becomes N; cover: crop; contain: pad; exact: stretch; none; buckets."
 )
 _FORMAT_HELP = "webdataset, tfrecord, parquet, mds or raw."
-_SPLIT_HELP = "looks: similar images stay on one side; names: split by file name alone."
+_SPLIT_HELP = "looks: similar images stay in one split; names: by file name alone."
 _KIND_HELP = "Integer labels are the name of a class (default in tables) or its index."
 _WHERE_HELP = "Keep samples for which it holds: 'width >= 512 and score > 0.5'."
 _WITH_HELP = "module:function that adds arrays, texts or numbers, or drops samples."
@@ -34,6 +34,7 @@ _FREQUENT: Rows = [
     ("mode", str, "short", "MODE", _MODE_HELP),
     ("format", str, "webdataset", "FORMAT", _FORMAT_HELP, "--format", "-f"),
     ("val", float, 0.0, "SHARE", "Fraction for val/; the others go to train/."),
+    ("split", str, "", "SHARES", "Folders with shares, such as train=0.8,val=0.1,test=0.1."),
     ("dedupe", str, "none", "HOW", "Drop duplicates: none, exact (same bytes) or near (similar)."),
 ]
 _SCALING: Rows = [
@@ -57,6 +58,8 @@ _SHARDS: Rows = [
     ("shuffle", int | None, None, "SEED", "Shuffle with this seed."),
     ("split_seed", int, 0, "SEED", "Seed of the split."),
     ("split_by", str, "looks", "HOW", _SPLIT_HELP),
+    ("group", str, "", "COLUMN", "Values of this column are never in two splits."),
+    ("stratify", bool, False, "", "Give each class the shares, to within an image."),
     ("exif", str, "", "NAMES", "EXIF fields to add as columns: time,camera,lens,gps."),
     ("absolute_uri", bool, False, "", "Name source files by full path, not relative to SRC."),
     _WITH,

@@ -37,6 +37,7 @@ def recipe_of(values: Mapping[str, Any]) -> Recipe:
         image=values["image_format"],
         formats=_names(values["only_formats"]),
         samples=values["shard_samples"],
+        split=_shares(values["split"]),
         exif=_names(values["exif"]),
         extras=values["with_"],
         extras_batch=values["with_batch"],
@@ -214,6 +215,18 @@ def _sides(option: str, text: str) -> tuple[int, int]:
         allowed = f"pixels, height x width, such as {examples}"
         raise ConfigError(f"{option} must be {allowed}, got {text!r}")
     return int(match[1]), int(match[2])
+
+
+def _shares(text: str) -> dict[str, float]:
+    """Parse `--split train=0.8,val=0.2`. ConfigError."""
+    shares: dict[str, float] = {}
+    for part in _names(text):
+        name, _, share = (word.strip() for word in part.partition("="))
+        if not re.fullmatch(r"[0-9]*[.]?[0-9]+", share) or name in shares:
+            allowed = "names with a share each, such as train=0.8,val=0.1,test=0.1"
+            raise ConfigError(f"--split must be {allowed}, got {text!r}")
+        shares[name] = float(share)
+    return shares
 
 
 def _color(option: str, text: str) -> tuple[int, int, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from fastfeed.errors import ConfigError, SourceError
 from fastfeed.preprocess.inputs.formats import ColumnNames, default_labels, open_shards
 from fastfeed.preprocess.model.layout import CURRENT, EARLIER, SUFFIXES, Layout, record_name
 from fastfeed.preprocess.model.plan import JobPlan
+from fastfeed.preprocess.model.recipe import SPLIT_NAME
 from fastfeed.printable import warn
 from fastfeed.sources.base import Source
 from fastfeed.sources.label_values import LabelKind
@@ -19,7 +21,6 @@ from fastfeed.storage.local_file import read_file
 from fastfeed.storage.reads import ByteRange, Unread, is_local
 from fastfeed.storage.storage import Storage
 
-_SPLITS = ("train", "val")
 _DEFAULTS = ColumnNames()
 _MAX_LEVELS = 2  # folders between a target and its shards, at most: train/512x768
 # column of a job's, by kind
@@ -49,7 +50,7 @@ def open_previous_job(
     """Open the shards of a job in `path`; None if there is no job.
 
     `label_kind` is of labels other than the job's own, which are indices of its classes.
-    `with_metadata` adds the column METADATA. ConfigError if `path` holds both train and val.
+    `with_metadata` adds the column METADATA. ConfigError if `path` holds several splits.
     """
     found = _find_plan(path, storage)
     if found is None:
@@ -59,7 +60,7 @@ def open_previous_job(
     shards = [shard for shard in plan.shards if shard.name.startswith(inside)]
     if not shards:
         raise SourceError(f"{root} was written by a job, but {subfolder} is not part of it")
-    splits = {shard.name.partition("/")[0] for shard in shards} & set(_SPLITS)
+    splits = {shard.name.partition("/")[0] for shard in shards} & plan.recipe.choice.shares.keys()
     if not subfolder and len(splits) > 1:
         raise ConfigError(
             f"{root} holds {' and '.join(sorted(splits))}: name one of them,"
@@ -110,7 +111,7 @@ def _may_be_folder(path: str) -> bool:
 def _is_job_folder(path: str) -> bool:
     """True if a job may have made this folder; avoids requests to storage for others."""
     name = path.rstrip("/").rpartition("/")[2]
-    return name in _SPLITS or all(part.isdigit() for part in name.split("x"))
+    return bool(re.fullmatch(rf"{SPLIT_NAME}|[0-9]+x[0-9]+", name))
 
 
 def _split(path: str, up: int) -> tuple[str, str]:

@@ -169,8 +169,9 @@ class SourceSpec:
         if self.labels_file is None:
             for option in ("image", "caption", "columns", "label_kind"):
                 if value := getattr(self, option):
+                    shown = "columns (or a group)" if option == "columns" else option
                     raise ConfigError(
-                        f"{option} is for shards and tables, got {value!r} for the folder"
+                        f"{shown} is for shards and tables, got {value!r} for the folder"
                         f" {self.place}; pass labels_file (--labels)",
                         field=option,
                     )
@@ -236,11 +237,17 @@ InputLike = Source | Input | str | os.PathLike[str] | Callable[["Target"], Input
 JobSource = SourceSpec | _Given
 
 
-def job_source(source: InputLike, storage: dict[str, Any] | None = None) -> JobSource:
-    """Resolve what `run` accepts as its source."""
+def job_source(
+    source: InputLike, storage: dict[str, Any] | None = None, group: str = ""
+) -> JobSource:
+    """Resolve what `run` accepts as its source; a place is opened with the column `group`, too."""
     if isinstance(source, (str, os.PathLike)):
-        return SourceSpec(os.fspath(source), storage=storage)
-    return source if isinstance(source, SourceSpec) else _Given(source)
+        source = SourceSpec(os.fspath(source), storage=storage)
+    if not isinstance(source, SourceSpec):
+        return _Given(source)
+    if not group or group in source.columns:
+        return source
+    return replace(source, columns=(*source.columns, group))
 
 
 def listing_prefix(target: Target, name: str | None = None) -> str | None:

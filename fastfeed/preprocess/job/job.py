@@ -117,7 +117,7 @@ def run(
         find_function(recipe.metadata.extras, "extras")
     job_run = _JobRun(
         open_target(dst, target_storage),
-        job_source(source, storage),
+        job_source(source, storage, recipe.choice.group),
         recipe,
         engine_for(engine, workers, memory, timeout_s),
         max_bad,

@@ -20,10 +20,10 @@ import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.preprocess.model.layout import JOB
-from fastfeed.preprocess.model.recipe import Recipe, digest
+from fastfeed.preprocess.model.recipe import SPLIT_NAME, Recipe, digest
 
 # of shards, below the target
-_FOLDER = re.compile(r"(?:(?:train|val)(?:/[0-9]+x[0-9]+)?|[0-9]+x[0-9]+)?")
+_FOLDER = re.compile(rf"(?:{SPLIT_NAME}(?:/[0-9]+x[0-9]+)?|[0-9]+x[0-9]+)?")
 PLAN = f"{JOB}/plan.json"
 ORDER = f"{JOB}/order.npy"
 _DAMAGE = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
@@ -16,6 +18,7 @@ from fastfeed.preprocess.model.image_recipe import (
     check_choice,
     is_int_in,
 )
+from fastfeed.sources.sides import check_shares
 
 # what can be decoded
 SOURCE_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000", "PPM", "HEIC")
@@ -148,20 +151,30 @@ class Selection:
         val (float): Fraction that goes to val/, the rest to train/, in [0, 1); 0 is no split.
             Default: 0.0.
         split_seed (int): Seed of the split. Default: 0.
-        split_by (str): "looks": similar images stay on one side; "names": no survey needed.
+        split_by (str): "looks": similar images stay in one split; "names": no survey needed.
             Default: "looks".
         dedupe (str): "none", "exact" (equal bytes), or "near" (also similar images). Default:
             "none".
         distance (int): Bits of 64 in which the dHashes of similar images differ at most, in [0,
             16]. Default: 4.
+        split (Mapping[str, float]): Share of each split by the name of its folder, such as
+            {"train": 0.8, "val": 0.1, "test": 0.1}; they sum to 1. The first of them have the
+            lowest hashes, so `val=0.05` is {"val": 0.05, "train": 0.95}. Default: (), no split.
+        group (str): Metadata column whose values are never in two splits, such as "photographer".
+            Default: "", none.
+        stratify (bool): Give each class the shares, to within one image or group of images.
+            Default: False, by hash alone.
 
     Raises:
-        ConfigError: If a field is out of range.
+        ConfigError: If a field is out of range, shares do not sum to 1, or a split cannot be the
+            name of a folder.
 
     Example:
         >>> from fastfeed.preprocess import Selection
         >>> Selection(val=0.05, split_by="names").compares
         False
+        >>> Selection(split={"train": 0.8, "val": 0.1, "test": 0.1}).shares["test"]
+        0.1
     """
 
     shuffle: int | None = None
@@ -170,6 +183,9 @@ class Selection:
     split_by: str = "looks"
     dedupe: str = "none"
     distance: int = 4
+    split: Mapping[str, float] | tuple[tuple[str, float], ...] = ()
+    group: str = ""
+    stratify: bool = False
 
     def __post_init__(self) -> None:
         check_choice("dedupe", self.dedupe, ("none", "exact", "near"))
@@ -178,14 +194,61 @@ class Selection:
             raise ConfigError.of("val", "in [0, 1), the fraction of images in val/", self.val)
         if not is_int_in(self.distance, 0, 16):
             raise ConfigError.of("distance", "in [0, 16] bits of 64", self.distance)
+        if self.split:
+            object.__setattr__(self, "split", _checked_split(self.split, self.val))
+        for name in ("group", "stratify"):
+            if getattr(self, name) and not self.shares:
+                raise ConfigError(
+                    f"{name} is for a split, got {name}={getattr(self, name)!r} without one; pass"
+                    " split (--split) or val (--val)",
+                    field=name,
+                )
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Share of each split by name, in the order of the hashes; {} without a split."""
+        return {"val": self.val, "train": 1 - self.val} if self.val else dict(self.split)
 
     @property
     def compares(self) -> bool:
         """True if images are compared by their pixels."""
-        return self.dedupe == "near" or (self.val > 0 and self.split_by == "looks")
+        return self.dedupe == "near" or (bool(self.shares) and self.split_by == "looks")
+
+
+SPLIT_NAME = r"(?![0-9]+x[0-9]+(?:/|$)|shard-)[A-Za-z0-9](?:[A-Za-z0-9_-]{0,62}[A-Za-z0-9])?"
+
+
+def _checked_split(split: Any, val: float) -> tuple[tuple[str, float], ...]:
+    """The shares of a split as pairs. ConfigError."""
+    if val:
+        raise ConfigError(
+            f"val={val:g} is short for a split into val and train; pass either val or split",
+            field="split",
+        )
+    is_pairs = isinstance(split, (tuple, list)) and all(
+        isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in split
+    )
+    shares: Any = dict(split) if is_pairs else split
+    check_shares(shares)
+    for name in shares:
+        if not isinstance(name, str) or not re.fullmatch(SPLIT_NAME, name):
+            allowed = (
+                "names of folders: ASCII letters, digits, - and _, not such as 512x768 or shard-1"
+            )
+            raise ConfigError.of("split", allowed, name)
+    if len({name.lower() for name in shares}) < len(shares):
+        raise ConfigError.of("split", "names that differ in more than case", list(shares))
+    return tuple((name, float(share)) for name, share in shares.items())
 
 
 _EARLIER_METADATA = Metadata(absolute_uri=True)  # of plans without this section
+# fields of later versions, which a document has only if they differ from their defaults
+_ADDED: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
+    ("scaling", Scaling(), ("full_decode",)),
+    ("encoding", Encoding(), ("optimize",)),
+    ("limits", Limits(), ("where",)),
+    ("choice", Selection(), ("split", "group", "stratify")),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,12 +308,10 @@ class Recipe:
             del document["metadata"]
         elif not self.metadata.extras:
             del document["metadata"]["extras"], document["metadata"]["extras_batch"]
-        if not self.scaling.full_decode:
-            del document["scaling"]["full_decode"]
-        if not self.limits.where:
-            del document["limits"]["where"]
-        if not self.encoding.optimize:
-            del document["encoding"]["optimize"]
+        for section, default, names in _ADDED:
+            for name in names:
+                if getattr(getattr(self, section), name) == getattr(default, name):
+                    del document[section][name]
         return document
 
     @classmethod

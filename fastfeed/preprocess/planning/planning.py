@@ -21,6 +21,7 @@ from fastfeed.preprocess.model.recipe import Recipe
 from fastfeed.preprocess.model.report import Reporter
 from fastfeed.preprocess.planning.check_source import Changes, describe, samples_file
 from fastfeed.preprocess.planning.estimate import SAMPLE_SIZE, check_space, estimate, surely_fits
+from fastfeed.preprocess.planning.groups import read_groups
 from fastfeed.preprocess.planning.select import PlannedGroups, select
 from fastfeed.preprocess.planning.survey import Survey, SurveyTask, completed_pieces, load_survey
 from fastfeed.preprocess.shard.versions import versions
@@ -92,7 +93,8 @@ def create_plan(
     survey = None
     if recipe.looks:
         survey = _run_survey(target, input, recipe, engine, _bounds([length]), reporter, part=part)
-    selection = select(recipe, length, source.label(ids), survey, source.uri)
+    column = read_groups(input, recipe.choice.group) if recipe.choice.group else None
+    selection = select(recipe, length, source.label(ids), survey, source.uri, column=column)
     _write_pairs(target, source, selection)
     order, groups = ordered(
         selection.groups, f"{length} images in {input.text}, left out: {selection.left_out}"
@@ -169,7 +171,9 @@ def append_plan(
         bounds = _bounds([*(part.length for part in earlier), len(ids)])
         survey = _run_survey(target, input, recipe, engine, bounds, reporter, earlier)
     labels = input.source.label(np.arange(len(ids)))
-    selection = select(recipe, len(ids), labels, survey, input.source.uri, _sides(plan))
+    column = read_groups(input, recipe.choice.group) if recipe.choice.group else None
+    placed = _sides(plan)
+    selection = select(recipe, len(ids), labels, survey, input.source.uri, placed, column)
     _write_pairs(target, input.source, selection)
     groups = [(folder, group) for folder, group in selection.groups if len(group)]
     grown = replace(
@@ -194,10 +198,12 @@ def _write_pairs(target: Target, source: Source, selection: PlannedGroups) -> No
 
 
 def _sides(plan: JobPlan) -> np.ndarray:
-    """Sides of the plan's images: int8, shape (length,): 0 train, 1 val, -1 skipped."""
-    sides, start = np.full(plan.length, -1, np.int8), 0
+    """Splits of the plan's images: int64, shape (length,): position in the shares, -1 skipped."""
+    sides, start = np.full(plan.length, -1, np.int64), 0
+    names = list(plan.recipe.choice.shares)
     for folder, count in plan.groups:
-        sides[plan.order[start : start + count]] = folder.partition("/")[0] == "val"
+        side = names.index(folder.partition("/")[0]) if names else 0
+        sides[plan.order[start : start + count]] = side
         start += count
     return sides
 

@@ -5,17 +5,10 @@ of pixels, bytes and ids, the largest first: one is dropped if it is within the 
 one, in favor of the nearest of these. Chains are not followed: in A ~ B ~ C, B is dropped, and C is
 kept if it is not similar to A. An image that cannot be decoded, or that the recipe excludes, is
 never a duplicate; one that is too uniform for a dHash can only be an exact duplicate.
-
-Split: images connected by steps within the distance are on one side, drawn by a hash of the lowest
-SHA-256 among them, or without a survey by the last two parts of the path. A group that is too large
-for the split is cut: into images that share a look-alike, and if that is too large still, into
-files of equal bytes. Appended images join the side of those that they are similar to; one that is
-similar to both sides is left out.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -31,11 +24,12 @@ from fastfeed.preprocess.pixels.geometry import (
     output_error,
     output_geometry,
 )
+from fastfeed.preprocess.planning.groups import Groups
 from fastfeed.preprocess.planning.near_duplicates import near_pairs
 from fastfeed.preprocess.planning.shares import DuplicatePair, shares_of
+from fastfeed.preprocess.planning.split import Candidates, Similar, Split, split
 from fastfeed.preprocess.planning.survey import BAD, GOOD, Survey, format_name
 from fastfeed.sampling.permute import permute
-from fastfeed.sources.splitting import hashed_fraction
 
 _SHUFFLE_KEY = 0x6F72646572  # makes this permutation differ from others of the same seed
 
@@ -47,7 +41,7 @@ class PlannedGroups:
     groups: list[tuple[str, np.ndarray]]  # folder, and ids in the order of its shards: int64
     left_out: dict[str, int] = field(default_factory=dict)  # how many by reason
     pairs: list[DuplicatePair] = field(default_factory=list)  # by the id that was dropped
-    shares: dict[str, Any] = field(default_factory=dict)  # see `shares`
+    shares: dict[str, Any] = field(default_factory=dict)  # see `shares_of`
 
 
 def select(
@@ -57,34 +51,34 @@ def select(
     survey: Survey | None,
     uris: Callable[[int], str],
     sides: np.ndarray | None = None,
+    column: Groups | None = None,
 ) -> PlannedGroups:
     """Assign the ids of a source of this length to groups, and drop duplicates.
 
     labels: int64, shape (length,), -1 for none. survey: None if the recipe needs none. uris: called
     only for images that are split by name. sides: of a job to which images are appended, those that
-    it has, which are the first ones: int8, 0 train, 1 val, -1 left out; only the others are in the
-    groups.
+    it has, which are the first ones: int64, position in the recipe's shares, -1 left out; only the
+    others are in the groups. column: its values stay in one split.
     """
-    placed = np.zeros(0, np.int8) if sides is None else sides
-    choice = recipe.choice
-    similar = None if survey is None else _find_similar(recipe, survey, placed)
-    pairs = [] if similar is None else _pairs(similar, choice, labels, placed)
+    placed = np.zeros(0, np.int64) if sides is None else sides
+    choice, shares = recipe.choice, recipe.choice.shares
+    similar = Similar.none(length) if survey is None else _find_similar(recipe, survey, placed)
+    pairs = _pairs(similar, choice, labels, placed)
     is_kept = np.ones(length, bool)
     is_kept[[pair.dropped for pair in pairs]] = False
     left_out = dict(sorted(Counter(pair.reason for pair in pairs).items()))
-    val, parted = np.zeros(length, bool), 0
-    if choice.val:
+    drawn = Split(np.zeros(length, np.int64), np.zeros(length, bool))
+    if shares:
         is_kept[: len(placed)] &= placed >= 0
-        drawn = split(choice, is_kept, survey, similar, uris, placed)
-        val, parted = drawn.val, drawn.parted
+        sha = np.zeros((length, 2), np.uint64) if survey is None else survey.rows["sha"]
+        drawn = split(choice, Candidates(is_kept, placed, labels, sha, similar, column, uris))
         if drawn.between.any():
             left_out["between_splits"] = int(drawn.between.sum())
         is_kept &= ~drawn.between
-    shares = shares_of(choice, labels, is_kept, val, parted, pairs)
+    results = shares_of(choice, labels, is_kept, drawn, pairs, column)
     is_kept[: len(placed)] = False
-    groups = {"": np.flatnonzero(is_kept)}
-    if choice.val:
-        groups = {"train": np.flatnonzero(is_kept & ~val), "val": np.flatnonzero(is_kept & val)}
+    sides_by_name = sorted((name, side) for side, name in enumerate(shares or ("",)))
+    groups = {name: np.flatnonzero(is_kept & (drawn.side == side)) for name, side in sides_by_name}
     if recipe.scaling.mode == "buckets":
         assert survey is not None, "buckets need a survey"
         groups = _by_bucket(groups, survey, recipe.scaling.buckets)
@@ -93,7 +87,7 @@ def select(
         groups = {
             name: ids[permute(np.arange(len(ids)), len(ids), key)] for name, ids in groups.items()
         }
-    return PlannedGroups(list(groups.items()), left_out, pairs, shares)
+    return PlannedGroups(list(groups.items()), left_out, pairs, results)
 
 
 def _find_similar(recipe: Recipe, survey: Survey, placed: np.ndarray) -> Similar:
@@ -182,148 +176,3 @@ def _by_bucket(
         for folder, ids in groups.items()
         for i, (height, width) in enumerate(buckets)
     }
-
-
-_LAST_TWO_PARTS = re.compile(r"[^/]*/?[^/]*\Z")
-_WHOLE, _BURST, _OF_SIDE, _OF_SMALL_SIDE = 8, 24, 0.05, 0.7  # see `_largest_group`
-
-
-@dataclass(frozen=True, slots=True)
-class Similar:
-    """Similar images: pairs of ids, int64, the preferred one first."""
-
-    twins: tuple[np.ndarray, np.ndarray]  # equal bytes: the first of them, each of the others
-    # as returned by near_pairs, among the first of equal files
-    near: tuple[np.ndarray, np.ndarray, np.ndarray]
-    rank: np.ndarray  # int64, shape (length,): the place of each in the order of preference
-
-
-@dataclass(frozen=True, slots=True)
-class Split:
-    """The side of each image."""
-
-    val: np.ndarray  # bool, shape (length,)
-    between: np.ndarray  # bool: appended ones that are similar to images on both sides
-    parted: int = 0  # images of val/ that look like one of train/, as their group was cut
-
-
-def split(
-    choice: Selection,
-    is_kept: np.ndarray,
-    survey: Survey | None,
-    similar: Similar | None,
-    uris: Callable[[int], str],
-    placed: np.ndarray,
-) -> Split:
-    """Draw the side of each image in `is_kept`: bool, shape (length,).
-
-    placed: sides of the first ones, which are in the job already: int8, 0 train, 1 val, -1 left
-    out.
-    """
-    length = len(is_kept)
-    val, between = np.zeros(length, bool), np.zeros(length, bool)
-    by_name = is_kept.copy()
-    parted = 0
-    if survey is not None and similar is not None:
-        sha = survey.rows["sha"]
-        by_name &= ~sha.any(axis=1)
-        whole, drawn_by, is_cut = _groups(choice, is_kept, sha, similar)
-        hashed = np.flatnonzero(is_kept & ~by_name)
-        representatives, which = np.unique(drawn_by[hashed], return_inverse=True)
-        drawn = [_is_val(sha[id].tobytes(), choice) for id in representatives.tolist()]
-        val[hashed] = np.array(drawn, bool)[which]
-        if len(placed):
-            between = _keep_sides(val, placed, whole, is_cut) & is_kept
-            val[: len(placed)] = placed == 1
-        parted = _count_parted(val, is_kept & ~between, similar)
-    for id in np.flatnonzero(by_name).tolist():
-        name = _LAST_TWO_PARTS.search(uris(id))
-        val[id] = _is_val((name[0] if name else "").encode("utf-8", "surrogateescape"), choice)
-    return Split(val, between, parted)
-
-
-def _groups(
-    choice: Selection, is_kept: np.ndarray, sha: np.ndarray, similar: Similar
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Group of each image, the id whose content draws its side, and if it is cut."""
-    length = len(is_kept)
-    order = np.lexsort((sha[:, 1], sha[:, 0]))
-    rank = np.empty(length, np.int64)
-    rank[order] = np.arange(length)
-    is_member = is_kept[similar.near[0]] & is_kept[similar.near[1]]
-    a, b, bits = (part[is_member] for part in similar.near)
-    whole = _roots(length, [similar.twins, (a, b)])
-    largest = _largest_group(int(is_kept.sum()), choice.val)
-    drawn_by = _lowest(whole, rank)
-    is_cut = _sizes(whole, is_kept) > largest
-    if is_cut.any():
-        equal = bits == 0
-        alike = _roots(length, [similar.twins, (a[equal], b[equal])])
-        around = _lowest(alike, rank)
-        lowest = around.copy()
-        np.minimum.at(lowest, alike[a], around[b])
-        np.minimum.at(lowest, alike[b], around[a])
-        lowest = lowest[alike]
-        twins = _roots(length, [similar.twins])
-        drawn_by = np.where(is_cut, lowest, drawn_by)
-        too_large = is_cut & (_sizes(lowest, is_kept) > largest)
-        drawn_by = np.where(too_large, _lowest(twins, rank), drawn_by)
-    return whole, order[drawn_by], is_cut
-
-
-def _largest_group(count: int, val: float) -> int:
-    """Images that one draw may place together: a twentieth of the smaller side, or a burst."""
-    side = count * min(val, 1 - val)
-    return int(max(_WHOLE, min(_BURST, _OF_SMALL_SIDE * side), _OF_SIDE * side))
-
-
-def _sizes(groups: np.ndarray, is_kept: np.ndarray) -> np.ndarray:
-    """The number of kept images in the group of each."""
-    return np.bincount(groups, weights=is_kept, minlength=len(groups))[groups]
-
-
-def _lowest(groups: np.ndarray, rank: np.ndarray) -> np.ndarray:
-    """The lowest rank in the group of each: int64, same shape."""
-    lowest = np.full(len(rank), len(rank))
-    np.minimum.at(lowest, groups, rank)
-    return lowest[groups]
-
-
-def _count_parted(val: np.ndarray, is_kept: np.ndarray, similar: Similar) -> int:
-    """Images of val/ that are within the distance of one in train/."""
-    a, b, _ = similar.near
-    is_parted = (val[a] != val[b]) & is_kept[a] & is_kept[b]
-    return len(np.unique(np.where(val[a[is_parted]], a[is_parted], b[is_parted])))
-
-
-def _keep_sides(
-    val: np.ndarray, placed: np.ndarray, groups: np.ndarray, is_cut: np.ndarray
-) -> np.ndarray:
-    """Set `val` of new images to the side of similar placed ones; True for those on both."""
-    with_side = np.zeros((2, len(val)), bool)
-    for side in (0, 1):
-        with_side[side, groups[: len(placed)][placed == side]] = True
-    in_train, in_val = with_side[0, groups], with_side[1, groups]
-    is_new = (np.arange(len(val)) >= len(placed)) & ~is_cut
-    val[is_new & in_val] = True
-    val[is_new & in_train] = False
-    return is_new & in_train & in_val
-
-
-def _is_val(name: bytes, choice: Selection) -> bool:
-    """True if an image of this name or hash is drawn for val/."""
-    return hashed_fraction(name, choice.split_seed) < choice.val
-
-
-def _roots(length: int, pairs: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
-    """The lowest id connected to each by pairs: int64, shape (length,)."""
-    a, b = (np.concatenate(ends) for ends in zip(*pairs, strict=True))
-    roots = np.arange(length)
-    while len(a):
-        low, high = np.minimum(roots[a], roots[b]), np.maximum(roots[a], roots[b])
-        if np.array_equal(low, high):
-            break
-        np.minimum.at(roots, high, low)
-        while not np.array_equal(roots, further := roots[roots]):
-            roots = further
-    return roots

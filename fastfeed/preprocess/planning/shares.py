@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from fastfeed.preprocess.model.recipe import Selection
+from fastfeed.preprocess.planning.groups import Groups
+from fastfeed.preprocess.planning.split import Split
 
 _OFF = 0.2  # of the share requested
 _SHOWN = 5  # classes
@@ -30,77 +32,116 @@ def shares_of(
     choice: Selection,
     labels: np.ndarray,
     is_kept: np.ndarray,
-    val: np.ndarray,
-    parted: int,
+    drawn: Split,
     pairs: Sequence[DuplicatePair],
+    column: Groups | None = None,
 ) -> dict[str, Any]:
     """Results as JSON values, for `sentences`.
 
-    "val" and "train" (images), "wanted" (the share of val), "by_label" (label, train, val),
-    "look_alikes" (of val, that look like one in train), "other_label" (dropped ones with another
-    label, by reason).
+    "wanted" (share by split), "images" (count by split), "by_label" (label, count by split in the
+    same order), "look_alikes" (images that look like one in a larger split), "ungrouped" (column,
+    images without a value), "other_label" (dropped ones with another label, by reason).
     """
     shares: dict[str, Any] = {}
     if conflicts := Counter(pair.reason for pair in pairs if pair.conflict):
         shares["other_label"] = dict(sorted(conflicts.items()))
-    if not choice.val:
+    if not choice.shares:
         return shares
-    sides = np.flatnonzero(is_kept & ~val), np.flatnonzero(is_kept & val)
-    shares |= {"wanted": choice.val, "train": len(sides[0]), "val": len(sides[1])}
-    if parted:
-        shares["look_alikes"] = parted
+    if column is not None and (ungrouped := int((is_kept & (column.of < 0)).sum())):
+        shares["ungrouped"] = [column.column, ungrouped]
+    names = sorted(choice.shares)
     known = np.unique(labels[is_kept])
-    which = [np.searchsorted(known, labels[ids]) for ids in sides]
-    counts = [np.bincount(of, minlength=len(known)).tolist() for of in which]
-    by_label = [list(row) for row in zip(known.tolist(), *counts, strict=True) if row[0] >= 0]
+    counts = {}
+    for side, name in enumerate(choice.shares):
+        of_side = labels[is_kept & (drawn.side == side)]
+        counts[name] = np.bincount(np.searchsorted(known, of_side), minlength=len(known))
+    shares["wanted"] = {name: choice.shares[name] for name in names}
+    shares["images"] = {name: int(counts[name].sum()) for name in names}
+    if drawn.parted:
+        shares["look_alikes"] = drawn.parted
+    rows = np.stack([known, *(counts[name] for name in names)], axis=1)
+    by_label = rows[known >= 0].tolist()
     return shares | ({"by_label": by_label} if by_label else {})
 
 
-def is_off(wanted: float, train: int, val: int) -> bool:
-    """True if the share of val is off by more than a fifth of the one requested."""
-    return abs(val - wanted * (train + val)) > _OFF * wanted * (train + val)
+def current(shares: dict[str, Any]) -> dict[str, Any]:
+    """Results as `shares_of` has them today, from those in a plan of any version."""
+    if not isinstance(val := shares.get("wanted"), float):
+        return shares
+    images = {name: shares[name] for name in ("train", "val")}
+    return shares | {"wanted": {"train": 1 - val, "val": val}, "images": images}
 
 
 def sentences(shares: dict[str, Any], classes: Sequence[str]) -> tuple[str, ...]:
     """Results of the split and the duplicates in sentences, for a report."""
-    if "wanted" not in shares:
-        return concerns(shares, classes)
-    train, val = shares["train"], shares["val"]
-    share = f"{_percent(train, val)}, of {shares['wanted']:.3g} requested"
-    return (f"val/ has {val:,} of {train + val:,} images: {share}", *concerns(shares, classes))
+    return (*map(" has ".join, split_rows(shares)), *concerns(shares, classes))
+
+
+def split_rows(shares: dict[str, Any]) -> list[tuple[str, str]]:
+    """Name of each split, and its images with the share wanted and got, as text."""
+    shares = current(shares)
+    total = sum(shares.get("images", {}).values())
+    return [
+        (f"{name}/", f"{count:,} of {total:,} images: {share}")
+        for name, count in shares.get("images", {}).items()
+        for share in [f"{_percent(count, total)}, of {shares['wanted'][name]:.3g} requested"]
+    ]
 
 
 def concerns(shares: dict[str, Any], classes: Sequence[str]) -> tuple[str, ...]:
     """The sentences that may be reasons to plan the job otherwise."""
+    shares = current(shares)
     lines: list[str] = []
     for reason, count in shares.get("other_label", {}).items():
         kind = reason.removeprefix("duplicate_")
         had = "had another label than the one that is kept"
         lines.append(f"{count:,} {kind} duplicates {had}: {_HINTS[kind]}")
-    if "wanted" not in shares:
-        return tuple(lines)
-    wanted, train, val = shares["wanted"], shares["train"], shares["val"]
-    if is_off(wanted, train, val):
-        lines.append(
-            f"the share of val/ is off by more than a fifth: {_percent(train, val)} instead of"
-            f" {wanted:.3g}; another split_seed (--split-seed) draws again"
-        )
-    by_label = shares.get("by_label", [])
-    off = [row for row in by_label if is_off(wanted, *row[1:])]
-    if off:
-        off.sort(key=lambda row: -abs(row[2] - wanted * (row[1] + row[2])))
-        shown = ", ".join(f"{_name(classes, row[0])} {_percent(*row[1:])}" for row in off[:_SHOWN])
-        more = f" and {len(off) - _SHOWN:,} more" if len(off) > _SHOWN else ""
-        lines.append(
-            f"in {len(off):,} of {len(by_label):,} classes the share of val/ is off by more than a"
-            f" fifth: {shown}{more}"
-        )
+    if "ungrouped" in shares:
+        column, count = shares["ungrouped"]
+        lines.append(f"{count:,} images have no {column}: the split of each is drawn by itself")
+    images = list(shares.get("images", {}).values())
+    shares_wanted = shares.get("wanted", {})
+    largest = max(shares_wanted, key=shares_wanted.__getitem__, default="")  # off as the others are
+    for at, (name, wanted) in enumerate(shares_wanted.items()):
+        if name == largest:
+            continue
+        if _is_off(wanted, images[at], sum(images)):
+            lines.append(
+                f"the share of {name}/ is off by more than a fifth:"
+                f" {_percent(images[at], sum(images))} instead of {wanted:.3g}; another split_seed"
+                " (--split-seed) draws again"
+            )
+        lines += _classes_off(shares.get("by_label", []), name, at, wanted, classes)
     if "look_alikes" in shares:
         lines.append(
-            f"{shares['look_alikes']:,} images of val/ look like one of train/, as their"
-            ' groups were too large for one side; dedupe="near" (--dedupe near) drops such copies'
+            f"{shares['look_alikes']:,} images look like one of a larger split, as their groups"
+            ' were too large for one; dedupe="near" (--dedupe near) drops such copies'
         )
     return tuple(lines)
+
+
+def _classes_off(
+    by_label: list[list[int]], name: str, at: int, wanted: float, classes: Sequence[str]
+) -> list[str]:
+    """A sentence on the classes whose share of a split is off, by an image at least."""
+    off = []
+    for label, *counts in by_label:
+        missing = abs(counts[at] - wanted * sum(counts))
+        if missing >= 1 and _is_off(wanted, counts[at], sum(counts)):
+            off.append((-missing, label, _percent(counts[at], sum(counts))))
+    if not off:
+        return []
+    shown = ", ".join(f"{_name(classes, label)} {got}" for _, label, got in sorted(off)[:_SHOWN])
+    more = f" and {len(off) - _SHOWN:,} more" if len(off) > _SHOWN else ""
+    return [
+        f"in {len(off):,} of {len(by_label):,} classes the share of {name}/ is off by more than a"
+        f" fifth: {shown}{more}"
+    ]
+
+
+def _is_off(wanted: float, count: int, total: int) -> bool:
+    """True if a share is off by more than a fifth of the one requested."""
+    return abs(count - wanted * total) > _OFF * wanted * total
 
 
 _HINTS = {
@@ -112,8 +153,8 @@ _HINTS = {
 }
 
 
-def _percent(train: int, val: int) -> str:
-    return f"{val / max(train + val, 1):.1%}"
+def _percent(count: int, total: int) -> str:
+    return f"{count / max(total, 1):.1%}"
 
 
 def _name(classes: Sequence[str], label: int) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from fastfeed.preprocess.model.record import Counts
 from fastfeed.preprocess.model.report import format_counts, format_duration
+from fastfeed.preprocess.planning.shares import current, split_rows
 from fastfeed.preprocess.targets.job_state import BAD, TIMES, Job
 from fastfeed.printable import format_size
 
@@ -55,6 +56,7 @@ class Statistics:
     left_out: dict[str, int]  # by the plan, by reason
     bytes: int  # of all shard files
     took: Run  # all runs
+    shares: dict[str, Any] = field(default_factory=dict)  # of the split: JobPlan.shares
 
     def document(self) -> dict[str, Any]:
         """The statistics as values for JSON."""
@@ -83,6 +85,7 @@ def statistics(job: Job) -> Statistics:
         left_out=dict(plan.left_out),
         bytes=sum(record.bytes for record in records),
         took=_load_runs(job.target.read(TIMES) or b""),
+        shares=current(plan.shares),
     )
 
 
@@ -207,6 +210,7 @@ def summary(stats: Statistics) -> list[tuple[str, str]]:
         ("shards", f"{stats.shards_done:,} of {stats.shards:,}, {stats.format}"),
         ("images", f"{good:,} of {stats.planned:,}{share}"),
     ]
+    lines += split_rows(stats.shares)
     if stats.dropped:
         lines.append(("dropped", f"{stats.dropped:,}, listed in {BAD}"))
     if stats.left_out:

@@ -12,6 +12,7 @@ from typing import Any
 from fastfeed.faults import format_reasons
 from fastfeed.preprocess.model.plan import PLAN
 from fastfeed.preprocess.model.report import dropped_text, format_counts, format_duration
+from fastfeed.preprocess.planning.shares import current, split_rows
 from fastfeed.preprocess.planning.survey import ROW, piece_name
 from fastfeed.preprocess.reports.verify import temporary_names
 from fastfeed.preprocess.targets.job_state import Job
@@ -45,6 +46,7 @@ class JobStatus:
     writers: int  # processes of this machine that write to the target
     last_s: float | None  # seconds since the last shard was completed; None: unknown
     seconds_left: float | None  # at the speed of the last shards; None: not running, or unknown
+    shares: dict[str, Any]  # of the split and each class: JobPlan.shares
 
     @property
     def todo(self) -> int:
@@ -66,6 +68,7 @@ class JobStatus:
             ("shards", f"{self.done:,} of {self.shards:,} done, {fraction:.1%}"),
             ("images", images),
         ]
+        rows += split_rows(self.shares)
         if self.bad:
             rows.append(("bad", f"{self.bad.total():,}: {format_reasons(self.bad, 8)}"))
         if self.dropped:
@@ -113,6 +116,7 @@ def job_status(job: Job, now: float | None = None) -> JobStatus:
         writers=writers,
         last_s=last_s,
         seconds_left=todo * interval if running and interval is not None else None,
+        shares=current(job.plan.shares),
     )
 
 

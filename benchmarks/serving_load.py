@@ -75,8 +75,11 @@ def served() -> Iterator[tuple[int, int]]:
 
 
 async def all_figures(port: int, pid: int, small: bytes, large: bytes) -> dict[str, Any]:
-    connections = [await asyncio.open_connection("127.0.0.1", port) for _ in range(CONNECTIONS)]
+    connections = [await asyncio.open_connection("127.0.0.1", port)]
     first = await request(connections[0], small)
+    # not before: the first request would wait until all are accepted
+    for _ in range(CONNECTIONS - 1):
+        connections.append(await asyncio.open_connection("127.0.0.1", port))
     lone = (await closed(connections[:1], small, WARM + LONE))[0][WARM:]
     busy = cpu_seconds(pid)
     times, seconds = await closed(connections[:CLIENTS], small, 4 * LONE)

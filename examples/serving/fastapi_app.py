@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
+import io
 import json
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -24,6 +26,7 @@ from threading import Lock
 import numpy as np
 import uvicorn
 from fastapi import FastAPI, HTTPException, Request
+from PIL import Image
 from starlette.requests import ClientDisconnect
 
 import fastfeed as ff
@@ -52,7 +55,8 @@ def create_app(
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         with transform, ThreadPoolExecutor(WORKERS) as app.state.workers:
-            predict(np.zeros((1, *transform.spec.shape), transform.spec.dtype))  # compiles it
+            probabilities(blank_upload())  # opens threads, compiles the model
+            gc.freeze()  # no request waits for the collector to visit what was imported
             app.state.slots = asyncio.BoundedSemaphore(REQUESTS)
             yield
 
@@ -71,6 +75,13 @@ def create_app(
                 raise HTTPException(422, str(replace(error.failure, uri="upload"))) from None
 
     return app
+
+
+def blank_upload() -> bytearray:
+    """A gray JPEG."""
+    with io.BytesIO() as file:
+        Image.new("RGB", (512, 512), "gray").save(file, "JPEG")
+        return bytearray(file.getvalue())
 
 
 async def received(request: Request) -> bytearray:

@@ -149,13 +149,16 @@ def _mixing(steps: list[Step], views: bool) -> Step | None:
 def _runs(steps: list[Step]) -> list[list[Step]]:
     """Group geometry into runs, each with at most one border; other ops stay single."""
     runs: list[list[Step]] = []
+    bordered = False  # the last run
     for step in steps:
+        border = border_of([step]) is not None
         last = runs[-1] if runs else []
-        room = border_of([step]) is None or border_of(last) is None
-        if last and step.op.kind == "geometry" == last[-1].op.kind and room:
+        if last and step.op.kind == "geometry" == last[-1].op.kind and not (border and bordered):
             last.append(step)
+            bordered |= border
         else:
             runs.append([step])
+            bordered = border
     return runs
 
 
@@ -174,20 +177,25 @@ def _checked(ops: list[Any], input_spec: Spec, slot: int) -> list[Step]:
     steps: list[Step] = []
     spec = input_spec
     last: tuple[Function, tuple[Kind, ...]] | None = None  # and the ops that may follow it
+    before: dict[Kind, str] = {}  # the name of the last op of each kind
+    before_crop: Any = None  # the last op that is neither a flip nor for labels and fields
     for op in [Decode(), *ops] if implied else ops:
-        _check_order(op, steps)
+        _check_order(op, before)
         if last is not None and op.kind not in last[1]:
             raise SpecError(
                 f"{op!r} cannot follow {last[0]!r}, which returns {spec} or moves boxes; put it"
                 " before, or do it in the function"
             )
         if not spec.encoded:
-            _check_crop_fits(op, spec, steps)
+            _check_crop_fits(op, spec, before_crop)
         if isinstance(op, Function) and (kinds := _next_kinds(op, spec)):
             last = op, kinds
         spec = op.out(spec)
         steps.append(Step(op, spec, slot, implied and not steps))
         slot = next_slot(op, slot)
+        before[op.kind] = type(op).__name__
+        if not isinstance(op, RandomFlip) and op.kind not in ("label", "map"):
+            before_crop = op
     return steps
 
 
@@ -199,16 +207,8 @@ def _next_kinds(op: Function, spec: Spec) -> tuple[Kind, ...]:
     return ("label", "map", "convert", "mix") if op.annotations else ()
 
 
-def _check_crop_fits(op: Any, spec: Spec, steps: list[Step]) -> None:
+def _check_crop_fits(op: Any, spec: Spec, last: Any) -> None:
     """Reject a crop after a Resize to one side that is larger than any image can be."""
-    last = next(
-        (
-            step.op
-            for step in reversed(steps)
-            if not isinstance(step.op, RandomFlip) and step.op.kind not in ("label", "map")
-        ),
-        None,
-    )
     cuts = op.kind in ("geometry", "views") and hasattr(op, "size")
     if not cuts or not isinstance(last, Resize) or spec.fixed:
         return
@@ -229,9 +229,9 @@ def _fits(op: Any, spec: Spec) -> bool:
     return True
 
 
-def _check_order(op: Any, steps: list[Step]) -> None:
-    """Check rules of order that specs do not express."""
-    name, before = type(op).__name__, {step.op.kind: type(step.op).__name__ for step in steps}
+def _check_order(op: Any, before: dict[Kind, str]) -> None:
+    """Check rules of order that specs do not express, after the last op of each kind."""
+    name = type(op).__name__
     if op.kind == "views" and "views" in before:
         raise SpecError(
             f"{name} cannot follow {before['views']}: a list splits a sample into views once"

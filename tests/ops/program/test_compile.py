@@ -372,3 +372,21 @@ def test_no_image_is_large_enough(resize, cut):
 )
 def test_some_images_may_be_large_enough(ops):
     assert fuse(ops, ENCODED).spec.fixed
+
+
+@pytest.mark.parametrize("op", [RandomFlip, ToFloat])
+def test_each_op_of_a_long_list_is_looked_at_some_times(op, monkeypatch):
+    looks = 0
+
+    def kind(_):
+        nonlocal looks
+        looks += 1
+        return op.kind
+
+    counted = type("Counted", (op,), {"kind": property(kind), "__slots__": ()})
+    counts = []
+    for count in (50, 100):
+        looks = 0
+        fuse([Resize((8, 8)), *[counted() for _ in range(count)]], ENCODED)
+        counts.append(looks)
+    assert counts[1] < 2.2 * counts[0]

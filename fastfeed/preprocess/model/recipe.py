@@ -194,8 +194,8 @@ class Selection:
             raise ConfigError.of("val", "in [0, 1), the fraction of images in val/", self.val)
         if not is_int_in(self.distance, 0, 16):
             raise ConfigError.of("distance", "in [0, 16] bits of 64", self.distance)
-        if self.split:
-            object.__setattr__(self, "split", _checked_split(self.split, self.val))
+        split = _checked_split(self.split, self.val) if self.split else ()
+        object.__setattr__(self, "split", split)
         for name in ("group", "stratify"):
             if getattr(self, name) and not self.shares:
                 raise ConfigError(

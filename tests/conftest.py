@@ -36,7 +36,12 @@ _LAUNCHERS = re.compile(
 )
 
 _NSYS = re.compile(r"/test_(runner|nsys|profile_command)[^/]*\.py$")
-_FRAMEWORKS = re.compile(r"/adapters/test_(torch|prefetch_to_device|gpu_\w+)\.py$")
+_FRAMEWORKS = re.compile(
+    r"/(adapters/test_(torch|prefetch_to_device|gpu_\w+|tf_transform|views)"
+    r"|laws/test_(public_arguments|stated_memory|yields)|loaders/test_loaders"
+    r"|ports/test_ports_(keras|torch)|project/test_serving|proof/test_(data|proof)_loaders"
+    r"|sources/test_(mapped|split|tfrecord))\.py$"
+)
 _FAILURES = pytest.StashKey[dict[tuple[str, str, int], list[BaseException]]]()
 
 # the machines that run these are shared and slow at times: no example may fail for taking long
@@ -110,8 +115,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Workers get whole files, as modules have fixtures; examples, which are slow and have none,
     one at a time. One worker gets all simulated traces (each is analyzed once per process), one all
-    that run Nsight Systems, of which two at a time wait for each other, and one the adapters' tests
-    that import frameworks themselves.
+    that run Nsight Systems, of which two at a time wait for each other, and one the tests
+    that import frameworks themselves, which takes TensorFlow seven seconds.
 
     Not by marks: pytest-xdist 3.8 does not see them under pytest 9.2, and `--dist loadgroup` then
     splits files.
@@ -134,14 +139,25 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def nothing_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Tests mean the same under torchrun, in a Slurm job, and at a desk; indexes of remote shards and
     live pages, which `fastfeed watch` shows, go to folders of this run.
+
+    What JAX compiles is kept for the processes of all workers, many of which compile the same.
     """
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAX_COMPILATION_CACHE_DIR", str(run_folder(tmp_path_factory) / "jax"))
+        patch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+        patch.setenv("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
         for name in list(os.environ):
             if _LAUNCHERS.fullmatch(name):
                 patch.delenv(name)
         patch.setenv("FASTFEED_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
         patch.setenv("FASTFEED_LIVE", str(tmp_path_factory.getbasetemp() / "live"))
         yield
+
+
+def run_folder(factory: pytest.TempPathFactory) -> Path:
+    """Folder of this run, the same in all workers of pytest-xdist."""
+    folder = factory.getbasetemp()
+    return folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
 
 
 @pytest.fixture(autouse=True)

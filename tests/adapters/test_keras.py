@@ -3,7 +3,6 @@ its own.
 """
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -20,11 +19,6 @@ BACKENDS = [
     *(pytest.param(name, marks=[needs(name), pytest.mark.slow]) for name in ("jax", "torch")),
 ]
 STEPS = 5  # 44 samples, batch 8
-ENV = {
-    k: v
-    for k, v in os.environ.items()
-    if k not in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "TF_CONFIG")
-}
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +45,6 @@ def session(request, folder) -> dict:
         capture_output=True,
         text=True,
         timeout=240,
-        env=ENV,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]

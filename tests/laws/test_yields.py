@@ -79,8 +79,8 @@ def test_batches_of_every_source_have_the_stated_fields(name, tmp_path):
 )
 def test_adapters_yield_every_source(adapter, name, tmp_path):
     with small_feed(name, tmp_path) as made:
-        listed = adapter != "tfdata"
-        check_yields(made, ADAPTERS[adapter], structures(made), listed)
+        chosen = structures(made) if adapter != "tfdata" else [structures(made)[-1]]
+        check_yields(made, ADAPTERS[adapter], chosen, listed=adapter != "tfdata")
 
 
 def tuples_of(source: Any, yields: Any, how: dict[str, Any], **options: Any) -> BatchTuples:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from _pytest.mark.structures import ParameterSet
-from conftest import ROOT, environment
+from conftest import ROOT, environment, run_folder
 from helpers.needs import require
 
 pytestmark = pytest.mark.slow
@@ -125,8 +125,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Made once for all workers of pytest-xdist, as examples do; next to them is room for what
     examples write.
     """
-    run = tmp_path_factory.getbasetemp()
-    run = run.parent if "PYTEST_XDIST_WORKER" in os.environ else run
+    run = run_folder(tmp_path_factory)
     environ = environment(PYTHONPATH=os.pathsep.join([str(ROOT), str(EXAMPLES)]))
     make = [sys.executable, "-c", "import made; made.photographs(None)"]
     subprocess.run(make, cwd=run, env=environ, check=True, timeout=LIMIT_S)

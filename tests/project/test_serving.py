@@ -233,9 +233,9 @@ def test_memory_stays_flat_over_photographs_of_12_megapixels() -> None:
             assert post(port, photo)[0] == 200
 
     with served() as port, ThreadPoolExecutor(4) as clients:
-        list(clients.map(client, [30] * 4))
+        list(clients.map(client, [10] * 4))
         before = resident()
-        list(clients.map(client, [30] * 4))
+        list(clients.map(client, [10] * 4))
         after = resident()
     assert after - before < 10e6  # one decoded photograph takes 36 MB
 

@@ -48,7 +48,7 @@ _FAILURES = pytest.StashKey[dict[tuple[str, str, int], list[BaseException]]]()
 settings.register_profile(
     "fastfeed",
     deadline=None,
-    max_examples=60,
+    max_examples=40,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.register_profile("quick", parent=settings.get_profile("fastfeed"), max_examples=20)

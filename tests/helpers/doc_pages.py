@@ -2,16 +2,20 @@
 helpers.doc_pages PAGE.
 
 Blocks run in their order: Python in one namespace, bash by bash. One that imports a framework is a
-program of its own, run by --program NUMBER. A block that is not run has a line in front of it: <!--
+program of its own: --fork FRAMEWORK runs those that it reads. A block that is not run has a line in front of it: <!--
 not run: the reason --> One that begins where readers begin, not where the block before it ends,
 has: <!-- before: a command of bash -->
 """
 
 from __future__ import annotations
 
+import importlib
+import json
+import os
 import re
 import subprocess
 import sys
+import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,7 +71,36 @@ def execute(block: Block, page: str, names: dict[str, object]) -> None:
         exec(compile("\n" * (block.line - 1) + block.code, page, "exec"), names)
 
 
+def fork_programs(framework: str) -> None:
+    """Run programs, [page, number, folder, file for what it prints] per line, in forks of this
+    process, which has imported their framework: that takes seconds. Print their exit codes.
+    """
+    importlib.import_module(framework)
+    for line in sys.stdin:
+        child = os.fork()
+        if not child:
+            run_in_fork(*json.loads(line))
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+
+
+def run_in_fork(page: str, program: int, folder: str, printed: str) -> None:
+    """Run a program in its folder, and end this process."""
+    os.chdir(folder)
+    file = os.open(printed, os.O_CREAT | os.O_WRONLY)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
+    code = 1
+    try:
+        main(page, program)
+        code = 0
+    except BaseException:  # whatever it is, a program that raises has failed
+        traceback.print_exc()
+    sys.stdout.flush()
+    os._exit(code)
+
+
 def main(page: str, program: int | None) -> None:
+    """Run the blocks of a page that import no framework, or one that does."""
     for number, block in enumerate(blocks(Path(page).read_text())):
         if not block.reason and (number == program if program is not None else not block.framework):
             print(f"{page}:{block.line}", flush=True)
@@ -77,4 +110,7 @@ def main(page: str, program: int | None) -> None:
 NAMES: dict[str, object] = {"__name__": "__main__"}
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else None)
+    if sys.argv[1] == "--fork":
+        fork_programs(sys.argv[2])
+    else:
+        main(sys.argv[1], None)

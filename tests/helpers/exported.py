@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -43,12 +44,18 @@ WHOLE: dict[str, list[Any]] = {
 }
 
 
-def cases() -> list[tuple[str, list[Any], Any, np.ndarray]]:
-    """Name, list of ops, size of whole images or None, input of the exported graph."""
+EVERY_NODE = ("chw", "half", "tables", "fill", "edge", "reflect")  # of a graph, in few lists
+
+
+def cases(names: Sequence[str] | None = None) -> list[tuple[str, list[Any], Any, np.ndarray]]:
+    """Name, list of ops, size of whole images or None, input of the exported graph; of all lists,
+    or those of these names.
+    """
     listed: list[tuple[str, list[Any], Any, np.ndarray]] = [
         (name, [ff.Resize((16, 16)), *ops], None, LEVELS) for name, ops in PIXELS.items()
     ]
-    return [*listed, *((name, ops, SIZE, _IMAGES) for name, ops in WHOLE.items())]
+    listed += [(name, ops, SIZE, _IMAGES) for name, ops in WHOLE.items()]
+    return [case for case in listed if names is None or case[0] in names]
 
 
 def expected(ops: list[Any], images: np.ndarray) -> np.ndarray:

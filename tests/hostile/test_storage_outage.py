@@ -42,7 +42,12 @@ def same(one: list, other: list) -> bool:
 
 
 @pytest.mark.parametrize(
-    "faults", [{"share_503": 1.0}, {"share_reset": 1.0}, {"share_timeout": 1.0, "hang_s": 60.0}]
+    "faults",
+    [
+        {"share_503": 1.0},
+        pytest.param({"share_reset": 1.0}, marks=pytest.mark.nightly),
+        {"share_timeout": 1.0, "hang_s": 60.0},
+    ],
 )
 def test_five_seconds_without_s3_change_no_epoch(
     s3: S3Server, caplog: pytest.LogCaptureFixture, faults: dict

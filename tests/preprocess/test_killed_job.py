@@ -21,7 +21,7 @@ from fastfeed.preprocess.targets.target import open_target
 
 pytestmark = pytest.mark.slow
 
-KILLS = 30
+KILLS = 20
 DRIVER = Path(__file__).parents[1] / "helpers/preprocess/job_driver.py"
 
 

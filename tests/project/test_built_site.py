@@ -67,11 +67,18 @@ def test_every_subject_of_the_reference_has_an_anchor(site: Path) -> None:
     ] == []
 
 
-@pytest.mark.parametrize(("width", "dark", "every"), [(360, True, 1), (1280, False, 8)])
+@pytest.mark.parametrize(
+    ("width", "dark", "every"),
+    [
+        (360, True, 3),
+        (1280, False, 8),
+        pytest.param(360, True, 1, marks=pytest.mark.nightly),
+    ],
+)
 def test_no_page_is_wider_than_the_screen(
     chrome: Browser, site: Path, width: int, dark: bool, every: int
 ) -> None:
-    """Where there is little room all pages, and on a desk some of each folder."""
+    """Some pages of each folder; nightly all, where there is little room."""
     pages = [
         page
         for page in sorted(site.rglob("*.html"))

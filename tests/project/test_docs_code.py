@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+import functools
 import gzip
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -170,14 +172,19 @@ def photographs(name: str, place: Path) -> None:
     )
 
 
-def run(name: str, place: Path, *more: str, **environ: str) -> str:
-    """What a page, or a program of it, prints."""
+def page_environment(**environ: str) -> dict[str, str]:
+    """In which pages run: `fastfeed` and Python are on PATH."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    return environment(
+        PYTHONPATH=str(ROOT / "tests"), PATH=path, TF_CPP_MIN_LOG_LEVEL="2", **environ
+    )
+
+
+def run(name: str, place: Path, **environ: str) -> str:
+    """What a page prints."""
     done = subprocess.run(
-        [sys.executable, "-m", "helpers.doc_pages", str(ROOT / name), *more],
-        env=environment(
-            PYTHONPATH=str(ROOT / "tests"), PATH=path, TF_CPP_MIN_LOG_LEVEL="2", **environ
-        ),
+        [sys.executable, "-m", "helpers.doc_pages", str(ROOT / name)],
+        env=page_environment(**environ),
         cwd=place,
         capture_output=True,
         text=True,
@@ -259,6 +266,26 @@ def without_nvme(name: str, place: Path) -> Path:
     return page
 
 
+@pytest.fixture(scope="module")
+def forking() -> Iterator[Callable[[str], subprocess.Popen[str]]]:
+    """The process of a framework, in whose forks programs run."""
+    with ExitStack() as stack:
+
+        @functools.cache
+        def start(framework: str) -> subprocess.Popen[str]:
+            command = [sys.executable, "-m", "helpers.doc_pages", "--fork", framework]
+            process = subprocess.Popen(
+                command,
+                env=page_environment(),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            return stack.enter_context(process)
+
+        yield start
+
+
 NIGHTLY = "docs/guides/imagenet.md"  # trains the model of README.md in another way
 
 
@@ -270,7 +297,18 @@ NIGHTLY = "docs/guides/imagenet.md"  # trains the model of README.md in another 
         for program in PROGRAMS
     ],
 )
-def test_a_program_runs(name: str, number: int, framework: str, tmp_path: Path) -> None:
+def test_a_program_runs(
+    name: str,
+    number: int,
+    framework: str,
+    tmp_path: Path,
+    forking: Callable[[str], subprocess.Popen[str]],
+) -> None:
     require(framework)
     photographs(name, tmp_path)
-    run(name, tmp_path, str(number))
+    process, printed = forking(framework), tmp_path / "printed"
+    assert process.stdin is not None and process.stdout is not None
+    words = [str(ROOT / name), number, str(tmp_path), str(printed)]
+    process.stdin.write(json.dumps(words) + "\n")
+    process.stdin.flush()
+    assert process.stdout.readline() == "0\n", printed.read_text()[-6000:]

@@ -10,7 +10,7 @@ import numpy as np
 
 from fastfeed.errors import ConfigError, SpecError
 from fastfeed.ops.base import Kind
-from fastfeed.ops.function import as_op
+from fastfeed.ops.function import as_op, check_op
 from fastfeed.ops.program.layers import Choices, Layer
 from fastfeed.ops.program.window import Window
 from fastfeed.spec import Spec
@@ -31,15 +31,7 @@ __all__ = [
 
 def child(where: str, op: Any) -> Any:
     op = as_op(op)
-    if isinstance(op, type) or not (hasattr(op, "kind") and hasattr(op, "out")):
-        what = (
-            f"the class {op.__name__}; write {op.__name__}(...)"
-            if isinstance(op, type)
-            else repr(op)
-        )
-        raise ConfigError(
-            f"{where} must be an op such as RandomFlip() or a function, got {what}", field="ops"
-        )
+    check_op(where, op, "RandomFlip() or a function")
     if op.kind not in ("geometry", "change"):
         raise ConfigError.of(
             where,

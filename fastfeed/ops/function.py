@@ -149,3 +149,12 @@ def as_op(op: Any) -> Any:
         function: Any = op
         return Function(function)
     return op
+
+
+def check_op(where: str, op: Any, such: str) -> None:
+    """Refuse what is no op; `such` is an example of one."""
+    if isinstance(op, type) or not (hasattr(op, "kind") and hasattr(op, "out")):
+        got = repr(op)
+        if isinstance(op, type):
+            got = f"the class {op.__name__}; write {op.__name__}(...)"
+        raise ConfigError(f"{where} must be an op such as {such}, got {got}", field="ops")

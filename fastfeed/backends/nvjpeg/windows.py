@@ -27,38 +27,19 @@ LAYOUT = np.dtype(
         )
     ]
 )
+_PLANES = ("pitch", "chroma_pitch", "height", "width", "chroma_height", "chroma_width")
+_SCALES = ("across", "down", "orientation")
 # of a window, as Task in windows.cu
 TASK = np.dtype(
     [
         *((name, np.uint64) for name in ("luma", "blue", "red")),
         ("box", np.float64, 4),
-        *(
-            (name, np.int32)
-            for name in (
-                "pitch",
-                "chroma_pitch",
-                "height",
-                "width",
-                "chroma_height",
-                "chroma_width",
-            )
-        ),
-        *((name, np.int32) for name in ("across", "down", "orientation")),
+        *((name, np.int32) for name in (*_PLANES, *_SCALES)),
         *((name, np.int32, 2) for name in ("flip", "inner", "corner")),
         ("row", np.int32),
     ]
 )
-_SHARED = (
-    "pitch",
-    "chroma_pitch",
-    "height",
-    "width",
-    "chroma_height",
-    "chroma_width",
-    "across",
-    "down",
-    "orientation",
-)
+_SHARED = (*_PLANES, *_SCALES)
 _BLOCK = (32, 8)  # threads, each for one pixel: neighbors read neighbors
 _MOST = 65_535  # windows of one launch: CUDA's limit for the third axis of a grid
 _ENTRIES = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int"}

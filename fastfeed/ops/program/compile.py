@@ -10,7 +10,7 @@ from fastfeed.errors import ConfigError, SpecError
 from fastfeed.ops.base import Kind, next_slot
 from fastfeed.ops.convert import Convert
 from fastfeed.ops.decode import Decode
-from fastfeed.ops.function import Function, as_op
+from fastfeed.ops.function import Function, as_op, check_op
 from fastfeed.ops.geometry import RandomFlip, Resize
 from fastfeed.ops.labels import targets
 from fastfeed.ops.program.program import Link, Program, Work, border_of, filter_of
@@ -164,15 +164,7 @@ def _runs(steps: list[Step]) -> list[list[Step]]:
 
 def _checked(ops: list[Any], input_spec: Spec, slot: int) -> list[Step]:
     for i, op in enumerate(ops):
-        if isinstance(op, type) or not (hasattr(op, "kind") and hasattr(op, "out")):
-            what = (
-                f"the class {op.__name__}; write {op.__name__}(...)"
-                if isinstance(op, type)
-                else repr(op)
-            )
-            raise ConfigError(
-                f"ops[{i}] must be an op such as Resize(224), got {what}", field="ops"
-            )
+        check_op(f"ops[{i}]", op, "Resize(224)")
     implied = input_spec.encoded and not any(op.kind == "decode" for op in ops)
     steps: list[Step] = []
     spec = input_spec

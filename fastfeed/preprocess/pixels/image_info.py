@@ -36,7 +36,6 @@ class ImageInfo:
     icc: str  # "none", "sRGB", "Display P3", "BT.2020 PQ", ...; "damaged" (ignored)
     path: str  # decoder to use: "native", "vips" or "pillow"
     progressive: bool = False
-    interlaced: bool = False
     alpha: bool = False
     converts: bool = False  # the profile changes colors
     linear: bool = False  # colors are converted before scaling
@@ -112,7 +111,6 @@ def _pillow_info(blob: bytes, max_pixels: int) -> ImageInfo | DecodeFailure:
         converts=profile.transform is not None,
         linear=profile.linear,
         progressive=bool(jpeg and jpeg.progressive),
-        interlaced=bool(image.info.get("interlace")),
         alpha=alpha,
         coded_pixels=getattr(image, "coded_pixels", 0),
         held=jpeg.held() if jpeg else 0.0,

@@ -46,8 +46,6 @@ _HEADERS = re.compile(
     rb"|\s*Start\s{2,}Duration\s{2,})",
     re.MULTILINE,
 )
-# the first column of a trace, a summary, metrics
-_CSV = re.compile(r'"?Start"?\s*,|"Type"|"Device"')
 _COMMAND = re.compile(r"NVPROF is profiling process (\d{1,18}), command: (.*)")
 _LOST = re.compile(r"Warning: (\d{1,18}) records have invalid timestamps")
 _CORR = re.compile(r" \[(\d+)\]\)?$")

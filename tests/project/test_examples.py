@@ -1,6 +1,6 @@
 """Every example runs as its README says, on small data, and learns.
 
-Nightly: its other launchers and backends.
+Nightly: its other launchers and backends, and those that show what other tests run in CI.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Run:
     environ: tuple[tuple[str, str], ...] = ()
     says: tuple[str, ...] = ()  # what the output also holds
     mpirun: bool = False
-    nightly: bool = False  # another launcher or backend of an example that CI runs
+    nightly: bool = False  # another launcher or backend, or CI runs the same in other tests
 
     def __str__(self) -> str:
         how = ["mpirun"] * self.mpirun + [value for _, value in self.environ]
@@ -88,8 +88,14 @@ RUNS = [
         ("--data", "{photos}/train"),
         says=("120 images, ", "6 bad: 2 not_image, 2 truncated, 1 bomb, 1 empty"),
     ),
-    Run("pairs_torch.py", ("torch",), PHOTOS, says=("Together(before=", ", 5 bad samples")),
-    Run("tfdata_one_line.py", ("tensorflow",), PHOTOS),
+    Run(
+        "pairs_torch.py",
+        ("torch",),
+        PHOTOS,
+        says=("Together(before=", ", 5 bad samples"),
+        nightly=True,
+    ),
+    Run("tfdata_one_line.py", ("tensorflow",), PHOTOS, nightly=True),
     Run("horovod/before.py", ("torch",), PHOTOS, mpirun=True, nightly=True),
     Run("horovod/after.py", ("torch",), (*PHOTOS, "--epochs", "7")),
     Run("horovod/after.py", ("torch",), PHOTOS, mpirun=True, nightly=True),
@@ -110,12 +116,14 @@ RUNS = [
         ("jax", "grain"),
         (*PHOTOS, "--epochs", "15"),
         says=("% of the time, got ",),
+        nightly=True,
     ),
     Run(
         "tfdata_watched.py",
         ("keras", "tensorflow"),
         (*PHOTOS, "--epochs", "7"),
         says=("plain: the logs have accuracy, loss\n",),
+        nightly=True,
     ),
 ]
 
@@ -194,7 +202,7 @@ def test_an_example_learns(run: Run, photos: Path) -> None:
 
 
 PROOFS = [  # what is trained is worthless
-    Run("prove_torch.py", ("torch",), (*PHOTOS, "--seconds", "1")),
+    Run("prove_torch.py", ("torch",), (*PHOTOS, "--seconds", "1"), nightly=True),
     Run("prove_jax.py", ("jax",), (*PHOTOS, "--seconds", "1"), nightly=True),
     Run("prove_keras.py", ("keras", "tensorflow"), PHOTOS, PROVE, nightly=True),
 ]
@@ -277,11 +285,12 @@ RESUMED = [
         ("--folder", "run", "--epochs", "1"),
         ACCELERATE,
         says=("epoch 0 step 40",),
+        nightly=True,
     ),
 ]
 
 
-@pytest.mark.parametrize("run", RESUMED, ids=str)
+@pytest.mark.parametrize("run", by_tier(RESUMED))
 def test_two_ranks_go_on_inside_an_epoch(run: Run, photos: Path) -> None:
     steps = "37" if "ddp" in run.script else "40"
     output(run, photos, "--max-steps", steps)

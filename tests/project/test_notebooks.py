@@ -26,6 +26,7 @@ SAYS = {
         "6 bad:",
     ),
 }
+IN_CI = ("train_and_profile",)  # commands of the other are run by pages
 SHORTER = {  # what a reader waits for, and a test need not
     "train_per_class=24, val_per_class=8": "train_per_class=8, val_per_class=4",
     "seconds=8": "seconds=1",
@@ -37,7 +38,13 @@ def printed(notebook: Any) -> str:
     return "".join(output.get("text", "") for output in outputs)
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+CASES = [
+    pytest.param(path, id=path.stem, marks=[pytest.mark.nightly] * (path.stem not in IN_CI))
+    for path in NOTEBOOKS
+]
+
+
+@pytest.mark.parametrize("path", CASES)
 def test_a_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import nbformat
     from nbclient import NotebookClient

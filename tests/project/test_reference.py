@@ -19,9 +19,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return example_files(tmp_path_factory.mktemp("reference"))
 
 
-@pytest.mark.parametrize("name", SUBJECTS)
-def test_has_a_complete_docstring(name: str):
-    assert complaints(SUBJECTS[name]) == []
+def test_all_have_a_complete_docstring():
+    found = {name: complaints(subject) for name, subject in SUBJECTS.items()}
+    assert {name: texts for name, texts in found.items() if texts} == {}
 
 
 @pytest.mark.parametrize("name", [n for n, s in SUBJECTS.items() if ">>>" in s.doc])

@@ -7,6 +7,7 @@ import json
 import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from fastfeed.errors import ConfigError
 from fastfeed.preprocess import Encoding, Limits, Metadata, Packing, Recipe, Scaling, run
 from fastfeed.preprocess.inputs.source_spec import SourceSpec
 from fastfeed.preprocess.pixels.transform import Transformer
+from fastfeed.preprocess.planning.estimate import estimate
 from fastfeed.preprocess.reports.statistics import statistics, summary
 from fastfeed.preprocess.reports.status import job_status
 from fastfeed.preprocess.targets.job_state import open_job
@@ -273,3 +275,29 @@ def test_command(place):
         wrong.returncode == 2
         and "--where is wrong at character 10: there is no column" in wrong.stderr
     )
+
+
+def test_gpus_are_for_functions_on_ray(place):
+    with pytest.raises(
+        ConfigError, match=r'gpus_per_worker is for engine "ray".* got 1 for .local'
+    ):
+        job("", "drop", engine="local", gpus_per_worker=1)
+    with pytest.raises(ConfigError, match="got 1 and no function; leave it out"):
+        job(engine="ray:local", gpus_per_worker=1)
+
+
+def test_an_estimate_calls_no_function(place):
+    source = SourceSpec("photos").open()
+    recipe = Recipe(Scaling(24), limits=Limits(where="width > 34 and score > 1"))
+    recipe = replace(recipe, metadata=Metadata(extras="no_such_module:score"))
+    estimated = estimate(source, recipe, InlineEngine())
+    assert estimated.sampled == 12 and dict(estimated.bad) == {"truncated": 1}
+    known = replace(recipe, limits=Limits(where="width > 34"))
+    assert estimate(source, known, InlineEngine()).bad == {"truncated": 1, "dropped": 5}
+
+
+def test_a_column_that_a_sample_of_an_earlier_job_lacks_is_missing(place):
+    assert job("", "forgets", columns=()).complete
+    recipe = Recipe(Scaling(24), limits=Limits(where="score > 0.5"))
+    report = run("shards", "again", recipe, engine=InlineEngine())
+    assert report.dropped == {"where score > 0.5 (a value is missing)": 1}

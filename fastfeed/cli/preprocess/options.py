@@ -96,6 +96,7 @@ _EXECUTION: Rows = [
     ("workers", int | None, None, "N", "Processes; default: one per core.", "--workers", "-w"),
     ("memory", _Text, None, "SIZE", "Memory of all processes, such as 2GB."),
     ("ray", _Text, None, "ADDRESS", "Run on Ray: auto, or a cluster's address."),
+    ("gpus_per_worker", float, 0.0, "N", "GPUs of each process of --with, on Ray."),
     ("part", _Text, None, "I/N", "Build one of N parts: 0/8 to 7/8, or auto in Slurm."),
     ("max_bad", _Text, None, "LIMIT", "Stop if more images are bad, such as 1% or 100."),
     ("timeout", float, 120.0, "S", "Seconds for one image."),

@@ -246,6 +246,7 @@ def _run_job(
                 max_bad=limit,
                 part=part,
                 timeout_s=values["timeout"],
+                gpus_per_worker=values["gpus_per_worker"],
                 retry=criteria or (),
                 append=append,
                 target_storage=storage_options,

@@ -1,7 +1,8 @@
 """Pieces in processes of an executor or of Ray.
 
 Such a process keeps the task, which is sent to it once, and a runner per concurrent piece, until it
-has been idle for a while.
+has been idle for a while. A runner keeps the GPUs that it has begun with: if Ray assigns others to
+this process, its idle runners are ended.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class _TaskWorkers:
     """A task and its workers in this process."""
 
     task: bytes  # its pickle
+    gpus: str = ""  # of CUDA_VISIBLE_DEVICES when the idle ones began
     idle: list[Runner] = field(default_factory=list)
     busy: list[Runner] = field(default_factory=list)
     timer: threading.Timer | None = None
@@ -80,6 +82,11 @@ def _take(key: tuple[int, str], task: bytes | None, rules: WorkerLimits) -> Runn
                 return False
             workers = _tasks[key] = _TaskWorkers(task)
         driver = key[1].partition("-")[0]
+        gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+        if gpus != workers.gpus:
+            close_all(workers.idle)
+            workers.idle.clear()
+            workers.gpus = gpus
         idle = workers.idle
         runner = idle.pop() if idle else runner_for(workers.task, rules, driver=driver)
         workers.busy.append(runner)

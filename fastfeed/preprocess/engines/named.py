@@ -24,12 +24,19 @@ def engine_for(
     workers: int | None,
     memory: int | str | None,
     timeout_s: float,
+    gpus_per_worker: float = 0,
 ) -> Engine:
     """Create the engine for the `engine` argument. ConfigError, MissingExtra.
 
     workers: processes of this machine, or shards at a time elsewhere. memory: bytes of all local
-    processes together, or of each process elsewhere.
+    processes together, or of each process elsewhere. gpus_per_worker: of Ray.
     """
+    if gpus_per_worker and not (isinstance(engine, str) and engine.partition(":")[0] == "ray"):
+        raise ConfigError(
+            'gpus_per_worker is for engine "ray" (--ray), which assigns GPUs to processes, got'
+            f" {gpus_per_worker!r} for {engine!r}; elsewhere the function chooses its GPU itself",
+            field="gpus_per_worker",
+        )
     if workers is not None and not is_int_in(workers, 1, sys.maxsize):
         raise ConfigError.of("workers", "an integer >= 1", workers)
     if not timeout_s > 0:
@@ -51,7 +58,7 @@ def engine_for(
         if name == "ray":
             from fastfeed.preprocess.engines.ray import RayEngine
 
-            return RayEngine(address or "auto", workers, rules)
+            return RayEngine(address or "auto", workers, rules, gpus_per_worker=gpus_per_worker)
         allowed = '"local", "ray", "ray:ADDRESS", an executor or an Engine'
         raise ConfigError.of("engine", allowed, engine)
     if not callable(getattr(engine, "run", None)):

@@ -34,6 +34,7 @@ _MAX_TRIES = 4
 _CONNECT_S = 10.0  # Ray itself would wait for minutes
 _POLL_S = 2.0  # between checks of the cluster
 _CANCEL_S = 10.0
+_MAX_GPUS = 1 << 16
 # Ray would reserve a third of the memory
 _LOCAL = {"include_dashboard": False, "object_store_memory": 1 << 28}
 _START = "start one with `ray start --head`, or use ray:local for this machine alone"
@@ -57,6 +58,8 @@ class RayEngine:
     # per shard; Ray accounts for its memory
     rules: WorkerLimits = field(default_factory=WorkerLimits)
     cpus_per_shard: float = 1.0
+    # per shard whose task calls a user's function; Ray names them in CUDA_VISIBLE_DEVICES
+    gpus_per_worker: float = 0.0
     # to wait for a node with capacity for a shard, such as while a cluster grows
     patience_s: float = 300.0
 
@@ -65,6 +68,10 @@ class RayEngine:
             raise ConfigError.of("window", ">= 1 shards", self.window)
         if not self.cpus_per_shard > 0:
             raise ConfigError.of("cpus_per_shard", "> 0", self.cpus_per_shard)
+        gpus = self.gpus_per_worker
+        if not (0 <= gpus < 1 or (1 <= gpus < _MAX_GPUS and gpus == int(gpus))):
+            allowed = "a fraction below 1, or a whole number"
+            raise ConfigError.of("gpus_per_worker", allowed, gpus)
 
     def run(self, task: Task, pieces: Sequence[int]) -> Iterator[Outcome]:
         """As in Engine. ConfigError if there is no cluster, or none with capacity for a shard."""
@@ -72,11 +79,15 @@ class RayEngine:
             return
         content = pickle_task(task)
         with _connected(self.address):
-            yield from self._drive(content, pieces)
+            gpus = self.gpus_per_worker if getattr(task, "calls_function", False) else 0
+            yield from self._drive(content, pieces, gpus)
 
-    def _drive(self, content: bytes, pieces: Sequence[int]) -> Iterator[Outcome]:
+    def _drive(self, content: bytes, pieces: Sequence[int], gpus: float) -> Iterator[Outcome]:
+        # without max_calls, which Ray sets to 1 if remote() is given GPUs: processes, and thereby
+        # models, are kept from shard to shard
         ray_task = ray.remote(_ray_task).options(
             num_cpus=self.cpus_per_shard,
+            num_gpus=gpus,
             memory=self.rules.memory,
             max_retries=0,
             scheduling_strategy="SPREAD",
@@ -89,10 +100,10 @@ class RayEngine:
         try:
             while todo or running:
                 if monotonic() - checked > _POLL_S:
-                    capacity, checked = self._capacity(), monotonic()
+                    capacity, checked = self._capacity(gpus), monotonic()
                     last_capacity = checked if capacity else last_capacity
                     if checked - last_capacity > self.patience_s:
-                        raise ConfigError(self._no_capacity())
+                        raise ConfigError(self._no_capacity(gpus))
                 while todo and len(running) < (self.window or 2 * capacity or 1):
                     piece = todo.popleft()
                     running[ray_task.remote(name, stored, self.rules, piece)] = piece
@@ -112,21 +123,26 @@ class RayEngine:
             if running:
                 ray.wait(list(running), num_returns=len(running), timeout=_CANCEL_S)
 
-    def _capacity(self) -> int:
+    def _capacity(self, gpus: float) -> int:
         """Shards that the cluster can run at a time."""
         total = 0
         for node in _nodes():
             by_memory = node.get("memory", 0) // self.rules.memory
-            total += int(min(node.get("CPU", 0) // self.cpus_per_shard, by_memory))
+            by_gpus = node.get("GPU", 0) // gpus if gpus else by_memory
+            total += int(min(node.get("CPU", 0) // self.cpus_per_shard, by_memory, by_gpus))
         return total
 
-    def _no_capacity(self) -> str:
-        def text(cpus: float, memory: float) -> str:
-            return f"{cpus:g} CPU and {memory / 1e9:.1f} GB"
+    def _no_capacity(self, gpus: float) -> str:
+        def text(cpus: float, gpus_there: float, memory: float) -> str:
+            shown = f", {gpus_there:g} GPU" if gpus else ""
+            return f"{cpus:g} CPU{shown} and {memory / 1e9:.1f} GB"
 
-        nodes = [text(node.get("CPU", 0), node.get("memory", 0)) for node in _nodes()]
+        nodes = [
+            text(node.get("CPU", 0), node.get("GPU", 0), node.get("memory", 0)) for node in _nodes()
+        ]
+        needed = text(self.cpus_per_shard, gpus, self.rules.memory)
         return (
-            f"a shard needs a node with {text(self.cpus_per_shard, self.rules.memory)} of memory,"
+            f"a shard needs a node with {needed} of memory,"
             f" and the Ray cluster had none for {self.patience_s:g} s:"
             f" {', '.join(nodes) or 'no node'}; add nodes, or request less memory"
         )

@@ -81,20 +81,6 @@ class Input:
                 return [failure_of(self.source, ids[0], error)]
         return [self.notes([i], earlier)[0] for i in ids]
 
-    def sampled_notes(self, looked_at: int = 100, earlier: bool = False) -> list[dict[str, Any]]:
-        """The notes, as from `notes`, of samples spread evenly over the source.
-
-        Args:
-            looked_at (int): How many samples are read. Default: 100.
-            earlier (bool): As in `notes`. Default: False.
-
-        Returns:
-            Those that can be read.
-        """
-        count = len(self.source)
-        ids = np.unique(np.linspace(0, count - 1, min(count, looked_at)).astype(np.int64))
-        return [note for note in self.notes(ids, earlier) if isinstance(note, dict)]
-
     def missing(self, looked_at: int = 100) -> list[str]:
         """Names of the caption and columns that no sample has: probably misspelled.
 
@@ -104,7 +90,7 @@ class Input:
         Returns:
             The names, the caption first.
         """
-        notes = self.sampled_notes(looked_at)
+        notes = sampled_notes(self, looked_at)
         present = set(self.optional)
         for note in notes:
             columns = note.get("columns", {})
@@ -149,6 +135,15 @@ class Input:
             meta = values.get(self.metadata)
             note["earlier"] = json.loads(meta) if isinstance(meta, str) else meta or {}
         return note
+
+
+def sampled_notes(
+    input: Input, looked_at: int = 100, earlier: bool = False
+) -> list[dict[str, Any]]:
+    """Notes of samples spread evenly over the source, those that can be read."""
+    count = len(input.source)
+    ids = np.unique(np.linspace(0, count - 1, min(count, looked_at)).astype(np.int64))
+    return [note for note in input.notes(ids, earlier) if isinstance(note, dict)]
 
 
 def field_value(values: dict[str, Any], name: str) -> Any:

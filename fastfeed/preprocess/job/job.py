@@ -53,6 +53,7 @@ def run(
     max_bad: float | None = None,
     part: tuple[int, int] | None = None,
     timeout_s: float = 120.0,
+    gpus_per_worker: float = 0.0,
     retry: Collection[str] | BadFilter = (),
     append: bool = False,
     storage: dict[str, Any] | None = None,
@@ -83,6 +84,8 @@ def run(
         part (tuple[int, int] | None): (i, n): build only every n-th shard, starting with the i-th,
             counted from 0. Default: None, all.
         timeout_s (float): Seconds that one image may take. Default: 120.0.
+        gpus_per_worker (float): GPUs that Ray assigns to each process that calls the function in
+            `Metadata.extras`: a fraction below 1 shares one. Default: 0.0, none.
         retry (Collection[str] | BadFilter): Reasons, such as "io_error", or a BadFilter. Shards
             with bad images that match are built again. Default: ().
         append (bool): Add what is new in the source since the job was complete, in shards of its
@@ -115,11 +118,17 @@ def run(
         check_overlap(source, dst)
     if recipe.metadata.extras:
         find_function(recipe.metadata.extras, "extras")
+    elif gpus_per_worker:
+        raise ConfigError(
+            f"gpus_per_worker is for a function in extras (--with), got {gpus_per_worker!r} and no"
+            " function; leave it out",
+            field="gpus_per_worker",
+        )
     job_run = _JobRun(
         open_target(dst, target_storage),
         job_source(source, storage, recipe.choice.group),
         recipe,
-        engine_for(engine, workers, memory, timeout_s),
+        engine_for(engine, workers, memory, timeout_s, gpus_per_worker),
         max_bad,
         part or (0, 1),
         Reporter(on_progress),

@@ -78,7 +78,7 @@ class Limits:
             Default: ().
         max_pixels (int): Pixels that a file may claim, at least 1. Default: 300_000_000.
         where (str): A condition on columns, sizes and scores, such as "width >= 512 and score >
-            0.5". Other samples are dropped, as soon as it is decided. Default: "", all are kept.
+            0.5". Other samples are dropped, as soon as it is decided; "" keeps all. Default: "".
 
     Raises:
         ConfigError: If a field is out of range, or `where` is no condition.

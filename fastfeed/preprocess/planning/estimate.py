@@ -15,6 +15,7 @@ import numpy as np
 
 from fastfeed.decode.base import DecodeFailure
 from fastfeed.errors import TargetError
+from fastfeed.preprocess.model.condition import condition_of, unknown_name
 from fastfeed.preprocess.model.layout import CURRENT
 from fastfeed.preprocess.model.plan import JobPlan, ordered
 from fastfeed.preprocess.model.recipe import Recipe
@@ -120,8 +121,10 @@ def estimate(
 ) -> Estimate:
     """Process and pack `sample` of these images (None: of all), and discard the result.
 
+    The function in `Metadata.extras` is not called, so a condition on what it returns keeps all.
     Raises errors of the source. After `longest_s` the estimate uses the finished ones.
     """
+    recipe = _without_function(recipe, input)
     candidates = np.arange(len(input.source)) if ids is None else ids
     sample_ids = candidates[sample_positions(len(candidates), sample)]
     order, groups = ordered([("", sample_ids)], f"{len(candidates)} images in {input.text}")
@@ -158,6 +161,15 @@ def estimate(
         outcomes.close()  # type: ignore[attr-defined]  # an Iterator that is a generator
     shards = -(-len(candidates) // recipe.packing.samples)
     return _summarize(summaries, len(candidates), shards, free)
+
+
+def _without_function(recipe: Recipe, input: Input) -> Recipe:
+    limits, where = recipe.limits, recipe.limits.where
+    if not recipe.metadata.extras:
+        return recipe
+    if where and unknown_name(condition_of(where), {*input.columns}):
+        limits = replace(limits, where="")
+    return replace(recipe, limits=limits, metadata=replace(recipe.metadata, extras=""))
 
 
 def check_space(estimated: Estimate, target: str) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess.engines import Engine, run_pieces
-from fastfeed.preprocess.inputs.inputs import Input
+from fastfeed.preprocess.inputs.inputs import Input, sampled_notes
 from fastfeed.preprocess.inputs.plan_ids import PlanIds
 from fastfeed.preprocess.inputs.source_spec import keep_listing
 from fastfeed.preprocess.model.condition import condition_of, unknown_name
@@ -129,7 +129,7 @@ def _check_where(input: Input, recipe: Recipe) -> None:
     if not recipe.limits.where or recipe.metadata.extras:  # which may return any column
         return
     names = {f"exif_{name}" for name in recipe.metadata.exif} | {*input.columns}
-    for note in input.sampled_notes(earlier=True):
+    for note in sampled_notes(input, earlier=True):
         names |= ((note.get("earlier") or {}).get("columns") or {}).keys()
     if error := unknown_name(condition_of(recipe.limits.where), names):
         raise error

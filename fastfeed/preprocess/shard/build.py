@@ -144,9 +144,14 @@ class ShardTask:
         return entry_of(i, image, self.sample_uri(i), label, self.plan.classes, note)
 
     @property
+    def calls_function(self) -> bool:
+        """True if samples are passed to the function in `Metadata.extras`."""
+        return bool(self.plan.recipe.metadata.extras)
+
+    @property
     def batch(self) -> int:
         """Samples for which the function in `Metadata.extras` is called together."""
-        return self.plan.recipe.metadata.extras_batch if self.plan.recipe.metadata.extras else 1
+        return self.plan.recipe.metadata.extras_batch if self.calls_function else 1
 
     def extend(
         self, entries: Sequence[Entry], context: TaskContext
@@ -340,8 +345,7 @@ class _ShardBuilder:
         extended = perf_counter()
         for (i, _, image, known), entry in zip(waiting, entries, strict=True):
             self.write_one(i, entry, image, known)
-        has_function = bool(self.task.plan.recipe.metadata.extras)
-        self.seconds["extras"] += (extended - started) * has_function
+        self.seconds["extras"] += (extended - started) * self.task.calls_function
         self.seconds["write"] += perf_counter() - extended
 
     def write_one(
@@ -378,13 +382,15 @@ class _ShardBuilder:
         """The failure of a sample that the function or `Limits.where` drops."""
         if isinstance(entry, Drop):
             return DecodeFailure(DROPPED, entry.reason)
-        if self.task.condition is None:
+        if (condition := self.task.condition) is None:
             return None
+        # without a function, a name that this sample has not got is a missing value
+        absent = {} if self.task.calls_function else dict.fromkeys(condition.columns)
         facts = {"text": entry.text, **known.facts}
-        columns = {**entry.meta.get("columns", {}), **entry.arrays, **known.columns}
+        columns = absent | entry.meta.get("columns", {}) | entry.arrays | {**known.columns}
         names = ("source_height", "source_width", "source_bytes", "format")
         values = Values(facts, columns).with_file(*(image.facts[name] for name in names))
-        return self.task.condition.failure(values, is_last=True)
+        return condition.failure(values, is_last=True)
 
     def reject(self, i: int, why: DecodeFailure | Failure) -> None:
         self.bad.append(BadSample(i, self.task.uri(i), why.reason, _encodable(why.detail)))

@@ -21,7 +21,13 @@ os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[n]) for n
 
 from ray.cluster_utils import Cluster
 
-NODE = {"num_cpus": 1, "object_store_memory": 80 << 20, "include_dashboard": False}
+# a GPU that Ray believes in
+NODE = {
+    "num_cpus": 1,
+    "num_gpus": 1,
+    "object_store_memory": 80 << 20,
+    "include_dashboard": False,
+}
 
 
 def main() -> None:
@@ -30,7 +36,7 @@ def main() -> None:
 
     def add() -> int:
         node = cluster.add_node(
-            **{name: NODE[name] for name in ("num_cpus", "object_store_memory")}
+            **{name: NODE[name] for name in ("num_cpus", "num_gpus", "object_store_memory")}
         )
         nodes[raylet(node)] = node
         return raylet(node)

@@ -5,6 +5,7 @@ left behind.
 from __future__ import annotations
 
 import multiprocessing
+import os
 import time
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
@@ -18,7 +19,7 @@ from helpers.preprocess.outcomes import photographs, tree
 from helpers.preprocess.waiting import alive
 
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.engines import hosted
+from fastfeed.preprocess.engines import Outcome, hosted
 from fastfeed.preprocess.engines.executor import ExecutorEngine
 from fastfeed.preprocess.job.job import run
 from fastfeed.preprocess.model.recipe import Packing, Recipe, Scaling
@@ -181,3 +182,34 @@ def test_a_window_of_nothing_is_refused() -> None:
         pytest.raises(ConfigError, match="window must be >= 1 pieces, got 0"),
     ):
         ExecutorEngine(pool, 0)
+
+
+def test_a_process_that_is_given_other_gpus_starts_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Runner:
+        def __init__(self) -> None:
+            self.gpus = os.environ["CUDA_VISIBLE_DEVICES"]
+            self.is_closed = False
+
+        def run_piece(self, piece: int) -> Outcome:
+            return Outcome(piece, {"gpus": self.gpus})
+
+        def close(self) -> None:
+            self.is_closed = True
+
+    runners: list[Runner] = []
+
+    def runner_for(*_: object, **__: object) -> Runner:
+        runners.append(Runner())
+        return runners[-1]
+
+    monkeypatch.setattr(hosted, "runner_for", runner_for)
+    name = hosted.name_run()
+    seen = []
+    for gpus in ("0", "0", "1", "1", "0"):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", gpus)
+        outcome = hosted.run_piece(name, b"task", WorkerLimits(), 0)
+        assert outcome is not None
+        seen.append(outcome.summary["gpus"])
+    hosted.end_run(name)
+    assert seen == ["0", "0", "1", "1", "0"] and len(runners) == 3
+    assert all(runner.is_closed for runner in runners)

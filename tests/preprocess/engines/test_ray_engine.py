@@ -12,9 +12,10 @@ import tempfile
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from helpers.needs import LazyModule, needs
 from helpers.preprocess.deadly import HostileTask, written_results
@@ -22,7 +23,9 @@ from helpers.preprocess.job_driver import RECIPE
 from helpers.preprocess.outcomes import photographs, tree
 from helpers.preprocess.waiting import WaitingTask, alive, started_pieces, until
 
+import fastfeed as ff
 from fastfeed.errors import ConfigError
+from fastfeed.preprocess import Metadata, Selection
 from fastfeed.preprocess.job.job import run
 from fastfeed.preprocess.workers.supervisor import WorkerDied, WorkerLimits
 
@@ -162,6 +165,29 @@ def test_no_node_has_room(nodes: Nodes, tmp_path: Path) -> None:
                 HostileTask(str(tmp_path)), [0]
             )
         )
+
+
+def test_processes_that_call_a_function_have_the_gpus_that_ray_assigns(
+    nodes: Nodes, tmp_path: Path
+) -> None:
+    source = str(photographs(tmp_path / "source", 12, bad=0))
+    recipe = replace(RECIPE, metadata=Metadata(extras="helpers.preprocess.gpu_function:visible"))
+    recipe = replace(recipe, choice=Selection(dedupe="exact"))  # the survey needs none
+    engine = f"ray:{nodes.address}"
+    report = run(source, tmp_path / "out", recipe, engine=engine, gpus_per_worker=1, memory="400MB")
+    assert report.complete and report.shards == 3
+    shards = ff.TarShards(str(tmp_path / "out/*.tar"), label=None, columns=["json"])
+    columns = [m["columns"] for m in shards.columns(np.arange(len(shards)))["json"]]
+    assert {column["gpus"] for column in columns} == {"0"}  # each node has one, and names it so
+    lacking = engines.RayEngine(nodes.address, rules=RULES, gpus_per_worker=2, patience_s=0.5)
+    with pytest.raises(ConfigError, match=r"with 1 CPU, 2 GPU and .* 1 CPU, 1 GPU and .*; add"):
+        run(source, tmp_path / "none", recipe, engine=lacking)
+
+
+@pytest.mark.parametrize("gpus", [-1, 1.5, float("nan"), float("inf")])
+def test_numbers_of_gpus(gpus: float) -> None:
+    with pytest.raises(ConfigError, match="gpus_per_worker must be a fraction below 1, or a whole"):
+        engines.RayEngine(gpus_per_worker=gpus)
 
 
 def test_the_ray_of_this_process_is_used_and_left_running(nodes: Nodes, tmp_path: Path) -> None:

@@ -64,7 +64,9 @@ def dry_run(src: str, dst: str, recipe: Recipe, values: Mapping[str, Any]) -> No
     title = f"{src} -> {dst} (dry run, nothing is written)"
     show_facts(Console(emoji=False), title, _facts(estimated, source, recipe, job, workers))
     labels = source.source.label(np.arange(len(source.source)))
-    hints = [*source.hints, *unmixed(labels, recipe)] if job is None else []
+    of_shard = -(-len(labels) // max(estimated.shards, 1))
+    counts = [min(of_shard, len(labels) - k) for k in range(0, len(labels), max(of_shard, 1))]
+    hints = [*source.hints, *unmixed(labels, recipe, counts)] if job is None else []
     for sentence in (*hints, *_warnings(estimated, recipe, dst)):
         _say(sentence, style="yellow")
 
@@ -137,11 +139,14 @@ def _facts(
     if bad:
         reasons = f"{bad} of these ({bad / sampled:.1%}): {format_reasons(estimated.bad, 4)}"
     packing = recipe.packing
+    most = f"{packing.samples:,}"
+    if packing.shard_bytes:
+        most = format_size(int(packing.shard_bytes))
     survey = "a survey of all images, for duplicates or sizes: not included in this estimate"
     output, each = format_size(estimated.output), format_size(estimated.bytes_out)
     rows = [
         ("images", images),
-        ("shards", f"{estimated.shards:,} of up to {packing.samples:,}, {packing.format}"),
+        ("shards", f"{estimated.shards:,} of up to {most}, {packing.format}"),
         ("left out", ", ".join(f"{n:,} {what}" for what, n in skipped)),
         ("survey", survey * recipe.looks),
         ("sample", f"{sampled:,} images were processed, spread over all"),

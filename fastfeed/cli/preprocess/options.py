@@ -55,6 +55,7 @@ _ENCODING: Rows = [
 _WITH = ("with_", str, "", "FUNCTION", _WITH_HELP, "--with")
 _SHARDS: Rows = [
     ("shard_samples", int, 1000, "N", "Images per shard."),
+    ("shard_bytes", _Text, None, "SIZE", "Expected bytes per shard instead, such as 256MB."),
     ("shuffle", int | None, None, "SEED", "Shuffle with this seed."),
     ("split_seed", int, 0, "SEED", "Seed of the split."),
     ("split_by", str, "looks", "HOW", _SPLIT_HELP),

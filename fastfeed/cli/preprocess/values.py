@@ -38,6 +38,7 @@ def recipe_of(values: Mapping[str, Any]) -> Recipe:
         formats=_names(values["only_formats"]),
         samples=values["shard_samples"],
         split=_shares(values["split"]),
+        shard_bytes=values["shard_bytes"] or 0,
         exif=_names(values["exif"]),
         extras=values["with_"],
         extras_batch=values["with_batch"],

@@ -212,7 +212,7 @@ class _JobRun:
         plan = create_plan(self.target, input, *how)
         # of another part's plan, maybe
         input = planned_input(plan, input, planned_ids(self.target, plan, input))
-        notes = (*input.hints, *unmixed(input.source.label(plan.order), self.recipe))
+        notes = (*input.hints, *unmixed(input.source.label(plan.order), self.recipe, plan.counts))
         if self.on_hint is not None:
             for note in (*notes, *concerns(plan.shares, plan.classes)):
                 self.on_hint(note)

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, field
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -87,6 +88,10 @@ class JobPlan:
     # options that opened the source: SourceSpec.document
     request: dict[str, Any] = field(default_factory=dict)
     merged: tuple[MergedJob, ...] = ()  # of jobs that were merged: each of them
+    # images of each shard where these are cut by bytes, and what they are expected from:
+    # planning/shard_sizes.py
+    cuts: tuple[int, ...] = ()
+    rates: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return len(self.order)
@@ -96,16 +101,28 @@ class JobPlan:
         """All shards, numbered from 0 in each folder."""
         shards: list[Shard] = []
         numbers = Counter[str]()
+        counts = iter(self.counts)
         start = 0
         for folder, count in self.groups:
-            for first in range(0, count, self.recipe.packing.samples):
+            end = start + count
+            while start < end:
                 k = numbers[folder]
                 numbers[folder] += 1
-                last = min(first + self.recipe.packing.samples, count)
+                last = start + next(counts)
                 name = f"{folder}/shard-{k:06d}" if folder else f"shard-{k:06d}"
-                shards.append(Shard(len(shards), name, start + first, start + last))
-            start += count
+                shards.append(Shard(len(shards), name, start, last))
+                start = last
         return shards
+
+    @property
+    def counts(self) -> Sequence[int]:
+        """Images of each shard, group by group."""
+        if self.cuts:
+            return self.cuts
+        most = self.recipe.packing.samples
+        return [
+            min(most, count - first) for _, count in self.groups for first in range(0, count, most)
+        ]
 
     @property
     def hash(self) -> str:
@@ -128,6 +145,8 @@ class JobPlan:
                 "earlier": [list(astuple(part)) for part in self.earlier],
                 "source_ids": digest(self.source_ids.tolist()),
             }
+        if self.cuts:
+            appended |= {"cuts": list(self.cuts), "rates": list(self.rates)}
         if self.failed:
             appended["failed"] = [[i, detail] for i, detail in sorted(self.failed.items())]
         return appended | {
@@ -194,6 +213,8 @@ class JobPlan:
                 header.get("shares", {}),
                 header.get("request", {}),
                 tuple(MergedJob(*job) for job in header.get("merged", ())),
+                tuple(header.get("cuts", ())),
+                tuple(header.get("rates", ())),
             )
             loaded._check()
             if header["hash"] != loaded.hash:
@@ -219,6 +240,7 @@ class JobPlan:
         for folder, count in self.groups:
             if not _FOLDER.fullmatch(folder) or type(count) is not int or count < 0:
                 raise ValueError(f"{folder!r} with {count!r} images is not a folder of shards")
+        self._check_cuts()
         for ids in (self.order, *(() if self.source_ids is None else (self.source_ids,))):
             if ids.ndim != 1 or ids.dtype != np.int64 or (len(ids) and int(ids.min()) < 0):
                 raise ValueError("its order must be ids")
@@ -226,6 +248,16 @@ class JobPlan:
             raise ValueError(f"its order has {len(self.order)} ids, which its folders do not")
         if len(self.order) and not int(self.order.max()) < self.length:
             raise ValueError(f"its order has id {self.order.max()}, of {self.length} images")
+
+    def _check_cuts(self) -> None:
+        """Raise ValueError unless the shards make up the groups."""
+        if {*map(type, (*self.cuts, *self.rates))} - {int} or min(self.cuts, default=1) < 1:
+            raise ValueError("the images of a shard are not a number")
+        if bool(self.cuts) != bool(self.recipe.packing.shard_bytes and self.order.size):
+            raise ValueError("its recipe and its shards do not fit")
+        ends = {0, *accumulate(self.cuts)}
+        if self.cuts and not ends.issuperset(accumulate(count for _, count in self.groups)):
+            raise ValueError("its shards are not those of its folders")
 
     def differences(self, other: JobPlan) -> str:
         """Differences from `other`, the plan requested now, one line each."""

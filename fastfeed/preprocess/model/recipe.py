@@ -19,6 +19,7 @@ from fastfeed.preprocess.model.image_recipe import (
     is_int_in,
 )
 from fastfeed.sources.sides import check_shares
+from fastfeed.storage.byte_sizes import in_bytes
 
 # what can be decoded
 SOURCE_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000", "PPM", "HEIC")
@@ -112,18 +113,27 @@ class Limits:
             condition_of(self.where)
 
 
+_SAMPLES = 1000  # per shard
+_MDS_BYTES = 3 << 30  # expected ones, less than the format's limit
+
+
 @dataclass(frozen=True, slots=True)
 class Packing:
     """Format and size of shards: each is a fixed slice of the plan, good images or bad.
+
+    Either a number of images or of bytes ends a shard. Bytes are expected ones: the plan is made
+    before the images are, from their sizes in the source and a sample that is processed.
 
     Args:
         format (str): "webdataset", "tfrecord", "parquet", "mds" or "raw". Default: "webdataset".
         samples (int): Planned images per shard, at least 1; bad ones leave gaps. Default:
             1000.
         group_bytes (int): Bytes of a Parquet row group, at least 1. Default: 67_108_864.
+        shard_bytes (int | str): Expected bytes of a shard, such as "256MB", in place of `samples`.
+            Default: 0, shards of `samples` images.
 
     Raises:
-        ConfigError: If a field is out of range.
+        ConfigError: If a field is out of range, or both `samples` and `shard_bytes` are given.
 
     Example:
         >>> from fastfeed.preprocess import Packing
@@ -132,11 +142,23 @@ class Packing:
     """
 
     format: str = "webdataset"
-    samples: int = 1000
+    samples: int = _SAMPLES
     group_bytes: int = 64 << 20
+    shard_bytes: int | str = 0
 
     def __post_init__(self) -> None:
         check_choice("format", self.format, FORMATS)
+        if self.shard_bytes != 0:
+            object.__setattr__(self, "shard_bytes", in_bytes(self.shard_bytes, "shard_bytes"))
+            if self.samples != _SAMPLES:
+                raise ConfigError(
+                    f"a shard ends after a number of images or of bytes, got {self.samples} images"
+                    f" and {self.shard_bytes} bytes: give samples or shard_bytes",
+                    field="shard_bytes",
+                )
+        if self.format == "mds" and int(self.shard_bytes) > _MDS_BYTES:
+            allowed = f"at most {_MDS_BYTES:,} for MDS, whose shards hold at most 4 GiB"
+            raise ConfigError.of("shard_bytes", allowed, self.shard_bytes)
         for name in ("samples", "group_bytes"):
             if not is_int_in(getattr(self, name), 1, 1 << 40):
                 raise ConfigError.of(name, ">= 1", getattr(self, name))
@@ -247,6 +269,7 @@ _ADDED: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
     ("scaling", Scaling(), ("full_decode",)),
     ("encoding", Encoding(), ("optimize",)),
     ("limits", Limits(), ("where",)),
+    ("packing", Packing(), ("shard_bytes",)),
     ("choice", Selection(), ("split", "group", "stratify")),
 )
 

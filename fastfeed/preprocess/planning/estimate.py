@@ -127,9 +127,34 @@ def estimate(
     recipe = _without_function(recipe, input)
     candidates = np.arange(len(input.source)) if ids is None else ids
     sample_ids = candidates[sample_positions(len(candidates), sample)]
-    order, groups = ordered([("", sample_ids)], f"{len(candidates)} images in {input.text}")
+    summaries = processed(
+        input, recipe, engine, sample_ids, at_once, on_sample=on_sample, longest_s=longest_s
+    )
+    images, packing = len(candidates), recipe.packing
+    estimated = _summarize(summaries, images, -(-images // packing.samples), free)
+    if packing.shard_bytes:
+        shards = math.ceil(estimated.output / int(packing.shard_bytes))
+        estimated = replace(estimated, shards=shards)
+    return estimated
+
+
+def processed(
+    input: Input,
+    recipe: Recipe,
+    engine: Engine,
+    ids: np.ndarray,
+    at_once: int,
+    *,
+    on_sample: Callable[[int, int], None] | None = None,
+    longest_s: float = math.inf,
+) -> list[dict[str, Any]]:
+    """Process these images in pieces, and discard the result: a summary of each piece.
+
+    "ids" are the good ones, "sizes" their bytes in a shard, "bytes_out" those of all files.
+    """
+    order, groups = ordered([("", ids)], f"{len(input.source)} images in {input.text}")
     plan = JobPlan(
-        recipe=replace(recipe, packing=replace(recipe.packing, samples=at_once)),
+        recipe=replace(recipe, packing=replace(recipe.packing, samples=at_once, shard_bytes=0)),
         source=input.text,
         fingerprint="",
         length=len(input.source),
@@ -154,13 +179,12 @@ def estimate(
                 del in_progress[outcome.piece]
             if on_sample is not None:
                 done = sum(summary["samples"] for summary in summaries) + sum(in_progress.values())
-                on_sample(done, len(sample_ids))
+                on_sample(done, len(ids))
             if summaries and monotonic() - started > longest_s:
                 break
     finally:
         outcomes.close()  # type: ignore[attr-defined]  # an Iterator that is a generator
-    shards = -(-len(candidates) // recipe.packing.samples)
-    return _summarize(summaries, len(candidates), shards, free)
+    return summaries
 
 
 def _without_function(recipe: Recipe, input: Input) -> Recipe:
@@ -243,7 +267,8 @@ class _SizedTask:
     ) -> dict[str, Any]:
         summary = self.task.run(piece, context, poison)
         target: Any = self.task.target
-        return {**summary, "sizes": _sizes(target.last.pop())}
+        record = target.last.pop()
+        return {**summary, "sizes": _sizes(record), "ids": list(record.ids)}
 
     def alone(self, sample: int, context: TaskContext) -> None:
         self.task.alone(sample, context)

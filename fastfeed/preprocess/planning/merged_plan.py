@@ -58,6 +58,7 @@ def merged_plan(jobs: Sequence[Job]) -> JobPlan:
         shares={},
         request={},
         merged=tuple(merged),
+        cuts=tuple(count for plan in plans for count in plan.cuts),
     )
 
 

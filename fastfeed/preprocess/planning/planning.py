@@ -23,6 +23,11 @@ from fastfeed.preprocess.planning.check_source import Changes, describe, samples
 from fastfeed.preprocess.planning.estimate import SAMPLE_SIZE, check_space, estimate, surely_fits
 from fastfeed.preprocess.planning.groups import read_groups
 from fastfeed.preprocess.planning.select import PlannedGroups, select
+from fastfeed.preprocess.planning.shard_sizes import (
+    ExpectedSizes,
+    expected_sizes,
+    source_bytes,
+)
 from fastfeed.preprocess.planning.survey import Survey, SurveyTask, completed_pieces, load_survey
 from fastfeed.preprocess.shard.versions import versions
 from fastfeed.preprocess.targets.job_state import load_plan
@@ -45,10 +50,10 @@ def check_plan(target: Target, plan: JobPlan, recipe: Recipe) -> None:
         )
 
 
-def unmixed(labels: np.ndarray, recipe: Recipe) -> tuple[str, ...]:
-    """A hint if most shards of images with these labels would hold one class only."""
-    shard = np.arange(len(labels)) // recipe.packing.samples
-    count = int(shard[-1]) + 1 if len(labels) else 0
+def unmixed(labels: np.ndarray, recipe: Recipe, counts: Sequence[int]) -> tuple[str, ...]:
+    """A hint if most shards, of so many images with these labels, would hold one class only."""
+    count = len(counts)
+    shard = np.repeat(np.arange(count), counts)
     if recipe.choice.shuffle is not None or count < 2 or len(np.unique(labels[labels >= 0])) < 2:
         return ()
     changes = np.flatnonzero((labels[1:] != labels[:-1]) & (shard[1:] == shard[:-1]))
@@ -99,6 +104,7 @@ def create_plan(
     order, groups = ordered(
         selection.groups, f"{length} images in {input.text}, left out: {selection.left_out}"
     )
+    sizes = expected_sizes(input, recipe, engine)
     plan = JobPlan(
         recipe=recipe,
         source=input.text,
@@ -113,6 +119,8 @@ def create_plan(
         failed=survey.failed if survey else {},
         shares=selection.shares,
         request=request or {},
+        cuts=sizes.cuts(order, groups) if sizes else (),
+        rates=sizes.rates if sizes else (),
     )
     # another part of the job, or another user, was faster
     if (existing := load_plan(target)) is not None:
@@ -176,8 +184,14 @@ def append_plan(
     selection = select(recipe, len(ids), labels, survey, input.source.uri, placed, column)
     _write_pairs(target, input.source, selection)
     groups = [(folder, group) for folder, group in selection.groups if len(group)]
+    cuts = plan.cuts
+    if recipe.packing.shard_bytes:
+        sizes = ExpectedSizes(recipe, plan.rates, source_bytes(now.source)[ids])
+        for _, group in groups:
+            cuts += sizes.cuts(group, [("", len(group))])
     grown = replace(
         grown,
+        cuts=cuts,
         order=np.concatenate([plan.order, *(group for _, group in groups)]).astype(np.int64),
         groups=(*plan.groups, *((folder, len(group)) for folder, group in groups)),
         left_out={**plan.left_out, **selection.left_out},

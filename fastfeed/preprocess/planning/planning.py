@@ -51,7 +51,7 @@ def check_plan(target: Target, plan: JobPlan, recipe: Recipe) -> None:
 
 
 def unmixed(labels: np.ndarray, recipe: Recipe, counts: Sequence[int]) -> tuple[str, ...]:
-    """A hint if most shards, of so many images with these labels, would hold one class only."""
+    """A hint if most shards would hold one class only; `counts`: images of each shard."""
     count = len(counts)
     shard = np.repeat(np.arange(count), counts)
     if recipe.choice.shuffle is not None or count < 2 or len(np.unique(labels[labels >= 0])) < 2:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     )
     from fastfeed.preprocess.model.report import Progress, Report
     from fastfeed.preprocess.model.task import Engine
+    from fastfeed.preprocess.reports.plan_table import plan_table
     from fastfeed.preprocess.shard.user_function import Drop, Sample
 
 __all__ = [
@@ -48,6 +49,7 @@ __all__ = [
     "Selection",
     "merge",
     "open_input",
+    "plan_table",
     "run",
 ]
 
@@ -61,6 +63,7 @@ _MODULES = {  # all others: model.recipe
     "Sample": "shard.user_function",
     "merge": "job.merge",
     "open_input": "inputs.source_spec",
+    "plan_table": "reports.plan_table",
     "run": "job.job",
 }
 

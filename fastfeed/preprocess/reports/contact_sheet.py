@@ -46,7 +46,7 @@ def draw_cells(job: Job, record: Record, count: int, side: int) -> list[Cell]:
     try:
         # for the index, not in the target
         with tempfile.TemporaryDirectory(prefix="fastfeed-preview-") as scratch:
-            source = _open(job, record, os.path.join(scratch, "shard.ffindex"))
+            source = open_shard(job, record, os.path.join(scratch, "shard.ffindex"))
             positions = np.arange(min(len(ids), len(source)))
             samples = source.read([int(position) for position in positions])
             labels = source.label(positions).tolist()
@@ -99,8 +99,8 @@ def _thumbnail(sample: Any, side: int, title: str) -> tuple[Image.Image | None, 
     return image, title
 
 
-def _open(job: Job, record: Record, index: str) -> Source:
-    """Open one shard as a source. SourceError."""
+def open_shard(job: Job, record: Record, index: str, columns: Sequence[str] = ()) -> Source:
+    """Open one shard as a source with these columns; `index` is a file. SourceError."""
     recipe, (root, storage) = job.plan.recipe, location_of(job.target)
     kind = KINDS.get(recipe.packing.format, recipe.packing.format)
     path = f"{root}/{record.shard}{SUFFIXES[recipe.packing.format]}"
@@ -109,7 +109,7 @@ def _open(job: Job, record: Record, index: str) -> Source:
         kind,
         path if kind == "table" else [path],
         ColumnNames(None if classes else "", caption=""),
-        (),
+        columns,
         storage,
         progress=False,
         classes=classes or None,

@@ -10,8 +10,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
 from fastfeed.errors import MissingExtra, SourceError
 from fastfeed.faults import Failure
 from fastfeed.preprocess.inputs.plan_ids import columns_of
@@ -156,7 +154,7 @@ def _of_source(job: Job, record: Record) -> Iterator[dict[str, Any]]:
     with tempfile.TemporaryDirectory(prefix="fastfeed-plan-") as scratch:
         source = open_shard(job, record, os.path.join(scratch, "shard.ffindex"), [column])
         for first in range(0, len(source), _AT_ONCE):
-            ids = np.arange(first, min(first + _AT_ONCE, len(source)))
+            ids = range(first, min(first + _AT_ONCE, len(source)))
             for values in columns_of(source, ids):
                 yield _parsed(values, column)
 

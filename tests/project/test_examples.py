@@ -312,7 +312,11 @@ def test_keras_learns_and_leaves_no_backup(photos: Path) -> None:
 def test_every_example_is_run_and_explained() -> None:
     files = {path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.rglob("*.py")}
     # tests/project/ports, tests/project/loaders, test_serving.py
-    files = {name for name in files if not name.startswith(("ports/", "loaders/", "neighbors/", "serving/"))}
+    files = {
+        name
+        for name in files
+        if not name.startswith(("ports/", "loaders/", "neighbors/", "serving/"))
+    }
     assert (
         files == {run.script for run in (*RUNS, *PROOFS, *RECIPES, *FUNCTIONS, FILTERS)} | HELPERS
     ), "a new example needs a row in RUNS"

@@ -115,11 +115,11 @@ class _Merge:
         return report_of(after, len(before.todo), self.reporter.seconds, {}, notes)
 
     def _twice(self, twice: Sequence[tuple[int, int, int]]) -> ConfigError:
-        number, index, k = twice[0]
+        number, index, i = twice[0]
         job = self.jobs[number]
         record = job.records[index]
         return ConfigError(
-            f"{_twice_in(twice)}, such as sample {k} of {record.shard} in {job.target.text};"
+            f"{_twice_in(twice)}, such as {i:09d} of {record.shard} in {job.target.text};"
             " duplicates='keep' (--duplicates keep) keeps both",
             field="duplicates",
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess.model.plan import Earlier, JobPlan, MergedJob, version_differences
 from fastfeed.preprocess.model.recipe import digest
+from fastfeed.preprocess.model.record import Record
 from fastfeed.preprocess.planning.check_source import load_samples, name_keys, samples_file
 from fastfeed.preprocess.targets.job_state import Job
 from fastfeed.sources.class_names import class_numbers, nfc
@@ -70,22 +71,29 @@ def merged_samples(jobs: Sequence[Job]) -> np.ndarray | None:
 
 
 def repeated(jobs: Sequence[Job], samples: np.ndarray) -> list[tuple[int, int, int]]:
-    """Images with the name and content of one in a job before: (job, shard, sample) of each."""
+    """Images with the name and content of one in a job before: (job, shard, id) of each."""
     found: list[tuple[int, int, int]] = []
     known = np.empty(0, np.uint64)
     start = 0
     for number, job in enumerate(jobs):
-        keys, places = [known], []
-        for index, record in sorted(job.records.items()):
-            sums = np.array([int(part, 16) for part in record.parts_of_sums], np.uint64)
-            ids = start + np.array(record.ids[: len(sums)], np.int64)
-            own = name_keys(samples["name"][ids], sums)
-            places += [(number, index, int(k)) for k in np.flatnonzero(np.isin(own, known))]
-            keys.append(own)
-        known = np.concatenate(keys)
-        found += places
+        records = [job.records[index] for index in sorted(job.records)]
+        ids = np.array([i for record in records for i, _ in _summed(record)], np.int64)
+        sums = np.array([part for record in records for _, part in _summed(record)], np.uint64)
+        shards = np.repeat(
+            [record.index for record in records], [len(record.parts_of_sums) for record in records]
+        )
+        keys = name_keys(samples["name"][start + ids], sums)
+        for at in np.flatnonzero(np.isin(keys, known)).tolist():
+            found.append((number, int(shards[at]), int(ids[at])))
+        known = np.concatenate([known, keys])
         start += job.plan.length
     return found
+
+
+def _summed(record: Record) -> Iterator[tuple[int, int]]:
+    """Id and part of the content's hash of each sample."""
+    parts = (int(part, 16) for part in record.parts_of_sums)
+    return zip(record.ids, parts, strict=False)
 
 
 def _resume(job: Job) -> str:

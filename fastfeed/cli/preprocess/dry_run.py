@@ -129,7 +129,7 @@ def _facts(
     if estimated.bytes_in:
         whole = format_size(estimated.bytes_in * estimated.good)
         incoming = f"about {whole}, {format_size(estimated.bytes_in)} per image"
-    skipped = sorted(source.left_out.items())[:8]
+    skipped = sorted(source.skipped.items())[:8]
     seconds = estimated.seconds(workers)
     about = "less than a second, plus startup,"
     if seconds >= 1:

@@ -13,7 +13,7 @@ from fastfeed.faults import Failure
 from fastfeed.preprocess.inputs.plan_ids import columns_of
 from fastfeed.preprocess.inputs.readahead import failure_of
 from fastfeed.preprocess.model.recipe import digest
-from fastfeed.printable import printable
+from fastfeed.printable import printable, warn
 from fastfeed.sources.base import Source, notes_of
 
 
@@ -30,7 +30,7 @@ class Input:
         caption (str | None): Name of the caption column; "json:a.b" is a field of a JSON column.
             Default: None.
         columns (tuple[str, ...]): Names of further metadata columns. Default: ().
-        left_out (dict[str, int]): Files that are not images, by extension. Default: {}.
+        skipped (dict[str, int]): Files that are not images, by extension. Default: {}.
         hints (tuple[str, ...]): What a user should know before the shards are built. Default: ().
         metadata (str): Column with the metadata that an earlier job wrote: names, sums and sizes of
             its source, and its columns, are kept. "" if the source is not a job's. Default: "".
@@ -50,10 +50,16 @@ class Input:
     text: str
     caption: str | None = None
     columns: tuple[str, ...] = ()
-    left_out: dict[str, int] = field(default_factory=dict)
+    skipped: dict[str, int] = field(default_factory=dict)
     hints: tuple[str, ...] = ()
     metadata: str = ""
     optional: tuple[str, ...] = ()
+
+    @property
+    def left_out(self) -> dict[str, int]:
+        """Deprecated name of `skipped`."""
+        warn("Input.left_out is now called skipped", DeprecationWarning, stacklevel=2)
+        return self.skipped
 
     def notes(
         self, ids: Sequence[int] | np.ndarray, earlier: bool = False
@@ -106,7 +112,7 @@ class Input:
             "links that lead out of a folder are followed where allow_path (--allow-path) names the"
             " folder behind them"
         )
-        return (*notes_of(self.source), *([links] if "(link outside)" in self.left_out else []))
+        return (*notes_of(self.source), *([links] if "(link outside)" in self.skipped else []))
 
     @property
     def fingerprint(self) -> str:

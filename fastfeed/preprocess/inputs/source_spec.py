@@ -191,7 +191,7 @@ class SourceSpec:
             folder, self.labels_file, requested, names, client, self.missing, self.label_kind
         )
         opened = self._input(joined, resolved.caption, names)
-        return replace(opened, left_out=dict(folder.skipped), hints=hints)
+        return replace(opened, skipped=dict(folder.skipped), hints=hints)
 
     def _input(self, source: Source, caption: str | None, columns: tuple[str, ...]) -> Input:
         opened = opened_input(source, self.place, caption, columns)

@@ -71,7 +71,9 @@ def test_photographs_next_to_folders_are_not_lost(tmp_path: Path) -> None:
         given = open_input(str(root), keep=keep)
         assert sorted(names(given)) == ["loose.jpg", "rose/0000.jpg", "rose/0001.jpg"]
         assert given.source.classes == ()
-        assert given.left_out == {".txt": 1}
+        assert given.skipped == {".txt": 1}
+    with pytest.warns(DeprecationWarning, match="is now called skipped"):
+        assert given.left_out == given.skipped
 
 
 def test_a_flat_folder_has_no_labels(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from helpers.needs import require
 from helpers.photos import folder, jpeg
 from helpers.preprocess.mosaic_streaming import streaming
 from helpers.preprocess.outcomes import tree
+from helpers.s3 import S3Server
 from helpers.small_jobs import FORMATS, InlineEngine, recipe
 from pyarrow.dataset import dataset
 
@@ -213,6 +214,25 @@ def test_objects_are_copied_by_the_store(tmp_path: Path, monkeypatch: pytest.Mon
         memory.rm(f"/{tmp_path.name}", recursive=True)
     assert len([name for name in copied if name.endswith(".tar")]) == 4
     assert tree(tmp_path / "down") == tree(tmp_path / "mixed") == tree(tmp_path / "c")
+
+
+@pytest.mark.slow
+def test_s3_copies_objects_itself(pair: Pair, tmp_path: Path, s3: S3Server) -> None:
+    for name, place in zip("ab", pair, strict=True):
+        for path in (path for path in place.rglob("*") if path.is_file()):
+            key = path.relative_to(place).as_posix()
+            s3.put(f"mergebucket/{name}/{key}", path.read_bytes())
+    s3.clear_log()
+    merge(
+        ["s3://mergebucket/a", "s3://mergebucket/b"],
+        "s3://mergebucket/c",
+        target_storage=s3.options,
+    )
+    read = [entry.path for entry in s3.log() if entry.method == "GET"]
+    assert read and not [path for path in read if ".tar" in path or ".idx" in path]
+    merge([*pair], tmp_path / "c")
+    fsspec.filesystem("s3", **s3.options).get("mergebucket/c", f"{tmp_path}/down", recursive=True)
+    assert tree(tmp_path / "down") == tree(tmp_path / "c")
 
 
 def test_classes_are_united_by_name(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fastfeed.preprocess.inputs.source_spec import open_input
     from fastfeed.preprocess.job.job import run
     from fastfeed.preprocess.job.merge import merge
+    from fastfeed.preprocess.job.update import update
     from fastfeed.preprocess.model.bad_filter import BadFilter
     from fastfeed.preprocess.model.recipe import (
         Encoding,
@@ -51,6 +52,7 @@ __all__ = [
     "open_input",
     "plan_table",
     "run",
+    "update",
 ]
 
 _MODULES = {  # all others: model.recipe
@@ -65,6 +67,7 @@ _MODULES = {  # all others: model.recipe
     "open_input": "inputs.source_spec",
     "plan_table": "reports.plan_table",
     "run": "job.job",
+    "update": "job.update",
 }
 
 

@@ -45,7 +45,7 @@ def asked(monkeypatch, tmp_path):
 def test_without_options_it_is_the_recipe_of_python(asked):
     dst, recipe, more = asked("src", "dst")
     assert (dst, recipe) == ("dst", Recipe())
-    assert more["engine"] == "local" and more["retry"] == () and more["timeout_s"] == 120
+    assert more["engine"] == "local" and not more["append"] and more["timeout_s"] == 120
     assert all(
         more[name] is None for name in ("workers", "memory", "max_bad", "part", "target_storage")
     )

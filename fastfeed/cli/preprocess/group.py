@@ -11,7 +11,7 @@ import typer
 
 from fastfeed.cli.preprocess.inspect import preview, stats, status, verify
 from fastfeed.cli.preprocess.merge import merge
-from fastfeed.cli.preprocess.run import ARGUMENTS, bad, resume, retry, run
+from fastfeed.cli.preprocess.run import ARGUMENTS, bad, resume, retry, run, update
 from fastfeed.cli.screen.help import HELP, SETTINGS, Command, Group, usage
 
 _CODES = (
@@ -71,5 +71,5 @@ preprocess = typer.Typer(
     rich_markup_mode=None,
 )
 preprocess.command("run", cls=Command, epilog=_CODES, short_help="Build shards; the default.")(run)
-for _command in (resume, retry, bad, merge, status, stats, verify, preview):
+for _command in (resume, retry, update, bad, merge, status, stats, verify, preview):
     preprocess.command(_command.__name__, cls=Command)(_command)

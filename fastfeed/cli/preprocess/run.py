@@ -1,4 +1,4 @@
-"""`fastfeed preprocess SRC DST`, `resume` and `retry`: commands that build shards."""
+"""`fastfeed preprocess SRC DST`, `resume`, `retry` and `update`: commands that build shards."""
 
 from __future__ import annotations
 
@@ -20,13 +20,12 @@ from fastfeed.cli.preprocess import options
 from fastfeed.cli.preprocess import values as preprocess_values
 from fastfeed.cli.preprocess.options import with_options
 from fastfeed.cli.preprocess.values import again, without_secret
-from fastfeed.cli.screen.help import option
+from fastfeed.cli.screen.help import flag, option
 from fastfeed.cli.screen.streams import Console
 from fastfeed.errors import ConfigError, FastfeedError, SourceError, TooManyFailures
 from fastfeed.printable import printable
 
 if TYPE_CHECKING:
-    from fastfeed.preprocess.model.bad_filter import BadFilter
     from fastfeed.preprocess.model.recipe import Recipe
     from fastfeed.preprocess.model.report import Progress, Report
 
@@ -56,7 +55,15 @@ def run(ctx: typer.Context, src: options.Source, dst: options.Destination) -> No
 
         print_estimate(src, dst, recipe, ctx.params)
         return
-    _run_job(ctx, src, dst, recipe, append=ctx.params["append"])
+    _run_job(
+        ctx,
+        src,
+        dst,
+        recipe.metadata.extras,
+        recipe=recipe,
+        append=ctx.params["append"],
+        part=_part(ctx),
+    )
 
 
 @with_options(options.WITH, options.JOB)
@@ -70,7 +77,7 @@ def resume(ctx: typer.Context, paths: options.Places) -> None:
         fastfeed preprocess resume /mnt/photos shards/   # it has moved
     """
     src, dst, recipe = _job_in_plan("resume", paths, ctx.params)
-    _run_job(ctx, src, dst, recipe)
+    _run_job(ctx, src, dst, recipe.metadata.extras, recipe=recipe, part=_part(ctx))
 
 
 @with_options(options.BAD, options.WITH, options.JOB)
@@ -89,7 +96,8 @@ def retry(ctx: typer.Context, paths: options.Places) -> None:
     if not criteria:
         raise ConfigError("retry what? give --reason, --class, --folder or --names")
     src, dst, recipe = _job_in_plan("retry", paths, ctx.params, words)
-    _run_job(ctx, src, dst, recipe, criteria)
+    extras = recipe.metadata.extras
+    _run_job(ctx, src, dst, extras, recipe=recipe, retry=criteria, part=_part(ctx))
 
 
 @with_options(options.BAD, options.READ)
@@ -144,6 +152,52 @@ def bad(
     printer(Console(emoji=False))(
         f"{written:,} of {len(images):,} bad images -> {printable(output, None)}"
     )
+
+
+@with_options(options.WITH, options.JOB)
+def update(
+    ctx: typer.Context,
+    paths: options.Places,
+    remove: Annotated[str, option("FILE", "Names of images to remove, one per line.")] = "",
+    relabel: Annotated[str, option("FILE", "CSV with the columns uri,label.")] = "",
+    repair: Annotated[bool, flag("Add bad images that can be read now.", "--repair")] = False,
+    add: Annotated[bool, flag("Add images that are new in SRC.", "--add")] = False,
+    drop_missing: Annotated[
+        bool, flag("Remove images that are gone from SRC.", "--drop-missing")
+    ] = False,
+    ignore_unknown: Annotated[
+        bool, flag("Skip names that the job does not have.", "--ignore-unknown")
+    ] = False,
+    dry_run: Annotated[bool, flag("Print what would change; write nothing.", "--dry-run")] = False,
+) -> None:
+    """Remove, relabel, repair or add images of a complete job.
+
+    Writes only shards with changed images again; other images are copied, not decoded.
+
+    Examples:
+        fastfeed preprocess update photos/ shards/ --remove withdrawn.txt  # retract
+        fastfeed preprocess update photos/ shards/ --relabel labels.csv    # correct
+        fastfeed preprocess update photos/ shards/ --repair --add          # extend
+    """
+    from fastfeed.preprocess.job.update import update as update_job
+
+    changes = {"repair": repair, "add": add, "drop_missing": drop_missing}
+    changes |= {"ignore_unknown": ignore_unknown, "dry_run": dry_run}
+    given = [f"--{name.replace('_', '-')}" for name, value in changes.items() if value]
+    files = {"remove": remove, "relabel": relabel}
+    named = [word for name, path in files.items() if path for word in (f"--{name}", path)]
+    if not named and not (repair or add or drop_missing):
+        options_text = "--remove, --relabel, --repair, --add or --drop-missing"
+        raise ConfigError(f"update changes nothing without an option; pass {options_text}")
+    if ctx.params["part"]:
+        raise ConfigError("update has no parts; leave --part out, or pass --ray ADDRESS")
+    src, dst, recipe = _job_in_plan("update", paths, ctx.params, [*named, *given])
+    changes |= {"remove": remove or (), "relabel": relabel or None}
+    _run_job(ctx, src, dst, recipe.metadata.extras, job=update_job, **changes)
+
+
+def _part(ctx: typer.Context) -> tuple[int, int] | None:
+    return preprocess_values.part_of(ctx.params["part"])
 
 
 def command(arguments: Sequence[str]) -> str:
@@ -207,22 +261,25 @@ def _run_job(
     ctx: typer.Context,
     src: str,
     dst: str,
-    recipe: Recipe,
-    criteria: BadFilter | None = None,
-    append: bool = False,
+    extras: str,
+    job: Callable[..., Report] | None = None,
+    **arguments: Any,
 ) -> None:
+    """Run `job`, by default `run`, with these arguments and those of all jobs."""
     from fastfeed.faults import TRANSIENT
     from fastfeed.preprocess.job.job import run as run_job
     from fastfeed.preprocess.job.progress import show_progress
     from fastfeed.preprocess.model.report import STAGES
     from fastfeed.preprocess.targets.overlap import check_overlap
 
-    if recipe.metadata.extras:
+    if extras:
         sys.path.insert(0, os.getcwd())  # the function's module may lie here
     values, errors = ctx.params, Console(stderr=True, emoji=False)
     storage_options = preprocess_values.target_options(values)
     source = preprocess_values.opener(src, values)
-    part = preprocess_values.part_of(values["part"])
+    if job is None:
+        job = run_job
+        arguments["on_hint"] = lambda hint: printer(errors)(f"fastfeed: {hint}")
     engine = preprocess_values.engine_of(values["ray"])
     limit = preprocess_values.limit_of(values["max_bad"])
     log = Path(values["json_log"]) if values["json_log"] else None  # Typer before 0.26: text
@@ -236,22 +293,18 @@ def _run_job(
                 started = started or now.phase not in STAGES
                 on_progress(now)
 
-            report = run_job(
+            report = job(
                 source,
                 dst,
-                recipe,
                 engine=engine,
                 workers=values["workers"],
                 memory=values["memory"],
                 max_bad=limit,
-                part=part,
                 timeout_s=values["timeout"],
                 gpus_per_worker=values["gpus_per_worker"],
-                retry=criteria or (),
-                append=append,
                 target_storage=storage_options,
                 on_progress=listen,
-                on_hint=lambda hint: printer(errors)(f"fastfeed: {hint}"),
+                **arguments,
             )
     except KeyboardInterrupt as error:
         code = ENDED if isinstance(error, _Terminated) else STOPPED
@@ -267,10 +320,10 @@ def _run_job(
         raise _stop(errors, ctx, str(error), FULL) from None
     retryable = ",".join(sorted(TRANSIENT & report.reasons.keys()))
     given = {"request": source.document(), "target": values["target_option"]}
-    line = again("retry", src, dst, recipe.metadata.extras, "--reason", retryable, **given)
+    line = again("retry", src, dst, extras, "--reason", retryable, **given)
     line = line if retryable else ""
-    print_report(report, dst, line, part, as_json=values["as_json"])
-    if report.complete and not report.tally.samples:
+    print_report(report, dst, line, arguments.get("part"), as_json=values["as_json"])
+    if report.complete and not report.tally.samples and job is run_job:
         why = "all are bad or left out, for the reasons above"
         printer(errors)(f"fastfeed: no image is in the shards: {why}")
         raise typer.Exit(TOO_BAD)

@@ -21,7 +21,7 @@ class PlanIds:
 
     Args:
         source: The source as it is now.
-        ids: int64, shape (n,).
+        ids: int64, shape (n,); -1 for samples that are gone and never read.
         classes: Class names by label: those of the plan first. Empty where labels have no names.
     """
 
@@ -55,7 +55,8 @@ class PlanIds:
 
     def label(self, ids: np.ndarray) -> np.ndarray:
         """Class numbers: int64, shape (len(ids),)."""
-        labels = self._source.label(self._ids[ids])
+        places = self._ids[ids]
+        labels = np.where(places < 0, -1, self._source.label(np.maximum(places, 0)))
         return self._labels[labels] if self.classes else labels
 
     def read(self, ids: Sequence[int]) -> list[Any]:

@@ -36,7 +36,15 @@ from fastfeed.preprocess.planning.planning import (
 )
 from fastfeed.preprocess.planning.shares import concerns, sentences
 from fastfeed.preprocess.shard.build import ShardTask
-from fastfeed.preprocess.targets.job_state import BAD, MANIFEST, Job, finalize, log_run, open_job
+from fastfeed.preprocess.targets.job_state import (
+    BAD,
+    MANIFEST,
+    Job,
+    finalize,
+    index_names,
+    log_run,
+    open_job,
+)
 from fastfeed.preprocess.targets.overlap import check_overlap
 from fastfeed.preprocess.targets.target import Target, open_target
 from fastfeed.runtime.import_path import find_function
@@ -124,7 +132,7 @@ def run(
             " function; leave it out",
             field="gpus_per_worker",
         )
-    job_run = _JobRun(
+    job_run = JobRun(
         open_target(dst, target_storage),
         job_source(source, storage, recipe.choice.group),
         recipe,
@@ -138,7 +146,7 @@ def run(
 
 
 @dataclass(frozen=True, slots=True)
-class _JobRun:
+class JobRun:
     """Arguments of a run, resolved and opened."""
 
     target: Target
@@ -150,8 +158,11 @@ class _JobRun:
     reporter: Reporter
     on_hint: Callable[[str], None] | None
 
-    def build(self, retry: BadFilter, append: bool) -> Report:
-        """Plan the job or resume it, build the missing shards of the part, and finalize the job."""
+    def build(self, retry: BadFilter, append: bool, compare: bool = True) -> Report:
+        """Plan the job or resume it, build the missing shards of the part, and finalize the job.
+
+        A complete job is compared with its source, unless `compare` is False.
+        """
         target = self.target
         plan = existing_plan(target)
         input: Input | None = None
@@ -166,13 +177,13 @@ class _JobRun:
             plan, input, notes = self._start()
             job, part_shards = self._open_part(plan)
         else:
-            check_plan(target, plan, self.recipe)
             if plan.merged:
                 raise _is_merged(plan, target)
             self.reporter.stage("resume")
             job, part_shards = self._open_part(plan)
+            check_plan(target, plan, self.recipe, decodes=not copies_only(job) or bool(retry))
             rebuilt = _take_records(job, part_shards, retry)
-            if not job.todo:
+            if not job.todo and compare:
                 plan, input, notes = self._compare(plan, job, append)
                 append = False  # done
                 job, part_shards = self._open_part(plan)
@@ -181,9 +192,9 @@ class _JobRun:
         state.report_progress()
         state.check_limit()
         if pieces:
-            if input is None:
+            if input is None and not copies_only(job):
                 input = self._resume(plan, job)
-            _remove_records(target, rebuilt)  # nothing is written before every check has passed
+            _remove_records(job, rebuilt)  # nothing is written before every check has passed
             try:
                 with run_pieces(self.engine, ShardTask(input, target, plan), pieces) as outcomes:
                     for outcome in outcomes:
@@ -198,6 +209,10 @@ class _JobRun:
             finalize(after)
         if state.errors:
             raise state.errors[0]
+        if pieces and input is None and after.todo and not copies_only(after):
+            return self.build(
+                BadFilter(), append, compare
+            )  # damaged shards are built from the source
         if append and not after.todo:
             # an earlier run was interrupted: new images come after its shards
             return self.build(BadFilter(), append=True)
@@ -227,7 +242,7 @@ class _JobRun:
             changes = added_since(self.target, plan, now)
             kept = plan.source_ids if changes is None else changes.kept
             check_content(self.target, plan, now, job.records, kept, listing)
-            if changes is None:
+            if changes is None or not len(changes.added):
                 return plan, None, ()
             if not append:
                 note = f"{changes.text}; append=True (--append) adds them in new shards"
@@ -268,12 +283,19 @@ def _take_records(job: Job, part_shards: Sequence[Shard], retry: BadFilter) -> l
     return shards
 
 
-def _remove_records(target: Target, shards: Sequence[Shard]) -> None:
-    """Remove the manifest and these shards' records, so that workers rebuild them."""
-    if shards:
-        target.remove(MANIFEST)
+def copies_only(job: Job) -> bool:
+    """True if all shards to do are copies of earlier ones, with edits."""
+    return bool(job.todo) and not set(job.todo) - job.outdated.keys()
+
+
+def _remove_records(job: Job, shards: Sequence[Shard]) -> None:
+    """Remove the manifest, indexes, and these shards' records, so that workers rebuild them."""
+    if shards or job.outdated:
+        job.target.remove(MANIFEST)
+        for name in index_names(job.plan):
+            job.target.remove(name)
     for shard in shards:
-        target.remove(record_name(shard.name))
+        job.target.remove(record_name(shard.name))
 
 
 def _check_arguments(max_bad: float | None, part: tuple[int, int] | None) -> None:

@@ -17,9 +17,9 @@ from fastfeed.preprocess.model.report import OnProgress, Progress, Report, Repor
 from fastfeed.preprocess.planning.check_source import samples_file
 from fastfeed.preprocess.planning.merged_plan import merged_plan, merged_samples, repeated
 from fastfeed.preprocess.planning.planning import existing_plan
-from fastfeed.preprocess.reports.verify import reader
 from fastfeed.preprocess.targets.job_state import Job, finalize, open_job
 from fastfeed.preprocess.targets.overlap import check_overlap
+from fastfeed.preprocess.targets.ranges import reader
 from fastfeed.preprocess.targets.target import Target, open_target
 from fastfeed.preprocess.writers import File
 
@@ -95,7 +95,7 @@ class _Merge:
         plan, target = merged_plan(self.jobs), self.target
         samples = merged_samples(self.jobs)
         existing = existing_plan(target)
-        if existing is not None and existing.hash != plan.hash:
+        if existing is not None and existing.edited_hash != plan.edited_hash:
             raise ConfigError(
                 f"{target.text} holds another job, of {existing.source}; choose an empty folder"
             )

@@ -1,7 +1,8 @@
 """The plan of a job: which images go into which shard.
 
-It changes only when images are appended: it gets more ids and shards, and earlier shards keep the
-hash of the plan that they were made by.
+It changes when images are appended: it gets more ids and shards, and earlier shards keep the hash
+of the plan that they were made by. Edits (removed images, other labels) are part of the hashes of
+those shards alone that hold the images.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
+from fastfeed.preprocess.model.edits import NO_EDITS, Edits
 from fastfeed.preprocess.model.layout import JOB
 from fastfeed.preprocess.model.recipe import SPLIT_NAME, Recipe, digest
 
@@ -87,6 +89,8 @@ class JobPlan:
     shares: dict[str, Any] = field(default_factory=dict)
     # options that opened the source: SourceSpec.document
     request: dict[str, Any] = field(default_factory=dict)
+    edits: Edits = NO_EDITS  # of samples, since their shards were built
+    edit_classes: tuple[str, ...] = ()  # those of `classes` that only edits brought
     merged: tuple[MergedJob, ...] = ()  # of jobs that were merged: each of them
     # images of each shard where these are cut by bytes, and what they are expected from:
     # planning/shard_sizes.py
@@ -126,16 +130,32 @@ class JobPlan:
 
     @property
     def hash(self) -> str:
-        """Hash of everything that determines the shards' bytes."""
+        """Hash of everything that determines the shards' bytes, but edits."""
         return digest({**self._header(), "order": digest(self.order.tolist())})
 
     @property
+    def edited_hash(self) -> str:
+        """Hash of the plan with its edits."""
+        edits = self._edits_header()
+        return digest([self.hash, edits]) if edits else self.hash
+
+    @property
     def shard_hashes(self) -> list[str]:
-        """Hash of the plan that each shard was made by, which its record has."""
+        """Hash of the plan that each shard was made by, and of its edits, which its record has."""
         hashes: list[str] = []
         for before in self.earlier:
             hashes += [before.hash] * (before.shards - len(hashes))
-        return hashes + [self.hash] * (len(self.shards) - len(hashes))
+        shards = self.shards
+        hashes += [self.hash] * (len(shards) - len(hashes))
+        bounds = [*(shard.first for shard in shards), len(self.order)]
+        for k, edited in self.edits.hashes(self.order, bounds).items():
+            hashes[k] += f".{edited}"
+        return hashes
+
+    def _edits_header(self) -> dict[str, Any]:
+        if not len(self.edits) and not self.edit_classes:
+            return {}
+        return {"hash": self.edits.hash, "classes": list(self.edit_classes)}
 
     def _header(self) -> dict[str, Any]:
         appended: dict[str, Any] = {}
@@ -154,7 +174,7 @@ class JobPlan:
             "recipe": self.recipe.document(),
             "fingerprint": self.fingerprint,
             "length": self.length,
-            "classes": list(self.classes),
+            "classes": [name for name in self.classes if name not in self.edit_classes],
             "groups": [list(group) for group in self.groups],
             "made_with": self.made_with,
         }
@@ -162,8 +182,9 @@ class JobPlan:
     @property
     def head(self) -> bytes:
         """Content of the file PLAN."""
+        hash = self.hash
         about: dict[str, Any] = {
-            "hash": self.hash,
+            "hash": hash,
             "source": self.source,
             "first_uri": self.first_uri,
             "left_out": self.left_out,
@@ -171,14 +192,22 @@ class JobPlan:
         about |= {name: value for name in ("shares", "request") if (value := getattr(self, name))}
         if self.merged:
             about["merged"] = [list(astuple(job)) for job in self.merged]
-        return json.dumps({**about, **self._header()}, indent=1).encode() + b"\n"
+        edited: dict[str, Any] = {}
+        if edits := self._edits_header():
+            # versions without edits take the plan for a damaged one, not the samples for missing
+            edited = {"classes": list(self.classes), "edits": edits, "base": hash}
+            edited["hash"] = digest([hash, edits])
+        return json.dumps({**about, **self._header(), **edited}, indent=1).encode() + b"\n"
 
     def files(self) -> dict[str, bytes]:
         """Content of the plan's files by name; write PLAN last."""
         head = self.head
         arrays = (self.order, self.source_ids)
         contents = [saved(array) for array in arrays if array is not None]
-        return {**dict(zip(plan_files(head), contents, strict=True)), PLAN: head}
+        files = dict(zip(plan_files(head), contents, strict=True))
+        if name := edits_file(head):
+            files[name] = saved(self.edits.table)
+        return {**files, PLAN: head}
 
     @classmethod
     def read(cls, read: Callable[[str], bytes | None], where: str) -> JobPlan | None:
@@ -187,13 +216,19 @@ class JobPlan:
         files = [] if head is None else [read(name) for name in plan_files(head)]
         if head is None or not files or files[0] is None:
             return None
-        return cls.load(head, files[0], where, files[1] if len(files) > 1 else None)
+        edits = read(name) if (name := edits_file(head)) else None
+        return cls.load(head, files[0], where, files[1] if len(files) > 1 else None, edits)
 
     @classmethod
     def load(
-        cls, plan: bytes, order: bytes, where: str, source_ids: bytes | None = None
+        cls,
+        plan: bytes,
+        order: bytes,
+        where: str,
+        source_ids: bytes | None = None,
+        edits: bytes | None = None,
     ) -> JobPlan:
-        """Parse the content of PLAN and of `plan_files`. SourceError if it is damaged."""
+        """Parse PLAN, the `plan_files` and the `edits_file`. SourceError if they are damaged."""
         try:
             header = json.loads(plan)
             loaded = cls(
@@ -212,13 +247,15 @@ class JobPlan:
                 {int(i): str(detail) for i, detail in header.get("failed", ())},
                 header.get("shares", {}),
                 header.get("request", {}),
+                NO_EDITS if edits is None else Edits.of(np.load(io.BytesIO(edits))),
+                tuple(header.get("edits", {}).get("classes", ())),
                 tuple(MergedJob(*job) for job in header.get("merged", ())),
                 tuple(header.get("cuts", ())),
                 tuple(header.get("rates", ())),
             )
             loaded._check()
-            if header["hash"] != loaded.hash:
-                raise ValueError(f"its hash is {loaded.hash}, not {header['hash']}")
+            if header["hash"] != (hash := loaded.edited_hash):
+                raise ValueError(f"its hash is {hash}, not {header['hash']}")
         except _DAMAGE as error:
             why = f"the plan in {where} is damaged: {error}; start in an empty folder"
             raise SourceError(why) from error
@@ -227,7 +264,7 @@ class JobPlan:
     def _check(self) -> None:
         """Raise ValueError for folders outside of the target, wrong types and numbers."""
         texts = [self.source, self.fingerprint, self.first_uri]
-        texts += [*self.classes, *self.made_with.values()]
+        texts += [*self.classes, *self.edit_classes, *self.made_with.values()]
         texts += [text for job in self.merged for text in astuple(job)[:-1]]
         numbers = [self.length, *self.left_out.values(), *(job.length for job in self.merged)]
         if self.earlier and self.source_ids is None:
@@ -241,8 +278,11 @@ class JobPlan:
             if not _FOLDER.fullmatch(folder) or type(count) is not int or count < 0:
                 raise ValueError(f"{folder!r} with {count!r} images is not a folder of shards")
         self._check_cuts()
-        for ids in (self.order, *(() if self.source_ids is None else (self.source_ids,))):
-            if ids.ndim != 1 or ids.dtype != np.int64 or (len(ids) and int(ids.min()) < 0):
+        # in the source, those of edited samples may be gone: -1
+        for ids, lowest in ((self.order, 0), (self.source_ids, -1)):
+            if ids is None:
+                continue
+            if ids.ndim != 1 or ids.dtype != np.int64 or ids.min(initial=0) < lowest:
                 raise ValueError("its order must be ids")
         if sum(count for _, count in self.groups) != len(self.order):
             raise ValueError(f"its order has {len(self.order)} ids, which its folders do not")
@@ -275,11 +315,20 @@ def plan_files(head: bytes) -> list[str]:
     """Names of the files that a plan's head refers to; other names after images are appended."""
     try:
         header = json.loads(head)
-        name = header["hash"] if header.get("earlier") else ""
+        name = header.get("base", header["hash"]) if header.get("earlier") else ""
         name = name if re.fullmatch("[0-9a-f]*", name) else ""  # a path would lead out of the job
     except (ValueError, KeyError, TypeError, AttributeError):  # damaged: `load` says so
         name = ""
     return [f"{JOB}/order-{name}.npy", f"{JOB}/source-ids-{name}.npy"] if name else [ORDER]
+
+
+def edits_file(head: bytes) -> str:
+    """Name of the file with a plan's edits; "" if it has none."""
+    try:
+        name = json.loads(head)["edits"]["hash"]
+        return f"{JOB}/edits-{name}.npy" if re.fullmatch("[0-9a-f]+", name) else ""
+    except (ValueError, KeyError, TypeError):
+        return ""
 
 
 def saved(array: np.ndarray) -> bytes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -82,9 +82,9 @@ class Counts:
     sizes: Histogram = field(default_factory=dict)  # "512x768": height x width of the results
 
     @classmethod
-    def of(cls, image: ProcessedImage) -> Counts:
+    def of(cls, image: ProcessedImage | Entry) -> Counts:
         """Counts of one image."""
-        facts = image.facts
+        facts = image.facts if isinstance(image, ProcessedImage) else image.meta
         height, width = facts["source_height"], facts["source_width"]
         return cls(
             samples=1,
@@ -138,6 +138,11 @@ class Record:
     # `part_of_sum` of what each sample was made of; "": not known, in records of earlier versions
     sums: str = ""
     arrays: dict[str, list[Any]] = field(default_factory=dict)  # of `extras`, by name: dtype, shape
+
+    @property
+    def base(self) -> str:
+        """Hash of the plan that it belongs to, without edits."""
+        return self.plan.partition(".")[0]
 
     @property
     def parts_of_sums(self) -> list[str]:
@@ -237,15 +242,21 @@ def entry_of(
     meta: dict[str, Any] = {"uri": uri, **image.facts}
     if earlier := note.get("earlier"):
         meta = _of_both(earlier, meta)
+    if columns := note.get("columns"):
+        meta["columns"] = meta.get("columns", {}) | columns
+    size = image.height, image.width
+    entry = Entry(f"{i:09d}", image.image, image.extension, *size, text=note.get("text"), meta=meta)
+    return labeled(entry, label, classes)
+
+
+def labeled(entry: Entry, label: int, classes: tuple[str, ...]) -> Entry:
+    """The entry with another label; below 0 is none."""
+    meta = {name: value for name, value in entry.meta.items() if name not in ("label", "class")}
     if label >= 0:
         meta["label"] = label
         if label < len(classes):
             meta["class"] = classes[label]
-    if columns := note.get("columns"):
-        meta["columns"] = meta.get("columns", {}) | columns
-    number = label if label >= 0 else None
-    size = image.height, image.width
-    return Entry(f"{i:09d}", image.image, image.extension, *size, number, note.get("text"), meta)
+    return replace(entry, label=label if label >= 0 else None, meta=meta)
 
 
 def _of_both(earlier: dict[str, Any], meta: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -126,3 +126,27 @@ def fault_of(error: Exception) -> DecodeFailure:
     if isinstance(error, SampleFault):
         return DecodeFailure("internal", str(error))
     return DecodeFailure("internal", error_text(error))
+
+
+class NeedsMore(BaseException):
+    """An image needs more memory than is reserved; decoders must not catch it."""
+
+    def __init__(self, need: int) -> None:
+        self.need = need
+
+
+@dataclass(frozen=True, slots=True)
+class ReservedContext:
+    """A TaskContext with memory that is reserved already."""
+
+    context: TaskContext
+    bytes: int
+
+    def begin(self, sample: int) -> None:
+        self.context.begin(sample)
+
+    @contextmanager
+    def room(self, need: int) -> Iterator[None]:
+        if need > self.bytes:
+            raise NeedsMore(need)
+        yield

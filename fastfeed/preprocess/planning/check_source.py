@@ -20,6 +20,7 @@ from fastfeed.faults import Failure
 from fastfeed.preprocess.inputs.inputs import Input
 from fastfeed.preprocess.inputs.readahead import read_each
 from fastfeed.preprocess.inputs.source_spec import listing_prefix
+from fastfeed.preprocess.model.edits import NO_EDITS, REPAIRED, Edits
 from fastfeed.preprocess.model.layout import JOB
 from fastfeed.preprocess.model.plan import JobPlan, plan_files
 from fastfeed.preprocess.model.record import Record, part_of_sum
@@ -31,6 +32,7 @@ from fastfeed.sources.shards.extra_columns import HasExtraColumns
 from fastfeed.sources.tables.string_column import StringColumn
 from fastfeed.storage.storage import Storage
 
+NO_IDS = np.zeros(0, np.int64)
 _READ = 16  # images whose content is compared, of the job and of those with another version
 
 
@@ -40,16 +42,22 @@ def planned_ids(target: Target, plan: JobPlan, input: Input) -> np.ndarray | Non
     return plan.source_ids if changes is None else changes.kept
 
 
-def added_since(target: Target, plan: JobPlan, input: Input) -> Changes | None:
-    """Images added since the plan was made, or None. ConfigError if anything else differs."""
+def added_since(
+    target: Target, plan: JobPlan, input: Input, retried: np.ndarray = NO_IDS
+) -> Changes | None:
+    """Images added since the plan was made, or None. ConfigError if anything else differs.
+
+    Images that were edited may be gone or labeled otherwise. Those in `retried` may be other ones.
+    """
     if input.fingerprint == plan.fingerprint:
         return None
     before = load_samples(target.read(samples_file(plan)))  # None: of an earlier version
-    changes = None if before is None else compare(before, input)
+    changes = None if before is None else compare(before, input, plan.edits, retried)
     differences = [] if changes is None else changes.differences
     if not differences and _columns(plan.fingerprint) != _columns(input.fingerprint):
         differences = ["captions or columns: this request has others than the job"]
-    if changes is None or differences or not len(changes.added):
+    is_other = changes is None or not (len(changes.added) or len(plan.edits) or len(retried))
+    if changes is None or differences or is_other:
         added = [f"source: {changes.text}"] if changes is not None and changes.text else []
         raise _different(target, plan, input, [*differences, *added])
     return changes
@@ -80,6 +88,7 @@ def check_content(
     }
     known = np.array(sorted(made_of), np.int64)
     places = known if ids is None else ids[known]
+    known, places = known[places >= 0], places[places >= 0]
     touched = _touched(target, listing, getattr(input.source, "paths", None))
     changed = np.flatnonzero(touched(places))
     chosen = np.unique(np.concatenate([_spread(np.arange(len(known))), _spread(changed)]))
@@ -175,11 +184,12 @@ class Changes:
     relabeled: np.ndarray  # int64
     unlabeled: bool  # the job has labels, this request has none
     noted: np.ndarray  # int64: with another caption, or other columns
+    gone: np.ndarray  # int64: ids of the job whose images are gone, but those that it lacks itself
 
     @property
     def removed(self) -> int:
         """Number of images that are gone."""
-        return int(np.count_nonzero(self.kept < 0))
+        return len(self.gone)
 
     @property
     def differences(self) -> list[str]:
@@ -220,24 +230,36 @@ def describe(input: Input) -> np.ndarray:
     for first in range(0, len(rows), _AT_ONCE):
         part = rows[first : first + _AT_ONCE]
         last = first + len(part)
-        part["name"] = [_name_hash(next(names)) for _ in part]
+        part["name"] = [name_hash(next(names)) for _ in part]
         part["size"] = _sizes(input, first, last)
         part["label"] = _labels(input, first, last)
         part["note"] = _notes(input, first, last)
     return rows
 
 
-def compare(before: np.ndarray, input: Input) -> Changes:
-    """Differences between `describe` of the plan's source and the source now."""
+def compare(
+    before: np.ndarray, input: Input, edits: Edits = NO_EDITS, retried: np.ndarray = NO_IDS
+) -> Changes:
+    """Differences between `describe` of the plan's source and the source now.
+
+    Edited images and those in `retried`, ids of the job, are compared by name alone.
+    """
     now = describe(input)
     _spell_as_before(now, before, input)
-    old_keys, new_keys = _keys(before), _keys(now)
+    own = np.setdiff1d(np.arange(len(before)), edits.with_value(REPAIRED))  # others come again
+    old_keys, new_keys = _keys(before[own]), _keys(now)
     order = np.argsort(new_keys, kind="stable")
     at = np.minimum(np.searchsorted(new_keys, old_keys, sorter=order), len(new_keys) - 1)
-    kept = np.where(new_keys[order[at]] == old_keys, order[at], -1).astype(np.int64)
+    kept = np.full(len(before), -1, np.int64)
+    kept[own] = np.where(new_keys[order[at]] == old_keys, order[at], -1)
     is_old = np.zeros(len(now), bool)
     is_old[kept[kept >= 0]] = True
-    rows, ids = before[kept >= 0], kept[kept >= 0]
+    is_gone = kept < 0
+    is_gone[edits.gone] = False
+    is_compared = kept >= 0
+    is_compared[edits.ids] = False
+    is_compared[retried] = False
+    rows, ids = before[is_compared], kept[is_compared]
     there = now[ids]
     sized = (rows["size"] != there["size"]) & (rows["size"] > 0) & (there["size"] > 0)
     unlabeled = bool(before["label"].any()) and not bool(now["label"].any())
@@ -250,6 +272,7 @@ def compare(before: np.ndarray, input: Input) -> Changes:
         ids[rows["label"] != there["label"]],
         unlabeled,
         ids[rows["note"] != there["note"]],
+        np.flatnonzero(is_gone),
     )
 
 
@@ -265,7 +288,7 @@ def _spell_as_before(now: np.ndarray, before: np.ndarray, input: Input) -> None:
         if not name.isascii():
             code = int(now["name"][row])
             now["name"][row] = as_before(
-                os.fsdecode(name), code, known, lambda text: _name_hash(os.fsencode(text))
+                os.fsdecode(name), code, known, lambda text: name_hash(os.fsencode(text))
             )
     known = set(before["label"].tolist())
     for text in input.source.classes:
@@ -335,7 +358,8 @@ def _labels(input: Input, first: int, last: int) -> np.ndarray:
     return np.where(labels < 0, 0, np.array(hashes, np.uint32)[which]).astype(np.uint32)
 
 
-def _name_hash(name: bytes) -> int:
+def name_hash(name: bytes) -> int:
+    """Hash of a path below the source, as in the rows of `describe`."""
     return int.from_bytes(blake2b(name, digest_size=8).digest(), "little")
 
 

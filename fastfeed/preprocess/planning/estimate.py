@@ -307,7 +307,11 @@ class _NullAttempt:
     def create(self, name: str) -> _CountingFile:
         return self._files.setdefault(name, _CountingFile())
 
-    def commit(self, record: Callable[[Sequence[ShardFile]], tuple[str, bytes]]) -> None:
+    def commit(
+        self,
+        record: Callable[[Sequence[ShardFile]], tuple[str, bytes]],
+        replaces: bool = False,
+    ) -> None:
         files = self._files.items()
         written = [ShardFile(name, file.bytes, file.digest.hexdigest()) for name, file in files]
         name, content = record(written)

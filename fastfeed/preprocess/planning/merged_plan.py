@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from fastfeed.errors import ConfigError
+from fastfeed.preprocess.model.edits import Edits
 from fastfeed.preprocess.model.plan import Earlier, JobPlan, MergedJob, version_differences
 from fastfeed.preprocess.model.recipe import digest
 from fastfeed.preprocess.model.record import Record
@@ -60,6 +61,16 @@ def merged_plan(jobs: Sequence[Job]) -> JobPlan:
         request={},
         merged=tuple(merged),
         cuts=tuple(count for plan in plans for count in plan.cuts),
+        edits=_edits(plans, starts),
+        edit_classes=(),
+    )
+
+
+def _edits(plans: Sequence[JobPlan], starts: Sequence[int]) -> Edits:
+    pairs = zip(plans, starts, strict=False)
+    return Edits(
+        np.concatenate([plan.edits.ids + n for plan, n in pairs]),
+        np.concatenate([plan.edits.values for plan in plans]),
     )
 
 
@@ -114,9 +125,10 @@ def _check_mergeable(jobs: Sequence[Job]) -> None:
                 f"{text} is not complete: {len(job.todo):,} of {len(job.shards):,} shards are"
                 f" missing or damaged; finish it first:  {_resume(job)}"
             )
-        if other := next(filter(None, map(by_hash.get, set(plan.shard_hashes))), ""):
+        hashes = {hash.partition(".")[0] for hash in plan.shard_hashes}  # without edits
+        if other := next(filter(None, map(by_hash.get, hashes)), ""):
             raise ConfigError(f"{other} and {text} hold shards of the same job; name one of them")
-        by_hash |= dict.fromkeys(plan.shard_hashes, text)
+        by_hash |= dict.fromkeys(hashes, text)
         lines = first.plan.recipe.difference(plan.recipe)
         lines += version_differences(first.plan.made_with, plan.made_with)
         if lines:

@@ -15,11 +15,19 @@ from fastfeed.preprocess.inputs.inputs import Input, sampled_notes
 from fastfeed.preprocess.inputs.plan_ids import PlanIds
 from fastfeed.preprocess.inputs.source_spec import keep_listing
 from fastfeed.preprocess.model.condition import condition_of, unknown_name
+from fastfeed.preprocess.model.edits import REPAIRED, UNCHANGED, Edits
 from fastfeed.preprocess.model.layout import is_job_file
 from fastfeed.preprocess.model.plan import PLAN, Earlier, JobPlan, ordered, saved
 from fastfeed.preprocess.model.recipe import Recipe
 from fastfeed.preprocess.model.report import Reporter
-from fastfeed.preprocess.planning.check_source import Changes, describe, samples_file
+from fastfeed.preprocess.planning.check_source import (
+    NO_IDS,
+    Changes,
+    describe,
+    load_samples,
+    samples_file,
+)
+from fastfeed.preprocess.planning.edited import removed_again
 from fastfeed.preprocess.planning.estimate import SAMPLE_SIZE, check_space, estimate, surely_fits
 from fastfeed.preprocess.planning.groups import read_groups
 from fastfeed.preprocess.planning.select import PlannedGroups, select
@@ -40,9 +48,13 @@ _SURVEY_PIECE = 2000  # images per piece of the survey
 _QUICK = {"at_once": 4, "longest_s": 10.0}
 
 
-def check_plan(target: Target, plan: JobPlan, recipe: Recipe) -> None:
-    """ConfigError, with the differences, if the target's plan is not the one requested now."""
-    requested = replace(plan, recipe=recipe.as_in(plan.recipe), made_with=versions(recipe))
+def check_plan(target: Target, plan: JobPlan, recipe: Recipe, decodes: bool = True) -> None:
+    """ConfigError, with the differences, if the target's plan is not the one requested now.
+
+    Without `decodes` any libraries may copy what is stored.
+    """
+    made_with = versions(recipe) if decodes else plan.made_with
+    requested = replace(plan, recipe=recipe.as_in(plan.recipe), made_with=made_with)
     if lines := plan.differences(requested):
         raise ConfigError(
             f"{target.text} holds a job with another plan:\n{lines}\n"
@@ -157,10 +169,14 @@ def append_plan(
     listing: str | None,
     engine: Engine,
     reporter: Reporter,
+    repaired: np.ndarray = NO_IDS,
 ) -> tuple[JobPlan, Input]:
-    """Add new images of the source to the plan, in new shards; also returns the input."""
+    """Add new images of the source to the plan, in new shards; also returns the input.
+
+    repaired: ids of bad images that are good now, which get new ids.
+    """
     recipe, now = plan.recipe, changes.now
-    ids = np.concatenate([changes.kept, changes.added])
+    ids = np.concatenate([changes.kept, changes.kept[repaired], changes.added])
     known = class_numbers(plan.classes)
     classes = (*plan.classes, *(name for name in now.source.classes if nfc(name) not in known))
     hashes = plan.shard_hashes
@@ -172,6 +188,7 @@ def append_plan(
         classes=classes,
         earlier=earlier,
         source_ids=ids,
+        edits=_moved(plan, repaired),
     )
     input = planned_input(grown, now, ids)
     survey = None
@@ -183,7 +200,17 @@ def append_plan(
     placed = _sides(plan)
     selection = select(recipe, len(ids), labels, survey, input.source.uri, placed, column)
     _write_pairs(target, input.source, selection)
-    groups = [(folder, group) for folder, group in selection.groups if len(group)]
+    rows, before = describe(now)[ids], load_samples(target.read(samples_file(plan)))
+    assert before is not None, "the source was compared with it"
+    is_old = ids[: len(before)] < 0
+    is_old[plan.edits.gone] = True
+    rows[: len(before)][is_old] = before[is_old]
+    barred = removed_again(target, plan, input, rows)
+    left_out = {**plan.left_out, **selection.left_out}
+    if len(barred):
+        left_out["removed"] = plan.left_out.get("removed", 0) + len(barred)
+    groups = [(folder, group[~np.isin(group, barred)]) for folder, group in selection.groups]
+    groups = [(folder, group) for folder, group in groups if len(group)]
     cuts = plan.cuts
     if recipe.packing.shard_bytes:
         sizes = ExpectedSizes(recipe, plan.rates, source_bytes(now.source)[ids])
@@ -194,14 +221,22 @@ def append_plan(
         cuts=cuts,
         order=np.concatenate([plan.order, *(group for _, group in groups)]).astype(np.int64),
         groups=(*plan.groups, *((folder, len(group)) for folder, group in groups)),
-        left_out={**plan.left_out, **selection.left_out},
+        left_out=left_out,
         failed=survey.failed if survey else {},
         shares=selection.shares,
     )
     keep_listing(listing, target, grown.hash)
-    for name, content in {samples_file(grown): saved(describe(now)[ids]), **grown.files()}.items():
+    for name, content in {samples_file(grown): saved(rows), **grown.files()}.items():
         target.write(name, content)  # PLAN last
     return grown, input
+
+
+def _moved(plan: JobPlan, repaired: np.ndarray) -> Edits:
+    """The plan's edits when these bad images get the ids after its last."""
+    labels = plan.edits.at(repaired)
+    edits = plan.edits.merged(repaired, np.full(len(repaired), REPAIRED, np.int64))
+    is_labeled = labels != UNCHANGED
+    return edits.merged(plan.length + np.flatnonzero(is_labeled), labels[is_labeled])
 
 
 def _write_pairs(target: Target, source: Source, selection: PlannedGroups) -> None:

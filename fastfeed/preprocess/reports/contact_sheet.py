@@ -19,8 +19,8 @@ from fastfeed.preprocess.inputs.formats import ColumnNames, open_shards
 from fastfeed.preprocess.inputs.previous_job import KINDS
 from fastfeed.preprocess.model.layout import SUFFIXES
 from fastfeed.preprocess.model.record import Record
-from fastfeed.preprocess.reports.verify import location_of
 from fastfeed.preprocess.targets.job_state import Job
+from fastfeed.preprocess.targets.ranges import location_of
 from fastfeed.sources.base import Source
 
 _MARGIN, _TEXT = 8, 12  # pixels

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import os
 from collections.abc import Callable, Iterator
@@ -19,16 +18,13 @@ from fastfeed.preprocess.model.record import Record, ShardFile
 from fastfeed.preprocess.targets.job_state import Job, indexes
 from fastfeed.preprocess.targets.local import LocalTarget
 from fastfeed.preprocess.targets.lock import has_ended
+from fastfeed.preprocess.targets.ranges import Read, reader, sha256_of
 from fastfeed.preprocess.targets.target import Target
 from fastfeed.sources.shards.build_index import ForwardReader
 from fastfeed.sources.tables.parquet_footer import row_groups
-from fastfeed.storage.reads import ByteRange, Unread, is_local
-from fastfeed.storage.storage import Storage
-from fastfeed.system.descriptors import open_regular
 
 MDS_INDEX = "index.json"  # derived from the records
 INDEX, INDEXES = ".ffindex", ".fastfeed"  # of readers, and the folder in which they keep them
-_PIECE = 8 << 20  # bytes read at once
 _READERS = 4
 
 OnShard = Callable[[int, int], None]  # (shards checked, shards)
@@ -154,20 +150,18 @@ def _check_shard(job: Job, record: Record, present: dict[str, int]) -> tuple[lis
 
 def _check_content(target: Target, part: ShardFile) -> str:
     """The problem with a file's content, or ""."""
-    read, digest = reader(target, part.name), hashlib.sha256()
     try:
-        for start in range(0, part.bytes, _PIECE):
-            digest.update(read(start, min(_PIECE, part.bytes - start)))
+        same = sha256_of(target, part.name, part.bytes) == part.sha256
     except OSError as error:
         return f"cannot be read: {error}"
-    same = digest.hexdigest() == part.sha256
     return "" if same else "content differs from what was written (sha256)"
 
 
 def _check_samples(job: Job, record: Record) -> Iterator[Problem]:
-    planned = job.shards[record.index]
+    planned, plan = job.shards[record.index], job.plan
     listed = len(record.ids) + len(record.bad)
-    wanted = planned.last - planned.first
+    ids = plan.order[planned.first : planned.last]
+    wanted = int(np.count_nonzero(~np.isin(ids, plan.edits.gone)))
     if listed != wanted or (record.ids and not record.files):
         detail = f"lists {listed} images, {wanted} are planned"
         if listed == wanted:
@@ -221,37 +215,6 @@ def temporary_names(target: Target) -> list[str]:
                 f"{folder}/{name}" for name in os.listdir(os.path.join(target.folder, folder))
             )
     return names
-
-
-def location_of(target: Target) -> tuple[str, Storage]:
-    """Root of a target's files, and the storage to read them with."""
-    root = getattr(target, "folder", "") or getattr(target, "url", "") or target.text
-    return str(root).rstrip("/"), getattr(target, "storage", None) or Storage()
-
-
-def reader(target: Target, name: str) -> Read:
-    """A function that reads ranges of a file below a target. OSError."""
-    root, storage = location_of(target)
-    path = f"{root}/{name}"
-    if is_local(root):
-
-        def of_file(start: int, count: int) -> bytes:
-            with open(open_regular(path), "rb") as file:
-                file.seek(start)
-                return file.read(count)
-
-        return of_file
-
-    def of_object(start: int, count: int) -> bytes:
-        (data,) = storage.read([ByteRange(path, start, start + count)])
-        if isinstance(data, Unread):
-            raise SourceError(f"{data.reason} {data.detail}".strip())
-        return data
-
-    return of_object
-
-
-Read = Callable[[int, int], bytes]  # bytes [start, start + count) of a file
 
 
 def count_samples(format: str, name: str, size: int, read: Read) -> int:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from time import perf_counter
 from typing import Any
@@ -25,6 +25,7 @@ from fastfeed.preprocess.model.condition import (
     Values,
     condition_of,
 )
+from fastfeed.preprocess.model.edits import UNCHANGED
 from fastfeed.preprocess.model.layout import record_name
 from fastfeed.preprocess.model.plan import JobPlan, Shard, relative_uri, uri_prefixes
 from fastfeed.preprocess.model.record import (
@@ -35,10 +36,18 @@ from fastfeed.preprocess.model.record import (
     Record,
     ShardFile,
     entry_of,
+    labeled,
     part_of_sum,
 )
-from fastfeed.preprocess.model.task import MemoryLimitError, TaskContext, fault_of
+from fastfeed.preprocess.model.task import (
+    MemoryLimitError,
+    NeedsMore,
+    ReservedContext,
+    TaskContext,
+    fault_of,
+)
 from fastfeed.preprocess.pixels.transform import Transformer
+from fastfeed.preprocess.shard.stored import DamagedShard, StoredShard
 from fastfeed.preprocess.shard.user_function import (
     Drop,
     UserColumns,
@@ -49,6 +58,7 @@ from fastfeed.preprocess.shard.user_function import (
 from fastfeed.preprocess.shard.versions import check_here
 from fastfeed.preprocess.targets.target import Target
 from fastfeed.preprocess.writers import Writer, writer_for
+from fastfeed.printable import log
 
 _NO_SAMPLE = -1
 # samples of a shard on which the function in `Metadata.extras` fails, before it succeeds on any
@@ -57,9 +67,13 @@ _HOPELESS = 32
 
 @dataclass(frozen=True, eq=False)
 class ShardTask:
-    """Builds the shards of a plan; pieces are shard indexes."""
+    """Builds the shards of a plan; pieces are shard indexes.
 
-    input: Input
+    A shard that was built before is copied with its edits, without decoding. If it is damaged, it is
+    built from `input`; without one its record is removed.
+    """
+
+    input: Input | None
     target: Target
     plan: JobPlan
 
@@ -72,8 +86,33 @@ class ShardTask:
     ) -> dict[str, Any]:
         """As in Task. OSError; ConfigError if other libraries would write other bytes."""
         shard = self._shards[piece]
-        if (existing := self._existing_record(shard)) is not None:
+        existing = self._existing_record(shard)
+        if existing is not None and existing.plan == self.hash(shard):
             return _summary(existing, {})
+        if existing is not None:
+            format = self.plan.recipe.packing.format
+            stored = StoredShard(self.target, existing, format, self._gone)
+            if not np.isin(existing.ids, self.plan.edits.ids).any():  # edits of bad images alone
+                record = replace(existing, plan=self.hash(shard), bad=stored.bad)
+                self.target.write(record.name, record.dump())
+                return _summary(record, {})
+            try:
+                return self._build(shard, stored, context, poison)
+            except DamagedShard as error:
+                log.warning("%s; it is built from the source", error)
+        if self.input is None:
+            self.target.remove(record_name(shard.name))
+            return {"samples": 0, "bad": {}, "bytes_in": 0, "bytes_out": 0, "seconds": {}}
+        return self._build(shard, None, context, poison)
+
+    def _build(
+        self,
+        shard: Shard,
+        stored: StoredShard | None,
+        context: TaskContext,
+        poison: Mapping[int, DecodeFailure],
+    ) -> dict[str, Any]:
+        """Build a shard from the source, or from the files that it was `stored` in."""
         failed = self.plan.failed.items()
         poison = {i: DecodeFailure("internal", detail) for i, detail in failed} | dict(poison)
         packing, seconds = self.plan.recipe.packing, defaultdict[str, float](float)
@@ -81,7 +120,10 @@ class ShardTask:
         try:
             writer = writer_for(packing)(attempt.create, shard.name, packing)
             builder = _ShardBuilder(self, shard, writer, seconds)
-            builder.fill(context, poison)
+            if stored is None:
+                builder.fill(context, poison)
+            else:
+                builder.copy(stored, context)
             context.begin(_NO_SAMPLE)
             started = perf_counter()
             offsets = builder.writer.close()
@@ -89,12 +131,15 @@ class ShardTask:
 
             def record(files: Sequence[ShardFile]) -> tuple[str, bytes]:
                 records.append(builder.record(files, offsets))
+                if stored is not None:
+                    stored.make_way(files)
                 return records[0].name, records[0].dump()
 
-            attempt.commit(record)
+            attempt.commit(record, replaces=stored is not None)
             seconds["commit"] += perf_counter() - started
         except TargetError:  # maybe another run built this shard, completed the job, and swept
-            if (existing := self._existing_record(shard)) is None:
+            existing = self._existing_record(shard)
+            if existing is None or existing.plan != self.hash(shard):
                 raise
             return _summary(existing, {})
         finally:  # also if the parent process is gone: partial files must be removed
@@ -107,8 +152,8 @@ class ShardTask:
             for i, blob, _ in blobs:
                 image = self.make(i, blob, context)
                 if self.batch == 1 and isinstance(image, ProcessedImage):
-                    label = int(self.input.source.label(np.array([i]))[0])
-                    note = self.input.notes([i], earlier=True)[0]
+                    label = int(self.planned.source.label(np.array([i]))[0])
+                    note = self.planned.notes([i], earlier=True)[0]
                     if not isinstance(note, Failure):
                         list(self.extend([self.entry(i, label, note, image)], context))
 
@@ -119,7 +164,7 @@ class ShardTask:
         classes = self.plan.classes
         facts: dict[str, Any] = {"uri": self.sample_uri(i), "label": label if label >= 0 else None}
         facts["class_name"] = classes[label] if 0 <= label < len(classes) else None
-        if self.input.caption:
+        if self.planned.caption:
             facts["text"] = note.get("text")
         earlier = (note.get("earlier") or {}).get("columns") or {}
         return Values(facts, earlier | note.get("columns", {}))
@@ -173,7 +218,7 @@ class ShardTask:
         self, sample: int, context: TaskContext, known: Values
     ) -> ProcessedImage | DecodeFailure:
         """Reserve memory before reading a file; start over with more if decoding needs it."""
-        source = self.input.source
+        source = self.planned.source
         need = known_sizes(source, [sample])[0]
         try:
             while True:
@@ -197,10 +242,14 @@ class ShardTask:
         self, ids: Sequence[int], context: TaskContext
     ) -> AbstractContextManager[Iterator[tuple[int, Any, float]]]:
         """Read samples as `read_ahead` does; time spent waiting is attributed to no sample."""
-        return read_ahead(self.input.source, ids, lambda: context.begin(_NO_SAMPLE))
+        return read_ahead(self.planned.source, ids, lambda: context.begin(_NO_SAMPLE))
+
+    @cached_property
+    def _gone(self) -> frozenset[int]:
+        return frozenset(self.plan.edits.gone.tolist())
 
     def _existing_record(self, shard: Shard) -> Record | None:
-        """The record of the shard, if another run has completed it."""
+        """The record of the shard with these or other edits, if it was built before."""
         content = self.target.read(record_name(shard.name))
         if content is None:
             return None
@@ -208,20 +257,21 @@ class ShardTask:
             record = Record.load(content, shard.name)
         except OSError:
             return None
-        return record if record.index == shard.index and record.plan == self.hash(shard) else None
+        base = self.hash(shard).partition(".")[0]
+        return record if record.index == shard.index and record.base == base else None
 
     def uri(self, i: int) -> str:
         """The URI as spelled in the plan; bytes that are not UTF-8 are escaped."""
         planned, here = self._prefixes
-        uri = self.input.source.uri(i)
+        uri = self.planned.source.uri(i)
         return _encodable(planned + uri[len(here) :] if uri.startswith(here) else uri)
 
     def sample_uri(self, i: int) -> str:
         """The URI in the sample's metadata."""
         if self.plan.recipe.metadata.absolute_uri:
             return self.uri(i)
-        uri = self.input.source.uri(i)
-        relative = relative_uri(uri, self.input.text, getattr(self.input.source, "root", None))
+        uri = self.planned.source.uri(i)
+        relative = relative_uri(uri, self.planned.text, getattr(self.planned.source, "root", None))
         return self.uri(i) if relative is None else _encodable(relative)
 
     def hash(self, shard: Shard) -> str:
@@ -244,12 +294,18 @@ class ShardTask:
 
     @cached_property
     def _prefixes(self) -> tuple[str, str]:
-        first = self.plan.first_uri
-        return uri_prefixes(first, self.input.source.uri(0)) if first else ("", "")
+        first = "" if 0 in self._gone else self.plan.first_uri
+        return uri_prefixes(first, self.planned.source.uri(0)) if first else ("", "")
+
+    @cached_property
+    def planned(self) -> Input:
+        """The input, on a machine with the libraries that the plan was made with. ConfigError."""
+        assert self.input is not None, "shards are built from a source"
+        check_here(self.plan)  # once per process, before the first shard
+        return self.input
 
     @cached_property
     def _shards(self) -> list[Shard]:
-        check_here(self.plan)  # once per process, before the first shard
         return self.plan.shards
 
     @cached_property
@@ -276,9 +332,12 @@ class _ShardBuilder:
     failed: list[Exception] = field(default_factory=list)
 
     def fill(self, context: TaskContext, poison: Mapping[int, DecodeFailure]) -> None:
-        plan, source = self.task.plan, self.task.input.source
+        plan, input = self.task.plan, self.task.planned
         ids = plan.order[self.shard.first : self.shard.last]
-        labels, notes = source.label(ids).tolist(), self.task.input.notes(ids, earlier=True)
+        ids = ids[~np.isin(ids, plan.edits.gone)]
+        edited = plan.edits.at(ids)
+        labels = np.where(edited == UNCHANGED, input.source.label(ids), edited).tolist()
+        notes = input.notes(ids, earlier=True)
         rows = list(zip(ids.tolist(), labels, notes, strict=True))
         known = {i: self.task.known(i, int(label), note) for i, label, note in rows}
         poison = {**poison, **self.unread(known)}
@@ -318,6 +377,26 @@ class _ShardBuilder:
             if failure is not None:
                 failures[i] = failure
         return failures
+
+    def copy(self, stored: StoredShard, context: TaskContext) -> None:
+        """Write the samples that are stored, but for what is edited, without decoding."""
+        plan, record, started = self.task.plan, stored.record, perf_counter()
+        parts = dict(zip(record.ids, record.parts_of_sums, strict=False))
+        self.bad = list(stored.bad)
+        edited = plan.edits.at(np.array(record.ids, np.int64)).tolist()
+        labels = dict(zip(record.ids, edited, strict=True))
+        for entry in stored.entries():
+            context.begin(_NO_SAMPLE)
+            i = int(entry.key)
+            if i in stored.gone:
+                continue
+            if labels[i] != UNCHANGED:
+                entry = labeled(entry, labels[i], plan.classes)  # noqa: PLW2901
+            self.writer.add(entry)
+            self.ids.append(i)
+            self.sums.append(parts.get(i) or part_of_sum(entry.meta["sha256"]))
+            self.counts.add(Counts.of(entry))
+        self.seconds["write"] += perf_counter() - started
 
     def add(
         self,
@@ -426,27 +505,3 @@ def _summary(record: Record, seconds: dict[str, float]) -> dict[str, Any]:
 
 def _encodable(text: str) -> str:
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-
-
-class NeedsMore(BaseException):
-    """An image needs more memory than is reserved; decoders must not catch it."""
-
-    def __init__(self, need: int) -> None:
-        self.need = need
-
-
-@dataclass(frozen=True, slots=True)
-class ReservedContext:
-    """A Watch with memory that is reserved already."""
-
-    context: TaskContext
-    bytes: int
-
-    def begin(self, sample: int) -> None:
-        self.context.begin(sample)
-
-    @contextmanager
-    def room(self, need: int) -> Iterator[None]:
-        if need > self.bytes:
-            raise NeedsMore(need)
-        yield

@@ -64,13 +64,17 @@ class Attempt:
         self._paths += 1  # a link to a file that is in place already is not renamed
         return os.path.join(self._folder, str(self._paths))
 
-    def commit(self, record: Callable[[Sequence[ShardFile]], tuple[str, bytes]]) -> None:
-        """Close and place all files, then write the record."""
+    def commit(
+        self,
+        record: Callable[[Sequence[ShardFile]], tuple[str, bytes]],
+        replaces: bool = False,
+    ) -> None:
+        """Close and place all files, then write the record; with `replaces` over an earlier one."""
         target = self._target
         try:
             written = self.finish()
             name, content = record(written)
-            if target.read(name) not in (None, content):
+            if not replaces and target.read(name) not in (None, content):
                 target.remove(name)  # it would describe files that no longer exist
             target.place(self, written)
             self.files.clear()

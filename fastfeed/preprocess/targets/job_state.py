@@ -6,11 +6,12 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from fastfeed.errors import SourceError
 from fastfeed.preprocess.model.condition import DROPPED
+from fastfeed.preprocess.model.edits import REMOVED
 from fastfeed.preprocess.model.layout import JOB, record_name
 from fastfeed.preprocess.model.plan import PLAN, JobPlan, Shard
 from fastfeed.preprocess.model.record import BadSample, Counts, Record
@@ -29,6 +30,7 @@ class Job:
     records: dict[int, Record]  # by shard index; completed shards only
     # shards whose record is invalid: files are missing or truncated
     stale: frozenset[int] = frozenset()
+    outdated: dict[int, Record] = field(default_factory=dict)  # of shards with other edits
 
     @property
     def todo(self) -> list[int]:
@@ -69,14 +71,19 @@ def open_job(target: Target, plan: JobPlan | None = None) -> Job:
     by_record = {record_name(shard.name): shard for shard in shards}
     names = [name for name in by_record if name in present]
     records: dict[int, Record] = {}
+    outdated: dict[int, Record] = {}
     for record in _records(target, names):
         shard = by_name.get(record.shard)
-        if shard is None or record.index != shard.index or record.plan != hashes[shard.index]:
+        if shard is None or record.index != shard.index:
             continue
-        if all(present.get(file.name) == file.bytes for file in record.files):
-            records[record.index] = record
-    stale = {by_record[name].index for name in names} - records.keys()
-    return Job(target, plan, shards, records, frozenset(stale))
+        hash = hashes[shard.index]
+        if record.plan == hash:
+            if all(present.get(file.name) == file.bytes for file in record.files):
+                records[record.index] = record
+        elif record.base == hash.partition(".")[0]:
+            outdated[record.index] = record  # its files may be newer, after an interruption
+    stale = {by_record[name].index for name in names} - records.keys() - outdated.keys()
+    return Job(target, plan, shards, records, frozenset(stale), outdated)
 
 
 def _records(target: Target, names: Iterable[str]) -> Iterable[Record]:
@@ -119,6 +126,7 @@ def _manifest(job: Job, records: list[Record]) -> dict[str, Any]:
         shard = asdict(record.files[0]) | {"samples": len(record.ids)}
         groups.setdefault(record.shard.rpartition("/")[0], []).append(shard)
     counts = Counts.sum(record.tally for record in records)
+    removed = len(job.plan.edits.with_value(REMOVED))
     return {
         "plan": job.plan.hash,
         "recipe": job.plan.recipe.document(),
@@ -131,7 +139,15 @@ def _manifest(job: Job, records: list[Record]) -> dict[str, Any]:
         **({"dropped": len(job.dropped)} if job.dropped else {}),
         "left_out": job.plan.left_out,
         **({"shares": job.plan.shares} if job.plan.shares else {}),
+        **({"removed": removed} if removed else {}),
     }
+
+
+def index_names(plan: JobPlan) -> list[str]:
+    """Names of the indexes of a complete job."""
+    is_mds = plan.recipe.packing.format == "mds"
+    folders = dict(plan.groups) if is_mds else {}
+    return [f"{folder}/index.json".lstrip("/") for folder in folders]
 
 
 def indexes(job: Job, records: list[Record]) -> dict[str, bytes]:

@@ -27,11 +27,15 @@ class Attempt(Protocol):
         """
         ...
 
-    def commit(self, record: Callable[[Sequence[ShardFile]], tuple[str, bytes]]) -> None:
+    def commit(
+        self,
+        record: Callable[[Sequence[ShardFile]], tuple[str, bytes]],
+        replaces: bool = False,
+    ) -> None:
         """Complete all files, then write what `record` returns: (name, bytes).
 
         If the record is visible, the files are complete. TargetError leaves no temporary file and
-        no record.
+        no record, but with `replaces` an earlier one, of files that may be older.
         """
         ...
 

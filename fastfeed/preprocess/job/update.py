@@ -1,0 +1,307 @@
+"""Changes of a complete job: images removed, labeled otherwise, repaired and added."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from typing import Any
+
+import numpy as np
+
+from fastfeed.errors import ConfigError
+from fastfeed.preprocess.engines import Engine, run_pieces
+from fastfeed.preprocess.engines.named import engine_for
+from fastfeed.preprocess.inputs.source_spec import InputLike, job_source
+from fastfeed.preprocess.job.job import JobRun, report_of
+from fastfeed.preprocess.model.bad_filter import BadFilter
+from fastfeed.preprocess.model.edits import REMOVED
+from fastfeed.preprocess.model.layout import JOB
+from fastfeed.preprocess.model.plan import JobPlan
+from fastfeed.preprocess.model.record import EXCLUDED
+from fastfeed.preprocess.model.report import OnProgress, Report, Reporter, format_size
+from fastfeed.preprocess.planning.check_source import (
+    NO_IDS,
+    Changes,
+    added_since,
+    check_content,
+    compare,
+    describe,
+    load_samples,
+    planned_ids,
+    samples_file,
+)
+from fastfeed.preprocess.planning.edited import edited, read_labels, read_names, write_removed
+from fastfeed.preprocess.planning.planning import append_plan, check_plan, planned_input
+from fastfeed.preprocess.shard.build import ShardTask
+from fastfeed.preprocess.shard.probe import ProbeTask
+from fastfeed.preprocess.shard.stored import StoredShard
+from fastfeed.preprocess.targets.job_state import Job, load_plan, open_job
+from fastfeed.preprocess.targets.lock import has_ended, temporary_name
+from fastfeed.preprocess.targets.target import Target, open_target
+
+_LOCKS = f"{JOB}/locks/"
+_PROBED = 64  # bad images that a process reads at a time
+
+
+def update(
+    source: InputLike,
+    dst: str | os.PathLike[str],
+    *,
+    remove: Sequence[str] | str | os.PathLike[str] = (),
+    relabel: Mapping[str, str] | str | os.PathLike[str] | None = None,
+    repair: bool = False,
+    add: bool = False,
+    drop_missing: bool = False,
+    ignore_unknown: bool = False,
+    dry_run: bool = False,
+    engine: Engine | Executor | str = "local",
+    workers: int | None = None,
+    memory: int | str | None = None,
+    max_bad: float | None = None,
+    timeout_s: float = 120.0,
+    gpus_per_worker: float = 0.0,
+    storage: dict[str, Any] | None = None,
+    target_storage: dict[str, Any] | None = None,
+    on_progress: OnProgress | None = None,
+) -> Report:
+    """Change the samples of a job. Only shards that hold changed samples are written again.
+
+    Their images are copied, not decoded. If interrupted, the same call resumes it.
+
+    Args:
+        source (str | os.PathLike[str] | Source | Input | Callable): As of `run`. It is read for
+            `repair`, `add` and `drop_missing`, and for damaged shards.
+        dst (str | os.PathLike[str]): Folder or URL of the job. If it is not complete, it is
+            completed first.
+        remove (Sequence[str] | str | os.PathLike[str]): Names of images, as in the `uri` of their
+            metadata or in full, or a text file with one per line. They stay out of the job: by
+            name and, when images are added, by content. Default: ().
+        relabel (Mapping[str, str] | str | os.PathLike[str] | None): New labels by name, "" for
+            none, or a CSV file with the columns uri and label. New classes get the numbers after the
+            existing ones. Default: None.
+        repair (bool): Put bad images that can be read now into new shards. Default: False.
+        add (bool): Put images that are new in the source into new shards. Default: False.
+        drop_missing (bool): Remove images that are gone from the source. Default: False.
+        ignore_unknown (bool): Skip names that the job does not have, and labels of removed images.
+            Default: False.
+        dry_run (bool): Write nothing; the report says what would be done. Default: False.
+        engine (Engine | Executor | str): As of `run`. Default: "local".
+        workers (int | None): As of `run`. Default: None, one per core.
+        memory (int | str | None): As of `run`. Default: None, three fifths of the machine's
+            memory.
+        max_bad (float | None): As of `run`. Default: None, no limit.
+        timeout_s (float): Seconds that one image may take. Default: 120.0.
+        gpus_per_worker (float): As of `run`. Default: 0.0.
+        storage (dict[str, Any] | None): fsspec options for the source. Default: None.
+        target_storage (dict[str, Any] | None): fsspec options for `dst`. Default: None.
+        on_progress (Callable[[Progress], None] | None): As of `run`. Default: None.
+
+    Returns:
+        What was done, and the state of the job; `selection` begins with the changes.
+
+    Raises:
+        ConfigError: There is no job, a name is not in it, or another process updates it. Nothing
+            was changed.
+        TargetError: `dst` cannot be written to; the same call resumes the update.
+
+    Example:
+        >>> from fastfeed.preprocess import Recipe, Scaling, run, update
+        >>> report = run("photos", "updated", Recipe(Scaling(16)))
+        >>> report = update("photos", "updated", remove=["cat/0000.jpg"])
+        >>> report.tally.samples, report.selection[0]
+        (5, '1 image removed: 1 of 1 shards is written again')
+    """
+    names = read_names(remove) if isinstance(remove, (str, os.PathLike)) else list(remove)
+    labels = (
+        read_labels(relabel) if isinstance(relabel, (str, os.PathLike)) else dict(relabel or {})
+    )
+    target = open_target(dst, target_storage, writes=False)
+    plan = load_plan(target)
+    if plan is None:
+        raise ConfigError(f"{target.text} holds no job of fastfeed preprocess; start one with run")
+    if plan.merged:
+        raise ConfigError(
+            f"{target.text} is merged from jobs; update them, and merge them into an empty folder"
+        )
+    if not dry_run:
+        target = open_target(dst, target_storage)
+    job_run = JobRun(
+        target,
+        job_source(source, storage, plan.recipe.choice.group),
+        plan.recipe,
+        engine_for(engine, workers, memory, timeout_s, gpus_per_worker),
+        max_bad,
+        (0, 1),
+        Reporter(on_progress),
+        None,
+    )
+    request = _Update(names, labels, repair, add, drop_missing, ignore_unknown, dry_run)
+    with nullcontext() if dry_run else _exclusive(target):
+        return request.run(job_run)
+
+
+@contextmanager
+def _exclusive(target: Target) -> Iterator[None]:
+    """Hold the lock of a job's updates. ConfigError if another process has it."""
+    own = _LOCKS + temporary_name()
+    target.write(own, b"")
+    try:
+        for name in sorted(target.files()):
+            if not name.startswith(_LOCKS) or name == own:
+                continue
+            if has_ended(name.removeprefix(_LOCKS)):
+                target.remove(name)
+                continue
+            raise ConfigError(
+                f"{target.text} is being updated by another process; wait until it has ended, or"
+                f" remove {target.layout.path(name)} there if its machine is gone; nothing was"
+                " changed"
+            )
+        yield
+    finally:
+        target.remove(own)
+
+
+@dataclass(frozen=True, slots=True)
+class _Update:
+    """The arguments of `update`."""
+
+    names: list[str]
+    labels: dict[str, str]
+    repair: bool
+    add: bool
+    drop_missing: bool
+    ignore_unknown: bool
+    dry_run: bool
+
+    def run(self, job_run: JobRun) -> Report:
+        """Plan the changes, write the plan at once, and build what it changes."""
+        target, reporter = job_run.target, job_run.reporter
+        job = open_job(target)
+        if job.todo and not self.dry_run:
+            job_run.build(BadFilter(), append=False, compare=False)
+            job = open_job(target)
+        plan = job.plan
+        place = getattr(job_run.source, "place", plan.source)
+        reporter.stage("resume")
+        rows = _rows(job, job_run)
+        now, names = edited(plan, rows, place, self.names, self.labels, self.ignore_unknown)
+        if not (self.repair or self.add or self.drop_missing):
+            return self._build(job_run, job, now, names)
+        reporter.stage("source")
+        with job_run.source.now(target) as (input, listing):
+            bad = np.array([bad.id for bad in job.bad if bad.reason not in EXCLUDED], np.int64)
+            retried = bad if self.repair else NO_IDS
+            if self.drop_missing:
+                gone = compare(rows, input, now.edits, retried).gone
+                dropped = now.edits.merged(gone, np.full(len(gone), REMOVED, np.int64))
+                names |= stored_uris(job, gone)
+                now = replace(now, edits=dropped)
+            changes = added_since(target, now, input, retried)
+            kept = plan.source_ids if changes is None else changes.kept
+            check_content(target, plan, input, job.records, kept, listing)
+            changes = changes or compare(rows, input, now.edits, retried)
+            if not self.add:
+                changes = replace(changes, added=NO_IDS)
+            repaired = _repaired(job_run, now, changes, retried)
+            grows = len(repaired) + len(changes.added)
+            if not grows:
+                return self._build(job_run, job, now, names)
+            check_plan(target, plan, job_run.recipe)
+            if self.dry_run:
+                return self._build(job_run, job, now, names, len(repaired), len(changes.added))
+            write_removed(job, now, names, _today())
+            how = listing, job_run.engine, reporter, repaired
+            grown, _ = append_plan(target, now, changes, *how)
+        return self._build(job_run, job, grown, names, len(repaired), len(changes.added))
+
+    def _build(
+        self,
+        job_run: JobRun,
+        job: Job,
+        plan: JobPlan,
+        names: Mapping[int, str],
+        repaired: int = 0,
+        added: int = 0,
+    ) -> Report:
+        """Write the plan unless it is there, and the shards that it changes."""
+        sentence = _sentence(job, plan, repaired, added, self.dry_run)
+        if self.dry_run:
+            report = report_of(job, 0, job_run.reporter.seconds, {}, ())
+            return replace(report, selection=(sentence, *report.selection))
+        target = job_run.target
+        if plan.head != job.plan.head and not (repaired or added):
+            write_removed(job, plan, names, _today())
+            for name, content in plan.files().items():
+                target.write(name, content)
+        report = job_run.build(BadFilter(), append=False, compare=False)
+        return replace(report, selection=(sentence, *report.selection))
+
+
+def _today() -> Any:
+    return datetime.now(timezone.utc).date()
+
+
+def _rows(job: Job, job_run: JobRun) -> np.ndarray:
+    """The description of the plan's images."""
+    target, plan = job.target, job.plan
+    rows = load_samples(target.read(samples_file(plan)))
+    if rows is None:  # of an earlier version
+        input = job_run.source(target)
+        rows = describe(planned_input(plan, input, planned_ids(target, plan, input)))
+    return rows
+
+
+def _repaired(job_run: JobRun, plan: JobPlan, changes: Changes, retried: np.ndarray) -> np.ndarray:
+    """Ids of bad images that are good now: int64."""
+    ids = retried[(changes.kept[retried] >= 0) & ~np.isin(retried, plan.edits.gone)]
+    parts = [ids[first : first + _PROBED].tolist() for first in range(0, len(ids), _PROBED)]
+    if not parts:
+        return NO_IDS
+    input = planned_input(plan, changes.now, changes.kept)
+    task = ProbeTask(ShardTask(input, job_run.target, plan), parts)
+    good: list[int] = []
+    with run_pieces(job_run.engine, task, range(len(parts))) as outcomes:
+        for outcome in outcomes:
+            if outcome.error:
+                raise outcome.error
+            good += outcome.summary.get("good", ())
+    return np.array(sorted(good), np.int64)
+
+
+def stored_uris(job: Job, ids: np.ndarray) -> dict[int, str]:
+    """The `uri` of images by id, from the metadata in their shards, or from the list of bad ones."""
+    wanted = frozenset(ids.tolist())
+    uris = {bad.id: bad.uri for bad in job.bad if bad.id in wanted}
+    for record in job.records.values():
+        if wanted.isdisjoint(record.ids):
+            continue
+        stored = StoredShard(job.target, record, job.plan.recipe.packing.format, frozenset())
+        entries = {int(entry.key): entry.meta["uri"] for entry in stored.entries()}
+        uris |= {i: uri for i, uri in entries.items() if i in wanted}
+    return uris
+
+
+def _sentence(job: Job, plan: JobPlan, repaired: int, added: int, dry_run: bool) -> str:
+    """The changes: `2 images removed, 1 relabeled: 2 of 40 shards are written again`."""
+    before, now = job.plan.edits, plan.edits
+    removed = len(now.with_value(REMOVED)) - len(before.with_value(REMOVED))
+    labeled = now.ids[(now.values > REMOVED) & (now.ids < job.plan.length)]
+    relabeled = int(np.count_nonzero(before.at(labeled) != now.at(labeled)))
+    counts = {"removed": removed, "relabeled": relabeled, "repaired": repaired, "added": added}
+    parts = [f"{count:,} {verb}" for verb, count in counts.items() if count]
+    if not parts:
+        return "nothing to change"
+    count, _, rest = ", ".join(parts).partition(" ")
+    pairs = list(zip(job.plan.shard_hashes, plan.shard_hashes, strict=False))
+    again = [k for k, (was, is_now) in enumerate(pairs) if was != is_now]
+    size = sum(job.records[k].bytes for k in again if k in job.records)
+    verb = "would be" if dry_run else "is" if len(again) == 1 else "are"
+    shards = f"{len(again):,} of {len(pairs):,} shards {verb} written again"
+    if dry_run:
+        shards += f", {format_size(size)}"
+    return f"{count} image{'' if count == '1' else 's'} {rest}: {shards}"

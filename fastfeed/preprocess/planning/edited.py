@@ -1,0 +1,246 @@
+"""Edits of a job's plan: names of images to ids, labels to class numbers, and the removed list."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import os
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import date
+from typing import Any
+
+import numpy as np
+
+from fastfeed.errors import ConfigError, SourceError
+from fastfeed.preprocess.inputs.inputs import Input
+from fastfeed.preprocess.inputs.readahead import read_each
+from fastfeed.preprocess.model.edits import NO_LABEL, REMOVED, REPAIRED
+from fastfeed.preprocess.model.layout import JOB
+from fastfeed.preprocess.model.plan import JobPlan, relative_uri
+from fastfeed.preprocess.model.record import part_of_sum
+from fastfeed.preprocess.planning.check_source import name_hash
+from fastfeed.preprocess.targets.job_state import Job
+from fastfeed.preprocess.targets.target import Target
+from fastfeed.printable import printable
+from fastfeed.sources.class_names import canonical_integers, class_names, class_numbers, nfc
+from fastfeed.sources.label_values import MOST_CLASSES
+
+REMOVED_LIST = f"{JOB}/removed.jsonl"
+_SHOWN = 10  # names in an error
+_AT_ONCE = 16  # images read at once
+
+
+def read_names(path: str | os.PathLike[str]) -> list[str]:
+    """Names of a text file, one per line; empty lines are skipped. ConfigError."""
+    return [line for line in _text(path, "remove").splitlines() if line.strip()]
+
+
+def read_labels(path: str | os.PathLike[str]) -> dict[str, str]:
+    """Labels by name from a CSV file with two columns and a header, such as "uri,label".
+
+    ConfigError.
+    """
+    rows = csv.reader(_text(path, "relabel").splitlines())
+    header = next(rows, [])
+    if len(header) != 2 or header[1].strip().lower() not in ("label", "class"):
+        raise ConfigError(
+            f"{path} must begin with a header of two columns, uri,label, got"
+            f" {printable(','.join(header)) or 'an empty file'}",
+            field="relabel",
+        )
+    labels: dict[str, str] = {}
+    for number, row in enumerate(rows, 2):
+        if not row:
+            continue
+        if len(row) != 2 or labels.get(row[0], row[1]) != row[1]:
+            problem = "has two labels" if len(row) == 2 else "is not a name and a label"
+            text = f"{path}, line {number}: {printable(','.join(row))} {problem}"
+            raise ConfigError(f"{text}; correct the file", field="relabel")
+        labels[row[0]] = row[1]
+    return labels
+
+
+def _text(path: str | os.PathLike[str], field: str) -> str:
+    try:
+        with open(path, encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+            return file.read()
+    except OSError as error:
+        text = f"{field}: {os.fspath(path)} cannot be read: {error.strerror}"
+        raise ConfigError(f"{text}; pass a file of names", field=field) from error
+
+
+def edited(
+    plan: JobPlan,
+    rows: np.ndarray,
+    place: str,
+    remove: Sequence[str],
+    relabel: Mapping[str, str],
+    ignore_unknown: bool,
+) -> tuple[JobPlan, dict[int, str]]:
+    """The plan with these changes, and the names by id of the images that are removed.
+
+    rows: `describe` of the plan's images. place: the source as it is named now. ConfigError for
+    names that the job does not have, and labels for images that are removed.
+    """
+    names = [*remove, *relabel]
+    which, ids = _find(plan, rows, place, names)
+    unknown = np.setdiff1d(np.arange(len(names)), which)
+    if len(unknown) and not ignore_unknown:
+        raise _refused(names, unknown, f"not in the job in {plan.source}", "correct these names")
+    is_removal = which < len(remove)
+    removed, labeled = ids[is_removal], ids[~is_removal]
+    edits = plan.edits.merged(removed, np.full(len(removed), REMOVED, np.int64))
+    is_gone = np.isin(labeled, edits.with_value(REMOVED))
+    if is_gone.any() and not ignore_unknown:
+        those = np.unique(which[~is_removal][is_gone])
+        raise _refused(names, those, "removed, and have new labels", "leave their labels out")
+    numbers, classes = _numbers(plan, list(relabel.values()))
+    values = numbers[which[~is_removal] - len(remove)]
+    grown = replace(
+        plan,
+        edits=edits.merged(labeled, values),
+        classes=(*plan.classes, *classes),
+        edit_classes=(*plan.edit_classes, *classes),
+    )
+    pairs = zip(removed.tolist(), which[is_removal].tolist(), strict=True)
+    return grown, {i: _relative(plan, place, names[k]) for i, k in pairs}
+
+
+def _refused(names: Sequence[str], which: np.ndarray, problem: str, advice: str) -> ConfigError:
+    shown = "".join(f"\n  {printable(names[k])}" for k in which[:_SHOWN])
+    more = f"\n  and {len(which) - _SHOWN:,} more" if len(which) > _SHOWN else ""
+    verb = "name is" if len(which) == 1 else "names are"
+    return ConfigError(
+        f"{len(which):,} {verb} {problem}:{shown}{more}\n{advice}, or pass ignore_unknown=True"
+        " (--ignore-unknown) to skip them; nothing was changed"
+    )
+
+
+def _relative(plan: JobPlan, place: str, name: str) -> str:
+    """A name as in the metadata of samples."""
+    if plan.recipe.metadata.absolute_uri:
+        return name
+    return relative_uri(name, place) or relative_uri(name, plan.source) or name
+
+
+def _find(
+    plan: JobPlan, rows: np.ndarray, place: str, names: Sequence[str]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs of an index of `names` and the id of an image of that name: int64, int64."""
+    order = np.argsort(rows["name"], kind="stable")
+    known = rows["name"][order]
+    left = np.arange(len(names))
+    found: list[tuple[np.ndarray, np.ndarray]] = []
+    for form in _forms(plan, place):
+        if not len(left):
+            break
+        texts = [form(names[int(k)]) for k in left]
+        hashes = np.array(
+            [0 if text is None else name_hash(os.fsencode(text)) for text in texts], np.uint64
+        )
+        first = np.searchsorted(known, hashes, side="left")
+        counts = np.searchsorted(known, hashes, side="right") - first
+        counts[[text is None for text in texts]] = 0
+        starts = np.repeat(first, counts)
+        within = np.arange(len(starts)) - np.repeat(np.cumsum(counts) - counts, counts)
+        found.append((np.repeat(left, counts), order[starts + within]))
+        left = left[counts == 0]
+    which, ids = (np.concatenate([pair[k] for pair in found] or [left]) for k in (0, 1))
+    is_own = ~np.isin(ids, plan.edits.with_value(REPAIRED))
+    return which[is_own].astype(np.int64), ids[is_own].astype(np.int64)
+
+
+def _forms(plan: JobPlan, place: str) -> Iterator[Callable[[str], str | None]]:
+    """Spellings of a name that the plan may have: below the source, in full, in Unicode's forms."""
+    yield lambda name: name
+    yield lambda name: f"/{name}"
+    for text in dict.fromkeys((place, plan.source)):
+        yield lambda name, text=text: relative_uri(name, text)
+        yield lambda name, text=text: _prefixed("/", relative_uri(name, text))
+        for folder in (text, os.path.abspath(os.path.dirname(text))):
+            yield lambda name, folder=folder: f"{folder.rstrip('/')}/{name}"
+    for kind in ("NFC", "NFD"):
+        yield lambda name, kind=kind: None if name.isascii() else unicodedata.normalize(kind, name)
+
+
+def _prefixed(prefix: str, name: str | None) -> str | None:
+    return None if name is None else prefix + name
+
+
+def _numbers(plan: JobPlan, labels: Sequence[str]) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Class numbers of labels, int64, and the names of new classes. ConfigError."""
+    texts = sorted(set(labels) - {""})
+    if plan.classes:
+        known = class_numbers(plan.classes)
+        classes = class_names(text for text in texts if nfc(text) not in known)
+        known = class_numbers((*plan.classes, *classes))
+    else:
+        integers, classes = canonical_integers(texts), ()
+        if integers is None or not all(0 <= number < MOST_CLASSES for number in integers):
+            raise ConfigError(
+                f"labels of this job must be class numbers from 0 to {MOST_CLASSES - 1:,}, as it has"
+                f" no class names, got {printable(', '.join(texts[:3]))}",
+                field="relabel",
+            )
+        known = dict(zip(texts, integers, strict=True))
+    known[""] = NO_LABEL
+    return np.array([known[nfc(text)] for text in labels], np.int64), classes
+
+
+def removed_list(target: Target) -> list[dict[str, Any]]:
+    """Removed images: id, uri, sha256 (a part of it, "" if unknown), asked (a date).
+
+    SourceError if the list is damaged.
+    """
+    try:
+        return [json.loads(line) for line in (target.read(REMOVED_LIST) or b"").splitlines()]
+    except ValueError as error:
+        raise SourceError(f"{target.text}: {REMOVED_LIST} is damaged: {error}") from error
+
+
+def write_removed(job: Job, plan: JobPlan, names: Mapping[int, str], today: date) -> None:
+    """Write the list of the images that are removed from `plan`, which is written next."""
+    removed = set(plan.edits.with_value(REMOVED).tolist())
+    lines = {line["id"]: line for line in removed_list(job.target) if line["id"] in removed}
+    parts = {
+        i: part
+        for record in job.records.values()
+        if not removed.isdisjoint(record.ids)
+        for i, part in zip(record.ids, record.parts_of_sums, strict=False)
+    }
+    for i in sorted(removed - lines.keys()):
+        line = {"id": i, "uri": names.get(i, ""), "sha256": parts.get(i, "")}
+        lines[i] = line | {"asked": today.isoformat()}
+    content = "".join(f"{json.dumps(lines[i])}\n" for i in sorted(lines)).encode()
+    if content != (job.target.read(REMOVED_LIST) or b""):
+        job.target.write(REMOVED_LIST, content)
+
+
+def removed_again(target: Target, plan: JobPlan, input: Input, rows: np.ndarray) -> np.ndarray:
+    """Ids after the plan's whose content is that of a removed image: int64.
+
+    rows: `describe` of all images of `input`. Images of another size are not read.
+    """
+    removed = set(plan.edits.with_value(REMOVED).tolist())
+    contents = {
+        (line["sha256"], int(rows["size"][line["id"]]))
+        for line in removed_list(target)
+        if line["id"] in removed and line["sha256"]
+    }
+    sizes = {size for _, size in contents}
+    new = np.arange(plan.length, len(rows))
+    if 0 not in sizes:
+        new = new[np.isin(rows["size"][new], [*sizes, *([0] if sizes else [])])]
+    again: list[int] = []
+    for first in range(0, len(new), _AT_ONCE):
+        ids = new[first : first + _AT_ONCE].tolist()
+        for i, blob in zip(ids, read_each(input.source, ids), strict=True):
+            if isinstance(blob, bytes):
+                part = part_of_sum(hashlib.sha256(blob).hexdigest())
+                own = {0, int(rows["size"][i])}
+                if any((part, size) in contents for size in (own if own != {0} else sizes)):
+                    again.append(i)
+    return np.array(again, np.int64)

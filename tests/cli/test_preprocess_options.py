@@ -57,7 +57,7 @@ def test_all_options(asked):
         --full-decode
         --image-format webp --quality 80 --subsampling 4:4:4 --optimize --keep-small -f parquet --shard-samples 50
         --shuffle 3 --val 0.05 --split-seed 7 --min-side 100 --max-aspect 3 --only-formats jpeg,PNG
-        --max-pixels 1000000 --dedupe near --distance 6 -w 3 --memory 2GB --ray auto --part 1/4
+        --max-pixels 1000000 --dedupe near --keep newest --mirrored --distance 6 -w 3 --memory 2GB --ray auto --part 1/4
         --max-bad 1% --timeout 5 --target-option anon=true
     """
     _, recipe, more = asked(*words.split())
@@ -66,7 +66,15 @@ def test_all_options(asked):
         Encoding("webp", 80, "4:4:4", True, True),
         Limits(100, 3.0, ("JPEG", "PNG"), 1_000_000),
         Packing("parquet", 50),
-        Selection(shuffle=3, val=0.05, split_seed=7, dedupe="near", distance=6),
+        Selection(
+            shuffle=3,
+            val=0.05,
+            split_seed=7,
+            dedupe="near",
+            distance=6,
+            keep="newest",
+            mirrored=True,
+        ),
     )
     assert (more["workers"], more["memory"], more["engine"], more["part"]) == (
         3,

@@ -6,6 +6,8 @@ What comes of it is in the report.
 from __future__ import annotations
 
 import json
+import os
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from helpers.preprocess.commands import preprocess
 from helpers.preprocess.surveying import make_survey, saved, scene
 from helpers.small_jobs import InlineEngine
 
+from fastfeed.errors import ConfigError
 from fastfeed.preprocess import Limits, Recipe, Scaling, Selection, run
 from fastfeed.preprocess.planning.select import PlannedGroups, select
 from fastfeed.preprocess.planning.shares import sentences
@@ -39,9 +42,12 @@ def copies(tmp_path: Path) -> Path:
     return tmp_path / "photos"
 
 
-def kept(photos: Path, limits: Limits) -> tuple[set[str], Any]:
+NEAR = Selection(dedupe="near", distance=8)
+
+
+def kept(photos: Path, limits: Limits, choice: Selection = NEAR) -> tuple[set[str], Any]:
     target = photos.parent / f"shards{len(list(photos.parent.iterdir()))}"
-    recipe = Recipe(Scaling(32), limits=limits, choice=Selection(dedupe="near", distance=8))
+    recipe = Recipe(Scaling(32), limits=limits, choice=choice)
     report = run(photos, target, recipe, engine=InlineEngine())
     bad = {Path(bad.uri).name for bad in report.bad}
     dropped = [
@@ -60,6 +66,20 @@ def test_of_near_copies_the_one_of_most_pixels_stays_then_of_most_bytes(copies: 
     for path in copies.rglob("full*"):
         path.unlink()
     assert kept(copies, Limits())[0] == {f"coarse{k}.jpg" for k in range(3)}
+
+
+def test_the_newest_file_stays_where_that_is_wanted(copies: Path) -> None:
+    for at, name in enumerate(("c/full", "e/large", "a/thumb", "b/coarse")):
+        for path in copies.glob(f"{name}*"):
+            os.utime(path, (1e9, 1e9 + at))
+    choice = Selection(dedupe="near", distance=8, keep="newest")
+    assert kept(copies, Limits(), choice)[0] == {f"coarse{k}.jpg" for k in range(3)}
+    tar = copies.parent / "copies.tar"
+    with tarfile.open(tar, "w") as file:
+        for path in sorted(copies.rglob("*.*")):
+            file.add(path, path.name)
+    with pytest.raises(ConfigError, match=r'keep="newest" needs times of change.*copies\.tar'):
+        kept(tar, Limits(), choice)
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,8 @@ _LIMITS: Rows = [
     ("only_formats", str, "", "NAMES", "Formats to accept, by content, such as jpeg,png."),
     ("max_pixels", int, 300_000_000, "N", "Larger images are refused."),
     ("where", str, "", "CONDITION", _WHERE_HELP),
+    ("keep", str, "largest", "WHICH", "Of duplicates: largest, first (of SRC) or newest."),
+    ("mirrored", bool, False, "", "Flipped copies are similar images, too."),
     ("distance", int, 4, "N", "Bits of the dHash that may differ with --dedupe near."),
 ]
 _SOURCE: Rows = [

@@ -186,6 +186,9 @@ class Selection:
             Default: "", none.
         stratify (bool): Give each class the shares, to within one image or group of images.
             Default: False, by hash alone.
+        keep (str): Of duplicates the "largest" stays (most pixels, then most bytes), the "first" in
+            the source's order, or the "newest" file on local disks. Default: "largest".
+        mirrored (bool): Flipped copies are similar images, too. Default: False.
 
     Raises:
         ConfigError: If a field is out of range, shares do not sum to 1, or a split cannot be the
@@ -208,10 +211,13 @@ class Selection:
     split: Mapping[str, float] | tuple[tuple[str, float], ...] = ()
     group: str = ""
     stratify: bool = False
+    keep: str = "largest"
+    mirrored: bool = False
 
     def __post_init__(self) -> None:
         check_choice("dedupe", self.dedupe, ("none", "exact", "near"))
         check_choice("split_by", self.split_by, ("looks", "names"))
+        check_choice("keep", self.keep, ("largest", "first", "newest"))
         if not 0 <= self.val < 1:
             raise ConfigError.of("val", "in [0, 1), the fraction of images in val/", self.val)
         if not is_int_in(self.distance, 0, 16):
@@ -225,6 +231,18 @@ class Selection:
                     " split (--split) or val (--val)",
                     field=name,
                 )
+        if self.keep != "largest" and self.dedupe == "none":
+            raise ConfigError(
+                f"keep is for duplicates, got keep={self.keep!r} without dedupe; pass dedupe"
+                " (--dedupe exact or near)",
+                field="keep",
+            )
+        if self.mirrored and not self.compares:
+            raise ConfigError(
+                'mirrored is for images that are compared: pass dedupe="near" (--dedupe near), or a'
+                ' split by "looks"',
+                field="mirrored",
+            )
 
     @property
     def shares(self) -> dict[str, float]:
@@ -270,7 +288,7 @@ _ADDED: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
     ("encoding", Encoding(), ("optimize",)),
     ("limits", Limits(), ("where",)),
     ("packing", Packing(), ("shard_bytes",)),
-    ("choice", Selection(), ("split", "group", "stratify")),
+    ("choice", Selection(), ("split", "group", "stratify", "keep", "mirrored")),
 )
 
 

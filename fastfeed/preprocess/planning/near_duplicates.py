@@ -49,6 +49,26 @@ def near_pairs(dhash: np.ndarray, distance: int) -> Pairs:
     return a.astype(np.int64), b.astype(np.int64), bits
 
 
+def mirrored_pairs(dhash: np.ndarray, distance: int) -> Pairs:
+    """As `near_pairs`, of hashes that are near to another one or to its mirror image's."""
+    count = len(dhash)
+    # in turn, so that the first occurrence of a hash is that of the first image
+    a, b, bits = near_pairs(np.stack([dhash, mirror(dhash)], axis=1).reshape(-1), distance)
+    pairs = np.minimum(a // 2, b // 2) * count + np.maximum(a // 2, b // 2)
+    order = np.lexsort((bits, pairs))
+    pairs, first = np.unique(pairs[order], return_index=True)
+    low, high = np.divmod(pairs, max(count, 1))
+    others = low != high
+    return low[others], high[others], bits[order][first][others]
+
+
+def mirror(dhash: np.ndarray) -> np.ndarray:
+    """Hashes of the mirror images: a byte is a row, whose steps are reversed and negated."""
+    rows = np.ascontiguousarray(dhash).view(np.uint8)
+    reversed_rows = np.packbits(np.unpackbits(rows.reshape(-1, 1), axis=1)[:, ::-1], axis=1)
+    return np.ascontiguousarray(~reversed_rows.reshape(-1)).view(np.uint64)
+
+
 @dataclass(frozen=True, slots=True)
 class _Bands:
     """Masks that cut the bits into bands, and the number of bands that a pair must share."""

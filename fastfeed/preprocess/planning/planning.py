@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -18,7 +20,7 @@ from fastfeed.preprocess.model.condition import condition_of, unknown_name
 from fastfeed.preprocess.model.edits import REPAIRED, UNCHANGED, Edits
 from fastfeed.preprocess.model.layout import is_job_file
 from fastfeed.preprocess.model.plan import PLAN, Earlier, JobPlan, ordered, saved
-from fastfeed.preprocess.model.recipe import Recipe
+from fastfeed.preprocess.model.recipe import Recipe, Selection
 from fastfeed.preprocess.model.report import Reporter
 from fastfeed.preprocess.planning.check_source import (
     NO_IDS,
@@ -110,8 +112,9 @@ def create_plan(
     survey = None
     if recipe.looks:
         survey = _run_survey(target, input, recipe, engine, _bounds([length]), reporter, part=part)
-    column = read_groups(input, recipe.choice.group) if recipe.choice.group else None
-    selection = select(recipe, length, source.label(ids), survey, source.uri, column=column)
+    selection = select(
+        recipe, length, source.label(ids), survey, source.uri, **_facts(input, recipe.choice)
+    )
     _write_pairs(target, source, selection)
     order, groups = ordered(
         selection.groups, f"{length} images in {input.text}, left out: {selection.left_out}"
@@ -196,9 +199,10 @@ def append_plan(
         bounds = _bounds([*(part.length for part in earlier), len(ids)])
         survey = _run_survey(target, input, recipe, engine, bounds, reporter, earlier)
     labels = input.source.label(np.arange(len(ids)))
-    column = read_groups(input, recipe.choice.group) if recipe.choice.group else None
-    placed = _sides(plan)
-    selection = select(recipe, len(ids), labels, survey, input.source.uri, placed, column)
+    facts = _facts(input, recipe.choice)
+    selection = select(
+        recipe, len(ids), labels, survey, input.source.uri, sides=_sides(plan), **facts
+    )
     _write_pairs(target, input.source, selection)
     rows, before = describe(now)[ids], load_samples(target.read(samples_file(plan)))
     assert before is not None, "the source was compared with it"
@@ -244,6 +248,31 @@ def _write_pairs(target: Target, source: Source, selection: PlannedGroups) -> No
         from fastfeed.preprocess.planning.duplicates_page import write_duplicates  # draws pictures
 
         write_duplicates(target, source, selection.pairs)
+
+
+def _facts(input: Input, choice: Selection) -> dict[str, Any]:
+    """What a selection needs to know beyond the survey: arguments of `select`."""
+    facts: dict[str, Any] = {}
+    if choice.group:
+        facts["column"] = read_groups(input, choice.group)
+    if choice.keep == "newest":
+        facts["times"] = _times_of_change(input)
+    return facts
+
+
+def _times_of_change(input: Input) -> np.ndarray:
+    """Times of the files: int64 (length,), nanoseconds; 0 of those that are missing. ConfigError."""
+    times = np.zeros(len(input.source), np.int64)
+    for i in range(len(times)):
+        with suppress(OSError, ValueError):
+            times[i] = os.stat(input.source.uri(i).removeprefix("file://")).st_mtime_ns
+    if not times.any():
+        raise ConfigError(
+            f'keep="newest" needs times of change, which files on local disks have, got'
+            f' {input.text}; pass keep="largest" or keep="first"',
+            field="keep",
+        )
+    return times
 
 
 def _sides(plan: JobPlan) -> np.ndarray:

@@ -1,8 +1,8 @@
 """Selects the images of a job and their folders, from the recipe and the survey alone.
 
-Duplicates: of files with equal bytes the lowest id is kept. Similar images are visited in the order
-of pixels, bytes and ids, the largest first: one is dropped if it is within the distance of a kept
-one, in favor of the nearest of these. Chains are not followed: in A ~ B ~ C, B is dropped, and C is
+Duplicates: images are visited in an order of preference, which is that of pixels, bytes and ids, the
+largest first, or of times of change, or of ids alone. Of files with equal bytes the first is kept.
+One is dropped if it is within the distance of a kept one, in favor of the nearest of these. Chains are not followed: in A ~ B ~ C, B is dropped, and C is
 kept if it is not similar to A. An image that cannot be decoded, or that the recipe excludes, is
 never a duplicate; one that is too uniform for a dHash can only be an exact duplicate.
 """
@@ -25,7 +25,7 @@ from fastfeed.preprocess.pixels.geometry import (
     output_geometry,
 )
 from fastfeed.preprocess.planning.groups import Groups
-from fastfeed.preprocess.planning.near_duplicates import near_pairs
+from fastfeed.preprocess.planning.near_duplicates import mirrored_pairs, near_pairs
 from fastfeed.preprocess.planning.shares import DuplicatePair, shares_of
 from fastfeed.preprocess.planning.split import Candidates, Similar, Split, split
 from fastfeed.preprocess.planning.survey import BAD, GOOD, Survey, format_name
@@ -52,17 +52,21 @@ def select(
     uris: Callable[[int], str],
     sides: np.ndarray | None = None,
     column: Groups | None = None,
+    times: np.ndarray | None = None,
 ) -> PlannedGroups:
     """Assign the ids of a source of this length to groups, and drop duplicates.
 
     labels: int64, shape (length,), -1 for none. survey: None if the recipe needs none. uris: called
     only for images that are split by name. sides: of a job to which images are appended, those that
     it has, which are the first ones: int64, position in the recipe's shares, -1 left out; only the
-    others are in the groups. column: its values stay in one split.
+    others are in the groups. column: its values stay in one split. times: of the last change of
+    each file, if the newest copy is kept: int64.
     """
     placed = np.zeros(0, np.int64) if sides is None else sides
     choice, shares = recipe.choice, recipe.choice.shares
-    similar = Similar.none(length) if survey is None else _find_similar(recipe, survey, placed)
+    similar = Similar.none(length)
+    if survey is not None:
+        similar = _find_similar(recipe, survey, placed, times)
     pairs = _pairs(similar, choice, labels, placed)
     is_kept = np.ones(length, bool)
     is_kept[[pair.dropped for pair in pairs]] = False
@@ -90,28 +94,34 @@ def select(
     return PlannedGroups(list(groups.items()), left_out, pairs, results)
 
 
-def _find_similar(recipe: Recipe, survey: Survey, placed: np.ndarray) -> Similar:
-    """Similar images by preference: those of the job, most pixels, most bytes, source order."""
+def _find_similar(
+    recipe: Recipe, survey: Survey, placed: np.ndarray, times: np.ndarray | None
+) -> Similar:
+    """Similar images by preference: those of the job, then as the recipe says, source order."""
     rows, length = survey.rows, len(survey)
     new = np.ones(length, np.int8)
     new[: len(placed)] = placed < 0
     new[len(placed) :] = 2
-    order = np.lexsort((-rows["bytes"], -rows["height"].astype(np.int64) * rows["width"], new))
+    keys = [-rows["bytes"], -rows["height"].astype(np.int64) * rows["width"]]
+    if recipe.choice.keep == "newest":
+        assert times is not None, "the newest copy needs times"
+        keys.append(-times)
+    order = np.lexsort((*(keys if recipe.choice.keep != "first" else ()), new))
     rank = np.empty(length, np.int64)
     rank[order] = np.arange(length)
     is_good = rows["state"] != BAD
     if recipe.choice.dedupe == "near":
         is_good &= ~_excluded(recipe, survey)
     good = np.flatnonzero(is_good)
-    # stable: ids ascend within a run
-    by_bytes = good[np.lexsort((rows["sha"][good, 1], rows["sha"][good, 0]))]
+    by_bytes = good[np.lexsort((rank[good], rows["sha"][good, 1], rows["sha"][good, 0]))]
     same = np.zeros(len(good), bool)
     same[1:] = (rows["sha"][by_bytes[1:]] == rows["sha"][by_bytes[:-1]]).all(axis=1)
     first = by_bytes[np.maximum.accumulate(np.where(same, 0, np.arange(len(good))))]
     firsts = by_bytes[~same]
     hashable = firsts[rows["state"][firsts] == GOOD]
     hashable = hashable[np.argsort(rank[hashable])]
-    a, b, bits = near_pairs(rows["dhash"][hashable], recipe.choice.distance)
+    near = mirrored_pairs if recipe.choice.mirrored else near_pairs
+    a, b, bits = near(rows["dhash"][hashable], recipe.choice.distance)
     return Similar((first[same], by_bytes[same]), (hashable[a], hashable[b], bits), rank)
 
 

@@ -10,6 +10,7 @@ from helpers.preprocess.surveying import saved, scene
 from PIL import Image, ImageEnhance, ImageOps
 
 from fastfeed.decode.base import DecodeFailure
+from fastfeed.preprocess.planning.near_duplicates import mirror
 from fastfeed.preprocess.planning.survey import ImageHasher, dhash
 
 MAX = 300_000_000
@@ -119,3 +120,12 @@ def test_different_real_photographs_are_not(data: Path) -> None:
     apart = np.bitwise_count(told[:, None] ^ told)[np.triu_indices(len(told), 1)]
     assert (apart <= 4).sum() == 0
     assert (apart <= 8).sum() <= 1
+
+
+@pytest.mark.parametrize("format", ["JPEG", "PNG", "WEBP"])
+def test_the_hash_of_a_mirror_image_is_the_mirror_of_the_hash(format: str) -> None:
+    for seed in range(8):
+        image = scene(seed, 320, 480)
+        found, flipped = (seen(saved(i, format))[0] for i in (image, ImageOps.mirror(image)))
+        expected = int(mirror(np.array([found], np.uint64))[0])
+        assert (flipped ^ expected).bit_count() <= 1 < (flipped ^ found).bit_count()

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastfeed.preprocess.planning import near_duplicates
-from fastfeed.preprocess.planning.near_duplicates import near_pairs
+from fastfeed.preprocess.planning.near_duplicates import mirror, mirrored_pairs, near_pairs
 
 Found = set[tuple[int, int, int]]
 
@@ -128,3 +128,32 @@ def test_a_crowd_that_shares_most_bits_is_searched_by_the_others(
 def test_no_hashes_and_one() -> None:
     assert found(np.zeros(0, np.uint64), 4) == set()
     assert found(np.ones(1, np.uint64), 4) == set()
+
+
+@given(
+    seed=st.integers(0, 99),
+    count=st.integers(0, 40),
+    distance=st.sampled_from([0, 1, 3, 5]),
+    flips=st.booleans(),
+)
+def test_mirrored_pairs_are_those_of_the_nearer_of_both(
+    seed: int, count: int, distance: int, flips: bool
+) -> None:
+    rng = np.random.default_rng(seed)
+    hashes = clumps(seed, count, 3, 64)
+    if flips:
+        hashes = np.where(rng.random(count) < 0.5, hashes, mirror(hashes))
+    pairs: Found = set()
+    firsts: list[int] = []
+    for i in range(count):
+        either = [hashes[i], mirror(hashes)[i]]
+        near = {k: min(int(hashes[k] ^ h).bit_count() for h in either) for k in firsts}
+        if same := [k for k in firsts if not near[k]]:
+            pairs.add((same[0], i, 0))
+            continue
+        pairs |= {(k, i, bits) for k, bits in near.items() if bits <= distance}
+        firsts.append(i)
+    a, b, bits = mirrored_pairs(hashes, distance)
+    got = list(zip(a.tolist(), b.tolist(), bits.tolist(), strict=True))
+    assert len(set(got)) == len(got) and set(got) == pairs
+    assert (mirror(mirror(hashes)) == hashes).all()

@@ -5,6 +5,7 @@ order.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,9 @@ from helpers.preprocess.surveying import make_survey
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fastfeed.errors import ConfigError
 from fastfeed.preprocess.model.recipe import Recipe, Scaling, Selection
+from fastfeed.preprocess.planning.near_duplicates import mirror
 from fastfeed.preprocess.planning.select import DuplicatePair, PlannedGroups, select
 from fastfeed.preprocess.planning.survey import BAD, GOOD, PLAIN, Survey
 
@@ -241,3 +244,51 @@ def test_pixels_are_needed_for_near_duplicates_and_to_keep_them_on_one_side(
     choice: Selection, needed: bool
 ) -> None:
     assert choice.compares is needed
+
+
+@pytest.mark.parametrize(
+    ("keep", "stays"), [("largest", [2, 4]), ("first", [0, 4]), ("newest", [3, 5])]
+)
+def test_which_copy_stays_is_a_rule(keep: str, stays: list[int]) -> None:
+    survey = make_survey([0, 1, 2, 3, 4, 4], [0, 1, 2, 4, 255 << 40, 255 << 40])
+    survey.rows["height"][:4] = [100, 200, 300, 250]
+    recipe = Recipe(choice=Selection(dedupe="near", keep=keep))
+    times = np.array([3, 1, 2, 9, 5, 6]) if keep == "newest" else None
+    found = select(recipe, 6, np.full(6, -1), survey, str, times=times)
+    assert ids(found) == {"": stays}
+    assert found.left_out == {"duplicate_exact": 1, "duplicate_near": 3}
+    # what the job has stays, whatever comes later
+    sides, more = (
+        np.where(np.isin(np.arange(6), stays), 0, -1),
+        make_survey([0, 1, 2, 3, 4, 4, 4, 7], [0, 1, 2, 4, 255 << 40, 255 << 40, 255 << 40, 1]),
+    )
+    more.rows["height"][6:] = 900
+    times = np.array([3, 1, 2, 9, 5, 6, 99, 99]) if keep == "newest" else None
+    grown = select(recipe, 8, np.full(8, -1), more, str, sides, times=times)
+    assert ids(grown) == {"": []}
+
+
+def test_flipped_copies_are_dropped_and_stay_together_where_they_count() -> None:
+    hashes = random_hashes(40)
+    flipped = mirror(np.array(hashes, np.uint64)) ^ np.uint64(3)
+    survey = make_survey(range(80), [*hashes, *flipped.tolist()])
+    for mirrored, dropped in ((False, 0), (True, 40)):
+        found = chosen(Selection(dedupe="near", mirrored=mirrored), survey)
+        assert [pair.dropped for pair in found.pairs] == list(range(40, 40 + dropped))
+        sides = chosen(Selection(val=0.5, mirrored=mirrored), survey)
+        together = sum(side(sides, id) == side(sides, id + 40) for id in range(40))
+        assert together == 40 if mirrored else 5 < together < 35
+
+
+@pytest.mark.parametrize(
+    ("choice", "text"),
+    [
+        ({"keep": "oldest", "dedupe": "near"}, "keep must be .*newest"),
+        ({"keep": "first"}, "keep is for duplicates"),
+        ({"mirrored": True}, "mirrored is for images that are compared"),
+        ({"mirrored": True, "val": 0.1, "split_by": "names"}, "mirrored is for images"),
+    ],
+)
+def test_what_has_no_effect_is_refused(choice: dict[str, Any], text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        Selection(**choice)

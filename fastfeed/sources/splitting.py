@@ -13,24 +13,13 @@ import numpy as np
 KERAS_FORMATS = (".bmp", ".gif", ".jpeg", ".jpg", ".png")
 
 
-def hashed_fraction(data: bytes, seed: int) -> float:
-    """A number in [0, 1) that depends on the data and the seed alone."""
-    digest = _keyed(seed)
-    digest.update(data)
-    return (int.from_bytes(digest.digest(), "big") >> 11) * 2.0**-53
-
-
-def _keyed(seed: int) -> hashlib.blake2b:
-    return hashlib.blake2b(digest_size=8, key=b"split %d" % seed)
-
-
-def hashed_fractions(names: Iterable[str], seed: int) -> np.ndarray:
-    """`hashed_fraction` of each name: float64."""
-    keyed = _keyed(seed)
+def hashed_fractions(names: Iterable[str | bytes], seed: int) -> np.ndarray:
+    """Numbers in [0, 1) that depend on each name and the seed alone: float64."""
+    keyed = hashlib.blake2b(digest_size=8, key=b"split %d" % seed)
     digests = []
     for name in names:
         digest = keyed.copy()
-        digest.update(name.encode("utf-8", "surrogatepass"))
+        digest.update(name.encode("utf-8", "surrogatepass") if isinstance(name, str) else name)
         digests.append(digest.digest())
     return (np.frombuffer(b"".join(digests), ">u8") >> np.uint64(11)) * 2.0**-53
 

@@ -171,6 +171,10 @@ def test_the_command_line_has_splits_groups_and_their_report(tmp_path: Path) -> 
     )
     assert code == 0 and "holdout/ has " in text and "of 0.3 requested" in text
     assert preprocess("resume", str(table), target)[0] == 0
+    dry = preprocess(
+        str(table), target, *words.split(), "--size", "24", "--shard-samples", "12", "--dry-run"
+    )
+    assert dry[0] == 0 and "nothing is left to do" in dry[1]
     for report in ("status", "stats"):
         code, text = preprocess(report, target)
         assert code == 0 and "test/" in text and "of 0.2 requested" in text

@@ -28,7 +28,6 @@ def dry_run(src: str, dst: str, recipe: Recipe, values: Mapping[str, Any]) -> No
 
     from fastfeed.cli.preprocess.inspect import _say, _status
     from fastfeed.preprocess.engines.named import engine_for, select_part
-    from fastfeed.preprocess.inputs.source_spec import job_source
     from fastfeed.preprocess.planning.check_source import planned_ids
     from fastfeed.preprocess.planning.estimate import estimate
     from fastfeed.preprocess.planning.planning import planned_input, unmixed
@@ -36,7 +35,7 @@ def dry_run(src: str, dst: str, recipe: Recipe, values: Mapping[str, Any]) -> No
 
     check_overlap(src, dst)
     job, free = _existing_job(dst, recipe, values)
-    opener = job_source(preprocess_values.opener(src, values), group=recipe.choice.group)
+    opener = preprocess_values.opener(src, values).with_group(recipe.choice.group)
     source = opener(None if job is None else job.target)
     if job is not None:
         source = planned_input(job.plan, source, planned_ids(job.target, job.plan, source))

@@ -59,6 +59,12 @@ class SourceSpec:
     storage: dict[str, Any] | Storage | None = None
     label_kind: LabelKind | None = None
 
+    def with_group(self, column: str) -> SourceSpec:
+        """This source with the column whose values stay in one split; "": as it is."""
+        if not column or column in self.columns:
+            return self
+        return replace(self, columns=(*self.columns, column))
+
     def document(self) -> dict[str, Any]:
         """Arguments that differ from their defaults, as JSON values, without place and storage."""
         given = {item.name: (getattr(self, item.name), item.default) for item in fields(self)[1:]}
@@ -243,11 +249,7 @@ def job_source(
     """Resolve what `run` accepts as its source; a place is opened with the column `group`, too."""
     if isinstance(source, (str, os.PathLike)):
         source = SourceSpec(os.fspath(source), storage=storage)
-    if not isinstance(source, SourceSpec):
-        return _Given(source)
-    if not group or group in source.columns:
-        return source
-    return replace(source, columns=(*source.columns, group))
+    return source.with_group(group) if isinstance(source, SourceSpec) else _Given(source)
 
 
 def listing_prefix(target: Target, name: str | None = None) -> str | None:

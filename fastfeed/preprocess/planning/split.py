@@ -27,7 +27,7 @@ from fastfeed.errors import ConfigError
 from fastfeed.preprocess.model.recipe import Selection
 from fastfeed.preprocess.planning.groups import Groups
 from fastfeed.printable import printable
-from fastfeed.sources.splitting import hashed_fraction, sides_by_class, sides_by_hash
+from fastfeed.sources.splitting import hashed_fractions, sides_by_class, sides_by_hash
 
 _LAST_TWO_PARTS = re.compile(r"[^/]*/?[^/]*\Z")
 _WHOLE, _BURST, _OF_SIDE, _OF_SMALL_SIDE = 8, 24, 0.05, 0.7  # see `_largest_unit`
@@ -77,12 +77,22 @@ class Candidates:
         both = self.is_kept[a] & self.is_kept[b]
         return a[both], b[both]
 
-    def key(self, id: int) -> bytes:
-        """The bytes whose hash draws the split of an image."""
-        if self.groups is not None and (group := int(self.groups.of[id])) >= 0:
-            return self.groups.values[group].encode("utf-8", "surrogatepass")
-        if self.sha[id].any():
-            return self.sha[id].tobytes()
+    def keys(self, ids: np.ndarray) -> list[bytes]:
+        """The bytes whose hash draws the split of each of these images."""
+        values = [] if self.groups is None else self.groups.values
+        texts = [value.encode("utf-8", "surrogatepass") for value in values]
+        of = [-1] * len(ids) if self.groups is None else self.groups.of[ids].tolist()
+        sums, is_known = self.sha[ids].tobytes(), self.sha[ids].any(axis=1).tolist()
+        return [
+            texts[group]
+            if group >= 0
+            else sums[16 * k : 16 * k + 16]
+            if is_known[k]
+            else self._name(id)
+            for k, (id, group) in enumerate(zip(ids.tolist(), of, strict=True))
+        ]
+
+    def _name(self, id: int) -> bytes:
         name = _LAST_TWO_PARTS.search(self.uri(id))
         return (name[0] if name else "").encode("utf-8", "surrogateescape")
 
@@ -140,8 +150,7 @@ def _draw(
     """The splits of these images; `side`: of the others, -1 for none."""
     shares = list(choice.shares.values())
     ids, which, sizes = np.unique(unit[free], return_inverse=True, return_counts=True)
-    keys = map(images.key, ids.tolist())
-    fractions = np.array([hashed_fraction(key, choice.split_seed) for key in keys])
+    fractions = hashed_fractions(images.keys(ids), choice.split_seed)
     if not choice.stratify:
         return sides_by_hash(fractions, shares)[which]
     if not len(free):

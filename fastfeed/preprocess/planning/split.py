@@ -82,7 +82,8 @@ class Candidates:
         values = [] if self.groups is None else self.groups.values
         texts = [value.encode("utf-8", "surrogatepass") for value in values]
         of = [-1] * len(ids) if self.groups is None else self.groups.of[ids].tolist()
-        sums, is_known = self.sha[ids].tobytes(), self.sha[ids].any(axis=1).tolist()
+        sums = self.sha[ids].tobytes()
+        is_known = np.any(self.sha[ids], axis=1)
         return [
             texts[group]
             if group >= 0

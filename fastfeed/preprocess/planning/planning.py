@@ -251,7 +251,7 @@ def _write_pairs(target: Target, source: Source, selection: PlannedGroups) -> No
 
 
 def _facts(input: Input, choice: Selection) -> dict[str, Any]:
-    """What a selection needs to know beyond the survey: arguments of `select`."""
+    """Arguments of `select` beyond the survey, as the recipe needs them."""
     facts: dict[str, Any] = {}
     if choice.group:
         facts["column"] = read_groups(input, choice.group)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,16 +12,25 @@ from typing import Any
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.preprocess.job.job import report_of
 from fastfeed.preprocess.model.plan import Shard, saved
-from fastfeed.preprocess.model.record import Record, ShardFile
+from fastfeed.preprocess.model.record import Record, ShardFile, labeled
 from fastfeed.preprocess.model.report import OnProgress, Progress, Report, Reporter
 from fastfeed.preprocess.planning.check_source import samples_file
-from fastfeed.preprocess.planning.merged_plan import merged_plan, merged_samples, repeated
+from fastfeed.preprocess.planning.edited import REMOVED_LIST
+from fastfeed.preprocess.planning.merged_plan import (
+    merged_plan,
+    merged_removals,
+    merged_samples,
+    removed_elsewhere,
+    renumbered,
+    repeated,
+)
 from fastfeed.preprocess.planning.planning import existing_plan
+from fastfeed.preprocess.shard.stored import DamagedShard, StoredShard
 from fastfeed.preprocess.targets.job_state import Job, finalize, open_job
 from fastfeed.preprocess.targets.overlap import check_overlap
 from fastfeed.preprocess.targets.ranges import reader
 from fastfeed.preprocess.targets.target import Target, open_target
-from fastfeed.preprocess.writers import File
+from fastfeed.preprocess.writers import File, writer_for
 
 _THREADS = 8
 _PIECE = 8 << 20  # bytes copied at once
@@ -37,17 +46,19 @@ def merge(
     target_storage: dict[str, Any] | None = None,
     on_progress: OnProgress | None = None,
 ) -> Report:
-    """Merge complete jobs of one recipe into a new job, without decoding or reading an image.
+    """Merge complete jobs of one recipe into a new job, without decoding an image.
 
     Files are hard links where the file system allows, copies made by the object store, or copies.
+    Classes are united by name, and shards with labels that get other numbers are written again.
     If a call is interrupted, the same call resumes it.
 
     Args:
         jobs (Sequence[str | os.PathLike[str]]): Two or more targets of jobs, in the order in which
             their shards are numbered. They are only read.
         dst (str | os.PathLike[str]): An empty folder or URL, or one that holds the same merge.
-        duplicates (str): "error" refuses images that two of the jobs have, by name and content;
-            "keep" keeps them all. Default: "error".
+        duplicates (str): "error" refuses images that two of the jobs have, by name and content,
+            and those that were removed from another of them, by content; "keep" keeps them all.
+            Default: "error".
         target_storage (dict[str, Any] | None): fsspec options for those that are URLs. Default:
             None.
         on_progress (Callable[[Progress], None] | None): Called with a Progress for each shard.
@@ -100,10 +111,13 @@ class _Merge:
                 f"{target.text} holds another job, of {existing.source}; choose an empty folder"
             )
         twice = [] if samples is None else repeated(self.jobs, samples)
-        if twice and duplicates == "error":
-            raise self._twice(twice)
+        removed = [] if samples is None else removed_elsewhere(self.jobs, samples)
+        if (twice or removed) and duplicates == "error":
+            raise self._twice(twice) if twice else self._removed(removed)
         if existing is None:
             contents = {} if samples is None else {samples_file(plan): saved(samples)}
+            if lines := merged_removals(self.jobs):
+                contents[REMOVED_LIST] = lines
             for name, content in {**contents, **plan.files()}.items():  # PLAN last
                 target.write(name, content)
         target.sweep()
@@ -124,14 +138,25 @@ class _Merge:
             field="duplicates",
         )
 
+    def _removed(self, removed: Sequence[tuple[int, int, int]]) -> ConfigError:
+        number, index, i = removed[0]
+        job = self.jobs[number]
+        return ConfigError(
+            f"{len(removed):,} images have the content of one that was removed from another of the"
+            f" jobs, such as {i:09d} of {job.records[index].shard} in {job.target.text}; remove"
+            " them there too (fastfeed preprocess update), or pass duplicates='keep' (--duplicates"
+            " keep)",
+            field="duplicates",
+        )
+
     def _take_shards(self, merged: Job) -> None:
         """Take over the shards that are missing, several at a time."""
         tasks = [task for task in self._tasks(merged) if task[2].index not in merged.records]
-        images = merged.plan.order.size
+        images, classes = merged.plan.order.size, merged.plan.classes
         remaining = sum(len(record.ids) + len(record.bad) for _, record, _ in tasks)
         before, done, shards = images - remaining, images - remaining, len(merged.shards)
         with ThreadPoolExecutor(_THREADS, "fastfeed-merge") as pool:
-            futures = [pool.submit(self._take, *task) for task in tasks]
+            futures = [pool.submit(self._take, *task, classes) for task in tasks]
             try:
                 for number, (future, (_, record, _)) in enumerate(zip(futures, tasks, strict=True)):
                     future.result()
@@ -163,7 +188,13 @@ class _Merge:
                 yield job, record, _moved(record, shard, hashes[shard.index], start)
             start += job.plan.length
 
-    def _take(self, job: Job, record: Record, moved: Record) -> None:
+    def _take(self, job: Job, record: Record, moved: Record, classes: tuple[str, ...]) -> None:
+        """Take over a shard, and write its record: as it is, or with other numbers of classes."""
+        numbers = renumbered(job.plan.classes, classes)
+        if not numbers or not self._rewrite(job, record, moved, numbers, classes):
+            self._link(job, record, moved)
+
+    def _link(self, job: Job, record: Record, moved: Record) -> None:
         """Link or copy the files of a shard, and write its record."""
         attempt = self.target.attempt()
         try:
@@ -174,16 +205,51 @@ class _Merge:
             def checked(written: Sequence[ShardFile]) -> tuple[str, bytes]:
                 for file, new, found in zip(record.files, moved.files, written, strict=True):
                     if found != new:
-                        raise SourceError(
-                            f"{file.name} in {job.target.text} is damaged: its content differs"
-                            f" from what was written (sha256); run  fastfeed preprocess verify"
-                            f" {shlex.quote(job.target.text)} --fix"
-                        )
+                        raise _damaged(job, file.name)
                 return moved.name, moved.dump()
 
             attempt.commit(checked)
         finally:
             attempt.abandon()
+
+    def _rewrite(
+        self,
+        job: Job,
+        record: Record,
+        moved: Record,
+        numbers: Mapping[int, int],
+        classes: tuple[str, ...],
+    ) -> bool:
+        """Write a shard with other labels, without decoding; False if it has none that change."""
+        packing, attempt, is_changed = job.plan.recipe.packing, self.target.attempt(), False
+        stored = StoredShard(job.target, record, packing.format, frozenset())
+        try:
+            writer = writer_for(packing)(attempt.create, moved.shard, packing)
+            for entry in stored.entries():
+                number = entry.label if entry.label is None else numbers.get(entry.label)
+                is_changed = is_changed or number is not None
+                writer.add(entry if number is None else labeled(entry, number, classes))
+            if not is_changed:
+                return False
+            offsets = tuple(writer.close())
+
+            def written(files: Sequence[ShardFile]) -> tuple[str, bytes]:
+                stored.check()
+                return moved.name, replace(moved, files=tuple(files), offsets=offsets).dump()
+
+            attempt.commit(written)
+        except DamagedShard as error:
+            raise _damaged(job, record.shard) from error
+        finally:
+            attempt.abandon()
+        return True
+
+
+def _damaged(job: Job, name: str) -> SourceError:
+    return SourceError(
+        f"{name} in {job.target.text} is damaged: its content differs from what was written"
+        f" (sha256); run  fastfeed preprocess verify {shlex.quote(job.target.text)} --fix"
+    )
 
 
 def _twice_in(twice: Sequence[tuple[int, int, int]]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -15,6 +16,7 @@ from fastfeed.preprocess.model.plan import Earlier, JobPlan, MergedJob, version_
 from fastfeed.preprocess.model.recipe import digest
 from fastfeed.preprocess.model.record import Record
 from fastfeed.preprocess.planning.check_source import load_samples, name_keys, samples_file
+from fastfeed.preprocess.planning.edited import removed_list
 from fastfeed.preprocess.targets.job_state import Job
 from fastfeed.sources.class_names import class_numbers, nfc
 
@@ -23,7 +25,7 @@ def merged_plan(jobs: Sequence[Job]) -> JobPlan:
     """The plan of all jobs together. ConfigError if they do not fit together."""
     _check_mergeable(jobs)
     plans = [job.plan for job in jobs]
-    classes = _united(jobs)
+    classes = united_classes(jobs)
     first = plans[0]
     failed: dict[int, str] = {}
     steps: list[Earlier] = []
@@ -61,17 +63,20 @@ def merged_plan(jobs: Sequence[Job]) -> JobPlan:
         request={},
         merged=tuple(merged),
         cuts=tuple(count for plan in plans for count in plan.cuts),
-        edits=_edits(plans, starts),
+        edits=_edits(jobs, classes),
         edit_classes=(),
     )
 
 
-def _edits(plans: Sequence[JobPlan], starts: Sequence[int]) -> Edits:
-    pairs = zip(plans, starts, strict=False)
-    return Edits(
-        np.concatenate([plan.edits.ids + n for plan, n in pairs]),
-        np.concatenate([plan.edits.values for plan in plans]),
-    )
+def _edits(jobs: Sequence[Job], classes: Sequence[str]) -> Edits:
+    """Edits of all jobs, with the ids and class numbers of the merged one."""
+    ids: list[int] = []
+    values: list[int] = []
+    for number, job in enumerate(jobs):
+        edits, changed = job.plan.edits, renumbered(job.plan.classes, classes)
+        ids += (edits.ids + _start(jobs, number)).tolist()
+        values += [changed.get(int(value), int(value)) for value in edits.values]
+    return Edits(np.array(ids, np.int64), np.array(values, np.int64))
 
 
 def merged_samples(jobs: Sequence[Job]) -> np.ndarray | None:
@@ -85,20 +90,61 @@ def repeated(jobs: Sequence[Job], samples: np.ndarray) -> list[tuple[int, int, i
     """Images with the name and content of one in a job before: (job, shard, id) of each."""
     found: list[tuple[int, int, int]] = []
     known = np.empty(0, np.uint64)
-    start = 0
-    for number, job in enumerate(jobs):
-        records = [job.records[index] for index in sorted(job.records)]
-        ids = np.array([i for record in records for i, _ in _summed(record)], np.int64)
-        sums = np.array([part for record in records for _, part in _summed(record)], np.uint64)
-        shards = np.repeat(
-            [record.index for record in records], [len(record.parts_of_sums) for record in records]
-        )
-        keys = name_keys(samples["name"][start + ids], sums)
-        for at in np.flatnonzero(np.isin(keys, known)).tolist():
-            found.append((number, int(shards[at]), int(ids[at])))
+    for number, (ids, sums, shards) in enumerate(map(_contents, jobs)):
+        own = samples[_start(jobs, number) :]
+        keys = name_keys(own["name"][ids], sums)
+        found += _places(number, ids, shards, np.isin(keys, known))
         known = np.concatenate([known, keys])
-        start += job.plan.length
     return found
+
+
+def removed_elsewhere(jobs: Sequence[Job], samples: np.ndarray) -> list[tuple[int, int, int]]:
+    """Images with the content of one that another job has removed, as `repeated`."""
+    removed: list[np.ndarray] = []
+    for number, job in enumerate(jobs):
+        lines = [line for line in removed_list(job.target) if line["sha256"]]
+        sums = np.array([int(line["sha256"], 16) for line in lines], np.uint64)
+        sizes = samples[_start(jobs, number) :]["size"][[line["id"] for line in lines]]
+        removed.append((sums << np.uint64(32) | sizes)[sizes > 0])
+    found: list[tuple[int, int, int]] = []
+    for number, job in enumerate(jobs):
+        others = np.concatenate([part for k, part in enumerate(removed) if k != number])
+        if len(others):
+            ids, sums, shards = _contents(job)
+            sizes = samples[_start(jobs, number) :]["size"][ids]
+            found += _places(number, ids, shards, np.isin(sums << np.uint64(32) | sizes, others))
+    return found
+
+
+def merged_removals(jobs: Sequence[Job]) -> bytes:
+    """The lists of removed images of all jobs, with the ids that they have in the merged one."""
+    lines = [
+        line | {"id": _start(jobs, number) + line["id"]}
+        for number, job in enumerate(jobs)
+        for line in removed_list(job.target)
+    ]
+    return "".join(f"{json.dumps(line)}\n" for line in lines).encode()
+
+
+def _start(jobs: Sequence[Job], number: int) -> int:
+    """The first id of a job in the merged one."""
+    return sum(job.plan.length for job in jobs[:number])
+
+
+def _places(
+    number: int, ids: np.ndarray, shards: np.ndarray, chosen: np.ndarray
+) -> list[tuple[int, int, int]]:
+    return [(number, int(shards[k]), int(ids[k])) for k in np.flatnonzero(chosen)]
+
+
+def _contents(job: Job) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Id, part of the content's hash (uint64) and shard of each sample."""
+    records = [job.records[index] for index in sorted(job.records)]
+    pairs = [pair for record in records for pair in _summed(record)]
+    ids, sums = zip(*pairs, strict=True) if pairs else ((), ())
+    counts = [len(record.parts_of_sums) for record in records]
+    shards = np.repeat(np.array([record.index for record in records], np.int64), counts)
+    return np.array(ids, np.int64), np.array(sums, np.uint64), shards
 
 
 def _summed(record: Record) -> Iterator[tuple[int, int]]:
@@ -140,23 +186,24 @@ def _check_mergeable(jobs: Sequence[Job]) -> None:
             )
 
 
-def _united(jobs: Sequence[Job]) -> tuple[str, ...]:
-    """Class names of all jobs. ConfigError if a job has other numbers for them."""
+def united_classes(jobs: Sequence[Job]) -> tuple[str, ...]:
+    """Class names of all jobs: those of the first, then the new ones of each. ConfigError."""
     first = jobs[0]
     classes = list(first.plan.classes)
     for job in jobs[1:]:
-        names, texts = job.plan.classes, f"{first.target.text} and {job.target.text}"
+        names = job.plan.classes
         if bool(names) != bool(first.plan.classes):
             raise ConfigError(
-                f"{texts} do not have the same kind of labels: only one has names of classes"
+                f"{first.target.text} and {job.target.text} do not have the same kind of labels:"
+                " only one has names of classes"
             )
         known = class_numbers(classes)
         classes += [name for name in names if nfc(name) not in known]
-        known = class_numbers(classes)
-        moved = [name for k, name in enumerate(names) if known[nfc(name)] != k]
-        if moved:
-            raise ConfigError(
-                f"{texts} have other numbers for {len(moved):,} of their classes, such as"
-                f" {moved[0]!r}: run one of them again with a source that has the classes of both"
-            )
     return tuple(classes)
+
+
+def renumbered(names: Sequence[str], classes: Sequence[str]) -> dict[int, int]:
+    """Labels of a job that are other ones in the merged job: the new number by the old one."""
+    known = class_numbers(classes)
+    numbers = {k: known[nfc(name)] for k, name in enumerate(names)}
+    return {k: number for k, number in numbers.items() if number != k}

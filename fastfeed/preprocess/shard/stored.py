@@ -51,12 +51,9 @@ class StoredShard:
         except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
             raise DamagedShard(f"{self.record.shard} cannot be read: {error}") from error
 
-    def make_way(self, written: Sequence[ShardFile]) -> None:
-        """Remove files that the shard will have no more, before those that are `written` replace it.
-
-        DamagedShard if a file is neither as recorded nor as it is written again.
-        """
-        again = {file.name: file for file in written}
+    def check(self, written: Sequence[ShardFile] = ()) -> None:
+        """DamagedShard if a file is neither as recorded nor as it is `written` again."""
+        again = {file.name: file.sha256 for file in written}
         for file in self.record.files:
             if file.name.endswith(".idx"):  # not read
                 continue
@@ -65,9 +62,17 @@ class StoredShard:
                 sha256 = sha256_of(self.target, file.name, size)
             except OSError as error:
                 raise DamagedShard(f"{file.name} cannot be read: {error}") from error
-            if sha256 not in (file.sha256, again[file.name].sha256 if file.name in again else ""):
+            if sha256 not in (file.sha256, again.get(file.name)):
                 raise DamagedShard(f"{file.name} has another content than was written")
-        for name in {file.name for file in self.record.files} - again.keys():
+
+    def make_way(self, written: Sequence[ShardFile]) -> None:
+        """Remove files that the shard will have no more, before those that are `written` replace it.
+
+        DamagedShard as of `check`.
+        """
+        self.check(written)
+        names = {file.name for file in self.record.files}
+        for name in names - {file.name for file in written}:
             self.target.remove(name)
 
     @property

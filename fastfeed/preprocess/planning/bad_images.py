@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess.model.bad_filter import BadFilter, BadImage
+from fastfeed.preprocess.model.edits import NO_LABEL
 from fastfeed.preprocess.model.plan import JobPlan, relative_uri
 from fastfeed.preprocess.planning.check_source import label_hash, load_samples, samples_file
 from fastfeed.preprocess.targets.job_state import Job
@@ -37,17 +39,22 @@ class PlannedClasses:
 
     def of(self, ids: Sequence[int] | np.ndarray) -> list[str]:
         """Class of each id; "" for none, or if a job of an earlier version does not say."""
-        if not len(self._hashes):
-            return [""] * len(ids)
-        codes = self._hashes[np.asarray(ids, np.int64)].tolist()
-        return [self._names.get(code, "") for code in codes]
+        ids, classes = np.asarray(ids, np.int64), self._plan.classes
+        codes = self._hashes[ids].tolist() if len(self._hashes) else [0] * len(ids)
+        labels = self._plan.edits.at(ids).tolist()  # of those that were labeled since
+        return [
+            classes[label] if label >= 0 else self._names.get(code, "") if label < NO_LABEL else ""
+            for code, label in zip(codes, labels, strict=True)
+        ]
 
     def counts(self) -> dict[str, int]:
-        """Planned images by class."""
-        planned = self._hashes[self._plan.order] if len(self._hashes) else self._hashes
-        codes, counts = np.unique(planned, return_counts=True)
-        named = zip(codes.tolist(), counts.tolist(), strict=True)
-        return {self._names[code]: n for code, n in named if self._names.get(code)}
+        """Planned images by class, without removed ones."""
+        plan = self._plan
+        if not len(self._hashes):
+            return {}
+        counts = Counter(self.of(plan.order[~np.isin(plan.order, plan.edits.gone)]))
+        del counts[""]
+        return dict(counts)
 
 
 def bad_images(job: Job, classes: PlannedClasses | None = None) -> list[BadImage]:

@@ -34,11 +34,12 @@ _ADVICE = {
     "too_small": f"{_EXCLUDED}, --min-side",
     "aspect": f"{_EXCLUDED}, --max-aspect",
     "policy": f"{_EXCLUDED}, --only-formats",
-    DROPPED: f"{_EXCLUDED}, --where or --with",
+    DROPPED: "",
     "bomb": f"{_EXCLUDED}, --max-pixels",
     "label_missing": "needs a row in the table of labels",
 }
-_REPLACE = "needs another file"
+# once there is another file, `update --repair` puts it into a new shard
+_REPLACE = "replace the files, then repair"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class BadGroup:
     planned: int | None  # images of the class in the plan; None: not known
     reasons: dict[str, int]
     about: str  # what the reason means, and what may help; the reasons in a class or folder
-    command: str  # retries those that may succeed, else shows them
+    command: str  # retries those that may succeed, repairs replaced files, or shows the images
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,18 +99,18 @@ def bad_groups(job: Job, command: Command) -> list[BadGroups]:
 def _group(
     kind: str, name: str, reasons: Counter[str], planned: int | None, command: Command
 ) -> BadGroup:
-    can_retry = sorted(reasons.keys() & RETRY.keys())
-    words = [f"--{kind}", name]
-    if kind != "reason" and len(can_retry) < len(reasons):
-        words += ["--reason", ",".join(can_retry)] if can_retry else []
+    can_retry, words = sorted(reasons.keys() & RETRY.keys()), [f"--{kind}", name]
+    is_reason = kind == "reason"
     about = format_reasons(reasons, 4)
-    if kind == "reason":
-        about = f"{REASONS.get(name, '')}; {RETRY.get(name) or _ADVICE.get(name, _REPLACE)}"
-    return BadGroup(
-        name,
-        reasons.total(),
-        planned,
-        dict(ranked(reasons)),
-        about.removeprefix("; "),
-        command("retry", *words) if can_retry else command("bad", *words, "-o", "bad.zip"),
-    )
+    if is_reason:
+        advice = RETRY.get(name) or _ADVICE.get(name, _REPLACE)
+        about = "; ".join(filter(None, (REASONS.get(name), advice)))
+    if can_retry:
+        if not is_reason and len(can_retry) < len(reasons):
+            words += ["--reason", ",".join(can_retry)]
+        line = command("retry", *words)
+    elif is_reason and name not in _ADVICE:
+        line = command("update", "--repair")
+    else:
+        line = command("bad", *words, "-o", "bad.zip")
+    return BadGroup(name, reasons.total(), planned, dict(ranked(reasons)), about, line)

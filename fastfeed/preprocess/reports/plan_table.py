@@ -10,6 +10,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from fastfeed.errors import MissingExtra, SourceError
 from fastfeed.faults import Failure
 from fastfeed.preprocess.inputs.plan_ids import columns_of
@@ -53,6 +55,8 @@ def plan_table(
     dst: str | os.PathLike[str], *, target_storage: dict[str, Any] | None = None
 ) -> pa.Table:
     """Return a job as a table: a row for each image of the plan, shard by shard.
+
+    Images that an update has removed have no row, nor have those that the plan leaves out.
 
     Reads the metadata of samples from the shards, not their images, and nothing of the source.
 
@@ -107,6 +111,7 @@ def plan_table(
 def _planned(job: Job, shard: Shard, classes: PlannedClasses) -> list[dict[str, Any]]:
     """Rows of a shard that is not done: the source, which has the names, is not read."""
     ids = job.plan.order[shard.first : shard.last]
+    ids = ids[~np.isin(ids, job.plan.edits.gone)]
     pairs = zip(ids.tolist(), classes.of(ids), strict=True)
     return [{"id": i, "state": "planned", "class": name or None} for i, name in pairs]
 

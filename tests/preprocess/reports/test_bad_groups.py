@@ -16,6 +16,7 @@ from helpers.small_jobs import InlineEngine, finished_job, recipe, source
 from fastfeed.cli.preprocess.values import again
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess import BadFilter, run
+from fastfeed.preprocess.model.edits import NO_LABEL, REMOVED, Edits
 from fastfeed.preprocess.model.record import BadSample
 from fastfeed.preprocess.planning.bad_images import PlannedClasses, bad_images, select_bad
 from fastfeed.preprocess.planning.check_source import samples_file
@@ -53,7 +54,9 @@ def test_groups_by_reason_class_and_folder(job: Job) -> None:
     assert cats.reasons == {"empty": 2, "not_image": 1, "truncated": 1}
     assert cats.about == "2 empty, 1 not_image, 1 truncated"
     assert cats.command == "bad --class cats -o bad.zip", "no retry would help"
-    assert by_kind["reason"].groups[0].about == "zero bytes; needs another file"
+    empty = by_kind["reason"].groups[0]
+    assert empty.about == "zero bytes; replace the files, then repair"
+    assert empty.command == "update --repair"
     assert [kind.total for kind in by_kind.values()] == [3, 2, 3]
 
 
@@ -69,6 +72,27 @@ def test_a_command_retries_only_what_may_succeed(job: Job) -> None:
     assert next(g for g in by_kind["reason"] if g.name == "timeout").command == (
         "retry --reason timeout"
     )
+
+
+def test_what_the_recipe_excludes_is_shown_and_not_repaired(job: Job) -> None:
+    record = job.records[0]
+    bad = [BadSample(k, f"{job.plan.source}/cats/{k}.jpg", "too_small") for k in range(2)]
+    bad.append(BadSample(2, f"{job.plan.source}/cats/2.jpg", "dropped", "dull"))
+    job = replace(job, records={0: replace(record, bad=tuple(bad))})
+    reasons, *others = bad_groups(job, command)
+    assert [(g.name, g.about, g.command) for g in reasons.groups] == [
+        (
+            "too_small",
+            "smaller than the minimum side; excluded by the recipe, --min-side",
+            "bad --reason too_small -o bad.zip",
+        ),
+        (
+            "dropped",
+            "left out by where (--where), or by the function of --with",
+            "bad --reason dropped -o bad.zip",
+        ),
+    ]
+    assert [kind.groups[0].images for kind in others] == [2, 2], "what is dropped is no fault"
 
 
 def test_a_million_folders_are_counted_and_a_hundred_listed(job: Job) -> None:
@@ -105,6 +129,12 @@ def test_classes_are_known_after_an_append_and_not_in_jobs_of_earlier_versions(
     run(str(tmp_path / "source"), tmp_path / "shards", recipe(), engine=InlineEngine(), append=True)
     job = open_job(open_target(tmp_path / "shards"))
     assert {image.name: image.class_name for image in bad_images(job)}["birds/bad.jpg"] == "birds"
+    edits = Edits.of(np.array([[0, 1, 2], [1, NO_LABEL, REMOVED]]))
+    first, counts = PlannedClasses(job.target, job.plan), {"birds": 2, "cats": 13, "dogs": 10}
+    assert first.of([0, 1, 2]) == ["cats"] * 3 and first.counts() == counts
+    after = PlannedClasses(job.target, replace(job.plan, edits=edits))
+    assert after.of([0, 1, 3]) == ["dogs", "", "cats"]
+    assert after.counts() == {"birds": 2, "cats": 10, "dogs": 11}
     job.target.remove(samples_file(job.plan))
     assert {image.class_name for image in bad_images(job)} == {""}
     assert PlannedClasses(job.target, job.plan).counts() == {}

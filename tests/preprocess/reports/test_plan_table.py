@@ -13,7 +13,7 @@ from fastfeed.errors import SourceError
 from fastfeed.preprocess import Metadata, Packing, Recipe, Scaling, Selection, open_input, run
 
 pa = pytest.importorskip("pyarrow")
-from fastfeed.preprocess import plan_table  # noqa: E402
+from fastfeed.preprocess import plan_table, update  # noqa: E402
 
 NAMES = ["id", "uri", "state", "class", "label", "split", "shard", "position"]
 NAMES += ["source_height", "source_width", "source_bytes", "reason", "detail"]
@@ -55,6 +55,21 @@ def test_a_job_that_is_not_done(tmp_path: Path) -> None:
         if name.startswith("__job/records/"):
             job.target.remove(name)
     assert set(plan_table(tmp_path / "shards")["state"].to_pylist()) == {"planned"}
+
+
+def test_removed_images_have_no_row(tmp_path: Path) -> None:
+    finished_job(tmp_path)
+    places = str(tmp_path / "source"), tmp_path / "shards"
+    update(
+        *places, remove=["cats/0001.jpg"], relabel={"cats/0002.jpg": "owls"}, engine=InlineEngine()
+    )
+    (tmp_path / "source" / "cats" / "0000_0.jpg").write_bytes(jpeg(99))
+    update(*places, repair=True, engine=InlineEngine())
+    rows = {row["uri"]: row for row in plan_table(tmp_path / "shards").to_pylist()}
+    assert "cats/0001.jpg" not in rows and len(rows) == 20
+    assert (rows["cats/0002.jpg"]["class"], rows["cats/0002.jpg"]["label"]) == ("owls", 2)
+    assert rows["cats/0000_0.jpg"]["state"] == "done"
+    assert {row["state"] for row in rows.values()} == {"done", "bad"}
 
 
 def test_splits_buckets_and_full_names(tmp_path: Path) -> None:

@@ -97,6 +97,7 @@ def test_of_the_session(session, number):
 """
 
 
+@pytest.mark.slow
 def test_a_session_that_fails_is_started_twice_whatever_the_number_of_its_tests(tmp_path: Path):
     (tmp_path / "test_session.py").write_text(SESSION)
     (tmp_path / "pytest.ini").write_text("[pytest]")

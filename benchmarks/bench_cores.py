@@ -1,33 +1,33 @@
 """What would 16 or 64 cores make of a feed? And what do small images cost?
 
-gil     how long the interpreter's lock is held per image, by py-spy, which asks 1,000 times a
-second who holds it waits   N native threads whose work is a wait of 0.85 ms per image, what
-decoding an ImageNet-size file takes: threads
-        stand for cores, so what the feed itself can serve shows on two. The share that it reaches
-        of N times what one thread makes that only waits. From files of 3 kB, whose reading the two
-        real cores have to do, and from memory.
+gil     processor time of all Python threads per image: the interpreter's lock is held for no longer,
+        but for the time that a thread with the lock waits for a core. Next to it what some Python
+        calls take after each batch, by what they take in a loop, with warm caches
+waits   N native threads whose work is a wait of 0.85 ms per image, what decoding an ImageNet-size
+        file takes: threads stand for cores, so what the feed itself can serve shows on two. The
+        share that it reaches of N times what one thread makes that only waits, and the time of
+        Python threads. From files of 3 kB, whose reading the two real cores have to do, and from
+        memory.
 arrays  CIFAR-size arrays, crop with padding and flip: the feed, NumPy by hand, DALI's
 external_source small   64 x 64 JPEGs, crop and flip cores   processor time per image by recipe:
 images/s that one core makes
 columns     time of a Python thread per image for one more column, from the source to PyTorch's
         tensors and lists: of a table in memory, and of tar shards, which are read
 
---parts runs some of them. `gil` needs py-spy, and the right to trace a child process.
+--parts runs some of them.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
-import json
-import os
 import statistics
-import subprocess
-import sys
 import tarfile
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -49,7 +49,7 @@ from fastfeed.runtime.batch import Batch
 from fastfeed.runtime.buffers import aligned
 from fastfeed.runtime.extension import extension
 
-BATCH, WAIT_NS, SECONDS, LOOKS = 256, 850_000, 5, 1000
+BATCH, WAIT_NS, SECONDS = 256, 850_000, 5
 THREADS = (2, 16, 64)
 CROP = [ff.RandomResizedCrop(224), ff.RandomFlip()]
 LISTS: dict[str, list[Any]] = {
@@ -72,12 +72,9 @@ YIELDS: dict[str, Any] = {
 def main() -> None:
     made = parser(__doc__, rounds=5)
     made.add_argument("--parts", nargs="+", default=[*PARTS])
-    made.add_argument("--child", help="for the part gil: iterate this feed until killed")
     options = made.parse_args()
     with tempfile.TemporaryDirectory(prefix="fastfeed-cores-") as folder:
         root = Path(folder)
-        if options.child:
-            iterate(options.child, Path(os.environ["FASTFEED_BENCH_PHOTOS"]), options.threads)
         parts: dict[str, Callable[[], Any]] = {
             "gil": lambda: {
                 kind: gil(kind, photographs(root), options.threads) for kind in MARKS_US
@@ -101,50 +98,37 @@ def feed_of(kind: str, photos: Path, threads: int) -> ff.Feed:
 # -- parts
 
 
-def iterate(kind: str, photos: Path, threads: int) -> None:
-    """Print how many images there are so far, about ten times a second, until killed."""
-    images, printed = 0, 0.0
-    for batch in feed_of(kind, photos, threads).batches(epochs=None):
-        images += len(batch.ids)
-        if time.monotonic() - printed > 0.1:
-            printed = time.monotonic()
-            print(json.dumps([printed, images]), flush=True)
-
-
 def gil(kind: str, photos: Path, threads: int) -> dict[str, float]:
-    """Share of time that the lock is held, and microseconds of it per image."""
-    environment = {**os.environ, "FASTFEED_BENCH_PHOTOS": str(photos)}
-    command = [sys.executable, __file__, "--child", kind, "--threads", str(threads)]
-    with tempfile.TemporaryDirectory() as folder:
-        log, out = Path(folder, "log"), Path(folder, "gil")
-        with log.open("wb") as sink:
-            child = subprocess.Popen(command, stdout=sink, env=environment)
-        try:
-            while len(log.read_bytes().splitlines()) < 5:
-                time.sleep(0.1)
-            begin = _last(log)
-            # nonblocking: pausing the process at every look makes holders of the lock wait for a
-            # core
-            spy = ["py-spy", "record", "--gil", "--nonblocking", "-f", "raw", "-o", str(out)]
-            spy += ["-r", str(LOOKS), "-d", str(2 * SECONDS)]
-            subprocess.run([*spy, "-p", str(child.pid)], check=True, capture_output=True)
-            end = _last(log)
-        finally:
-            child.kill()
-            child.wait()
-        held = sum(int(line.rsplit(" ", 1)[1]) for line in out.read_text().splitlines()) / (
-            LOOKS * 2 * SECONDS
-        )
-    rate = (end[1] - begin[1]) / (end[0] - begin[0])
+    """Processor time of Python threads per image, in microseconds."""
+    with feed_of(kind, photos, threads) as feed:
+        batches = feed.batches(epochs=None)
+        for _ in range(5):
+            next(batches)
+        probes, images = [], 0
+        begin, busy = time.perf_counter(), python_seconds()
+        while (took := time.perf_counter() - begin) < SECONDS:
+            images += len(next(batches).ids)
+            probes.append(some_calls())
+        busy = python_seconds() - busy - sum(probes)
+    warm = statistics.median(some_calls() for _ in range(1000))
     return {
-        "images_per_second": round(rate),
-        "held": round(held, 4),
-        "us_per_image": round(1e6 * held / rate, 2),
+        "images_per_second": round(images / took),
+        "python_us_per_image": round(1e6 * busy / images, 2),
+        "calls_after_a_batch_by_warm": round(statistics.median(probes) / warm, 1),
     }
 
 
-def _last(log: Path) -> list[float]:
-    return json.loads(log.read_bytes().splitlines()[-2])
+def python_seconds() -> float:
+    """Processor time of all Python threads of this process."""
+    clocks = [time.pthread_getcpuclockid(thread.ident or 0) for thread in threading.enumerate()]
+    return sum(map(time.clock_gettime, clocks))
+
+
+def some_calls() -> float:
+    """Processor seconds of a dozen Python calls that have nothing to do with a feed."""
+    begin = time.thread_time()
+    Fraction(3, 7) + Fraction(1, 5)
+    return time.thread_time() - begin
 
 
 class Waiting:
@@ -164,8 +148,8 @@ def waits(root: Path, rounds: int) -> dict[str, Any]:
     """
     build = Executor.__init__
 
-    def patched(self: Executor, *arguments: Any) -> None:
-        build(self, *arguments)
+    def patched(self: Executor, *arguments: Any, **options: Any) -> None:
+        build(self, *arguments, **options)
         self.native = Waiting()
 
     sources = {
@@ -176,15 +160,18 @@ def waits(root: Path, rounds: int) -> dict[str, Any]:
     for name, source in sources.items():
         for kind in LISTS:
             for threads in THREADS:
-                rates = []
+                rates, spent = [], []
                 for _ in range(rounds):
                     most = threads * only_waits()
                     Executor.__init__ = patched  # type: ignore[method-assign]
-                    rates.append((wait(source, kind, threads), most))
+                    rate, python_us = wait(source, kind, threads)
+                    rates.append((rate, most))
+                    spent.append(python_us)
                     Executor.__init__ = build  # type: ignore[method-assign]
                 shares = [rate / most for rate, most in rates]
                 found[f"{name}, {kind}, {threads} threads"] = {
                     "images_per_second": round(statistics.median(rate for rate, _ in rates)),
+                    "python_us_per_image": round(statistics.median(spent), 2),
                     "share": round(statistics.median(shares), 3),
                     "spread": [round(min(shares), 3), round(max(shares), 3)],
                 }
@@ -205,15 +192,17 @@ def only_waits() -> float:
     return n / (time.perf_counter() - begin)
 
 
-def wait(source: Any, kind: str, threads: int) -> float:
+def wait(source: Any, kind: str, threads: int) -> tuple[float, float]:
+    """Images/s, and microseconds of Python threads per image."""
     with ff.Feed(source, LISTS[kind], batch=BATCH, seed=0, threads=threads, prefetch=8) as feed:
         batches = feed.batches(epochs=None)
         for _ in range(5):
             next(batches)
-        begin, images = time.perf_counter(), 0
+        begin, busy, images = time.perf_counter(), python_seconds(), 0
         while time.perf_counter() - begin < 1.5:
             images += len(next(batches).ids)
-        return images / (time.perf_counter() - begin)
+        took, busy = time.perf_counter() - begin, python_seconds() - busy
+        return images / took, 1e6 * busy / images
 
 
 def arrays(rounds: int, threads: int) -> dict[str, Any]:

@@ -23,6 +23,34 @@ T = TypeVar("T")
 _STUCK_S = 5.0  # after this a daemon thread is abandoned in a read that does not return
 
 
+class Stop(Protocol):
+    """Stop flag, checked between images; a threading.Event fits."""
+
+    def is_set(self) -> bool: ...
+
+
+class CancelToken:
+    """Cancels one stream of jobs, or one job of it.
+
+    It is also set when its pool or stream is. Native threads read `flags` without the interpreter's
+    lock: asking `is_set` there was most of the time that a feed held it.
+    """
+
+    def __init__(self, within: ThreadPool | CancelToken | None = None) -> None:
+        self._flag = bytearray(1)
+        outer = within.closed if isinstance(within, ThreadPool) else within
+        self.flags: tuple[bytearray, ...] = (self._flag, *(outer.flags if outer else ()))
+
+    def set(self) -> None:
+        self._flag[0] = 1
+
+    def is_set(self) -> bool:
+        for flag in self.flags:
+            if flag[0]:
+                return True
+        return False
+
+
 class ThreadPool:
     """Threads that run tasks first in, first out. The threads start with the first task."""
 
@@ -31,7 +59,7 @@ class ThreadPool:
         self._name = name
         self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
-        self.closed = threading.Event()
+        self.closed = CancelToken()
         self._lock = threading.Lock()
         self._pid = os.getpid()
         # the threads hold the queue, not the pool, so dropping the pool ends them. Also runs at
@@ -75,7 +103,7 @@ class ThreadPool:
         self._end()
 
 
-def _work(tasks: queue.SimpleQueue[Callable[[], None] | None], stop: threading.Event) -> None:
+def _work(tasks: queue.SimpleQueue[Callable[[], None] | None], stop: Stop) -> None:
     while True:
         task = tasks.get()
         if task is None or stop.is_set():
@@ -87,7 +115,7 @@ def _work(tasks: queue.SimpleQueue[Callable[[], None] | None], stop: threading.E
 def _end(
     tasks: queue.SimpleQueue[Any],
     threads: list[threading.Thread],
-    stop: threading.Event,
+    stop: CancelToken,
     lock: threading.Lock,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
@@ -99,29 +127,6 @@ def _end(
     for thread in threads:
         if thread is not threading.current_thread() and thread.ident is not None:
             thread.join(timeout=max(0.0, deadline - clock()))
-
-
-class Stop(Protocol):
-    """Stop flag, checked between images; a threading.Event fits."""
-
-    def is_set(self) -> bool: ...
-
-
-class CancelToken:
-    """Cancels one stream of jobs, or one job of it.
-
-    It is also set when its pool or stream is.
-    """
-
-    def __init__(self, within: ThreadPool | CancelToken) -> None:
-        self._is_set = False
-        self._within: Stop = within.closed if isinstance(within, ThreadPool) else within
-
-    def set(self) -> None:
-        self._is_set = True
-
-    def is_set(self) -> bool:
-        return self._is_set or self._within.is_set()
 
 
 class ParallelJob(Generic[T]):

@@ -15,6 +15,7 @@ from helpers.photos import jpeg
 from fastfeed.decode import is_built
 from fastfeed.decode.executor import Executor
 from fastfeed.ops import Decode
+from fastfeed.runtime.thread_pool import CancelToken
 
 pytestmark = pytest.mark.skipif(not is_built(), reason="the native extension is not built")
 
@@ -113,6 +114,19 @@ def test_an_error_while_asking_for_a_stop_is_raised_after_the_threads_have_ended
     with pytest.raises(KeyboardInterrupt):
         render(out, 64, Raises(), wait_ns=20_000_000)
     render(out, 64)
+
+
+def test_a_cancel_token_is_read_without_asking_python():
+    class Unasked(CancelToken):
+        def is_set(self) -> bool:
+            raise AssertionError("asked with the interpreter's lock")
+
+    outer = CancelToken()
+    stop = Unasked(CancelToken(outer))
+    out = np.full((1000, 4, 4, 3), 7, np.uint8)
+    outer.set()
+    render(out, len(out), stop, wait_ns=20_000_000)
+    assert out[-1].all(), "left out"
 
 
 def test_samples_that_a_stop_left_out_are_not_called_bad():

@@ -77,14 +77,22 @@ class Executor {
     return *held;
   }
 
-  // Calls task(worker, i) for every i < n without the GIL; `stop` is an object with is_set(). Once that is set, tasks
-  // that have not begun are left out, and those under way find worker.stopped set. Urgent tasks are taken first.
+  // Calls task(worker, i) for every i < n without the GIL; `stop` is an object with is_set(), or a CancelToken, whose
+  // flags are read without the GIL. Once that is set, tasks that have not begun are left out, and those under way find
+  // worker.stopped set. Urgent tasks are taken first.
   void run(int n, const std::function<void(Worker&, int)>& task, nb::handle stop, bool urgent = false) {
     const bool at_exit = is_finalizing();  // in the thread that finalizes: no other one gets the GIL any more
+    const nb::object flags = nb::getattr(stop, "flags", nb::none());
+    const std::vector<const char*> bytes = flags_of(flags);
     const GilRelease release;
     std::atomic<bool> stopped{false};
     const auto ask = [&] {
       if (is_finalizing() && !at_exit) return stopped = true;
+      if (!bytes.empty()) {
+        for (const char* byte : bytes)
+          if (*const_cast<const volatile char*>(byte)) stopped = true;
+        return stopped.load();
+      }
       const GilAcquire acquire;
       try {
         if (nb::cast<bool>(stop.attr("is_set")())) stopped = true;
@@ -106,6 +114,17 @@ class Executor {
   }
 
  private:
+  // The bytes of a CancelToken's flags, a tuple of bytearrays; none of another object.
+  static std::vector<const char*> flags_of(const nb::object& flags) {
+    std::vector<const char*> bytes;
+    if (!flags.is_none())
+      for (nb::handle flag : nb::cast<nb::tuple>(flags)) {
+        if (!PyByteArray_Check(flag.ptr()) || PyByteArray_Size(flag.ptr()) != 1) throw std::invalid_argument("a flag is one byte");
+        bytes.push_back(PyByteArray_AsString(flag.ptr()));
+      }
+    return bytes;
+  }
+
   static int checked(int threads) {
     if (threads < 1 || threads > 4096) throw std::invalid_argument("threads must be in [1, 4096]");
     return threads;

@@ -204,11 +204,11 @@ def need_bytes(op: Any, spec: Spec) -> Spec:
 def check_size(name: str, size: Any) -> tuple[int, int]:
     """(height, width) in pixels from an int (square) or a pair."""
     pair = size if isinstance(size, (tuple, list)) else (size, size)
-    if len(pair) != 2 or not all(
-        isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in pair
-    ):
+    # a list, not generators: each number of a generator is a Python call, in every batch
+    plain = [int(n) for n in pair if isinstance(n, (int, np.integer)) and not isinstance(n, bool)]
+    if len(pair) != 2 or len(plain) != 2:
         raise ConfigError.of(f"{name} size", "an int or (height, width)", size)
-    height, width = (int(n) for n in pair)
+    height, width = plain
     if not (1 <= height <= 65_535 and 1 <= width <= 65_535):
         raise ConfigError.of(f"{name} size", "in [1, 65535] pixels", size)
     return height, width

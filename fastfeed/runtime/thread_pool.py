@@ -14,12 +14,14 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
+from operator import itemgetter
 from typing import Any, Generic, Protocol, TypeVar
 
 from fastfeed.errors import ConfigError, FeedClosed
 
 T = TypeVar("T")
 
+_FIRST = itemgetter(0)
 _STUCK_S = 5.0  # after this a daemon thread is abandoned in a read that does not return
 
 
@@ -45,10 +47,7 @@ class CancelToken:
         self._flag[0] = 1
 
     def is_set(self) -> bool:
-        for flag in self.flags:
-            if flag[0]:
-                return True
-        return False
+        return any(map(_FIRST, self.flags))
 
 
 class ThreadPool:

@@ -79,7 +79,7 @@ def test_each_split_is_a_folder_of_its_name_in_every_format(tmp_path: Path, form
     assert sorted(counts) == sorted(SPLIT) and sum(counts.values()) == 40
     for name, count in counts.items():
         assert len(OPENED[format](target / name)) == count
-        if format != "raw":
+        if format != "raw":  # encoded images
             again = open_input(str(target / name))
             assert len(again.source) == count and again.source.classes == ("cat", "dog")
         assert f"{name}/ has {count} of 40 images" in str(report)
@@ -105,7 +105,7 @@ def test_a_group_is_in_one_split_when_resumed_in_parts_and_appended_to(tmp_path:
     assert sorted(before) == sorted(SPLIT)
     groups = [set(members.values()) - {None, ""} for members in before.values()]
     assert sum(map(len, groups)) == len(set.union(*groups)) == 8
-    assert "3 images have no by: the split of each is drawn by itself" in str(report)
+    assert "images without a value of by: 3, each drawn by itself" in str(report)
     for part in range(3):
         build(table, tmp_path / "parts", BY_GROUP, part=(part, 3))
     assert tree(tmp_path / "parts") == tree(tmp_path / "whole")
@@ -132,6 +132,15 @@ def test_stratified_classes_keep_their_shares_when_appended_to(tmp_path: Path) -
     assert shares["by_label"] == [[0, 15, 10, 25], [1, 15, 10, 25]]
     after = sides(tmp_path / "shards")
     assert all(members.items() <= after[side].items() for side, members in before.items())
+
+
+def test_a_column_of_the_first_job_groups_the_second(tmp_path: Path) -> None:
+    opened = open_input(str(catalog(tmp_path / "photos", 40)), columns=["by"])
+    build(opened, tmp_path / "first", Selection())
+    choice = replace(BY_GROUP, group="JSON:columns.by", split={"a": 0.5, "b": 0.5})
+    build(tmp_path / "first", tmp_path / "second", choice)
+    groups = [{*members.values()} - {"", None} for members in sides(tmp_path / "second").values()]
+    assert len(groups) == 2 and sum(map(len, groups)) == len(set.union(*groups)) == 8
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,8 @@ def open_previous_job(
     shards = [shard for shard in plan.shards if shard.name.startswith(inside)]
     if not shards:
         raise SourceError(f"{root} was written by a job, but {subfolder} is not part of it")
-    splits = {shard.name.partition("/")[0] for shard in shards} & plan.recipe.choice.shares.keys()
+    tops = {shard.name.partition("/")[0] for shard in shards}
+    splits = {top for top in tops if re.fullmatch(SPLIT_NAME, top)}
     if not subfolder and len(splits) > 1:
         raise ConfigError(
             f"{root} holds {' and '.join(sorted(splits))}: name one of them,"

@@ -98,7 +98,7 @@ def concerns(shares: dict[str, Any], classes: Sequence[str]) -> tuple[str, ...]:
         lines.append(f"{count:,} {kind} duplicates {had}: {_HINTS[kind]}")
     if "ungrouped" in shares:
         column, count = shares["ungrouped"]
-        lines.append(f"{count:,} images have no {column}: the split of each is drawn by itself")
+        lines.append(f"images without a value of {column}: {count:,}, each drawn by itself")
     images = list(shares.get("images", {}).values())
     shares_wanted = shares.get("wanted", {})
     largest = max(shares_wanted, key=shares_wanted.__getitem__, default="")  # off as the others are

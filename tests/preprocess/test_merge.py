@@ -308,6 +308,7 @@ def test_changes_of_the_jobs_stay(tmp_path: Path) -> None:
     assert json.loads(line)["uri"] == "cats/0001.jpg"
     merge([a, b], tmp_path / "c")
     update(str(a.parent / "photos"), a, remove=["cats/0002.jpg"], engine=engine)
+    assert verify(job_in(tmp_path / "c")).problems == ()  # links keep the earlier files
     with pytest.raises(ConfigError, match="holds another job"):
         merge([a, b], tmp_path / "c")
 

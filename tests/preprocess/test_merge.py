@@ -27,7 +27,6 @@ from pyarrow.dataset import dataset
 import fastfeed as ff
 from fastfeed.errors import ConfigError, SourceError, TargetError
 from fastfeed.preprocess import Recipe, Selection, merge, run, update
-from fastfeed.preprocess.model.plan import JobPlan
 from fastfeed.preprocess.pixels.transform import Transformer
 from fastfeed.preprocess.reports.verify import verify
 from fastfeed.preprocess.targets.atomic_files import Attempt
@@ -357,8 +356,13 @@ def test_a_merged_job_is_merged_again(tmp_path: Path) -> None:
     assert [len(found) for found in shards] == [3, 3]
     assert all(x.samefile(y) for x, y in zip(*shards, strict=True))
     plan = job_in(tmp_path / "twice").plan
-    assert [job.length for job in plan.merged] == [3, 3, 3]
-    assert isinstance(plan, JobPlan) and verify(job_in(tmp_path / "twice")).problems == ()
+    assert [(job.length, Path(job.target).name) for job in plan.merged] == [
+        (6, "ab"),
+        (3, "shards"),
+    ]
+    assert plan.source.count(", ") == 2 and verify(job_in(tmp_path / "twice")).problems == ()
+    shards[0][0].unlink()
+    assert merge([job.target for job in plan.merged], tmp_path / "twice").shards_now == 1
 
 
 def test_the_same_images_are_refused_or_kept(tmp_path: Path) -> None:

@@ -39,8 +39,8 @@ def merged_plan(jobs: Sequence[Job]) -> JobPlan:
             replace(step, shards=shards + step.shards, length=ids + step.length)
             for step in (*plan.earlier, last)
         ]
-        own = MergedJob(job.target.text, plan.source, plan.fingerprint, plan.first_uri, plan.length)
-        merged += plan.merged or (own,)
+        about = job.target.text, plan.source, plan.fingerprint, plan.first_uri, plan.length
+        merged.append(MergedJob(*about))
         ids += plan.length
         shards += len(job.shards)
     starts = [0, *(int(n) for n in np.cumsum([plan.length for plan in plans]))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,9 @@ from PIL import Image
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.preprocess import Encoding, Packing, Recipe, Scaling, merge, run
+from fastfeed.preprocess.engines import Outcome
 from fastfeed.preprocess.model.plan import PLAN
+from fastfeed.preprocess.model.task import Task
 from fastfeed.preprocess.planning.shard_sizes import ExpectedSizes, _fitted
 from fastfeed.preprocess.reports.verify import verify
 from fastfeed.preprocess.targets.job_state import Job, load_plan, open_job
@@ -66,6 +69,20 @@ def test_shards_of_scaled_images_have_the_bytes(tmp_path: Path, format: str) -> 
     found = sizes(job)[:-1]
     assert len(found) >= 1 and min(found) > 25_000 and max(found) < 50_000
     assert sum(job.plan.cuts) == 40 and verify(job).problems == ()
+
+
+class Backwards(InlineEngine):
+    """Completes the last piece first, as faster workers may."""
+
+    def run(self, task: Task, pieces: Sequence[int]) -> Iterator[Outcome]:
+        return super().run(task, [*reversed(pieces)])
+
+
+def test_the_plan_is_the_same_in_any_order_of_the_work(tmp_path: Path) -> None:
+    source = noise(tmp_path / "photos", [30 + i % 40 for i in range(40)])
+    built(source, tmp_path / "once", COPIED)
+    run(str(source), tmp_path / "backwards", COPIED, engine=Backwards())
+    assert tree(tmp_path / "backwards") == tree(tmp_path / "once")
 
 
 def test_the_plan_is_the_same_again_and_resumed(tmp_path: Path) -> None:

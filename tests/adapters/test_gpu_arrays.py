@@ -81,7 +81,7 @@ def test_every_way_in_which_pytorch_says_that_a_gpu_is_full(monkeypatch, text):
     monkeypatch.setattr(torch.Tensor, "to", full)
     with pytest.raises(
         DeviceMemory,
-        match=r"torch cpu has no memory left for a batch of 0.0 kB; up to 4 .*out of memory",
+        match=r"torch cpu has no memory left for a batch of 16 bytes; up to 4 .*out of memory",
     ):
         placement.put((np.zeros(4, np.float32),))
     monkeypatch.setattr(torch, "empty", full)

@@ -59,7 +59,7 @@ def test_bytes_of_folders_and_tables_are_measured(photos, table):
     for source in (photos, table):
         out = run("plan", source, "-w", 2, "-b", 2)
         row = next(line for line in out.splitlines() if line.startswith("bytes per rank"))
-        assert " 0 B" not in out and row.split()[-1] in ("kB", "B")
+        assert " 0 bytes" not in out and row.split()[-1] in ("kB", "bytes")
         assert "each sample is a separate file" in out
         assert "shards per rank" not in out
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
@@ -158,6 +159,16 @@ class Record:
     def bytes(self) -> int:
         """Size of all files."""
         return sum(part.bytes for part in self.files)
+
+    def summary(self, seconds: dict[str, float]) -> dict[str, Any]:
+        """The summary of the piece of work that built the shard, in these seconds by stage."""
+        return {
+            "samples": len(self.ids) + len(self.bad),
+            "bad": dict(Counter(bad.reason for bad in self.bad)),
+            "bytes_in": self.tally.bytes_in,
+            "bytes_out": self.bytes,
+            "seconds": dict(seconds),
+        }
 
     def dump(self) -> bytes:
         """The file's content; deterministic."""

@@ -159,7 +159,7 @@ def _other_kind_of_labels(plan: JobPlan, input: Input) -> list[str]:
     ]
 
 
-_ROW = np.dtype(
+ROW = np.dtype(
     [
         ("name", "<u8"),  # hash of the path below the source
         ("size", "<u4"),  # of its bytes' number; 0: not known
@@ -225,7 +225,7 @@ class Changes:
 
 def describe(input: Input) -> np.ndarray:
     """A row per sample: its name, and hashes of what is known without reading it."""
-    rows = np.zeros(len(input.source), _ROW)
+    rows = np.zeros(len(input.source), ROW)
     names = _names(input)
     for first in range(0, len(rows), _AT_ONCE):
         part = rows[first : first + _AT_ONCE]
@@ -308,7 +308,7 @@ def load_samples(content: bytes | None) -> np.ndarray | None:
         rows = np.load(io.BytesIO(content or b""), allow_pickle=False)
     except (ValueError, EOFError):
         return None
-    return rows if rows.dtype == _ROW else None
+    return rows if rows.dtype == ROW else None
 
 
 def _keys(rows: np.ndarray) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -88,14 +88,14 @@ class ShardTask:
         shard = self._shards[piece]
         existing = self._existing_record(shard)
         if existing is not None and existing.plan == self.hash(shard):
-            return _summary(existing, {})
+            return existing.summary({})
         if existing is not None:
             format = self.plan.recipe.packing.format
             stored = StoredShard(self.target, existing, format, self._gone)
             if not np.isin(existing.ids, self.plan.edits.ids).any():  # edits of bad images alone
                 record = replace(existing, plan=self.hash(shard), bad=stored.bad)
                 self.target.write(record.name, record.dump())
-                return _summary(record, {})
+                return record.summary({})
             try:
                 return self._build(shard, stored, context, poison)
             except DamagedShard as error:
@@ -141,10 +141,10 @@ class ShardTask:
             existing = self._existing_record(shard)
             if existing is None or existing.plan != self.hash(shard):
                 raise
-            return _summary(existing, {})
+            return existing.summary({})
         finally:  # also if the parent process is gone: partial files must be removed
             attempt.abandon()
-        return _summary(records[0], seconds)
+        return records[0].summary(seconds)
 
     def alone(self, sample: int, context: TaskContext) -> None:
         """As in Task."""
@@ -491,16 +491,6 @@ class _ShardBuilder:
             "".join(self.sums),
             self.writer.columns.kinds,
         )
-
-
-def _summary(record: Record, seconds: dict[str, float]) -> dict[str, Any]:
-    return {
-        "samples": len(record.ids) + len(record.bad),
-        "bad": dict(Counter(bad.reason for bad in record.bad)),
-        "bytes_in": record.tally.bytes_in,
-        "bytes_out": record.bytes,
-        "seconds": dict(seconds),
-    }
 
 
 def _encodable(text: str) -> str:

@@ -93,7 +93,7 @@ def run(
             counted from 0. Default: None, all.
         timeout_s (float): Seconds that one image may take. Default: 120.0.
         gpus_per_worker (float): GPUs that Ray assigns to each process that calls the function in
-            `Metadata.extras`: a fraction below 1 shares one. Default: 0.0, none.
+            `Metadata.extras`: a fraction below 1 shares one. Default: 0.0.
         retry (Collection[str] | BadFilter): Reasons, such as "io_error", or a BadFilter. Shards
             with bad images that match are built again. Default: ().
         append (bool): Add what is new in the source since the job was complete, in shards of its

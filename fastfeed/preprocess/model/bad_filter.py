@@ -26,14 +26,14 @@ class BadImage:
 
 @dataclass(frozen=True, slots=True)
 class BadFilter:
-    """Selection of bad images; an image must match each of the criteria that are given.
+    """Selection of bad images; an image must match each criterion that is not empty.
 
     Args:
-        reasons (Collection[str]): Reasons, such as "io_error". Default: (), any.
-        classes (Collection[str]): Names of classes. Default: (), any.
+        reasons (Collection[str]): Reasons, such as "io_error". Default: ().
+        classes (Collection[str]): Names of classes. Default: ().
         folders (Collection[str]): Folders of the source, relative to it or in full; folders below
-            are included. Default: (), any.
-        names (Collection[str]): URIs, relative to the source or in full. Default: (), any.
+            are included. Default: ().
+        names (Collection[str]): URIs, relative to the source or in full. Default: ().
 
     Raises:
         ConfigError: A reason is unknown, or a criterion is a string.
@@ -67,7 +67,19 @@ class BadFilter:
 
     @classmethod
     def of(cls, retry: Collection[str] | BadFilter) -> BadFilter:
-        """The filter itself, or one of these reasons."""
+        """The filter itself, or one of these reasons.
+
+        Args:
+            retry (Collection[str] | BadFilter): Reasons, or a filter.
+
+        Returns:
+            The filter.
+
+        Example:
+            >>> from fastfeed.preprocess import BadFilter
+            >>> BadFilter.of(["io_error"]).text
+            'reason io_error'
+        """
         if isinstance(retry, BadFilter):
             return retry
         return cls((retry,) if isinstance(retry, str) else retry)
@@ -84,7 +96,22 @@ class BadFilter:
         return ", ".join([*parts, *([f"{len(self.names):,} names"] if self.names else [])])
 
     def accepts(self, image: BadImage) -> bool:
-        """True if the image matches."""
+        """Test if an image matches.
+
+        Args:
+            image (BadImage): A bad image of a job.
+
+        Returns:
+            True if it matches each criterion.
+
+        Example:
+            >>> from fastfeed.preprocess import BadFilter
+            >>> from fastfeed.preprocess.model.bad_filter import BadImage
+            >>> from fastfeed.preprocess.model.record import BadSample
+            >>> bad = BadSample(3, "cats/3.jpg", "io_error")
+            >>> BadFilter(["io_error"]).accepts(BadImage(bad, 0, "cats/3.jpg", "cats"))
+            True
+        """
         uris = image.name, image.sample.uri
         return (
             (not self.reasons or image.sample.reason in self.reasons)

@@ -129,8 +129,8 @@ class Packing:
         samples (int): Planned images per shard, at least 1; bad ones leave gaps. Default:
             1000.
         group_bytes (int): Bytes of a Parquet row group, at least 1. Default: 67_108_864.
-        shard_bytes (int | str): Expected bytes of a shard, such as "256MB", in place of `samples`.
-            Default: 0, shards of `samples` images.
+        shard_bytes (int | str): Expected bytes of a shard, such as "256MB", in place of `samples`;
+            0 for shards of `samples` images. Default: 0.
 
     Raises:
         ConfigError: If a field is out of range, or both `samples` and `shard_bytes` are given.
@@ -181,11 +181,11 @@ class Selection:
             16]. Default: 4.
         split (Mapping[str, float]): Share of each split by the name of its folder, such as
             {"train": 0.8, "val": 0.1, "test": 0.1}; they sum to 1. The first of them have the
-            lowest hashes, so `val=0.05` is {"val": 0.05, "train": 0.95}. Default: (), no split.
+            lowest hashes, so `val=0.05` is {"val": 0.05, "train": 0.95}. Default: ().
         group (str): Metadata column whose values are never in two splits, such as "photographer".
-            Default: "", none.
+            Default: "".
         stratify (bool): Give each class the shares, to within one image or group of images.
-            Default: False, by hash alone.
+            Default: False.
         keep (str): Of duplicates the "largest" stays (most pixels, then most bytes), the "first" in
             the source's order, or the "newest" file on local disks. Default: "largest".
         mirrored (bool): Flipped copies are similar images, too. Default: False.

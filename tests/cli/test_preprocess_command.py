@@ -154,7 +154,7 @@ def test_bad_images_are_shown_and_retried_in_part():
     out, _ = fastfeed("status", "shards")
     assert "\nbad, by class\n  cats  4 of 13  2 empty, 1 not_image, 1 truncated" in out
     assert "    fastfeed preprocess bad photos shards --folder cats/2019 -o bad.zip\n" in out
-    assert "    fastfeed preprocess update photos shards --repair\n" in out
+    assert out.count("    fastfeed preprocess update photos shards --repair\n") == 1
     found = json.loads(fastfeed("status", "shards", "--json")[0])
     assert found["bad_by_folder"]["total"] == 2
     assert found["bad_by_reason"]["groups"][0]["images"] == 2

@@ -101,9 +101,8 @@ def _show_groups(console: Console, kind: BadGroups) -> None:
     console.print(table)
     if more := kind.total - len(shown):
         _say(f"  and {more:,} more, {len(kind.groups) - len(shown):,} of them in --json")
-    for group in shown:
-        if group.command:
-            _say(f"    {group.command}", style="dim")
+    for line in dict.fromkeys(group.command for group in shown if group.command):
+        _say(f"    {line}", style="dim")
 
 
 def stats(dst: Place, target_option: Options = None, as_json: AsJson = False) -> None:

@@ -90,7 +90,7 @@ def retry(ctx: typer.Context, paths: options.Places) -> None:
     Examples:
         fastfeed preprocess retry photos/ shards/ --reason io_error,timeout  # either
         fastfeed preprocess retry photos/ shards/ --folder 2019 --class cat  # both
-        fastfeed preprocess retry /mnt/photos shards/ --names files.txt      # it has moved
+        fastfeed preprocess retry /mnt/photos shards/ --names files.txt      # moved
     """
     criteria, words = preprocess_values.bad_filter_of(ctx.params)
     if not criteria:
@@ -115,7 +115,7 @@ def bad(
 
     Examples:
         fastfeed preprocess bad photos/ shards/ -o bad.zip
-        fastfeed preprocess bad photos/ shards/ -o bad.zip --reason truncated --class cat
+        fastfeed preprocess bad photos/ shards/ -o bad.zip --reason truncated
     """
     from fastfeed.preprocess.engines.named import engine_for
     from fastfeed.preprocess.planning.bad_images import select_bad

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -12,14 +13,25 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from helpers.commands import command_line
 from helpers.small_jobs import InlineEngine
 from PIL import Image
 
 import fastfeed as ff
-from fastfeed.errors import ConfigError
-from fastfeed.preprocess import Encoding, Limits, Metadata, Packing, Recipe, Scaling, run
+from fastfeed.errors import ConfigError, FastfeedError
+from fastfeed.preprocess import (
+    Encoding,
+    Limits,
+    Metadata,
+    Packing,
+    Recipe,
+    Scaling,
+    Selection,
+    run,
+)
 from fastfeed.preprocess.inputs.source_spec import SourceSpec
 from fastfeed.preprocess.pixels.transform import Transformer
 from fastfeed.preprocess.planning.estimate import estimate
@@ -54,6 +66,9 @@ def array(samples):
 
 def drop(samples):
     return [Drop("blurred") if number(s) < 3 else {"sharp": 1} for s in samples]
+
+def directions(samples):  # three of them
+    return [{"clip": np.eye(3, dtype=np.float32)[number(s) % 3]} for s in samples]
 
 def one_drop(samples):
     return Drop("all")
@@ -301,3 +316,82 @@ def test_a_column_that_a_sample_of_an_earlier_job_lacks_is_missing(place):
     recipe = Recipe(Scaling(24), limits=Limits(where="score > 0.5"))
     report = run("shards", "again", recipe, engine=InlineEngine())
     assert report.dropped == {"where score > 0.5 (a value is missing)": 1}
+
+
+def embedded(name, directions, **more):
+    """A table of images in Parquet, with an embedding in the plane for each: an angle, or None."""
+    vectors = [
+        None if angle is None else [math.cos(angle), math.sin(angle)] for angle in directions
+    ]
+    rows = {"image": [Path(f"photos/{i}.png").read_bytes() for i in range(len(vectors))]}
+    pq.write_table(pa.table({**rows, "clip": vectors, **more}), name)
+
+
+SEMANTIC = Selection(dedupe="semantic", embedding="clip", similarity=0.99)  # of 8 degrees
+
+
+def numbers(dst="shards"):
+    shards = ff.TarShards(f"{dst}/*.tar", label=None, columns=["json"])
+    metadata = shards.columns(np.arange(len(shards)))["json"]
+    assert all(sample["columns"].keys() == {"n"} for sample in metadata), "embeddings are not kept"
+    return [sample["columns"]["n"] for sample in metadata]
+
+
+def test_images_with_similar_embeddings_are_left_out(place):
+    # the largest is kept, the last of them: 4 is like 5, but 3 is like 4 alone, which is not kept
+    embedded("table.parquet", [0.0, 0.05, 2.0, 1.0, 1.1, 1.2, None, 3.0], n=[*range(8)])
+    source = SourceSpec("table.parquet", image="image", columns=["n"])
+    report = run(source, "shards", Recipe(Scaling(24), choice=SEMANTIC), engine=InlineEngine())
+    assert report.complete and report.left_out == {"duplicate_semantic": 2}
+    assert numbers() == [1, 2, 3, 5, 6, 7]
+    lines = Path("shards/__job/duplicates.jsonl").read_text().splitlines()
+    pairs = {pair["dropped"][-1]: pair for pair in map(json.loads, lines)}
+    assert pairs["0"]["cosine"] == pytest.approx(math.cos(0.05), abs=1e-6)
+    assert pairs["0"]["kept"].endswith("1") and pairs["4"]["kept"].endswith("5")
+    assert "cosine 0.999" in Path("shards/__job/duplicates.html").read_text()
+    again = run(source, "shards", Recipe(Scaling(24), choice=SEMANTIC), engine=InlineEngine())
+    assert again.complete and not again.shards_now and not again.notes
+
+
+def test_what_the_condition_drops_is_no_reason_to_drop_another(place):
+    embedded("table.parquet", [0.0, 0.05, 1.0, 1.05], n=[0, 1, 2, 3])
+    source = SourceSpec("table.parquet", image="image", columns=["n"])
+    recipe = Recipe(Scaling(24), limits=Limits(where="n != 1 and width < 33"), choice=SEMANTIC)
+    report = run(source, "shards", recipe, engine=InlineEngine())
+    assert numbers() == [0, 2] and report.dropped == {"where n != 1": 1, "where width < 33": 1}
+    assert not report.left_out
+
+
+def test_embeddings_of_an_earlier_job(place):
+    function = "filters:directions"
+    first = Recipe(Scaling(24), metadata=Metadata(extras=function))
+    assert run("photos", "shards", first, engine=InlineEngine()).complete
+    choice = Selection(dedupe="semantic", embedding="clip.npy", similarity=0.99)
+    report = run("shards", "again", Recipe(Scaling(12), choice=choice), engine=InlineEngine())
+    assert report.complete and report.left_out == {"duplicate_semantic": 8}
+    assert report.tally.samples == 3
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        ({"dedupe": "semantic"}, "needs embedding"),
+        ({"embedding": "clip"}, "got dedupe='none', embedding='clip'"),
+        ({"similarity": 1.5}, r"similarity must be in \(0, 1\], a cosine, got 1.5"),
+        ({"similarity": 0.0}, r"similarity must be in \(0, 1\]"),
+        ({"similarity": float("nan")}, r"similarity must be in \(0, 1\]"),
+    ],
+)
+def test_semantic_choices_that_do_not_fit(choice, message):
+    with pytest.raises(ConfigError, match=message):
+        Selection(**choice)
+
+
+def test_a_column_of_embeddings_that_is_not_there(place):
+    embedded("table.parquet", [0.0, 0.05])
+    recipe = Recipe(Scaling(24), choice=replace(SEMANTIC, embedding="vector"))
+    with pytest.raises(FastfeedError, match="vector"):
+        run(SourceSpec("table.parquet", image="image"), "shards", recipe, engine=InlineEngine())
+    with pytest.raises(ConfigError, match="for the folder photos; pass labels_file"):
+        run("photos", "shards", recipe, engine=InlineEngine())
+    assert not Path("shards/__job/plan.json").exists()

@@ -35,7 +35,7 @@ def dry_run(src: str, dst: str, recipe: Recipe, values: Mapping[str, Any]) -> No
 
     check_overlap(src, dst)
     job, free = _existing_job(dst, recipe, values)
-    opener = preprocess_values.opener(src, values).with_group(recipe.choice.group)
+    opener = preprocess_values.opener(src, values).with_column(recipe.choice.group)
     source = opener(None if job is None else job.target)
     if job is not None:
         source = planned_input(job.plan, source, planned_ids(job.target, job.plan, source))

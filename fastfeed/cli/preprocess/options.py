@@ -35,7 +35,7 @@ _FREQUENT: Rows = [
     ("format", str, "webdataset", "FORMAT", _FORMAT_HELP, "--format", "-f"),
     ("val", float, 0.0, "SHARE", "Fraction for val/; the others go to train/."),
     ("split", str, "", "SHARES", "Folders with shares, such as train=0.8,val=0.1,test=0.1."),
-    ("dedupe", str, "none", "HOW", "Drop duplicates: none, exact (same bytes) or near (similar)."),
+    ("dedupe", str, "none", "HOW", "Drop duplicates: exact (same bytes), near or semantic copies."),
 ]
 _SCALING: Rows = [
     ("filter", str, "lanczos", "NAME", "lanczos, bicubic or area; always antialiased."),
@@ -74,6 +74,8 @@ _LIMITS: Rows = [
     ("where", str, "", "CONDITION", _WHERE_HELP),
     ("keep", str, "largest", "WHICH", "Of duplicates: largest, first (of SRC) or newest."),
     ("mirrored", bool, False, "", "Flipped copies are similar images, too."),
+    ("embedding", str, "", "COLUMN", "Embeddings that --dedupe semantic compares."),
+    ("similarity", float, 0.95, "X", "Cosine from which embeddings are similar."),
     ("distance", int, 4, "N", "Bits of the dHash that may differ with --dedupe near."),
 ]
 _SOURCE: Rows = [

@@ -75,8 +75,10 @@ class PlanIds:
         ]
 
     def extra_columns(self, ids: Sequence[int]) -> list[dict[str, Any] | Failure]:
-        """Metadata columns by name, as JSON values; None for a sample without a value."""
-        return columns_of(self._source, [int(self._ids[i]) for i in ids])
+        """Metadata columns by name, as JSON values; None for a sample without a value, {} if gone."""
+        places = self._ids[np.asarray(ids, np.int64)]
+        values = iter(columns_of(self._source, places[places >= 0].tolist()))
+        return [{} if place < 0 else next(values) for place in places.tolist()]
 
     # -- Sharded: not in the order of files, so that all are one unit
 

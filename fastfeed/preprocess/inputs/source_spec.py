@@ -59,8 +59,8 @@ class SourceSpec:
     storage: dict[str, Any] | Storage | None = None
     label_kind: LabelKind | None = None
 
-    def with_group(self, column: str) -> SourceSpec:
-        """This source with the column whose values stay in one split; "": as it is."""
+    def with_column(self, column: str) -> SourceSpec:
+        """This source with one more column, which the plan is made from; "": as it is."""
         if not column or column in self.columns:
             return self
         return replace(self, columns=(*self.columns, column))
@@ -240,16 +240,61 @@ class _Given:
 
 
 InputLike = Source | Input | str | os.PathLike[str] | Callable[["Target"], Input]
-JobSource = SourceSpec | _Given
+
+
+@dataclass(frozen=True, slots=True)
+class _Hiding:
+    """A source with a column that the plan is made from, and that is not written."""
+
+    source: SourceSpec | _Given
+    column: str
+
+    def document(self) -> dict[str, Any] | None:
+        document = self.source.document()
+        if not document or "columns" not in document:
+            return document
+        columns = [name for name in document["columns"] if name != self.column]
+        return {**document, "columns": columns} if columns else _without(document, "columns")
+
+    def __call__(self, target: Target) -> Input:
+        return self._hidden(self.source(target))
+
+    @contextmanager
+    def now(self, target: Target) -> Iterator[tuple[Input, str | None]]:
+        with self.source.now(target) as (input, listing):
+            yield self._hidden(input), listing
+
+    def _hidden(self, input: Input) -> Input:
+        names = (self.column, *normalize_names("tar", (self.column,)))
+        return replace(input, columns=tuple(name for name in input.columns if name not in names))
+
+
+def _without(document: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in document.items() if key != name}
+
+
+JobSource = SourceSpec | _Given | _Hiding
 
 
 def job_source(
-    source: InputLike, storage: dict[str, Any] | None = None, group: str = ""
+    source: InputLike,
+    storage: dict[str, Any] | None = None,
+    group: str = "",
+    embedding: str = "",
 ) -> JobSource:
-    """Resolve what `run` accepts as its source; a place is opened with the column `group`, too."""
+    """Resolve what `run` accepts as its source; a place is opened with these columns, too.
+
+    The column `embedding` is not written, unless it is among the source's own `columns`.
+    """
     if isinstance(source, (str, os.PathLike)):
         source = SourceSpec(os.fspath(source), storage=storage)
-    return source.with_group(group) if isinstance(source, SourceSpec) else _Given(source)
+    if not isinstance(source, SourceSpec):
+        given = _Given(source)
+        is_whole = bool(embedding) and not isinstance(source, Input) and not callable(source)
+        return _Hiding(given, embedding) if is_whole else given
+    grouped = source.with_column(group)
+    opened = grouped.with_column(embedding)
+    return opened if opened is grouped else _Hiding(opened, embedding)
 
 
 def listing_prefix(target: Target, name: str | None = None) -> str | None:

@@ -134,7 +134,7 @@ def run(
         )
     job_run = JobRun(
         open_target(dst, target_storage),
-        job_source(source, storage, recipe.choice.group),
+        job_source(source, storage, recipe.choice.group, recipe.choice.embedding),
         recipe,
         engine_for(engine, workers, memory, timeout_s, gpus_per_worker),
         max_bad,

@@ -129,9 +129,10 @@ def update(
         )
     if not dry_run:
         target = open_target(dst, target_storage)
+    choice = plan.recipe.choice
     job_run = JobRun(
         target,
-        job_source(source, storage, plan.recipe.choice.group),
+        job_source(source, storage, choice.group, choice.embedding),
         plan.recipe,
         engine_for(engine, workers, memory, timeout_s, gpus_per_worker),
         max_bad,

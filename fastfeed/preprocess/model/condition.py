@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import pairwise
@@ -63,6 +63,18 @@ class Values:
 
 
 UNKNOWN = Values()
+
+
+def known_values(
+    uri: str, label: int, classes: Sequence[str], note: Mapping[str, Any], has_caption: bool
+) -> Values:
+    """Values that are known before a file is read; `note` as from `Input.notes`."""
+    facts: dict[str, Any] = {"uri": uri, "label": label if label >= 0 else None}
+    facts["class_name"] = classes[label] if 0 <= label < len(classes) else None
+    if has_caption:
+        facts["text"] = note.get("text")
+    earlier = (note.get("earlier") or {}).get("columns") or {}
+    return Values(facts, {**earlier, **note.get("columns", {})})
 
 
 @dataclass(frozen=True, slots=True)

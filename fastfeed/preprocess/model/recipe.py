@@ -175,8 +175,8 @@ class Selection:
         split_seed (int): Seed of the split. Default: 0.
         split_by (str): "looks": similar images stay in one split; "names": no survey needed.
             Default: "looks".
-        dedupe (str): "none", "exact" (equal bytes), or "near" (also similar images). Default:
-            "none".
+        dedupe (str): "none", "exact" (equal bytes), "near" (also similar images) or "semantic" (also
+            similar embeddings). Default: "none".
         distance (int): Bits of 64 in which the dHashes of similar images differ at most, in [0,
             16]. Default: 4.
         split (Mapping[str, float]): Share of each split by the name of its folder, such as
@@ -189,6 +189,9 @@ class Selection:
         keep (str): Of duplicates the "largest" stays (most pixels, then most bytes), the "first" in
             the source's order, or the "newest" file on local disks. Default: "largest".
         mirrored (bool): Flipped copies are similar images, too. Default: False.
+        embedding (str): Column with the embeddings that "semantic" compares: lists of numbers, all of
+            one length. It is not written to shards. Default: "".
+        similarity (float): Least cosine of similar embeddings, in (0, 1]. Default: 0.95.
 
     Raises:
         ConfigError: If a field is out of range, shares do not sum to 1, or a split cannot be the
@@ -213,15 +216,25 @@ class Selection:
     stratify: bool = False
     keep: str = "largest"
     mirrored: bool = False
+    embedding: str = ""
+    similarity: float = 0.95
 
     def __post_init__(self) -> None:
-        check_choice("dedupe", self.dedupe, ("none", "exact", "near"))
+        check_choice("dedupe", self.dedupe, ("none", "exact", "near", "semantic"))
         check_choice("split_by", self.split_by, ("looks", "names"))
         check_choice("keep", self.keep, ("largest", "first", "newest"))
         if not 0 <= self.val < 1:
             raise ConfigError.of("val", "in [0, 1), the fraction of images in val/", self.val)
         if not is_int_in(self.distance, 0, 16):
             raise ConfigError.of("distance", "in [0, 16] bits of 64", self.distance)
+        if not 0 < self.similarity <= 1:
+            raise ConfigError.of("similarity", "in (0, 1], a cosine", self.similarity)
+        if bool(self.embedding) != (self.dedupe == "semantic"):
+            raise ConfigError(
+                'dedupe="semantic" (--dedupe semantic) needs embedding (--embedding), a column, and'
+                f" nothing else uses it; got dedupe={self.dedupe!r}, embedding={self.embedding!r}",
+                field="embedding",
+            )
         split = _checked_split(self.split, self.val) if self.split else ()
         object.__setattr__(self, "split", split)
         for name in ("group", "stratify"):
@@ -234,7 +247,7 @@ class Selection:
         if self.keep != "largest" and self.dedupe == "none":
             raise ConfigError(
                 f"keep is for duplicates, got keep={self.keep!r} without dedupe; pass dedupe"
-                " (--dedupe exact or near)",
+                " (--dedupe exact, near or semantic)",
                 field="keep",
             )
         if self.mirrored and not self.compares:
@@ -288,7 +301,11 @@ _ADDED: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
     ("encoding", Encoding(), ("optimize",)),
     ("limits", Limits(), ("where",)),
     ("packing", Packing(), ("shard_bytes",)),
-    ("choice", Selection(), ("split", "group", "stratify", "keep", "mirrored")),
+    (
+        "choice",
+        Selection(),
+        ("split", "group", "stratify", "keep", "mirrored", "embedding", "similarity"),
+    ),
 )
 
 

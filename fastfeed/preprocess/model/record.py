@@ -34,6 +34,7 @@ REASONS = FILE_REASONS | {
     DROPPED: "left out by where (--where), or by the function of --with",
     "duplicate_exact": "the same bytes as another",
     "duplicate_near": "looks like another",
+    "duplicate_semantic": "its embedding is similar to another's",
 }
 # reasons that a recipe asks for: no sign of a fault
 EXCLUDED = frozenset({"too_small", "aspect", "policy", DROPPED})
@@ -56,6 +57,11 @@ class BadSample:
     uri: str
     reason: str  # a key of REASONS
     detail: str = ""
+
+    @property
+    def is_dropped(self) -> bool:
+        """True if `Limits.where` or the user's function left it out: it is no fault."""
+        return self.reason == DROPPED
 
     def __str__(self) -> str:
         detail = f" ({self.detail})" if self.detail else ""

@@ -11,6 +11,7 @@ import numpy as np
 
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess.model.bad_filter import BadFilter, BadImage
+from fastfeed.preprocess.model.condition import DROPPED
 from fastfeed.preprocess.model.edits import NO_LABEL
 from fastfeed.preprocess.model.plan import JobPlan, relative_uri
 from fastfeed.preprocess.planning.check_source import label_hash, load_samples, samples_file
@@ -58,7 +59,7 @@ class PlannedClasses:
 
 
 def bad_images(job: Job, classes: PlannedClasses | None = None) -> list[BadImage]:
-    """Bad images of the shards that are done, in shard order."""
+    """Bad and dropped images of the shards that are done, in shard order."""
     bad = [(index, sample) for index in sorted(job.records) for sample in job.records[index].bad]
     if not bad:
         return []
@@ -76,7 +77,12 @@ def select_bad(job: Job, criteria: BadFilter) -> list[BadImage]:
     if unknown := [name for name in criteria.classes if name not in known]:
         allowed = f"among the job's {len(known):,} classes" if known else "left out: it has none"
         raise ConfigError(f"class must be {allowed}, got {', '.join(unknown)}", field="class")
-    images = [image for image in bad_images(job) if criteria.accepts(image)]
+    with_dropped = DROPPED in criteria.reasons  # only if they are asked for
+    images = [
+        image
+        for image in bad_images(job)
+        if criteria.accepts(image) and (with_dropped or not image.sample.is_dropped)
+    ]
     if job.todo:  # of an interrupted retry: the shards of these images may have no record now
         return images
     matched = {uri for image in images for uri in (image.name, image.sample.uri)}

@@ -29,15 +29,24 @@ from fastfeed.preprocess.targets.target import Target
 from fastfeed.sources.base import Source
 
 PAIRS = f"{JOB}/duplicates.jsonl"
-_MAX_SHOWN = {"duplicate_near": 100, "duplicate_exact": 20}  # pairs with pictures
+_MAX_SHOWN = {
+    "duplicate_near": 100,
+    "duplicate_semantic": 100,
+    "duplicate_exact": 20,
+}  # pairs with pictures
 _TITLES = {
     "duplicate_near": "Look alike",
+    "duplicate_semantic": "Similar embeddings",
     "duplicate_exact": "The same bytes",
 }
 _HINTS = {
     "duplicate_near": (
         "Pairs with different labels first, then those that differ most. If these look different to"
         " you, choose a smaller <code>distance</code>."
+    ),
+    "duplicate_semantic": (
+        "Pairs with different labels first, then those that differ most. If these should both stay,"
+        " choose a larger <code>similarity</code>."
     ),
     "duplicate_exact": "Copies, whatever their names.",
 }
@@ -59,6 +68,8 @@ def write_duplicates(target: Target, source: Source, pairs: Sequence[DuplicatePa
     for pair in pairs:
         line: dict[str, Any] = {"kept": source.uri(pair.kept), "dropped": source.uri(pair.dropped)}
         line |= {"reason": pair.reason, "bits": pair.bits, "labels_differ": pair.conflict}
+        if pair.reason == "duplicate_semantic":
+            line["cosine"] = round(pair.cosine, 6)
         lines.write(json.dumps(line).encode() + b"\n")
     target.write(PAIRS, lines.getvalue())
     target.write(DUPLICATES, _page(source, pairs).encode("utf-8", "replace"))
@@ -66,7 +77,9 @@ def write_duplicates(target: Target, source: Source, pairs: Sequence[DuplicatePa
 
 def _page(source: Source, pairs: Sequence[DuplicatePair]) -> str:
     sections = {reason: [pair for pair in pairs if pair.reason == reason] for reason in _TITLES}
-    worst = sorted(pairs, key=lambda pair: (not pair.conflict, -pair.bits, pair.dropped))
+    worst = sorted(
+        pairs, key=lambda pair: (not pair.conflict, -pair.bits, pair.cosine, pair.dropped)
+    )
     chosen = {
         reason: [pair for pair in worst if pair.reason == reason][: _MAX_SHOWN[reason]]
         for reason in sections
@@ -103,6 +116,8 @@ def _card(source: Source, pair: DuplicatePair, thumbnails: dict[int, _Thumbnail]
     head = "the same bytes"
     if pair.reason == "duplicate_near":
         head = "1 bit of 64 differs" if pair.bits == 1 else f"{pair.bits} bits of 64 differ"
+    if pair.reason == "duplicate_semantic":
+        head = f"cosine {pair.cosine:.3f}"
     if pair.conflict:
         names = [_class_name(source, id) for id in (pair.kept, pair.dropped)]
         head += f"<i>the labels differ: {escape(names[0])}, {escape(names[1])}</i>"

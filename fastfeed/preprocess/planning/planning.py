@@ -13,14 +13,13 @@ import numpy as np
 
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess.engines import Engine, run_pieces
-from fastfeed.preprocess.inputs.inputs import Input, sampled_notes
+from fastfeed.preprocess.inputs.inputs import Input
 from fastfeed.preprocess.inputs.plan_ids import PlanIds
 from fastfeed.preprocess.inputs.source_spec import keep_listing
-from fastfeed.preprocess.model.condition import condition_of, unknown_name
 from fastfeed.preprocess.model.edits import REPAIRED, UNCHANGED, Edits
 from fastfeed.preprocess.model.layout import is_job_file
 from fastfeed.preprocess.model.plan import PLAN, Earlier, JobPlan, ordered, saved
-from fastfeed.preprocess.model.recipe import Recipe, Selection
+from fastfeed.preprocess.model.recipe import Recipe
 from fastfeed.preprocess.model.report import Reporter
 from fastfeed.preprocess.planning.check_source import (
     NO_IDS,
@@ -33,12 +32,14 @@ from fastfeed.preprocess.planning.edited import removed_again
 from fastfeed.preprocess.planning.estimate import SAMPLE_SIZE, check_space, estimate, surely_fits
 from fastfeed.preprocess.planning.groups import read_groups
 from fastfeed.preprocess.planning.select import PlannedGroups, select
+from fastfeed.preprocess.planning.semantic import read_vectors
 from fastfeed.preprocess.planning.shard_sizes import (
     ExpectedSizes,
     expected_sizes,
     source_bytes,
 )
 from fastfeed.preprocess.planning.survey import Survey, SurveyTask, completed_pieces, load_survey
+from fastfeed.preprocess.planning.wanted import check_where, unwanted
 from fastfeed.preprocess.shard.versions import versions
 from fastfeed.preprocess.targets.job_state import load_plan
 from fastfeed.preprocess.targets.target import Target
@@ -105,16 +106,15 @@ def create_plan(
             f"no checked sample of {input.text} has {', '.join(missing)}; "
             "use the names of captions and columns as they are in the source"
         )
-    _check_where(input, recipe)
+    check_where(input, recipe)
     check_free_space(input, recipe, engine, target, reporter)
     source = input.source
     length, ids = len(source), np.arange(len(source))
     survey = None
     if recipe.looks:
         survey = _run_survey(target, input, recipe, engine, _bounds([length]), reporter, part=part)
-    selection = select(
-        recipe, length, source.label(ids), survey, source.uri, **_facts(input, recipe.choice)
-    )
+    facts = _facts(input, recipe, survey)
+    selection = select(recipe, length, source.label(ids), survey, source.uri, **facts)
     _write_pairs(target, source, selection)
     order, groups = ordered(
         selection.groups, f"{length} images in {input.text}, left out: {selection.left_out}"
@@ -145,17 +145,6 @@ def create_plan(
     for name, content in plan.files().items():
         target.write(name, content)
     return plan
-
-
-def _check_where(input: Input, recipe: Recipe) -> None:
-    """ConfigError if the condition names a column that no checked sample has."""
-    if not recipe.limits.where or recipe.metadata.extras:  # which may return any column
-        return
-    names = {f"exif_{name}" for name in recipe.metadata.exif} | {*input.columns}
-    for note in sampled_notes(input, earlier=True):
-        names |= ((note.get("earlier") or {}).get("columns") or {}).keys()
-    if error := unknown_name(condition_of(recipe.limits.where), names):
-        raise error
 
 
 def planned_input(plan: JobPlan, input: Input, ids: np.ndarray | None) -> Input:
@@ -199,7 +188,7 @@ def append_plan(
         bounds = _bounds([*(part.length for part in earlier), len(ids)])
         survey = _run_survey(target, input, recipe, engine, bounds, reporter, earlier)
     labels = input.source.label(np.arange(len(ids)))
-    facts = _facts(input, recipe.choice)
+    facts: dict[str, Any] = _facts(input, recipe, survey)
     selection = select(
         recipe, len(ids), labels, survey, input.source.uri, sides=_sides(plan), **facts
     )
@@ -250,13 +239,18 @@ def _write_pairs(target: Target, source: Source, selection: PlannedGroups) -> No
         write_duplicates(target, source, selection.pairs)
 
 
-def _facts(input: Input, choice: Selection) -> dict[str, Any]:
+def _facts(input: Input, recipe: Recipe, survey: Survey | None) -> dict[str, Any]:
     """Arguments of `select` beyond the survey, as the recipe needs them."""
     facts: dict[str, Any] = {}
+    choice = recipe.choice
     if choice.group:
         facts["column"] = read_groups(input, choice.group)
     if choice.keep == "newest":
         facts["times"] = _times_of_change(input)
+    if choice.embedding:
+        facts["vectors"] = read_vectors(input, choice.embedding)
+    if recipe.limits.where and survey is not None:
+        facts["unwanted"] = unwanted(input, recipe, survey)
     return facts
 
 

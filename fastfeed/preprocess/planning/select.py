@@ -1,10 +1,11 @@
 """Selects the images of a job and their folders, from the recipe and the survey alone.
 
-Duplicates: images are visited in an order of preference, which is that of pixels, bytes and ids, the
-largest first, or of times of change, or of ids alone. Of files with equal bytes the first is kept.
-One is dropped if it is within the distance of a kept one, in favor of the nearest of these. Chains are not followed: in A ~ B ~ C, B is dropped, and C is
-kept if it is not similar to A. An image that cannot be decoded, or that the recipe excludes, is
-never a duplicate; one that is too uniform for a dHash can only be an exact duplicate.
+Duplicates: images are visited in an order of preference, which is that of pixels, bytes and ids,
+the largest first, or of times of change, or of ids alone. Of files with equal bytes the first is
+kept. One is dropped if it is within the distance of a kept one, in favor of the nearest of these.
+Chains are not followed: in A ~ B ~ C, B is dropped, and C is kept if it is not similar to A.
+Embeddings are compared by the same rule. An image that cannot be decoded, or that the recipe
+excludes, is never a duplicate; one that is too uniform for a dHash can only be an exact duplicate.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from fastfeed.preprocess.pixels.geometry import (
 )
 from fastfeed.preprocess.planning.groups import Groups
 from fastfeed.preprocess.planning.near_duplicates import mirrored_pairs, near_pairs
+from fastfeed.preprocess.planning.semantic import similar_to_kept
 from fastfeed.preprocess.planning.shares import DuplicatePair, shares_of
 from fastfeed.preprocess.planning.split import Candidates, Similar, Split, split
 from fastfeed.preprocess.planning.survey import BAD, GOOD, Survey, format_name
@@ -53,6 +55,8 @@ def select(
     sides: np.ndarray | None = None,
     column: Groups | None = None,
     times: np.ndarray | None = None,
+    vectors: np.ndarray | None = None,
+    unwanted: np.ndarray | None = None,
 ) -> PlannedGroups:
     """Assign the ids of a source of this length to groups, and drop duplicates.
 
@@ -60,14 +64,16 @@ def select(
     only for images that are split by name. sides: of a job to which images are appended, those that
     it has, which are the first ones: int64, position in the recipe's shares, -1 left out; only the
     others are in the groups. column: its values stay in one split. times: of the last change of
-    each file, if the newest copy is kept: int64.
+    each file, if the newest copy is kept: int64. vectors: embeddings that are compared, as
+    `read_vectors` returns them. unwanted: bool, shape (length,), images that will be dropped and so
+    are no reason to drop others.
     """
     placed = np.zeros(0, np.int64) if sides is None else sides
     choice, shares = recipe.choice, recipe.choice.shares
     similar = Similar.none(length)
     if survey is not None:
-        similar = _find_similar(recipe, survey, placed, times)
-    pairs = _pairs(similar, choice, labels, placed)
+        similar = _find_similar(recipe, survey, placed, times, unwanted)
+    pairs = _pairs(similar, choice, labels, placed, vectors)
     is_kept = np.ones(length, bool)
     is_kept[[pair.dropped for pair in pairs]] = False
     left_out = dict(sorted(Counter(pair.reason for pair in pairs).items()))
@@ -95,7 +101,11 @@ def select(
 
 
 def _find_similar(
-    recipe: Recipe, survey: Survey, placed: np.ndarray, times: np.ndarray | None
+    recipe: Recipe,
+    survey: Survey,
+    placed: np.ndarray,
+    times: np.ndarray | None,
+    unwanted: np.ndarray | None,
 ) -> Similar:
     """Similar images by preference: those of the job, then as the recipe says, source order."""
     rows, length = survey.rows, len(survey)
@@ -110,8 +120,10 @@ def _find_similar(
     rank = np.empty(length, np.int64)
     rank[order] = np.arange(length)
     is_good = rows["state"] != BAD
-    if recipe.choice.dedupe == "near":
+    if recipe.choice.dedupe in ("near", "semantic"):
         is_good &= ~_excluded(recipe, survey)
+    if unwanted is not None:
+        is_good &= ~unwanted
     good = np.flatnonzero(is_good)
     by_bytes = good[np.lexsort((rank[good], rows["sha"][good, 1], rows["sha"][good, 0]))]
     same = np.zeros(len(good), bool)
@@ -122,7 +134,7 @@ def _find_similar(
     hashable = hashable[np.argsort(rank[hashable])]
     near = mirrored_pairs if recipe.choice.mirrored else near_pairs
     a, b, bits = near(rows["dhash"][hashable], recipe.choice.distance)
-    return Similar((first[same], by_bytes[same]), (hashable[a], hashable[b], bits), rank)
+    return Similar((first[same], by_bytes[same]), (hashable[a], hashable[b], bits), rank, firsts)
 
 
 def _excluded(recipe: Recipe, survey: Survey) -> np.ndarray:
@@ -143,10 +155,15 @@ def _is_refused(recipe: Recipe, format: int, height: int, width: int) -> bool:
 
 
 def _pairs(
-    similar: Similar, choice: Selection, labels: np.ndarray, placed: np.ndarray
+    similar: Similar,
+    choice: Selection,
+    labels: np.ndarray,
+    placed: np.ndarray,
+    vectors: np.ndarray | None,
 ) -> list[DuplicatePair]:
     """Dropped images, and those kept in their favor; images of the job stay."""
-    dropped: dict[int, tuple[int, str, int]] = {}  # id -> kept id, reason, bits
+    # id -> kept id, reason, bits or cosine
+    dropped: dict[int, tuple[int, str, int | float]] = {}
     sides = dict(enumerate(placed.tolist()))
     if choice.dedupe == "near":
         a, b, bits = similar.near
@@ -160,14 +177,36 @@ def _pairs(
                     dropped[second] = first, "duplicate_near", differing_bits
             elif not differing_bits:  # equal hash to a dropped one: as near to the kept one
                 dropped[second] = dropped[first]
+    if vectors is not None:
+        dropped = _similar_embeddings(similar, choice, vectors, placed)
     if choice.dedupe != "none":
         for first, second in zip(*(ids.tolist() for ids in similar.twins), strict=True):
             dropped[second] = dropped.get(first, (first, "duplicate_exact", 0))
     pairs = []
-    for id, (kept, reason, bits) in sorted(dropped.items()):
-        conflict = labels[kept] != labels[id] and min(labels[kept], labels[id]) >= 0
-        pairs.append(DuplicatePair(kept, id, reason, bits, bool(conflict)))
+    for id, (kept, reason, by) in sorted(dropped.items()):
+        conflict = bool(labels[kept] != labels[id] and min(labels[kept], labels[id]) >= 0)
+        if isinstance(by, float):
+            pairs.append(DuplicatePair(kept, id, reason, conflict=conflict, cosine=by))
+        else:
+            pairs.append(DuplicatePair(kept, id, reason, by, conflict))
     return pairs
+
+
+def _similar_embeddings(
+    similar: Similar, choice: Selection, vectors: np.ndarray, placed: np.ndarray
+) -> dict[int, tuple[int, str, int | float]]:
+    """Ids that are dropped for their embeddings: kept id, reason, cosine."""
+    ids = similar.firsts[vectors[similar.firsts].any(axis=1)]
+    ids = ids[np.argsort(similar.rank[ids])]
+    is_new = ids >= len(placed)
+    side = np.append(placed, 0)[np.minimum(ids, len(placed))]
+    stays = ~is_new & (side >= 0)
+    kept, cosines = similar_to_kept(vectors, ids, choice.similarity, stays, is_new | stays)
+    return {
+        id: (first, "duplicate_semantic", cosine)
+        for id, first, cosine in zip(ids.tolist(), kept.tolist(), cosines.tolist(), strict=True)
+        if first >= 0
+    }
 
 
 def _by_bucket(

@@ -23,9 +23,10 @@ class DuplicatePair:
 
     kept: int
     dropped: int
-    reason: str  # "duplicate_exact" or "duplicate_near"
+    reason: str  # "duplicate_exact", "duplicate_near" or "duplicate_semantic"
     bits: int = 0  # number of differing dHash bits, of 64
     conflict: bool = False  # whether their labels differ
+    cosine: float = 1.0  # of their embeddings, where these are compared
 
 
 def shares_of(
@@ -149,6 +150,7 @@ _HINTS = {
         'they may be other objects; a smaller distance, or dedupe="exact" (--dedupe exact), keeps'
         " them"
     ),
+    "semantic": "they may be other objects; a larger similarity (--similarity) keeps them",
     "exact": "one of the labels is wrong",
 }
 

@@ -42,12 +42,13 @@ class Similar:
     # as returned by near_pairs, among the first of equal files
     near: tuple[np.ndarray, np.ndarray, np.ndarray]
     rank: np.ndarray  # int64, shape (length,): the place of each in the order of preference
+    firsts: np.ndarray  # int64: ids of images that are compared, the first of equal files
 
     @classmethod
     def none(cls, length: int) -> Similar:
         """No similar images are known, in the order of ids."""
         empty = np.zeros(0, np.int64)
-        return cls((empty, empty), (empty, empty, np.zeros(0, np.uint8)), np.arange(length))
+        return cls((empty, empty), (empty, empty, np.zeros(0, np.uint8)), np.arange(length), empty)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -130,7 +130,8 @@ def _sheets(stats: Statistics, pictures: Sequence[tuple[Record, bytes]]) -> str:
         return ""
     figures = []
     for record, picture in pictures:
-        bad = f", {len(record.bad):,} bad" if record.bad else ""
+        count = sum(not sample.is_dropped for sample in record.bad)
+        bad = f", {count:,} bad" if count else ""
         figures.append(
             f"<figure><figcaption>{escape(record.shard)}: {len(record.ids):,} samples,"
             f' {format_size(record.bytes)}{bad}</figcaption><img alt="first samples of'

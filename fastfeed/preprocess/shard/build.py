@@ -24,6 +24,7 @@ from fastfeed.preprocess.model.condition import (
     Condition,
     Values,
     condition_of,
+    known_values,
 )
 from fastfeed.preprocess.model.edits import UNCHANGED
 from fastfeed.preprocess.model.layout import record_name
@@ -161,13 +162,8 @@ class ShardTask:
         """Values that `Limits.where` may name and that are known before the file is read."""
         if self.condition is None or isinstance(note, Failure):
             return UNKNOWN
-        classes = self.plan.classes
-        facts: dict[str, Any] = {"uri": self.sample_uri(i), "label": label if label >= 0 else None}
-        facts["class_name"] = classes[label] if 0 <= label < len(classes) else None
-        if self.planned.caption:
-            facts["text"] = note.get("text")
-        earlier = (note.get("earlier") or {}).get("columns") or {}
-        return Values(facts, earlier | note.get("columns", {}))
+        has_caption = bool(self.planned.caption)
+        return known_values(self.sample_uri(i), label, self.plan.classes, note, has_caption)
 
     def make(
         self, sample: int, blob: Any, context: TaskContext, known: Values = UNKNOWN

@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from fastfeed.errors import SourceError
-from fastfeed.preprocess.model.condition import DROPPED
 from fastfeed.preprocess.model.edits import REMOVED
 from fastfeed.preprocess.model.layout import JOB, record_name
 from fastfeed.preprocess.model.plan import PLAN, JobPlan, Shard
@@ -40,12 +39,12 @@ class Job:
     @property
     def bad(self) -> list[BadSample]:
         """Images that could not be put into a shard, in shard order."""
-        return [sample for sample in self._out if sample.reason != DROPPED]
+        return [sample for sample in self._out if not sample.is_dropped]
 
     @property
     def dropped(self) -> list[BadSample]:
         """Images that `Limits.where` or the user's function left out, in shard order."""
-        return [sample for sample in self._out if sample.reason == DROPPED]
+        return [sample for sample in self._out if sample.is_dropped]
 
     @property
     def _out(self) -> Iterator[BadSample]:

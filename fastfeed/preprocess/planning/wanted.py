@@ -1,0 +1,51 @@
+"""The condition in `Limits.where` when the plan is made: its names, and what it drops already."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import numpy as np
+
+from fastfeed.faults import Failure
+from fastfeed.preprocess.inputs.inputs import Input, sampled_notes
+from fastfeed.preprocess.model.condition import condition_of, known_values, unknown_name
+from fastfeed.preprocess.model.plan import relative_uri
+from fastfeed.preprocess.model.recipe import Recipe
+from fastfeed.preprocess.model.task import SampleFault
+from fastfeed.preprocess.planning.survey import BAD, Survey, format_name
+
+_OF_FILE = ("height", "width", "bytes", "format")  # in a row of the survey
+_AT_ONCE = 4096  # samples whose columns are read together
+
+
+def check_where(input: Input, recipe: Recipe) -> None:
+    """ConfigError if the condition names a column that no checked sample has."""
+    if not recipe.limits.where or recipe.metadata.extras:  # which may return any column
+        return
+    names = {f"exif_{name}" for name in recipe.metadata.exif} | {*input.columns}
+    for note in sampled_notes(input, earlier=True):
+        names |= ((note.get("earlier") or {}).get("columns") or {}).keys()
+    if error := unknown_name(condition_of(recipe.limits.where), names):
+        raise error
+
+
+def unwanted(input: Input, recipe: Recipe, survey: Survey) -> np.ndarray:
+    """Images that the condition drops for what is known of them now: bool, shape (length,)."""
+    source, condition = input.source, condition_of(recipe.limits.where)
+    dropped = np.zeros(len(source), bool)
+    root, is_absolute = getattr(source, "root", None), recipe.metadata.absolute_uri
+    for first in range(0, len(dropped), _AT_ONCE):
+        ids = np.arange(first, min(first + _AT_ONCE, len(dropped)))
+        labels, notes = source.label(ids).tolist(), input.notes(ids, earlier=True)
+        for i, label, note in zip(ids.tolist(), labels, notes, strict=True):
+            row = survey.rows[i]
+            if isinstance(note, Failure) or row["state"] == BAD:
+                continue
+            uri = source.uri(i)
+            uri = uri if is_absolute else relative_uri(uri, input.text, root) or uri
+            known = known_values(uri, label, source.classes, note, bool(input.caption))
+            height, width, bytes, format = (int(row[name]) for name in _OF_FILE)
+            known = known.with_file(height, width, bytes, format_name(format))
+            with suppress(SampleFault):  # reported by its shard
+                dropped[i] = condition.failure(known) is not None
+    return dropped

@@ -18,7 +18,7 @@ from helpers.small_jobs import FORMATS, InlineEngine, recipe
 
 import fastfeed as ff
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess import Recipe, Selection, open_input, run
+from fastfeed.preprocess import Recipe, Selection, open_input, run, update
 from fastfeed.preprocess.reports.verify import verify
 from fastfeed.preprocess.targets.job_state import open_job
 from fastfeed.preprocess.targets.target import open_target
@@ -132,6 +132,20 @@ def test_stratified_classes_keep_their_shares_when_appended_to(tmp_path: Path) -
     assert shares["by_label"] == [[0, 15, 10, 25], [1, 15, 10, 25]]
     after = sides(tmp_path / "shards")
     assert all(members.items() <= after[side].items() for side, members in before.items())
+
+
+def test_updates_move_no_image_and_no_group(tmp_path: Path) -> None:
+    table, choice = catalog(tmp_path / "photos", 60), replace(BY_GROUP, stratify=True, split_seed=1)
+    build(table, tmp_path / "shards", choice)
+    before, removed = sides(tmp_path / "shards"), {"003.jpg", "004.jpg"}
+    catalog(tmp_path / "photos", 20, first=60, groups=10)
+    update(table, tmp_path / "shards", remove=sorted(removed), add=True, engine=InlineEngine())
+    after = sides(tmp_path / "shards")
+    assert {name for members in after.values() for name in members}.isdisjoint(removed)
+    for side, members in before.items():
+        assert members.keys() - removed <= after[side].keys()
+    groups = [{*members.values()} - {"", None} for members in after.values()]
+    assert sum(map(len, groups)) == len(set.union(*groups)) == 10
 
 
 def test_a_column_of_the_first_job_groups_the_second(tmp_path: Path) -> None:

@@ -14,9 +14,12 @@ from fastfeed.errors import SourceError
 from fastfeed.faults import Failure
 from fastfeed.runtime.addresses import FileRanges
 from fastfeed.sources.base import summary, with_notes
+from fastfeed.sources.column_arrays import as_array
 from fastfeed.sources.label_values import MOST_CLASSES
 from fastfeed.sources.methods import SourceMethods
+from fastfeed.sources.raw_columns import RawColumns
 from fastfeed.sources.shards.base import Paths
+from fastfeed.sources.shards.extra_columns import column_names
 from fastfeed.sources.shards.labels import checked_classes
 from fastfeed.spec import Spec
 from fastfeed.storage.expand import find_files, stat_file
@@ -42,6 +45,8 @@ class RawShards(SourceMethods):
         shards (str | os.PathLike[str] | Sequence): A folder, a file, a pattern, or a list of these,
             local or remote (`s3://...`).
         classes (Sequence[str | int]): Names by label. Default: ().
+        columns (Sequence[str]): Metadata columns that are carried to the batch, by name, from
+            `NAME.meta.jsonl`; "text" is the caption, "meta" all metadata. Default: ().
         storage (dict[str, Any] | Storage | None): Options for fsspec (key, secret, endpoint_url,
             anon ...), or a Storage that several sources share. Default: None.
 
@@ -59,6 +64,7 @@ class RawShards(SourceMethods):
         shards: Paths,
         *,
         classes: Sequence[str | int] = (),
+        columns: Sequence[str] = (),
         storage: dict[str, Any] | Storage | None = None,
     ) -> None:
         self.classes = checked_classes(classes, "RawShards") or ()
@@ -108,6 +114,8 @@ class RawShards(SourceMethods):
             raise SourceError(
                 f"RawShards: no images in {len(files)} shards, the first is {files[0][0]}"
             )
+        names = column_names(columns, "RawShards")
+        self._columns = RawColumns(self._shards.uris, names, own) if names else None
         self._fingerprint = ""
 
     def __len__(self) -> int:
@@ -171,6 +179,41 @@ class RawShards(SourceMethods):
             else ()
         )
         return [x.data if isinstance(x, np.ndarray) else x.reason.encode() for x in self.read(rows)]
+
+    # -- Annotated
+
+    def columns(self, ids: np.ndarray) -> dict[str, np.ndarray]:
+        """Columns by name: objects, "" for a missing value."""
+        if self._columns is None:
+            return {}
+        rows = self._column_rows(np.asarray(ids).tolist())
+        return {name: as_array([row[name] for row in rows]) for name in self._columns.names}
+
+    def column_values(self, ids: Sequence[int]) -> list[dict[str, Any]] | None:
+        """Columns by name; None or a Failure for a missing value.
+
+        None in place of the list: there are no columns.
+        """
+        if self._columns is None:
+            return None
+        rows = self._column_rows(ids)
+        return [
+            {name: self._or_failure(int(i), value) for name, value in row.items()}
+            for i, row in zip(ids, rows, strict=True)
+        ]
+
+    def _column_rows(self, ids: Sequence[int]) -> list[dict[str, Any]]:
+        assert self._columns is not None
+        shards = [self._shard_of(int(i)) for i in ids]
+        return [
+            self._columns.values(shard, int(i) - int(self._bounds[shard]))
+            for i, shard in zip(ids, shards, strict=True)
+        ]
+
+    def _or_failure(self, i: int, value: Any) -> Any:
+        if not isinstance(value, Unread):
+            return value
+        return Failure(i, self.uri(i), "read", value.reason, value.detail)
 
     # -- Sharded
 

@@ -84,6 +84,7 @@ _SOURCE: Rows = [
     ("image", _Text, None, "NAME", "Column or feature of the image."),
     ("caption", _Text, None, "NAME", "Column or member of the text."),
     ("columns", str, "", "NAMES", "Metadata columns to keep: A,B."),
+    ("column_types", str, "", "N=TYPE", "Types of columns: keywords=list,taken=date."),
     ("labels", _Text, None, "FILE", "Table with the labels of a folder's files."),
     ("drop_unlabeled", bool, False, "", "Count files without a row as bad, and continue."),
     ("allow_path", _Texts, None, "DIR", "Folder that links and tables may lead to."),

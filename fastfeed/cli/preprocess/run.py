@@ -254,6 +254,7 @@ def _take_names(values: dict[str, Any], request: Mapping[str, Any]) -> None:
         if values[name] is None:
             values[name] = request.get(name)
     values["columns"] = values["columns"] or ",".join(request.get("columns", ()))
+    values["column_types"] = values["column_types"] or ",".join(request.get("column_types", ()))
     values["drop_unlabeled"] = values["drop_unlabeled"] or request.get("missing") == "drop"
 
 

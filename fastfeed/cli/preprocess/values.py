@@ -66,6 +66,9 @@ def recipe_of(values: Mapping[str, Any]) -> Recipe:
     )
 
 
+_TYPE = re.compile(r"[^,=]+=[^,(]*(?:\([^)]*\)?)?|[^,]+")  # decimal(10,2) has a comma
+
+
 def opener(path: str, values: Mapping[str, Any]) -> SourceSpec:
     """The source, to be opened when it is needed: listing it may take long."""
     from fastfeed.preprocess.inputs.source_spec import SourceSpec
@@ -82,6 +85,7 @@ def opener(path: str, values: Mapping[str, Any]) -> SourceSpec:
         image=values["image"],
         caption=values["caption"],
         columns=_names(values["columns"]),
+        column_types=_TYPE.findall(values["column_types"]),
         labels_file=values["labels"],
         missing="drop" if values["drop_unlabeled"] else "error",
         **allow,
@@ -198,7 +202,7 @@ def _source_words(request: Mapping[str, Any]) -> list[str]:
             continue
         option = "--labels" if name == "labels_file" else f"--{name.replace('_', '-')}"
         values = value if isinstance(value, list) else [value]
-        for item in [",".join(value)] if name == "columns" else values:
+        for item in [",".join(value)] if name.startswith("column") else values:
             words += [option, item]
     return words
 

@@ -164,6 +164,7 @@ class LabeledFolder:
         if labeled:
             self._good &= self.label(np.arange(len(folder))) >= 0
         self.classes = table.classes if labeled else folder.classes
+        self.column_types = table.column_types
         self.spec = folder.spec
         self.remote = folder.remote
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -114,10 +114,11 @@ def open_shards(
     allow: Mapping[str, Any] | None = None,
     label_kind: LabelKind | None = None,
     more: Mapping[str, Any] | None = None,
+    binary: Collection[str] = (),
 ) -> tuple[Source, ColumnNames]:
     """Open shards or a table; also returns the column names that were used.
 
-    `more`: further arguments of the source, such as `index`.
+    `more`: further arguments of the source, such as `index`. `binary`: columns of bytes.
     """
     if kind == "raw":
         from fastfeed.sources.raw import RawShards
@@ -129,7 +130,7 @@ def open_shards(
     given = {"progress": progress, "image": resolved.image, **(allow or {}), **(more or {})}
     options = {name: value for name, value in given.items() if name in accepted}
     carried = normalize_names(kind, [name for name in (resolved.caption, *columns) if name])
-    options["columns"] = list(dict.fromkeys(_column_of(kind, name) for name in carried))
+    options["columns"] = list(dict.fromkeys(_column_of(kind, name, binary) for name in carried))
     options["label_kind"] = label_kind or ("name" if kind in ("table", "hugging_face") else None)
 
     def opened(label: str | None) -> Source:
@@ -155,8 +156,10 @@ def normalize_names(kind: str, names: Sequence[str]) -> tuple[str, ...]:
     return tuple(extension.lower().lstrip(".") + colon + path for extension, colon, path in parts)
 
 
-def _column_of(kind: str, name: str) -> str:
+def _column_of(kind: str, name: str, binary: Collection[str]) -> str:
     """The column that contains this field."""
+    if kind in ("tar", "tfrecord") and name in binary:
+        return f"{name}:bytes"
     return name.partition(":")[0] if kind in ("tar", "mds") else name
 
 

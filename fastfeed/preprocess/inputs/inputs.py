@@ -12,9 +12,11 @@ import numpy as np
 from fastfeed.faults import Failure
 from fastfeed.preprocess.inputs.plan_ids import columns_of
 from fastfeed.preprocess.inputs.readahead import failure_of
+from fastfeed.preprocess.model.columns import canonical, too_large
 from fastfeed.preprocess.model.recipe import digest
 from fastfeed.printable import printable, warn
 from fastfeed.sources.base import Source, notes_of
+from fastfeed.sources.tables.column_types import ColumnType
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,6 +36,9 @@ class Input:
         hints (tuple[str, ...]): What a user should know before the shards are built. Default: ().
         metadata (str): Column with the metadata that an earlier job wrote: names, sums and sizes of
             its source, and its columns, are kept. "" if the source is not a job's. Default: "".
+        types (dict[str, Any]): Types of the columns, and of those of the earlier job, by name, as
+            a plan has them: values that do not fit are bad samples. {} leaves values as the source
+            returns them. Default: {}.
         optional (tuple[str, ...]): Of the caption and columns, those that no sample needs to have.
             Default: ().
 
@@ -54,6 +59,7 @@ class Input:
     hints: tuple[str, ...] = ()
     metadata: str = ""
     optional: tuple[str, ...] = ()
+    types: dict[str, ColumnType] = field(default_factory=dict)
 
     @property
     def left_out(self) -> dict[str, int]:
@@ -72,9 +78,8 @@ class Input:
                 False.
 
         Returns:
-            One dict per id: "text" (the caption) and "columns" (a dict), where the sample has them.
-                A Failure if they
-            cannot be read.
+            One dict per id: "text" (the caption), "columns" (a dict), and "blobs" (a dict of
+                columns of bytes), where the sample has them. A Failure if they cannot be read.
         """
         if not self.caption and not self.columns and not (earlier and self.metadata):
             return [{} for _ in ids]
@@ -99,7 +104,7 @@ class Input:
         notes = sampled_notes(self, looked_at)
         present = set(self.optional)
         for note in notes:
-            columns = note.get("columns", {})
+            columns = note.get("columns", {}) | note.get("blobs", {})
             present |= {name for name, value in columns.items() if value is not None}
             present |= {self.caption or ""} if "text" in note else set()
         requested = [name for name in (self.caption, *self.columns) if name]
@@ -135,12 +140,46 @@ class Input:
             return Failure(i, self.source.uri(i), "read", "corrupt", detail)
         if text:
             note["text"] = text
+        try:
+            columns = {name: self._value(name, field_value(values, name)) for name in self.columns}
+        except ValueError as error:
+            return Failure(i, self.source.uri(i), "read", "corrupt", str(error))
+        if self.types and (problem := too_large(columns)):
+            return Failure(i, self.source.uri(i), "read", "corrupt", problem)
+        blobs = {name: value for name, value in columns.items() if isinstance(value, bytes)}
         if self.columns:
-            note["columns"] = {name: field_value(values, name) for name in self.columns}
+            binary = {name for name in columns if self.types.get(name) == "bytes"}
+            note["columns"] = {name: columns[name] for name in columns if name not in binary}
+        if earlier:
+            for name in self._carried_bytes:
+                if value := canonical("bytes", values.get(name)):
+                    blobs[name] = value
+        if blobs:
+            note["blobs"] = blobs
         if earlier and self.metadata:
             meta = values.get(self.metadata)
             note["earlier"] = json.loads(meta) if isinstance(meta, str) else meta or {}
         return note
+
+    @property
+    def _carried_bytes(self) -> list[str]:
+        """Columns of bytes of an earlier job."""
+        return [
+            name
+            for name, kind in self.types.items()
+            if kind == "bytes" and name not in self.columns
+        ]
+
+    def _value(self, name: str, value: Any) -> Any:
+        """The value of a column, by its type. ValueError."""
+        try:
+            if self.types:
+                return canonical(self.types[name], value)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{printable(name)}: {error}") from error
+        if isinstance(value, bytes):
+            raise ValueError(f"{name}: bytes that are not text, which JSON cannot hold")
+        return value
 
 
 def sampled_notes(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from fastfeed.preprocess.model.recipe import SPLIT_NAME
 from fastfeed.printable import warn
 from fastfeed.sources.base import Source
 from fastfeed.sources.label_values import LabelKind
+from fastfeed.sources.tables.column_types import ColumnType
 from fastfeed.storage.local_file import read_file
 from fastfeed.storage.reads import ByteRange, Unread, is_local
 from fastfeed.storage.storage import Storage
@@ -37,6 +38,7 @@ class PreviousJob:
     source: Source
     caption: str  # caption column; "": none
     kind: str  # as `kind_of` says
+    types: dict[str, ColumnType]  # of the metadata columns that it wrote
 
 
 def open_previous_job(
@@ -46,11 +48,13 @@ def open_previous_job(
     columns: Sequence[str] = (),
     label_kind: LabelKind | None = None,
     with_metadata: bool = False,
+    binary: Collection[str] = (),
 ) -> PreviousJob | None:
     """Open the shards of a job in `path`; None if there is no job.
 
     `label_kind` is of labels other than the job's own, which are indices of its classes.
-    `with_metadata` adds the column METADATA. ConfigError if `path` holds several splits.
+    `with_metadata` adds the column METADATA, and those of bytes; `binary`: of `columns`, those of
+    bytes. ConfigError if `path` holds several splits.
     """
     found = _find_plan(path, storage)
     if found is None:
@@ -78,13 +82,23 @@ def open_previous_job(
     kind = KINDS.get(format, format)
     own = requested.label in (None, *default_labels(kind))
     if with_metadata and kind in METADATA:
-        columns = (*columns, METADATA[kind])
+        own_bytes = [name for name, own in plan.columns.items() if own == "bytes"]
+        binary = {*binary, *own_bytes}
+        columns = list(dict.fromkeys((*columns, METADATA[kind], *own_bytes)))
     classes = (plan.classes or None) if own else None
     label_kind = "index" if own else label_kind
     source, resolved = open_shards(
-        kind, present, requested, columns, storage, False, classes, label_kind=label_kind
+        kind,
+        present,
+        requested,
+        columns,
+        storage,
+        False,
+        classes,
+        label_kind=label_kind,
+        binary=binary,
     )
-    return PreviousJob(plan.source, source, resolved.caption or "", kind)
+    return PreviousJob(plan.source, source, resolved.caption or "", kind, plan.columns)
 
 
 def _find_plan(path: str, storage: Storage) -> tuple[JobPlan, str, Layout, str] | None:

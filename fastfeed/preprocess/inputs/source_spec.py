@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from glob import escape, glob
@@ -26,6 +26,7 @@ from fastfeed.preprocess.inputs.formats import (
 )
 from fastfeed.preprocess.inputs.inputs import Input
 from fastfeed.preprocess.inputs.previous_job import METADATA, open_previous_job
+from fastfeed.preprocess.model.columns import declared_types
 from fastfeed.preprocess.model.layout import CURRENT, JOB
 from fastfeed.preprocess.model.plan import PLAN, plan_files
 from fastfeed.sources.base import Optionals, Source, check_source
@@ -33,6 +34,7 @@ from fastfeed.sources.detect import kind_of
 from fastfeed.sources.label_values import LabelKind
 from fastfeed.sources.listing.listing_file import ARRAYS
 from fastfeed.sources.shards.extra_columns import column_names
+from fastfeed.sources.tables.column_types import ColumnType
 from fastfeed.storage.retry import RetryPolicy
 from fastfeed.storage.storage import Storage
 
@@ -58,6 +60,7 @@ class SourceSpec:
     allow_scheme: Sequence[str] = ()
     storage: dict[str, Any] | Storage | None = None
     label_kind: LabelKind | None = None
+    column_types: Sequence[str] = ()
 
     def with_column(self, column: str) -> SourceSpec:
         """This source with one more column, which the plan is made from; "": as it is."""
@@ -119,12 +122,14 @@ class SourceSpec:
                 " a source reads them as labels",
             )
         names = column_names(self.columns, "preprocess")
+        declared = declared_types(self.column_types, names)
+        binary = [name for name, kind in declared.items() if kind == "bytes"]
         if fresh is None and keep is not None:
             plan = os.path.join(os.path.dirname(keep), os.path.basename(PLAN))
             fresh = not os.path.exists(plan)
         requested = ColumnNames(self.label, self.image, self.caption)
         previous = open_previous_job(
-            self.place, client, requested, names, self.label_kind, with_metadata=True
+            self.place, client, requested, names, self.label_kind, True, binary
         )
         kind = kind_of(self.place) if previous is None else previous.kind
         if self.labels_file is not None and (previous is not None or kind != "folder"):
@@ -138,10 +143,15 @@ class SourceSpec:
                 f"labels_file is for folders, {self.place} {problem}", field="labels_file"
             )
         if previous is not None:
-            opened = self._input(previous.source, previous.caption, normalize_names(kind, names))
-            return replace(opened, metadata=METADATA[kind])
+            opened = self._input(
+                previous.source, previous.caption, normalize_names(kind, names), declared
+            )
+            types = previous.types | opened.types
+            return replace(opened, metadata=METADATA[kind], types=types)
         if kind == "folder":
-            return self._open_folder(client, requested, names, keep, bool(fresh), progress)
+            return self._open_folder(
+                client, requested, names, declared, keep, bool(fresh), progress
+            )
         allow = {name: getattr(self, name) for name in ("allow_path", "allow_host", "allow_scheme")}
         source, resolved = open_shards(
             kind,
@@ -152,8 +162,9 @@ class SourceSpec:
             progress,
             allow=allow,
             label_kind=self.label_kind,
+            binary=binary,
         )
-        opened = self._input(source, resolved.caption, normalize_names(kind, names))
+        opened = self._input(source, resolved.caption, normalize_names(kind, names), declared)
         if self.label is not None or resolved.label or not (candidates := default_labels(kind)):
             return opened
         hint = (
@@ -167,13 +178,14 @@ class SourceSpec:
         client: Storage,
         requested: ColumnNames,
         names: tuple[str, ...],
+        declared: dict[str, ColumnType],
         keep: str | None,
         fresh: bool,
         progress: bool | None,
     ) -> Input:
         labeled = None if self.label is None else False  # None: if it has class folders
         if self.labels_file is None:
-            for option in ("image", "caption", "columns", "label_kind"):
+            for option in ("image", "caption", "columns", "column_types", "label_kind"):
                 if value := getattr(self, option):
                     shown = "columns (or a group)" if option == "columns" else option
                     raise ConfigError(
@@ -192,20 +204,32 @@ class SourceSpec:
         folder = open_folder(self.place, labeled, client, keep, fresh, progress, self.allow_path)
         hints = folder_hints(folder) if labeled is None else ()
         if self.labels_file is None:
-            return replace(self._input(folder, None, ()), hints=hints)
+            return replace(self._input(folder, None, (), {}), hints=hints)
         joined, resolved = join_labels(
             folder, self.labels_file, requested, names, client, self.missing, self.label_kind
         )
-        opened = self._input(joined, resolved.caption, names)
+        opened = self._input(joined, resolved.caption, names, declared)
         return replace(opened, skipped=dict(folder.skipped), hints=hints)
 
-    def _input(self, source: Source, caption: str | None, columns: tuple[str, ...]) -> Input:
-        opened = opened_input(source, self.place, caption, columns)
+    def _input(
+        self,
+        source: Source,
+        caption: str | None,
+        columns: tuple[str, ...],
+        declared: dict[str, ColumnType],
+    ) -> Input:
+        opened = opened_input(source, self.place, caption, columns, declared)
         return replace(opened, optional=() if self.caption else (caption or "",))
 
 
-def opened_input(source: Source, text: str, caption: str | None, columns: tuple[str, ...]) -> Input:
-    """An Input of an opened source. ConfigError if it holds pixels."""
+def opened_input(
+    source: Source,
+    text: str,
+    caption: str | None,
+    columns: tuple[str, ...],
+    declared: Mapping[str, ColumnType] | None = None,
+) -> Input:
+    """An Input of an opened source, with types of columns. ConfigError if it holds pixels."""
     if not source.spec.encoded:
         raise ConfigError(
             f"{text} holds pixels, not encoded images: there is nothing to preprocess"
@@ -213,7 +237,10 @@ def opened_input(source: Source, text: str, caption: str | None, columns: tuple[
     Optionals(source).label_spec.require_class(
         "preprocess", "open the source without a label, and with columns=[...] for these"
     )
-    return Input(source, text, caption or None, columns, dict(getattr(source, "skipped", {})))
+    known = getattr(source, "column_types", {}) | dict(declared or {})
+    types = {name: known.get(name, "json") for name in columns}
+    skipped = dict(getattr(source, "skipped", {}))
+    return Input(source, text, caption or None, columns, skipped, types=types)
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,6 +355,7 @@ def open_input(
     labels_file: str | None = None,
     missing: str = "error",
     label_kind: LabelKind | None = None,
+    column_types: Sequence[str] = (),
     allow_path: Sequence[str] = (),
     allow_host: Sequence[str] = (),
     allow_scheme: Sequence[str] = (),
@@ -355,6 +383,9 @@ def open_input(
         label_kind (str | None): "name": integer labels are names of classes, sorted and numbered;
             "index": they are indices of classes, kept as they are. Default: None, as in the
             sources: names in tables, and in shards unless the field is called `cls` or `label`.
+        column_types (Sequence[str]): Types of columns, such as "keywords=list", "price=decimal(10,2)":
+            bool, int, float, text, bytes, date, timestamp, utc (a timestamp), decimal(p,s), list
+            (of texts), json. Default: (), as the source has them; of shards "json", any value.
         allow_path (Sequence[str]): Folders outside of `place` that links in it, and paths in a
             table, may lead to. Default: ().
         allow_host (Sequence[str]): As in Table: private hosts that a table may name. Default: ().
@@ -394,5 +425,6 @@ def open_input(
         allow_scheme,
         storage,
         label_kind,
+        column_types,
     )
     return spec.open(keep, fresh, progress)

@@ -222,9 +222,10 @@ class _Merge:
     ) -> bool:
         """Write a shard with other labels, without decoding; False if it has none that change."""
         packing, attempt, is_changed = job.plan.recipe.packing, self.target.attempt(), False
-        stored = StoredShard(job.target, record, packing.format, frozenset())
+        columns = job.plan.columns
+        stored = StoredShard(job.target, record, packing.format, frozenset(), columns)
         try:
-            writer = writer_for(packing)(attempt.create, moved.shard, packing)
+            writer = writer_for(packing)(attempt.create, moved.shard, packing, columns)
             for entry in stored.entries():
                 number = entry.label if entry.label is None else numbers.get(entry.label)
                 is_changed = is_changed or number is not None

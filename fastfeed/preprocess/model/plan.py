@@ -24,6 +24,7 @@ from fastfeed.errors import ConfigError, SourceError
 from fastfeed.preprocess.model.edits import NO_EDITS, Edits
 from fastfeed.preprocess.model.layout import JOB
 from fastfeed.preprocess.model.recipe import SPLIT_NAME, Recipe, digest
+from fastfeed.sources.tables.column_types import ColumnType, words
 
 # of shards, below the target
 _FOLDER = re.compile(rf"(?:{SPLIT_NAME}(?:/[0-9]+x[0-9]+)?|[0-9]+x[0-9]+)?")
@@ -96,6 +97,8 @@ class JobPlan:
     # planning/shard_sizes.py
     cuts: tuple[int, ...] = ()
     rates: tuple[int, ...] = ()
+    # types of metadata columns; {} in plans of earlier versions, whose columns are JSON only
+    columns: dict[str, ColumnType] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.order)
@@ -169,6 +172,8 @@ class JobPlan:
             appended |= {"cuts": list(self.cuts), "rates": list(self.rates)}
         if self.failed:
             appended["failed"] = [[i, detail] for i, detail in sorted(self.failed.items())]
+        if self.columns:
+            appended["columns"] = self.columns
         return appended | {
             "version": 1,
             "recipe": self.recipe.document(),
@@ -252,6 +257,7 @@ class JobPlan:
                 tuple(MergedJob(*job) for job in header.get("merged", ())),
                 tuple(header.get("cuts", ())),
                 tuple(header.get("rates", ())),
+                header.get("columns", {}),
             )
             loaded._check()
             if header["hash"] != (hash := loaded.edited_hash):
@@ -271,6 +277,8 @@ class JobPlan:
             raise ValueError("it has no ids in the source")
         if {*map(type, texts)} != {str} or {*map(type, numbers)} != {int}:
             raise ValueError("a text or a number is something else")
+        for kind in self.columns.values():
+            words(kind)
         for value in self.request.values():
             if {*map(type, value if isinstance(value, list) else [value])} - {str}:
                 raise ValueError("an option of its source is not text")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from fastfeed.faults import REASONS as FILE_REASONS
 from fastfeed.preprocess.model.condition import DROPPED
 from fastfeed.preprocess.model.layout import record_name
 from fastfeed.printable import printable
+from fastfeed.sources.tables.column_types import ColumnType
 
 Histogram = dict[str, int]
 
@@ -245,6 +246,15 @@ class Entry:
     meta: dict[str, Any] = field(default_factory=dict)
     # of `extras`: little endian, C order
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
+    blobs: dict[str, bytes] = field(default_factory=dict)  # metadata columns of bytes
+
+    def columns(self, types: Mapping[str, ColumnType]) -> list[tuple[str, ColumnType, Any]]:
+        """Name, type and value of these metadata columns; None for a missing value."""
+        values = self.meta.get("columns", {})
+        return [
+            (name, kind, (self.blobs if kind == "bytes" else values).get(name))
+            for name, kind in types.items()
+        ]
 
 
 def entry_of(
@@ -262,7 +272,15 @@ def entry_of(
     if columns := note.get("columns"):
         meta["columns"] = meta.get("columns", {}) | columns
     size = image.height, image.width
-    entry = Entry(f"{i:09d}", image.image, image.extension, *size, text=note.get("text"), meta=meta)
+    entry = Entry(
+        f"{i:09d}",
+        image.image,
+        image.extension,
+        *size,
+        text=note.get("text"),
+        meta=meta,
+        blobs=note.get("blobs", {}),
+    )
     return labeled(entry, label, classes)
 
 

@@ -10,7 +10,7 @@ import re
 import unicodedata
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 
 import numpy as np
@@ -51,6 +51,7 @@ def added_since(
     """
     if input.fingerprint == plan.fingerprint:
         return None
+    input = replace(input, types=plan.columns)
     before = load_samples(target.read(samples_file(plan)))  # None: of an earlier version
     changes = None if before is None else compare(before, input, plan.edits, retried)
     differences = [] if changes is None else changes.differences
@@ -375,7 +376,9 @@ def _notes(input: Input, first: int, last: int) -> np.ndarray:
         return np.zeros(last - first, np.uint32)
     notes = input.notes(range(first, last))
     hashes = [
-        0 if isinstance(note, Failure) else label_hash(json.dumps(note, sort_keys=True))
+        0
+        if isinstance(note, Failure)
+        else label_hash(json.dumps(note, sort_keys=True, default=bytes.hex))
         for note in notes
     ]
     return np.array(hashes, np.uint32)

@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from fastfeed.errors import ConfigError
+from fastfeed.preprocess.model.columns import type_differences
 from fastfeed.preprocess.model.edits import Edits
 from fastfeed.preprocess.model.plan import Earlier, JobPlan, MergedJob, version_differences
 from fastfeed.preprocess.model.recipe import digest
@@ -63,6 +64,7 @@ def merged_plan(jobs: Sequence[Job]) -> JobPlan:
         request={},
         merged=tuple(merged),
         cuts=tuple(count for plan in plans for count in plan.cuts),
+        columns=first.columns,
         edits=_edits(jobs, classes),
         edit_classes=(),
     )
@@ -177,6 +179,7 @@ def _check_mergeable(jobs: Sequence[Job]) -> None:
         by_hash |= dict.fromkeys(hashes, text)
         lines = first.plan.recipe.difference(plan.recipe)
         lines += version_differences(first.plan.made_with, plan.made_with)
+        lines += type_differences(first.plan.columns, plan.columns)
         if lines:
             raise ConfigError(
                 f"{first.target.text} and {text} were made in different ways:\n"

@@ -16,6 +16,7 @@ from fastfeed.preprocess.engines import Engine, run_pieces
 from fastfeed.preprocess.inputs.inputs import Input
 from fastfeed.preprocess.inputs.plan_ids import PlanIds
 from fastfeed.preprocess.inputs.source_spec import keep_listing
+from fastfeed.preprocess.model.columns import check_names
 from fastfeed.preprocess.model.edits import REPAIRED, UNCHANGED, Edits
 from fastfeed.preprocess.model.layout import is_job_file
 from fastfeed.preprocess.model.plan import PLAN, Earlier, JobPlan, ordered, saved
@@ -101,6 +102,7 @@ def create_plan(
     request: dict[str, Any] | None = None,
 ) -> JobPlan:
     """Make the plan and write it, after a survey if the recipe needs one. TargetError."""
+    check_names(input.types, recipe.packing.format)
     if missing := input.missing():
         raise ConfigError(
             f"no checked sample of {input.text} has {', '.join(missing)}; "
@@ -136,6 +138,7 @@ def create_plan(
         request=request or {},
         cuts=sizes.cuts(order, groups) if sizes else (),
         rates=sizes.rates if sizes else (),
+        columns=input.types,
     )
     # another part of the job, or another user, was faster
     if (existing := load_plan(target)) is not None:
@@ -149,6 +152,7 @@ def create_plan(
 
 def planned_input(plan: JobPlan, input: Input, ids: np.ndarray | None) -> Input:
     """The input with the ids and labels of the plan; `ids` as from `planned_ids`."""
+    input = replace(input, types=plan.columns)
     if ids is None:
         return input
     return replace(input, source=PlanIds(input.source, ids, plan.classes))
@@ -167,7 +171,7 @@ def append_plan(
 
     repaired: ids of bad images that are good now, which get new ids.
     """
-    recipe, now = plan.recipe, changes.now
+    recipe, now = plan.recipe, replace(changes.now, types=plan.columns)
     ids = np.concatenate([changes.kept, changes.kept[repaired], changes.added])
     known = class_numbers(plan.classes)
     classes = (*plan.classes, *(name for name in now.source.classes if nfc(name) not in known))

@@ -92,7 +92,8 @@ class ShardTask:
             return existing.summary({})
         if existing is not None:
             format = self.plan.recipe.packing.format
-            stored = StoredShard(self.target, existing, format, self._gone)
+            columns = self.plan.columns
+            stored = StoredShard(self.target, existing, format, self._gone, columns)
             if not np.isin(existing.ids, self.plan.edits.ids).any():  # edits of bad images alone
                 record = replace(existing, plan=self.hash(shard), bad=stored.bad)
                 self.target.write(record.name, record.dump())
@@ -119,7 +120,7 @@ class ShardTask:
         packing, seconds = self.plan.recipe.packing, defaultdict[str, float](float)
         attempt = self.target.attempt()
         try:
-            writer = writer_for(packing)(attempt.create, shard.name, packing)
+            writer = writer_for(packing)(attempt.create, shard.name, packing, self.plan.columns)
             builder = _ShardBuilder(self, shard, writer, seconds)
             if stored is None:
                 builder.fill(context, poison)
@@ -206,7 +207,7 @@ class ShardTask:
         added = self._function([sample_of(entry) for entry in entries])
         context.begin(_NO_SAMPLE)
         return [
-            extended(entry, more) if isinstance(more, UserColumns) else more
+            extended(entry, more, self.plan.columns) if isinstance(more, UserColumns) else more
             for entry, more in zip(entries, added, strict=True)
         ]
 

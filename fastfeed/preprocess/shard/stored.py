@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
@@ -22,6 +23,7 @@ from fastfeed.preprocess.writers.base import npy_header
 from fastfeed.sources.mds.shard import column_locations, header
 from fastfeed.sources.shards.build_index import ForwardReader
 from fastfeed.sources.shards.index import Notes
+from fastfeed.sources.tables.column_types import ColumnType
 from fastfeed.sources.tar.headers import members
 from fastfeed.sources.tfrecord.example import Example, FeatureNames, to_python
 from fastfeed.sources.tfrecord.protobuf import LazyMessage
@@ -43,6 +45,7 @@ class StoredShard:
     record: Record
     format: str
     gone: frozenset[int]  # ids that newer files lack
+    types: dict[str, ColumnType] = field(default_factory=dict)  # of metadata columns
 
     def entries(self) -> Iterator[Entry]:
         """All samples in order, of newer files maybe without those that are gone. DamagedShard."""
@@ -90,6 +93,15 @@ class StoredShard:
         name = self.main if suffix is None else self.record.shard + suffix
         return ForwardReader(name, size_of(self.target, name), reader(self.target, name), _BLOCK)
 
+    @property
+    def binary(self) -> list[str]:
+        """Metadata columns of bytes."""
+        return [name for name, kind in self.types.items() if kind == "bytes"]
+
+    def blobs(self, values: Mapping[str, bytes | None]) -> dict[str, bytes]:
+        """Metadata columns of bytes that a sample has."""
+        return {name: blob for name in self.binary if (blob := values.get(name))}
+
     def array(self, name: str, value: Any) -> np.ndarray:
         """An array of a sample with the type and shape that it was given with."""
         dtype, shape = self.record.arrays[name]
@@ -114,6 +126,7 @@ def _in_tar(shard: StoredShard) -> Iterator[Entry]:
             None if text is None else text.decode(),
             json.loads(parts["json"]),
             {name: np.load(io.BytesIO(parts[f"{name}.npy"])) for name in shard.record.arrays},
+            shard.blobs(parts),
         )
     if notes:
         raise ValueError("; ".join(notes[:3]))
@@ -135,7 +148,8 @@ def _in_tfrecord(shard: StoredShard) -> Iterator[Entry]:
     file = shard.open()
     own = ("caption", "class/label", "encoded", "filename", "height", "key", "meta", "width")
     names = FeatureNames(
-        *(f"image/{name}".encode() for name in own), *map(str.encode, shard.record.arrays)
+        *(f"image/{name}".encode() for name in own),
+        *map(str.encode, (*shard.record.arrays, *shard.binary)),
     )
     if not file.size:
         return
@@ -158,6 +172,7 @@ def _in_tfrecord(shard: StoredShard) -> Iterator[Entry]:
             None if text is None else text.decode(),
             json.loads(value("image/meta")),
             {name: shard.array(name, value(name)) for name in shard.record.arrays},
+            shard.blobs({name: value(name) for name in shard.binary}),
         )
     if found := notes.all():
         raise ValueError("; ".join(found[:3]))
@@ -168,7 +183,9 @@ def _in_parquet(shard: StoredShard) -> Iterator[Entry]:
 
     file = shard.open()
     table = pq.ParquetFile(_RangeFile(file.read, file.size))
-    for batch in table.iter_batches(_ROWS):
+    own = ("key", "image", "extension", "height", "width", "label", "text", "meta")
+    names = [*own, *shard.record.arrays, *shard.binary]
+    for batch in table.iter_batches(_ROWS, columns=names):
         for row in batch.to_pylist():
             yield Entry(
                 row["key"],
@@ -180,6 +197,7 @@ def _in_parquet(shard: StoredShard) -> Iterator[Entry]:
                 row["text"],
                 json.loads(row["meta"]),
                 {name: shard.array(name, row[name]) for name in shard.record.arrays},
+                shard.blobs(row),
             )
 
 
@@ -231,6 +249,7 @@ def _in_mds(shard: StoredShard) -> Iterator[Entry]:
                 name: shard.array(name, np.frombuffer(row[name], np.dtype(kind).newbyteorder("<")))
                 for name, (kind, _) in shard.record.arrays.items()
             },
+            shard.blobs(row),
         )
 
 
@@ -260,6 +279,7 @@ def _in_arrays(shard: StoredShard) -> Iterator[Entry]:
     head = npy_header("|u1", shape)
     for k in kept:
         meta = lines[k]["meta"]
+        coded = lines[k].get("bytes", {})
         yield Entry(
             lines[k]["key"],
             head + pixels(k),
@@ -273,6 +293,7 @@ def _in_arrays(shard: StoredShard) -> Iterator[Entry]:
                 name: np.frombuffer(row(k), dtype).reshape(sides)
                 for name, (row, sides, dtype) in arrays.items()
             },
+            shard.blobs({name: base64.b64decode(coded[name] or "") for name in shard.binary}),
         )
 
 

@@ -22,10 +22,12 @@ from PIL import Image
 
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess.inputs.plan_ids import nan_to_none
+from fastfeed.preprocess.model.columns import canonical
 from fastfeed.preprocess.model.recipe import EXIF_FIELDS
 from fastfeed.preprocess.model.record import Entry
 from fastfeed.preprocess.model.task import SampleFault
 from fastfeed.runtime.import_path import error_text, find_function
+from fastfeed.sources.tables.column_types import ColumnType
 
 MAX_BYTES = 16 << 20  # of an array
 _LONGEST_REASON = 200  # characters
@@ -212,13 +214,20 @@ def sample_of(entry: Entry) -> Sample:
         meta["uri"],
         entry.label,
         entry.text,
-        dict(meta.get("columns", {})),
+        {**meta.get("columns", {}), **entry.blobs},
     )
 
 
-def extended(entry: Entry, added: UserColumns) -> Entry:
-    """The entry with the columns returned for it."""
+def extended(
+    entry: Entry, added: UserColumns, types: Mapping[str, ColumnType]
+) -> Entry | SampleFault:
+    """The entry with the columns returned for it; those of the source keep their types."""
     meta = entry.meta
+    for name in sorted(added.columns.keys() & types.keys()):
+        try:
+            added.columns[name] = canonical(types[name], added.columns[name])
+        except ValueError as error:
+            return SampleFault(f"{name}: {error}, for {meta['uri']}")
     if added.columns:
         meta = meta | {"columns": meta.get("columns", {}) | added.columns}
     text = entry.text if added.text is None else added.text

@@ -139,6 +139,7 @@ def _manifest(job: Job, records: list[Record]) -> dict[str, Any]:
         "left_out": job.plan.left_out,
         **({"shares": job.plan.shares} if job.plan.shares else {}),
         **({"removed": removed} if removed else {}),
+        **({"columns": job.plan.columns} if job.plan.columns else {}),
     }
 
 
@@ -164,7 +165,7 @@ def indexes(job: Job, records: list[Record]) -> dict[str, bytes]:
         file = name, main.bytes, main.sha256, len(record.ids), record.arrays
         folders.setdefault(folder, []).append(file)
     return {
-        f"{folder}/index.json".lstrip("/"): index_json(files, packing, image)
+        f"{folder}/index.json".lstrip("/"): index_json(files, packing, image, job.plan.columns)
         for folder, files in folders.items()
     }
 

@@ -1,13 +1,15 @@
 """Pixels as one array per shard, for `np.load(..., mmap_mode="r")`.
 
 `STEM.npy` is uint8 (n, height, width, 3), `STEM.labels.npy` int64 (n,), -1 for none,
-`STEM.meta.jsonl` a line per sample: {"key", "text", "meta"}. `STEM.NAME.npy` is (n, ...) of the
-arrays NAME.
+`STEM.meta.jsonl` a line per sample: {"key", "text", "meta"}, and "bytes" for columns of bytes, by
+name in base64. `STEM.NAME.npy` is (n, ...) of the arrays NAME.
 """
 
 from __future__ import annotations
 
 import io
+from base64 import b64encode
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from fastfeed.preprocess.model.recipe import Packing
 from fastfeed.preprocess.model.record import Entry
 from fastfeed.preprocess.writers import base
 from fastfeed.preprocess.writers.base import HEAD, Create, Spool, as_json, as_text, npy_header
+from fastfeed.sources.tables.column_types import ColumnType
 
 _FORMAT = np.lib.format
 _READ_HEADER: dict[int, Any] = {1: _FORMAT.read_array_header_1_0, 2: _FORMAT.read_array_header_2_0}
@@ -27,8 +30,14 @@ class Writer(base.Writer):
 
     format = "raw"
 
-    def __init__(self, create: Create, stem: str, packing: Packing) -> None:
-        super().__init__(create, stem, packing)
+    def __init__(
+        self,
+        create: Create,
+        stem: str,
+        packing: Packing,
+        types: Mapping[str, ColumnType] | None = None,
+    ) -> None:
+        super().__init__(create, stem, packing, types)
         # of an empty shard
         self._spool = Spool()
         self._shape = (0, 0, 3)
@@ -45,7 +54,11 @@ class Writer(base.Writer):
                 f" {shape}"
             )
         text = None if entry.text is None else as_text(entry.text)
-        line = as_json({"key": entry.key, "text": text, "meta": entry.meta}) + b"\n"
+        about: dict[str, Any] = {"key": entry.key, "text": text, "meta": entry.meta}
+        blobs = [(n, blob) for n, kind, blob in entry.columns(self.types) if kind == "bytes"]
+        if blobs:
+            about["bytes"] = {n: None if b is None else b64encode(b).decode() for n, b in blobs}
+        line = as_json(about) + b"\n"
         for name, array in self.columns.arrays(entry):
             self._extras.setdefault(name, (array.dtype.str, Spool()))[1].write(array.tobytes())
         self._shape = shape

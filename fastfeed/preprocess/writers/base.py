@@ -8,15 +8,17 @@ import re
 import tempfile
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from fastfeed.preprocess.model.columns import own_columns
 from fastfeed.preprocess.model.layout import SUFFIXES
 from fastfeed.preprocess.model.recipe import Packing
 from fastfeed.preprocess.model.record import Entry
 from fastfeed.preprocess.model.task import SampleFault
+from fastfeed.sources.tables.column_types import ColumnType
 
 HEAD = 128  # bytes of an .npy header
 _SURROGATES = re.compile("[\ud800-\udfff]")
@@ -39,12 +41,19 @@ class Writer(ABC):
 
     format: ClassVar[str]
 
-    def __init__(self, create: Create, stem: str, packing: Packing) -> None:
+    def __init__(
+        self,
+        create: Create,
+        stem: str,
+        packing: Packing,
+        types: Mapping[str, ColumnType] | None = None,
+    ) -> None:
         self._create = create
         self._stem = stem
         self._file = create(stem + SUFFIXES[self.format])
         self._offsets: list[int] = []
-        self.columns = ArrayColumns()
+        self.types = own_columns(types or {})  # of metadata columns
+        self.columns = ArrayColumns(self.types)
 
     @abstractmethod
     def add(self, entry: Entry) -> None:
@@ -61,7 +70,7 @@ class Writer(ABC):
         file.close()
 
 
-def as_json(meta: dict[str, Any]) -> bytes:
+def as_json(meta: Any) -> bytes:
     """ASCII JSON, sorted, on one line; non-finite numbers become null."""
     try:
         return _dump(meta)
@@ -105,7 +114,8 @@ def as_npy(array: np.ndarray) -> bytes:
 class ArrayColumns:
     """Names, types and shapes of a shard's arrays, which its first sample decides."""
 
-    def __init__(self) -> None:
+    def __init__(self, taken: Mapping[str, Any] | None = None) -> None:
+        self._taken = taken or {}  # names of metadata columns
         self.kinds: dict[str, list[Any]] = {}  # dtype and shape by name, as records have them
         self._started = False
 
@@ -117,6 +127,8 @@ class ArrayColumns:
     def arrays(self, entry: Entry) -> list[tuple[str, np.ndarray]]:
         """Arrays of a sample by name. SampleFault if they differ from the first sample's."""
         kinds = {name: [a.dtype.name, list(a.shape)] for name, a in sorted(entry.arrays.items())}
+        if shared := sorted(self._taken.keys() & kinds.keys()):
+            raise SampleFault(f"the name {shared[0]!r} is that of a metadata column, too")
         if not self._started:
             self.kinds = kinds
             self._started = True

@@ -5,7 +5,8 @@ those columns that vary, then all columns, sorted by name: streaming/base/format
 Little endian.
 
 Columns: image (encoded), label (-1: none), class, text, uri ("": none), meta (all metadata, JSON),
-extension, height, key, width, and arrays with their type and shape. In a shard images are declared
+extension, height, key, width, arrays with their type and shape, and metadata columns: texts as str,
+bytes as bytes, all else as json; a text or bytes that are missing are empty. In a shard images are declared
 as bytes, so that empty shards equal the others; streaming goes by the index, which declares JPEG
 and PNG as images, so that it returns Pillow images.
 """
@@ -13,17 +14,19 @@ and PNG as images, so that it returns Pillow images.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from fastfeed.errors import ConfigError
+from fastfeed.preprocess.model.columns import own_columns
 from fastfeed.preprocess.model.recipe import Packing
 from fastfeed.preprocess.model.record import Entry
 from fastfeed.preprocess.writers import base
 from fastfeed.preprocess.writers.base import Create, Spool, as_json, as_text, meta_text
+from fastfeed.sources.tables.column_types import ColumnType, is_text
 
 _COLUMNS = {
     "class": "str",
@@ -48,8 +51,14 @@ class Writer(base.Writer):
 
     format = "mds"
 
-    def __init__(self, create: Create, stem: str, packing: Packing) -> None:
-        super().__init__(create, stem, packing)
+    def __init__(
+        self,
+        create: Create,
+        stem: str,
+        packing: Packing,
+        types: Mapping[str, ColumnType] | None = None,
+    ) -> None:
+        super().__init__(create, stem, packing, types)
         self._spool = Spool()
         self._ends = [0]
 
@@ -68,6 +77,8 @@ class Writer(base.Writer):
             "width": entry.width,
             **dict(self.columns.arrays(entry)),
         }
+        for name, kind, value in entry.columns(self.types):
+            fields[name] = _column(kind, value)
         ordered = [item for _, item in sorted(fields.items())]
         data = [_as_bytes(item) for item in ordered]
         varying = [len(item) for item in ordered if isinstance(item, bytes)]
@@ -95,21 +106,31 @@ class Writer(base.Writer):
     @cached_property
     def _configuration(self) -> bytes:
         """JSON of the columns as of the first sample, which decides which arrays are written."""
-        return json.dumps(_described("bytes", self.columns.kinds), sort_keys=True).encode()
+        about = _described("bytes", self.columns.kinds, self.types)
+        return json.dumps(about, sort_keys=True).encode()
 
 
 def _as_bytes(item: bytes | int | np.ndarray) -> bytes:
     return np.array(item, "<i8").tobytes() if isinstance(item, int) else bytes(item)
 
 
+def _column(kind: ColumnType, value: Any) -> bytes:
+    if kind == "bytes":
+        return value or b""
+    if is_text(kind):
+        return as_text(value or "").encode()
+    return as_json(value)
+
+
 def index_json(
     files: Sequence[tuple[str, int, str, int, dict[str, Any]]],
     packing: Packing,
     image: str = "jpeg",
+    types: Mapping[str, ColumnType] | None = None,
 ) -> bytes:
     """The index.json of a folder: name, bytes, SHA-256, samples and arrays of each shard.
 
-    `image` is the recipe's `encoding.image`. Shards without samples are left out: streaming cannot
+    `image` is the recipe's `encoding.image`, `types` those of metadata columns. Shards without samples are left out: streaming cannot
     open them.
     """
     shards: list[Any] = []
@@ -117,14 +138,18 @@ def index_json(
         data = {"basename": name.rpartition("/")[2], "bytes": size, "hashes": {"sha256": sha256}}
         if samples:
             shards.append(
-                _described(_IMAGES.get(image, "bytes"), arrays)
+                _described(_IMAGES.get(image, "bytes"), arrays, own_columns(types or {}))
                 | {"raw_data": data, "samples": samples, "zip_data": None}
             )
     return json.dumps({"shards": shards, "version": 2}, sort_keys=True).encode()
 
 
-def _described(image: str, arrays: dict[str, list[Any]]) -> dict[str, Any]:
+def _described(
+    image: str, arrays: dict[str, list[Any]], types: Mapping[str, ColumnType]
+) -> dict[str, Any]:
     columns = _COLUMNS | {"image": image}
+    for name, kind in types.items():
+        columns[name] = "bytes" if kind == "bytes" else "str" if is_text(kind) else "json"
     sizes = {name: _INT for name, kind in _COLUMNS.items() if kind == "int"}
     for name, (dtype, shape) in arrays.items():
         columns[name] = f"ndarray:{dtype}:{','.join(map(str, shape))}"

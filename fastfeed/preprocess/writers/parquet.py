@@ -1,15 +1,18 @@
 """Writes Parquet: one row per sample, in row groups small enough to be read with little memory.
 
 Columns: key, image (binary: the encoded file), extension, height, width, label (null: none), class,
-text, uri, meta (all metadata, JSON), and a (nested) list of numbers for each array, float32 for
-float16, which few readers know. Hugging Face datasets read `image` with `cast_column("image",
+text, uri, meta (all metadata, JSON), a (nested) list of numbers for each array, float32 for
+float16, which few readers know, and metadata columns in Parquet's own types. Hugging Face datasets read `image` with `cast_column("image",
 Image())`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import date
+from decimal import Decimal
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -19,6 +22,7 @@ from fastfeed.preprocess.model.recipe import Packing
 from fastfeed.preprocess.model.record import Entry
 from fastfeed.preprocess.writers import base
 from fastfeed.preprocess.writers.base import Create, File, as_json, as_text, meta_text
+from fastfeed.sources.tables.column_types import ColumnType
 
 try:
     import pyarrow as pa
@@ -51,14 +55,22 @@ class Writer(base.Writer):
 
     format = "parquet"
 
-    def __init__(self, create: Create, stem: str, packing: Packing) -> None:
-        super().__init__(create, stem, packing)
+    def __init__(
+        self,
+        create: Create,
+        stem: str,
+        packing: Packing,
+        types: Mapping[str, ColumnType] | None = None,
+    ) -> None:
+        super().__init__(create, stem, packing, types)
         self._group_bytes = min(packing.group_bytes, _MAX_GROUP)
         self._guarded = _GuardedFile(self._file)
         self._rows: list[dict[str, Any]] = []
         self._batches: list[pa.RecordBatch] = []
         self._bytes = self._loose = 0  # of the group; of rows not in a batch yet
-        self._schema = _SCHEMA
+        self._own = [pa.field(name, _arrow_type(kind)) for name, kind in self.types.items()]
+        self._schema = pa.schema([*_SCHEMA, *self._own])
+        self._values: dict[str, list[Any]] = {name: [] for name in self.types}  # of loose rows
         self._parquet = None
 
     def add(self, entry: Entry) -> None:
@@ -66,7 +78,7 @@ class Writer(base.Writer):
         arrays = self.columns.arrays(entry)
         if self._parquet is None:
             self._schema = pa.schema(
-                [*_SCHEMA, *(pa.field(name, _lists(array)) for name, array in arrays)]
+                [*_SCHEMA, *(pa.field(name, _lists(a)) for name, a in arrays), *self._own]
             )
         row = {
             "key": entry.key,
@@ -84,9 +96,13 @@ class Writer(base.Writer):
         texts = [item.encode() if isinstance(item, str) else item for item in row.values()]
         size = sum(len(item) if isinstance(item, bytes) else 8 for item in texts)
         size += sum(array.nbytes for _, array in arrays)
+        values = entry.columns(self.types)
+        size += sum(len(value) if hasattr(value, "__len__") else 8 for _, _, value in values)
         if self._bytes and self._bytes + size > self._group_bytes:
             self._flush()
         self._rows.append(row)
+        for name, _, value in values:
+            self._values[name].append(value)
         self._bytes += size
         self._loose += size
         if self._loose >= _BATCH_BYTES:
@@ -124,8 +140,16 @@ class Writer(base.Writer):
     def _gather(self) -> None:
         """Convert loose rows to a batch."""
         if self._rows:
-            self._batches.append(pa.RecordBatch.from_pylist(self._rows, self._schema))
+            plain = (
+                self._schema if not self._own else pa.schema(list(self._schema)[: -len(self._own)])
+            )
+            batch = pa.RecordBatch.from_pylist(self._rows, plain)
+            own = [_arrow(kind, self._values[name]) for name, kind in self.types.items()]
+            self._batches.append(
+                pa.RecordBatch.from_arrays([*batch.columns, *own], schema=self._schema)
+            )
         self._rows = []
+        self._values = {name: [] for name in self.types}
         self._loose = 0
 
     def _flush(self) -> None:
@@ -148,6 +172,60 @@ def _lists(array: np.ndarray) -> pa.DataType:
     for _ in array.shape:
         kind = pa.list_(kind)
     return kind
+
+
+_ARROW: dict[str, pa.DataType] = {
+    "bool": pa.bool_(),
+    "int": pa.int64(),
+    "float": pa.float64(),
+    "text": pa.string(),
+    "json": pa.string(),
+    "bytes": pa.binary(),
+    "date": pa.date32(),
+}
+
+
+def _arrow_type(kind: ColumnType) -> pa.DataType:
+    """The type of a metadata column."""
+    if isinstance(kind, str):
+        return _ARROW[kind]
+    if kind[0] == "list":
+        return pa.list_(_arrow_type(kind[1]))
+    if kind[0] == "struct":
+        return pa.struct([pa.field(name, _arrow_type(own)) for name, own in kind[1]])
+    if kind[0] == "timestamp":
+        unit = "ms" if kind[1] == "s" else kind[1]  # Parquet has no seconds
+        return pa.timestamp(unit, "UTC" if kind[2] else None)
+    return pa.decimal128(kind[1], kind[2]) if kind[1] <= 38 else pa.decimal256(kind[1], kind[2])
+
+
+def _arrow(kind: ColumnType, values: list[Any]) -> pa.Array:
+    """Values as JSON holds them, and bytes, as an array of the type."""
+    own = _arrow_type(kind)
+    if kind == "json":
+        values = [None if value is None else as_json(value).decode() for value in values]
+    elif kind == "text":
+        values = [None if value is None else as_text(value) for value in values]
+    elif kind == "date":
+        values = [None if value is None else date.fromisoformat(value) for value in values]
+    elif isinstance(kind, list) and kind[0] == "decimal":
+        values = [None if value is None else Decimal(value) for value in values]
+    elif isinstance(kind, list) and kind[0] == "timestamp":
+        return pa.array(values, pa.string()).cast(own)
+    elif isinstance(kind, list) and kind[0] == "list":
+        items = [item for value in values for item in value or ()]
+        ends = accumulate((len(value or ()) for value in values), initial=0)
+        missing = [*(value is None for value in values), False]
+        offsets = [None if gap else end for end, gap in zip(ends, missing, strict=True)]
+        return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), _arrow(kind[1], items), own)
+    elif isinstance(kind, list):
+        columns = [
+            _arrow(inner, [value and value.get(name) for value in values])
+            for name, inner in kind[1]
+        ]
+        mask = pa.array([value is None for value in values], pa.bool_())
+        return pa.StructArray.from_arrays(columns, fields=list(own), mask=mask)
+    return pa.array(values, own)
 
 
 class _GuardedFile:

@@ -7,6 +7,7 @@ extension, offset, size and name of each member.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from fastfeed.errors import ConfigError
@@ -14,6 +15,7 @@ from fastfeed.preprocess.model.recipe import Packing
 from fastfeed.preprocess.model.record import Entry
 from fastfeed.preprocess.writers import base
 from fastfeed.preprocess.writers.base import Create, as_json, as_npy, as_text
+from fastfeed.sources.tables.column_types import ColumnType
 
 _BLOCK = 512  # bytes: headers and contents start at multiples of it
 _RECORD = 20 * _BLOCK  # archives are padded to it, as by GNU tar and Python
@@ -46,19 +48,26 @@ class Writer(base.Writer):
 
     format = "webdataset"
 
-    def __init__(self, create: Create, stem: str, packing: Packing) -> None:
-        super().__init__(create, stem, packing)
+    def __init__(
+        self,
+        create: Create,
+        stem: str,
+        packing: Packing,
+        types: Mapping[str, ColumnType] | None = None,
+    ) -> None:
+        super().__init__(create, stem, packing, types)
         self._at = 0
         self._lines: list[str] = []
 
     def add(self, entry: Entry) -> None:
-        """The next sample: image, label, caption, metadata as JSON, and arrays."""
+        """The next sample: image, label, caption, metadata as JSON, columns of bytes, arrays."""
         parts = [(entry.extension, entry.image)]
         if entry.label is not None:
             parts.append(("cls", b"%d" % entry.label))
         if entry.text is not None:
             parts.append(("txt", as_text(entry.text).encode()))
         parts.append(("json", as_json(entry.meta)))
+        parts += sorted(entry.blobs.items())
         parts += [(f"{name}.npy", as_npy(array)) for name, array in self.columns.arrays(entry)]
         self._offsets.append(self._at)
         words: list[Any] = []

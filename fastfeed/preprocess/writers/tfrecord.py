@@ -7,14 +7,20 @@ caption has no such feature: give `FixedLenFeature` a default.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import google_crc32c
 import numpy as np
 
 from fastfeed.errors import ConfigError
+from fastfeed.preprocess.model.columns import as_words
 from fastfeed.preprocess.model.recipe import Packing
 from fastfeed.preprocess.model.record import Entry
+from fastfeed.preprocess.model.task import SampleFault
 from fastfeed.preprocess.writers import base
 from fastfeed.preprocess.writers.base import Create, as_json, as_text, meta_text
+from fastfeed.sources.tables.column_types import ColumnType, is_nested
 
 _FORMATS = {"jpg": b"JPEG"}  # as in TensorFlow's scripts; others in upper case
 _MAX_BYTES = (1 << 31) - 1  # bytes per message, protobuf's limit
@@ -28,13 +34,19 @@ class Writer(base.Writer):
 
     format = "tfrecord"
 
-    def __init__(self, create: Create, stem: str, packing: Packing) -> None:
-        super().__init__(create, stem, packing)
+    def __init__(
+        self,
+        create: Create,
+        stem: str,
+        packing: Packing,
+        types: Mapping[str, ColumnType] | None = None,
+    ) -> None:
+        super().__init__(create, stem, packing, types)
         self._at = 0
 
     def add(self, entry: Entry) -> None:
         """Append the next record."""
-        before, after = _message(entry, self.columns.arrays(entry))
+        before, after = _message(entry, self.columns.arrays(entry), self.types)
         size = len(before) + len(entry.image) + len(after)
         if size > _MAX_BYTES:
             raise ConfigError(
@@ -63,7 +75,9 @@ class Writer(base.Writer):
         return self._offsets
 
 
-def _message(entry: Entry, arrays: list[tuple[str, np.ndarray]]) -> tuple[bytes, bytes]:
+def _message(
+    entry: Entry, arrays: list[tuple[str, np.ndarray]], types: Mapping[str, ColumnType]
+) -> tuple[bytes, bytes]:
     """An Example without its image: the bytes before and after the image."""
     words: dict[str, bytes | None] = {
         "image/caption": None if entry.text is None else as_text(entry.text).encode(),
@@ -86,6 +100,11 @@ def _message(entry: Entry, arrays: list[tuple[str, np.ndarray]]) -> tuple[bytes,
         name: _feature(name, _INTEGERS, _varint(n)) for name, n in numbers.items() if n is not None
     }
     features |= {name: _list_feature(name, array) for name, array in arrays}
+    features |= {
+        name: _column_feature(name, kind, value)
+        for name, kind, value in entry.columns(types)
+        if value is not None
+    }
     features[_IMAGE] = _feature(_IMAGE, _BYTES, b"", to_follow=len(entry.image))
     total = sum(map(len, features.values())) + len(entry.image)
     ordered = sorted(features.items())
@@ -103,11 +122,37 @@ def _list_feature(name: str, array: np.ndarray) -> bytes:
     return _feature(name, _FLOATS, array.astype("<f4").tobytes())
 
 
+def _column_feature(name: str, kind: ColumnType, value: Any) -> bytes:
+    """A metadata column: its numbers or texts, a list of these; all else as JSON in one text."""
+    inner = kind[1] if isinstance(kind, list) and kind[0] == "list" else kind
+    if inner is kind or is_nested(inner) or inner == "json":
+        inner = kind
+        items = [value]
+    else:
+        items = value
+    if inner in ("bool", "int", "float"):
+        if None in items:
+            raise SampleFault(f"{name}: a list with null in it, which TFRecords cannot hold")
+        if inner == "float":
+            return _feature(name, _FLOATS, np.array(items, "<f4").tobytes())
+        return _feature(name, _INTEGERS, b"".join(_varint(int(item)) for item in items))
+    if kind == "bytes":
+        return _feature(name, _BYTES, value)
+    words = ["" if item is None else as_text(as_words(inner, item)) for item in items]
+    texts = [word.encode() for word in words]
+    return _pair(name, _BYTES, b"".join(_FIRST + _varint(len(text)) + text for text in texts))
+
+
 def _feature(name: str, kind: bytes, value: bytes, to_follow: int = 0) -> bytes:
     """An entry of the feature map up to `value`, of which `to_follow` bytes are written later."""
-    values = _FIRST + _varint(len(value) + to_follow) + value  # of numbers: packed
+    # of numbers: packed
+    return _pair(name, kind, _FIRST + _varint(len(value) + to_follow) + value, to_follow)
+
+
+def _pair(name: str, kind: bytes, values: bytes, to_follow: int = 0) -> bytes:
     feature = kind + _varint(len(values) + to_follow) + values
-    pair = _FIRST + _varint(len(name)) + name.encode()
+    key = name.encode()
+    pair = _FIRST + _varint(len(key)) + key
     pair += _SECOND + _varint(len(feature) + to_follow) + feature
     return _FIRST + _varint(len(pair) + to_follow) + pair
 

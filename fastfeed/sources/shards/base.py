@@ -344,14 +344,7 @@ class ShardedSource(SourceMethods, ABC):
             [{'id': '0000'}, {'id': '0001'}]
         """
         rows = self.column_values(ids) or [{} for _ in ids]
-        return [self._as_json(i, row) for i, row in zip(ids, rows, strict=True)]
-
-    def _as_json(self, i: int, values: dict[str, Any]) -> dict[str, Any] | Failure:
-        failure = next((value for value in values.values() if isinstance(value, Failure)), None)
-        try:
-            return as_json(values) if failure is None else failure
-        except ValueError as error:
-            return self._failure(i, Unread("corrupt", str(error)))
+        return [_as_json(row) for row in rows]
 
     # -- Sharded
 
@@ -401,3 +394,8 @@ class ShardedSource(SourceMethods, ABC):
 
     def _summary(self) -> str:
         return summary(type(self).__name__, self._shards.uris, len(self), self.classes)
+
+
+def _as_json(values: dict[str, Any]) -> dict[str, Any] | Failure:
+    failure = next((value for value in values.values() if isinstance(value, Failure)), None)
+    return as_json(values) if failure is None else failure

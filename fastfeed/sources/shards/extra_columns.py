@@ -177,21 +177,19 @@ class ExtraColumns:
 
 
 def as_json(values: dict[str, Any]) -> dict[str, Any]:
-    """Values as in JSON: lists for arrays, texts for bytes. ValueError for other bytes."""
-    return {name: _json_value(name, value) for name, value in values.items()}
+    """Values as in JSON: lists for arrays, texts for bytes; bytes that are no text stay bytes."""
+    return {name: _json_value(value) for name, value in values.items()}
 
 
-def _json_value(name: str, value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     if isinstance(value, (np.ndarray, np.generic)):
         return value.tolist()
     if isinstance(value, list):
-        return [_json_value(name, item) for item in value]
+        return [_json_value(item) for item in value]
     try:
         return value.decode() if isinstance(value, bytes) else value
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{name}: bytes that are not text, which JSON cannot hold: {error}"
-        ) from error
+    except UnicodeDecodeError:
+        return value
 
 
 def read_npy(data: bytes) -> np.ndarray:

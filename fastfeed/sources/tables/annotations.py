@@ -17,6 +17,7 @@ from fastfeed.sources.tables.column_types import (
     merged,
     merged_all,
     settled,
+    words,
 )
 from fastfeed.sources.tables.columns import (
     Codes,
@@ -150,12 +151,17 @@ class ExtraColumn(ColumnParser):
             part = replace(part, values=StringColumn.of([str(texts[code] or "") for code in codes]))
         if isinstance(part.values, StringColumn) and part.kind != "bytes":
             self._check_utf8(name, part.values, first)
-        if not bool(np.all(part.missing())):
+        is_empty = bool(np.all(part.missing()))
+        if not is_empty:
             self._first_valid = self._first_valid or part
+        if not is_empty or part.kind is not None:
             try:
                 self._kind = merged(self._kind, _kind(part))
             except TypeConflict:
                 row = int(np.argmin(part.missing()))
+                if is_empty or self._first_valid is None:
+                    needed = f"{words(self._kind)} as above"
+                    raise self._wrong(first + row, name, needed, words(_kind(part))) from None
                 before = int(np.argmin(self._first_valid.missing()))
                 shown = printable(repr(self._first_valid[before]))
                 needed = f"what it holds above, such as {shown}"

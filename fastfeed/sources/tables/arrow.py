@@ -140,7 +140,7 @@ def _json_values(array: Any, kind: ColumnType) -> list[Any]:
     filled = array.drop_null()
     items = _json_values(filled.flatten(), kind[1])
     stops = np.cumsum(filled.value_lengths().to_numpy(zero_copy_only=False)).tolist()
-    bounds = zip([0, *stops[:-1]], stops, strict=True)
+    bounds = zip([0, *stops], stops, strict=False)
     lists = iter([items[start:stop] for start, stop in bounds])
     return [next(lists) if there else None for there in present]
 

@@ -51,6 +51,8 @@ ARROW: dict[str, tuple[pa.Array, Any, list[Any]]] = {
         ["struct", [["a", "int"], ["b", ["list", ["struct", [["c", "date"]]]]]]],
         [{"a": 1, "b": [{"c": "2020-01-01"}]}, "", {"a": None, "b": None}],
     ),
+    "no items": (pa.array([None, [], None], pa.list_(pa.string())), ["list", "text"], ["", [], ""]),
+    "no values": (pa.array([None] * 3, pa.list_(pa.string())), ["list", "text"], [np.nan] * 3),
     "large": (pa.array([2**60 + 1, None, 3]), "int", [2**60 + 1, "", 3]),
     "bytes": (pa.array([b"\xff\x00", None, b"x"]), "bytes", [b"\xff\x00", "", b"x"]),
     "ragged": (
@@ -73,8 +75,10 @@ def test_arrow(tmp_path: Path, name: str) -> None:
     for given in (table, tmp_path / "t.parquet"):
         source = Table(given, image="path", columns=["v"])
         assert source.column_types == {"v": kind}
-        assert source.columns(np.arange(3))["v"].tolist() == wanted
-        assert source.columns(np.array([2, 0]))["v"].tolist() == [wanted[2], wanted[0]]
+        np.testing.assert_equal(source.columns(np.arange(3))["v"].tolist(), wanted)
+        np.testing.assert_equal(
+            source.columns(np.array([2, 0]))["v"].tolist(), [wanted[2], wanted[0]]
+        )
 
 
 def test_bools_with_gaps_are_numbers(tmp_path: Path) -> None:

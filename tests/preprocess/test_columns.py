@@ -1,0 +1,549 @@
+"""Metadata columns of any type: from each kind of source, in each format, read by its libraries."""
+
+from __future__ import annotations
+
+import csv
+import gc
+import hashlib
+import io
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import date, datetime, timezone
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from helpers.needs import require
+from helpers.photos import folder, jpeg
+from helpers.preprocess.mosaic_streaming import streaming
+from helpers.preprocess.outcomes import tree
+from helpers.preprocess.packing import files, write
+from helpers.small_jobs import FORMATS, InlineEngine, recipe
+
+import fastfeed as ff
+from fastfeed.errors import ConfigError
+from fastfeed.preprocess import Packing, Report, open_input, run, update
+from fastfeed.preprocess.model.columns import canonical, declared_types
+from fastfeed.preprocess.model.record import Entry
+from fastfeed.preprocess.targets.job_state import open_job
+from fastfeed.preprocess.targets.target import open_target
+
+UTC = timezone.utc
+COUNT = 4
+# of each type: values in Arrow, and the same as JSON holds them
+VALUES: dict[str, tuple[pa.Array, list[Any]]] = {
+    "keywords": (pa.array([["red", "ü"], None, [], ["one"]]), [["red", "ü"], None, [], ["one"]]),
+    "day": (
+        pa.array([date(2024, 1, 5), None, date(1, 1, 1), date(9999, 12, 31)]),
+        ["2024-01-05", None, "0001-01-01", "9999-12-31"],
+    ),
+    "taken": (
+        pa.array([datetime(2024, 1, 5, 10, 0, 0, 5), None, None, None], pa.timestamp("us")),
+        ["2024-01-05T10:00:00.000005", None, None, None],
+    ),
+    "uploaded": (
+        pa.array([None, datetime(2024, 1, 5, tzinfo=UTC), None, None], pa.timestamp("ms", "UTC")),
+        [None, "2024-01-05T00:00:00.000Z", None, None],
+    ),
+    "price": (
+        pa.array([Decimal("12.50"), None, Decimal("-0.05"), Decimal(3)], pa.decimal128(10, 2)),
+        ["12.50", None, "-0.05", "3.00"],
+    ),
+    "facts": (
+        pa.array([{"a": 1, "b": ["x"]}, None, {"a": None, "b": []}, {"a": -3, "b": None}]),
+        [{"a": 1, "b": ["x"]}, None, {"a": None, "b": []}, {"a": -3, "b": None}],
+    ),
+    "flag": (pa.array([True, None, False, True]), [True, None, False, True]),
+    "stock": (pa.array([7, None, -1, 0]), [7, None, -1, 0]),
+    "large": (pa.array([2**60 + 1, None, 3, 4]), [2**60 + 1, None, 3, 4]),
+    "score": (pa.array([0.5, None, float("nan"), 2.0]), [0.5, None, None, 2.0]),
+    "marks": (pa.array([[1, 2, 3], [4], None, []]), [[1, 2, 3], [4], None, []]),
+    "mask": (
+        pa.array([b"\xff\x00\x01", None, b"text", b"\x89PNG"]),
+        [b"\xff\x00\x01", None, b"text", b"\x89PNG"],
+    ),
+    "title": (pa.array(["é", "b", "c", "d"]), ["é", "b", "c", "d"]),
+}
+NAMES = list(VALUES)
+WANTED: list[dict[str, Any]] = [
+    {name: values[row] for name, (_, values) in VALUES.items()} for row in range(COUNT)
+]
+
+
+def table(root: Path) -> Path:
+    root.mkdir(exist_ok=True, parents=True)
+    paths = []
+    for row in range(COUNT):
+        (root / f"{row}.jpg").write_bytes(jpeg(row, (40, 56)))
+        paths.append(f"{row}.jpg")
+    columns: dict[str, Any] = {name: values for name, (values, _) in VALUES.items()}
+    pq.write_table(pa.table({"path": paths, **columns}), root / "t.parquet")
+    return root / "t.parquet"
+
+
+def built(root: Path, format: str, **options: Any) -> Path:
+    data = open_input(str(table(root / "data")), columns=NAMES, **options)
+    report = run(data, root / "shards", recipe(format, samples=3), engine=InlineEngine())
+    assert report.tally.samples == COUNT
+    return root / "shards"
+
+
+def metadata(shards: Path, format: str) -> list[dict[str, Any]]:
+    """Columns of all samples, without bytes, as their metadata has them."""
+    return [json.loads(meta)["columns"] for meta in metas(shards, format)]
+
+
+def metas(shards: Path, format: str) -> list[str]:
+    if format == "raw":
+        files = sorted(shards.glob("*.meta.jsonl"))
+        lines = [line for file in files for line in file.read_text().splitlines()]
+        return [json.dumps(json.loads(line)["meta"]) for line in lines]
+    if format == "parquet":
+        return pq.read_table(shards).column("meta").to_pylist()
+    sources: dict[str, Any] = {
+        "webdataset": lambda: ff.TarShards(f"{shards}/*.tar", label=None, columns=["json"]),
+        "tfrecord": lambda: ff.TFRecords(
+            f"{shards}/*.tfrecord", label=None, columns=["image/meta"]
+        ),
+        "mds": lambda: ff.MDSShards(shards, label=None, columns=["meta"]),
+    }
+    source = sources[format]()
+    ((values),) = source.columns(np.arange(len(source))).values()
+    return [value if isinstance(value, str) else json.dumps(value) for value in values]
+
+
+def without_bytes(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{name: row[name] for name in row if name != "mask"} for row in rows]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_metadata_has_all_columns_through_two_jobs(tmp_path: Path, format: str) -> None:
+    first = built(tmp_path, format)
+    assert metadata(first, format) == without_bytes(WANTED)
+    if format == "raw":  # holds pixels, which no job reads
+        return
+    for other in ("webdataset", "tfrecord", "parquet", "mds", "raw"):
+        again = tmp_path / other
+        run(str(first), again, recipe(other, samples=2), engine=InlineEngine())
+        assert metadata(again, other) == without_bytes(WANTED)
+        assert masks(again, other) == [row["mask"] or b"" for row in WANTED]
+        assert (
+            open_job(open_target(again, writes=False)).plan.columns
+            == open_job(open_target(first, writes=False)).plan.columns
+        )
+        originals = [json.loads(meta) for meta in metas(again, other)]
+        assert [meta["uri"] for meta in originals] == [f"{k}.jpg" for k in range(COUNT)]
+        assert [meta["sha256"] for meta in originals] == [
+            hashlib.sha256((tmp_path / f"data/{k}.jpg").read_bytes()).hexdigest()
+            for k in range(COUNT)
+        ]
+        assert {(meta["source_height"], meta["source_width"]) for meta in originals} == {(40, 56)}
+
+
+def masks(shards: Path, format: str) -> list[bytes]:
+    """The column of bytes, as this package's sources return it."""
+    sources: dict[str, Any] = {
+        "webdataset": lambda: ff.TarShards(f"{shards}/*.tar", label=None, columns=["mask:bytes"]),
+        "tfrecord": lambda: ff.TFRecords(
+            f"{shards}/*.tfrecord", label=None, columns=["mask:bytes"]
+        ),
+        "parquet": lambda: ff.Table(shards, image="image", columns=["mask"]),
+        "mds": lambda: ff.MDSShards(shards, label=None, columns=["mask"]),
+        "raw": lambda: ff.RawShards(shards, columns=["mask"]),
+    }
+    source = sources[format]()
+    return [value or b"" for value in source.columns(np.arange(len(source)))["mask"].tolist()]
+
+
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"
+)
+def test_webdataset_reads_columns(tmp_path: Path) -> None:
+    wds = pytest.importorskip("webdataset", reason="no webdataset; pip install webdataset")
+    shards = built(tmp_path, "webdataset")
+    urls = [str(path) for path in sorted(shards.glob("*.tar"))]
+    data = wds.WebDataset(urls, shardshuffle=False)
+    samples = list(data.decode())
+    del data
+    gc.collect()  # it leaves its files open
+    assert [sample["json"]["columns"] for sample in samples] == without_bytes(WANTED)
+    assert [sample.get("mask") for sample in samples] == [row["mask"] for row in WANTED]
+
+
+BY_TENSORFLOW = """
+import json, sys
+import tensorflow as tf
+
+rows = []
+for record in tf.data.TFRecordDataset(sys.argv[1:]):
+    features = tf.train.Example.FromString(record.numpy()).features.feature
+    row = {}
+    for name, feature in features.items():
+        if not name.startswith("image/"):
+            kind = feature.WhichOneof("kind")
+            values = getattr(feature, kind).value
+            row[name] = [kind, [v.hex() if isinstance(v, bytes) else v for v in values]]
+    rows.append(row)
+json.dump(rows, sys.stdout)
+"""
+
+
+def test_tensorflow_reads_columns(tmp_path: Path) -> None:
+    require("tensorflow")
+    shards = built(tmp_path, "tfrecord")
+    command = [sys.executable, "-c", BY_TENSORFLOW, *map(str, sorted(shards.glob("*.tfrecord")))]
+    environ = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(command, env=environ, capture_output=True, check=True, timeout=200)
+    rows = json.loads(done.stdout)
+    kinds = {
+        "flag": "int64",
+        "stock": "int64",
+        "large": "int64",
+        "marks": "int64",
+        "score": "float",
+    }
+    for row, wanted in zip(rows, WANTED, strict=True):
+        expected = {}
+        for name, value in wanted.items():
+            if value is None:
+                continue
+            items: list[Any] = value if isinstance(value, list) else [value]
+            if isinstance(value, dict):
+                items = [json.dumps(value, separators=(",", ":"), sort_keys=True)]
+            if name not in kinds:
+                items = [(i if isinstance(i, bytes) else i.encode()).hex() for i in items]
+            expected[name] = [f"{kinds.get(name, 'bytes')}_list", items]
+        assert row == expected
+
+
+def test_arrow_reads_columns_in_types_of_parquet(tmp_path: Path) -> None:
+    shards = built(tmp_path, "parquet")
+    found = pq.read_table(shards)
+    for name, (values, _) in VALUES.items():
+        wanted: Any = values if name != "score" else pa.array([0.5, None, None, 2.0])
+        assert found.column(name).type == wanted.type
+        assert found.column(name).combine_chunks().equals(wanted), name
+
+
+def test_streaming_reads_columns(tmp_path: Path) -> None:
+    shards = built(tmp_path, "mds")
+    program = """
+from streaming import LocalDataset
+local = LocalDataset(sys.argv[1])
+for shard in local.shards:
+    shard.validate(allow_unsafe_types=False)
+rows = []
+for i in range(len(local)):
+    sample = local[i]
+    rows.append({n: sample[n].hex() if isinstance(sample[n], bytes) else sample[n] for n in sys.argv[2:]})
+json.dump(rows, sys.stdout)
+"""
+    rows = json.loads(streaming(program, str(shards), *NAMES, folder=tmp_path))
+    texts = ("day", "taken", "uploaded", "price", "title")
+    for row, wanted in zip(rows, WANTED, strict=True):
+        expected = {name: value or "" if name in texts else value for name, value in wanted.items()}
+        assert row == expected | {"mask": (wanted["mask"] or b"").hex()}
+
+
+def test_numpy_and_json_read_columns_of_raw_shards(tmp_path: Path) -> None:
+    shards = built(tmp_path, "raw")
+    lines = (shards / "shard-000000.meta.jsonl").read_text().splitlines()
+    assert [json.loads(line).get("bytes", {}).get("mask") for line in lines] == [
+        "/wAB",
+        None,
+        "dGV4dA==",
+    ]
+    assert len(np.load(shards / "shard-000000.npy")) == len(lines) == 3
+
+
+def test_sources_of_this_package_read_columns(tmp_path: Path) -> None:
+    names = [name for name in NAMES if name not in ("mask", "score", "flag", "stock", "large")]
+    empty = [{name: row[name] if row[name] is not None else "" for name in names} for row in WANTED]
+    for format in ("parquet", "mds", "tfrecord", "raw"):
+        shards = built(tmp_path / format, format)
+        sources: dict[str, Any] = {
+            "tfrecord": lambda s=shards: ff.TFRecords(f"{s}/*.tfrecord", label=None, columns=names),
+            "parquet": lambda s=shards: ff.Table(s, image="image", columns=names),
+            "mds": lambda s=shards: ff.MDSShards(s, label=None, columns=names),
+            "raw": lambda s=shards: ff.RawShards(s, columns=names),
+        }
+        columns = sources[format]().columns(np.arange(COUNT))
+        for row, wanted in enumerate(empty):
+            for name in names:
+                value, expected = columns[name][row], wanted[name]
+                value = value.tolist() if isinstance(value, np.ndarray) else value
+                if format == "tfrecord" and isinstance(expected, dict):
+                    value = json.loads(value)
+                if format == "tfrecord" and isinstance(expected, list) and len(expected) < 2:
+                    continue  # a feature of one value is that value, one of none is missing
+                assert value == expected, (format, name, row)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_updates_copy_columns(tmp_path: Path, format: str) -> None:
+    shards, place = built(tmp_path, format), str(tmp_path / "data/t.parquet")
+    source = open_input(place, columns=NAMES)
+    update(source, shards, remove=["1.jpg"], engine=InlineEngine())
+    copied = tree(shards)
+    for record in (shards / "__job/records").iterdir():
+        record.unlink()
+    run(source, shards, recipe(format, samples=3), engine=InlineEngine())
+    assert tree(shards) == copied
+    assert masks(shards, format) == [row["mask"] or b"" for row in (*WANTED[:1], *WANTED[2:])]
+
+
+def pictures(root: Path) -> list[str]:
+    root.mkdir(exist_ok=True, parents=True)
+    for row in range(3):
+        (root / f"{row}.jpg").write_bytes(jpeg(row, (40, 56)))
+    return [f"{row}.jpg" for row in range(3)]
+
+
+def test_csv_with_declared_types(tmp_path: Path) -> None:
+    rows = [
+        ("path", "keywords", "day", "at", "price", "flag", "stock", "note"),
+        ("0.jpg", "cat, dog", "2024-01-05", "2024-01-05 10:00+02:00", "12.5", "true", "7", "a"),
+        ("1.jpg", '["x, y"]', "", "2024-01-05T10:00Z", "", "", "", ""),
+        ("2.jpg", "a; b, c", "2024-01-06", "", "3", "0", "-1", "7"),
+    ]
+    pictures(tmp_path / "data")
+    with open(tmp_path / "data/t.csv", "w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows(rows)
+    types = ["keywords=list", "day=date", "at=utc", "price=decimal(10,2)", "flag=bool", "stock=int"]
+    data = open_input(str(tmp_path / "data/t.csv"), columns=list(rows[0][1:]), column_types=types)
+    run(data, tmp_path / "s", recipe("parquet"), engine=InlineEngine())
+    found = pq.read_table(tmp_path / "s").select(rows[0][1:]).to_pylist()
+    assert found == [
+        {
+            "keywords": ["cat", "dog"],
+            "day": date(2024, 1, 5),
+            "at": datetime(2024, 1, 5, 8, tzinfo=UTC),
+            "price": Decimal("12.50"),
+            "flag": True,
+            "stock": 7,
+            "note": "a",
+        },
+        {
+            "keywords": ["x, y"],
+            "day": None,
+            "at": datetime(2024, 1, 5, 10, tzinfo=UTC),
+            "price": None,
+            "flag": None,
+            "stock": None,
+            "note": "",
+        },
+        {
+            "keywords": ["a", "b, c"],
+            "day": date(2024, 1, 6),
+            "at": None,
+            "price": Decimal("3.00"),
+            "flag": False,
+            "stock": -1,
+            "note": "7",
+        },
+    ]
+
+
+def json_lines(root: Path, values: list[Any]) -> str:
+    rows = [{"path": path, "v": v} for path, v in zip(pictures(root), values, strict=False)]
+    (root / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return str(root / "t.jsonl")
+
+
+def one_column(root: Path, place: str, *types: str, format: str = "parquet") -> Report:
+    data = open_input(place, columns=["v"], column_types=types)
+    return run(data, root / "shards", recipe(format), engine=InlineEngine())
+
+
+def test_json_lines_of_structs(tmp_path: Path) -> None:
+    place = json_lines(tmp_path / "d", [{"a": [1]}, {"b": {"c": True}}, None])
+    one_column(tmp_path, place)
+    assert pq.read_table(tmp_path / "shards").column("v").to_pylist() == [
+        {"a": [1], "b": None},
+        {"a": None, "b": {"c": True}},
+        None,
+    ]
+
+
+def test_tars_have_any_json_unless_types_are_declared(tmp_path: Path) -> None:
+    first, place = tmp_path / "first", json_lines(tmp_path / "d", [["a"], ["b", "c"], None])
+    data = open_input(place, columns=["v"])
+    run(data, first, recipe("webdataset"), engine=InlineEngine())
+    plan = open_job(open_target(first, writes=False)).plan
+    (first / "__job" / "plan.json").unlink()  # now it is any tar
+    for types, kind in (((), "json"), (("json:columns.v=list",), ["list", "text"])):
+        name = "json:columns.v"
+        data = open_input(f"{first}/*.tar", columns=[name], column_types=types)
+        shards = tmp_path / f"then{len(types)}"
+        run(data, shards, recipe("parquet"), engine=InlineEngine())
+        assert open_job(open_target(shards, writes=False)).plan.columns == {name: kind}
+        texts = ['["a"]', '["b","c"]', None]
+        found = pq.read_table(shards).column(name).to_pylist()
+        assert found == (texts if kind == "json" else [["a"], ["b", "c"], None])
+    assert plan.columns == {"v": ["list", "text"]}
+
+
+def test_values_that_do_not_fit_are_bad_samples(tmp_path: Path) -> None:
+    rows = [["x"] * 3, ["y" * 10] * 200_000, ["z"]]
+    one_column(tmp_path, json_lines(tmp_path / "d", rows))
+    assert bad(tmp_path) == [
+        "v: a value of 200,000 items takes 2,800,000 bytes as JSON; columns may have 1,048,576"
+    ]
+    other = tmp_path / "o"
+    report = one_column(other, json_lines(other, ["1", "x", "2"]), "v=int")
+    assert report.tally.samples == 2
+    assert bad(other) == ["v: a column of integers holds 'x'"]
+
+
+def bad(root: Path) -> list[str]:
+    lines = (root / "shards/__job/bad.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    assert {row["reason"] for row in rows} == {"corrupt"}
+    return [row["detail"] for row in rows]
+
+
+def test_a_list_with_null_is_bad_in_tfrecords_alone(tmp_path: Path) -> None:
+    place = json_lines(tmp_path / "d", [[1, None], [2], [3, 4]])
+    assert one_column(tmp_path / "p", place).tally.samples == 3
+    assert one_column(tmp_path, place, format="tfrecord").tally.samples == 2
+    assert "v: a list with null in it" in (tmp_path / "shards/__job/bad.jsonl").read_text()
+
+
+CANONICAL: list[tuple[Any, Any, Any]] = [
+    ("bool", "TRUE", True),
+    ("bool", 1.0, True),
+    ("int", 3.0, 3),
+    ("int", float("nan"), None),
+    ("date", "", None),
+    ("text", "", ""),
+    ("text", 7, "7"),
+    (["timestamp", "us", False], "2024-02-29 10:00", "2024-02-29T10:00:00.000000"),
+    (["timestamp", "us", True], "2024-01-01T00:30+01:00", "2023-12-31T23:30:00.000000Z"),
+    (["timestamp", "s", False], "2024-01-01T00:30:15", "2024-01-01T00:30:15"),
+    (["decimal", 5, 2], "12.5", "12.50"),
+    (["decimal", 5, 2], 3, "3.00"),
+    (["list", "int"], [1.0, "2", None], [1, 2, None]),
+    (["struct", [["a", "date"]]], '{"a": "2024-01-05"}', {"a": "2024-01-05"}),
+]
+
+
+@pytest.mark.parametrize(("kind", "value", "wanted"), CANONICAL)
+def test_values_that_fit(kind: Any, value: Any, wanted: Any) -> None:
+    assert canonical(kind, value) == wanted
+    assert canonical(kind, wanted) == wanted
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("bool", 2),
+        ("bool", "yes"),
+        ("int", 0.5),
+        ("int", 1 << 63),
+        ("date", "05.01.2024"),
+        ("text", b"\xff"),
+        (["timestamp", "us", False], "2024-02-30T10:00"),
+        (["timestamp", "us", False], "2024-01-01T10:00Z"),
+        (["timestamp", "ns", False], "1500-01-01T10:00"),
+        (["decimal", 5, 2], "12.505"),
+        (["decimal", 4, 2], "100"),
+        (["decimal", 4, 2], "1e1"),
+        (["list", "int"], ["x"]),
+        (["list", "int"], {"a": 1}),
+        (["struct", [["a", "int"]]], {"b": 1}),
+    ],
+)
+def test_values_that_do_not_fit(kind: Any, value: Any) -> None:
+    with pytest.raises(ValueError, match="hold"):
+        canonical(kind, value)
+
+
+@pytest.mark.parametrize(
+    ("types", "text"),
+    [
+        (["v=set"], "column_types must be NAME=TYPE, with a type of bool, int, .*, got 'v=set'"),
+        (["v=decimal(50,2)"], "got 'v=decimal"),
+        (["v"], "got 'v'"),
+        (["w=int"], "column_types names 'w', which is not one of the columns v"),
+    ],
+)
+def test_declared_types_are_checked(types: list[str], text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        declared_types(types, ["v"])
+
+
+def test_bytes_need_a_name_that_a_tar_has_room_for(tmp_path: Path) -> None:
+    pictures(tmp_path)
+    values = pa.table({"path": ["0.jpg"], "Mask.1": [b"x"], "json": [b"x"]})
+    pq.write_table(values, tmp_path / "t.parquet")
+    for name in ("Mask.1", "json"):
+        data = open_input(str(tmp_path / "t.parquet"), columns=[name])
+        with pytest.raises(
+            ConfigError, match=f"column '{name}' holds bytes, which webdataset shards"
+        ):
+            run(data, tmp_path / "shards", recipe("webdataset"), engine=InlineEngine())
+
+
+def test_names_of_other_parts_are_in_the_metadata_only(tmp_path: Path) -> None:
+    pictures(tmp_path / "d")
+    (tmp_path / "d/t.csv").write_text("path,width,text\n0.jpg,7,a\n")
+    data = open_input(str(tmp_path / "d/t.csv"), caption="", columns=["width", "text"])
+    run(data, tmp_path / "shards", recipe("parquet"), engine=InlineEngine())
+    found = pq.read_table(tmp_path / "shards")
+    assert found.column_names.count("width") == 1
+    assert metadata(tmp_path / "shards", "parquet") == [{"text": "a", "width": 7}]
+
+
+def test_jobs_of_earlier_versions_keep_their_columns(tmp_path: Path) -> None:
+    """Their plan has no types: columns are JSON only, integers with gaps fractions."""
+    place = json_lines(tmp_path / "d", [1, None, 3])
+    one_column(tmp_path, place)
+    plan_file = tmp_path / "shards/__job/plan.json"
+    job = open_job(open_target(tmp_path / "shards", writes=False))
+    assert job.plan.columns == {"v": "int"}
+    assert metadata(tmp_path / "shards", "parquet") == [{"v": 1}, {"v": None}, {"v": 3}]
+    plan_file.write_bytes(replace(job.plan, columns={}).head)
+    (tmp_path / "shards/__job/records/shard-000000.json").unlink()
+    one_column(tmp_path, place)
+    assert "v" not in pq.read_table(tmp_path / "shards").column_names
+    assert '"v":1.0' in metas(tmp_path / "shards", "parquet")[0]
+
+
+# sums of the files that version 0.2 wrote of these entries, without a column and with plain ones
+PINNED = {
+    "webdataset": "d15f33c46a073ad5",
+    "tfrecord": "660316318525edeb",
+    "mds": "d5247c5a181bda39",
+    "raw": "12f0c7bb87ef6d5a",
+}
+
+
+@pytest.mark.parametrize("format", PINNED)
+def test_shards_without_types_keep_their_bytes(tmp_path: Path, format: str) -> None:
+    """Parquet's bytes depend on the version of PyArrow."""
+    image = b"image"
+    if format == "raw":
+        file = io.BytesIO()
+        np.save(file, np.arange(6, dtype=np.uint8).reshape(1, 2, 3))
+        image = file.getvalue()
+    entries = [
+        Entry("000000000", image, "jpg", 1, 2, 1, "text", {"uri": "a", "label": 1}),
+        Entry("000000001", image, "jpg", 1, 2, None, None, {"uri": "b", "columns": {"n": 1.0}}),
+    ]
+    write(tmp_path, Packing(format), entries)
+    digest = hashlib.sha256(b"".join(files(tmp_path).values())).hexdigest()
+    assert digest[:16] == PINNED[format]
+
+
+def test_a_job_without_columns_has_the_plan_it_had(tmp_path: Path) -> None:
+    folder(tmp_path / "s", {"cats": 2, "dogs": 1}, (40, 56))
+    run(str(tmp_path / "s"), tmp_path / "d", recipe(), engine=InlineEngine())
+    assert "columns" not in json.loads((tmp_path / "d/__job/plan.json").read_text())
+    assert "columns" not in json.loads((tmp_path / "d/__job/manifest.json").read_text())

@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 def scores(session, table, shards):
     """Score all samples in Python workers of the executors; they read the shards themselves."""
     done = session.createDataFrame(table).where("state = 'done'")
-    shards_done = done.select("shard").distinct().count()
     columns = done.select("uri", "shard", "position")
-    by_shard = columns.repartition(shards_done, "shard").groupBy("shard")  # else one task for all
+    # as many partitions as shards: of so few rows Spark would make a single one
+    by_shard = columns.repartition(len(job.shard_tables(table)), "shard").groupBy("shard")
 
     def score(rows):
         return job.sharpness(rows, shards)

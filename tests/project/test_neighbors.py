@@ -87,6 +87,7 @@ def test_ray_data_on_three_nodes(tmp_path: Path) -> None:
     check(tmp_path)
 
 
+@pytest.mark.nightly
 def test_spark_on_three_workers(tmp_path: Path) -> None:
     require("pyspark", "pandas", "pyarrow")
     if shutil.which("java") is None:

@@ -74,7 +74,7 @@ def _argument(param: Any) -> str:
 
 
 _ARGUMENTS = {  # name of the option by argument of Python, where they differ
-    "class": "class_",
+    "classes": "class_",
     "extras": "with_",
     "extras_batch": "with_batch",
     "formats": "only_formats",

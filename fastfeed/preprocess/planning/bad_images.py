@@ -76,7 +76,7 @@ def select_bad(job: Job, criteria: BadFilter) -> list[BadImage]:
     known = job.plan.classes
     if unknown := [name for name in criteria.classes if name not in known]:
         allowed = f"among the job's {len(known):,} classes" if known else "left out: it has none"
-        raise ConfigError(f"class must be {allowed}, got {', '.join(unknown)}", field="class")
+        raise ConfigError(f"classes must be {allowed}, got {', '.join(unknown)}", field="classes")
     with_dropped = DROPPED in criteria.reasons  # only if they are asked for
     images = [
         image

@@ -191,7 +191,7 @@ def test_filters_that_are_wrong(make: object, words: str) -> None:
 
 
 def test_names_that_are_not_bad(job: Job) -> None:
-    with pytest.raises(ConfigError, match=r"class must be among the job's 2 classes, got cows"):
+    with pytest.raises(ConfigError, match=r"classes must be among the job's 2 classes, got cows"):
         select_bad(job, BadFilter(classes=["cows"]))
     names = ["dogs/no.jpg", *(f"{k}\x1b.jpg" for k in range(12))]
     with pytest.raises(ConfigError, match=r"12 of these names are not .*: 0\\x1b.jpg, .* 2 more"):

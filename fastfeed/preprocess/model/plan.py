@@ -134,7 +134,7 @@ class JobPlan:
     @property
     def hash(self) -> str:
         """Hash of everything that determines the shards' bytes, but edits."""
-        return digest({**self._header(), "order": digest(self.order.tolist())})
+        return digest({**self._header(), "order": _digest_of_ids(self.order.tobytes())})
 
     @property
     def edited_hash(self) -> str:
@@ -166,7 +166,7 @@ class JobPlan:
             assert self.source_ids is not None
             appended = {
                 "earlier": [list(astuple(part)) for part in self.earlier],
-                "source_ids": digest(self.source_ids.tolist()),
+                "source_ids": _digest_of_ids(self.source_ids.tobytes()),
             }
         if self.cuts:
             appended |= {"cuts": list(self.cuts), "rates": list(self.rates)}
@@ -337,6 +337,12 @@ def edits_file(head: bytes) -> str:
         return f"{JOB}/edits-{name}.npy" if re.fullmatch("[0-9a-f]+", name) else ""
     except (ValueError, KeyError, TypeError):
         return ""
+
+
+@lru_cache(maxsize=4)
+def _digest_of_ids(ids: bytes) -> str:
+    """Hash of int64 ids; those of a million take a fifth of a second, and are asked for often."""
+    return digest(np.frombuffer(ids, np.int64).tolist())
 
 
 def saved(array: np.ndarray) -> bytes:

@@ -68,7 +68,7 @@ def _text(path: str | os.PathLike[str], field: str) -> str:
         with open(path, encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
             return file.read()
     except OSError as error:
-        text = f"{field}: {os.fspath(path)} cannot be read: {error.strerror}"
+        text = f"{os.fspath(path)} cannot be read: {error.strerror}"
         raise ConfigError(f"{text}; pass a file of names", field=field) from error
 
 

@@ -85,7 +85,7 @@ def opener(path: str, values: Mapping[str, Any]) -> SourceSpec:
         image=values["image"],
         caption=values["caption"],
         columns=_names(values["columns"]),
-        column_types=_TYPE.findall(values["column_types"]),
+        column_types=tuple(_TYPE.findall(values["column_types"])),
         labels_file=values["labels"],
         missing="drop" if values["drop_unlabeled"] else "error",
         **allow,

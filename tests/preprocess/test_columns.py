@@ -29,7 +29,7 @@ from helpers.small_jobs import FORMATS, InlineEngine, recipe
 
 import fastfeed as ff
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess import Packing, Report, open_input, run, update
+from fastfeed.preprocess import Packing, Report, merge, open_input, run, update
 from fastfeed.preprocess.model.columns import canonical, declared_types
 from fastfeed.preprocess.model.record import Entry
 from fastfeed.preprocess.targets.job_state import open_job
@@ -547,3 +547,19 @@ def test_a_job_without_columns_has_the_plan_it_had(tmp_path: Path) -> None:
     run(str(tmp_path / "s"), tmp_path / "d", recipe(), engine=InlineEngine())
     assert "columns" not in json.loads((tmp_path / "d/__job/plan.json").read_text())
     assert "columns" not in json.loads((tmp_path / "d/__job/manifest.json").read_text())
+
+
+def test_merged_jobs_with_other_classes_keep_columns(tmp_path: Path) -> None:
+    jobs = []
+    for name, label in (("a", "cat"), ("b", "ant")):
+        pictures(tmp_path / name)
+        columns = {"path": ["0.jpg"], "label": [label], "mask": [b"\xff"], "tags": [["x", label]]}
+        pq.write_table(pa.table(columns), tmp_path / name / "t.parquet")
+        data = open_input(str(tmp_path / name / "t.parquet"), columns=["mask", "tags"])
+        run(data, tmp_path / f"{name}-job", recipe("mds"), engine=InlineEngine())
+        jobs.append(tmp_path / f"{name}-job")
+    merge(jobs, tmp_path / "both", duplicates="keep")
+    source = ff.MDSShards(tmp_path / "both", columns=["mask", "tags"])
+    found = source.columns(np.arange(2))
+    assert found["mask"].tolist() == [b"\xff"] * 2
+    assert found["tags"].tolist() == [["x", "cat"], ["x", "ant"]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,11 +10,20 @@ import pytest
 from helpers.photos import jpeg
 from helpers.small_jobs import FORMATS, InlineEngine, finished_job, recipe, source
 
-from fastfeed.errors import SourceError
-from fastfeed.preprocess import Metadata, Packing, Recipe, Scaling, Selection, open_input, run
+from fastfeed.errors import MissingExtra, SourceError
+from fastfeed.preprocess import (
+    Metadata,
+    Packing,
+    Recipe,
+    Scaling,
+    Selection,
+    open_input,
+    plan_table,
+    run,
+    update,
+)
 
 pa = pytest.importorskip("pyarrow")
-from fastfeed.preprocess import plan_table, update  # noqa: E402
 
 NAMES = ["id", "uri", "state", "class", "label", "split", "shard", "position"]
 NAMES += ["source_height", "source_width", "source_bytes", "reason", "detail"]
@@ -143,3 +153,10 @@ def test_no_job_and_damaged_shards(tmp_path: Path) -> None:
     path.write_bytes(b"".join(lines[:-1])[:-1] + b" " * len(lines[-1]) + b"\n")
     with pytest.raises(SourceError, match="shard-000001 holds 5 samples, its record lists 6"):
         plan_table(tmp_path / "raw" / "shards")
+
+
+def test_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.delitem(sys.modules, "fastfeed.preprocess.reports.arrow_table", raising=False)
+    with pytest.raises(MissingExtra, match=r"plan_table needs PyArrow: .*fastfeed\[parquet\]"):
+        plan_table(tmp_path)

@@ -49,7 +49,9 @@ from fastfeed.runtime.batch import Batch
 from fastfeed.runtime.buffers import aligned
 from fastfeed.runtime.extension import extension
 
-BATCH, WAIT_NS, SECONDS = 256, 850_000, 5
+BATCH = 256
+WAIT_NS = 850_000
+SECONDS = 5
 THREADS = (2, 16, 64)
 CROP = [ff.RandomResizedCrop(224), ff.RandomFlip()]
 LISTS: dict[str, list[Any]] = {
@@ -104,8 +106,10 @@ def gil(kind: str, photos: Path, threads: int) -> dict[str, float]:
         batches = feed.batches(epochs=None)
         for _ in range(5):
             next(batches)
-        probes, images = [], 0
-        begin, busy = time.perf_counter(), python_seconds()
+        probes = []
+        images = 0
+        begin = time.perf_counter()
+        busy = python_seconds()
         while (took := time.perf_counter() - begin) < SECONDS:
             images += len(next(batches).ids)
             probes.append(some_calls())
@@ -160,7 +164,8 @@ def waits(root: Path, rounds: int) -> dict[str, Any]:
     for name, source in sources.items():
         for kind in LISTS:
             for threads in THREADS:
-                rates, spent = [], []
+                rates = []
+                spent = []
                 for _ in range(rounds):
                     most = threads * only_waits()
                     Executor.__init__ = patched  # type: ignore[method-assign]
@@ -198,10 +203,13 @@ def wait(source: Any, kind: str, threads: int) -> tuple[float, float]:
         batches = feed.batches(epochs=None)
         for _ in range(5):
             next(batches)
-        begin, busy, images = time.perf_counter(), python_seconds(), 0
+        begin = time.perf_counter()
+        busy = python_seconds()
+        images = 0
         while time.perf_counter() - begin < 1.5:
             images += len(next(batches).ids)
-        took, busy = time.perf_counter() - begin, python_seconds() - busy
+        took = time.perf_counter() - begin
+        busy = python_seconds() - busy
         return images / took, 1e6 * busy / images
 
 

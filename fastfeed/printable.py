@@ -77,7 +77,8 @@ log.addFilter(_PrintableMessages())
 
 def format_size(count: float) -> str:
     """`512 bytes`, `4.5 MB`, `1.2 TB`: powers of 1000, three digits."""
-    value, unit = float(count), "bytes"
+    value = float(count)
+    unit = "bytes"
     for unit in ("bytes", "kB", "MB", "GB", "TB", "PB"):
         if value < 999.5 or unit == "PB":
             break

@@ -404,7 +404,8 @@ class StepSampleCache:
         number, row = divmod(step, _STEPS_AT_ONCE)
         block = self._block
         if block[:2] != (epoch, number):
-            plan, first = self._plan, number * _STEPS_AT_ONCE
+            plan = self._plan
+            first = number * _STEPS_AT_ONCE
             end = min(first + _STEPS_AT_ONCE, plan.steps)
             firsts = np.array([plan.first(other) for other in range(first, end)])
             refs = plan.at(epoch, (firsts[:, None] + np.arange(plan.batch)).reshape(-1))

@@ -22,7 +22,9 @@ COLUMNS = {
 KNOWN = Values({"uri": "a/b.jpg", "label": 1, "class_name": "cat"}, COLUMNS).with_file(
     400, 800, 12_345, "JPEG"
 )
-KEPT, DROPPED, MISSING = "kept", "dropped", "missing"
+KEPT = "kept"
+DROPPED = "dropped"
+MISSING = "missing"
 
 
 def outcome(text: str, known: Values = KNOWN) -> str:

@@ -159,7 +159,8 @@ def test_the_first_part_that_does_not_hold_is_the_reason(place):
 def test_nothing_is_read_or_decoded_that_is_decided_before(place, monkeypatch):
     read: list[str] = []
     decoded: list[int] = []
-    read_files, pixels = ImageFolder.read, Transformer._pixels
+    read_files = ImageFolder.read
+    pixels = Transformer._pixels
 
     def noting_files(self, ids):
         read.extend(Path(self.uri(i)).stem for i in ids)

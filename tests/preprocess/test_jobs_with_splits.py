@@ -73,7 +73,8 @@ def sides(target: Path) -> dict[str, dict[str, str]]:
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_each_split_is_a_folder_of_its_name_in_every_format(tmp_path: Path, format: str) -> None:
-    table, target = catalog(tmp_path / "photos", 40), tmp_path / "shards"
+    table = catalog(tmp_path / "photos", 40)
+    target = tmp_path / "shards"
     report = build(table, target, BY_NAME, format=format)
     counts = json.loads((target / "__job/manifest.json").read_text())["shares"]["images"]
     assert sorted(counts) == sorted(SPLIT) and sum(counts.values()) == 40
@@ -90,7 +91,8 @@ def test_each_split_is_a_folder_of_its_name_in_every_format(tmp_path: Path, form
 
 
 def test_hugging_face_reads_the_splits_that_it_has_names_for(tmp_path: Path) -> None:
-    table, target = catalog(tmp_path / "photos", 30), tmp_path / "shards"
+    table = catalog(tmp_path / "photos", 30)
+    target = tmp_path / "shards"
     choice = Selection(split={"train": 0.5, "val": 0.3, "test": 0.2}, split_by="names")
     build(table, target, choice, format="parquet")
     counts = json.loads((target / "__job/manifest.json").read_text())["shares"]["images"]
@@ -123,7 +125,8 @@ def test_a_group_is_in_one_split_when_resumed_in_parts_and_appended_to(tmp_path:
 
 
 def test_stratified_classes_keep_their_shares_when_appended_to(tmp_path: Path) -> None:
-    table, choice = catalog(tmp_path / "photos", 40), replace(BY_NAME, stratify=True)
+    table = catalog(tmp_path / "photos", 40)
+    choice = replace(BY_NAME, stratify=True)
     build(table, tmp_path / "shards", choice)
     before = sides(tmp_path / "shards")
     catalog(tmp_path / "photos", 60, first=40)
@@ -135,9 +138,11 @@ def test_stratified_classes_keep_their_shares_when_appended_to(tmp_path: Path) -
 
 
 def test_updates_move_no_image_and_no_group(tmp_path: Path) -> None:
-    table, choice = catalog(tmp_path / "photos", 60), replace(BY_GROUP, stratify=True, split_seed=1)
+    table = catalog(tmp_path / "photos", 60)
+    choice = replace(BY_GROUP, stratify=True, split_seed=1)
     build(table, tmp_path / "shards", choice)
-    before, removed = sides(tmp_path / "shards"), {"003.jpg", "004.jpg"}
+    before = sides(tmp_path / "shards")
+    removed = {"003.jpg", "004.jpg"}
     catalog(tmp_path / "photos", 20, first=60, groups=10)
     update(table, tmp_path / "shards", remove=sorted(removed), add=True, engine=InlineEngine())
     after = sides(tmp_path / "shards")
@@ -186,7 +191,8 @@ def test_folders_and_opened_sources_need_the_column_of_groups(tmp_path: Path) ->
 
 
 def test_the_command_line_has_splits_groups_and_their_report(tmp_path: Path) -> None:
-    table, target = catalog(tmp_path / "photos", 60), str(tmp_path / "shards")
+    table = catalog(tmp_path / "photos", 60)
+    target = str(tmp_path / "shards")
     words = "--split train=0.5,holdout=0.3,test=0.2 --split-by names --split-seed 5 --group by"
     build(table, tmp_path / "shards", BY_GROUP)
     code, text = preprocess(

@@ -388,7 +388,8 @@ def test_the_same_merge_resumes_one_that_was_killed(
     finish = Attempt.finish
     killed = 0
     while killed == len(list(tmp_path.glob("killed-*"))):
-        left, target = killed, tmp_path / f"killed-{killed}"
+        left = killed
+        target = tmp_path / f"killed-{killed}"
 
         def kill(self: Attempt) -> object:
             nonlocal left
@@ -444,7 +445,8 @@ def test_jobs_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
     folder(bare / "made", {"x": 2}, (48, 56))
     (bare / "made/x").rename(bare / "photos")
     run(str(bare / "photos"), bare / "shards", recipe(), engine=InlineEngine())
-    empty, other = tmp_path / "empty", tmp_path / "other"
+    empty = tmp_path / "empty"
+    other = tmp_path / "other"
     empty.mkdir()
     other.mkdir()
     (other / "notes.txt").write_text("mine")

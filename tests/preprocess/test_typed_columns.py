@@ -277,7 +277,8 @@ def test_sources_of_this_package_read_columns(tmp_path: Path) -> None:
         columns = sources[format]().columns(np.arange(COUNT))
         for row, wanted in enumerate(empty):
             for name in names:
-                value, expected = columns[name][row], wanted[name]
+                value = columns[name][row]
+                expected = wanted[name]
                 value = value.tolist() if isinstance(value, np.ndarray) else value
                 if format == "tfrecord" and isinstance(expected, dict):
                     value = json.loads(value)
@@ -288,7 +289,8 @@ def test_sources_of_this_package_read_columns(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_updates_copy_columns(tmp_path: Path, format: str) -> None:
-    shards, place = built(tmp_path, format), str(tmp_path / "data/t.parquet")
+    shards = built(tmp_path, format)
+    place = str(tmp_path / "data/t.parquet")
     source = open_input(place, columns=NAMES)
     update(source, shards, remove=["1.jpg"], engine=InlineEngine())
     copied = tree(shards)
@@ -373,7 +375,8 @@ def test_json_lines_of_structs(tmp_path: Path) -> None:
 
 
 def test_tars_have_any_json_unless_types_are_declared(tmp_path: Path) -> None:
-    first, place = tmp_path / "first", json_lines(tmp_path / "d", [["a"], ["b", "c"], None])
+    first = tmp_path / "first"
+    place = json_lines(tmp_path / "d", [["a"], ["b", "c"], None])
     data = open_input(place, columns=["v"])
     run(data, first, recipe("webdataset"), engine=InlineEngine())
     plan = open_job(open_target(first, writes=False)).plan

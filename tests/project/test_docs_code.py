@@ -308,7 +308,8 @@ def test_a_program_runs(
 ) -> None:
     require(framework)
     photographs(name, tmp_path)
-    process, printed = forking(framework), tmp_path / "printed"
+    process = forking(framework)
+    printed = tmp_path / "printed"
     assert process.stdin is not None and process.stdout is not None
     words = [str(ROOT / name), number, str(tmp_path), str(printed)]
     process.stdin.write(json.dumps(words) + "\n")

@@ -54,7 +54,8 @@ def status(dst: Place, target_option: Options = None, as_json: AsJson = False) -
         )
         return
     job = _job(target)
-    result, command = job_status(job), _command(job, dst, target_option)
+    result = job_status(job)
+    command = _command(job, dst, target_option)
     groups = bad_groups(job, command)
     if as_json:
         by_kind = {f"bad_by_{kind.kind}": kind.document() for kind in groups}

@@ -101,7 +101,9 @@ def bad_filter_of(values: Mapping[str, Any]) -> tuple[BadFilter, list[str]]:
     """
     from fastfeed.preprocess.model.bad_filter import BadFilter
 
-    classes, folders, file = values["class_"] or (), values["folder"] or (), values["names"]
+    classes = values["class_"] or ()
+    folders = values["folder"] or ()
+    file = values["names"]
     names: list[str] = []
     if file is not None:
         try:

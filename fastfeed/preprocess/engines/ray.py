@@ -100,7 +100,8 @@ class RayEngine:
         try:
             while todo or running:
                 if monotonic() - checked > _POLL_S:
-                    capacity, checked = self._capacity(gpus), monotonic()
+                    capacity = self._capacity(gpus)
+                    checked = monotonic()
                     last_capacity = checked if capacity else last_capacity
                     if checked - last_capacity > self.patience_s:
                         raise ConfigError(self._no_capacity(gpus))

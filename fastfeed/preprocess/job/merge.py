@@ -103,7 +103,8 @@ class _Merge:
     reporter: Reporter
 
     def run(self, duplicates: str) -> Report:
-        plan, target = merged_plan(self.jobs), self.target
+        plan = merged_plan(self.jobs)
+        target = self.target
         samples = merged_samples(self.jobs)
         existing = existing_plan(target)
         if existing is not None and existing.edited_hash != plan.edited_hash:
@@ -152,9 +153,12 @@ class _Merge:
     def _take_shards(self, merged: Job) -> None:
         """Take over the shards that are missing, several at a time."""
         tasks = [task for task in self._tasks(merged) if task[2].index not in merged.records]
-        images, classes = merged.plan.order.size, merged.plan.classes
+        images = merged.plan.order.size
+        classes = merged.plan.classes
         remaining = sum(len(record.ids) + len(record.bad) for _, record, _ in tasks)
-        before, done, shards = images - remaining, images - remaining, len(merged.shards)
+        before = images - remaining
+        done = images - remaining
+        shards = len(merged.shards)
         with ThreadPoolExecutor(_THREADS, "fastfeed-merge") as pool:
             futures = [pool.submit(self._take, *task, classes) for task in tasks]
             try:
@@ -180,7 +184,9 @@ class _Merge:
 
     def _tasks(self, merged: Job) -> Iterator[tuple[Job, Record, Record]]:
         """A job, the record of one of its shards, and the one that it gets here."""
-        hashes, shards, start = merged.plan.shard_hashes, iter(merged.shards), 0
+        hashes = merged.plan.shard_hashes
+        shards = iter(merged.shards)
+        start = 0
         for job in self.jobs:
             for own in job.shards:
                 shard = next(shards)
@@ -221,7 +227,9 @@ class _Merge:
         classes: tuple[str, ...],
     ) -> bool:
         """Write a shard with other labels, without decoding; False if it has none that change."""
-        packing, attempt, is_changed = job.plan.recipe.packing, self.target.attempt(), False
+        packing = job.plan.recipe.packing
+        attempt = self.target.attempt()
+        is_changed = False
         columns = job.plan.columns
         stored = StoredShard(job.target, record, packing.format, frozenset(), columns)
         try:

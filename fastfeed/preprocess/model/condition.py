@@ -132,7 +132,8 @@ class Condition:
     def _compared(
         self, node: ast.expr, comparison: ast.cmpop, a: ast.expr, b: ast.expr, values: Values
     ) -> Any:
-        left, right = _value(a, values), _value(b, values)
+        left = _value(a, values)
+        right = _value(b, values)
         if left is _OPEN or right is _OPEN:
             return _OPEN
         if isinstance(comparison, (ast.Is, ast.IsNot)):

@@ -40,7 +40,8 @@ class PlannedClasses:
 
     def of(self, ids: Sequence[int] | np.ndarray) -> list[str]:
         """Class of each id; "" for none, or if a job of an earlier version does not say."""
-        ids, classes = np.asarray(ids, np.int64), self._plan.classes
+        ids = np.asarray(ids, np.int64)
+        classes = self._plan.classes
         codes = self._hashes[ids].tolist() if len(self._hashes) else [0] * len(ids)
         labels = self._plan.edits.at(ids).tolist()  # of those that were labeled since
         return [
@@ -64,7 +65,8 @@ def bad_images(job: Job, classes: PlannedClasses | None = None) -> list[BadImage
     if not bad:
         return []
     classes = classes or PlannedClasses(job.target, job.plan)
-    source, names = job.plan.source, classes.of([sample.id for _, sample in bad])
+    source = job.plan.source
+    names = classes.of([sample.id for _, sample in bad])
     return [
         BadImage(sample, index, relative_uri(sample.uri, source) or sample.uri, name)
         for (index, sample), name in zip(bad, names, strict=True)

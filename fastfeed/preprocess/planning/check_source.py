@@ -89,7 +89,8 @@ def check_content(
     }
     known = np.array(sorted(made_of), np.int64)
     places = known if ids is None else ids[known]
-    known, places = known[places >= 0], places[places >= 0]
+    known = known[places >= 0]
+    places = places[places >= 0]
     touched = _touched(target, listing, getattr(input.source, "paths", None))
     changed = np.flatnonzero(touched(places))
     chosen = np.unique(np.concatenate([_spread(np.arange(len(known))), _spread(changed)]))
@@ -248,7 +249,8 @@ def compare(
     now = describe(input)
     _spell_as_before(now, before, input)
     own = np.setdiff1d(np.arange(len(before)), edits.with_value(REPAIRED))  # others come again
-    old_keys, new_keys = _keys(before[own]), _keys(now)
+    old_keys = _keys(before[own])
+    new_keys = _keys(now)
     order = np.argsort(new_keys, kind="stable")
     at = np.minimum(np.searchsorted(new_keys, old_keys, sorter=order), len(new_keys) - 1)
     kept = np.full(len(before), -1, np.int64)
@@ -260,7 +262,8 @@ def compare(
     is_compared = kept >= 0
     is_compared[edits.ids] = False
     is_compared[retried] = False
-    rows, ids = before[is_compared], kept[is_compared]
+    rows = before[is_compared]
+    ids = kept[is_compared]
     there = now[ids]
     sized = (rows["size"] != there["size"]) & (rows["size"] > 0) & (there["size"] > 0)
     unlabeled = bool(before["label"].any()) and not bool(now["label"].any())

@@ -91,7 +91,8 @@ def edited(
     if len(unknown) and not ignore_unknown:
         raise _refused(names, unknown, f"not in the job in {plan.source}", "correct these names")
     is_removal = which < len(remove)
-    removed, labeled = ids[is_removal], ids[~is_removal]
+    removed = ids[is_removal]
+    labeled = ids[~is_removal]
     edits = plan.edits.merged(removed, np.full(len(removed), REMOVED, np.int64))
     is_gone = np.isin(labeled, edits.with_value(REMOVED))
     if is_gone.any() and not ignore_unknown:
@@ -178,7 +179,8 @@ def _numbers(plan: JobPlan, labels: Sequence[str]) -> tuple[np.ndarray, tuple[st
         classes = class_names(text for text in texts if nfc(text) not in known)
         known = class_numbers((*plan.classes, *classes))
     else:
-        integers, classes = canonical_integers(texts), ()
+        integers = canonical_integers(texts)
+        classes = ()
         if integers is None or not all(0 <= number < MOST_CLASSES for number in integers):
             raise ConfigError(
                 f"labels of this job must be class numbers from 0 to {MOST_CLASSES - 1:,}, as it has"

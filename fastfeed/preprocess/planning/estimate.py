@@ -130,7 +130,8 @@ def estimate(
     summaries = processed(
         input, recipe, engine, sample_ids, at_once, on_sample=on_sample, longest_s=longest_s
     )
-    images, packing = len(candidates), recipe.packing
+    images = len(candidates)
+    packing = recipe.packing
     estimated = _summarize(summaries, images, -(-images // packing.samples), free)
     if packing.shard_bytes:
         shards = math.ceil(estimated.output / int(packing.shard_bytes))
@@ -188,7 +189,8 @@ def processed(
 
 
 def _without_function(recipe: Recipe, input: Input) -> Recipe:
-    limits, where = recipe.limits, recipe.limits.where
+    limits = recipe.limits
+    where = recipe.limits.where
     if not recipe.metadata.extras:
         return recipe
     if where and unknown_name(condition_of(where), {*input.columns}):

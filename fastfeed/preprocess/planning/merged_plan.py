@@ -75,7 +75,8 @@ def _edits(jobs: Sequence[Job], classes: Sequence[str]) -> Edits:
     ids: list[int] = []
     values: list[int] = []
     for number, job in enumerate(jobs):
-        edits, changed = job.plan.edits, renumbered(job.plan.classes, classes)
+        edits = job.plan.edits
+        changed = renumbered(job.plan.classes, classes)
         ids += (edits.ids + _start(jobs, number)).tolist()
         values += [changed.get(int(value), int(value)) for value in edits.values]
     return Edits(np.array(ids, np.int64), np.array(values, np.int64))
@@ -167,7 +168,8 @@ def _check_mergeable(jobs: Sequence[Job]) -> None:
     first = jobs[0]
     by_hash: dict[str, str] = {}
     for job in jobs:
-        plan, text = job.plan, job.target.text
+        plan = job.plan
+        text = job.target.text
         if job.todo:
             raise ConfigError(
                 f"{text} is not complete: {len(job.todo):,} of {len(job.shards):,} shards are"

@@ -171,7 +171,8 @@ def append_plan(
 
     repaired: ids of bad images that are good now, which get new ids.
     """
-    recipe, now = plan.recipe, replace(changes.now, types=plan.columns)
+    recipe = plan.recipe
+    now = replace(changes.now, types=plan.columns)
     ids = np.concatenate([changes.kept, changes.kept[repaired], changes.added])
     known = class_numbers(plan.classes)
     classes = (*plan.classes, *(name for name in now.source.classes if nfc(name) not in known))
@@ -197,7 +198,8 @@ def append_plan(
         recipe, len(ids), labels, survey, input.source.uri, sides=_sides(plan), **facts
     )
     _write_pairs(target, input.source, selection)
-    rows, before = describe(now)[ids], load_samples(target.read(samples_file(plan)))
+    rows = describe(now)[ids]
+    before = load_samples(target.read(samples_file(plan)))
     assert before is not None, "the source was compared with it"
     is_old = ids[: len(before)] < 0
     is_old[plan.edits.gone] = True
@@ -275,7 +277,8 @@ def _times_of_change(input: Input) -> np.ndarray:
 
 def _sides(plan: JobPlan) -> np.ndarray:
     """Splits of the plan's images: int64, shape (length,): position in the shares, -1 skipped."""
-    sides, start = np.full(plan.length, -1, np.int64), 0
+    sides = np.full(plan.length, -1, np.int64)
+    start = 0
     names = list(plan.recipe.choice.shares)
     for folder, count in plan.groups:
         side = names.index(folder.partition("/")[0]) if names else 0

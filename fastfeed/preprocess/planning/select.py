@@ -69,7 +69,8 @@ def select(
     are no reason to drop others.
     """
     placed = np.zeros(0, np.int64) if sides is None else sides
-    choice, shares = recipe.choice, recipe.choice.shares
+    choice = recipe.choice
+    shares = recipe.choice.shares
     similar = Similar.none(length)
     if survey is not None:
         similar = _find_similar(recipe, survey, placed, times, unwanted)

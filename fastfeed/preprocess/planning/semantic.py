@@ -120,9 +120,11 @@ def similar_to_kept(
         for k in np.flatnonzero(np.maximum(best, within.max(axis=1)) >= similarity).tolist():
             among = np.where(is_kept[:k], within[k, :k], -1)
             if k and among.max() > best[k]:
-                best[k], at[k] = among.max(), rows[among.argmax()]
+                best[k] = among.max()
+                at[k] = rows[among.argmax()]
             if best[k] >= similarity and not stays[first + k]:
-                nearest[first + k], cosines[first + k] = at[k], best[k]
+                nearest[first + k] = at[k]
+                cosines[first + k] = best[k]
                 is_kept[k] = False
         kept.add(rows[is_kept])
     return nearest, cosines

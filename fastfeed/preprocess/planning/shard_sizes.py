@@ -47,7 +47,8 @@ class ExpectedSizes:
                 end = int(np.searchsorted(ends, before + limit, "right"))
                 end = min(max(end, start + 1), last)
                 cuts.append(end - start)
-                start, before = end, int(ends[end - 1])
+                start = end
+                before = int(ends[end - 1])
         return tuple(cuts)
 
 
@@ -83,10 +84,12 @@ def _fitted(points: Sequence[tuple[int, int, int]]) -> tuple[int, int]:
     n_y = sum(n * y for n, _, y in points)
     x_y = sum(x * y for _, x, y in points)
     determinant = n_n * x_x - n_x * n_x
-    fixed, rate = Fraction(n_y, n_n), Fraction(0)
+    fixed = Fraction(n_y, n_n)
+    rate = Fraction(0)
     if determinant and n_n * x_y > n_x * n_y:
         fixed = Fraction(x_x * n_y - n_x * x_y, determinant)
         rate = Fraction(n_n * x_y - n_x * n_y, determinant)
         if fixed < 0:
-            fixed, rate = Fraction(0), Fraction(x_y, x_x)
+            fixed = Fraction(0)
+            rate = Fraction(x_y, x_x)
     return max(round(fixed), 1), round(rate * _RATE)

@@ -30,7 +30,11 @@ from fastfeed.printable import printable
 from fastfeed.sources.splitting import hashed_fractions, sides_by_class, sides_by_hash
 
 _LAST_TWO_PARTS = re.compile(r"[^/]*/?[^/]*\Z")
-_WHOLE, _BURST, _OF_SIDE, _OF_SMALL_SIDE = 8, 24, 0.05, 0.7  # see `_largest_unit`
+# see `_largest_unit`
+_WHOLE = 8
+_BURST = 24
+_OF_SIDE = 0.05
+_OF_SMALL_SIDE = 0.7
 Edges = tuple[np.ndarray, np.ndarray]
 
 
@@ -110,7 +114,8 @@ class Split:
 
 def split(choice: Selection, images: Candidates) -> Split:
     """Draw the split of each kept image. ConfigError if a group is larger than its split."""
-    shares, length = list(choice.shares.values()), len(images.is_kept)
+    shares = list(choice.shares.values())
+    length = len(images.is_kept)
     if choice.stratify and (images.labels < 0).all():
         raise ConfigError(
             "stratify: the source has no labels, so there are no classes to give shares; leave"
@@ -204,7 +209,9 @@ class _Ties:
 
 
 def _tie(choice: Selection, images: Candidates) -> _Ties:
-    length, is_kept, similar = len(images.is_kept), images.is_kept, images.similar
+    length = len(images.is_kept)
+    is_kept = images.is_kept
+    similar = images.similar
     of = np.full(length, -1) if images.groups is None else images.groups.of
     is_grouped = of >= 0
     by_key = (images.sha[:, 1], images.sha[:, 0], np.where(is_grouped, of, length))
@@ -280,7 +287,8 @@ def _roots(length: int, pairs: list[Edges]) -> np.ndarray:
     a, b = (np.concatenate(ends) for ends in zip(*pairs, strict=True))
     roots = np.arange(length)
     while len(a):
-        low, high = np.minimum(roots[a], roots[b]), np.maximum(roots[a], roots[b])
+        low = np.minimum(roots[a], roots[b])
+        high = np.maximum(roots[a], roots[b])
         if np.array_equal(low, high):
             break
         np.minimum.at(roots, high, low)

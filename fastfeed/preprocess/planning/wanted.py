@@ -31,12 +31,15 @@ def check_where(input: Input, recipe: Recipe) -> None:
 
 def unwanted(input: Input, recipe: Recipe, survey: Survey) -> np.ndarray:
     """Images that the condition drops for what is known of them now: bool, shape (length,)."""
-    source, condition = input.source, condition_of(recipe.limits.where)
+    source = input.source
+    condition = condition_of(recipe.limits.where)
     dropped = np.zeros(len(source), bool)
-    root, is_absolute = getattr(source, "root", None), recipe.metadata.absolute_uri
+    root = getattr(source, "root", None)
+    is_absolute = recipe.metadata.absolute_uri
     for first in range(0, len(dropped), _AT_ONCE):
         ids = np.arange(first, min(first + _AT_ONCE, len(dropped)))
-        labels, notes = source.label(ids).tolist(), input.notes(ids, earlier=True)
+        labels = source.label(ids).tolist()
+        notes = input.notes(ids, earlier=True)
         for i, label, note in zip(ids.tolist(), labels, notes, strict=True):
             row = survey.rows[i]
             if isinstance(note, Failure) or row["state"] == BAD:

@@ -99,7 +99,8 @@ def bad_groups(job: Job, command: Command) -> list[BadGroups]:
 def _group(
     kind: str, name: str, reasons: Counter[str], planned: int | None, command: Command
 ) -> BadGroup:
-    can_retry, words = sorted(reasons.keys() & RETRY.keys()), [f"--{kind}", name]
+    can_retry = sorted(reasons.keys() & RETRY.keys())
+    words = [f"--{kind}", name]
     is_reason = kind == "reason"
     about = format_reasons(reasons, 4)
     if is_reason:

@@ -158,7 +158,8 @@ def _check_content(target: Target, part: ShardFile) -> str:
 
 
 def _check_samples(job: Job, record: Record) -> Iterator[Problem]:
-    planned, plan = job.shards[record.index], job.plan
+    planned = job.shards[record.index]
+    plan = job.plan
     listed = len(record.ids) + len(record.bad)
     ids = plan.order[planned.first : planned.last]
     wanted = int(np.count_nonzero(~np.isin(ids, plan.edits.gone)))

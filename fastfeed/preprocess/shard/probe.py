@@ -26,7 +26,8 @@ class ProbeTask:
         self, piece: int, context: TaskContext, poison: Mapping[int, DecodeFailure]
     ) -> dict[str, Any]:
         """As in Task: the summary has the ids that are good."""
-        ids, task = self.parts[piece], self.task
+        ids = self.parts[piece]
+        task = self.task
         labels = task.planned.source.label(np.array(ids)).tolist()
         rows = zip(ids, labels, task.planned.notes(ids), strict=True)
         known = {i: task.known(i, label, n) for i, label, n in rows if not isinstance(n, Failure)}

@@ -58,7 +58,8 @@ def size_of(target: Target, name: str) -> int:
 
 def sha256_of(target: Target, name: str, size: int) -> str:
     """Hash of a file of this size below a target. OSError."""
-    read, digest = reader(target, name), hashlib.sha256()
+    read = reader(target, name)
+    digest = hashlib.sha256()
     for start in range(0, size, _PIECE):
         digest.update(read(start, min(_PIECE, size - start)))
     return digest.hexdigest()

@@ -174,7 +174,8 @@ class ExtraColumn(ColumnParser):
         return {self.names[0]: settled(self._kind)}
 
     def arrays(self) -> ColumnArrays:
-        name, parts = self.names[0], self._parts
+        name = self.names[0]
+        parts = self._parts
         untyped = [p.values for p in parts if isinstance(p.values, StringColumn) and not p.typed]
         parsed = numbers(untyped) if len(untyped) == len(parts) else None
         if parsed is not None and not _lacks_room(parsed, parts):
@@ -197,7 +198,8 @@ class ExtraColumn(ColumnParser):
 def _values(parts: list[ColumnPart], non_null: list[ColumnPart]) -> np.ndarray:
     """Numbers, or lists of one length; fractions where some are missing, which are NaN."""
     arrays = [p.values for p in non_null if isinstance(p.values, np.ndarray)]
-    kind, missing = np.result_type(*arrays), np.concatenate([p.missing() for p in parts])
+    kind = np.result_type(*arrays)
+    missing = np.concatenate([p.missing() for p in parts])
     if missing.any() and kind.kind != "f":
         kind = np.dtype(np.float64)
     out = np.empty((len(missing), *arrays[0].shape[1:]), kind)

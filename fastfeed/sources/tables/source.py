@@ -274,7 +274,8 @@ class TableSource(SourceMethods):
     def _column(self, name: str, ids: np.ndarray) -> np.ndarray:
         if f"ends {name}" not in self._arrays:
             return self._arrays[f"carried {name}"][ids]
-        texts, kind = self._texts(name), self.column_types[name]
+        texts = self._texts(name)
+        kind = self.column_types[name]
         if is_text(kind):
             return texts.take(ids)
         values = [from_text(kind, texts.content(i)) for i in np.asarray(ids).tolist()]

@@ -73,7 +73,8 @@ def test_the_part_that_is_there_is_shown(tmp_path: Path) -> None:
     half = preview(tmp_path, whole[: len(whole) // 2])
     image = Image.open(io.BytesIO(half.jpeg))
     assert image.size == (32, 32) and half.bytes == len(whole) // 2
-    top, bottom = image.crop((0, 0, 32, 8)), image.crop((0, 24, 32, 32))
+    top = image.crop((0, 0, 32, 8))
+    bottom = image.crop((0, 24, 32, 32))
     assert max(high - low for low, high in top.getextrema()) > 100
     assert max(high - low for low, high in bottom.getextrema()) < 20, "gray"
 

@@ -130,7 +130,8 @@ def test_classes_are_known_after_an_append_and_not_in_jobs_of_earlier_versions(
     job = open_job(open_target(tmp_path / "shards"))
     assert {image.name: image.class_name for image in bad_images(job)}["birds/bad.jpg"] == "birds"
     edits = Edits.of(np.array([[0, 1, 2], [1, NO_LABEL, REMOVED]]))
-    first, counts = PlannedClasses(job.target, job.plan), {"birds": 2, "cats": 13, "dogs": 10}
+    first = PlannedClasses(job.target, job.plan)
+    counts = {"birds": 2, "cats": 13, "dogs": 10}
     assert first.of([0, 1, 2]) == ["cats"] * 3 and first.counts() == counts
     after = PlannedClasses(job.target, replace(job.plan, edits=edits))
     assert after.of([0, 1, 3]) == ["dogs", "", "cats"]

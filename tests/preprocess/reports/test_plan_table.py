@@ -128,7 +128,7 @@ def test_metadata_columns_have_types(tmp_path: Path) -> None:
 
 
 def test_values_of_mixed_types_are_json() -> None:
-    from fastfeed.preprocess.reports.plan_table import _typed
+    from fastfeed.preprocess.reports.arrow_table import _typed
 
     assert _typed([1, "a", None, [2]]).to_pylist() == ["1", '"a"', None, "[2]"]
     assert _typed([None, None]).type == pa.null()

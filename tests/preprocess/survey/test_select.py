@@ -258,10 +258,8 @@ def test_which_copy_stays_is_a_rule(keep: str, stays: list[int]) -> None:
     assert ids(found) == {"": stays}
     assert found.left_out == {"duplicate_exact": 1, "duplicate_near": 3}
     # what the job has stays, whatever comes later
-    sides, more = (
-        np.where(np.isin(np.arange(6), stays), 0, -1),
-        make_survey([0, 1, 2, 3, 4, 4, 4, 7], [0, 1, 2, 4, 255 << 40, 255 << 40, 255 << 40, 1]),
-    )
+    sides = np.where(np.isin(np.arange(6), stays), 0, -1)
+    more = make_survey([0, 1, 2, 3, 4, 4, 4, 7], [0, 1, 2, 4, 255 << 40, 255 << 40, 255 << 40, 1])
     more.rows["height"][6:] = 900
     times = np.array([3, 1, 2, 9, 5, 6, 99, 99]) if keep == "newest" else None
     grown = select(recipe, 8, np.full(8, -1), more, str, sides, times=times)

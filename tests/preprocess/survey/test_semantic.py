@@ -48,7 +48,8 @@ def test_each_is_dropped_in_favor_of_the_most_similar_kept_one(monkeypatch, bloc
     monkeypatch.setattr(semantic, "_KEPT_AT_ONCE", 50)
     vectors = copies(240, 5, 0.1)
     rng = np.random.default_rng(1)
-    stays, keeps = rng.random(240) < 0.1, rng.random(240) < 0.9
+    stays = rng.random(240) < 0.1
+    keeps = rng.random(240) < 0.9
     ids = rng.permutation(240)
     nearest, cosines = similar_to_kept(vectors, ids, 0.9, stays, keeps)
     places = by_the_rule(vectors[ids], 0.9, stays, keeps)
@@ -63,7 +64,8 @@ def test_each_is_dropped_in_favor_of_the_most_similar_kept_one(monkeypatch, bloc
 @needs("faiss")
 def test_an_index_of_faiss_finds_what_numpy_finds() -> None:
     vectors = copies(3000, 32, 0.05)
-    ids, every = np.arange(3000), np.ones(3000, bool)
+    ids = np.arange(3000)
+    every = np.ones(3000, bool)
     exact, _ = similar_to_kept(vectors, ids, 0.95, ~every, every)
     fast, _ = similar_to_kept(vectors, ids, 0.95, ~every, every, exact=0)
     assert np.count_nonzero(exact >= 0) > 750

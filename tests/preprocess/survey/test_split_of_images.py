@@ -55,7 +55,8 @@ def places(found: PlannedGroups) -> dict[int, str]:
 
 def placed(found: PlannedGroups, length: int) -> np.ndarray:
     """Splits of a job's images, as its plan has them."""
-    sides, names = np.full(length, -1), list(SPLIT)
+    sides = np.full(length, -1)
+    names = list(SPLIT)
     for id, name in places(found).items():
         sides[id] = names.index(name)
     return sides
@@ -192,7 +193,8 @@ def test_appended_images_move_none_and_no_group_is_in_two_splits(
 
 
 def test_an_appended_copy_between_two_groups_is_left_out_alone() -> None:
-    hashes, column = random_hashes(40), ["ann"] * 10 + ["bob"] * 10 + ["eve"] * 20
+    hashes = random_hashes(40)
+    column = ["ann"] * 10 + ["bob"] * 10 + ["eve"] * 20
     split = {"train": 0.5, "holdout": 0.5}
     seeds = (chosen(40, hashes, None, column, split=split, split_seed=k) for k in range(9))
     first = next(found for found in seeds if places(found)[0] != places(found)[10])

@@ -321,7 +321,7 @@ def test_a_removed_image_does_not_come_back_by_a_merge(tmp_path: Path) -> None:
     merge([a, b], tmp_path / "before")
     photos = str(tmp_path / "a/photos")
     update(photos, a, remove=["cats/0001.jpg"], engine=InlineEngine())
-    with pytest.raises(ConfigError, match=r"1 images have the content.* 000000002 of .*b/shards"):
+    with pytest.raises(ConfigError, match=r"1 image has the content.* 000000002 of .*b/shards"):
         merge([a, b], tmp_path / "c")
     assert merge([a, b], tmp_path / "c", duplicates="keep").tally.samples == 5
 

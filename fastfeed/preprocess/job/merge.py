@@ -142,8 +142,9 @@ class _Merge:
     def _removed(self, removed: Sequence[tuple[int, int, int]]) -> ConfigError:
         number, index, i = removed[0]
         job = self.jobs[number]
+        images = "1 image has" if len(removed) == 1 else f"{len(removed):,} images have"
         return ConfigError(
-            f"{len(removed):,} images have the content of one that was removed from another of the"
+            f"{images} the content of one that was removed from another of the"
             f" jobs, such as {i:09d} of {job.records[index].shard} in {job.target.text}; remove"
             " them there too (fastfeed preprocess update), or pass duplicates='keep' (--duplicates"
             " keep)",

@@ -209,16 +209,20 @@ class _Update:
             if not self.add:
                 changes = replace(changes, added=NO_IDS)
             repaired = _repaired(job_run, now, changes, retried)
-            grows = len(repaired) + len(changes.added)
-            if not grows:
+            new = {"repaired": len(repaired), "added": len(changes.added)}
+            if not any(new.values()):
                 return self._build(job_run, job, now, names)
             check_plan(target, plan, job_run.recipe)
             if self.dry_run:
-                return self._build(job_run, job, now, names, len(repaired), len(changes.added))
+                return self._build(job_run, job, now, names, new)
             write_removed(job, now, names, _today())
             how = listing, job_run.engine, reporter, repaired
             grown, _ = append_plan(target, now, changes, *how)
-        return self._build(job_run, job, grown, names, len(repaired), len(changes.added))
+        placed = grown.order[len(plan.order) :] - plan.length
+        new["left out"] = sum(new.values()) - len(placed)
+        new["repaired"] = int(np.count_nonzero(placed < len(repaired)))
+        new["added"] = len(placed) - new["repaired"]
+        return self._build(job_run, job, grown, names, new)
 
     def _build(
         self,
@@ -226,16 +230,15 @@ class _Update:
         job: Job,
         plan: JobPlan,
         names: Mapping[int, str],
-        repaired: int = 0,
-        added: int = 0,
+        new: Mapping[str, int] | None = None,
     ) -> Report:
         """Write the plan unless it is there, and the shards that it changes."""
-        sentence = _sentence(job, plan, repaired, added, self.dry_run)
+        sentence = _sentence(job, plan, new or {}, self.dry_run)
         if self.dry_run:
             report = report_of(job, 0, job_run.reporter.seconds, {}, ())
             return replace(report, selection=(sentence, *report.selection))
         target = job_run.target
-        if plan.head != job.plan.head and not (repaired or added):
+        if plan.head != job.plan.head and not new:
             write_removed(job, plan, names, _today())
             for name, content in plan.files().items():
                 target.write(name, content)
@@ -287,13 +290,13 @@ def stored_uris(job: Job, ids: np.ndarray) -> dict[int, str]:
     return uris
 
 
-def _sentence(job: Job, plan: JobPlan, repaired: int, added: int, dry_run: bool) -> str:
-    """The changes: `2 images removed, 1 relabeled: 2 of 40 shards are written again`."""
+def _sentence(job: Job, plan: JobPlan, new: Mapping[str, int], dry_run: bool) -> str:
+    """The changes, with the numbers of images that are `new` in the plan: `2 images removed, 1 relabeled: 2 of 40 shards are written again`."""
     before, now = job.plan.edits, plan.edits
     removed = len(now.with_value(REMOVED)) - len(before.with_value(REMOVED))
     labeled = now.ids[(now.values > REMOVED) & (now.ids < job.plan.length)]
     relabeled = int(np.count_nonzero(before.at(labeled) != now.at(labeled)))
-    counts = {"removed": removed, "relabeled": relabeled, "repaired": repaired, "added": added}
+    counts = {"removed": removed, "relabeled": relabeled, **new}
     parts = [f"{count:,} {verb}" for verb, count in counts.items() if count]
     if not parts:
         return "nothing to change"

@@ -65,6 +65,11 @@ class Edits:
             values = np.where(self.ids[place] == ids, self.values[place], UNCHANGED)
         return values
 
+    def labels(self, ids: np.ndarray, of_source: np.ndarray) -> np.ndarray:
+        """Labels of these ids, which the source has as `of_source`: int64, same shape."""
+        values = self.at(ids)
+        return np.where(values == UNCHANGED, of_source, values)
+
     def merged(self, ids: np.ndarray, values: np.ndarray) -> Edits:
         """These edits and later ones; what is gone stays gone. Of equal ids the last one counts."""
         ids, values = ids[::-1], values[::-1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import io
 import json
 import os
 import unicodedata
@@ -35,7 +36,8 @@ _AT_ONCE = 16  # images read at once
 
 def read_names(path: str | os.PathLike[str]) -> list[str]:
     """Names of a text file, one per line; empty lines are skipped. ConfigError."""
-    return [line for line in _text(path, "remove").splitlines() if line.strip()]
+    lines = (line.removesuffix("\r") for line in _text(path, "remove").split("\n"))
+    return [line for line in lines if line.strip()]
 
 
 def read_labels(path: str | os.PathLike[str]) -> dict[str, str]:
@@ -43,8 +45,12 @@ def read_labels(path: str | os.PathLike[str]) -> dict[str, str]:
 
     ConfigError.
     """
-    rows = csv.reader(_text(path, "relabel").splitlines())
-    header = next(rows, [])
+    try:
+        rows = list(csv.reader(io.StringIO(_text(path, "relabel"), newline="")))
+    except csv.Error as error:
+        text = f"{os.fspath(path)} is not a CSV file: {error}; correct the file"
+        raise ConfigError(text, field="relabel") from error
+    header = rows[0] if rows else []
     if len(header) != 2 or header[1].strip().lower() not in ("label", "class"):
         raise ConfigError(
             f"{path} must begin with a header of two columns, uri,label, got"
@@ -52,7 +58,7 @@ def read_labels(path: str | os.PathLike[str]) -> dict[str, str]:
             field="relabel",
         )
     labels: dict[str, str] = {}
-    for number, row in enumerate(rows, 2):
+    for number, row in enumerate(rows[1:], 2):
         if not row:
             continue
         if len(row) != 2 or labels.get(row[0], row[1]) != row[1]:
@@ -192,21 +198,24 @@ def _numbers(plan: JobPlan, labels: Sequence[str]) -> tuple[np.ndarray, tuple[st
     return np.array([known[nfc(text)] for text in labels], np.int64), classes
 
 
-def removed_list(target: Target) -> list[dict[str, Any]]:
-    """Removed images: id, uri, sha256 (a part of it, "" if unknown), asked (a date).
+def removed_list(target: Target, plan: JobPlan) -> list[dict[str, Any]]:
+    """Images removed from the plan: id, uri, sha256 (a part, "" if unknown), asked (a date).
 
-    SourceError if the list is damaged.
+    The list may have more, of an update that ended before it wrote its plan. SourceError if the
+    list is damaged.
     """
+    removed = set(plan.edits.with_value(REMOVED).tolist())
     try:
-        return [json.loads(line) for line in (target.read(REMOVED_LIST) or b"").splitlines()]
-    except ValueError as error:
+        lines = [json.loads(line) for line in (target.read(REMOVED_LIST) or b"").splitlines()]
+        return [line for line in lines if line["id"] in removed]
+    except (ValueError, KeyError, TypeError) as error:
         raise SourceError(f"{target.text}: {REMOVED_LIST} is damaged: {error}") from error
 
 
 def write_removed(job: Job, plan: JobPlan, names: Mapping[int, str], today: date) -> None:
     """Write the list of the images that are removed from `plan`, which is written next."""
     removed = set(plan.edits.with_value(REMOVED).tolist())
-    lines = {line["id"]: line for line in removed_list(job.target) if line["id"] in removed}
+    lines = {line["id"]: line for line in removed_list(job.target, plan)}
     parts = {
         i: part
         for record in job.records.values()
@@ -226,11 +235,10 @@ def removed_again(target: Target, plan: JobPlan, input: Input, rows: np.ndarray)
 
     rows: `describe` of all images of `input`. Images of another size are not read.
     """
-    removed = set(plan.edits.with_value(REMOVED).tolist())
     contents = {
         (line["sha256"], int(rows["size"][line["id"]]))
-        for line in removed_list(target)
-        if line["id"] in removed and line["sha256"]
+        for line in removed_list(target, plan)
+        if line["sha256"]
     }
     sizes = {size for _, size in contents}
     new = np.arange(plan.length, len(rows))

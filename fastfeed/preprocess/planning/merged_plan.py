@@ -105,7 +105,7 @@ def removed_elsewhere(jobs: Sequence[Job], samples: np.ndarray) -> list[tuple[in
     """Images with the content of one that another job has removed, as `repeated`."""
     removed: list[np.ndarray] = []
     for number, job in enumerate(jobs):
-        lines = [line for line in removed_list(job.target) if line["sha256"]]
+        lines = [line for line in removed_list(job.target, job.plan) if line["sha256"]]
         sums = np.array([int(line["sha256"], 16) for line in lines], np.uint64)
         sizes = samples[_start(jobs, number) :]["size"][[line["id"] for line in lines]]
         removed.append((sums << np.uint64(32) | sizes)[sizes > 0])
@@ -124,7 +124,7 @@ def merged_removals(jobs: Sequence[Job]) -> bytes:
     lines = [
         line | {"id": _start(jobs, number) + line["id"]}
         for number, job in enumerate(jobs)
-        for line in removed_list(job.target)
+        for line in removed_list(job.target, job.plan)
     ]
     return "".join(f"{json.dumps(line)}\n" for line in lines).encode()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -192,10 +193,14 @@ def append_plan(
     if recipe.looks:
         bounds = _bounds([*(part.length for part in earlier), len(ids)])
         survey = _run_survey(target, input, recipe, engine, bounds, reporter, earlier)
-    labels = input.source.label(np.arange(len(ids)))
+    all_ids = np.arange(len(ids))
+    labels = grown.edits.labels(all_ids, input.source.label(all_ids))
     facts: dict[str, Any] = _facts(input, recipe, survey)
+    gone = grown.edits.gone
+    unwanted = facts.setdefault("unwanted", np.zeros(len(ids), bool))
+    unwanted[gone] = True
     selection = select(
-        recipe, len(ids), labels, survey, input.source.uri, sides=_sides(plan), **facts
+        recipe, len(ids), labels, survey, input.source.uri, sides=_sides(plan, gone), **facts
     )
     _write_pairs(target, input.source, selection)
     rows = describe(now)[ids]
@@ -205,9 +210,10 @@ def append_plan(
     is_old[plan.edits.gone] = True
     rows[: len(before)][is_old] = before[is_old]
     barred = removed_again(target, plan, input, rows)
-    left_out = {**plan.left_out, **selection.left_out}
+    left_out = Counter(plan.left_out)
+    left_out.update(selection.left_out)
     if len(barred):
-        left_out["removed"] = plan.left_out.get("removed", 0) + len(barred)
+        left_out["removed"] += len(barred)
     groups = [(folder, group[~np.isin(group, barred)]) for folder, group in selection.groups]
     groups = [(folder, group) for folder, group in groups if len(group)]
     cuts = plan.cuts
@@ -220,7 +226,7 @@ def append_plan(
         cuts=cuts,
         order=np.concatenate([plan.order, *(group for _, group in groups)]).astype(np.int64),
         groups=(*plan.groups, *((folder, len(group)) for folder, group in groups)),
-        left_out=left_out,
+        left_out=dict(left_out),
         failed=survey.failed if survey else {},
         shares=selection.shares,
     )
@@ -275,8 +281,11 @@ def _times_of_change(input: Input) -> np.ndarray:
     return times
 
 
-def _sides(plan: JobPlan) -> np.ndarray:
-    """Splits of the plan's images: int64, shape (length,): position in the shares, -1 skipped."""
+def _sides(plan: JobPlan, gone: np.ndarray) -> np.ndarray:
+    """Splits of the plan's images: int64, shape (length,).
+
+    A split is a position in the shares; -1 for images that were left out, and those in `gone`, ids.
+    """
     sides = np.full(plan.length, -1, np.int64)
     start = 0
     names = list(plan.recipe.choice.shares)
@@ -284,6 +293,7 @@ def _sides(plan: JobPlan) -> np.ndarray:
         side = names.index(folder.partition("/")[0]) if names else 0
         sides[plan.order[start : start + count]] = side
         start += count
+    sides[gone[gone < plan.length]] = -1
     return sides
 
 

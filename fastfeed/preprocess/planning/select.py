@@ -77,7 +77,8 @@ def select(
     pairs = _pairs(similar, choice, labels, placed, vectors)
     is_kept = np.ones(length, bool)
     is_kept[[pair.dropped for pair in pairs]] = False
-    left_out = dict(sorted(Counter(pair.reason for pair in pairs).items()))
+    reasons = Counter(pair.reason for pair in pairs if pair.dropped >= len(placed))
+    left_out = dict(sorted(reasons.items()))
     drawn = Split(np.zeros(length, np.int64), np.zeros(length, bool))
     if shares:
         is_kept[: len(placed)] &= placed >= 0

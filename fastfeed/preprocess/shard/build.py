@@ -332,11 +332,15 @@ class _ShardBuilder:
         plan, input = self.task.plan, self.task.planned
         ids = plan.order[self.shard.first : self.shard.last]
         ids = ids[~np.isin(ids, plan.edits.gone)]
-        edited = plan.edits.at(ids)
-        labels = np.where(edited == UNCHANGED, input.source.label(ids), edited).tolist()
+        of_source = input.source.label(ids)
+        labels = plan.edits.labels(ids, of_source).tolist()
         notes = input.notes(ids, earlier=True)
         rows = list(zip(ids.tolist(), labels, notes, strict=True))
-        known = {i: self.task.known(i, int(label), note) for i, label, note in rows}
+        # not labels of an update: a copy of the shard keeps what they do not fit
+        known = {
+            i: self.task.known(i, label, note)
+            for i, label, note in zip(ids.tolist(), of_source.tolist(), notes, strict=True)
+        }
         poison = {**poison, **self.unread(known)}
         with self.task.read_samples([i for i in known if i not in poison], context) as blobs:
             for i, label, note in rows:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.photos import jpeg
+from helpers.photos import folder, jpeg
 from helpers.preprocess.outcomes import tree
 from helpers.small_jobs import FORMATS, InlineEngine, finished_job, recipe
 from helpers.small_jobs import source as make_source
+from PIL import Image
 
+from fastfeed.decode.base import DecodeFailure
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess import Report, open_input, run, update
-from fastfeed.preprocess.model.plan import PLAN
+from fastfeed.preprocess import Limits, Report, Selection, merge, open_input, run, update
+from fastfeed.preprocess.model.plan import PLAN, JobPlan
+from fastfeed.preprocess.planning.edited import read_labels, read_names
 from fastfeed.preprocess.reports.verify import verify
 from fastfeed.preprocess.shard.build import ShardTask
 from fastfeed.preprocess.shard.stored import StoredShard
@@ -26,6 +31,13 @@ REMOVED = "__job/removed.jsonl"
 
 def change(root: Path, **changes: Any) -> Report:
     return update(str(root / "source"), root / "shards", engine=InlineEngine(), **changes)
+
+
+def jpeg_of(path: Path, quality: int) -> bytes:
+    """The image, compressed again."""
+    file = io.BytesIO()
+    Image.open(path).save(file, "JPEG", quality=quality)
+    return file.getvalue()
 
 
 def samples(root: Path) -> dict[str, int]:
@@ -137,7 +149,7 @@ def test_a_removed_image_does_not_come_back(tmp_path: Path) -> None:
     (tmp_path / "source/cats/copy.jpg").write_bytes(content)
     (tmp_path / "source/cats/new.jpg").write_bytes(jpeg(99, (40, 56)))
     report = change(tmp_path, add=True)
-    assert report.selection[0] == "2 images added: 0 of 4 shards are written again"
+    assert report.selection[0] == "1 image added, 1 left out: 0 of 4 shards are written again"
     assert report.left_out == {"removed": 1} and report.tally.samples == 18
     removed.write_bytes(jpeg(98, (40, 56)))
     report = change(tmp_path, add=True, repair=True)
@@ -153,6 +165,85 @@ def test_a_removed_image_does_not_come_back(tmp_path: Path) -> None:
         retry=["truncated", "empty", "not_image"],
     )
     assert retried.tally.samples == 18 and "cats/0002.jpg" not in samples(tmp_path)
+
+
+def test_what_a_killed_update_did_not_remove_is_merged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finished_job(tmp_path)
+    folder(tmp_path / "more", {"cats": 1}, (40, 56))
+    run(str(tmp_path / "more"), tmp_path / "b", recipe(), engine=InlineEngine())
+    with monkeypatch.context() as kill, pytest.raises(ZeroDivisionError):
+        kill.setattr(JobPlan, "files", lambda _: 1 // 0)
+        change(tmp_path, remove=["cats/0000.jpg"])
+    assert (tmp_path / "shards" / REMOVED).exists()
+    (tmp_path / "more/cats/0000.jpg").rename(tmp_path / "more/cats/other.jpg")
+    run(str(tmp_path / "more"), tmp_path / "c", recipe(), engine=InlineEngine())
+    assert merge([tmp_path / "shards", tmp_path / "c"], tmp_path / "d").tally.samples == 19
+
+
+def test_a_near_copy_of_a_removed_image_is_added(tmp_path: Path) -> None:
+    source = folder(tmp_path / "source", {"cats": 6, "dogs": 6}, (120, 160))
+    made = replace(recipe(), choice=Selection(dedupe="near", split={"a": 0.5, "b": 0.5}))
+    run(str(source), tmp_path / "shards", made, engine=InlineEngine())
+    change(tmp_path, remove=["cats/0000.jpg"], relabel={"cats/0001.jpg": "dogs"})
+    for k in range(2):
+        near = jpeg_of(source / f"cats/000{k}.jpg", quality=70)
+        (source / f"cats/near{k}.jpg").write_bytes(near)
+    report = change(tmp_path, add=True)
+    assert report.selection[0] == "1 image added, 1 left out: 0 of 3 shards are written again"
+    assert "cats/near0.jpg" in samples(tmp_path)
+    shares = open_job(open_target(tmp_path / "shards", writes=False)).plan.shares
+    assert sum(shares["images"].values()) == report.tally.samples == 12
+    assert [sum(counts) for _, *counts in shares["by_label"]] == [5, 7]
+    near = jpeg_of(source / "dogs/0000.jpg", quality=70)
+    (source / "dogs/near.jpg").write_bytes(near)
+    assert change(tmp_path, add=True).left_out == {"duplicate_near": 2}
+
+
+def test_a_repaired_image_is_no_duplicate_of_its_bad_self(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_source(tmp_path / "source", reasons=())
+    made = replace(recipe(), choice=Selection(dedupe="exact"))
+    make = ShardTask.make
+
+    def slow(task: ShardTask, i: int, *arguments: Any) -> Any:
+        return DecodeFailure("timeout", "") if i == 3 else make(task, i, *arguments)
+
+    with monkeypatch.context() as storage:
+        storage.setattr(ShardTask, "make", slow)
+        run(str(tmp_path / "source"), tmp_path / "shards", made, engine=InlineEngine())
+    report = change(tmp_path, repair=True)
+    assert report.selection[0] == "1 image repaired: 1 of 3 shards is written again"
+    assert len(samples(tmp_path)) == 18 and not report.bad and not report.left_out
+
+
+def test_labels_of_an_update_are_not_asked_for_by_where(tmp_path: Path) -> None:
+    make_source(tmp_path / "source", reasons=())
+    made = replace(recipe(), limits=Limits(where="class_name == 'cats'"))
+    source = str(tmp_path / "source")
+    run(source, tmp_path / "shards", made, engine=InlineEngine())
+    change(tmp_path, relabel={"cats/0003.jpg": "dogs", "dogs/0003.jpg": "cats"})
+    copied = tree(tmp_path / "shards")
+    for record in (tmp_path / "shards/__job/records").iterdir():
+        record.unlink()
+    run(source, tmp_path / "shards", made, engine=InlineEngine())
+    assert tree(tmp_path / "shards") == copied
+    assert samples(tmp_path)["cats/0003.jpg"] == 1
+
+
+def test_names_in_files_end_at_the_end_of_a_line_alone(tmp_path: Path) -> None:
+    names = ["cats/a\u2028b.jpg", "cats/a\x85b.jpg"]
+    listed = tmp_path / "names.txt"
+    listed.write_bytes("\r\n".join([*names, "", ""]).encode())
+    assert read_names(listed) == names
+    table = tmp_path / "labels.csv"
+    table.write_text("uri,label\n" + "".join(f"{name},dogs\n" for name in names))
+    assert read_labels(table) == dict.fromkeys(names, "dogs")
+    table.write_text(f"uri,label\n{'a' * 200_000},dogs\n")
+    with pytest.raises(ConfigError, match=r"labels\.csv is not a CSV file: field larger than"):
+        read_labels(table)
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -247,9 +338,8 @@ def test_two_updates_at_once_are_refused(tmp_path: Path) -> None:
 
 
 def test_labels_that_are_numbers(tmp_path: Path) -> None:
-    folder = make_source(tmp_path / "source")
     shards = tmp_path / "shards"
-    source = open_input(str(folder), label="")
+    source = open_input(str(make_source(tmp_path / "source")), label="")
     run(source, shards, recipe(), engine=InlineEngine())
     with pytest.raises(ConfigError, match=r"must be class numbers from 0 to 16,777,215"):
         update(source, shards, relabel={"cats/0000.jpg": "dogs"}, engine=InlineEngine())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.hugging_face import repository
+from helpers.hugging_face import README, repository
 from helpers.photos import folder
 from helpers.shards import shard_folder
 from PIL import Image, ImageDraw
@@ -210,6 +210,8 @@ def test_the_column_of_images_of_a_table_is_recognized(tmp_path: Path):
 def test_a_split_of_a_data_set_of_hugging_face(tmp_path: Path):
     root = repository(tmp_path / "birds", "license: mit")
     assert "birds, split test): 2 images" in plan(root, "--split", "test")
+    several = repository(tmp_path / "several", README)
+    assert "several, configuration full, split held_out): 2" in plan(several, "--split", "held_out")
     with pytest.raises(ConfigError, match="got none; it has test, train; pass split='test'"):
         plan(root)
     with pytest.raises(SourceError, match="images in folders are read by ImageFolder"):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.hugging_face import repository
+from helpers.hugging_face import README, repository
 from helpers.op_examples.basic import darker
 from helpers.photos import picture
 from helpers.targets import tar_folder
@@ -191,6 +191,9 @@ def test_a_split_of_a_data_set_of_hugging_face_is_drawn_with_its_classes(tmp_pat
     show(str(root), out=tmp_path / "a.png", size=32, split="train")
     assert "birds, split train): 6 images of 2 classes" in capsys.readouterr().out
     assert (tmp_path / "a.png").is_file()
+    several = repository(tmp_path / "several", README)
+    show(str(several), out=tmp_path / "a.png", size=32, split="train")
+    assert "several, configuration full, split train): 6 images" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("size", [(3000, 1), (1, 3000), (1, 1)])

@@ -73,6 +73,24 @@ def saved(folder: Path, *shards: Sequence[int], split: str | None = None) -> Pat
     return folder
 
 
+# of a repository with two configurations
+README = """
+license: mit
+configs:
+- config_name: small
+  data_files:
+  - split: train
+    path: data/train-00000*
+- config_name: full
+  default: true
+  data_files:
+  - split: train
+    path: data/train-*
+  - split: held_out
+    path: ["data/test-*"]
+"""
+
+
 def repository(folder: Path, readme: str = "") -> Path:
     """A snapshot of the Hub with two splits."""
     write_parquet(folder / "data" / "train-00000-of-00002.parquet", table([0, 1, 2]))

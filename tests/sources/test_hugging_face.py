@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from helpers.hugging_face import (
     FEATURES,
+    README,
     Concatenated,
     Dataset,
     Feature,
@@ -89,23 +90,6 @@ def test_a_saved_dict_of_splits(tmp_path):
         opened(tmp_path, "train[:10%]")
 
 
-README = """
-license: mit
-configs:
-- config_name: small
-  data_files:
-  - split: train
-    path: data/train-00000*
-- config_name: full
-  default: true
-  data_files:
-  - split: train
-    path: data/train-*
-  - split: held_out
-    path: ["data/test-*"]
-"""
-
-
 @pytest.mark.parametrize(
     ("readme", "name", "split", "rows"),
     [
@@ -122,6 +106,17 @@ configs:
 )
 def test_a_repository(tmp_path, readme, name, split, rows):
     assert rows_of(opened(repository(tmp_path, readme), split, name=name)) == rows
+
+
+def test_one_of_several_configurations_is_printed(tmp_path):
+    root = repository(tmp_path / "hub", README)
+    name = "HuggingFace({}, configuration {}): {} images of 2 classes".format
+    assert repr(opened(root, name="small")) == name(root, "small", 3)
+    assert repr(opened(root, "train")) == name(root, "full, split train", 6)
+    assert "configuration" not in repr(opened(repository(tmp_path / "one"), "train"))
+    for k, folder in enumerate(("a", "b")):
+        write_parquet(tmp_path / "c" / folder / "train-00000-of-00001.parquet", table([k]))
+    assert repr(opened(tmp_path / "c", name="b")) == name(tmp_path / "c", "b", 1)
 
 
 def test_a_remote_repository(tmp_path):

@@ -32,10 +32,12 @@ _NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")  # of a data set on the Hub
 _WORD = re.compile(rf"(?<![a-z0-9])({'|'.join(_WORDS)})(?![a-z])")
 
 
-def find_data(data: str, split: str | None, name: str | None, storage: Storage) -> list[str]:
-    """The files of a split, in their order. ConfigError, SourceError.
+def find_data(
+    data: str, split: str | None, name: str | None, storage: Storage
+) -> tuple[list[str], str]:
+    """The files of a split, in their order, and the configuration. ConfigError, SourceError.
 
-    `name`: the configuration, of a repository with several.
+    The configuration is "" unless there are several to choose from.
     """
     listing = _list(data.rstrip("/") or data[:1], storage)
     data = printable(data)
@@ -56,9 +58,9 @@ def find_data(data: str, split: str | None, name: str | None, storage: Storage) 
         }
         split = None
     if "state.json" in listing:
-        return _saved(data, split, listing, storage)
-    splits = _repository_splits(data, name, listing, storage)
-    return splits[choose(data, "split", split, list(splits))]
+        return _saved(data, split, listing, storage), ""
+    splits, configuration = _repository_splits(data, name, listing, storage)
+    return splits[choose(data, "split", split, list(splits))], configuration
 
 
 def choose(data: str, kind: str, wanted: str | None, options: Sequence[str], hint: str = "") -> str:
@@ -144,8 +146,8 @@ def _saved(data: str, split: str | None, listing: Mapping[str, str], storage: St
 
 def _repository_splits(
     data: str, name: str | None, listing: Mapping[str, str], storage: Storage
-) -> dict[str, list[str]]:
-    """Files by split, as README.md says, or as their names do."""
+) -> tuple[dict[str, list[str]], str]:
+    """Files by split, as README.md says, or as their names do; and one of several configurations."""
     configs = _configurations(listing["README.md"], storage) if "README.md" in listing else {}
     tables = {path: uri for path, uri in listing.items() if path.endswith(SUFFIXES)}
     if not tables:
@@ -157,7 +159,9 @@ def _repository_splits(
         return _by_names(data, name, tables)
     default = next((key for key, config in configs.items() if config.get("default") is True), None)
     default = default or ("default" if "default" in configs else None)
-    config = configs[choose(data, "configuration", name or default, list(configs))]
+    chosen = choose(data, "configuration", name or default, list(configs))
+    config = configs[chosen]
+    configuration = chosen if len(configs) > 1 else ""
     folder = str(config.get("data_dir") or "").strip("/")
     if folder:
         prefix = f"{folder}/"
@@ -167,7 +171,7 @@ def _repository_splits(
             if path.startswith(prefix)
         }
     if not config.get("data_files"):
-        return _by_names(data, None, tables)
+        return _by_names(data, None, tables)[0], configuration
     splits = {
         split: [uri for pattern in patterns for uri in _matching(pattern, tables)]
         for split, patterns in _patterns(config["data_files"])
@@ -178,7 +182,7 @@ def _repository_splits(
             f"HuggingFace: no {' or '.join(SUFFIXES)} in {data} is what its README.md names as split"
             f" {printable(empty[0])}; download the whole data set, or pass its files to Table"
         )
-    return {split: list(dict.fromkeys(uris)) for split, uris in splits.items()}
+    return {split: list(dict.fromkeys(uris)) for split, uris in splits.items()}, configuration
 
 
 def _configurations(readme: str, storage: Storage) -> dict[str, dict[str, Any]]:
@@ -222,16 +226,22 @@ def _matching(pattern: str, tables: Mapping[str, str]) -> list[str]:
     return [uri for path, uri in tables.items() if matches(path)]
 
 
-def _by_names(data: str, name: str | None, tables: Mapping[str, str]) -> dict[str, list[str]]:
-    """Files by the split in their names, such as `data/train-00000-of-00002.parquet`."""
+def _by_names(
+    data: str, name: str | None, tables: Mapping[str, str]
+) -> tuple[dict[str, list[str]], str]:
+    """Files by the split in their names, such as `data/train-00000-of-00002.parquet`.
+
+    And one of several configurations.
+    """
     folders = _folders(tables)
+    folder = ""
     if name is not None or len(folders) > 1:
         folder = choose(data, "configuration", name, folders)
         tables = {path: uri for path, uri in tables.items() if path.startswith(f"{folder}/")}
     splits: dict[str, list[str]] = {}
     for path, uri in tables.items():
         splits.setdefault(_split(path), []).append(uri)
-    return splits
+    return splits, folder if len(folders) > 1 else ""
 
 
 def _folders(paths: Iterable[str]) -> list[str]:

@@ -103,8 +103,10 @@ class HuggingFace(Derived, SourceMethods):
             files = list(dict.fromkeys(block.path for block in blocks))
             self._place = f"{type(dataset).__name__} of {printable(files[0])}"
         else:
-            files = _files(data, split, name, storage)
-            self._place = printable(data) + (f", split {printable(split)}" if split else "")
+            files, configuration = _files(data, split, name, storage)
+            parts = {"configuration": configuration, "split": split}
+            chosen = (f", {part} {printable(text)}" for part, text in parts.items() if text)
+            self._place = f"{printable(data)}{''.join(chosen)}"
         schema = _schema(files[0], storage)
         image = image or _only_image(schema, self._place)
         if label is None and label_kind != "none":
@@ -161,11 +163,14 @@ class HuggingFace(Derived, SourceMethods):
 
 def column_names(data: str, storage: Storage) -> list[str]:
     """Columns of a data set that has one split."""
-    return list(_schema(_files(data, None, None, storage)[0], storage).names)
+    files, _ = _files(data, None, None, storage)
+    return list(_schema(files[0], storage).names)
 
 
-def _files(data: Any, split: str | None, name: str | None, storage: Storage) -> list[str]:
-    """Files of a folder, or those that are named themselves."""
+def _files(
+    data: Any, split: str | None, name: str | None, storage: Storage
+) -> tuple[list[str], str]:
+    """Files of a folder, or those that are named themselves; and one of several configurations."""
     if not isinstance(data, (str, os.PathLike)):
         raise ConfigError.of(
             "HuggingFace: data",
@@ -181,7 +186,7 @@ def _files(data: Any, split: str | None, name: str | None, storage: Storage) -> 
             "HuggingFace: split and name are of a folder with several files, got them for"
             f" {printable(place)}; leave them out"
         )
-    return [uri for uri, _ in find_files(place, "", storage, "HuggingFace")]
+    return [uri for uri, _ in find_files(place, "", storage, "HuggingFace")], ""
 
 
 def _schema(uri: str, storage: Storage) -> Any:

@@ -86,6 +86,8 @@ def test_a_condition_is_decided_as_soon_as_what_is_known_decides_it() -> None:
         ("country > 5", "country > 5 compares text 'ch' with number 5"),
         ("score == '1'", "compares number 0.75 with text '1'"),
         ("3 in country", "looks for number 3 in text 'ch'"),
+        ("country in (1, 2)", r"looks for text 'ch' in tuple \(1, 2\)"),
+        ("tags in ('cat', 'dog')", r"looks for list \['cat'.*\] in tuple \('cat', 'dog'\)"),
         ("country", "country is text 'ch', neither true nor false"),
         ("tags == 3", r"compares list \['cat', 'dog'\] with number 3"),
     ],

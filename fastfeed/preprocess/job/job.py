@@ -388,7 +388,7 @@ class RunState:
         """Raise TooManyFailures if more images are bad than `max_bad`; exclusions do not count."""
         if self.max_bad is None:
             return
-        limit = self.max_bad if self.max_bad >= 1 else self.max_bad * len(self.job.plan)
+        limit = self.max_bad if self.max_bad >= 1 else self.max_bad * self.job.plan.planned
         counted = Counter({reason: n for reason, n in self.bad.items() if reason not in EXCLUDED})
         if (bad := counted.total()) > limit:
             now = open_job(self.job.target, self.job.plan)

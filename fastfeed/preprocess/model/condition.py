@@ -142,7 +142,7 @@ class Condition:
             return None
         if isinstance(comparison, (ast.In, ast.NotIn)):
             is_text = isinstance(left, str) and isinstance(right, str)
-            if not is_text and not isinstance(right, (list, tuple)):
+            if not (is_text or _may_hold(right, left)):
                 raise self._fault(node, f"looks for {_shown(left)} in {_shown(right)}")
             return (left in right) is isinstance(comparison, ast.In)
         if _kind(left) != _kind(right) or not _kind(left):
@@ -295,6 +295,14 @@ def _kind(value: Any) -> str:
     if isinstance(value, (bool, int, float, Decimal)):
         return "number"
     return "" if isinstance(value, (list, tuple, dict, np.ndarray)) else type(value).__name__
+
+
+def _may_hold(values: Any, value: Any) -> bool:
+    """True for a list without values of another kind only, or without any."""
+    if not isinstance(values, (list, tuple)) or not _kind(value):
+        return False
+    kinds = {_kind(item) for item in values if item is not None}
+    return not kinds or _kind(value) in kinds
 
 
 def _static_kind(node: ast.expr) -> str:

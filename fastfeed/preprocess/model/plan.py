@@ -104,6 +104,11 @@ class JobPlan:
         return len(self.order)
 
     @property
+    def planned(self) -> int:
+        """Images of the shards, good or bad, without those that updates took out."""
+        return len(self.order) - int(np.isin(self.order, self.edits.gone).sum())
+
+    @property
     def shards(self) -> list[Shard]:
         """All shards, numbered from 0 in each folder."""
         shards: list[Shard] = []

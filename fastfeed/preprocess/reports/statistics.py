@@ -76,7 +76,7 @@ def statistics(job: Job) -> Statistics:
         target=job.target.text,
         shards=len(job.shards),
         shards_done=len(job.records),
-        planned=len(plan),
+        planned=plan.planned,
         source=plan.source,
         format=plan.recipe.packing.format,
         tally=Counts.sum(record.tally for record in records),

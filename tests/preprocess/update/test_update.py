@@ -20,6 +20,8 @@ from fastfeed.errors import ConfigError
 from fastfeed.preprocess import Limits, Report, Selection, merge, open_input, run, update
 from fastfeed.preprocess.model.plan import PLAN, JobPlan
 from fastfeed.preprocess.planning.edited import read_labels, read_names
+from fastfeed.preprocess.reports.statistics import statistics
+from fastfeed.preprocess.reports.status import job_status
 from fastfeed.preprocess.reports.verify import verify
 from fastfeed.preprocess.shard.build import ShardTask
 from fastfeed.preprocess.shard.stored import StoredShard
@@ -254,6 +256,8 @@ def test_repaired_images_enter_new_shards(tmp_path: Path, format: str) -> None:
     change(tmp_path, relabel={"cats/0000_1.jpg": "dogs"})
     report = change(tmp_path, repair=True)
     assert report.selection[0] == "1 image repaired: 1 of 4 shards is written again"
+    job = open_job(open_target(tmp_path / "shards", writes=False))
+    assert job_status(job).planned == statistics(job).planned == 21, "it counts once"
     assert report.shards == 5 and report.tally.samples == 19 and len(report.bad) == 2
     assert samples(tmp_path)["cats/0000_1.jpg"] == 1
     after = tree(tmp_path / "shards")

@@ -35,7 +35,12 @@ from fastfeed.preprocess.planning.check_source import (
     samples_file,
 )
 from fastfeed.preprocess.planning.edited import edited, read_labels, read_names, write_removed
-from fastfeed.preprocess.planning.planning import append_plan, check_plan, planned_input
+from fastfeed.preprocess.planning.planning import (
+    append_plan,
+    check_plan,
+    planned_input,
+    with_repaired,
+)
 from fastfeed.preprocess.shard.build import ShardTask
 from fastfeed.preprocess.shard.probe import ProbeTask
 from fastfeed.preprocess.shard.stored import StoredShard
@@ -214,6 +219,7 @@ class _Update:
                 return self._build(job_run, job, now, names)
             check_plan(target, plan, job_run.recipe)
             if self.dry_run:
+                now = replace(now, edits=with_repaired(now, repaired))
                 return self._build(job_run, job, now, names, new)
             write_removed(job, now, names, _today())
             how = listing, job_run.engine, reporter, repaired

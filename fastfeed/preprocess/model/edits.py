@@ -53,6 +53,11 @@ class Edits:
         """Ids of samples that are in their shards no longer: int64."""
         return self.ids[np.isin(self.values, (REMOVED, REPAIRED))]
 
+    @property
+    def by_id(self) -> dict[int, int]:
+        """Values by id."""
+        return dict(zip(self.ids.tolist(), self.values.tolist(), strict=True))
+
     def with_value(self, value: int) -> np.ndarray:
         """Ids that have this value: int64."""
         return self.ids[self.values == value]
@@ -69,6 +74,21 @@ class Edits:
         """Labels of these ids, which the source has as `of_source`: int64, same shape."""
         values = self.at(ids)
         return np.where(values == UNCHANGED, of_source, values)
+
+    def among(self, ids: np.ndarray) -> Edits:
+        """The edits of these ids."""
+        ids = np.sort(ids)
+        values = self.at(ids)
+        is_edited = values != UNCHANGED
+        return Edits(ids[is_edited], values[is_edited])
+
+    def are_older(self, hash: str, stored: np.ndarray, planned: np.ndarray) -> bool:
+        """True if samples that are `stored` have gone since the shard's edits had this hash, at most.
+
+        planned: all ids of the shard.
+        """
+        gone = stored[np.isin(self.at(stored), (REMOVED, REPAIRED))]
+        return self.among(np.setdiff1d(planned, gone)).hash == hash
 
     def merged(self, ids: np.ndarray, values: np.ndarray) -> Edits:
         """These edits and later ones; what is gone stays gone. Of equal ids the last one counts."""

@@ -111,15 +111,17 @@ class Counts:
             sizes={f"{image.height}x{image.width}": 1},
         )
 
-    def add(self, more: Counts) -> None:
-        """Count the images of `more` as well."""
+    def add(self, more: Counts, sign: int = 1) -> None:
+        """Count the images of `more` as well, or no longer with a sign of -1."""
         for item in fields(self):
             value, added = getattr(self, item.name), getattr(more, item.name)
             if isinstance(value, dict):
                 for name, n in added.items():
-                    value[name] = value.get(name, 0) + n
+                    value[name] = value.get(name, 0) + sign * n
+                    if not value[name]:
+                        del value[name]
             else:
-                setattr(self, item.name, value + added)
+                setattr(self, item.name, value + sign * added)
 
     @classmethod
     def sum(cls, parts: Iterable[Counts]) -> Counts:

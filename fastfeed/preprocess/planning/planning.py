@@ -186,7 +186,7 @@ def append_plan(
         classes=classes,
         earlier=earlier,
         source_ids=ids,
-        edits=_moved(plan, repaired),
+        edits=with_repaired(plan, repaired),
     )
     input = planned_input(grown, now, ids)
     survey = None
@@ -236,7 +236,7 @@ def append_plan(
     return grown, input
 
 
-def _moved(plan: JobPlan, repaired: np.ndarray) -> Edits:
+def with_repaired(plan: JobPlan, repaired: np.ndarray) -> Edits:
     """The plan's edits when these bad images get the ids after its last."""
     labels = plan.edits.at(repaired)
     edits = plan.edits.merged(repaired, np.full(len(repaired), REPAIRED, np.int64))

@@ -48,7 +48,7 @@ from fastfeed.preprocess.model.task import (
     fault_of,
 )
 from fastfeed.preprocess.pixels.transform import Transformer
-from fastfeed.preprocess.shard.stored import DamagedShard, StoredShard
+from fastfeed.preprocess.shard.stored import DamagedShard, Run, StoredShard
 from fastfeed.preprocess.shard.user_function import (
     Drop,
     UserColumns,
@@ -384,19 +384,25 @@ class _ShardBuilder:
         plan, record, started = self.task.plan, stored.record, perf_counter()
         parts = dict(zip(record.ids, record.parts_of_sums, strict=False))
         self.bad = list(stored.bad)
-        edited = plan.edits.at(np.array(record.ids, np.int64)).tolist()
-        labels = dict(zip(record.ids, edited, strict=True))
-        for entry in stored.entries():
+        ids = np.array(record.ids, np.int64)
+        labels = plan.edits.among(ids).by_id
+        planned = plan.order[self.shard.first : self.shard.last]
+        is_labeled = plan.edits.are_older(record.plan.partition(".")[2], ids, planned)
+        for piece in stored.pieces(() if is_labeled else labels):
             context.begin(_NO_SAMPLE)
-            i = int(entry.key)
-            if i in stored.gone:
+            if isinstance(piece, Run):
+                self.writer.columns.declare(record.arrays)
+                self.writer.copy(piece.data, piece.starts)
+                self.ids += piece.ids
+                self.sums += map(parts.__getitem__, piece.ids)
                 continue
-            if labels[i] != UNCHANGED:
-                entry = labeled(entry, labels[i], plan.classes)  # noqa: PLW2901
-            self.writer.add(entry)
+            i = int(piece.key)
+            self.writer.add(labeled(piece, labels[i], plan.classes) if i in labels else piece)
             self.ids.append(i)
-            self.sums.append(parts.get(i) or part_of_sum(entry.meta["sha256"]))
-            self.counts.add(Counts.of(entry))
+            self.sums.append(parts.get(i) or part_of_sum(piece.meta["sha256"]))
+            if stored.tally is None:
+                self.counts.add(Counts.of(piece))
+        self.counts = stored.tally or self.counts
         self.seconds["write"] += perf_counter() - started
 
     def add(

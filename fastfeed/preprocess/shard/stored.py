@@ -5,9 +5,11 @@ from __future__ import annotations
 import base64
 import io
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import groupby
+from functools import cached_property
+from itertools import groupby, pairwise
 from typing import Any
 
 import numpy as np
@@ -15,21 +17,30 @@ import numpy as np
 from fastfeed.decode.base import DecodeFailure
 from fastfeed.errors import SourceError
 from fastfeed.preprocess.model.layout import SUFFIXES
-from fastfeed.preprocess.model.record import BadSample, Entry, Record, ShardFile
+from fastfeed.preprocess.model.record import (
+    BadSample,
+    Counts,
+    Entry,
+    Record,
+    ShardFile,
+    part_of_sum,
+)
 from fastfeed.preprocess.pixels.image_info import image_info
 from fastfeed.preprocess.targets.ranges import Read, reader, sha256_of, size_of
 from fastfeed.preprocess.targets.target import Target
 from fastfeed.preprocess.writers.base import npy_header
+from fastfeed.preprocess.writers.tar import parts_of
 from fastfeed.sources.mds.shard import column_locations, header
 from fastfeed.sources.shards.build_index import ForwardReader
 from fastfeed.sources.shards.index import Notes
 from fastfeed.sources.tables.column_types import ColumnType
-from fastfeed.sources.tar.headers import members
+from fastfeed.sources.tar.headers import BLOCK, members
 from fastfeed.sources.tfrecord.example import Example, FeatureNames, to_python
 from fastfeed.sources.tfrecord.protobuf import LazyMessage
 from fastfeed.sources.tfrecord.source import records
 
 _BLOCK = 8 << 20  # bytes read at once
+_RUN = 1 << 20  # bytes of samples that are passed through at once, unless one has more
 _ROWS = 64  # of a table that are converted at once
 
 
@@ -38,6 +49,15 @@ class DamagedShard(SourceError):
 
 
 @dataclass(frozen=True, slots=True)
+class Run:
+    """Samples next to each other, as they are in the main file."""
+
+    ids: tuple[int, ...]
+    data: bytes
+    starts: list[int]  # of each sample in the data
+
+
+@dataclass(frozen=True, eq=False)
 class StoredShard:
     """The files of a shard's record, or newer ones that an interrupted run has left there."""
 
@@ -49,23 +69,100 @@ class StoredShard:
 
     def entries(self) -> Iterator[Entry]:
         """All samples in order, of newer files maybe without those that are gone. DamagedShard."""
-        try:
+        with self._reading():
             yield from _ENTRIES[self.format](self)
+
+    def pieces(self, edited: Container[int]) -> Iterator[Run | Entry]:
+        """The samples that are not gone, in order, in runs where they are not `edited`.
+
+        Without a `tally` there are no runs. DamagedShard.
+        """
+        if self.tally is None:
+            yield from (entry for entry in self.entries() if int(entry.key) not in self.gone)
+            return
+        ids: list[int] = []
+        starts: list[int] = []
+        with self._reading():
+            read, parse = self._samples
+            for i, (start, stop) in self._bounds.items():
+                is_edited = i in edited or i in self.gone
+                if ids and (is_edited or stop - starts[0] > _RUN):
+                    yield _run(read, ids, starts, start)
+                    ids, starts = [], []
+                if not is_edited:
+                    ids.append(i)
+                    starts.append(start)
+                elif i not in self.gone:
+                    yield parse(start, stop)
+            if ids:
+                yield _run(read, ids, starts, stop)
+
+    @cached_property
+    def tally(self) -> Counts | None:
+        """Counts over the samples that are not gone, if they follow from the record's.
+
+        None: samples must be counted, and cannot be passed through. DamagedShard.
+        """
+        with self._reading():
+            record = self.record
+            is_whole = len(record.parts_of_sums) == len(record.ids) == record.tally.samples
+            is_as_recorded = all(self._sums[file.name] == file.sha256 for file in self._read_files)
+            if self.format not in _SAMPLES or not (is_whole and is_as_recorded):
+                return None
+            tally, parse = Counts.sum([record.tally]), self._samples[1]
+            for part, (i, bounds) in zip(record.parts_of_sums, self._bounds.items(), strict=True):
+                if i not in self.gone:
+                    continue
+                entry = parse(*bounds)
+                if part_of_sum(entry.meta["sha256"]) != part:  # facts of the file before this one's
+                    return None
+                tally.add(Counts.of(entry), -1)
+            return tally
+
+    @cached_property
+    def _samples(self) -> tuple[Read, Callable[[int, int], Entry]]:
+        """Functions of byte ranges of the main file: its bytes, and the sample in them."""
+        file = self.open()
+        return file.read, _SAMPLES[self.format](self, file)
+
+    @cached_property
+    def _bounds(self) -> dict[int, tuple[int, int]]:
+        """Start and end of the samples in the main file."""
+        offsets = list(self.record.offsets)
+        size = size_of(self.target, self.main)
+        if self.format == "webdataset" and offsets:  # zeros follow
+            last = self.open().read(offsets[-1], size - offsets[-1])
+            size = offsets[-1] + max(at + -(-n // BLOCK) * BLOCK for _, at, n in parts_of(last))
+        return dict(zip(self.record.ids, pairwise([*offsets, size]), strict=True))
+
+    @property
+    def _read_files(self) -> list[ShardFile]:
+        return [file for file in self.record.files if not file.name.endswith(".idx")]
+
+    @cached_property
+    def _sums(self) -> dict[str, str]:
+        """The sha256 of each file that is read."""
+        sums: dict[str, str] = {}
+        for file in self._read_files:
+            size = size_of(self.target, file.name)
+            sums[file.name] = sha256_of(self.target, file.name, size)
+        return sums
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Convert errors of damaged files to DamagedShard."""
+        try:
+            yield
         except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
             raise DamagedShard(f"{self.record.shard} cannot be read: {error}") from error
 
     def check(self, written: Sequence[ShardFile] = ()) -> None:
         """DamagedShard if a file is neither as recorded nor as it is `written` again."""
         again = {file.name: file.sha256 for file in written}
-        for file in self.record.files:
-            if file.name.endswith(".idx"):  # not read
-                continue
-            try:
-                size = size_of(self.target, file.name)
-                sha256 = sha256_of(self.target, file.name, size)
-            except OSError as error:
-                raise DamagedShard(f"{file.name} cannot be read: {error}") from error
-            if sha256 not in (file.sha256, again.get(file.name)):
+        with self._reading():
+            sums = self._sums
+        for file in self._read_files:
+            if sums[file.name] not in (file.sha256, again.get(file.name)):
                 raise DamagedShard(f"{file.name} has another content than was written")
 
     def make_way(self, written: Sequence[ShardFile]) -> None:
@@ -108,6 +205,12 @@ class StoredShard:
         return np.asarray(value).astype(dtype).reshape(shape)
 
 
+def _run(read: Read, ids: list[int], starts: list[int], stop: int) -> Run:
+    """Samples that begin at `starts` in the main file, and end at `stop`."""
+    first = starts[0]
+    return Run(tuple(ids), read(first, stop - first), [start - first for start in starts])
+
+
 def _in_tar(shard: StoredShard) -> Iterator[Entry]:
     notes: list[str] = []
     file = shard.open()
@@ -115,21 +218,38 @@ def _in_tar(shard: StoredShard) -> Iterator[Entry]:
         parts = {
             member.name.partition(".")[2]: file.read(member.offset, member.size) for member in group
         }
-        extension, image = next(iter(parts.items()))
-        text, label = parts.get("txt"), parts.get("cls")
-        yield Entry(
-            key,
-            image,
-            extension,
-            *_size(extension, image),
-            None if label is None else int(label),
-            None if text is None else text.decode(),
-            json.loads(parts["json"]),
-            {name: np.load(io.BytesIO(parts[f"{name}.npy"])) for name in shard.record.arrays},
-            shard.blobs(parts),
-        )
+        yield _of_members(shard, key, parts)
     if notes:
         raise ValueError("; ".join(notes[:3]))
+
+
+def _of_members(shard: StoredShard, key: str, parts: Mapping[str, bytes]) -> Entry:
+    """A sample of its members by extension, with the image first."""
+    extension, image = next(iter(parts.items()))
+    text, label = parts.get("txt"), parts.get("cls")
+    return Entry(
+        key,
+        image,
+        extension,
+        *_size(extension, image),
+        None if label is None else int(label),
+        None if text is None else text.decode(),
+        json.loads(parts["json"]),
+        {name: np.load(io.BytesIO(parts[f"{name}.npy"])) for name in shard.record.arrays},
+        shard.blobs(parts),
+    )
+
+
+def _tar_sample(shard: StoredShard, file: ForwardReader) -> Callable[[int, int], Entry]:
+    def sample(start: int, stop: int) -> Entry:
+        data, key = file.read(start, stop - start), ""
+        parts: dict[str, bytes] = {}
+        for name, at, size in parts_of(data):
+            key, _, extension = name.partition(".")
+            parts[extension] = data[at : at + size]
+        return _of_members(shard, key, parts)
+
+    return sample
 
 
 def _size(extension: str, image: bytes) -> tuple[int, int]:
@@ -146,23 +266,33 @@ def _size(extension: str, image: bytes) -> tuple[int, int]:
 def _in_tfrecord(shard: StoredShard) -> Iterator[Entry]:
     notes = Notes()
     file = shard.open()
+    sample = _record_sample(shard, file)
+    if not file.size:
+        return
+    for offset, length in records(file, notes):
+        yield sample(offset, offset + length)
+    if found := notes.all():
+        raise ValueError("; ".join(found[:3]))
+
+
+def _record_sample(shard: StoredShard, file: ForwardReader) -> Callable[[int, int], Entry]:
     own = ("caption", "class/label", "encoded", "filename", "height", "key", "meta", "width")
     names = FeatureNames(
         *(f"image/{name}".encode() for name in own),
         *map(str.encode, (*shard.record.arrays, *shard.binary)),
     )
-    if not file.size:
-        return
-    for offset, length in records(file, notes):
-        message = LazyMessage.of(file.read(offset + 12, length - 16))
-        example = Example(message, 0, length - 16, names)
 
-        def value(name: str, message: LazyMessage = message, example: Example = example) -> Any:
+    def sample(start: int, stop: int) -> Entry:
+        size = stop - start - 16
+        message = LazyMessage.of(file.read(start + 12, size))
+        example = Example(message, 0, size, names)
+
+        def value(name: str) -> Any:
             bounds = example.feature(name.encode())
             return None if bounds is None else to_python(message.bytes(*bounds), text=False)
 
         text, label = value("image/caption"), value("image/class/label")
-        yield Entry(
+        return Entry(
             value("image/key").decode(),
             value("image/encoded"),
             value("image/filename").decode().partition(".")[2],
@@ -174,8 +304,8 @@ def _in_tfrecord(shard: StoredShard) -> Iterator[Entry]:
             {name: shard.array(name, value(name)) for name in shard.record.arrays},
             shard.blobs({name: value(name) for name in shard.binary}),
         )
-    if found := notes.all():
-        raise ValueError("; ".join(found[:3]))
+
+    return sample
 
 
 def _in_parquet(shard: StoredShard) -> Iterator[Entry]:
@@ -231,12 +361,19 @@ class _RangeFile(io.RawIOBase):
 
 def _in_mds(shard: StoredShard) -> Iterator[Entry]:
     file = shard.open()
-    offsets, columns = header(file)
-    for k in range(len(offsets) - 1):
-        places = column_locations(file, columns, int(offsets[k]), int(offsets[k + 1]))
+    sample = _mds_sample(shard, file)
+    for start, stop in pairwise(header(file)[0].tolist()):
+        yield sample(start, stop)
+
+
+def _mds_sample(shard: StoredShard, file: ForwardReader) -> Callable[[int, int], Entry]:
+    columns = header(file)[1]
+
+    def sample(start: int, stop: int) -> Entry:
+        places = column_locations(file, columns, start, stop)
         row = {name: file.read(place.offset, place.size) for name, place in places.items()}
         height, width, label = (_integer(row[name]) for name in ("height", "width", "label"))
-        yield Entry(
+        return Entry(
             row["key"].decode(),
             row["image"],
             row["extension"].decode(),
@@ -251,6 +388,8 @@ def _in_mds(shard: StoredShard) -> Iterator[Entry]:
             },
             shard.blobs(row),
         )
+
+    return sample
 
 
 def _integer(data: bytes) -> int:
@@ -307,4 +446,11 @@ _ENTRIES: dict[str, Callable[[StoredShard], Iterator[Entry]]] = {
     "parquet": _in_parquet,
     "mds": _in_mds,
     "raw": _in_arrays,
+}
+
+# formats whose samples are bytes next to each other
+_SAMPLES: dict[str, Callable[[StoredShard, ForwardReader], Callable[[int, int], Entry]]] = {
+    "webdataset": _tar_sample,
+    "tfrecord": _record_sample,
+    "mds": _mds_sample,
 }

@@ -8,7 +8,7 @@ import re
 import tempfile
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -58,6 +58,13 @@ class Writer(ABC):
     @abstractmethod
     def add(self, entry: Entry) -> None:
         """Write the next sample. An error, unless of the file, leaves the shard unchanged."""
+
+    def copy(self, data: bytes, starts: Sequence[int]) -> None:
+        """Write the next samples, which begin at `starts` in bytes of a shard of this format.
+
+        Their arrays must be declared. Parquet and raw shards cannot be copied by bytes.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     def close(self) -> list[int]:
@@ -124,14 +131,18 @@ class ArrayColumns:
         self.kinds = {}
         self._started = False
 
+    def declare(self, kinds: dict[str, list[Any]]) -> None:
+        """Take names, types and shapes from a shard, unless a sample has decided."""
+        if not self._started:
+            self.kinds = kinds
+            self._started = True
+
     def arrays(self, entry: Entry) -> list[tuple[str, np.ndarray]]:
         """Arrays of a sample by name. SampleFault if they differ from the first sample's."""
         kinds = {name: [a.dtype.name, list(a.shape)] for name, a in sorted(entry.arrays.items())}
         if shared := sorted(self._taken.keys() & kinds.keys()):
             raise SampleFault(f"the name {shared[0]!r} is that of a metadata column, too")
-        if not self._started:
-            self.kinds = kinds
-            self._started = True
+        self.declare(kinds)
         if kinds != self.kinds:
             raise SampleFault(
                 "all samples of a shard must have arrays of the same names, types and shapes:"

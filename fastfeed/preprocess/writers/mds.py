@@ -82,16 +82,20 @@ class Writer(base.Writer):
         ordered = [item for _, item in sorted(fields.items())]
         data = [_as_bytes(item) for item in ordered]
         varying = [len(item) for item in ordered if isinstance(item, bytes)]
-        size = 4 * len(varying) + sum(map(len, data))
-        samples, total = len(self._ends), self._spool.size + size
-        if total + 4 * (samples + 2) + len(self._configuration) > _MAX_BYTES:
+        self.copy(b"".join((np.array(varying, "<u4").tobytes(), *data)), [0])
+
+    def copy(self, data: bytes, starts: Sequence[int]) -> None:
+        """As in the base class."""
+        at = self._spool.size
+        ends = [at + end for end in (*starts[1:], len(data))]
+        samples = len(self._ends) + len(starts) - 1
+        if ends[-1] + 4 * (samples + 2) + len(self._configuration) > _MAX_BYTES:
             raise ConfigError(
                 f"an MDS shard holds at most 4 GiB, sample {samples} exceeds that; use fewer"
                 " samples per shard"
             )
-        for piece in (np.array(varying, "<u4").tobytes(), *data):
-            self._spool.write(piece)
-        self._ends.append(self._spool.size)
+        self._spool.write(data)
+        self._ends += ends
 
     def close(self) -> list[int]:
         """Byte offsets of the samples."""

@@ -7,7 +7,8 @@ extension, offset, size and name of each member.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from fastfeed.errors import ConfigError
@@ -41,6 +42,19 @@ def header(name: str, size: int) -> bytes:
     digits = b"%011o\0" % size
     check = b"%06o\0 " % (_SUM + sum(field) + sum(digits))
     return b"".join((field.ljust(_MAX_NAME, b"\0"), _OWNER, digits, _TIME, check, _REST))
+
+
+def parts_of(
+    data: bytes, start: int = 0, stop: int | None = None
+) -> Iterator[tuple[str, int, int]]:
+    """Name, offset and size of members that this writer wrote, up to zeros or `stop`. ValueError."""
+    stop = len(data) if stop is None else stop
+    while start < stop and data[start]:
+        name = data[start : start + _MAX_NAME].rstrip(b"\0").decode("ascii")
+        size = int(data[start + 124 : start + 135], 8)
+        start += _BLOCK
+        yield name, start, size
+        start += size + -size % _BLOCK
 
 
 class Writer(base.Writer):
@@ -86,6 +100,18 @@ class Writer(base.Writer):
                 head += content + bytes(padding)
         self._file.write(head)
         self._lines.append(" ".join(map(str, words)))
+
+    def copy(self, data: bytes, starts: Sequence[int]) -> None:
+        """As in the base class."""
+        for start, stop in pairwise([*starts, len(data)]):
+            self._offsets.append(self._at + start)
+            members = [
+                f"{name.partition('.')[2]} {self._at + offset} {size} {name}"
+                for name, offset, size in parts_of(data, start, stop)
+            ]
+            self._lines.append(" ".join(members))
+        self._file.write(data)
+        self._at += len(data)
 
     def close(self) -> list[int]:
         """Byte offsets of the samples' first headers."""

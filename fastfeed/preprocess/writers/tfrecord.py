@@ -7,7 +7,7 @@ caption has no such feature: give `FixedLenFeature` a default.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import google_crc32c
@@ -62,6 +62,12 @@ class Writer(base.Writer):
         self._file.write(after + _masked(check))
         self._offsets.append(self._at)
         self._at += 12 + size + 4
+
+    def copy(self, data: bytes, starts: Sequence[int]) -> None:
+        """As in the base class."""
+        self._offsets += [self._at + start for start in starts]
+        self._file.write(data)
+        self._at += len(data)
 
     def close(self) -> list[int]:
         """Byte offsets of the records' frames."""

@@ -1,0 +1,130 @@
+"""Updates pass the bytes of samples through that they do not change."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.photos import jpeg
+from helpers.preprocess.outcomes import tree
+from helpers.small_jobs import InlineEngine, finished_job, recipe
+from helpers.small_jobs import source as make_source
+
+from fastfeed.preprocess import (
+    Encoding,
+    Metadata,
+    Packing,
+    Recipe,
+    Report,
+    Scaling,
+    open_input,
+    run,
+    update,
+)
+from fastfeed.preprocess.model.record import Counts, Entry
+from fastfeed.preprocess.reports.verify import verify
+from fastfeed.preprocess.shard import stored
+from fastfeed.preprocess.shard.stored import StoredShard
+from fastfeed.preprocess.targets.job_state import open_job
+from fastfeed.preprocess.targets.target import open_target
+from fastfeed.preprocess.writers import writer_for
+
+FORMATS = ("webdataset", "tfrecord", "mds")
+ARRAYS = """
+import numpy as np
+
+def arrays(samples):
+    return [{"mean": s.pixels.mean((0, 1)).astype(np.float32), "part": 3} for s in samples]
+"""
+
+
+def change(root: Path, **changes: Any) -> Report:
+    return update(str(root / "source"), root / "shards", engine=InlineEngine(), **changes)
+
+
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of samples that writers serialize."""
+    names: list[str] = []
+    for format in FORMATS:
+        writer = writer_for(Packing(format))
+        add = writer.add
+
+        def noted(self: Any, entry: Entry, add: Any = add) -> None:
+            names.append(entry.meta["uri"])
+            add(self, entry)
+
+        monkeypatch.setattr(writer, "add", noted)
+    return names
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_only_new_labels_are_serialized(tmp_path: Path, format: str, written: list[str]) -> None:
+    finished_job(tmp_path, format)
+    written.clear()
+    change(tmp_path, remove=["cats/0003.jpg"])
+    assert written == []
+    change(tmp_path, relabel={"cats/0004.jpg": "dogs"})
+    assert written == ["cats/0004.jpg"]
+    change(tmp_path, remove=["cats/0005.jpg"])
+    assert written == ["cats/0004.jpg"], "it has its label already"
+    assert not verify(open_job(open_target(tmp_path / "shards"))).problems
+
+
+@pytest.mark.parametrize("run_bytes", [1, 2500])
+@pytest.mark.parametrize("format", FORMATS)
+def test_runs_of_any_length_make_what_the_source_would(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str, run_bytes: int
+) -> None:
+    monkeypatch.setattr(stored, "_RUN", run_bytes)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "array_functions", raising=False)
+    (tmp_path / "array_functions.py").write_text(ARRAYS)
+    source, shards = make_source(tmp_path / "source"), tmp_path / "shards"
+    made = Recipe(
+        Scaling(24),
+        Encoding("png"),
+        packing=Packing(format, 9),
+        metadata=Metadata(extras="array_functions:arrays"),
+    )
+    run(str(source), shards, made, engine=InlineEngine())
+    change(
+        tmp_path,
+        remove=["cats/0000.jpg", "dogs/0004.jpg"],
+        relabel={"cats/0003.jpg": "dogs", "dogs/0008.jpg": "", "dogs/0005.jpg": "wolf"},
+    )
+    copied = tree(shards)
+    for record in (shards / "__job/records").iterdir():
+        record.unlink()
+    run(str(source), shards, made, engine=InlineEngine())
+    assert tree(shards) == copied
+
+
+def test_counts_of_a_job_of_a_job_are_those_of_its_samples(tmp_path: Path) -> None:
+    run(
+        str(make_source(tmp_path / "photos", 9, ())),
+        tmp_path / "source",
+        recipe(),
+        engine=InlineEngine(),
+    )
+    again = Recipe(Scaling(16), packing=Packing("webdataset", 6))
+    run(str(tmp_path / "source"), tmp_path / "shards", again, engine=InlineEngine())
+    third = open_input(str(tmp_path / "source")).source.uri(2)
+    change(tmp_path, remove=[third.removeprefix(f"{tmp_path}/")])
+    job = open_job(open_target(tmp_path / "shards", writes=False))
+    record = job.records[0]
+    shard = StoredShard(job.target, record, "webdataset", frozenset())
+    assert record.tally == Counts.sum(Counts.of(entry) for entry in shard.entries())
+    assert record.tally.samples == 5
+
+
+def test_a_dry_run_of_repairs_counts_shards_as_the_run(tmp_path: Path) -> None:
+    finished_job(tmp_path)
+    (tmp_path / "source/cats/0000_1.jpg").write_bytes(jpeg(77, (40, 56)))
+    changes: dict[str, Any] = {"repair": True, "remove": ["dogs/0008.jpg"]}
+    planned = change(tmp_path, dry_run=True, **changes).selection[0]
+    wanted = "1 image removed, 1 repaired: 2 of 4 shards"
+    assert planned.startswith(f"{wanted} would be written again")
+    assert change(tmp_path, **changes).selection[0] == f"{wanted} are written again"

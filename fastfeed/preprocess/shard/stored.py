@@ -95,7 +95,7 @@ class StoredShard:
                 elif i not in self.gone:
                     yield parse(start, stop)
             if ids:
-                yield _run(read, ids, starts, stop)
+                yield _run(read, ids, starts, self._bounds[ids[-1]][1])
 
     @cached_property
     def tally(self) -> Counts | None:

@@ -75,9 +75,9 @@ class StoredShard:
     def pieces(self, edited: Container[int]) -> Iterator[Run | Entry]:
         """The samples that are not gone, in order, in runs where they are not `edited`.
 
-        Without a `tally` there are no runs. DamagedShard.
+        There are no runs if the files are newer ones, or if samples must be counted. DamagedShard.
         """
-        if self.tally is None:
+        if self.tally is None or not self._is_intact:
             yield from (entry for entry in self.entries() if int(entry.key) not in self.gone)
             return
         ids: list[int] = []
@@ -101,15 +101,16 @@ class StoredShard:
     def tally(self) -> Counts | None:
         """Counts over the samples that are not gone, if they follow from the record's.
 
-        None: samples must be counted, and cannot be passed through. DamagedShard.
+        DamagedShard.
         """
+        record = self.record
+        if self.gone.isdisjoint(record.ids):
+            return record.tally
+        if not self._is_intact:
+            return None
+        tally = Counts.sum([record.tally])
         with self._reading():
-            record = self.record
-            is_whole = len(record.parts_of_sums) == len(record.ids) == record.tally.samples
-            is_as_recorded = all(self._sums[file.name] == file.sha256 for file in self._read_files)
-            if self.format not in _SAMPLES or not (is_whole and is_as_recorded):
-                return None
-            tally, parse = Counts.sum([record.tally]), self._samples[1]
+            parse = self._samples[1]
             for part, (i, bounds) in zip(record.parts_of_sums, self._bounds.items(), strict=True):
                 if i not in self.gone:
                     continue
@@ -117,7 +118,17 @@ class StoredShard:
                 if part_of_sum(entry.meta["sha256"]) != part:  # facts of the file before this one's
                     return None
                 tally.add(Counts.of(entry), -1)
-            return tally
+        return tally
+
+    @cached_property
+    def _is_intact(self) -> bool:
+        """True if the files are those of the record, and samples can be found by it."""
+        record = self.record
+        counts = {len(record.offsets), len(record.parts_of_sums), record.tally.samples}
+        if self.format not in _SAMPLES or counts != {len(record.ids)}:
+            return False
+        with self._reading():
+            return all(self._sums[file.name] == file.sha256 for file in self._read_files)
 
     @cached_property
     def _samples(self) -> tuple[Read, Callable[[int, int], Entry]]:

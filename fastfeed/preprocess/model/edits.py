@@ -11,6 +11,7 @@ from itertools import pairwise
 import numpy as np
 
 from fastfeed.preprocess.model.recipe import digest
+from fastfeed.preprocess.model.record import Record
 
 UNCHANGED = -4
 REPAIRED = -3  # a bad image that is in a later shard, under another id
@@ -82,13 +83,14 @@ class Edits:
         is_edited = values != UNCHANGED
         return Edits(ids[is_edited], values[is_edited])
 
-    def are_older(self, hash: str, stored: np.ndarray, planned: np.ndarray) -> bool:
-        """True if samples that are `stored` have gone since the shard's edits had this hash, at most.
+    def are_older(self, record: Record, planned: np.ndarray) -> bool:
+        """True if samples of a record have these labels, and at most some of them have gone.
 
         planned: all ids of the shard.
         """
-        gone = stored[np.isin(self.at(stored), (REMOVED, REPAIRED))]
-        return self.among(np.setdiff1d(planned, gone)).hash == hash
+        gone = self.among(np.array(record.ids, np.int64)).gone
+        before = self.among(np.setdiff1d(planned, gone))
+        return record.plan == f"{record.base}.{before.hash}"
 
     def merged(self, ids: np.ndarray, values: np.ndarray) -> Edits:
         """These edits and later ones; what is gone stays gone. Of equal ids the last one counts."""

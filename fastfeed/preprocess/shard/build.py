@@ -26,7 +26,6 @@ from fastfeed.preprocess.model.condition import (
     condition_of,
     known_values,
 )
-from fastfeed.preprocess.model.edits import UNCHANGED
 from fastfeed.preprocess.model.layout import record_name
 from fastfeed.preprocess.model.plan import JobPlan, Shard, relative_uri, uri_prefixes
 from fastfeed.preprocess.model.record import (
@@ -92,8 +91,7 @@ class ShardTask:
             return existing.summary({})
         if existing is not None:
             format = self.plan.recipe.packing.format
-            columns = self.plan.columns
-            stored = StoredShard(self.target, existing, format, self._gone, columns)
+            stored = StoredShard(self.target, existing, format, self._gone, self.plan.columns)
             if not np.isin(existing.ids, self.plan.edits.ids).any():  # edits of bad images alone
                 record = replace(existing, plan=self.hash(shard), bad=stored.bad)
                 self.target.write(record.name, record.dump())
@@ -384,10 +382,8 @@ class _ShardBuilder:
         plan, record, started = self.task.plan, stored.record, perf_counter()
         parts = dict(zip(record.ids, record.parts_of_sums, strict=False))
         self.bad = list(stored.bad)
-        ids = np.array(record.ids, np.int64)
-        labels = plan.edits.among(ids).by_id
-        planned = plan.order[self.shard.first : self.shard.last]
-        is_labeled = plan.edits.are_older(record.plan.partition(".")[2], ids, planned)
+        labels = plan.edits.among(np.array(record.ids, np.int64)).by_id
+        is_labeled = plan.edits.are_older(record, plan.order[self.shard.first : self.shard.last])
         for piece in stored.pieces(() if is_labeled else labels):
             context.begin(_NO_SAMPLE)
             if isinstance(piece, Run):

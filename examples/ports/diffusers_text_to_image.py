@@ -14,9 +14,9 @@ def feeds(root, tokenize=data.tokens, side=64, batch=8, world=None):
     table = root / "metadata.jsonl"
     source = ff.Table(table, image="file_name", columns=["text"])
     values = [ff.Normalize((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)), ff.ToLayout("CHW")]
-    crops = [ff.Resize(side), ff.CenterCrop(side), ff.RandomFlip(), *values]
+    crops = [ff.Resize(side, filter="lanczos"), ff.CenterCrop(side), ff.RandomFlip(), *values]
     ops = [*crops, ff.Map(tokenize, "text", out="input_ids")]
-    return ff.Feed(source, ops, batch=batch, world=world)
+    return ff.Feed(source, ops, batch=batch, world=world, tail="pad")
 
 
 def main():

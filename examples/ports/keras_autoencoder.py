@@ -15,7 +15,7 @@ def feeds(images, batch=16, world=None, **options):
     pairs = ff.Together({"noisy": ff.Arrays(images), "clean": ff.Arrays(images)})
     noise = [ff.GaussianNoise(0.4 * 255), ff.ToFloat()]
     lists = {"noisy": noise, "clean": [ff.ToFloat()]}
-    return ff.Feed(pairs, lists, batch=batch, world=world, **options)
+    return ff.Feed(pairs, lists, batch=batch, world=world, tail="pad", **options)
 
 
 def main():

@@ -17,7 +17,7 @@ def feeds(root, batch=4, side=64, val=8, world=None):
         source, {"train": 1 - val / len(source), "val": val / len(source)}, by="random"
     )
     ops = [ff.Resize((side, side)), ff.Map(lambda mask: mask - 1, "masks", out="masks")]
-    common = {"batch": batch, "world": world}
+    common = {"batch": batch, "world": world, "tail": "pad"}
     held_out = ff.Feed(sides["val"], ops, **common, shuffle=False)
     return ff.Feed(sides["train"], ops, **common), held_out
 

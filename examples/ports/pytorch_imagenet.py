@@ -14,9 +14,9 @@ def feeds(root, batch=16, world=None):
     pixels = [ff.Normalize.imagenet(), ff.ToLayout("CHW")]
     crops = [ff.RandomResizedCrop(224), ff.RandomFlip(), *pixels]
     center = [ff.Resize(256), ff.CenterCrop(224), *pixels]
-    common = {"batch": batch, "world": world}
+    common = {"batch": batch, "world": world, "tail": "pad"}
     train = ff.Feed(ff.ImageFolder(root / "train"), crops, **common)
-    val = ff.Feed(ff.ImageFolder(root / "val"), center, **common, shuffle=False, tail="pad")
+    val = ff.Feed(ff.ImageFolder(root / "val"), center, **common, shuffle=False)
     return train, val
 
 

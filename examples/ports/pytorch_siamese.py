@@ -19,7 +19,7 @@ def feeds(root, batch=16, side=64, seed=0, world=None):
     first = ff.Files(folder.uris(ids), labels=alike.astype("float32"), label_kind="value")
     pairs = ff.Together({"first": first, "second": ff.Files(folder.uris(seconds))}, geometry="own")
     ops = [ff.RandomResizedCrop(side), ff.ToFloat(), ff.ToLayout("CHW")]
-    return ff.Feed(pairs, ops, batch=batch, world=world)
+    return ff.Feed(pairs, ops, batch=batch, world=world, tail="pad")
 
 
 def main():

@@ -16,9 +16,9 @@ def feeds(root, batch=16, world=None, augment=(), erase=0.1, mixup=0.2, cutmix=1
     ops += [ff.RandomErasing(erase, fill=(124, 116, 104)), *pixels]
     ops.append(ff.RandomChoice([ff.MixUp(mixup), ff.CutMix(cutmix)]))
     center = [ff.Resize(232), ff.CenterCrop(224), *pixels]
-    common = {"batch": batch, "world": world}
+    common = {"batch": batch, "world": world, "tail": "pad"}
     train = ff.Feed(ff.ImageFolder(root / "train"), ops, **common)
-    val = ff.Feed(ff.ImageFolder(root / "val"), center, **common, shuffle=False, tail="pad")
+    val = ff.Feed(ff.ImageFolder(root / "val"), center, **common, shuffle=False)
     return train, val
 
 

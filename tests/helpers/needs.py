@@ -11,7 +11,16 @@ from typing import Any
 
 import pytest
 
-BY_HAND = {"datasets", "pyspark", "spdl"}  # large, for a test each
+BY_HAND = {  # large, or for a test each: what brings them
+    "datasets": "datasets",
+    "open_clip": "open_clip_torch",
+    "optax": "optax",
+    "pycocotools": "pycocotools",
+    "pyspark": "pyspark",
+    "spdl": "spdl",
+    "timm": "timm",
+    "torchvision": "torchvision",
+}
 
 
 class LazyModule:
@@ -44,5 +53,6 @@ def missing(*packages: str) -> str:
     if not names:
         return ""
     if by_hand := [name for name in names if name in BY_HAND]:
-        return f"{' and '.join(by_hand)} missing: pip install {' '.join(by_hand)}; no test run does"
+        packages = " ".join(BY_HAND[name] for name in by_hand)
+        return f"{' and '.join(by_hand)} missing: pip install {packages}; no test run does"
     return f"{' and '.join(names)} missing: make test TORCH=torch==2.13.0 brings all that tests use"

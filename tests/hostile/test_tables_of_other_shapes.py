@@ -383,5 +383,5 @@ def test_partitions_written_by_pyarrow(tmp_path):
 def test_a_column_of_another_kind_is_not_called_damaged(tmp_path):
     pq.write_table(pa.table({"image": PHOTOS, "tags": [["a"], [], ["b"]]}), tmp_path / "t.parquet")
     with pytest.raises(SourceError) as error:
-        ff.Table(tmp_path / "t.parquet", image="image", columns=["tags"])
+        ff.Table(tmp_path / "t.parquet", image="image", weight="tags")
     assert "damaged" not in str(error.value) and "column 'tags'" in str(error.value)

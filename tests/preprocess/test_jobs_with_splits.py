@@ -183,7 +183,7 @@ def test_columns_that_cannot_be_groups_are_refused(
 
 def test_folders_and_opened_sources_need_the_column_of_groups(tmp_path: Path) -> None:
     table = catalog(tmp_path / "photos", 6)
-    with pytest.raises(ConfigError, match=r"columns \(or a group\) .*pass labels_file"):
+    with pytest.raises(ConfigError, match=r"pass labels_file .*as for a group"):
         build(tmp_path / "photos", tmp_path / "shards", BY_GROUP)
     opened = open_input(str(table))
     with pytest.raises(ConfigError, match=r"'by' is not a column of .* pass columns=\['by'\]"):

@@ -34,7 +34,7 @@ AsJson = Annotated[bool, flag("Print everything as JSON.", "--json")]
 
 
 def status(dst: Place, target_option: Options = None, as_json: AsJson = False) -> None:
-    """Show the progress of a job, and its bad images by reason, class and folder.
+    """Show progress, and bad images by reason, class and folder.
 
     Works while it runs, and from other machines.
 

@@ -34,8 +34,8 @@ _FREQUENT: Rows = [
     ("mode", str, "short", "MODE", _MODE_HELP),
     ("format", str, "webdataset", "FORMAT", _FORMAT_HELP, "--format", "-f"),
     ("val", float, 0.0, "SHARE", "Fraction for val/; the others go to train/."),
-    ("split", str, "", "SHARES", "Folders with shares, such as train=0.8,val=0.1,test=0.1."),
-    ("dedupe", str, "none", "HOW", "Drop duplicates: exact (same bytes), near or semantic copies."),
+    ("split", str, "", "SHARES", "Folders and shares, such as train=0.8,val=0.2."),
+    ("dedupe", str, "none", "HOW", "Drop exact, near or semantic copies."),
 ]
 _SCALING: Rows = [
     ("filter", str, "lanczos", "NAME", "lanczos, bicubic or area; always antialiased."),

@@ -114,8 +114,8 @@ def bad(
     is bad. Files are decoded in worker processes; none of them is copied into the zip file.
 
     Examples:
-        fastfeed preprocess bad photos/ shards/ -o bad.zip
-        fastfeed preprocess bad photos/ shards/ -o bad.zip --reason truncated
+        fastfeed preprocess bad photos/ shards/ -o bad.zip                     # all
+        fastfeed preprocess bad photos/ shards/ -o bad.zip --reason truncated  # some
     """
     from fastfeed.preprocess.engines.named import engine_for
     from fastfeed.preprocess.planning.bad_images import select_bad

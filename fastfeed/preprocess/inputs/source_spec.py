@@ -187,10 +187,10 @@ class SourceSpec:
         if self.labels_file is None:
             for option in ("image", "caption", "columns", "column_types", "label_kind"):
                 if value := getattr(self, option):
-                    shown = "columns (or a group)" if option == "columns" else option
+                    also = ", as for a group" if option == "columns" else ""
                     raise ConfigError(
-                        f"{shown} is for shards and tables, got {value!r} for the folder"
-                        f" {self.place}; pass labels_file (--labels)",
+                        f"{option} is for shards and tables, got {value!r} for the folder"
+                        f" {self.place}; pass labels_file (--labels){also}",
                         field=option,
                     )
             if self.label:

@@ -385,7 +385,8 @@ def open_input(
             sources: names in tables, and in shards unless the field is called `cls` or `label`.
         column_types (Sequence[str]): Types of columns, such as "keywords=list", "price=decimal(10,2)":
             bool, int, float, text, bytes, date, timestamp, utc (a timestamp), decimal(p,s), list
-            (of texts), json. Default: (), as the source has them; of shards "json", any value.
+            (of texts), json. Others have the type in the source; those of shards are json, which
+            takes any value. Default: ().
         allow_path (Sequence[str]): Folders outside of `place` that links in it, and paths in a
             table, may lead to. Default: ().
         allow_host (Sequence[str]): As in Table: private hosts that a table may name. Default: ().

@@ -120,7 +120,7 @@ def test_two_processes_of_the_same_rank(tmp_path):
         " in range(2)]\ncodes = [process.wait() for process in"
         " reversed(both)]\nsys.exit(max(codes))\n"
     )
-    done = run(tmp_path, [sys.executable, "both.py"], "--seconds", "10", code=2)
+    done = run(tmp_path, [sys.executable, "both.py"], "--seconds", "30", code=2)
     last = done.stderr.strip().splitlines()[-1]
     assert "both train as rank 0; start them with torchrun" in last
 

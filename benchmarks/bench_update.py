@@ -142,7 +142,8 @@ def make(folder: Path, images: int, real: int) -> dict[str, Any]:
     pixels = np.random.default_rng(0).integers(0, 255, (96, 96, 3), np.uint8)
     encoded = io.BytesIO()
     Image.fromarray(pixels).save(encoded, "JPEG", quality=90)
-    hash, whole = plan.hash, 0
+    hash = plan.hash
+    whole = 0
     for shard in plan.shards:
         ids = range(shard.first, shard.last)
         if shard.index >= real:
@@ -155,10 +156,8 @@ def make(folder: Path, images: int, real: int) -> dict[str, Any]:
             target.write(record.name, record.dump())
             continue
         attempt = target.attempt()
-        writer, tally = (
-            writer_for(recipe.packing)(attempt.create, shard.name, recipe.packing),
-            Counts(),
-        )
+        writer = writer_for(recipe.packing)(attempt.create, shard.name, recipe.packing)
+        tally = Counts()
         for i in ids:
             entry = sample(i, encoded.getvalue())
             writer.add(entry)

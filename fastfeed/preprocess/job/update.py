@@ -186,7 +186,8 @@ class _Update:
 
     def run(self, job_run: JobRun) -> Report:
         """Plan the changes, write the plan at once, and build what it changes."""
-        target, reporter = job_run.target, job_run.reporter
+        target = job_run.target
+        reporter = job_run.reporter
         job = open_job(target)
         if job.todo and not self.dry_run:
             job_run.build(BadFilter(), append=False, compare=False)
@@ -258,7 +259,8 @@ def _today() -> Any:
 
 def _rows(job: Job, job_run: JobRun) -> np.ndarray:
     """The description of the plan's images."""
-    target, plan = job.target, job.plan
+    target = job.target
+    plan = job.plan
     rows = load_samples(target.read(samples_file(plan)))
     if rows is None:  # of an earlier version
         input = job_run.source(target)
@@ -298,7 +300,8 @@ def stored_uris(job: Job, ids: np.ndarray) -> dict[int, str]:
 
 def _sentence(job: Job, plan: JobPlan, new: Mapping[str, int], dry_run: bool) -> str:
     """The changes, with the numbers of images that are `new` in the plan: `2 images removed, 1 relabeled: 2 of 40 shards are written again`."""
-    before, now = job.plan.edits, plan.edits
+    before = job.plan.edits
+    now = plan.edits
     removed = len(now.with_value(REMOVED)) - len(before.with_value(REMOVED))
     labeled = now.ids[(now.values > REMOVED) & (now.ids < job.plan.length)]
     relabeled = int(np.count_nonzero(before.at(labeled) != now.at(labeled)))

@@ -94,7 +94,8 @@ class Edits:
 
     def merged(self, ids: np.ndarray, values: np.ndarray) -> Edits:
         """These edits and later ones; what is gone stays gone. Of equal ids the last one counts."""
-        ids, values = ids[::-1], values[::-1]
+        ids = ids[::-1]
+        values = values[::-1]
         is_free = ~np.isin(ids, self.gone)
         ids, first = np.unique(ids[is_free], return_index=True)
         values = values[is_free][first]
@@ -113,9 +114,11 @@ class Edits:
         place = np.full(int(max(order.max(initial=0), self.ids.max())) + 1, -1, np.int64)
         place[order] = np.arange(len(order))
         shards = np.searchsorted(bounds, place[self.ids], side="right") - 1
-        table, shards = self.table[:, shards >= 0], shards[shards >= 0]
+        table = self.table[:, shards >= 0]
+        shards = shards[shards >= 0]
         by_shard = np.argsort(shards, kind="stable")
-        table, shards = table[:, by_shard], shards[by_shard]
+        table = table[:, by_shard]
+        shards = shards[by_shard]
         starts = [*np.flatnonzero(np.diff(shards, prepend=-1)).tolist(), len(shards)]
         return {
             int(shards[first]): digest(table[:, first:last].tolist())

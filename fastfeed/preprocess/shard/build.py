@@ -323,17 +323,15 @@ class _ShardBuilder:
     # not written yet; what `Limits.where` knows of each
     waiting: list[tuple[int, Entry, ProcessedImage, Values]] = field(default_factory=list)
     dropped: int = 0  # by the function in `Metadata.extras`, or for what is known after it
-    # of the function in `Metadata.extras`, and of the writer
-    failed: list[Exception] = field(default_factory=list)
+    failed: list[Exception] = field(default_factory=list)  # of the user's function, the writer
 
     def fill(self, context: TaskContext, poison: Mapping[int, DecodeFailure]) -> None:
-        plan, input = self.task.plan, self.task.planned
+        plan = self.task.plan
         ids = plan.order[self.shard.first : self.shard.last]
         ids = ids[~np.isin(ids, plan.edits.gone)]
-        of_source = input.source.label(ids)
+        of_source = self.task.planned.source.label(ids)
         labels = plan.edits.labels(ids, of_source).tolist()
-        notes = input.notes(ids, earlier=True)
-        rows = list(zip(ids.tolist(), labels, notes, strict=True))
+        notes = self.task.planned.notes(ids, earlier=True)
         # not labels of an update: a copy of the shard keeps what they do not fit
         known = {
             i: self.task.known(i, label, note)
@@ -341,7 +339,7 @@ class _ShardBuilder:
         }
         poison = {**poison, **self.unread(known)}
         with self.task.read_samples([i for i in known if i not in poison], context) as blobs:
-            for i, label, note in rows:
+            for i, label, note in zip(ids.tolist(), labels, notes, strict=True):
                 if i in poison:
                     result: ProcessedImage | DecodeFailure | Failure = poison[i]
                 else:
@@ -379,7 +377,9 @@ class _ShardBuilder:
 
     def copy(self, stored: StoredShard, context: TaskContext) -> None:
         """Write the samples that are stored, but for what is edited, without decoding."""
-        plan, record, started = self.task.plan, stored.record, perf_counter()
+        plan = self.task.plan
+        started = perf_counter()
+        record = stored.record
         parts = dict(zip(record.ids, record.parts_of_sums, strict=False))
         self.bad = list(stored.bad)
         labels = plan.edits.among(np.array(record.ids, np.int64)).by_id

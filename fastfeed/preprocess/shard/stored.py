@@ -88,7 +88,8 @@ class StoredShard:
                 is_edited = i in edited or i in self.gone
                 if ids and (is_edited or stop - starts[0] > _RUN):
                     yield _run(read, ids, starts, start)
-                    ids, starts = [], []
+                    ids = []
+                    starts = []
                 if not is_edited:
                     ids.append(i)
                     starts.append(start)
@@ -237,7 +238,8 @@ def _in_tar(shard: StoredShard) -> Iterator[Entry]:
 def _of_members(shard: StoredShard, key: str, parts: Mapping[str, bytes]) -> Entry:
     """A sample of its members by extension, with the image first."""
     extension, image = next(iter(parts.items()))
-    text, label = parts.get("txt"), parts.get("cls")
+    text = parts.get("txt")
+    label = parts.get("cls")
     return Entry(
         key,
         image,
@@ -253,7 +255,8 @@ def _of_members(shard: StoredShard, key: str, parts: Mapping[str, bytes]) -> Ent
 
 def _tar_sample(shard: StoredShard, file: ForwardReader) -> Callable[[int, int], Entry]:
     def sample(start: int, stop: int) -> Entry:
-        data, key = file.read(start, stop - start), ""
+        data = file.read(start, stop - start)
+        key = ""
         parts: dict[str, bytes] = {}
         for name, at, size in parts_of(data):
             key, _, extension = name.partition(".")
@@ -302,7 +305,8 @@ def _record_sample(shard: StoredShard, file: ForwardReader) -> Callable[[int, in
             bounds = example.feature(name.encode())
             return None if bounds is None else to_python(message.bytes(*bounds), text=False)
 
-        text, label = value("image/caption"), value("image/class/label")
+        text = value("image/caption")
+        label = value("image/class/label")
         return Entry(
             value("image/key").decode(),
             value("image/encoded"),
@@ -421,7 +425,8 @@ def _in_arrays(shard: StoredShard) -> Iterator[Entry]:
         if count != len(listed):
             raise ValueError(f"{file.uri} has {count} rows, {len(lines)} or {len(kept)} are listed")
         place = {k: row for row, k in enumerate(listed)}
-        first, size = head.tell(), int(np.prod(shape)) * dtype.itemsize
+        first = head.tell()
+        size = int(np.prod(shape)) * dtype.itemsize
         return lambda k: file.read(first + place[k] * size, size), tuple(shape), dtype
 
     pixels, shape, _ = rows(None)

@@ -82,7 +82,8 @@ def test_runs_of_any_length_make_what_the_source_would(
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "array_functions", raising=False)
     (tmp_path / "array_functions.py").write_text(ARRAYS)
-    source, shards = make_source(tmp_path / "source"), tmp_path / "shards"
+    source = make_source(tmp_path / "source")
+    shards = tmp_path / "shards"
     made = Recipe(
         Scaling(24),
         Encoding("png"),

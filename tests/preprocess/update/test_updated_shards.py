@@ -79,7 +79,8 @@ def by_numpy(folder: Path) -> dict[str, int]:
     read: dict[str, int] = {}
     for path in sorted(folder.glob("*.meta.jsonl")):
         stem = str(path).removesuffix(".meta.jsonl")
-        labels, pixels = np.load(f"{stem}.labels.npy"), np.load(f"{stem}.npy", mmap_mode="r")
+        labels = np.load(f"{stem}.labels.npy")
+        pixels = np.load(f"{stem}.npy", mmap_mode="r")
         lines = [json.loads(line) for line in path.read_text().splitlines()]
         assert len(labels) == len(pixels) == len(lines)
         read |= {line["meta"]["uri"]: int(i) for line, i in zip(lines, labels, strict=True)}
@@ -101,7 +102,8 @@ LIBRARIES = {
 @pytest.mark.parametrize("format", FORMATS)
 def test_the_format_s_library_reads_every_change(tmp_path: Path, format: str) -> None:
     finished_job(tmp_path, format)
-    source, shards = tmp_path / "source", tmp_path / "shards"
+    source = tmp_path / "source"
+    shards = tmp_path / "shards"
     (source / "cats/0000_0.jpg").write_bytes(jpeg(70, (40, 56)))
     (source / "dogs/new.jpg").write_bytes(jpeg(71, (40, 56)))
     first = ["cats/0000.jpg", "cats/0001.jpg", "cats/0002.jpg"]  # all of the first shard

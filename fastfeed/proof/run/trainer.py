@@ -181,6 +181,18 @@ class _Run:
         if (self._folder / complete_name(self._world.rank)).exists():
             self._end(f"fastfeed prove: process {os.getpid()} ends here, as the proof is complete")
         claim = self._folder / f"process-{self._world.rank}"
+        own = self._folder / f"{claim.name}.{os.getpid()}"
+        own.write_text(str(os.getpid()), "ascii")
+        try:
+            os.link(own, claim)  # of two processes that begin at once, one alone succeeds
+        except FileExistsError:
+            self._check_claim(claim)
+            own.replace(claim)  # of a process that has ended
+        finally:
+            own.unlink(missing_ok=True)
+
+    def _check_claim(self, claim: Path) -> None:
+        """Raise ProofError if another process that claims this rank is alive."""
         with suppress(OSError, ValueError):
             other = int(claim.read_text("ascii"))
             if other != os.getpid() and process_exists(other):
@@ -192,7 +204,6 @@ class _Run:
                         " NAME"
                     )
                 )
-        claim.write_text(str(os.getpid()), "ascii")
 
     def measured(
         self, session: Session | LoaderSession, batches: Generator[Any]

@@ -9,17 +9,14 @@ from __future__ import annotations
 
 import io
 from base64 import b64encode
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.model.recipe import Packing
 from fastfeed.preprocess.model.record import Entry
 from fastfeed.preprocess.writers import base
-from fastfeed.preprocess.writers.base import HEAD, Create, Spool, as_json, as_text, npy_header
-from fastfeed.sources.tables.column_types import ColumnType
+from fastfeed.preprocess.writers.base import HEAD, Spool, as_json, as_text, npy_header
 
 _FORMAT = np.lib.format
 _READ_HEADER: dict[int, Any] = {1: _FORMAT.read_array_header_1_0, 2: _FORMAT.read_array_header_2_0}
@@ -30,14 +27,7 @@ class Writer(base.Writer):
 
     format = "raw"
 
-    def __init__(
-        self,
-        create: Create,
-        stem: str,
-        packing: Packing,
-        types: Mapping[str, ColumnType] | None = None,
-    ) -> None:
-        super().__init__(create, stem, packing, types)
+    def _begin(self) -> None:
         # of an empty shard
         self._spool = Spool()
         self._shape = (0, 0, 3)

@@ -50,10 +50,16 @@ class Writer(ABC):
     ) -> None:
         self._create = create
         self._stem = stem
+        self._packing = packing
         self._file = create(stem + SUFFIXES[self.format])
         self._offsets: list[int] = []
         self.types = own_columns(types or {})  # of metadata columns
         self.columns = ArrayColumns(self.types)
+        self._begin()
+
+    @abstractmethod
+    def _begin(self) -> None:
+        """Set up what the format keeps of a shard; the file is open, types are known."""
 
     @abstractmethod
     def add(self, entry: Entry) -> None:
@@ -62,9 +68,9 @@ class Writer(ABC):
     def copy(self, data: bytes, starts: Sequence[int]) -> None:
         """Write the next samples, which begin at `starts` in bytes of a shard of this format.
 
-        Their arrays must be declared. Parquet and raw shards cannot be copied by bytes.
+        Their arrays must be declared. TypeError for Parquet and raw shards.
         """
-        raise NotImplementedError
+        raise TypeError(f"samples of {self.format} shards cannot be copied as bytes")
 
     @abstractmethod
     def close(self) -> list[int]:

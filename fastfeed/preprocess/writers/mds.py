@@ -25,7 +25,7 @@ from fastfeed.preprocess.model.columns import own_columns
 from fastfeed.preprocess.model.recipe import Packing
 from fastfeed.preprocess.model.record import Entry
 from fastfeed.preprocess.writers import base
-from fastfeed.preprocess.writers.base import Create, Spool, as_json, as_text, meta_text
+from fastfeed.preprocess.writers.base import Spool, as_json, as_text, meta_text
 from fastfeed.sources.tables.column_types import ColumnType, is_text
 
 _COLUMNS = {
@@ -51,14 +51,7 @@ class Writer(base.Writer):
 
     format = "mds"
 
-    def __init__(
-        self,
-        create: Create,
-        stem: str,
-        packing: Packing,
-        types: Mapping[str, ColumnType] | None = None,
-    ) -> None:
-        super().__init__(create, stem, packing, types)
+    def _begin(self) -> None:
         self._spool = Spool()
         self._ends = [0]
 

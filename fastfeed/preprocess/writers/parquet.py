@@ -8,7 +8,7 @@ Image())`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date
 from decimal import Decimal
@@ -18,10 +18,9 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import MissingExtra
-from fastfeed.preprocess.model.recipe import Packing
 from fastfeed.preprocess.model.record import Entry
 from fastfeed.preprocess.writers import base
-from fastfeed.preprocess.writers.base import Create, File, as_json, as_text, meta_text
+from fastfeed.preprocess.writers.base import File, as_json, as_text, meta_text
 from fastfeed.sources.tables.column_types import ColumnType
 
 try:
@@ -55,15 +54,8 @@ class Writer(base.Writer):
 
     format = "parquet"
 
-    def __init__(
-        self,
-        create: Create,
-        stem: str,
-        packing: Packing,
-        types: Mapping[str, ColumnType] | None = None,
-    ) -> None:
-        super().__init__(create, stem, packing, types)
-        self._group_bytes = min(packing.group_bytes, _MAX_GROUP)
+    def _begin(self) -> None:
+        self._group_bytes = min(self._packing.group_bytes, _MAX_GROUP)
         self._guarded = _GuardedFile(self._file)
         self._rows: list[dict[str, Any]] = []
         self._batches: list[pa.RecordBatch] = []

@@ -7,16 +7,14 @@ extension, offset, size and name of each member.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.model.recipe import Packing
 from fastfeed.preprocess.model.record import Entry
 from fastfeed.preprocess.writers import base
-from fastfeed.preprocess.writers.base import Create, as_json, as_npy, as_text
-from fastfeed.sources.tables.column_types import ColumnType
+from fastfeed.preprocess.writers.base import as_json, as_npy, as_text
 
 _BLOCK = 512  # bytes: headers and contents start at multiples of it
 _RECORD = 20 * _BLOCK  # archives are padded to it, as by GNU tar and Python
@@ -62,14 +60,7 @@ class Writer(base.Writer):
 
     format = "webdataset"
 
-    def __init__(
-        self,
-        create: Create,
-        stem: str,
-        packing: Packing,
-        types: Mapping[str, ColumnType] | None = None,
-    ) -> None:
-        super().__init__(create, stem, packing, types)
+    def _begin(self) -> None:
         self._at = 0
         self._lines: list[str] = []
 

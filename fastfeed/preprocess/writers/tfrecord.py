@@ -15,11 +15,10 @@ import numpy as np
 
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess.model.columns import as_words
-from fastfeed.preprocess.model.recipe import Packing
 from fastfeed.preprocess.model.record import Entry
 from fastfeed.preprocess.model.task import SampleFault
 from fastfeed.preprocess.writers import base
-from fastfeed.preprocess.writers.base import Create, as_json, as_text, meta_text
+from fastfeed.preprocess.writers.base import as_json, as_text, meta_text
 from fastfeed.sources.tables.column_types import ColumnType, is_nested
 
 _FORMATS = {"jpg": b"JPEG"}  # as in TensorFlow's scripts; others in upper case
@@ -34,14 +33,7 @@ class Writer(base.Writer):
 
     format = "tfrecord"
 
-    def __init__(
-        self,
-        create: Create,
-        stem: str,
-        packing: Packing,
-        types: Mapping[str, ColumnType] | None = None,
-    ) -> None:
-        super().__init__(create, stem, packing, types)
+    def _begin(self) -> None:
         self._at = 0
 
     def add(self, entry: Entry) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 _MAGIC = (
     (b"\xff\xd8\xff", "JPEG"),
@@ -127,7 +128,7 @@ def ends_early(blob: bytes, format: str) -> bool:
     return False
 
 
-def riff_chunks(blob: bytes) -> Iterator[tuple[bytes, int, int]]:
+def riff_chunks(blob: Any) -> Iterator[tuple[bytes, int, int]]:
     """Yield the complete chunks of a WebP: name, start and end of the content."""
     at, last = 12, min(8 + int.from_bytes(blob[4:8], "little"), len(blob))
     while at + 8 <= last:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -28,6 +29,12 @@ class WholeFiles(NamedTuple):
     def length(self) -> int:
         """Number of samples, each a whole file."""
         return len(self.ids)
+
+    def path(self, k: int) -> bytes:
+        """The path of sample k."""
+        i = int(self.ids[k])
+        name = self.names[self.ends[i - 1] if i else 0 : self.ends[i]].tobytes()
+        return os.path.join(self.root, name)
 
 
 class FileRanges(NamedTuple):

@@ -13,7 +13,10 @@ from fastfeed.faults import Failure
 from fastfeed.printable import printable, warn
 from fastfeed.runtime.addresses import SampleLocations
 from fastfeed.spec import LabelSpec, Spec
-from fastfeed.storage.reads import Pending, Unread
+from fastfeed.storage.reads import ByteRange, Pending, Unread
+from fastfeed.storage.storage import Storage
+
+StoredFile = tuple[Storage, ByteRange]  # a remote file, and what reads it
 
 _LABELS_AT_ONCE = 1 << 20
 
@@ -154,6 +157,23 @@ class Addressable(Protocol):
         Returns:
             Files and byte ranges, or rows of an array; None: the samples have to be read with
             `read`.
+        """
+        ...
+
+
+@runtime_checkable
+class HasByteRanges(Protocol):
+    """A source of remote files, of which parts can be read."""
+
+    def byte_ranges(self, ids: np.ndarray) -> Sequence[StoredFile | None]:
+        """Files of samples in remote storage.
+
+        Args:
+            ids (np.ndarray): Sample ids, int64 (n,).
+
+        Returns:
+            For each the storage and the bytes of the image's file, to the end of the object if its
+                size is unknown. None: it has to be read with `fetch`, which may say why.
         """
         ...
 
@@ -384,18 +404,31 @@ def addresses_of(source: Any, ids: np.ndarray) -> SampleLocations | None:
 
     A subclass or an object that overrides `read` or `uri` has no locations.
     """
+    addresses = source.addresses(ids) if _has_own(source, "addresses") else None
+    return addresses if isinstance(addresses, SampleLocations) else None
+
+
+def byte_ranges_of(source: Any, ids: np.ndarray) -> Sequence[StoredFile | None]:
+    """Files of samples, int64 (n,), in remote storage; None where only `fetch` can get them.
+
+    As with locations, a source that overrides `read` or `uri` has none.
+    """
+    return source.byte_ranges(ids) if _has_own(source, "byte_ranges") else [None] * len(ids)
+
+
+def _has_own(source: Any, method: str) -> bool:
+    """True if a source has the method, and does not override `read` or `uri` for others."""
     own = {"read", "uri"}
     if own & getattr(source, "__dict__", {}).keys():
-        return None
+        return False
     for kind in type(source).__mro__:
-        if callable(vars(kind).get("addresses")):
-            addresses = source.addresses(ids)
-            return addresses if isinstance(addresses, SampleLocations) else None
+        if callable(vars(kind).get(method)):
+            return True
         if own & vars(kind).keys() and (
             "read" in vars(kind) or not kind.__module__.startswith("fastfeed.")
         ):
-            return None
-    return None
+            return False
+    return False
 
 
 def says_where(source: Any) -> bool:

@@ -16,7 +16,9 @@ from fastfeed.sources.base import (
     Optionals,
     Sharded,
     Source,
+    StoredFile,
     addresses_of,
+    byte_ranges_of,
     notes_of,
     renumbered,
     with_notes,
@@ -119,6 +121,10 @@ class Derived:
         """Begin to read; only of a source that is remote."""
         assert isinstance(self.source, Fetching)
         return self._own_reads(ids, self.source.fetch(self._listed(ids)))
+
+    def byte_ranges(self, ids: np.ndarray) -> Sequence[StoredFile | None]:
+        """Files of samples of the source in remote storage."""
+        return byte_ranges_of(self.source, self._source_ids(ids))
 
     def expect(self, samples: int) -> None:
         """Reserve room in the source, or in those of a mixture."""

@@ -18,7 +18,7 @@ from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
 from fastfeed.printable import log, printable, warn
 from fastfeed.runtime.addresses import WholeFiles
-from fastfeed.sources.base import sample_or_failure, with_notes
+from fastfeed.sources.base import StoredFile, sample_or_failure, with_notes
 from fastfeed.sources.class_names import (
     AmbiguousClasses,
     class_folders,
@@ -310,6 +310,18 @@ class ImageFolder(SourceMethods):
         version = "" if self._versions is None else self._versions[i]
         span = ByteRange(uri, stat=Stat(size, version) if version and size >= 0 else None)
         return MappedRead(self._storage.fetch([span])[0], lambda data: self._look(i, data))
+
+    def byte_ranges(self, ids: np.ndarray) -> list[StoredFile | None]:
+        """Files in remote storage."""
+        return [self._byte_range(i) for i in ids.tolist()]
+
+    def _byte_range(self, i: int) -> StoredFile | None:
+        size = self._size(i)
+        if not self.remote or not 0 < size <= MAX_BYTES:
+            return None
+        version = "" if self._versions is None else self._versions[i]
+        stat = Stat(size, version) if version else None
+        return self._storage, ByteRange(self.uri(i), 0, size, stat)
 
     def _size(self, i: int) -> int:
         """Listed size in bytes; -1 if unknown."""

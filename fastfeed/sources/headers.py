@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +21,14 @@ from fastfeed.printable import warn
 from fastfeed.runtime.addresses import SampleLocations
 from fastfeed.sources.base import Fetching, Source, addresses_of
 from fastfeed.sources.cache_folder import build_lock, cache_folder, trim_cache
+from fastfeed.sources.heads import BYTES, names_of, read_heads
 from fastfeed.sources.mmap_arrays import load, save
 from fastfeed.sources.progress import progress_bar
 from fastfeed.system.processes import usable_cores
 
 _VERSION = 1  # of what is kept
 _AT_ONCE = 1024  # samples that are read and looked at together
-_BYTES = 256 << 20  # of them, at most
 _READ_AT_ONCE = 64  # samples that Python reads
-_HEAD = 16 << 10  # bytes of a file that are read first; most headers of JPEGs end within them
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,66 +120,45 @@ def _parts(
     executor: Executor, source: Source
 ) -> Iterator[tuple[dict[int, Header], dict[int, Failure]]]:
     """Headers and failures by id, of some samples after the other."""
-    first, heads_help = 0, True
-    while first < len(source):
+    heads_help = True
+    for first in range(0, len(source), _AT_ONCE):
         ids = np.arange(first, min(first + _AT_ONCE, len(source)))
-        known: dict[int, Header] = {}
+        if heads_help:
+            known = read_heads(executor, source, ids)
+            heads_help = 2 * len(known) > len(ids)
+            yield {first + row: header for row, header in known.items()}, {}
+            ids = np.delete(ids, list(known))
+        yield from _whole(executor, source, ids)
+
+
+def _whole(
+    executor: Executor, source: Source, ids: np.ndarray
+) -> Iterator[tuple[dict[int, Header], dict[int, Failure]]]:
+    """The same of files that are read whole."""
+    while len(ids):
         addresses = addresses_of(source, ids)
         if addresses is None:
             samples, failed = _read_by_python(executor, source, ids[:_READ_AT_ONCE])
         else:
-            if heads_help:
-                known = _known_by_head(executor, addresses, source, ids)
-                heads_help = 2 * len(known) > len(ids)
-            samples, failed = _read_natively(executor, addresses, source, ids, known)
+            samples, failed = _read_natively(executor, addresses, source, ids)
         for row, bad in samples.bad.items():
-            uri = source.uri(first + row)
-            failed.setdefault(row, Failure(first + row, uri, "decode", bad.reason, bad.detail))
+            i = int(ids[row])
+            failed.setdefault(row, Failure(i, source.uri(i), "decode", bad.reason, bad.detail))
+        rows = range(len(samples))
         yield (
-            {
-                first + row: known.get(row) or samples.header(row)
-                for row in range(len(samples))
-                if row not in failed
-            },
-            {first + row: failure for row, failure in failed.items()},
+            {int(ids[row]): samples.header(row) for row in rows if row not in failed},
+            {int(ids[row]): failure for row, failure in failed.items()},
         )
-        first += len(samples)
-
-
-def _name(source: Source, ids: np.ndarray, row: int) -> partial[str]:
-    return partial(source.uri, int(ids[row]))
-
-
-def _known_by_head(
-    executor: Executor, addresses: SampleLocations, source: Source, ids: np.ndarray
-) -> dict[int, Header]:
-    """Headers that the first bytes of files hold, by row: of JPEGs, and of what is no longer.
-
-    Other formats may have their EXIF orientation at the end.
-    """
-    names, known = partial(_name, source, ids), dict[int, Header]()
-    samples = executor.read(addresses, _BYTES, threading.Event(), None, names, _HEAD)
-    for row in np.flatnonzero(samples.codes == 0).tolist():
-        header = samples.header(row)
-        if header.format == "JPEG" or len(samples.handle.view(row)) < _HEAD:
-            known[row] = header
-    return known
+        ids = ids[len(samples) :]
 
 
 def _read_natively(
-    executor: Executor,
-    addresses: SampleLocations,
-    source: Source,
-    ids: np.ndarray,
-    known: Collection[int],
+    executor: Executor, addresses: SampleLocations, source: Source, ids: np.ndarray
 ) -> tuple[Samples, dict[int, Failure]]:
-    """The first of these samples, and failures by row; rows that are known are not read."""
-    names, failed = partial(_name, source, ids), dict[int, Failure]()
-    skip = np.isin(np.arange(len(ids)), list(known))
-    samples = executor.read(addresses, _BYTES, threading.Event(), skip, names)
+    """The first of these samples, and failures by row."""
+    failed = dict[int, Failure]()
+    samples = executor.read(addresses, BYTES, threading.Event(), None, names_of(source, ids))
     for row in samples.unread:
-        if row in known:
-            continue
         (blob,) = source.read([int(ids[row])])
         if isinstance(blob, Failure):
             failed[row] = blob
@@ -199,7 +176,7 @@ def _read_by_python(
     for row, blob in enumerate(blobs):
         if isinstance(blob, Failure):
             failed[row], blobs[row] = blob, None
-    return executor.borrow(blobs, threading.Event(), partial(_name, source, ids)), failed
+    return executor.borrow(blobs, threading.Event(), names_of(source, ids)), failed
 
 
 def _read_python(source: Source, ids: Sequence[int]) -> list[bytes | Failure]:

@@ -205,7 +205,7 @@ def where(
 
     Conditions are evaluated here, once, so that batches stay whole. `min_side`, `max_side`,
     `max_aspect` and `per_sample` need the size of every image: headers are read once, by native
-    threads (of local JPEGs the first 16 kB, of other files all), and their sizes kept in
+    threads (the first 16 kB, and of longer headers what they need), and their sizes kept in
     FASTFEED_CACHE until the source's fingerprint changes (of a table, its paths do, not the
     content of files). An image whose header cannot be read is left out; of several images per
     sample the first counts. `print` and `notes` say how many images each condition left out. If

@@ -18,7 +18,9 @@ from fastfeed.sources.base import (
     Optionals,
     Sharded,
     Source,
+    StoredFile,
     addresses_of,
+    byte_ranges_of,
     check_source,
     notes_of,
     renumbered,
@@ -264,6 +266,10 @@ class Mixture(SourceMethods):
             ]
 
         return self._scatter(ids, ask)
+
+    def byte_ranges(self, ids: np.ndarray) -> list[StoredFile | None]:
+        """Files of samples of the sources in remote storage."""
+        return self._scatter(ids, lambda _, source, own: byte_ranges_of(source, own))
 
     @property
     def fingerprint(self) -> str:

@@ -83,9 +83,15 @@ def raise_exhausted(error: OSError, what: str) -> None:
 
 
 def read_file(
-    path: str | bytes, within: Within | None = None, limit: int = MAX_BYTES
+    path: str | bytes,
+    within: Within | None = None,
+    limit: int = MAX_BYTES,
+    part: tuple[int, int] | None = None,
 ) -> bytes | Unread:
-    """Bytes of a file; Unread if empty, larger than `limit` or not `within`."""
+    """Bytes of a file; Unread if empty, larger than `limit` or not `within`.
+
+    `part`: where to start and to stop; None reads all.
+    """
     try:
         # a named pipe called photo.jpg must not stop the thread for ever
         fd = open_to_read(path, partial(open_file, wait=False))
@@ -97,7 +103,11 @@ def read_file(
                 return Unread("bomb", f"{status.st_size:,} bytes, the limit is {limit:,}")
             if within is not None and not within.holds(fd, path):
                 return Unread("not_allowed", "a link that leads out of its folder")
-            blob = file.readall()
+            if part is None:
+                blob = file.readall()
+            else:
+                file.seek(part[0])
+                blob = file.read(part[1] - part[0])
     except FileNotFoundError:
         return Unread("not_found")
     except IsADirectoryError:

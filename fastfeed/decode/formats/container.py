@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 Property = tuple[bytes, bytes]  # kind and content of a box
 Span = tuple[int, int]  # of the file: start and end
@@ -34,7 +35,8 @@ _MOST_DERIVED = 8  # images, each derived from the next
 class Container:
     """The primary image of a file, or the first track of an image sequence (`avis`)."""
 
-    def __init__(self, blob: bytes) -> None:
+    def __init__(self, blob: Any) -> None:
+        """blob: bytes, or slices of a `PartialFile`."""
         self._blob = blob
         begin, end = _child(blob, (0, len(blob)), b"meta")
         self._spans: dict[bytes, Span] = {}  # of the boxes of `meta`, the first of each kind
@@ -66,6 +68,10 @@ class Container:
             at = self._first_sample(self._sequence)
             return self._blob[at : at + most] if at else b""
         return self._data(self._tile, most)
+
+    def derivation(self, most: int) -> bytes:
+        """The first bytes of the primary image's own data, such as the size of a grid."""
+        return b"" if self._sequence is not None else self._data(self._primary, most)
 
     def exif(self, most: int) -> bytes:
         """The EXIF of the primary image, a TIFF of at most `most` bytes; b"": it has none."""
@@ -251,7 +257,7 @@ def profile_in(properties: list[Property]) -> bytes:
     return next(profiles, b"")
 
 
-def _child(blob: bytes, span: Span, *path: bytes) -> Span:
+def _child(blob: Any, span: Span, *path: bytes) -> Span:
     """Content of the first box of each kind, each inside the previous; (0, 0) if one is missing."""
     for wanted in path:
         span = next(
@@ -260,7 +266,7 @@ def _child(blob: bytes, span: Span, *path: bytes) -> Span:
     return span
 
 
-def boxes(blob: bytes, at: int, end: int) -> Iterator[tuple[bytes, int, int]]:
+def boxes(blob: Any, at: int, end: int) -> Iterator[tuple[bytes, int, int]]:
     """Yield the boxes in a range: kind, start and end of the content (ISO/IEC 14496-12, 4.2)."""
     while at + 8 <= end:
         head = 8

@@ -46,7 +46,7 @@ class HeicFile(ImageFile.ImageFile):
 
     def _open(self) -> None:
         library, blob = _library(), self.fp.read()  # type: ignore[union-attr]
-        if _ends_early(blob):  # libheif shows a photograph without the tiles that are missing
+        if ends_early(blob):  # libheif shows a photograph without the tiles that are missing
             raise OSError("truncated: image data extends past the end of the file")
         pictures = library.open_heif(blob, convert_hdr_to_8bit=True, remove_stride=False)
         picture = next((one for one in pictures if one.info["primary"]), None)
@@ -113,7 +113,7 @@ def _colors(container: Container, icc: bytes | None) -> dict[str, Any]:
     return {"icc_profile": profile} if profile else {"signal": (*first_named(signals), True)}
 
 
-def _ends_early(blob: bytes) -> bool:
+def ends_early(blob: Any) -> bool:
     """True if a box extends beyond the file's end, or none holds pictures.
 
     Boxes are those of ISO/IEC 14496-12, 4.2.

@@ -7,6 +7,7 @@ colors of kinds that it does not know as if they were RGB.
 from __future__ import annotations
 
 import io
+from typing import Any
 
 from PIL import Jpeg2KImagePlugin
 
@@ -23,6 +24,7 @@ _HEADER = (
 )
 _PROFILED = (b"\2", b"\3")  # methods of a `colr` box
 _METHODS = (b"\1", *_PROFILED)  # readers skip boxes of others
+_TILE_OR_END = (0x90, 0xD9)  # second bytes of markers
 _CMYK = 12
 _SRGB = 16
 _GRAY = 17
@@ -63,6 +65,23 @@ class Jpeg2000File(Jpeg2KImagePlugin.Jpeg2KImageFile):
         self.fp = io.BytesIO(blob)
         super()._open()
         self.info |= colors
+
+
+def jpeg2000_header(blob: Any) -> None:
+    """Read all that decides over the size of a JPEG 2000, to the first tile of its picture."""
+    at = 0
+    if blob[4:8] == b"jP  ":
+        for kind, begin, end in boxes(blob, _SIGNATURE_BYTES, len(blob)):
+            if kind == b"jp2c":
+                at = begin
+                break
+            if kind in (b"ftyp", b"jp2h"):
+                blob[begin:end]
+    at += 2
+    while len(head := blob[at : at + 4]) == 4 and head[1] not in _TILE_OR_END:
+        end = at + 2 + int.from_bytes(head[2:], "big")
+        blob[at:end]
+        at = max(end, at + 4)
 
 
 def _essential(blob: bytes) -> tuple[bytes, dict[str, object]]:

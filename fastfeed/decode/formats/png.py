@@ -24,6 +24,8 @@ _DEPTHS = {
 }
 _PALETTE = 3  # a color type
 _KEY_BYTES = {0: 2, 2: 6}  # of a transparent color, by color type
+_AROUND = 12  # bytes of a chunk around its content: length, name, checksum
+_DECIDE = (b"IHDR", b"PLTE", b"tRNS", b"eXIf")  # over size, kind and orientation
 _CRITICAL = (b"IHDR", b"PLTE", b"IDAT", b"IEND")
 # unpacked bytes: the rest of a text is cut off, a larger profile ignored
 _MOST_TEXT = 1 << 20
@@ -85,6 +87,42 @@ class PngFile(PngImagePlugin.PngImageFile):
         image = Image.fromarray(np.concatenate([colors, alpha], axis=2))
         self.im = image.im
         self._mode = image.mode
+
+
+def join_pixels(blob: Any) -> dict[int, bytes]:
+    """Read a PNG's chunks without its pixels, whose chunks are taken as one.
+
+    Encoders split pixels into chunks of one size, so the last one is found from the first; a file
+    with others is read chunk by chunk.
+
+    Returns:
+        The length of the joined chunk, by its place in the file.
+    """
+    at = _FIRST
+    joined: dict[int, bytes] = {}
+    while len(head := blob[at : at + 8]) == 8:
+        name = head[4:]
+        end = at + _AROUND + int.from_bytes(head[:4], "big")
+        if name in _DECIDE:
+            blob[at:end]
+        if name == b"IEND" or end > len(blob):
+            break
+        if name == b"IDAT" and not joined:
+            last = _last_pixels(blob, at, end - at)
+            if last > end:
+                joined[at] = (last - at - _AROUND).to_bytes(4, "big")
+                end = last
+        at = end
+    return joined
+
+
+def _last_pixels(blob: Any, first: int, step: int) -> int:
+    """The last chunk of pixels, each `step` bytes after the previous; `first` if it is not there."""
+    count = (len(blob) - first - _AROUND) // step
+    for last in range(first + count * step, first, -step)[:2]:
+        if blob[last + 4 : last + 8] in (b"IDAT", b"IEND"):
+            return last
+    return first
 
 
 def png_names(blob: bytes) -> set[bytes]:

@@ -206,7 +206,7 @@ def _values(tags: Any, tag: int, default: int) -> tuple[int, ...]:
     return value if isinstance(value, tuple) else (value,)
 
 
-def camera_raw(blob: bytes) -> str | None:
+def camera_raw(blob: Any) -> str | None:
     """Name of the camera's format if a TIFF holds sensor values instead of a picture, else None.
 
     The kind of its first picture does not matter: most such files begin with a thumbnail.
@@ -259,6 +259,15 @@ def _without_broken_metadata(blob: bytes) -> bytes:
     return bytes(changed)
 
 
+def tiff_header(blob: Any) -> None:
+    """Read all that decides over the size and the kind of a TIFF's first image."""
+    camera_raw(blob)
+    layout = _Layout(blob)
+    for entry in layout.directory(layout.first)[0]:
+        if entry.tag in _DECIDE and layout.lies_inside(entry):
+            layout.content(entry)
+
+
 class _Entry(NamedTuple):
     at: int  # byte in the file
     tag: int
@@ -270,7 +279,8 @@ class _Entry(NamedTuple):
 class _Layout:
     """Directories of a TIFF or BigTIFF, read without trust."""
 
-    def __init__(self, blob: bytes) -> None:
+    def __init__(self, blob: Any) -> None:
+        """blob: bytes, or slices of a `PartialFile`."""
         self._blob = blob
         self._order = "<" if blob[:2] == b"II" else ">"
         self._big = blob[2:4] in (b"+\0", b"\0+")
@@ -278,9 +288,9 @@ class _Layout:
 
     def _number(self, kind: str, at: int) -> int:
         """A number of the file; 0 if it is outside of the file."""
-        kind = self._order + kind
-        inside = 0 <= at <= len(self._blob) - struct.calcsize(kind)
-        return struct.unpack_from(kind, self._blob, at)[0] if inside else 0
+        end = at + struct.calcsize(self._order + kind)
+        inside = at >= 0 and end <= len(self._blob)
+        return struct.unpack(self._order + kind, self._blob[at:end])[0] if inside else 0
 
     def directory(self, at: int) -> tuple[list[_Entry], int]:
         """Entries of a directory, and the place of the next one; 0 if it is the last."""
@@ -291,8 +301,9 @@ class _Layout:
         if not at or count > _MOST_ENTRIES or end > len(self._blob):
             return [], 0
         entries = []
+        content = self._blob[first:end]
         for start in range(first, end, before + width):
-            tag, kind, number = struct.unpack_from(self._order + entry, self._blob, start)
+            tag, kind, number = struct.unpack_from(self._order + entry, content, start - first)
             place_at = start + before
             values_at = (
                 place_at if self._size(kind, number) <= width else self._number(place, place_at)
@@ -313,9 +324,14 @@ class _Layout:
         if entry.kind not in _WHOLE or not self.lies_inside(entry):
             return ()
         count = min(entry.length, _MOST_ENTRIES)
-        return struct.unpack_from(
-            f"{self._order}{count}{_WHOLE[entry.kind]}", self._blob, entry.start
+        end = entry.start + self._size(entry.kind, count)
+        return struct.unpack(
+            f"{self._order}{count}{_WHOLE[entry.kind]}", self._blob[entry.start : end]
         )
+
+    def content(self, entry: _Entry) -> bytes:
+        """The values of an entry."""
+        return self._blob[entry.start : entry.start + self._size(entry.kind, entry.length)]
 
     def text(self, entry: _Entry) -> bytes:
         """The beginning of an entry's text."""

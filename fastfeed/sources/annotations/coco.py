@@ -20,7 +20,7 @@ from fastfeed.runtime.addresses import SampleLocations
 from fastfeed.runtime.json_file import object_bytes
 from fastfeed.sources.access import Access
 from fastfeed.sources.annotations.boxes import BoxLists
-from fastfeed.sources.base import Source, sample_or_failure
+from fastfeed.sources.base import Source, StoredFile, sample_or_failure
 from fastfeed.sources.methods import SourceMethods
 from fastfeed.sources.tables.columns import RowLocator
 from fastfeed.sources.tables.image_files import ImageFiles
@@ -304,6 +304,10 @@ class ListedFiles(SourceMethods):
             )
             for i in ids
         ]
+
+    def byte_ranges(self, ids: np.ndarray) -> list[StoredFile | None]:
+        """Files in remote storage."""
+        return [self._files.byte_range(i) for i in ids.tolist()]
 
     @property
     def fingerprint(self) -> str:

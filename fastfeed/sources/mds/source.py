@@ -19,6 +19,7 @@ from fastfeed.printable import printable
 from fastfeed.runtime.addresses import FileRanges
 from fastfeed.runtime.json_file import parse_json
 from fastfeed.sources.access import Allow, IndexNames, allow_of, shard_paths
+from fastfeed.sources.base import StoredFile
 from fastfeed.sources.label_values import LabelKind
 from fastfeed.sources.mds.shard import (
     IMAGES,
@@ -281,6 +282,12 @@ class MDSShards(ShardedSource):
         if self._kinds[self._image] == "pil":
             return None
         return self._addresses(ids, self._index.checks[ids] == _DAMAGED)
+
+    def byte_ranges(self, ids: np.ndarray) -> Sequence[StoredFile | None]:
+        """Images in remote shards, unless they have to be converted."""
+        if self._kinds[self._image] == "pil" or (self._index.checks[ids] == _DAMAGED).any():
+            return [None] * len(ids)
+        return self._byte_ranges(ids)
 
     def _unwrap(self, i: int, head: bytes, data: bytes) -> bytes | Unread:
         if self._index.checks[i] == _DAMAGED:

@@ -16,7 +16,7 @@ from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
 from fastfeed.printable import printable
 from fastfeed.runtime.addresses import FileRanges
-from fastfeed.sources.base import NOTE, notes_text, summary, with_notes
+from fastfeed.sources.base import NOTE, StoredFile, notes_text, summary, with_notes
 from fastfeed.sources.column_arrays import as_array
 from fastfeed.sources.label_values import LabelValues, RequestedLabel
 from fastfeed.sources.methods import SourceMethods
@@ -36,7 +36,7 @@ from fastfeed.spec import CLASS_NUMBER, ENCODED
 from fastfeed.storage.disk_cache import Cache
 from fastfeed.storage.expand import find_files
 from fastfeed.storage.fingerprint import fingerprint
-from fastfeed.storage.reads import MappedRead, Pending, Stat, Unread
+from fastfeed.storage.reads import ByteRange, MappedRead, Pending, Stat, Unread
 from fastfeed.storage.shard_files import ShardReader, split_at
 from fastfeed.storage.storage import Storage, open_storage
 
@@ -230,6 +230,16 @@ class ShardedSource(SourceMethods, ABC):
                 pending, lambda data, i=i, cuts=cuts: self._to_sample(i, split_at(data, *cuts))
             )
             for pending, (i, _, *cuts) in zip(reads, ranges, strict=True)
+        ]
+
+    def _byte_ranges(self, ids: np.ndarray) -> list[StoredFile | None]:
+        """Images in remote shards that are stored as they are, for a format's `byte_ranges`."""
+        shards = self._shards
+        return [
+            (shards.storage, ByteRange(shards.uris[shard], cuts[-2], cuts[-1], shards.stats[shard]))
+            if shards.remote and cuts[-2] < cuts[-1] and not (self._labeled and self._labels[i] < 0)
+            else None
+            for i, shard, *cuts in self._ranges(ids)  # type: ignore[arg-type]
         ]
 
     def _ranges(self, ids: Sequence[int]) -> list[tuple[int, ...]]:

@@ -17,6 +17,7 @@ from fastfeed.errors import ConfigError, FastfeedError
 from fastfeed.printable import printable
 from fastfeed.runtime.addresses import Grouped, SampleLocations, WholeFiles
 from fastfeed.sources.access import REFUSED, Access, Refusal, advice, guarded
+from fastfeed.sources.base import StoredFile
 from fastfeed.sources.tables.columns import RowLocator
 from fastfeed.sources.tables.inline_images import LONGEST_PATH, inline_image, is_inline
 from fastfeed.sources.tables.string_column import StringColumn
@@ -140,6 +141,15 @@ class ImageFiles:
             )
         except (FastfeedError, ValueError) as error:  # of a malformed address
             return Completed(Unread("not_found", str(error)))
+
+    def byte_range(self, i: int) -> StoredFile | None:
+        """The file of row i in remote storage; None for others, which `fetch` reads or refuses."""
+        if is_inline(self._paths[i]):
+            return None
+        uri = self._resolve(i)
+        if "://" not in uri or self._refused(i, uri) is not None:
+            return None
+        return self._storage_for(uri), ByteRange(uri)
 
     def check(self) -> None:
         """ConfigError if no row with a path is allowed: nothing could be read."""

@@ -13,7 +13,13 @@ from fastfeed.errors import ConfigError
 from fastfeed.faults import Failure
 from fastfeed.runtime.addresses import SampleLocations
 from fastfeed.sources.access import Access, Allow
-from fastfeed.sources.base import notes_text, sample_or_failure, summary, with_notes
+from fastfeed.sources.base import (
+    StoredFile,
+    notes_text,
+    sample_or_failure,
+    summary,
+    with_notes,
+)
 from fastfeed.sources.methods import SourceMethods
 from fastfeed.sources.shards.labels import checked_classes
 from fastfeed.sources.tables.arrow_images import ArrowImages
@@ -174,6 +180,13 @@ class TableSource(SourceMethods):
     def fetch(self, ids: Sequence[int]) -> list[Pending]:
         """Begin to read, from remote storage."""
         return [self._fetch(int(i)) for i in ids]
+
+    def byte_ranges(self, ids: np.ndarray) -> Sequence[StoredFile | None]:
+        """Files in remote storage that are named by path; None for images in the table."""
+        images = self._images
+        if not isinstance(images, ImageFiles):
+            return [None] * len(ids)
+        return [images.byte_range(i) if self._unlabeled(i) is None else None for i in ids.tolist()]
 
     def _fetch(self, i: int) -> Pending:
         missing = self._unlabeled(i)

@@ -17,6 +17,7 @@ from fastfeed.errors import ConfigError
 from fastfeed.printable import printable
 from fastfeed.runtime.addresses import FileRanges
 from fastfeed.sources.access import allow_of
+from fastfeed.sources.base import StoredFile
 from fastfeed.sources.label_values import LabelKind, RequestedLabel
 from fastfeed.sources.listing.local_tree import IMAGE_EXTENSIONS
 from fastfeed.sources.shards.base import Paths, ShardedSource
@@ -241,6 +242,10 @@ class TarShards(ShardedSource):
         """Local members; None for remote shards."""
         checks = self._heads[ids]
         return self._addresses(ids, checks == 0, head=BLOCK, checks=checks)
+
+    def byte_ranges(self, ids: np.ndarray) -> list[StoredFile | None]:
+        """Members of remote shards."""
+        return self._byte_ranges(ids)
 
     def _unwrap(self, i: int, head: bytes, data: bytes) -> bytes | Unread:
         check = int(self._index.checks[i])

@@ -40,7 +40,7 @@ SHORT = {"__version__", *MODULES}
 EXTENDING = {  # section of the page -> its first words, module, and the classes of it that are documented
     "Sources": ("A source of your own has these members: [how to add one](../CONTRIBUTING.md).",
                 "fastfeed.sources.base", "Source Fetching Addressable HasNotes Sharded Annotated ReadsColumns Named HasObjects "
-                "BlockReader"),
+                "BlockReader HasByteRanges"),
     "Ops": ("An op of your own has these members: [how to add one](../CONTRIBUTING.md).",
             "fastfeed.ops.base", "Op Simple Geometry Composite Mixing Splitting"),
     "Orders": ("The order of samples, as `Feed(shuffle=...)` takes it.", "fastfeed.sampling.base", "Order"),

@@ -17,7 +17,7 @@ from fastfeed.ops.map import Map
 from fastfeed.ops.program.program import Program
 from fastfeed.ops.program.window import Step
 from fastfeed.printable import format_size
-from fastfeed.sources.base import notes_of, notes_text, with_notes
+from fastfeed.sources.notes import notes_of, notes_text, with_notes
 
 if TYPE_CHECKING:
     from fastfeed.backends.base import Backend

@@ -10,7 +10,7 @@ import numpy as np
 
 from fastfeed.errors import ConfigError
 from fastfeed.faults import Failure
-from fastfeed.printable import printable, warn
+from fastfeed.printable import warn
 from fastfeed.runtime.addresses import SampleLocations
 from fastfeed.spec import LabelSpec, Spec
 from fastfeed.storage.reads import ByteRange, Pending, Unread
@@ -450,34 +450,6 @@ def has_same_geometry(source: Any) -> bool:
 def frame_of(source: Any) -> str:
     """Frame of boxes and masks: "displayed", after EXIF orientation, or "stored", before it."""
     return getattr(source, "frame", "displayed")
-
-
-def notes_of(source: Any) -> list[str]:
-    """Notes on skipped and damaged files; empty for sources without notes."""
-    return list(source.notes) if isinstance(source, HasNotes) else []
-
-
-NOTE = 500  # characters of a note that is shown
-
-
-_NOTES = 10  # printed with a source
-
-
-def summary(kind: str, uris: Sequence[str], images: int, classes: Sequence[str]) -> str:
-    """`Table(a.csv and 2 more): 90 images of 3 classes`."""
-    place = printable(uris[0]) + (f" and {len(uris) - 1} more" if len(uris) > 1 else "")
-    return f"{kind}({place}): {images} images{f' of {len(classes)} classes' if classes else ''}"
-
-
-def notes_text(notes: Sequence[str]) -> str:
-    """The end of a source's `repr`: `; 3 notes, see .notes`, or nothing."""
-    return f"; {len(notes)} note{'' if len(notes) == 1 else 's'}, see .notes" if notes else ""
-
-
-def with_notes(text: str, notes: Sequence[str]) -> str:
-    """The `str` of a source: a line about it, and its first notes below."""
-    more = [f"and {len(notes) - _NOTES:,} more, see .notes"] if len(notes) > _NOTES else []
-    return "\n  ".join([text, *(printable(note, NOTE) for note in notes[:_NOTES]), *more])
 
 
 def sample_or_failure(source: Source, i: int, data: bytes | Unread) -> bytes | Failure:

@@ -19,10 +19,9 @@ from fastfeed.sources.base import (
     StoredFile,
     addresses_of,
     byte_ranges_of,
-    notes_of,
     renumbered,
-    with_notes,
 )
+from fastfeed.sources.notes import notes_of, with_notes
 from fastfeed.spec import LabelSpec
 from fastfeed.storage.reads import MappedRead, Pending
 

@@ -18,7 +18,7 @@ from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
 from fastfeed.printable import log, printable, warn
 from fastfeed.runtime.addresses import WholeFiles
-from fastfeed.sources.base import StoredFile, sample_or_failure, with_notes
+from fastfeed.sources.base import StoredFile, sample_or_failure
 from fastfeed.sources.class_names import (
     AmbiguousClasses,
     class_folders,
@@ -33,6 +33,7 @@ from fastfeed.sources.listing.listing_file import read_listing
 from fastfeed.sources.listing.local_tree import IMAGE_EXTENSIONS, LocalTree
 from fastfeed.sources.listing.remote_tree import RemoteTree, trimmed
 from fastfeed.sources.methods import SourceMethods
+from fastfeed.sources.notes import with_notes
 from fastfeed.sources.shards.labels import checked_classes
 from fastfeed.sources.tables.string_column import StringColumn
 from fastfeed.spec import ENCODED

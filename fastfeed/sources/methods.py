@@ -10,11 +10,12 @@ import numpy as np
 
 from fastfeed.arguments import checked, checked_early
 from fastfeed.errors import ConfigError, speaking_for
-from fastfeed.sources.base import Source, check_source, notes_of, with_notes
+from fastfeed.sources.base import Source, check_source
 from fastfeed.sources.column_arrays import read_columns
 from fastfeed.sources.derived import Derived
 from fastfeed.sources.filters import Kept, size_limits
 from fastfeed.sources.headers import read_headers
+from fastfeed.sources.notes import notes_of, with_notes
 from fastfeed.sources.sides import assign_sides, check_shares, keras_sides
 from fastfeed.spec import CLASS_NUMBER
 from fastfeed.storage.fingerprint import SUBSET_SEPARATOR

@@ -22,13 +22,12 @@ from fastfeed.sources.base import (
     addresses_of,
     byte_ranges_of,
     check_source,
-    notes_of,
     renumbered,
     says_where,
-    with_notes,
 )
 from fastfeed.sources.class_names import class_names, class_numbers, nfc
 from fastfeed.sources.methods import SourceMethods
+from fastfeed.sources.notes import notes_of, with_notes
 from fastfeed.spec import CLASS_NUMBER, LabelSpec
 from fastfeed.storage.reads import DeferredRead, MappedRead, Pending
 

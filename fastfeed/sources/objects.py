@@ -16,9 +16,10 @@ from fastfeed.sources.access import allowed_values
 from fastfeed.sources.annotations.boxes import FORMATS, BoxLists
 from fastfeed.sources.annotations.coco import read_coco
 from fastfeed.sources.annotations.masks import Masks, masks_of
-from fastfeed.sources.base import Instances, Source, check_source, notes_of
+from fastfeed.sources.base import Instances, Source, check_source
 from fastfeed.sources.derived import Derived
 from fastfeed.sources.methods import SourceMethods
+from fastfeed.sources.notes import notes_of
 from fastfeed.storage.byte_sizes import in_bytes
 from fastfeed.storage.disk_cache import Cache
 from fastfeed.storage.fingerprint import OBJECTS_SEPARATOR, fingerprint

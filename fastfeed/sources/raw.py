@@ -13,10 +13,10 @@ from fastfeed.arguments import checked_early
 from fastfeed.errors import SourceError
 from fastfeed.faults import Failure
 from fastfeed.runtime.addresses import FileRanges
-from fastfeed.sources.base import summary, with_notes
 from fastfeed.sources.column_arrays import as_array
 from fastfeed.sources.label_values import MOST_CLASSES
 from fastfeed.sources.methods import SourceMethods
+from fastfeed.sources.notes import summary, with_notes
 from fastfeed.sources.raw_columns import RawColumns
 from fastfeed.sources.shards.base import Paths
 from fastfeed.sources.shards.extra_columns import column_names

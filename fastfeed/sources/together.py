@@ -12,16 +12,10 @@ from fastfeed.arguments import checked_early
 from fastfeed.errors import ConfigError
 from fastfeed.printable import printable
 from fastfeed.runtime.batch import column_field
-from fastfeed.sources.base import (
-    Optionals,
-    Source,
-    check_source,
-    notes_of,
-    says_where,
-    with_notes,
-)
+from fastfeed.sources.base import Optionals, Source, check_source, says_where
 from fastfeed.sources.derived import Derived
 from fastfeed.sources.methods import SourceMethods
+from fastfeed.sources.notes import notes_of, with_notes
 from fastfeed.spec import CLASS_NUMBER, LabelSpec
 
 _MOST = 15  # images of a sample; the ops of each have 4096 slots of random numbers

@@ -42,6 +42,7 @@ CONTRACTS = {
             "Named",
             "HasObjects",
             "BlockReader",
+            "HasByteRanges",
         ),
     ),
     "fastfeed.sampling": ("fastfeed.sampling.base", ("Order",)),

@@ -21,7 +21,7 @@ from helpers.tables import FORMATS, write
 
 import fastfeed as ff
 from fastfeed.errors import FastfeedError
-from fastfeed.sources.base import notes_of
+from fastfeed.sources.notes import notes_of
 
 LONGEST = 3000  # characters of a message
 LONG = {"word": "x" * 20_000, "words": "two words " * 2_000, "controls": "a\x1b[2J\nb " * 2_000}

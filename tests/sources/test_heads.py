@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import io
+import json
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +16,12 @@ from helpers.avifs import saved as avif
 from helpers.heics import heic, picture
 from helpers.jp2s import jp2
 from helpers.jpegs import textured, with_orientation
+from helpers.mosaic import mds_folder
+from helpers.photos import folder, jpeg
 from helpers.pngs import png
 from helpers.remotes import uploaded
+from helpers.s3 import S3Server
+from helpers.shards import shard_folder
 from helpers.tiffs import tiff
 from PIL import Image
 
@@ -22,6 +29,7 @@ import fastfeed as ff
 from fastfeed.decode.executor import Executor
 from fastfeed.ops.decode import Decode
 from fastfeed.sources import heads
+from fastfeed.sources.base import byte_ranges_of
 
 NOISE = np.random.default_rng(0).integers(0, 256, (120, 200, 3), np.uint8)
 
@@ -117,3 +125,96 @@ def test_few_bytes_of_remote_files_are_read(tmp_path: Path, monkeypatch: pytest.
     more = {"png": 2 * 4096 + 12}  # where its last chunk of pixels should be, and is
     sizes = {name: (16 << 10) + more.get(name, 0) for name in read}
     assert read == sizes
+
+
+def test_an_object_store_sends_few_bytes(tmp_path: Path, s3: S3Server):
+    photos = folder(tmp_path / "photos", {"a": 3, "b": 2}, (600, 800))
+    shards = shard_folder(tmp_path / "shards", (2, 2))
+    paths = s3.put_folder("bucket/photos", photos)
+    s3.put_folder("bucket/shards", shards)
+    storage = ff.Storage(s3.options)
+    listed = ff.ImageFolder("s3://bucket/photos", storage=storage)
+    named = ff.Files([f"s3://{path}" for path in paths], storage=storage)
+    members = ff.TarShards("s3://bucket/shards", storage=storage)
+    sizes = [(photos.parent / path.partition("/")[2]).stat().st_size for path in paths]
+    assert min(sizes) > 16 << 10
+    s3.clear_log()
+    assert len(ff.where(listed, min_side=600)) == 5
+    assert [entry.sent for entry in s3.log()] == [16 << 10] * 5
+    s3.clear_log()
+    assert len(ff.where(named, min_side=600)) == 5  # of which a request each asks for the size
+    sent = [(entry.method, entry.sent) for entry in s3.log()]
+    assert sorted(sent) == [("GET", 16 << 10)] * 5 + [("HEAD", 0)] * 5
+    s3.clear_log()
+    assert len(ff.where(members, min_side=1)) == 4
+    lengths = [len(image) for image in members.read(range(4))]
+    assert sum(entry.sent for entry in s3.log()[:4]) == sum(min(n, 16 << 10) for n in lengths)
+
+
+def photos_of(root: Path) -> str:
+    return uploaded(folder(root / "photos", {"a": 3, "b": 2}))
+
+
+def shards_of(root: Path) -> ff.TarShards:
+    return ff.TarShards(uploaded(shard_folder(root / "shards", (3, 2))), classes=tuple("abc"))
+
+
+def table_of(root: Path) -> ff.Table:
+    paths = [f"{name}/{i:04}.jpg" for name, i in (("b", 1), ("a", 0), ("b", 0))]
+    rows = {"path": paths, "label": ["x", "y", "x"]}
+    return ff.Table(rows, image="path", root=photos_of(root), label="label")
+
+
+def coco_of(root: Path) -> ff.Objects:
+    place = photos_of(root)
+    images = [{"id": i, "file_name": f"a/{i:04}.jpg"} for i in range(3)]
+    boxes = [{"image_id": 1, "category_id": 1, "bbox": [1, 2, 8, 8]}]
+    found = {"images": images, "annotations": boxes, "categories": [{"id": 1, "name": "cat"}]}
+    (root / "instances.json").write_text(json.dumps(found))
+    return ff.Objects.coco(place, root / "instances.json")
+
+
+REMOTE: dict[str, Callable[[Path], Any]] = {
+    "ImageFolder": lambda root: ff.ImageFolder(photos_of(root)),
+    "Files": lambda root: ff.Files([f"a/{i:04}.jpg" for i in range(3)], root=photos_of(root)),
+    "Table": table_of,
+    "TarShards": shards_of,
+    "MDSShards": lambda root: ff.MDSShards(uploaded(mds_folder(root / "mds", (3, 2)))),
+    "Mixture": lambda root: ff.Mixture(
+        {"photos": ff.ImageFolder(photos_of(root)), "shards": shards_of(root)}, [0.5, 0.5]
+    ),
+    "Objects": lambda root: ff.Objects(ff.ImageFolder(photos_of(root)), [[]] * 5),
+    "Objects.coco": coco_of,
+    "Subset": lambda root: ff.take(ff.ImageFolder(photos_of(root)), [4, 0, 2]),
+    "Together": lambda root: ff.Together({"left": shards_of(root), "right": shards_of(root)}),
+}
+
+
+@pytest.mark.parametrize("kind", REMOTE)
+def test_byte_ranges_hold_what_is_read(kind: str, tmp_path: Path):
+    source = REMOTE[kind](tmp_path)
+    ids = np.arange(len(source))[::-1]
+    read = [storage.read([span])[0] for storage, span in byte_ranges_of(source, ids)]
+    assert read == source.read(ids.tolist())
+
+
+def test_what_has_no_byte_range(tmp_path: Path):
+    place = photos_of(tmp_path)
+    local = str(tmp_path / "photos/a/0000.jpg")
+    inline = "data:image/jpeg;base64," + base64.b64encode(jpeg(1, (8, 8))).decode()
+    rows = {
+        "path": [local, inline, f"{place}/a/0001.jpg", f"{place}/a/0002.jpg"],
+        "label": ["x", "x", "x", None],
+    }
+    table = ff.Table(rows, image="path", label="label")
+    files = byte_ranges_of(table, np.arange(4))
+    assert [file is not None for file in files] == [False, False, True, False]
+    mixed = ff.Mixture({"near": ff.ImageFolder(tmp_path / "photos"), "far": ff.ImageFolder(place)})
+    files = byte_ranges_of(mixed, np.arange(10))
+    assert [file is not None for file in files] == [False] * 5 + [True] * 5
+
+    class Changed(ff.ImageFolder):
+        def read(self, ids: Any) -> list[Any]:
+            return super().read(ids)
+
+    assert byte_ranges_of(Changed(place), np.arange(5)) == [None] * 5

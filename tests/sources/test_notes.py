@@ -16,7 +16,7 @@ from helpers.trees import names, tree
 from fastfeed import Feed, RandomResizedCrop
 from fastfeed.errors import SourceError
 from fastfeed.sources import Arrays, ImageFolder, Mixture, Objects, Table, TarShards, base
-from fastfeed.sources.base import notes_of
+from fastfeed.sources.notes import notes_of
 
 ODD = (
     *(

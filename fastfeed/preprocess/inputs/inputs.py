@@ -15,7 +15,8 @@ from fastfeed.preprocess.inputs.readahead import failure_of
 from fastfeed.preprocess.model.columns import canonical, too_large
 from fastfeed.preprocess.model.recipe import digest
 from fastfeed.printable import printable, warn
-from fastfeed.sources.base import Source, notes_of
+from fastfeed.sources.base import Source
+from fastfeed.sources.notes import notes_of
 from fastfeed.sources.tables.column_types import ColumnType
 
 

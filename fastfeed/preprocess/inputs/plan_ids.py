@@ -10,8 +10,9 @@ import numpy as np
 
 from fastfeed.faults import Failure
 from fastfeed.preprocess.inputs.readahead import known_sizes
-from fastfeed.sources.base import Fetching, Optionals, Source, notes_of
+from fastfeed.sources.base import Fetching, Optionals, Source
 from fastfeed.sources.class_names import class_numbers, nfc
+from fastfeed.sources.notes import notes_of
 from fastfeed.sources.shards.extra_columns import HasExtraColumns
 from fastfeed.storage.reads import Completed, MappedRead, Pending
 

@@ -11,12 +11,12 @@ import numpy as np
 from fastfeed.arguments import checked_early
 from fastfeed.errors import ConfigError, SourceError, speaking_for
 from fastfeed.printable import printable
-from fastfeed.sources.base import with_notes
 from fastfeed.sources.derived import Derived
 from fastfeed.sources.hugging_face.dataset_object import Block, blocks_of, is_dataset
 from fastfeed.sources.hugging_face.repository import SUFFIXES, choose, find_data
 from fastfeed.sources.label_values import LabelKind
 from fastfeed.sources.methods import SourceMethods
+from fastfeed.sources.notes import with_notes
 from fastfeed.sources.table import Table
 from fastfeed.sources.tables.column_types import ColumnType
 from fastfeed.storage.disk_cache import Cache

@@ -16,10 +16,11 @@ from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
 from fastfeed.printable import printable
 from fastfeed.runtime.addresses import FileRanges
-from fastfeed.sources.base import NOTE, StoredFile, notes_text, summary, with_notes
+from fastfeed.sources.base import StoredFile
 from fastfeed.sources.column_arrays import as_array
 from fastfeed.sources.label_values import LabelValues, RequestedLabel
 from fastfeed.sources.methods import SourceMethods
+from fastfeed.sources.notes import NOTE, notes_text, summary, with_notes
 from fastfeed.sources.shards.build_index import ForwardReader, build, read_shard
 from fastfeed.sources.shards.extra_columns import (
     LARGEST,

@@ -10,7 +10,7 @@ import numpy as np
 
 from fastfeed.printable import log, printable
 from fastfeed.runtime.json_file import parse_json
-from fastfeed.sources.base import NOTE
+from fastfeed.sources.notes import NOTE
 from fastfeed.sources.shards.index import Index, Section
 from fastfeed.storage.reads import is_local
 from fastfeed.system.descriptors import open_regular

@@ -13,14 +13,9 @@ from fastfeed.errors import ConfigError
 from fastfeed.faults import Failure
 from fastfeed.runtime.addresses import SampleLocations
 from fastfeed.sources.access import Access, Allow
-from fastfeed.sources.base import (
-    StoredFile,
-    notes_text,
-    sample_or_failure,
-    summary,
-    with_notes,
-)
+from fastfeed.sources.base import StoredFile, sample_or_failure
 from fastfeed.sources.methods import SourceMethods
+from fastfeed.sources.notes import notes_text, summary, with_notes
 from fastfeed.sources.shards.labels import checked_classes
 from fastfeed.sources.tables.arrow_images import ArrowImages
 from fastfeed.sources.tables.column_types import ColumnType, from_text, is_text

@@ -197,8 +197,4 @@ def _jobs(
         return placement.put(tuple(arrays), borrowed=True), rebuild
 
     while True:
-        yield ParallelJob(stop, [_nothing], draw)
-
-
-def _nothing() -> None:
-    pass
+        yield ParallelJob(stop, [], draw)

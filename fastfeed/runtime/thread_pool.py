@@ -128,16 +128,23 @@ def _end(
             thread.join(timeout=max(0.0, deadline - clock()))
 
 
+def _nothing() -> None:
+    """The only part of a job without parts."""
+
+
 class ParallelJob(Generic[T]):
-    """One result made by several tasks: `parts` of them run in any order, then `finish` once."""
+    """One result made by several tasks: `parts` of them run in any order, then `finish` once.
+
+    Without parts, a thread of the pool runs `finish` alone.
+    """
 
     def __init__(
         self, stop: Stop, parts: list[Callable[[], None]], finish: Callable[[], T]
     ) -> None:
         self._stop = stop
         self._finish = finish
-        self._parts = parts
-        self._remaining = len(parts)
+        self._parts = parts or [_nothing]
+        self._remaining = len(self._parts)
         self._lock = threading.Lock()
         self._done = threading.Event()
         self._result: T | None = None

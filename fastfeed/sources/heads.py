@@ -152,8 +152,7 @@ class _LocalFiles:
                 tasks += [
                     partial(_read_part, group, k, row, spans[row], parts) for k, row in wanted
                 ]
-        if tasks:  # none would never end
-            self._executor.run_python(tasks, threading.Event())
+        self._executor.run_python(tasks, threading.Event())
         return parts
 
     def _read_ranges(

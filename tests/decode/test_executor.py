@@ -139,6 +139,12 @@ def test_samples_that_a_stop_left_out_are_not_called_bad():
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork a process")
+def test_no_tasks_of_python_end_at_once():
+    executor = Executor(Decode(), 1)
+    assert executor.start_python([], NEVER)._done.wait(10)
+    executor.close()
+
+
 def test_a_forked_child_reads_with_memory_of_its_own(tmp_path):
     path = tmp_path / "photo.jpg"
     path.write_bytes(jpeg(1))

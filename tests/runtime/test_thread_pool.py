@@ -90,11 +90,18 @@ def test_finish_runs_once_after_all_parts(pool):
     assert job.ready
 
 
+def test_a_job_without_parts_finishes(pool):
+    job = ParallelJob(CancelToken(pool), [], threading.current_thread)
+    job.start(pool)
+    assert job._done.wait(10)
+    assert job.result() in pool._threads
+
+
 def test_an_error_in_finish_is_raised(pool):
     def finish() -> None:
         raise ValueError("labels")
 
-    job = ParallelJob(CancelToken(pool), [lambda: None], finish)
+    job = ParallelJob(CancelToken(pool), [], finish)
     job.start(pool)
     with pytest.raises(ValueError, match="labels"):
         job.result()
@@ -125,7 +132,7 @@ def test_at_most_depth_jobs_beyond_the_one_asked_for(pool, depth):
     def jobs() -> Iterator[ParallelJob[int]]:
         for i in range(10):
             started.append(i)
-            yield ParallelJob(stop, [lambda: None], lambda i=i: i)
+            yield ParallelJob(stop, [], lambda i=i: i)
 
     walk = Prefetcher(pool, jobs(), depth, stop)
     assert started == [], "nothing is made before the first is asked for"

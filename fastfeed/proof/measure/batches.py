@@ -45,7 +45,7 @@ class Cached:
     ) -> None:
         if place is None:
             self._placed: Iterator[Any] = cycle(batches)
-            self.close = _nothing
+            self.close = lambda: None
             return
         stop = CancelToken(pool)
         prefetcher: Prefetcher[Any] = Prefetcher(pool, _jobs(batches, place, stop), depth, stop)
@@ -116,8 +116,4 @@ def _jobs(
     batches: Sequence[Batch], place: PlaceFunction, stop: CancelToken
 ) -> Iterator[ParallelJob[Any]]:
     for batch in cycle(batches):
-        yield ParallelJob(stop, [_nothing], lambda batch=batch: place(batch))
-
-
-def _nothing() -> None:
-    pass
+        yield ParallelJob(stop, [], lambda batch=batch: place(batch))

@@ -81,6 +81,7 @@ _NAMES = {  # torchvision, PyTorch, Keras, tf.data, Albumentations, DALI, WebDat
     ),
     "MultiLabelBinarizer": 'label_kind="multi", of ff.Table and other sources',
     "DistributedSampler": "nothing: ranks are detected, or Feed(..., world=ff.World(rank, size))",
+    "MPerClassSampler": "Feed(..., shuffle=ff.ClassBatches(classes, per_class))",
     "WeightedRandomSampler": "Feed(..., shuffle=ff.Weighted(weights))",
     "RandomSampler": 'nothing: Feed(..., shuffle="full") is the default',
     "SequentialSampler": "Feed(..., shuffle=False)",
@@ -107,7 +108,7 @@ _OPTIONS = {
     "sampler": (
         "shuffle=: ff.Weighted(weights), ff.Balanced(), ff.Blocks(); ranks are detected, or world="
     ),
-    "batch_sampler": "shuffle= and batch=",
+    "batch_sampler": "shuffle= and batch=, such as shuffle=ff.ClassBatches(classes, per_class)",
     "transform": "the list of ops, which is the second argument",
     "transforms": "the list of ops, which is the second argument",
     "augmentations": "the list of ops, which is the second argument",

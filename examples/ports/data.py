@@ -165,6 +165,18 @@ def cifar(root: Path, train: int = 48, test: int = 20) -> None:
         np.savez(root / f"{part}.npz", images=pixels, labels=np.array([kind for *_, kind in drawn]))
 
 
+def mnist(root: Path, train: int = 48, test: int = 20) -> None:
+    """The four idx files of gray images, uint8 (n, 28, 28), and labels."""
+    root.mkdir(parents=True, exist_ok=True)
+    for part, first, count in (("train", 0, train), ("t10k", 10_000, test)):
+        drawn = [image(i, (28, 28)) for i in range(first, first + count)]
+        pixels = np.stack([np.asarray(picture.convert("L")) for picture, _, _ in drawn])
+        labels = np.array([kind for *_, kind in drawn], np.uint8)
+        for name, array in (("images-idx3", pixels), ("labels-idx1", labels)):
+            head = struct.pack(">HBB", 0, 8, array.ndim) + np.array(array.shape, ">u4").tobytes()
+            (root / f"{part}-{name}-ubyte").write_bytes(head + array.tobytes())
+
+
 def mds(root: Path, train: int = 48, test: int = 20) -> None:
     """root/train and root/test: an MDS shard with the columns x, a PNG, and y, its class."""
     columns = {"names": ["x", "y"], "encodings": ["png", "int"], "sizes": [None, 8]}

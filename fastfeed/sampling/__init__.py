@@ -19,6 +19,7 @@ from fastfeed.sampling.base import (
     Shuffled,
 )
 from fastfeed.sampling.blocks import Blocks
+from fastfeed.sampling.class_batches import ClassBatches
 from fastfeed.sampling.mixture import MixtureOrder, MixturePart
 from fastfeed.sampling.weighted import Weighted
 
@@ -27,6 +28,7 @@ __all__ = [
     "NAMES",
     "Balanced",
     "Blocks",
+    "ClassBatches",
     "Epoch",
     "MixtureOrder",
     "MixturePart",
@@ -61,8 +63,8 @@ def bind(shuffle: Shuffle | bool, source: Any) -> Shuffle:
     """An order bound to a source. True means "full", False means "none".
 
     A mixture (`starts`, `shares`, `length`) becomes a MixtureOrder, with "full", "none" or
-    Blocks(...) as the order within each of its sources. Balanced, Weighted and Repeated choose
-    among all of its samples, whatever its shares.
+    Blocks(...) as the order within each of its sources. Other orders choose among all of its
+    samples, whatever its shares.
     """
     if isinstance(shuffle, bool):
         shuffle = "full" if shuffle else "none"

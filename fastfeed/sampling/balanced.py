@@ -2,74 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from fastfeed.arguments import checked
-from fastfeed.errors import ConfigError
 from fastfeed.sampling.base import MOST_SAMPLES, Epoch, SampleRefs, check_count
+from fastfeed.sampling.classes import Classes
 from fastfeed.sampling.permute import permute
 
 _ROUND, _PASS = 2**32, 2**32 + 1  # in keys, in the place of an epoch number, which is smaller
-_PART = 1 << 18  # labels that are read at once
-
-Labels = Callable[[int, int], np.ndarray]  # of the samples [first, last)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Classes:
-    """Sample ids, grouped by class."""
-
-    # of all samples, class after class, in the smallest unsigned type that holds them
-    ids: np.ndarray
-    firsts: np.ndarray  # where each class begins there: int64
-    sizes: np.ndarray  # samples of each class: int64
-
-    @classmethod
-    def of(cls, labels: np.ndarray) -> Classes:
-        """Build from the label of every sample, all >= 0. Labels without samples are no classes."""
-
-        def read(first: int, last: int) -> np.ndarray:
-            return labels[first:last]
-
-        return cls.sorted(len(labels), read, *count_labels(len(labels), read))
-
-    @classmethod
-    def sorted(cls, samples: int, labels: Labels, values: np.ndarray, sizes: np.ndarray) -> Classes:
-        """Build from labels that are read in parts, and their counts, holding only the ids."""
-        ids, firsts = np.empty(samples, np.min_scalar_type(samples - 1)), np.cumsum(sizes) - sizes
-        table = np.full(int(values[-1]) + 1, -1) if values[-1] < _PART else None
-        if table is not None:
-            table[values] = np.arange(len(values))
-        following = firsts.copy()
-        for first in range(0, samples, _PART):
-            part = labels(first, min(first + _PART, samples))
-            classes = np.searchsorted(values, part) if table is None else table[part]
-            # sorts several times as fast
-            classes = classes.astype(np.min_scalar_type(len(values) - 1))
-            order = np.argsort(classes, kind="stable")
-            counts = np.bincount(classes, minlength=len(values))
-            targets = np.repeat(following - (np.cumsum(counts) - counts), counts)
-            targets += np.arange(len(part))
-            ids[targets] = first + order
-            following += counts
-        return cls(ids, firsts, sizes)
-
-
-def count_labels(samples: int, labels: Labels) -> tuple[np.ndarray, np.ndarray]:
-    """The labels that occur, ascending, and how many samples each has: int64, int64."""
-    values, sizes = np.empty(0, np.int64), np.empty(0, np.int64)
-    for first in range(0, samples, _PART):
-        here, counts = np.unique(labels(first, min(first + _PART, samples)), return_counts=True)
-        merged = np.union1d(values, here)
-        total = np.zeros(len(merged), np.int64)
-        total[np.searchsorted(merged, values)] += sizes
-        total[np.searchsorted(merged, here)] += counts
-        values, sizes = merged.astype(np.int64), total
-    return values, sizes
 
 
 @checked
@@ -109,47 +52,10 @@ class Balanced:
             )
 
     def bind(self, source: Any) -> Balanced:
-        def labels(first: int, last: int) -> np.ndarray:
-            part = np.asarray(source.label(np.arange(first, last)))
-            if part.dtype.kind not in "iu" or part.ndim > 1:
-                dtype = "texts" if part.dtype == object else part.dtype
-                of_label = f"[{', '.join(map(str, part.shape[1:]))}]" if part.ndim > 1 else ""
-                raise ConfigError(
-                    "Balanced() needs class numbers as labels, got"
-                    f" {dtype}{of_label}; pass label_kind='name', or another order",
-                    field="source",
-                )
-            return part.astype(np.int64, copy=False)
-
-        samples = len(source)
-        values, sizes = count_labels(samples, labels)
-        if missing := int(sizes[values < 0].sum()):
-            parts = (
-                (first, labels(first, min(first + _PART, samples)))
-                for first in range(0, samples, _PART)
-            )
-            unlabeled = next(
-                first + int((part < 0).argmax()) for first, part in parts if part.min() < 0
-            )
-            raise ConfigError(
-                f"Balanced() needs the class of every sample, got {missing} of {samples} without a"
-                f" label, the first of them {source.uri(unlabeled)}; label them or leave them out"
-                " of the source",
-                field="source",
-            )
-        return replace(self, classes=Classes.sorted(samples, labels, values, sizes))
+        return replace(self, classes=Classes.read(source, "Balanced"))
 
     def positions(self, samples: int) -> int:
-        if self.classes is None:
-            raise ConfigError(
-                "Balanced() takes its classes from the labels of a source and is not bound to one; "
-                "create a Feed with it, or call its bind(source)"
-            )
-        if len(self.classes.ids) != samples:
-            raise ConfigError(
-                f"this Balanced() belongs to a source of {len(self.classes.ids)} samples, got a"
-                f" source of {samples}; bind Balanced() to it"
-            )
+        Classes.bound(self.classes, "Balanced", samples)
         return samples if self.length is None else self.length
 
     def visits(self, positions: np.ndarray, epoch: Epoch) -> SampleRefs:
@@ -169,5 +75,4 @@ class Balanced:
         # through the class, and the sample in this one
         passes, index = np.divmod(before + number, size)
         index = permute(index, size, (epoch.seed, _PASS, chosen, passes))
-        ids = self.classes.ids[self.classes.firsts[chosen] + index].astype(np.int64)
-        return SampleRefs(ids, passes - before // size)
+        return SampleRefs(self.classes.ids_at(chosen, index), passes - before // size)

@@ -89,7 +89,15 @@ class Plan:
                 self.global_batch,
             )
         # computed once: a feed asks for them many times per batch
-        length = order_of(self.shuffle).positions(self.samples)
+        order = order_of(self.shuffle)
+        length = order.positions(self.samples)
+        run = getattr(order, "run", 1)
+        if self.global_batch % run:
+            raise ConfigError(
+                f"{order} needs a global batch that is a multiple of {run}, got"
+                f" {self.global_batch} samples per step; pass global_batch={run}, or a multiple",
+                field="batch",
+            )
         if self.tail == "drop" and self.global_batch > length:
             raise ConfigError(
                 f"the global batch must not exceed the data: got {self.global_batch} samples per"

@@ -38,6 +38,7 @@ def sources(root: Path) -> dict[str, tuple[Any, Any]]:
     arrays = ff.Arrays(NUMBERS, LABELS)
     return {
         "balanced": (arrays, ff.Balanced()),
+        "class batches": (arrays, ff.ClassBatches(3, 2)),
         "weighted": (arrays, ff.Weighted(np.arange(50))),
         "repeated": (arrays, ff.Repeated(3)),
         "together": (arrays, ff.Repeated(2, together=True)),
@@ -47,7 +48,16 @@ def sources(root: Path) -> dict[str, tuple[Any, Any]]:
     }
 
 
-NAMES = ["balanced", "weighted", "repeated", "together", "mixture", "mixture in blocks", "blocks"]
+NAMES = [
+    "balanced",
+    "class batches",
+    "weighted",
+    "repeated",
+    "together",
+    "mixture",
+    "mixture in blocks",
+    "blocks",
+]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -13,11 +13,13 @@ from fastfeed.distributed.world import World
 from fastfeed.sampling import (
     Balanced,
     Blocks,
+    ClassBatches,
     MixtureOrder,
     MixturePart,
     Repeated,
     SampleRefs,
     Weighted,
+    order_of,
 )
 from fastfeed.sampling.plan import Plan
 
@@ -73,6 +75,20 @@ def balanced(draw: Any, samples: int) -> Balanced:
 
 
 @st.composite
+def class_batches(draw: Any, samples: int) -> ClassBatches:
+    per_class = draw(st.integers(1, min(4, samples)))
+    count = draw(st.integers(1, min(30, samples // per_class)))
+    classes = draw(st.integers(1, min(5, count)))
+    numbers = np.random.default_rng(draw(st.integers(0, 1000)))
+    # as many of each as there must be, and some classes larger
+    rest = (numbers.random(samples - count * per_class) ** 2 * count).astype(int)
+    labels = numbers.permutation([*np.repeat(np.arange(count), per_class), *rest]) ** 2
+    length = draw(st.none() | st.integers(1, 40))
+    order = ClassBatches(classes, per_class, length and length * classes * per_class)
+    return order.bind(Rows(samples, labels=labels))
+
+
+@st.composite
 def weights(draw: Any, samples: int) -> np.ndarray:
     numbers = np.random.default_rng(draw(st.integers(0, 1000)))
     some = numbers.integers(0, 5, samples) if draw(st.booleans()) else numbers.random(samples) ** 3
@@ -103,7 +119,19 @@ def mixed(draw: Any, samples: int) -> MixtureOrder:
 def orders(samples: int) -> st.SearchStrategy[Any]:
     """All there are."""
     repeated = st.builds(Repeated, st.integers(1, 4), st.booleans())
-    return st.one_of(once(samples), balanced(samples), weighted(samples), repeated, mixed(samples))
+    return st.one_of(
+        once(samples),
+        balanced(samples),
+        class_batches(samples),
+        weighted(samples),
+        repeated,
+        mixed(samples),
+    )
+
+
+def run_of(order: Any) -> int:
+    """Positions that a global batch must hold together."""
+    return getattr(order, "run", 1)
 
 
 def ranks(plan: Plan, size: int) -> list[Plan]:
@@ -134,9 +162,9 @@ def plans(draw: Any, kinds: Any = orders, most: int = 600) -> Plan:
     """For one rank, over at most so many samples."""
     samples, seed = draw(st.integers(1, most)), draw(st.integers(0, 2**64 - 1))
     shuffle = draw(kinds(samples))
-    length = Plan(samples, 1, shuffle=shuffle).length
+    runs = order_of(shuffle).positions(samples) // run_of(shuffle)
     tail = draw(st.sampled_from(["drop", "pad"]))
-    total = draw(st.integers(1, length if tail == "drop" else 2 * length))
+    total = run_of(shuffle) * draw(st.integers(1, runs if tail == "drop" else 2 * runs))
     return Plan(samples, total, seed, shuffle=shuffle, tail=tail)
 
 
@@ -152,7 +180,10 @@ def worlds(draw: Any, kinds: Any = orders) -> list[Plan]:
     total = how.get("global_batch", how.get("batch", 0) * size)
     samples = draw(st.integers(total if tail == "drop" else 1, max(600, 2 * total)))
     seed, shuffle = draw(st.integers(0, 2**64 - 1)), draw(kinds(samples))
-    if Plan(samples, 1, shuffle=shuffle).length < total:
+    if total % run_of(shuffle):
+        total = -(-total // run_of(shuffle)) * run_of(shuffle)
+        how = {"global_batch": total}
+    if order_of(shuffle).positions(samples) < total:
         tail = "pad"
     return [
         Plan.make(samples, **how, seed=seed, world=World(rank, size), shuffle=shuffle, tail=tail)

@@ -39,6 +39,7 @@ NEEDS = {  # packages of each port
     "keras_pets": ("keras", "tensorflow"),
     "mosaic_cifar": ("torch",),
     "open_clip_train": ("torch",),
+    "pml_triplet": ("torch",),
     "pytorch_imagenet": ("torch",),
     "pytorch_siamese": ("torch",),
     "tensorflow_resnet": ("keras", "tensorflow"),

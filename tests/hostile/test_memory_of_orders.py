@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-import fastfeed.sampling.balanced
+import fastfeed.sampling.classes
 import fastfeed.sampling.weighted
-from fastfeed.sampling import Balanced, Weighted
+from fastfeed.sampling import Balanced, ClassBatches, Weighted
 
 N = 400_000
 
@@ -34,12 +34,14 @@ class Source:
 
 
 @pytest.mark.parametrize(
-    ("order", "keeps"), [(Balanced(), 4), (Weighted(), 8)], ids=["balanced", "weighted"]
+    ("order", "keeps"),
+    [(Balanced(), 4), (ClassBatches(length=N), 4), (Weighted(), 8)],
+    ids=["balanced", "class batches", "weighted"],
 )
 def test_binding_holds_little_more_than_the_order_keeps(
     order: Any, keeps: int, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(fastfeed.sampling.balanced, "_PART", 1 << 13)
+    monkeypatch.setattr(fastfeed.sampling.classes, "_PART", 1 << 13)
     monkeypatch.setattr(fastfeed.sampling.weighted, "_COLUMNS", 1 << 13)
     order.bind(Source())  # what is imported on the way does not count
     tracemalloc.start()

@@ -8,7 +8,7 @@ import pickle
 
 import numpy as np
 import pytest
-from helpers.plans import SIZES, epoch_of, orders, plans, ranks, served, worlds
+from helpers.plans import SIZES, epoch_of, orders, plans, ranks, run_of, served, worlds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +19,7 @@ from fastfeed.sampling import (
     NAMES,
     Balanced,
     Blocks,
+    ClassBatches,
     MixtureOrder,
     MixturePart,
     Repeated,
@@ -31,6 +32,7 @@ from fastfeed.sampling.rng import uniform
 EXAMPLES = [
     Balanced(),
     Blocks(),
+    ClassBatches(),
     MixtureOrder((MixturePart(0, 1, 1),)),
     Repeated(2),
     Weighted([1]),
@@ -107,12 +109,12 @@ def test_a_run_resumes_in_another_process_at_another_world_size(plan, epoch, dat
 
 @given(orders(50), orders(50))
 def test_a_state_knows_its_order(one, other):
-    saved = Plan(50, 1, shuffle=one).state(0, 0, "abc")
-    plan = Plan(50, 1, shuffle=other)
+    saved = Plan(50, run_of(one), shuffle=one, tail="pad").state(0, 0, "abc")
+    plan = Plan(50, run_of(other), shuffle=other, tail="pad")
     if str(one) == str(other):
         assert plan.position(saved, "abc") == (0, 0)
     else:
-        with pytest.raises(StateError, match="shuffle was"):
+        with pytest.raises(StateError, match=r"(shuffle|global_batch) was"):
             plan.position(saved, "abc")
 
 

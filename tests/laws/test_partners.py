@@ -12,7 +12,7 @@ import pytest
 from fastfeed.distributed.world import World
 from fastfeed.feed.feed import Feed
 from fastfeed.ops import CutMix, MixUp, Mosaic
-from fastfeed.sampling import Balanced, Blocks, Repeated, Weighted
+from fastfeed.sampling import Balanced, Blocks, ClassBatches, Repeated, Weighted
 from fastfeed.sources import Arrays, Mixture
 
 N, BATCH = 512, 64
@@ -31,6 +31,7 @@ CASES: dict[str, tuple[Any, Any, np.ndarray]] = {  # source, order, what the ord
     "full": (SOURCE, "full", CLASSES),
     "as stored": (SOURCE, "none", SHARDS),
     "balanced": (SOURCE, Balanced(), CLASSES),
+    "class batches": (SOURCE, ClassBatches(2, 8), CLASSES),
     "weighted": (SOURCE, Weighted(1 + CLASSES), CLASSES),
     "even mixture": (mixture(0.5), "full", PART),
     "uneven mixture": (mixture(0.7), "full", PART),

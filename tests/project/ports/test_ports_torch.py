@@ -194,6 +194,25 @@ def test_pytorch_siamese(tmp_path: Path) -> None:
     assert count == 48
 
 
+def test_pml_triplet(tmp_path: Path) -> None:
+    port = load("pml_triplet")
+    root = made(port, "mnist", tmp_path)
+    train, test = port.feeds(root)
+    there = {
+        part: np.frombuffer((root / f"{part}-images-idx3-ubyte").read_bytes()[16:], np.uint8)
+        for part in ("train", "t10k")
+    }
+    wanted = (there["t10k"].reshape(-1, 1, 28, 28) / 255 - 0.1307) / 0.3081
+    found = np.concatenate([np.asarray(images) for images, _ in test.to_torch()])
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
+    ids = []
+    for batch in train:
+        assert np.bincount(batch.labels).tolist() == [4, 4, 4]
+        assert (batch.labels.reshape(3, 4) == batch.labels[::4, None]).all()
+        ids += batch.ids.tolist()
+    assert sorted(ids) == list(range(48)) == sorted(range(len(there["train"]) // 784))
+
+
 def test_ffcv_cifar(tmp_path: Path) -> None:
     port = load("ffcv_cifar")
     root = made(port, "cifar", tmp_path)

@@ -138,7 +138,7 @@ def torch_transform(paths: Paths, threads: int = 1) -> Epoch:
 
     def collate(samples: list[tuple[str, int]]) -> torch.Tensor:
         files, ids = zip(*samples, strict=True)
-        return torch.from_numpy(transform(files, ids=ids).images)
+        return transform.torch(files, ids=ids).images
 
     return torch_loader([(path, i) for i, path in enumerate(paths)], collate)
 

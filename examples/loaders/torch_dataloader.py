@@ -27,11 +27,10 @@ class Photos(torch.utils.data.Dataset):
 
 def collate(samples, transform, epoch):
     ids, paths, labels = zip(*samples, strict=True)
-    batch = transform(paths, ids=ids, epoch=epoch)
+    batch = transform.torch(paths, fields={"label": labels}, ids=ids, epoch=epoch)
     for failure in batch.bad.values():
         print(failure)  # its image is black, and its weight in the loss 0
-    tensors = map(torch.as_tensor, (batch.images, labels, batch.weights, ids))
-    return dict(zip(("image", "label", "weight", "id"), tensors, strict=True))
+    return dict(batch)  # tensors by name: image, label, weight, id
 
 
 def batches(paths, labels, transform, epoch=0, workers=2, start=None, **options):

@@ -13,12 +13,11 @@ import fastfeed as ff
 
 
 def prepare(rows, paths, labels, transform, epoch):
-    batch = transform([paths[i] for i in rows], ids=rows, epoch=epoch)
+    fields = {"label": [labels[i] for i in rows]}
+    batch = transform.torch([paths[i] for i in rows], fields=fields, ids=rows, epoch=epoch)
     for failure in batch.bad.values():
         print(failure)  # its image is black, and its weight in the loss 0
-    targets = torch.tensor([labels[i] for i in rows])
-    images, weights = map(torch.from_numpy, (batch.images, batch.weights))
-    return {"image": images, "label": targets, "weight": weights, "id": torch.tensor(rows)}
+    return dict(batch)  # tensors by name: image, label, weight, id
 
 
 def batches(paths, labels, transform, epoch=0, sampler=None):

@@ -7,6 +7,7 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,9 +21,16 @@ from fastfeed.feed.fields import Field, Yields
 from fastfeed.feed.session import FeedSession
 from fastfeed.gpu_support import runs_on_gpu
 from fastfeed.ops.convert import Convert
-from fastfeed.runtime.buffers import aligned
+from fastfeed.runtime.batch import Batch
+from fastfeed.runtime.buffers import Allocate, aligned
 from fastfeed.runtime.guards import guarded
-from fastfeed.runtime.placement import is_of_objects, lacks_memory, on_host, out_of_memory
+from fastfeed.runtime.placement import (
+    flatten,
+    is_of_objects,
+    lacks_memory,
+    on_host,
+    out_of_memory,
+)
 from fastfeed.runtime.thread_pool import LockedIterator
 
 try:
@@ -130,6 +138,49 @@ class TorchFeed:
 
     def __str__(self) -> str:
         return self._session.explain()
+
+
+def torch_transform(make: Callable[[Allocate | None], Batch]) -> Batch:
+    """Implementation of `Transform.torch`; `make` takes the memory for images, None for its own."""
+    in_worker = torch.utils.data.get_worker_info() is not None
+    batch = make(_shared if in_worker else None)
+    names = ("images", "labels", "weights", "ids", "columns", "views", "objects", "masks", "fields")
+    arrays, rebuild = flatten({name: getattr(batch, name) for name in names})
+    return replace(batch, **rebuild(map(_tensor, arrays)))
+
+
+def _shared(shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    """An array on a tensor in the memory that workers of a `DataLoader` share with the trainer."""
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    if not size:
+        return np.empty(shape, dtype)
+    try:
+        # as in default_collate: what is pickled to another process is its file descriptor or name
+        storage = torch.UntypedStorage._new_shared(size)
+    except RuntimeError as error:
+        raise MemoryError(
+            f"no shared memory is left for {size / 1e6:.1f} MB of a batch:"
+            f" {str(error).splitlines()[0]}; enlarge /dev/shm (docker run --shm-size=...), or lower"
+            " the batch size, prefetch_factor or num_workers of the DataLoader"
+        ) from error
+    memory = torch.empty(0, dtype=torch.uint8).set_(storage)
+    return memory.view(getattr(torch, dtype)).view(shape).numpy()
+
+
+def _tensor(array: Any) -> Any:
+    """The tensor that an array is of, or one on its memory."""
+    if isinstance(array.base, torch.Tensor):
+        return array.base
+    if hasattr(array, "__cuda_array_interface__"):
+        return torch.as_tensor(array, device="cuda")
+    try:
+        return _host(array)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"PyTorch has no tensors of {array.dtype}, as one of the fields is; pass it as another"
+            " dtype, or leave it out",
+            field="fields",
+        ) from error
 
 
 _streams: dict[Any, Any] = {}

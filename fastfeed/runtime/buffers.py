@@ -93,8 +93,13 @@ class SizedPools:
         self._allocate = allocate
         self._pools: dict[int, BufferPool] = {}
 
-    def take(self, rows: int) -> np.ndarray:
-        """An array of this number of rows with undefined content that is not in use."""
+    def take(self, rows: int, allocate: Allocate | None = None) -> np.ndarray:
+        """An array of this number of rows with undefined content that is not in use.
+
+        `allocate`: other memory, which is not kept.
+        """
+        if allocate is not None:
+            return allocate((rows, *self._shape), self._dtype)
         pool = self._pools.get(rows)
         if pool is None:
             pool = BufferPool((rows, *self._shape), self._dtype, self._keep, self._allocate)

@@ -21,6 +21,11 @@ CALLS = {
         "tf.data needs TensorFlow: pip install 'fastfeed[tf]'",
         lambda feed: ff.Transform([ff.Resize((4, 4))]).tf([b""]),
     ),
+    "Transform.torch": (
+        "torch",
+        "pip install 'fastfeed[torch]'",
+        lambda feed: ff.Transform([ff.Resize((4, 4))]).torch([b""]),
+    ),
     "to_jax": ("jax", "pip install 'fastfeed[jax]'", lambda feed: feed.to_jax()),
     "to_torch": ("torch", "pip install 'fastfeed[torch]'", lambda feed: feed.to_torch()),
     "to_keras_layer": ("keras", "'fastfeed[keras]'", lambda feed: feed.transform.to_keras_layer()),

@@ -21,6 +21,7 @@ from fastfeed.feed.transform.items import grouped
 from fastfeed.feed.transform.pipeline import Call, Pipeline, item_uri
 from fastfeed.ops.program.program import Program
 from fastfeed.runtime.batch import Batch
+from fastfeed.runtime.buffers import Allocate
 from fastfeed.sampling.rng import check_epoch, check_seed, uniform
 from fastfeed.sources.base import Optionals
 
@@ -37,9 +38,11 @@ def make_batch(
     epoch: int,
     seed: int | None,
     rng: np.random.Generator | None,
+    allocate: Allocate | None,
 ) -> Batch:
-    """Make the batch of a call, as `Transform` describes it."""
+    """Make the batch of a call, as `Transform` describes it; `allocate`: memory of its images."""
     program = config.program
+    allocate = allocate if pipeline.xp is np else None
     own_ids = np.arange(len(items)) if ids is None else _checked_ids(ids, len(items))
     _check_random(config.random, ids, epoch, seed, rng)
     epoch = int(epoch)
@@ -56,14 +59,14 @@ def make_batch(
     uri = partial(item_uri, items)
     values = None if fields is None else ItemFields(fields, len(items), uri)
     if len(groups) == 1 and config.is_plain and (values is None or not values.has_annotations):
-        made = pipeline.files(items, next(iter(groups)), own_ids, draws[0])
+        made = pipeline.files(items, next(iter(groups)), own_ids, draws[0], allocate)
         if made is not None:
             return _of_files(program, values, own_ids, epoch, *made)
     values = values or ItemFields({}, len(items), uri)
     annotates = Annotator(Optionals(values), program, 0, False, 1)
     if values.has_annotations or program.functions:
         annotates = annotator(values, program)
-    call = Call(items, own_ids, values, annotates, draws, pipeline.stop)
+    call = Call(items, own_ids, values, annotates, draws, pipeline.stop, allocate)
     pipeline.render(call, groups)
     batch = _finished(config, pipeline, call, epoch, numbers)
     return batch if pipeline.xp is np else detached(batch)

@@ -31,7 +31,7 @@ from fastfeed.feed.transform.fields import ItemFields
 from fastfeed.feed.transform.items import Kind, contiguous, kind, locations, pixels, refusal
 from fastfeed.ops.decode import Decode
 from fastfeed.ops.program.program import Program, Work
-from fastfeed.runtime.buffers import SizedPools
+from fastfeed.runtime.buffers import Allocate, SizedPools
 from fastfeed.runtime.timeline import Timeline
 from fastfeed.storage.local_file import read_file
 from fastfeed.storage.reads import Unread
@@ -52,6 +52,7 @@ class Call:
     annotator: Annotator
     draws: list[list[np.ndarray]]  # random numbers, per branch
     stop: threading.Event
+    allocate: Allocate | None = None  # memory of images; None: that of the pipeline
     images: list[Any] = field(default_factory=list)  # to be filled, per branch
     annotations: Annotations = field(default_factory=Annotations)
     bad: dict[int, Failure] = field(default_factory=dict)
@@ -116,7 +117,7 @@ class Pipeline:
         n = len(call.items)
         backend = self._main.branches[0].backend
         with backend.device_context():
-            call.images = [pool.take(n) for pool in self._pools]
+            call.images = [pool.take(n, call.allocate) for pool in self._pools]
         call.annotations = call.annotator.empty(n)
         for name, rows in groups.items():
             self._fill(name, rows, call)
@@ -124,7 +125,12 @@ class Pipeline:
             branch.backend.synchronize()
 
     def files(
-        self, files: Sequence[Any], name: Kind, ids: np.ndarray, draws: list[np.ndarray]
+        self,
+        files: Sequence[Any],
+        name: Kind,
+        ids: np.ndarray,
+        draws: list[np.ndarray],
+        allocate: Allocate | None = None,
     ) -> tuple[np.ndarray, dict[int, Failure]] | None:
         """The images of files or paths by one call of native code, and failures by row.
 
@@ -148,7 +154,7 @@ class Pipeline:
                 work = self._work(*samples.sizes[0].tolist())
             else:
                 work = branch.program.work(draws, samples.sizes)
-            images = self._pools[0].take(n)
+            images = self._pools[0].take(n, allocate)
             skip = np.zeros(n, bool)
             renderer = cast(NativeRenderer, branch.backend)
             found = renderer.render_native(samples, skip, work, images, self.stop)

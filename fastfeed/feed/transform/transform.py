@@ -8,6 +8,7 @@ import threading
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -25,6 +26,7 @@ from fastfeed.gpu_support import runs_on_gpu
 from fastfeed.ops.base import Op
 from fastfeed.ops.evaluation import evaluation
 from fastfeed.runtime.batch import Batch
+from fastfeed.runtime.buffers import Allocate
 from fastfeed.spec import ENCODED, Spec
 from fastfeed.system.processes import after_fork
 
@@ -165,16 +167,7 @@ class Transform:
             SampleError: If a `Map` raises.
             MemoryError: If there is no memory for an image.
         """
-        pipeline = self._pipeline or self._open()
-        try:
-            batch = make_batch(
-                self._config, pipeline, as_list(items), fields, ids, epoch, seed, rng
-            )
-        except FeedClosed:
-            raise FeedClosed(_CLOSED) from None
-        if self._is_closed:  # rows may be missing
-            raise FeedClosed(_CLOSED)
-        return batch
+        return self._make(items, fields, ids, epoch, seed, rng)
 
     def one(
         self,
@@ -370,6 +363,48 @@ class Transform:
 
     setattr(tf, "autograph_info__", None)  # noqa: B010  TensorFlow's AutoGraph leaves it as it is
 
+    def torch(
+        self,
+        items: Sequence[Any],
+        *,
+        fields: Mapping[str, Any] | None = None,
+        ids: Sequence[int] | np.ndarray | None = None,
+        epoch: int = 0,
+        seed: int | None = None,
+        rng: np.random.Generator | None = None,
+    ) -> Batch:
+        """Make a batch of tensors in PyTorch, for `collate_fn` or `__getitems__`.
+
+        In a worker of a `DataLoader`, images are made in memory that it shares with the trainer's
+        process, as `default_collate` makes them, so they are not copied.
+
+        Args:
+            items (Sequence[Any]): As for a call.
+            fields (Mapping[str, Any] | None): As for a call. Default: None.
+            ids (Sequence[int] | np.ndarray | None): As for a call. Default: None.
+            epoch (int): As for a call. Default: 0.
+            seed (int | None): As for a call. Default: None.
+            rng (np.random.Generator | None): As for a call. Default: None.
+
+        Returns:
+            The batch of a call, with tensors in place of arrays. Texts and other objects stay
+            arrays. `dict(batch)` has the tensors by name.
+
+        Raises:
+            ConfigError: As for a call, or if PyTorch has no tensors of a column's dtype.
+            MemoryError: As for a call, or if there is no shared memory for the images.
+            MissingExtra: If PyTorch is not installed.
+
+        Example:
+            >>> def collate(ids):  # doctest: +SKIP
+            ...     batch = transform.torch([paths[i] for i in ids], ids=ids)
+            ...     return batch.images, batch.weights
+            >>> loader = DataLoader(range(len(paths)), 64, collate_fn=collate)  # doctest: +SKIP
+        """
+        adapter = importlib.import_module("fastfeed.adapters.torch")
+        make = partial(self._make, items, fields, ids, epoch, seed, rng)
+        return adapter.torch_transform(make)
+
     def close(self) -> None:
         """End the threads. `with`, garbage collection and interpreter exit do this as well."""
         self._is_closed = True
@@ -395,6 +430,28 @@ class Transform:
 
     def __iter__(self) -> NoReturn:
         raise ConfigError("a Transform is called with a list of items: batch = transform(items)")
+
+    def _make(
+        self,
+        items: Sequence[Any],
+        fields: Mapping[str, Any] | None,
+        ids: Any,
+        epoch: int,
+        seed: int | None,
+        rng: np.random.Generator | None,
+        allocate: Allocate | None = None,
+    ) -> Batch:
+        """The batch of a call; `allocate`: memory of its images."""
+        pipeline = self._pipeline or self._open()
+        try:
+            batch = make_batch(
+                self._config, pipeline, as_list(items), fields, ids, epoch, seed, rng, allocate
+            )
+        except FeedClosed:
+            raise FeedClosed(_CLOSED) from None
+        if self._is_closed:  # rows may be missing
+            raise FeedClosed(_CLOSED)
+        return batch
 
     def _open(self) -> Pipeline:
         """The threads of this process, opened by its first call."""

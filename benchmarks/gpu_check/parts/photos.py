@@ -100,12 +100,7 @@ def made(base: np.ndarray, kind: Kind, number: int) -> bytes:
 
 
 def _base(index: int) -> np.ndarray:
-    try:
-        from fastfeed.demo.landmarks import LANDMARKS
-        from fastfeed.demo.photos import photograph
-    except ImportError:  # OpenCV draws them; without it, patches of color that run into each other
-        colors = np.random.default_rng(index).integers(0, 256, (12, 16, 3), np.uint8)
-        return np.asarray(Image.fromarray(colors).resize((640, 480), Image.Resampling.BICUBIC))
+    from fastfeed.demo.photos import LANDMARKS, photograph
 
     names = list(LANDMARKS)
     blob = photograph("train", names[index % len(names)], index // len(names))

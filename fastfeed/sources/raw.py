@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import base64
+import binascii
+import json
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -10,14 +13,13 @@ from typing import Any
 import numpy as np
 
 from fastfeed.arguments import checked_early
-from fastfeed.errors import SourceError
+from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
 from fastfeed.runtime.addresses import FileRanges
 from fastfeed.sources.column_arrays import as_array
 from fastfeed.sources.label_values import MOST_CLASSES
 from fastfeed.sources.methods import SourceMethods
 from fastfeed.sources.notes import summary, with_notes
-from fastfeed.sources.raw_columns import RawColumns
 from fastfeed.sources.shards.base import Paths
 from fastfeed.sources.shards.extra_columns import column_names
 from fastfeed.sources.shards.labels import checked_classes
@@ -31,6 +33,8 @@ from fastfeed.storage.storage import Storage, open_storage
 _LABELS = ".labels.npy"
 _MAGIC = b"\x93NUMPY"
 _HEAD = 64 << 10  # bytes: a header is far shorter
+_META = ".meta.jsonl"
+_PARTS = ("text", "meta")  # the caption, and all metadata
 
 
 @checked_early
@@ -311,3 +315,67 @@ def _labels(uri: str, count: int, storage: Storage) -> np.ndarray:
     if len(labels) != count:
         raise SourceError(f"RawShards: {path} is cut off")
     return labels.astype(np.int64)
+
+
+class RawColumns:
+    """Values of samples, read on demand. SourceError, ConfigError."""
+
+    def __init__(self, arrays: Sequence[str], names: Sequence[str], storage: Storage) -> None:
+        self.names = tuple(names)
+        uris = [uri.removesuffix(".npy") + _META for uri in arrays]
+        stats = [stat_file(uri, storage) for uri in uris]
+        for uri, stat in zip(uris, stats, strict=True):
+            if isinstance(stat, Unread):
+                raise SourceError(f"RawShards: cannot read {uri}: {stat.detail or stat.reason}")
+        known = [stat for stat in stats if not isinstance(stat, Unread)]
+        self._shards = ShardReader(uris, known, storage)
+        self._bounds: dict[int, np.ndarray] = {}  # int64 (n + 1,): where lines begin, by shard
+        shard = next(k for k, stat in enumerate(known) if stat.size)
+        first = self.read(shard, 0)
+        if isinstance(first, Unread):
+            raise SourceError(f"RawShards: cannot read {uris[shard]}: {first.detail}")
+        has = [*_PARTS, *first["meta"].get("columns", {}), *first.get("bytes", {})]
+        for name in self.names:
+            if name not in has:
+                raise ConfigError(
+                    f"RawShards: no column {name!r} in {uris[shard]}; it has {', '.join(has)}",
+                    field="columns",
+                )
+
+    def read(self, shard: int, row: int) -> dict[str, Any] | Unread:
+        """The line of a sample."""
+        if shard not in self._bounds:
+            content = self._shards.read(shard, 0, self._shards.stats[shard].size)
+            if isinstance(content, Unread):
+                return content
+            ends = np.flatnonzero(np.frombuffer(content, np.uint8) == ord("\n")) + 1
+            self._bounds[shard] = np.concatenate([[0], ends])
+        bounds = self._bounds[shard]
+        if row + 1 >= len(bounds):
+            return Unread("corrupt", f"{self._shards.uris[shard]} has {len(bounds) - 1} lines")
+        line = self._shards.read(shard, int(bounds[row]), int(bounds[row + 1]))
+        if isinstance(line, Unread):
+            return line
+        try:
+            return dict(json.loads(line))
+        except (ValueError, TypeError, RecursionError) as error:
+            return Unread("corrupt", f"{self._shards.uris[shard]}, line {row + 1}: {error}")
+
+    def values(self, shard: int, row: int) -> dict[str, Any]:
+        """Columns of a sample by name; None for a missing value, or an Unread."""
+        line = self.read(shard, row)
+        if isinstance(line, Unread):
+            return dict.fromkeys(self.names, line)
+        return {name: _value(line, name) for name in self.names}
+
+
+def _value(line: dict[str, Any], name: str) -> Any:
+    try:
+        if name in _PARTS:
+            return line.get(name)
+        blob = line.get("bytes", {}).get(name)
+        if blob is not None:
+            return base64.b64decode(blob, validate=True)
+        return line["meta"].get("columns", {}).get(name)
+    except (KeyError, TypeError, AttributeError, binascii.Error) as error:
+        return Unread("corrupt", f"{name}: {error}")

@@ -16,8 +16,15 @@ import typer
 from rich.console import Console
 from typer.testing import CliRunner
 
-from fastfeed.cli.doctor.advice import PACKAGES, advise, reinstall
-from fastfeed.cli.doctor.command import collect, doctor, render, with_advice
+from fastfeed.cli.doctor.command import (
+    PACKAGES,
+    advise,
+    collect,
+    doctor,
+    reinstall,
+    render,
+    with_advice,
+)
 from fastfeed.cli.doctor.machine import ExtensionInfo, GpuInfo, MachineReport, find_extension
 
 BASE = {"fastfeed": "0.1.0", "pillow": "12.0.0", "pyvips": "3.2.0"}

@@ -8,6 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,6 +16,9 @@ import numpy as np
 
 from fastfeed.decode.base import DecodeFailure
 from fastfeed.errors import TargetError
+from fastfeed.preprocess.engines import Engine
+from fastfeed.preprocess.inputs.inputs import Input
+from fastfeed.preprocess.inputs.readahead import known_sizes
 from fastfeed.preprocess.model.condition import condition_of, unknown_name
 from fastfeed.preprocess.model.layout import CURRENT
 from fastfeed.preprocess.model.plan import JobPlan, ordered
@@ -22,6 +26,7 @@ from fastfeed.preprocess.model.recipe import Recipe
 from fastfeed.preprocess.model.record import Record, ShardFile
 from fastfeed.preprocess.model.task import TaskContext
 from fastfeed.printable import format_size
+from fastfeed.sources.base import Source
 
 if TYPE_CHECKING:
     from fastfeed.preprocess.engines import Engine
@@ -35,6 +40,9 @@ _MAX_S = 30.0  # then the finished pieces are used
 _STANDARD_ERRORS = 2.0  # standard errors: 95 %
 _MAX_MEAN_ASPECT = 3.0  # upper bound of the mean of long side / short side
 _METADATA_BYTES = 4096  # upper bound per sample, without the image
+_SAMPLE = 128  # images
+_PIECE = 16  # of similar size, which make one point of the fit
+_RATE = 1 << 16  # of the rate's unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,3 +345,72 @@ class _CountingFile:
 
     def close(self) -> None:
         pass
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ExpectedSizes:
+    """Expected bytes of each image of a source in the shards of a recipe."""
+
+    recipe: Recipe
+    rates: tuple[int, ...]  # bytes per image, and per 2^16 bytes of its file
+    sizes: np.ndarray  # int64, shape (images,): bytes of each file, 0 if unknown
+
+    def cuts(self, order: np.ndarray, groups: Sequence[tuple[str, int]]) -> tuple[int, ...]:
+        """Images of each shard of at most the recipe's bytes, as expected, and at least one."""
+        fixed, rate = self.rates
+        limit = int(self.recipe.packing.shard_bytes)
+        ends = np.cumsum(fixed + (rate * self.sizes[order] >> 16))
+        cuts: list[int] = []
+        start = before = 0
+        for _, count in groups:
+            last = start + count
+            while start < last:
+                end = int(np.searchsorted(ends, before + limit, "right"))
+                end = min(max(end, start + 1), last)
+                cuts.append(end - start)
+                start = end
+                before = int(ends[end - 1])
+        return tuple(cuts)
+
+
+def expected_sizes(input: Input, recipe: Recipe, engine: Engine) -> ExpectedSizes | None:
+    """Expected sizes from a sample that is processed; None if the recipe counts images."""
+    if not recipe.packing.shard_bytes:
+        return None
+    sizes = source_bytes(input.source)
+    sample = sample_positions(len(sizes), _SAMPLE)
+    sample = sample[np.argsort(sizes[sample], kind="stable")]
+    points = [
+        (len(ids), int(sizes[ids].sum()), summary["bytes_out"])
+        for summary in processed(input, recipe, engine, sample, _PIECE)
+        if (ids := summary["ids"])
+    ]
+    return ExpectedSizes(recipe, _fitted(points), sizes)
+
+
+def source_bytes(source: Source) -> np.ndarray:
+    """Bytes of each file: int64, shape (len(source),); 0 if unknown."""
+    if callable(sizes := getattr(source, "file_sizes", None)):
+        return np.maximum(np.asarray(sizes(0, len(source)), np.int64), 0)
+    return np.array(known_sizes(source, range(len(source))), np.int64)
+
+
+def _fitted(points: Sequence[tuple[int, int, int]]) -> tuple[int, int]:
+    """Rates of the line closest to points of (images, bytes of their files, bytes in shards)."""
+    if not points:
+        return 1, 0
+    n_n = sum(n * n for n, _, _ in points)
+    n_x = sum(n * x for n, x, _ in points)
+    x_x = sum(x * x for _, x, _ in points)
+    n_y = sum(n * y for n, _, y in points)
+    x_y = sum(x * y for _, x, y in points)
+    determinant = n_n * x_x - n_x * n_x
+    fixed = Fraction(n_y, n_n)
+    rate = Fraction(0)
+    if determinant and n_n * x_y > n_x * n_y:
+        fixed = Fraction(x_x * n_y - n_x * x_y, determinant)
+        rate = Fraction(n_n * x_y - n_x * n_y, determinant)
+        if fixed < 0:
+            fixed = Fraction(0)
+            rate = Fraction(x_y, x_x)
+    return max(round(fixed), 1), round(rate * _RATE)

@@ -31,15 +31,18 @@ from fastfeed.preprocess.planning.check_source import (
     samples_file,
 )
 from fastfeed.preprocess.planning.edited import removed_again
-from fastfeed.preprocess.planning.estimate import SAMPLE_SIZE, check_space, estimate, surely_fits
+from fastfeed.preprocess.planning.estimate import (
+    SAMPLE_SIZE,
+    ExpectedSizes,
+    check_space,
+    estimate,
+    expected_sizes,
+    source_bytes,
+    surely_fits,
+)
 from fastfeed.preprocess.planning.groups import read_groups
 from fastfeed.preprocess.planning.select import PlannedGroups, select
 from fastfeed.preprocess.planning.semantic import read_vectors
-from fastfeed.preprocess.planning.shard_sizes import (
-    ExpectedSizes,
-    expected_sizes,
-    source_bytes,
-)
 from fastfeed.preprocess.planning.survey import Survey, SurveyTask, completed_pieces, load_survey
 from fastfeed.preprocess.planning.wanted import check_where, unwanted
 from fastfeed.preprocess.shard.versions import versions

@@ -18,7 +18,7 @@ from fastfeed.preprocess import Encoding, Packing, Recipe, Scaling, merge, run
 from fastfeed.preprocess.engines import Outcome
 from fastfeed.preprocess.model.plan import PLAN
 from fastfeed.preprocess.model.task import Task
-from fastfeed.preprocess.planning.shard_sizes import ExpectedSizes, _fitted
+from fastfeed.preprocess.planning.estimate import ExpectedSizes, _fitted
 from fastfeed.preprocess.reports.verify import verify
 from fastfeed.preprocess.targets.job_state import Job, load_plan, open_job
 from fastfeed.preprocess.targets.target import open_target

@@ -36,6 +36,7 @@ from fastfeed.preprocess.planning.planning import (
 )
 from fastfeed.preprocess.planning.shares import concerns, sentences
 from fastfeed.preprocess.shard.build import ShardTask
+from fastfeed.preprocess.targets.job_lock import job_lock
 from fastfeed.preprocess.targets.job_state import (
     BAD,
     MANIFEST,
@@ -110,7 +111,8 @@ def run(
         What the run did, and the state of the job.
 
     Raises:
-        ConfigError: `dst` holds a job of another recipe, source or labels, or an argument is wrong.
+        ConfigError: `dst` holds a job of another recipe, source or labels, another process updates
+            it, or an argument is wrong.
         TargetError: `dst` cannot be written to; finished shards are kept.
         TooManyFailures: More images are bad than `max_bad` allows.
 
@@ -142,7 +144,8 @@ def run(
         Reporter(on_progress),
         on_hint,
     )
-    return job_run.build(BadFilter.of(retry), append)
+    with job_lock(job_run.target, shared=True):
+        return job_run.build(BadFilter.of(retry), append)
 
 
 @dataclass(frozen=True, slots=True)

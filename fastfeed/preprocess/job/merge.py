@@ -26,7 +26,8 @@ from fastfeed.preprocess.planning.merged_plan import (
 )
 from fastfeed.preprocess.planning.planning import existing_plan
 from fastfeed.preprocess.shard.stored import DamagedShard, StoredShard
-from fastfeed.preprocess.targets.job_state import Job, finalize, open_job
+from fastfeed.preprocess.targets.job_lock import check_lock, job_lock
+from fastfeed.preprocess.targets.job_state import Job, finalize, open_job, write_plan
 from fastfeed.preprocess.targets.overlap import check_overlap
 from fastfeed.preprocess.targets.ranges import reader
 from fastfeed.preprocess.targets.target import Target, open_target
@@ -68,7 +69,8 @@ def merge(
         The state of the new job.
 
     Raises:
-        ConfigError: The jobs do not fit together, or `dst` holds something else.
+        ConfigError: The jobs do not fit together, `dst` holds something else, or another process
+            changes one of them.
         SourceError: There is no job in one of them, or a shard of it is damaged.
         TargetError: `dst` cannot be written to; finished shards are kept.
 
@@ -90,8 +92,13 @@ def merge(
         options = target_storage if "://" in os.fspath(place) else None
         return open_target(place, options, writes=writes)
 
-    parts = [open_job(opened(place, writes=False)) for place in jobs]
-    return _Merge(parts, opened(dst, writes=True), Reporter(on_progress)).run(duplicates)
+    parts = [opened(place, writes=False) for place in jobs]
+    for part in parts:
+        check_lock(part)
+    target = opened(dst, writes=True)
+    with job_lock(target):
+        merge = _Merge([open_job(part) for part in parts], target, Reporter(on_progress))
+        return merge.run(duplicates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +126,7 @@ class _Merge:
             contents = {} if samples is None else {samples_file(plan): saved(samples)}
             if lines := merged_removals(self.jobs):
                 contents[REMOVED_LIST] = lines
-            for name, content in {**contents, **plan.files()}.items():  # PLAN last
-                target.write(name, content)
+            write_plan(target, plan, None, contents)
         target.sweep()
         before = open_job(target, plan)
         self._take_shards(before)

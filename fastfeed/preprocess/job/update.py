@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any
@@ -19,7 +19,6 @@ from fastfeed.preprocess.inputs.source_spec import InputLike, job_source
 from fastfeed.preprocess.job.job import JobRun, report_of
 from fastfeed.preprocess.model.bad_filter import BadFilter
 from fastfeed.preprocess.model.edits import REMOVED
-from fastfeed.preprocess.model.layout import JOB
 from fastfeed.preprocess.model.plan import JobPlan
 from fastfeed.preprocess.model.record import EXCLUDED
 from fastfeed.preprocess.model.report import OnProgress, Report, Reporter, format_size
@@ -44,11 +43,10 @@ from fastfeed.preprocess.planning.planning import (
 from fastfeed.preprocess.shard.build import ShardTask
 from fastfeed.preprocess.shard.probe import ProbeTask
 from fastfeed.preprocess.shard.stored import StoredShard
-from fastfeed.preprocess.targets.job_state import Job, load_plan, open_job
-from fastfeed.preprocess.targets.lock import has_ended, temporary_name
-from fastfeed.preprocess.targets.target import Target, open_target
+from fastfeed.preprocess.targets.job_lock import job_lock
+from fastfeed.preprocess.targets.job_state import Job, load_plan, open_job, write_plan
+from fastfeed.preprocess.targets.target import open_target
 
-_LOCKS = f"{JOB}/locks/"
 _PROBED = 64  # bad images that a process reads at a time
 
 
@@ -146,30 +144,8 @@ def update(
         None,
     )
     request = _Update(names, labels, repair, add, drop_missing, ignore_unknown, dry_run)
-    with nullcontext() if dry_run else _exclusive(target):
+    with nullcontext() if dry_run else job_lock(target):
         return request.run(job_run)
-
-
-@contextmanager
-def _exclusive(target: Target) -> Iterator[None]:
-    """Hold the lock of a job's updates. ConfigError if another process has it."""
-    own = _LOCKS + temporary_name()
-    target.write(own, b"")
-    try:
-        for name in sorted(target.files()):
-            if not name.startswith(_LOCKS) or name == own:
-                continue
-            if has_ended(name.removeprefix(_LOCKS)):
-                target.remove(name)
-                continue
-            raise ConfigError(
-                f"{target.text} is being updated by another process; wait until it has ended, or"
-                f" remove {target.layout.path(name)} there if its machine is gone; nothing was"
-                " changed"
-            )
-        yield
-    finally:
-        target.remove(own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +199,7 @@ class _Update:
                 now = replace(now, edits=with_repaired(now, repaired))
                 return self._build(job_run, job, now, names, new)
             write_removed(job, now, names, _today())
-            how = listing, job_run.engine, reporter, repaired
+            how = listing, job_run.engine, reporter, repaired, plan
             grown, _ = append_plan(target, now, changes, *how)
         placed = grown.order[len(plan.order) :] - plan.length
         new["left out"] = sum(new.values()) - len(placed)
@@ -247,8 +223,7 @@ class _Update:
         target = job_run.target
         if plan.head != job.plan.head and not new:
             write_removed(job, plan, names, _today())
-            for name, content in plan.files().items():
-                target.write(name, content)
+            write_plan(target, plan, job.plan)
         report = job_run.build(BadFilter(), append=False, compare=False)
         return replace(report, selection=(sentence, *report.selection))
 

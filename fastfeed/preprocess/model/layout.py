@@ -14,6 +14,7 @@ JOB = "__job"
 TEMPORARY = "__tmp"  # folder below the target for temporary files; nothing in it is part of the job
 TEMPORARY_FOLDERS = (TEMPORARY, "_tmp")  # the second is that of earlier versions
 RECORDS = f"{JOB}/records/"
+LOCKS = f"{JOB}/locks/"
 DUPLICATES = f"{JOB}/duplicates.html"
 _EARLIER_JOB = "_job/"
 _EARLIER_TOP = {f"{JOB}/{name}": name for name in ("manifest.json", "bad.jsonl")}

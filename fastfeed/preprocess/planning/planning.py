@@ -46,7 +46,7 @@ from fastfeed.preprocess.planning.semantic import read_vectors
 from fastfeed.preprocess.planning.survey import Survey, SurveyTask, completed_pieces, load_survey
 from fastfeed.preprocess.planning.wanted import check_where, unwanted
 from fastfeed.preprocess.shard.versions import versions
-from fastfeed.preprocess.targets.job_state import load_plan
+from fastfeed.preprocess.targets.job_state import load_plan, put_plan, write_plan
 from fastfeed.preprocess.targets.target import Target
 from fastfeed.sources.base import Source
 from fastfeed.sources.class_names import class_numbers, nfc
@@ -144,14 +144,15 @@ def create_plan(
         rates=sizes.rates if sizes else (),
         columns=input.types,
     )
+    existing = load_plan(target)
+    more = {samples_file(plan): saved(describe(input))}
+    if existing is None and put_plan(target, plan, None, more):
+        return plan
     # another part of the job, or another user, was faster
-    if (existing := load_plan(target)) is not None:
-        check_plan(target, existing, recipe)
-        return existing
-    target.write(samples_file(plan), saved(describe(input)))
-    for name, content in plan.files().items():
-        target.write(name, content)
-    return plan
+    existing = existing or load_plan(target)
+    assert existing is not None, "a plan stays"
+    check_plan(target, existing, recipe)
+    return existing
 
 
 def planned_input(plan: JobPlan, input: Input, ids: np.ndarray | None) -> Input:
@@ -170,10 +171,12 @@ def append_plan(
     engine: Engine,
     reporter: Reporter,
     repaired: np.ndarray = NO_IDS,
+    written: JobPlan | None = None,
 ) -> tuple[JobPlan, Input]:
     """Add new images of the source to the plan, in new shards; also returns the input.
 
-    repaired: ids of bad images that are good now, which get new ids.
+    repaired: ids of bad images that are good now, which get new ids. written: the plan in the
+    target, None if it is `plan`.
     """
     recipe = plan.recipe
     now = replace(changes.now, types=plan.columns)
@@ -234,8 +237,7 @@ def append_plan(
         shares=selection.shares,
     )
     keep_listing(listing, target, grown.hash)
-    for name, content in {samples_file(grown): saved(rows), **grown.files()}.items():
-        target.write(name, content)  # PLAN last
+    write_plan(target, grown, written or plan, {samples_file(grown): saved(rows)})
     return grown, input
 
 

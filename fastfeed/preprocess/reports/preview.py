@@ -23,6 +23,7 @@ from fastfeed.preprocess.reports.statistics import (
     statistics,
     summary,
 )
+from fastfeed.preprocess.targets.job_lock import job_lock
 from fastfeed.preprocess.targets.job_state import Job
 from fastfeed.printable import format_size
 
@@ -43,8 +44,20 @@ def preview(
 ) -> list[str]:
     """Write `__job/preview/`: a JPEG per drawn shard, and the page with `command`'s lines.
 
-    Returns the names, the page last.
+    Returns the names, the page last. ConfigError while another process updates the job.
     """
+    with job_lock(job.target, shared=True):  # an update removes what it has withdrawn
+        return _write(job, command, shards, count, side, on_shard)
+
+
+def _write(
+    job: Job,
+    command: Command,
+    shards: int,
+    count: int,
+    side: int,
+    on_shard: Callable[[int, int], None] | None,
+) -> list[str]:
     drawn_records = _spread([job.records[index] for index in sorted(job.records)], shards)
     pictures: list[tuple[Record, bytes]] = []
     written = []

@@ -15,6 +15,7 @@ from fastfeed.errors import SourceError
 from fastfeed.preprocess.model.layout import RECORDS, TEMPORARY_FOLDERS, is_job_file, record_name
 from fastfeed.preprocess.model.plan import Shard
 from fastfeed.preprocess.model.record import Record, ShardFile
+from fastfeed.preprocess.targets.job_lock import job_lock
 from fastfeed.preprocess.targets.job_state import Job, indexes
 from fastfeed.preprocess.targets.local import LocalTarget
 from fastfeed.preprocess.targets.lock import has_ended
@@ -106,17 +107,21 @@ def matching_records(job: Job) -> dict[int, Record]:
 
 
 def repair(job: Job, verified: Verification) -> list[str]:
-    """Remove records of broken shards, or else rewrite wrong indexes; returns their names."""
+    """Remove records of broken shards, or else rewrite wrong indexes; returns their names.
+
+    ConfigError while another process updates the job.
+    """
     names = [job.shards[index].name for index in verified.broken]
-    for name in names:
-        job.target.remove(record_name(name))
     wrong = [problem.name for problem in verified.problems if problem.kind == "index"]
-    if names or not wrong:
-        return names
-    records = matching_records(job)
-    contents = indexes(job, [records[index] for index in sorted(records)])
-    for name in wrong:
-        job.target.write(name, contents[name])
+    with job_lock(job.target, shared=True):
+        for name in names:
+            job.target.remove(record_name(name))
+        if names or not wrong:
+            return names
+        records = matching_records(job)
+        contents = indexes(job, [records[index] for index in sorted(records)])
+        for name in wrong:
+            job.target.write(name, contents[name])
     return wrong
 
 

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from fastfeed.errors import SourceError
+from fastfeed.errors import ConfigError, SourceError
 from fastfeed.preprocess.model.edits import REMOVED
 from fastfeed.preprocess.model.layout import JOB, record_name
 from fastfeed.preprocess.model.plan import PLAN, JobPlan, Shard
@@ -54,6 +54,38 @@ class Job:
 def load_plan(target: Target) -> JobPlan | None:
     """The plan in a target, if it has one."""
     return JobPlan.read(target.read, target.text)
+
+
+def put_plan(
+    target: Target, plan: JobPlan, before: JobPlan | None, more: Mapping[str, bytes] | None = None
+) -> bool:
+    """Write a plan in place of `before`, None for none, with its files and `more` ones, PLAN last.
+
+    False if another process has written another plan since `before` was read.
+    """
+    head = target.read(PLAN)
+    if head == plan.head:
+        return True
+    found = None if head is None else load_plan(target)
+    hashes = [None if one is None else one.edited_hash for one in (found, before)]
+    if hashes[0] != hashes[1]:
+        return False
+    files = {**(more or {}), **plan.files()}
+    del files[PLAN]
+    for name, content in files.items():
+        target.write(name, content)
+    return target.swap(PLAN, plan.head, head) or target.read(PLAN) == plan.head
+
+
+def write_plan(
+    target: Target, plan: JobPlan, before: JobPlan | None, more: Mapping[str, bytes] | None = None
+) -> None:
+    """Write a plan as `put_plan` does. ConfigError if another process has written another one."""
+    if not put_plan(target, plan, before, more):
+        raise ConfigError(
+            f"another process has changed the plan in {target.text} since it was read; nothing was"
+            " changed: run the same command again"
+        )
 
 
 def open_job(target: Target, plan: JobPlan | None = None) -> Job:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
@@ -13,6 +13,7 @@ from typing import ClassVar
 from fastfeed.errors import ConfigError, TargetError
 from fastfeed.preprocess.model.layout import (
     CURRENT,
+    LOCKS,
     TEMPORARY,
     TEMPORARY_FOLDERS,
     Layout,
@@ -21,8 +22,9 @@ from fastfeed.preprocess.model.layout import (
 from fastfeed.preprocess.model.record import ShardFile
 from fastfeed.preprocess.targets.atomic_files import Attempt, outside, remove_tree, write_error
 from fastfeed.preprocess.targets.lock import has_ended, temporary_name
-from fastfeed.system.descriptors import open_regular
+from fastfeed.system.descriptors import closing_file, open_file, open_regular
 from fastfeed.system.folders import free_bytes, sync_folder
+from fastfeed.system.locks import lock
 
 _ATTEMPTS = 10  # to create a temporary folder: another process may remove its parent at the end
 
@@ -64,10 +66,30 @@ class LocalTarget:
             finally:
                 attempt.abandon()
 
-    def files(self) -> dict[str, int]:
-        """Names and sizes in bytes of all files, except temporary ones."""
+    def swap(self, name: str, content: bytes, before: bytes | None) -> bool:
+        """Write a small file whose content is `before`, None for no file; False if it is another."""
+        with self._alone():
+            if self.read(name) != before:
+                return False
+            self.write(name, content)
+        return True
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Lock the folder, where it can be locked, for as long as a small file is swapped."""
+        with ExitStack() as stack:
+            with suppress(OSError):  # some network mounts, and Windows for folders
+                fd = open_file(self.folder)
+                stack.enter_context(closing_file(fd))
+                lock(fd)
+            yield
+
+    def files(self, folder: str = "") -> dict[str, int]:
+        """Names and sizes in bytes of all files below a folder, except temporary ones."""
         with self._target_errors("list", "the files", "in"):
-            return {self.layout.name(path): size for path, size in _walk(self.folder, "")}
+            inside = self.layout.path(folder)
+            walked = _walk(os.path.join(self.folder, inside), inside)
+            return {self.layout.name(path): size for path, size in walked}
 
     def remove(self, name: str) -> None:
         """Remove a file; no error if it does not exist."""
@@ -78,6 +100,15 @@ class LocalTarget:
             except (FileNotFoundError, NotADirectoryError):
                 return
             sync_folder(os.path.dirname(path))
+            if name.startswith(LOCKS):  # of a run that was refused nothing stays
+                folder = os.path.dirname(path)
+                for empty in (
+                    folder,
+                    os.path.dirname(folder),
+                    os.path.join(self.folder, TEMPORARY),
+                ):
+                    with suppress(OSError):  # others are there
+                        os.rmdir(empty)
 
     def attempt(self) -> Attempt:
         """Start an attempt at a shard."""

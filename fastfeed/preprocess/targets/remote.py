@@ -98,6 +98,40 @@ class RemoteTarget:
 
         self._checked(self._request(name, put, len(content)), f"write {name} to {self.text}")
 
+    def swap(self, name: str, content: bytes, before: bytes | None) -> bool:
+        """Write a small object whose content is `before`, None for none; False if it is another.
+
+        S3 compares the ETag as it writes. Of other services the content is read, and then written.
+        """
+        if self.read(name) != before:
+            return False
+
+        async def swapped(system: Any, path: str) -> bool:
+            conditions: dict[str, str] = {}
+            if self._protocol in ("s3", "s3a"):
+                system.invalidate_cache()
+                tag = None if before is None else (await call(system, "info", path))["ETag"]
+                conditions = {"IfNoneMatch": "*"} if tag is None else {"IfMatch": tag}
+            if before is not None and (now := await call(system, "cat_file", path)) != before:
+                return now == content  # of an attempt before
+            try:
+                await call(system, "pipe_file", path, content, **conditions)
+            except OSError as error:
+                if error.errno == errno.ENOSYS:  # a service without conditions
+                    await call(system, "pipe_file", path, content)
+                elif conditions and await call(system, "exists", path):
+                    now = await call(system, "cat_file", path)
+                    if now == before:
+                        raise
+                    return now == content
+                else:
+                    raise
+            await _check(system, path, len(content))
+            return True
+
+        result = self._request(name, swapped, len(content))
+        return self._checked(result, f"write {name} to {self.text}")
+
     def place(self, attempt: Attempt, written: Sequence[ShardFile]) -> None:
         """Upload the files of an attempt, and check their sizes."""
         for file, part in zip(attempt.files, written, strict=True):
@@ -124,11 +158,12 @@ class RemoteTarget:
         """Write the record of an attempt whose files are uploaded."""
         self.write(name, content)
 
-    def files(self) -> dict[str, int]:
-        """Names and sizes in bytes of all objects, except temporary ones."""
+    def files(self, folder: str = "") -> dict[str, int]:
+        """Names and sizes in bytes of all objects below a folder, except temporary ones."""
+        inside = self.layout.path(folder)
         return {
-            self.layout.name(path): size
-            for path, size in self._all().items()
+            self.layout.name(inside + path): size
+            for path, size in self._all(inside).items()
             if path.partition("/")[0] not in TEMPORARY_FOLDERS
         }
 
@@ -190,7 +225,7 @@ class RemoteTarget:
     def _mark(self) -> str:
         return hashlib.sha256(self._url.encode()).hexdigest()[:8]
 
-    def _all(self) -> dict[str, int]:
+    def _all(self, folder: str = "") -> dict[str, int]:
         policy = replace(self.policy, deadline_s=_LISTING_S, attempt_s=_LISTING_S)
         root = ""
 
@@ -200,9 +235,9 @@ class RemoteTarget:
             system.invalidate_cache()
             return await list_files(system, path)
 
-        result = self._run(self._url, request, policy)
+        result = self._run(f"{self._url}/{folder}".rstrip("/"), request, policy)
         is_missing = isinstance(result, Unread) and result.reason == "not_found"
-        if is_missing and self._protocol not in _BUCKETS:
+        if is_missing and (folder or self._protocol not in _BUCKETS):
             return {}
         infos = self._checked(result, f"list {self.text}")
         files = {path: info for path, info in infos.items() if info.get("type", "file") == "file"}

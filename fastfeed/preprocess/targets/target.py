@@ -65,8 +65,18 @@ class Target(Protocol):
         """Write a small file atomically; it is on disk on return."""
         ...
 
-    def files(self) -> dict[str, int]:
-        """Names and sizes in bytes of all files, except temporary ones."""
+    def swap(self, name: str, content: bytes, before: bytes | None) -> bool:
+        """Write a small file whose content is `before`, None for no file; False if it is another.
+
+        Atomic on local disks with locks and on S3; elsewhere the file is compared and then written.
+        """
+        ...
+
+    def files(self, folder: str = "") -> dict[str, int]:
+        """Names and sizes in bytes of all files below a folder, except temporary ones.
+
+        folder: "" or a name with a slash at its end.
+        """
         ...
 
     def remove(self, name: str) -> None:

@@ -16,8 +16,10 @@ import fsspec
 import pytest
 from conftest import environment
 from fsspec.implementations.memory import MemoryFileSystem
+from s3fs import S3FileSystem
 
 from fastfeed.errors import ConfigError, MissingExtra, TargetError
+from fastfeed.preprocess.targets.job_lock import job_lock
 from fastfeed.preprocess.targets.remote import RemoteTarget
 from fastfeed.preprocess.targets.target import Target, open_target
 from fastfeed.storage.retry import RetryPolicy
@@ -97,6 +99,37 @@ def test_put_list_read_remove(target, spool):
         "train/s.tar",
     ]
     assert os.listdir(spool) == [] and target.sweep() == 0
+
+
+def test_an_object_is_swapped_only_for_the_one_that_was_read(target):
+    assert target.swap("plan", b"one", None) and target.read("plan") == b"one"
+    assert not target.swap("plan", b"two", None) and not target.swap("plan", b"two", b"other")
+    assert target.read("plan") == b"one"
+    assert target.swap("plan", b"two", b"one") and target.read("plan") == b"two"
+
+
+@pytest.mark.parametrize("before", [None, b"one"])
+def test_s3_compares_as_it_writes(bucket, s3, monkeypatch, before):
+    if before is not None:
+        bucket.write("plan", before)
+    pipe_file = S3FileSystem._pipe_file
+
+    async def late(self, path, data, **conditions):
+        s3.put(path, b"of another process")
+        return await pipe_file(self, path, data, **conditions)
+
+    monkeypatch.setattr(S3FileSystem, "_pipe_file", late)
+    assert not bucket.swap("plan", b"two", before)
+    assert bucket.read("plan") == b"of another process"
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_job_in_a_bucket_is_locked(target, shared):
+    with job_lock(target, shared):
+        with pytest.raises(ConfigError, match=r"by another process; wait .*__job/locks/[a-z]+\."):
+            job_lock(target).__enter__()
+        assert len(target.files("__job/locks/")) == 1
+    assert target.files() == {}
 
 
 def test_it_pickles(target):
@@ -239,6 +272,7 @@ def test_no_room_for_files_on_their_way(memory, spool):
 
 KILLED = """
 import os, signal, sys
+from fastfeed.preprocess.targets.job_lock import job_lock
 from fastfeed.preprocess.targets.remote import RemoteTarget
 target = RemoteTarget("s3://shardbucket/out", {"key": "test", "secret": "test", "endpoint_url": sys.argv[1]})
 RemoteTarget.write = lambda *_: os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,63 @@
+"""Locks of a job: any number of runs share it, an update or a merge has it alone.
+
+A lock is a file that its process writes before it lists those of others. Of two processes that
+exclude each other at least one sees the other's, on disks and in object stores alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from fastfeed.errors import ConfigError
+from fastfeed.preprocess.model.layout import LOCKS
+from fastfeed.preprocess.targets.lock import has_ended, temporary_name
+from fastfeed.preprocess.targets.target import Target
+
+_DOES = {"run": "written", "update": "updated"}  # by kind of lock
+_SHOWN = 3  # locks in an error
+
+
+@contextmanager
+def job_lock(target: Target, shared: bool = False) -> Iterator[None]:
+    """Hold a lock of the job in a target; `shared` as runs do.
+
+    ConfigError if another process has one that excludes it; nothing but the lock was written then.
+    """
+    own = f"{LOCKS}{'run' if shared else 'update'}.{temporary_name()}"
+    target.write(own, b"")
+    try:
+        check_lock(target, own, shared, clean=True)
+        yield
+    finally:
+        target.remove(own)
+
+
+def check_lock(target: Target, own: str = "", shared: bool = True, clean: bool = False) -> None:
+    """ConfigError if another process than that of `own` has a lock that excludes one like it.
+
+    clean: remove the locks of processes that have ended.
+    """
+    others = []
+    for name in sorted(target.files(LOCKS)):
+        kind, _, owner = name.removeprefix(LOCKS).partition(".")
+        if name == own or kind not in _DOES:
+            continue
+        if has_ended(owner):
+            if clean:
+                target.remove(name)
+        elif not (shared and kind == "run"):
+            others.append((kind, target.layout.path(name)))
+    if others:
+        raise _refused(target, others)
+
+
+def _refused(target: Target, others: list[tuple[str, str]]) -> ConfigError:
+    does = _DOES[max(others)[0]]
+    names = " and ".join(path for _, path in others[:_SHOWN])
+    more = f" and {len(others) - _SHOWN:,} more" if len(others) > _SHOWN else ""
+    process = "another process" if len(others) == 1 else f"{len(others):,} other processes"
+    return ConfigError(
+        f"{target.text} is being {does} by {process}; wait until that has ended, or remove"
+        f" {names}{more} there if the machine is gone; nothing was changed"
+    )

@@ -26,7 +26,7 @@ RECIPE = [
         "cut while it is decoded",
     ),
     ('RandomFlip("horizontal")', ff.RandomFlip(), ""),
-    ("RandomRotation(15 / 360)", ff.Rotate(15), "the corners are black, not mirrored"),
+    ("RandomRotation(15 / 360)", ff.Rotate(15, border="symmetric"), ""),
     (
         "RandomZoom(0.2), RandomTranslation(0.1, 0.1), RandomShear(0.1)",
         ff.Affine(translate=(0.1, 0.1), scale=(0.8, 1.2), shear=6),

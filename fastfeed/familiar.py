@@ -24,7 +24,7 @@ _NAMES = {  # torchvision, PyTorch, Keras, tf.data, Albumentations, DALI, WebDat
     "ConvertImageDtype": "ff.ToFloat()",
     "Rescaling": "ff.ToFloat()",
     "Normalization": "ff.Normalize(mean, std)",
-    "RandomRotation": "ff.Rotate(degrees)",
+    "RandomRotation": "ff.Rotate(degrees, border=, expand=)",
     "RandomAffine": "ff.Affine(degrees, translate=, scale=, shear=)",
     "ShiftScaleRotate": "ff.Affine(degrees, translate=, scale=)",
     "RandomTranslation": "ff.Affine(0, translate=(height, width))",

@@ -11,8 +11,9 @@ import numpy as np
 from fastfeed.errors import ConfigError
 from fastfeed.ops.base import Kind, check_flag, freeze, need_bytes
 from fastfeed.ops.beta import beta, dirichlet
-from fastfeed.ops.policy_space import MIX, NAMES, PolicyDraw, check_integer, check_warp_params, pick
+from fastfeed.ops.policy_space import MIX, NAMES, PolicyDraw, check_integer, pick
 from fastfeed.ops.program.layers import Choices, Layer
+from fastfeed.ops.warp import check_look
 from fastfeed.spec import Spec
 
 __all__ = ["AugMix"]
@@ -84,7 +85,7 @@ class AugMix:
                 "AugMix alpha", "a number in [0.01, 50]", self.alpha, "1.0 is usual"
             )
         check_flag("AugMix all_ops", self.all_ops)
-        check_warp_params(self)
+        check_look(self)
 
     @property
     def draws(self) -> int:

@@ -61,10 +61,10 @@ def _evaluated(op: Any) -> list[Any]:
         return []
     if not op.draws:
         return [op]
-    if kind == "geometry" and op.out(_PROBE) != _PROBE:
+    if kind in ("geometry", "change") and op.out(_PROBE) != _PROBE:
         raise ConfigError(
-            f"{op!r} decides the size of images at random, so its list for evaluation is unknown;"
-            " write that list by hand, with Resize and CenterCrop in its place",
+            f"{op!r} is random and decides the size of images, so its list for evaluation is"
+            " unknown; write that list by hand, with Resize and CenterCrop in its place",
             field="ops",
         )
     return []

@@ -103,6 +103,7 @@ def _stage(layer: Layer, choices: Choices, sizes: np.ndarray) -> list[Stage]:
         elif "matrix" in values:
             back[rows] = values["matrix"][rows]
             forward[rows] = np.linalg.inv(back[rows])
+            after[rows] = values.get("size", after)[rows]
         else:
             continue
         moves = True

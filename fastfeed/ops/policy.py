@@ -16,10 +16,10 @@ from fastfeed.ops.policy_space import (
     WIDE,
     PolicyDraw,
     check_integer,
-    check_warp_params,
     pick,
 )
 from fastfeed.ops.program.layers import Choices, Layer
+from fastfeed.ops.warp import check_look
 from fastfeed.spec import Spec
 
 __all__ = ["AutoAugment", "RandAugment", "TrivialAugmentWide"]
@@ -77,7 +77,7 @@ class RandAugment:
             self.bins - 1,
             f"it is one of bins={self.bins} levels, 9 is usual",
         )
-        check_warp_params(self)
+        check_look(self)
 
     @property
     def draws(self) -> int:
@@ -136,7 +136,7 @@ class TrivialAugmentWide:
     def __post_init__(self) -> None:
         freeze(self)
         check_integer("TrivialAugmentWide bins", self.bins, 2, 1000, _BINS)
-        check_warp_params(self)
+        check_look(self)
 
     @property
     def layers(self) -> tuple[Layer, ...]:
@@ -183,7 +183,7 @@ class AutoAugment:
         freeze(self)
         if not isinstance(self.policy, str) or self.policy not in POLICIES:
             raise ConfigError.of("AutoAugment policy", f"one of {', '.join(POLICIES)}", self.policy)
-        check_warp_params(self)
+        check_look(self)
 
     @property
     def layers(self) -> tuple[Layer, ...]:

@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import ConfigError
-from fastfeed.ops.base import check_fill
 from fastfeed.ops.color import Brightness, Contrast, Saturation
 from fastfeed.ops.filters import Sharpness
 from fastfeed.ops.levels import AutoContrast, Equalize, Invert, Posterize, Solarize
 from fastfeed.ops.program.layers import Choices, Layer
-from fastfeed.ops.warp import Affine, affine_matrices, check_warp_filter
+from fastfeed.ops.warp import Affine, affine_matrices
 
 __all__ = [
     "MIX",
@@ -28,7 +27,6 @@ __all__ = [
     "PolicyDraw",
     "Space",
     "check_integer",
-    "check_warp_params",
     "pick",
 ]
 
@@ -171,12 +169,6 @@ MIX = Space(shear=0.3, share=1 / 3, pixels=0.0, degrees=30.0, factor=0.9, bits=4
 def pick(u: np.ndarray, n: int) -> np.ndarray:
     """Integers in [0, n) from uniform numbers: int64, of u's shape."""
     return (u * n).astype(np.int64)
-
-
-def check_warp_params(op: Any) -> None:
-    """Raise ConfigError for a filter or fill that moves do not support."""
-    check_warp_filter(type(op).__name__, op.filter)
-    check_fill(f"{type(op).__name__} fill", op.fill)
 
 
 def check_integer(name: str, value: Any, minimum: int, maximum: int, hint: str) -> None:

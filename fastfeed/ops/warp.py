@@ -7,8 +7,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fastfeed.errors import ConfigError
-from fastfeed.ops.base import Kind, check_fill, check_p, check_range, freeze, need_bytes
+from fastfeed.errors import ConfigError, SpecError
+from fastfeed.ops.base import (
+    Kind,
+    check_fill,
+    check_flag,
+    check_p,
+    check_range,
+    freeze,
+    need_bytes,
+)
 from fastfeed.spec import Spec
 
 __all__ = ["Affine", "Perspective", "Rotate"]
@@ -20,6 +28,7 @@ SHOWCASE = (  # examples that `fastfeed show --ops` draws
 )
 
 WARP_FILTERS = ("bilinear", "nearest")
+WARP_BORDERS = ("constant", "edge", "reflect", "symmetric")
 
 Range = tuple[float, float]
 
@@ -58,17 +67,23 @@ def affine_matrices(
     return matrix.reshape(-1, 3, 3)
 
 
-def check_warp_filter(name: str, filter: str) -> None:
-    """Raise ConfigError for an unknown interpolation."""
-    if filter not in WARP_FILTERS:
-        raise ConfigError.of(f"{name} filter", f"one of {', '.join(WARP_FILTERS)}", filter)
+def check_look(op: Any) -> None:
+    """Raise ConfigError for an unknown interpolation or border, or a fill that is no color."""
+    name = type(op).__name__
+    if op.filter not in WARP_FILTERS:
+        raise ConfigError.of(f"{name} filter", f"one of {', '.join(WARP_FILTERS)}", op.filter)
+    check_fill(f"{name} fill", op.fill)
+    border = getattr(op, "border", WARP_BORDERS[0])
+    if border not in WARP_BORDERS:
+        raise ConfigError.of(f"{name} border", f"one of {', '.join(WARP_BORDERS)}", border)
 
 
 @dataclass(frozen=True, slots=True)
 class Rotate:
-    """Rotate about the center by a random angle; the size stays.
+    """Rotate by a random angle, about the center or a given point.
 
-    As torchvision's `RandomRotation`.
+    As torchvision's `RandomRotation`. A batch has images of one size, so `expand` makes room for
+    every angle of the range; for one angle the size is torchvision's.
 
     Args:
         degrees (float | tuple[float, float]): A number d draws angles from -d to d; a pair is the
@@ -76,9 +91,15 @@ class Rotate:
         filter (str): "bilinear" or "nearest". Default: "bilinear".
         fill (tuple[int, int, int]): RGB of pixels from outside the image, in [0, 255]. Default: (0,
             0, 0).
+        border (str): Pixels outside the image: "constant" (`fill`), "edge" (the outermost pixel),
+            "reflect" (dcb|abcd|cba) or "symmetric" (cba|abcd|dcb). Default: "constant".
+        expand (bool): Enlarge the canvas so that no corner is cut off at any angle, instead of
+            keeping the size. Default: False.
+        center (tuple[float, float] | None): (x, y) of the fixed point, in pixels from the top left
+            corner. Default: None, the center of the image.
 
     Raises:
-        ConfigError: If a field is out of range.
+        ConfigError: If a field is out of range, or both `expand` and `center` are set.
 
     Example:
         >>> image = np.arange(9, dtype=np.uint8).reshape(1, 3, 3, 1)
@@ -92,14 +113,24 @@ class Rotate:
     degrees: float | Range
     filter: str = "bilinear"
     fill: tuple[int, int, int] = (0, 0, 0)
+    border: str = "constant"
+    expand: bool = False
+    center: tuple[float, float] | None = None
 
     kind: ClassVar[Kind] = "change"
 
     def __post_init__(self) -> None:
         freeze(self)
         _degrees("Rotate", self.degrees)
-        check_warp_filter("Rotate", self.filter)
-        check_fill("Rotate fill", self.fill)
+        check_look(self)
+        check_flag("Rotate expand", self.expand)
+        if self.center is not None:
+            must = "(x, y) in [-65535, 65535] pixels, or None"
+            _check_pair(
+                "Rotate center", self.center, must, -65_535, 65_535, "write center=(112, 112)"
+            )
+            if self.expand:
+                raise ConfigError.of("Rotate center", "None with expand=True", self.center)
 
     @property
     def draws(self) -> int:
@@ -107,11 +138,44 @@ class Rotate:
         return _count([_degrees("Rotate", self.degrees)])
 
     def out(self, spec: Spec) -> Spec:
-        return need_bytes(self, spec)
+        need_bytes(self, spec)
+        if not self.expand:
+            return spec
+        height, width = self._canvas(np.array([spec.size]))[0].tolist()
+        if max(height, width) > 65_535:
+            raise SpecError(
+                f"{self!r} makes {height} x {width} pixels of {spec}, more than 65535 a side;"
+                " put Resize before it"
+            )
+        return spec.with_size(height, width)
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         (angle,) = _spread([_degrees("Rotate", self.degrees)], u, len(sizes))
-        return {"matrix": affine_matrices(-angle, center=sizes[:, ::-1] / 2)}
+        middle = sizes[:, ::-1] / 2 if self.center is None else self.center
+        matrix = affine_matrices(-angle, center=middle)
+        if not self.expand:
+            return {"matrix": matrix}
+        canvas = self._canvas(sizes)
+        shift = (sizes - canvas)[:, ::-1, None] / 2  # of a point before it is turned
+        matrix[:, :2, 2:] += matrix[:, :2, :2] @ shift
+        return {"matrix": matrix, "size": canvas}
+
+    def _canvas(self, sizes: np.ndarray) -> np.ndarray:
+        """Height and width that hold images of these sizes at every angle: int64 (n, 2)."""
+        low, high = _degrees("Rotate", self.degrees)
+        # longest where a diagonal is level or upright, if the range has such an angle
+        diagonal = np.degrees(np.arctan2(sizes[:, :1], sizes[:, 1:]))
+        steep = np.concatenate([diagonal, -diagonal, 90 - diagonal, diagonal - 90], axis=1)
+        steep = (steep[:, :, None] + np.arange(-360, 541, 180)).reshape(len(sizes), -1)
+        angles = np.radians(np.clip(steep, low, high))  # ends of the range among them
+        cos, sin = np.abs(np.cos(angles)), np.abs(np.sin(angles))
+        height, width = sizes[:, :1], sizes[:, 1:]
+        extents = np.stack([height * cos + width * sin, width * cos + height * sin], axis=-1)
+        extent = extents.max(axis=1)
+        # as Pillow: whole pixels on either side, unless the image was turned by right angles
+        last, first = np.ceil((sizes + extent) / 2), np.floor((sizes - extent) / 2)
+        whole = np.abs(extent - np.rint(extent)) < 1e-6
+        return np.where(whole, np.rint(extent), last - first).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +196,8 @@ class Affine:
         filter (str): "bilinear" or "nearest". Default: "bilinear".
         fill (tuple[int, int, int]): RGB of pixels from outside the image, in [0, 255]. Default: (0,
             0, 0).
+        border (str): Pixels outside the image: "constant" (`fill`), "edge" (the outermost pixel),
+            "reflect" (dcb|abcd|cba) or "symmetric" (cba|abcd|dcb). Default: "constant".
 
     Raises:
         ConfigError: If a field is out of range.
@@ -147,14 +213,15 @@ class Affine:
     shear: float | Range | tuple[float, float, float, float] = 0.0
     filter: str = "bilinear"
     fill: tuple[int, int, int] = (0, 0, 0)
+    border: str = "constant"
 
     kind: ClassVar[Kind] = "change"
 
     def __post_init__(self) -> None:
         freeze(self)
-        check_warp_filter("Affine", self.filter)
-        check_fill("Affine fill", self.fill)
-        _check_shares("Affine translate", self.translate)
+        check_look(self)
+        must = "two shares in [0, 1], of width and height"
+        _check_pair("Affine translate", self.translate, must, 0, 1, "write translate=(0.1, 0.1)")
         low, _ = check_range("Affine scale", self.scale, 0.0, 1000.0, "write scale=(0.8, 1.2)")
         if low < 0.001:
             raise ConfigError.of(
@@ -203,19 +270,22 @@ class Perspective:
         filter (str): "bilinear" or "nearest". Default: "bilinear".
         fill (tuple[int, int, int]): RGB of pixels from outside the image, in [0, 255]. Default: (0,
             0, 0).
+        border (str): Pixels outside the image: "constant" (`fill`), "edge" (the outermost pixel),
+            "reflect" (dcb|abcd|cba) or "symmetric" (cba|abcd|dcb). Default: "constant".
 
     Raises:
         ConfigError: If a field is out of range.
 
     Example:
         >>> ff.Perspective(0.3, p=1.0)
-        Perspective(distortion=0.3, p=1.0, filter='bilinear', fill=(0, 0, 0))
+        Perspective(distortion=0.3, p=1.0, filter='bilinear', fill=(0, 0, 0), border='constant')
     """
 
     distortion: float = 0.5
     p: float = 0.5
     filter: str = "bilinear"
     fill: tuple[int, int, int] = (0, 0, 0)
+    border: str = "constant"
 
     kind: ClassVar[Kind] = "change"
 
@@ -223,8 +293,7 @@ class Perspective:
         freeze(self)
         check_p("Perspective distortion", self.distortion)
         check_p("Perspective p", self.p)
-        check_warp_filter("Perspective", self.filter)
-        check_fill("Perspective fill", self.fill)
+        check_look(self)
 
     @property
     def draws(self) -> int:
@@ -297,14 +366,12 @@ def _degrees(name: str, value: Any, limit: float = 360, hint: str = "") -> Range
     return check_range(what, value, -limit, limit, hint)
 
 
-def _check_shares(name: str, pair: Any) -> None:
+def _check_pair(name: str, pair: Any, must: str, low: float, high: float, hint: str) -> None:
     numbers = isinstance(pair, tuple) and all(
         isinstance(v, (int, float)) and not isinstance(v, bool) for v in pair
     )
-    if not numbers or len(pair) != 2 or not all(0 <= v <= 1 for v in pair):
-        raise ConfigError.of(
-            name, "two shares in [0, 1], of width and height", pair, "write translate=(0.1, 0.1)"
-        )
+    if not numbers or len(pair) != 2 or not all(low <= v <= high for v in pair):
+        raise ConfigError.of(name, must, pair, hint)
 
 
 def _count(ranges: list[Range]) -> int:

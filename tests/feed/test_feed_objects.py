@@ -91,6 +91,7 @@ def test_boxes_are_where_the_pixels_are(ops: list[Any]):
     "ops",
     [
         [ff.Rotate(30)],
+        [ff.Rotate((100, 150), expand=True), ff.RandomFlip()],
         [ff.RandomFlip(), ff.Rotate((90, 180)), ff.RandomResizedCrop(64, scale=(0.5, 1))],
         [ff.Affine(20, (0.1, 0.1), (0.7, 1.2), 10), ff.RandomFlip()],
         [ff.Resize((64, 64), fit="pad"), ff.Perspective(0.4, 1.0)],
@@ -124,6 +125,7 @@ def test_boxes_hold_what_is_turned(ops: list[Any]):
         [ff.RandomCrop((50, 70), padding=12, fill=WHITE), ff.RandomFlip()],
         [ff.Pad((9, 4), fill=WHITE), ff.Crop(3, 5, (60, 80))],
         [ff.Rotate(40, "nearest", WHITE)],
+        [ff.Rotate((30, 60), "nearest", WHITE, expand=True), ff.RandomFlip()],
         [
             ff.RandomFlip(),
             ff.Rotate(40, "nearest", WHITE),

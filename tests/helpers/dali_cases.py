@@ -39,6 +39,11 @@ def allowed(op: Any) -> Within:
     return NEAREST if within is BILINEAR and op.filter == "nearest" else within
 
 
+def plain(op: Any) -> bool:
+    """A warp with what DALI has, or any other op."""
+    return getattr(op, "border", "constant") == "constant" and not getattr(op, "expand", False)
+
+
 def composed() -> list[Any]:
     """Composites that change pixels, without a function in them."""
 
@@ -52,7 +57,7 @@ def alone(encoding: Spec) -> tuple[Any, ...]:
     """Simple ops that can follow this, but for AugMix, which has a graph of its own."""
     found = []
     for op in SIMPLE:
-        if ON_DALI[type(op)] is None or isinstance(op, ff.AugMix):
+        if ON_DALI[type(op)] is None or isinstance(op, ff.AugMix) or not plain(op):
             continue
         try:
             op.out(encoding)

@@ -85,8 +85,8 @@ def test_takes_images_of_unusual_shapes(op, channels):
             for seed in range(4)
         ]
         try:
-            op.out(Spec((*size, channels), "uint8", "HWC"))
+            want = op.out(Spec((*size, channels), "uint8", "HWC")).shape
         except SpecError:
             continue
-        for image, got in zip(images, changed(op, images)[0], strict=True):
-            assert got.shape == image.shape and got.dtype == np.uint8
+        for got in changed(op, images)[0]:
+            assert got.shape == want and got.dtype == np.uint8

@@ -49,6 +49,8 @@ MOVES = [
     RandomResizedCrop((64, 48), scale=(0.3, 0.9)),
     Rotate(40),
     Rotate((90, 90), "nearest"),
+    Rotate((20, 70), border="reflect", expand=True),
+    Rotate(30, center=(10, 30), border="edge"),
     Affine(20, (0.1, 0.1), (0.6, 1.4), (-10, 10, -10, 10)),
     Perspective(0.5, 1.0),
     Maybe(RandomFlip(1.0)),

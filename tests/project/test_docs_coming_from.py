@@ -55,7 +55,11 @@ SAME: dict[str, dict[str, Any]] = {
         "ratio": (0.3, 3.3),
     },
     "ff.Resize((224, 224))": {"size": (224, 224), "filter": "bilinear"},
-    "ff.Rotate(36)": {"degrees": 0.1 * 360, "filter": "bilinear", "fill": (0, 0, 0)},
+    'ff.Rotate(36, border="symmetric")': {
+        "degrees": 0.1 * 360,
+        "filter": "bilinear",
+        "border": "symmetric",  # Keras: "reflect", with the edge twice
+    },
     "ff.Grayscale()": {},
     "ff.ToBGR()": {},
 }

@@ -22,7 +22,13 @@ from fastfeed.ops.program.layers import Choices, Layer
 from fastfeed.ops.program.window import Window
 from fastfeed.ops.warp import WARP_FILTERS, Affine, Perspective, Rotate
 
-BORDERS = ("none", "constant", "edge", "reflect")  # as Border::Mode in native/ops/window.h
+BORDERS = (
+    "none",
+    "constant",
+    "edge",
+    "reflect",
+    "symmetric",
+)  # as Border::Mode in native/ops/window.h
 
 Values = dict[str, Any]
 
@@ -52,7 +58,7 @@ def _fill(op: Any, channels: int) -> tuple[float, ...]:
 
 
 def _warp(op: Any, channels: int) -> tuple[float, ...]:
-    return (WARP_FILTERS.index(op.filter), *_fill(op, channels))
+    return (WARP_FILTERS.index(op.filter), BORDERS.index(op.border), *_fill(op, channels))
 
 
 def _window(op: Window, channels: int) -> tuple[float, ...]:
@@ -85,7 +91,11 @@ _OPS: dict[type, NativeOp] = {
     GaussianBlur: _op("blur", "sigma", constants=lambda op, channels: (op.taps,)),
     GaussianNoise: _op("noise", "sigma", "offset"),
     JPEGCompression: _op("jpeg", "quality"),
-    Rotate: _WARP,
+    Rotate: NativeOp(
+        lambda op: "warp_to" if op.expand else "warp",
+        _warp,
+        lambda values: tuple(values[name] for name in ("matrix", "size") if name in values),
+    ),
     Affine: _WARP,
     Perspective: _WARP,
     CutOut: _ERASE,

@@ -33,6 +33,8 @@ def _all(name: str) -> dict[type, Any]:
 # (op, values as nodes of the graph, image, OpContext) -> image, all uint8 HWC
 LOWERING = _all("LOWERING")
 FEEDS: Feeds = _all("FEEDS")
+# (op) -> True if DALI has no equivalent for its arguments
+LACKING = _all("LACKING")
 # (op, params of n samples, row, OpContext) -> noise, int16 HWC: values["grain"] for the lowering
 GRAIN = _all("GRAIN")
 
@@ -46,7 +48,7 @@ def check(program: Program) -> None:
                 ' backend="cpu"',
                 field="backend",
             )
-        if type(op) not in LOWERING:
+        if type(op) not in LOWERING or (type(op) in LACKING and LACKING[type(op)](op)):
             raise ConfigError(
                 f'backend="dali" cannot run {op!r}, DALI has no equivalent; use backend="cpu"',
                 field="backend",

@@ -40,3 +40,11 @@ def _tilts(op: Any, context: OpContext) -> bool:
 
 FEEDS = dict.fromkeys((Rotate, Affine, Perspective), matrices)
 LOWERING = dict.fromkeys((Rotate, Affine, Perspective), warp)
+
+
+def lacks(op: Any) -> bool:
+    """True if DALI has no such warp."""
+    return op.border != "constant" or getattr(op, "expand", False)
+
+
+LACKING = dict.fromkeys((Rotate, Affine, Perspective), lacks)

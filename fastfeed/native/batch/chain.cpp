@@ -65,6 +65,14 @@ struct Area {
         height(whole_within(p[2], 0, image.height - top)), width(whole_within(p[3], 0, image.width - left)) {}
 };
 
+// A border of two constants or more: its mode, and the color outside.
+Border border_of(const double* constants, int channels) {
+  Border border;
+  border.mode = Border::Mode(int(constants[0]));
+  for (int k = 0; k < channels && k < 3; ++k) border.fill[k] = uint8_t(constants[1 + k]);
+  return border;
+}
+
 // constants: size of the result (0, 0: unchanged), filter, mode of the border, its color. numbers: box, flips, limit.
 void cut_window(const Op& op, const double* p, Image& image, Scratch& scratch) {
   const double* c = op.constants.data();
@@ -72,23 +80,27 @@ void cut_window(const Op& op, const double* p, Image& image, Scratch& scratch) {
   std::copy(p, p + 4, cut.box);
   std::copy(p + 6, p + 10, cut.limit);
   cut.flip[0] = p[4] != 0, cut.flip[1] = p[5] != 0;
-  Border border;
-  border.mode = Border::Mode(int(c[3]));
-  for (int k = 0; k < image.channels && k < 3; ++k) border.fill[k] = uint8_t(c[4 + k]);
+  const Border border = border_of(c + 3, image.channels);
   const int height = c[0] ? int(c[0]) : image.height, width = c[0] ? int(c[1]) : image.width;
   uint8_t* out = scratch.memory(size_t(height) * size_t(width) * size_t(image.channels));
   cut_in_place(image, cut, border, Filter(int(c[2])), height, width, scratch, out);
 }
 
-// constants: interpolation, color outside. numbers: the matrix.
+// constants: interpolation, mode of the border, its color. numbers: the matrix, and the size if that changes.
 void warp_image(const Op& op, const double* p, Image& image, Scratch& scratch) {
-  if (is_identity(p)) return;
+  Image out = image;
+  if (op.numbers > 9) {
+    out.height = whole_within(p[9], 1, kMostSide), out.width = whole_within(p[10], 1, kMostSide);
+    out.at = scratch.memory(out.bytes());
+  } else if (is_identity(p)) {
+    return;
+  }
   const Scratch::Frame frame(scratch);
-  Image source = image;
-  source.at = scratch.memory(image.bytes());
-  std::memcpy(source.at, image.at, image.bytes());
-  const Fill fill(op.constants.data() + 1, image.channels);
-  warp(source, p, Interpolation(int(op.constants[0])), fill.of, image);
+  const double* c = op.constants.data();
+  const Border border = border_of(c + 1, image.channels);
+  const WarpSource source = copy_with_border(image, border, p, out.height, out.width, scratch);
+  warp(source, p, Interpolation(int(c[0])), out);
+  image = out;
 }
 
 // numbers: the shares of the image and of its versions.

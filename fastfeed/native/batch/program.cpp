@@ -12,6 +12,7 @@ const std::map<std::string, Kind>& kinds() {
       {"jpeg", {Code::jpeg, 1}},             {"warp", {Code::warp, 9}},           {"erase", {Code::erase, 4}},
       {"erase_noise", {Code::erase_noise, 5}}, {"grid_mask", {Code::grid_mask, 4}}, {"window", {Code::window, 10}},
       {"augmix", {Code::augmix, -1}},       {"bgr", {Code::bgr, 0}},
+      {"warp_to", {Code::warp, 11}},
   };
   return all;
 }

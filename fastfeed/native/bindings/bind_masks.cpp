@@ -25,8 +25,6 @@ std::vector<MaskMove> moves_of(const Mask& mask, const Matrices& back, const Siz
     const auto [least, most] = std::minmax({height, width, new_height, new_width});
     if (least < 1 || most > kMostSide) throw std::invalid_argument("sides of masks must be in [1, 2^24]");
     moves.push_back({back.data() + 9 * k, limits.data() + 4 * k, int(new_height), int(new_width)});
-    if (!moves[k].is_straight() && (new_height != height || new_width != width))
-      throw std::invalid_argument("a move that turns or tilts must keep the size");
     height = new_height, width = new_width;
   }
   return moves;

@@ -23,7 +23,7 @@ void look_along(int count, int length, double scale, double shift, double first,
 }  // namespace
 
 void move_mask(const Image& mask, const MaskMove& move, uint8_t ignore, Image& out, Scratch& scratch) {
-  if (!move.is_straight()) return warp(mask, move.back, Interpolation::nearest, &ignore, out);
+  if (!move.is_straight()) return warp(WarpSource(mask, {Border::constant, {ignore}}), move.back, Interpolation::nearest, out);
   Scratch::Frame frame(scratch);
   int* const rows = frame.take<int>(size_t(out.height));
   int* const columns = frame.take<int>(size_t(out.width));

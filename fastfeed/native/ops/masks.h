@@ -8,8 +8,7 @@
 namespace fastfeed {
 
 // One move of an image. back: 9 numbers, rows first, from output to input coordinates (x, y, 1) with pixel centers at
-// +0.5. limit: top, left, height, width of what exists of the input. The size of the output is that of the input
-// unless the matrix only scales, mirrors and moves.
+// +0.5. limit: top, left, height, width of what exists of the input.
 struct MaskMove {
   const double* back;
   const double* limit;

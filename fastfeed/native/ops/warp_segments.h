@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-#include "image/image.h"
+#include "ops/warps.h"
 #include "ops/warp_vectors.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -16,24 +16,18 @@ namespace fastfeed {
 namespace HWY_NAMESPACE {
 namespace {
 
+constexpr float kReach = 0x1p21f;  // pixels
 constexpr int kSegment = 256;  // columns that go through all passes together, so that they stay in L1; a power of two
 
 // The source image, and a segment of fill.
-struct Source {
-  const uint8_t* at;
-  int height, width, channels;
-  size_t row;
+struct Source : WarpSource {
+  size_t stride;  // row(), at hand
   uint8_t fill[kSegment * 3];
 
-  Source(const Image& in, const uint8_t* color)
-      : at(in.at), height(in.height), width(in.width), channels(in.channels), row(in.row()) {
-    memcpy(fill, color, size_t(channels));
+  explicit Source(const WarpSource& in) : WarpSource(in), stride(in.row()) {
+    memcpy(fill, border.fill, size_t(channels));
     for (int count = 1; count < kSegment; count *= 2)
       memcpy(fill + count * channels, fill, size_t(count * channels));
-  }
-  const uint8_t* pixel(int y, int x) const {
-    const bool inside = y >= 0 && y < height && x >= 0 && x < width;
-    return inside ? at + size_t(y) * row + size_t(x) * size_t(channels) : fill;
   }
   void fill_pixels(uint8_t* out, int count) const {
     for (; count > 0; count -= kSegment, out += kSegment * channels)
@@ -82,6 +76,13 @@ struct Segment {
   bool any_inside;
 };
 
+// Coordinates that 32 bits can address with ease: beyond, a border repeats itself anyway.
+HWY_INLINE VF within_reach(VF at) {
+  const F f;
+  const VF low = hn::Set(f, -kReach), high = hn::Set(f, kReach);
+  return hn::IfThenElse(hn::Gt(at, low), hn::Min(at, high), low);  // low for what is not a number
+}
+
 // Finds the source pixels of columns [i, end) of the segment that starts at column `first`, and appends edges.
 template <int kChannels, bool kNearest, bool kPerspective, bool kRest>
 void locate(const Source& s, const Line (&lines)[2], int first, int i, int end, Segment& segment) {
@@ -91,10 +92,13 @@ void locate(const Source& s, const Line (&lines)[2], int first, int i, int end, 
   const int lanes = int(hn::Lanes(f));
   // Bilinear reads a pixel and its neighbors, nearest reads four bytes for three channels: no read may leave the image.
   constexpr int kColumns = kNearest ? 1 : 2, kRows = kNearest && kChannels == 1 ? 1 : 2;
-  const VI least = hn::Set(n, kMiddleBits - 1), right = hn::Set(n, kMiddleBits + s.width - kColumns + 1);
-  const VI bottom = hn::Set(n, kMiddleBits + s.height - kRows + 1);
+  const VI least = hn::Set(n, kMiddleBits - 1 - s.margin);
+  const VI right = hn::Set(n, kMiddleBits + s.width + s.margin - kColumns + 1);
+  const VI bottom = hn::Set(n, kMiddleBits + s.height + s.margin - kRows + 1);
+  const bool has_border = s.has_border();
+  const uint32_t every = uint32_t((uint64_t(1) << lanes) - 1);
   const VF middle = hn::Set(f, kMiddle), step = hn::Set(f, float(lanes));
-  const VU row_bytes = hn::Set(u, uint32_t(s.row)), excess = hn::Set(u, kMiddleBits * uint32_t(s.row + kChannels));
+  const VU row_bytes = hn::Set(u, uint32_t(s.stride)), excess = hn::Set(u, (kMiddleBits - uint32_t(s.margin)) * uint32_t(s.stride + kChannels));
   const Line line = lines[kRest];  // a copy, which stays in registers
   VF columns = hn::Add(hn::Iota(f, 0), hn::Set(f, float(first + i)));
   int edges = segment.last_edge;
@@ -104,6 +108,10 @@ void locate(const Source& s, const Line (&lines)[2], int first, int i, int end, 
       const VF w = line.at<kRest>(2, columns);
       x = hn::Div(x, w);
       y = hn::Div(y, w);
+    }
+    if (has_border) {
+      x = within_reach(x);
+      y = within_reach(y);
     }
     const VF left = kNearest ? x : hn::Floor(x), top = kNearest ? y : hn::Floor(y);
     if constexpr (!kNearest) {
@@ -125,7 +133,7 @@ void locate(const Source& s, const Line (&lines)[2], int first, int i, int end, 
       const auto touched = hn::And(hn::Gt(hn::Min(lefts, tops), low),
                                    hn::And(hn::Lt(lefts, hn::Add(high, hn::Set(n, s.width))),
                                            hn::Lt(tops, hn::Add(high, hn::Set(n, s.height)))));
-      const Edge edge = {i, bits(inside), bits(touched)};
+      const Edge edge = {i, bits(inside), has_border ? every : bits(touched)};
       hn::Store(hn::IfThenElseZero(hn::RebindMask(u, inside), offsets), u, segment.offsets + i);
       hn::Store(hn::Sub(lefts, high), n, segment.left + i);
       hn::Store(hn::Sub(tops, high), n, segment.top + i);

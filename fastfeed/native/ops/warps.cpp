@@ -69,7 +69,7 @@ void take_nearest(const Source& s, const Segment& segment, uint8_t* out) {
 // Gathers the four source pixels of each pixel.
 template <int kChannels>
 void take_neighbors(const Source& s, Segment& segment) {
-  const uint8_t *const above = s.at, *const below = s.at + s.row;
+  const uint8_t *const above = s.at, *const below = s.at + s.stride;
   if (segment.any_inside) {
     each_column(segment, [&segment, above, below](int i) {
       const uint32_t offset = segment.offsets[i];
@@ -126,9 +126,9 @@ void take_bilinear(const Segment& segment, uint8_t* out) {
 
 // A segment of a row; `room` bytes from `out` on are the output's.
 template <int kChannels, bool kNearest, bool kPerspective>
-void warp_segment(const Source& s, const Line (&lines)[2], int first, int columns, uint8_t* out, size_t room,
+void warp_segment(const Source& s, const Line (&lines)[2], int first, int columns, int width, uint8_t* out, size_t room,
                   Segment& segment) {
-  const int whole = std::min(columns, s.width / kGroup * kGroup - first);
+  const int whole = std::min(columns, width / kGroup * kGroup - first);
   segment.last_edge = 0;
   locate<kChannels, kNearest, kPerspective, false>(s, lines, first, 0, whole, segment);
   locate<kChannels, kNearest, kPerspective, true>(s, lines, first, whole, columns, segment);
@@ -155,9 +155,9 @@ void warp_segment(const Source& s, const Line (&lines)[2], int first, int column
 // Copies the row as part of a row of the source, as translations and shears along x allow. False if it cannot: the
 // fractions matter, or rounding errors might.
 template <bool kNearest>
-bool copy_row(const Source& s, const float* map, int y, uint8_t* out) {
+bool copy_row(const Source& s, const float* map, int y, int width, uint8_t* out) {
   const float part = float(y) * map[1], x = part + map[2], line = float(y) * map[4] + map[5];
-  const float reach = std::fabs(part) + std::fabs(map[2]) + float(s.width);
+  const float reach = std::fabs(part) + std::fabs(map[2]) + float(width);
   if (!(reach < 1e6f && std::fabs(line) < 1e6f)) return false;
   const float shift = std::nearbyint(x), row = std::nearbyint(line);
   if constexpr (kNearest) {  // coordinates are rounded three times, each by 2^-24 of `reach` at most
@@ -165,47 +165,45 @@ bool copy_row(const Source& s, const float* map, int y, uint8_t* out) {
   } else {
     if (part != std::nearbyint(part) || map[2] != std::nearbyint(map[2]) || line != row) return false;
   }
-  const int from = std::max(0, -int(shift)), to = std::min(s.width, s.width - int(shift));
+  const int from = std::max(0, -int(shift)), to = std::min(width, s.width - int(shift));
   if (row < 0 || row >= float(s.height) || from >= to) {
-    s.fill_pixels(out, s.width);
+    s.fill_pixels(out, width);
     return true;
   }
   const size_t channels = size_t(s.channels);
   s.fill_pixels(out, from);
   memcpy(out + size_t(from) * channels, s.pixel(int(row), from + int(shift)), size_t(to - from) * channels);
-  s.fill_pixels(out + size_t(to) * channels, s.width - to);
+  s.fill_pixels(out + size_t(to) * channels, width - to);
   return true;
 }
 
 template <int kChannels, bool kNearest, bool kPerspective>
-void warp_rows(const Image& in, const float* map, const uint8_t* fill, Image& out) {
-  const Source s(in, fill);
-  const bool straight = !kPerspective && map[0] == 1.0f && map[3] == 0.0f;
+void warp_rows(const WarpSource& in, const float* map, Image& out) {
+  const Source s(in);
+  const bool straight = !s.has_border() && !kPerspective && map[0] == 1.0f && map[3] == 0.0f;
   Segment segment;
-  for (int y = 0; y < s.height; ++y) {
-    uint8_t* row = out.at + size_t(y) * s.row;
-    if (straight && copy_row<kNearest>(s, map, y, row)) continue;
+  for (int y = 0; y < out.height; ++y) {
+    uint8_t* row = out.at + size_t(y) * out.row();
+    if (straight && copy_row<kNearest>(s, map, y, out.width, row)) continue;
     const Line lines[2] = {{map, y, false}, {map, y, true}};
-    for (int first = 0; first < s.width; first += kSegment) {
+    for (int first = 0; first < out.width; first += kSegment) {
       uint8_t* at = row + size_t(first) * kChannels;
-      warp_segment<kChannels, kNearest, kPerspective>(s, lines, first, std::min(kSegment, s.width - first), at,
-                                                      size_t(out.at + out.bytes() - at), segment);
+      warp_segment<kChannels, kNearest, kPerspective>(s, lines, first, std::min(kSegment, out.width - first), out.width,
+                                                      at, size_t(out.at + out.bytes() - at), segment);
     }
   }
 }
 
 template <int kChannels, bool kPerspective>
-void warp_pixels(const Image& in, const float* map, bool nearest, const uint8_t* fill, Image& out) {
-  if (nearest) return warp_rows<kChannels, true, kPerspective>(in, map, fill, out);
-  warp_rows<kChannels, false, kPerspective>(in, map, fill, out);
+void warp_pixels(const WarpSource& in, const float* map, bool nearest, Image& out) {
+  if (nearest) return warp_rows<kChannels, true, kPerspective>(in, map, out);
+  warp_rows<kChannels, false, kPerspective>(in, map, out);
 }
 
-void warp_image(const Image& in, const float* map, bool nearest, bool perspective, const uint8_t* fill, Image& out) {
+void warp_image(const WarpSource& in, const float* map, bool nearest, bool perspective, Image& out) {
   if (in.channels == 1)
-    return perspective ? warp_pixels<1, true>(in, map, nearest, fill, out)
-                       : warp_pixels<1, false>(in, map, nearest, fill, out);
-  return perspective ? warp_pixels<3, true>(in, map, nearest, fill, out)
-                     : warp_pixels<3, false>(in, map, nearest, fill, out);
+    return perspective ? warp_pixels<1, true>(in, map, nearest, out) : warp_pixels<1, false>(in, map, nearest, out);
+  return perspective ? warp_pixels<3, true>(in, map, nearest, out) : warp_pixels<3, false>(in, map, nearest, out);
 }
 
 }  // namespace
@@ -221,19 +219,69 @@ HWY_EXPORT(warp_image);
 
 constexpr int kMostCounted = 32766;  // OpenCV counts coordinates in 16 bits with a sign
 
+// How far from the image the centers of a warp's pixels are at most, pixels; `most` where that is more, or unknown.
+int reach_beyond(const Image& in, const double* m, int height, int width, int most) {
+  double reach = 0;
+  for (const double x : {0.5, width - 0.5})
+    for (const double y : {0.5, height - 0.5}) {
+      const double w = m[6] * x + m[7] * y + m[8];
+      if (!(w > 0)) return most;
+      const double across = (m[0] * x + m[1] * y + m[2]) / w, down = (m[3] * x + m[4] * y + m[5]) / w;
+      reach = std::max({reach, -across, across - in.width, -down, down - in.height});
+    }
+  return int(std::min(std::ceil(reach) + 1, double(most)));
+}
+
 }  // namespace
+
+int WarpSource::source_of(int place, int length) const {
+  if (border.mode == Border::edge) return std::clamp(place, 0, length - 1);
+  const int turn = border.mode == Border::symmetric, period = std::max(2 * (length - 1 + turn), 1);
+  place %= period;
+  if (place < 0) place += period;
+  return std::min(place, period - turn - place);
+}
+
+WarpSource copy_with_border(const Image& in, const Border& border, const double* matrix, int height, int width,
+                            Scratch& scratch) {
+  WarpSource source(in, border);
+  const int channels = in.channels, most = std::max(in.height, in.width) / 2 + 1;
+  if (source.has_border() && std::max(in.height, in.width) <= kMostCounted / 2)
+    source.margin = reach_beyond(in, matrix, height, width, most);
+  const int margin = source.margin;
+  const size_t row = source.row(), side = size_t(margin) * size_t(channels);
+  uint8_t* const copy = scratch.memory(size_t(in.height + 2 * margin) * row);
+  source.at = copy;
+  const auto at = [&](int y) { return copy + size_t(y + margin) * row; };
+  for (int y = 0; y < in.height; ++y) std::memcpy(at(y) + side, in.at + size_t(y) * in.row(), in.row());
+  if (!margin) return source;
+  const Scratch::Frame frame(scratch);
+  int* const from = reinterpret_cast<int*>(scratch.memory(size_t(2 * margin) * sizeof(int)));  // of both sides
+  for (int k = 0; k < margin; ++k) {
+    from[k] = source.source_of(k - margin, in.width);
+    from[margin + k] = source.source_of(in.width + k, in.width);
+  }
+  for (int y = 0; y < in.height; ++y) {
+    uint8_t *left = at(y), *right = left + side + in.row();
+    for (int k = 0; k < 2 * margin; ++k) {
+      uint8_t*& to = k < margin ? left : right;
+      for (int c = 0; c < channels; ++c) *to++ = in.at[size_t(y) * in.row() + size_t(from[k] * channels + c)];
+    }
+  }
+  for (int k = 1; k <= margin; ++k) {
+    std::memcpy(at(-k), at(source.source_of(-k, in.height)), row);
+    std::memcpy(at(in.height - 1 + k), at(source.source_of(in.height - 1 + k, in.height)), row);
+  }
+  return source;
+}
 
 bool is_identity(const double* m) {
   return m[0] == 1 && m[1] == 0 && m[2] == 0 && m[3] == 0 && m[4] == 1 && m[5] == 0 && m[6] == 0 && m[7] == 0 &&
          m[8] == 1;
 }
 
-void warp(const Image& in, const double* m, Interpolation filter, const uint8_t* fill, Image& out) {
-  if (is_identity(m)) {
-    memcpy(out.at, in.at, in.bytes());
-    return;
-  }
-  if (std::max(in.height, in.width) > kMostCounted) return warp_large(in, m, filter, fill, out);
+void warp(const WarpSource& in, const double* m, Interpolation filter, Image& out) {
+  if (std::max({in.height, in.width, out.height, out.width}) > kMostCounted) return warp_large(in, m, filter, out);
   const bool perspective = !(m[6] == 0 && m[7] == 0);
   float map[9] = {};  // from pixel centers at whole numbers, as OpenCV counts
   if (perspective) {
@@ -251,7 +299,7 @@ void warp(const Image& in, const double* m, Interpolation filter, const uint8_t*
       map[3 * k + 2] = float(m[3 * k + 2] / m[8] + (a + b) / m[8] / 2 - 0.5);
     }
   }
-  HWY_DYNAMIC_DISPATCH(warp_image)(in, map, filter == Interpolation::nearest, perspective, fill, out);
+  HWY_DYNAMIC_DISPATCH(warp_image)(in, map, filter == Interpolation::nearest, perspective, out);
 }
 
 }  // namespace fastfeed

@@ -62,7 +62,6 @@ def test_a_mask_that_stays_and_masks_that_are_views():
         ((4, 5), 1, (4, 6), (4, 5), "out must be of the size after the last move"),
         ((4, 5), 1, (4, 0), (4, 0), r"sides of masks must be in \[1, 2\^24\]"),
         ((0, 5), 1, (4, 5), (4, 5), r"sides of masks must be in \[1, 2\^24\]"),
-        ((4, 5), -1, (5, 4), (5, 4), "a move that turns or tilts must keep the size"),
     ],
 )
 def test_the_kernel_refuses_masks(shape, moves, size, out, message):

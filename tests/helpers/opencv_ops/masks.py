@@ -31,7 +31,7 @@ def mask_after(
         if straight:
             mask = _looked_up(mask, back, size, stage.limits[row], ignore)
         else:
-            mask = warp(mask, back, "nearest", (ignore,))
+            mask = warp(mask, back, "nearest", (ignore,), shape=size)
     return mask
 
 

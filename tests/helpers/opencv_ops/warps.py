@@ -30,10 +30,13 @@ def warp(
     filter: str,
     fill: tuple[int, ...],
     out: np.ndarray | None = None,
+    border: str = "constant",
+    shape: tuple[int, ...] | None = None,
 ) -> np.ndarray:
-    """Every pixel of the result is looked up in `image`; what lies outside is `fill`.
+    """Every pixel of the result is looked up in `image`; what lies outside is `fill`, or by
+    `border`.
 
-    `image` itself for the identity.
+    `image` itself for the identity, unless the result has a `shape` (height, width) of its own.
 
     image   uint8 (height, width, channels) or (height, width), for masks; of that shape is the
     result, too matrix  float64 (3, 3): from output to input coordinates, (x, y, 1) columns, pixel
@@ -45,11 +48,12 @@ def warp(
     torchvision does with tensors.
     """
     (a, b, c), (d, e, f), (g, h, i) = matrix.tolist()
-    if a == e == i == 1.0 and b == c == d == f == g == h == 0.0:
+    if a == e == i == 1.0 and b == c == d == f == g == h == 0.0 and not shape:
         return image
     if max(image.shape[:2]) > _MOST:
+        assert border == "constant" and not shape, "Pillow has no border"
         return _by_pillow(image, matrix, filter, fill)
-    size, flags = image.shape[1::-1], _FLAGS[filter]
+    shape, flags = (*(shape or image.shape[:2]), *image.shape[2:]), _FLAGS[filter]
     if g == h == 0.0:
         move = np.array(
             (
@@ -65,11 +69,11 @@ def warp(
             + [ahead[2]]
         )
         take = cv2.warpPerspective
-    if not _EXACT:
-        out = np.empty_like(image) if out is None else out
-        warp_pixels(image, move, filter == "nearest", fill, out)
+    if not _EXACT or border != "constant":
+        out = np.empty(shape, np.uint8) if out is None else out
+        warp_pixels(image, move, filter == "nearest", fill, out, border)
         return out
-    return take(image, move, size, dst=out, flags=flags, borderValue=fill).reshape(image.shape)
+    return take(image, move, shape[1::-1], dst=out, flags=flags, borderValue=fill).reshape(shape)
 
 
 def _by_pillow(
@@ -84,13 +88,17 @@ def _by_pillow(
 
 
 def warped(op: Any, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
-    """Rotate, Affine, Perspective: into the image's own memory, from a copy."""
-    matrix = values["matrix"][row]
+    """Rotate, Affine, Perspective: into the image's own memory, from a copy, unless it grows."""
+    matrix, fill = values["matrix"][row], shade(op.fill, image.shape[2])
+    if "size" in values:
+        return warp(
+            image, matrix, op.filter, fill, None, op.border, tuple(values["size"][row].tolist())
+        )
     if matrix.tolist() == _SAME:
         return image
     source = planes(*image.shape)
     np.copyto(source, image)
-    return warp(source, matrix, op.filter, shade(op.fill, image.shape[2]), image)
+    return warp(source, matrix, op.filter, fill, image, op.border)
 
 
 KERNELS = {Rotate: warped, Affine: warped, Perspective: warped}

@@ -30,6 +30,8 @@ from .runtime.batch import Boxes as Boxes
 from .sampling import Balanced as Balanced
 from .sampling import Blocks as Blocks
 from .sampling import ClassBatches as ClassBatches
+from .sampling import Curriculum as Curriculum
+from .sampling import CustomOrder as CustomOrder
 from .sampling import Repeated as Repeated
 from .sampling import Weighted as Weighted
 from .sampling.checkpoint import load_state as load_state

@@ -106,7 +106,8 @@ _OPTIONS = {
     "num_threads": "threads=",
     "num_parallel_calls": "threads=",
     "sampler": (
-        "shuffle=: ff.Weighted(weights), ff.Balanced(), ff.Blocks(); ranks are detected, or world="
+        "shuffle=: ff.Weighted(weights), ff.Balanced(), ff.CustomOrder(function); ranks are detected,"
+        " or world="
     ),
     "batch_sampler": "shuffle= and batch=, such as shuffle=ff.ClassBatches(classes, per_class)",
     "transform": "the list of ops, which is the second argument",

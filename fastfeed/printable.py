@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import re
 import warnings
+from typing import Any
 
 LIMIT = 200  # characters of one value in a message
 _TAIL = 40  # of them from the end: a path ends in the file's name
@@ -109,3 +111,9 @@ def _escape(character: str) -> str:
     if 0xDC80 <= code <= 0xDCFF:  # a byte of a name that is not UTF-8, as Python has it
         return f"\\x{code - 0xDC00:02x}"
     return character.encode("unicode_escape").decode("ascii")
+
+
+def function_name(function: Any) -> str:
+    """Name of a function in messages and saved states, the same in every process."""
+    inner = function.func if isinstance(function, functools.partial) else function
+    return getattr(inner, "__qualname__", type(inner).__qualname__)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ import numpy as np
 
 from fastfeed.errors import ConfigError
 from fastfeed.ops.base import Kind, freeze, need_bytes
+from fastfeed.printable import function_name
 from fastfeed.spec import Spec
 
 __all__ = ["Function"]
@@ -135,12 +135,6 @@ def check_draws(name: str, draws: Any) -> None:
     """ConfigError for a number of random numbers that is not an integer in [0, 65536]."""
     if isinstance(draws, bool) or not isinstance(draws, int) or not 0 <= draws <= 65_536:
         raise ConfigError.of(f"{name} draws", "an integer in [0, 65536]", draws)
-
-
-def function_name(function: Any) -> str:
-    """Name of a function in messages and saved states, the same in every process."""
-    inner = function.func if isinstance(function, functools.partial) else function
-    return getattr(inner, "__qualname__", type(inner).__qualname__)
 
 
 def as_op(op: Any) -> Any:

@@ -10,7 +10,8 @@ import numpy as np
 
 from fastfeed.errors import ConfigError
 from fastfeed.ops.base import Kind
-from fastfeed.ops.function import check_draws, function_name
+from fastfeed.ops.function import check_draws
+from fastfeed.printable import function_name
 from fastfeed.runtime.batch import column_field
 from fastfeed.spec import Spec
 

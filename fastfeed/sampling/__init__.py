@@ -20,6 +20,8 @@ from fastfeed.sampling.base import (
 )
 from fastfeed.sampling.blocks import Blocks
 from fastfeed.sampling.class_batches import ClassBatches
+from fastfeed.sampling.curriculum import Curriculum
+from fastfeed.sampling.custom import CustomOrder
 from fastfeed.sampling.mixture import MixtureOrder, MixturePart
 from fastfeed.sampling.weighted import Weighted
 
@@ -29,6 +31,8 @@ __all__ = [
     "Balanced",
     "Blocks",
     "ClassBatches",
+    "Curriculum",
+    "CustomOrder",
     "Epoch",
     "MixtureOrder",
     "MixturePart",

@@ -34,11 +34,17 @@ def mixture(root: Path) -> ff.Mixture:
     )
 
 
+def drawn(epoch: int, positions: np.ndarray) -> np.ndarray:
+    return np.random.default_rng((5, epoch)).permutation(len(positions))
+
+
 def sources(root: Path) -> dict[str, tuple[Any, Any]]:
     arrays = ff.Arrays(NUMBERS, LABELS)
     return {
         "balanced": (arrays, ff.Balanced()),
         "class batches": (arrays, ff.ClassBatches(3, 2)),
+        "curriculum": (arrays, ff.Curriculum(np.arange(50) % 7, start=0.3, epochs=2)),
+        "custom": (arrays, ff.CustomOrder(drawn)),
         "weighted": (arrays, ff.Weighted(np.arange(50))),
         "repeated": (arrays, ff.Repeated(3)),
         "together": (arrays, ff.Repeated(2, together=True)),
@@ -51,6 +57,8 @@ def sources(root: Path) -> dict[str, tuple[Any, Any]]:
 NAMES = [
     "balanced",
     "class batches",
+    "curriculum",
+    "custom",
     "weighted",
     "repeated",
     "together",

@@ -14,6 +14,8 @@ from fastfeed.sampling import (
     Balanced,
     Blocks,
     ClassBatches,
+    Curriculum,
+    CustomOrder,
     MixtureOrder,
     MixturePart,
     Repeated,
@@ -123,10 +125,32 @@ def orders(samples: int) -> st.SearchStrategy[Any]:
         once(samples),
         balanced(samples),
         class_batches(samples),
+        curriculum(samples),
+        custom(samples),
         weighted(samples),
         repeated,
         mixed(samples),
     )
+
+
+@st.composite
+def curriculum(draw: Any, samples: int) -> Curriculum:
+    values = np.random.default_rng(draw(st.integers(0, 1000))).integers(0, 50, samples)
+    return Curriculum(values, draw(st.sampled_from([0.01, 0.3, 1])), draw(st.integers(1, 5)))
+
+
+def rotated(epoch: int, positions: np.ndarray) -> np.ndarray:
+    return np.roll(positions, epoch % 7)
+
+
+def halved(epoch: int, positions: np.ndarray) -> np.ndarray:
+    return (positions + epoch) // 2 % ((len(positions) + 1) // 2)
+
+
+def custom(samples: int) -> st.SearchStrategy[CustomOrder]:
+    length = st.none() | st.integers(1, samples)
+    resampled = st.builds(CustomOrder, st.just(halved), st.just(True), length)
+    return st.just(CustomOrder(rotated)) | resampled
 
 
 def run_of(order: Any) -> int:
@@ -189,3 +213,8 @@ def worlds(draw: Any, kinds: Any = orders) -> list[Plan]:
         Plan.make(samples, **how, seed=seed, world=World(rank, size), shuffle=shuffle, tail=tail)
         for rank in range(size)
     ]
+
+
+def limit(freedom: int) -> float:
+    """Chi-square at p 1e-4 (Wilson and Hilferty)."""
+    return freedom * (1 - 2 / (9 * freedom) + 3.72 * np.sqrt(2 / (9 * freedom))) ** 3

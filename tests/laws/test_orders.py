@@ -8,7 +8,7 @@ import pickle
 
 import numpy as np
 import pytest
-from helpers.plans import SIZES, epoch_of, orders, plans, ranks, run_of, served, worlds
+from helpers.plans import SIZES, epoch_of, orders, plans, ranks, rotated, run_of, served, worlds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +20,8 @@ from fastfeed.sampling import (
     Balanced,
     Blocks,
     ClassBatches,
+    Curriculum,
+    CustomOrder,
     MixtureOrder,
     MixturePart,
     Repeated,
@@ -33,6 +35,8 @@ EXAMPLES = [
     Balanced(),
     Blocks(),
     ClassBatches(),
+    Curriculum([1]),
+    CustomOrder(rotated),
     MixtureOrder((MixturePart(0, 1, 1),)),
     Repeated(2),
     Weighted([1]),

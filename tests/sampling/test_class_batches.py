@@ -6,7 +6,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from helpers.plans import Rows, class_batches, plans, served
+from helpers.plans import Rows, class_batches, limit, plans, served
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -72,11 +72,6 @@ def test_all_hands_are_equally_likely(sizes):
     )
     expected = count * size * (size - 1) / (items * (items - 1))
     assert ((pairs - expected) ** 2 / expected).sum() < limit(len(pairs))
-
-
-def limit(freedom: int) -> float:
-    """Of chi-square, at p 1e-4 (Wilson and Hilferty)."""
-    return freedom * (1 - 2 / (9 * freedom) + 3.72 * np.sqrt(2 / (9 * freedom))) ** 3
 
 
 @given(st.integers(1, 12), st.data())

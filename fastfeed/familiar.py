@@ -82,6 +82,12 @@ _NAMES = {  # torchvision, PyTorch, Keras, tf.data, Albumentations, DALI, WebDat
     "MultiLabelBinarizer": 'label_kind="multi", of ff.Table and other sources',
     "DistributedSampler": "nothing: ranks are detected, or Feed(..., world=ff.World(rank, size))",
     "MPerClassSampler": "Feed(..., shuffle=ff.ClassBatches(classes, per_class))",
+    "RASampler": (
+        "Feed(..., shuffle=ff.Repeated(3, together=True, length=len(source))), repeated augmentation"
+    ),
+    "RepeatAugSampler": (
+        "Feed(..., shuffle=ff.Repeated(3, together=True, length=len(source))), repeated augmentation"
+    ),
     "WeightedRandomSampler": "Feed(..., shuffle=ff.Weighted(weights))",
     "RandomSampler": 'nothing: Feed(..., shuffle="full") is the default',
     "SequentialSampler": "Feed(..., shuffle=False)",

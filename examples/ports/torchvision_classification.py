@@ -10,14 +10,16 @@ import torch_steps
 import fastfeed as ff
 
 
-def feeds(root, batch=16, world=None, augment=(), erase=0.1, mixup=0.2, cutmix=1.0):
+def feeds(root, batch=16, world=None, augment=(), erase=0.1, mixup=0.2, cutmix=1.0, repeats=1):
     pixels = [ff.Normalize.imagenet(), ff.ToLayout("CHW")]
     ops = [ff.RandomResizedCrop(176), ff.RandomFlip(), *augment]
     ops += [ff.RandomErasing(erase, fill=(124, 116, 104)), *pixels]
     ops.append(ff.RandomChoice([ff.MixUp(mixup), ff.CutMix(cutmix)]))
     center = [ff.Resize(232), ff.CenterCrop(224), *pixels]
     common = {"batch": batch, "world": world, "tail": "pad"}
-    train = ff.Feed(ff.ImageFolder(root / "train"), ops, **common)
+    source = ff.ImageFolder(root / "train")
+    order = ff.Repeated(repeats, together=True, length=len(source))
+    train = ff.Feed(source, ops, **common, shuffle=order)
     val = ff.Feed(ff.ImageFolder(root / "val"), center, **common, shuffle=False)
     return train, val
 

@@ -115,7 +115,7 @@ class FeedConfig:
             world=world,
             shuffle=bind(shuffle, source),
             tail=tail,
-            mixed=program.mix is not None,
+            mixed=program.mix.op.group if program.mix is not None else False,
         )
         _check_fit(program, plan, source)
         if program.maps_images and chosen != "cpu":
@@ -169,7 +169,7 @@ def _check_fit(program: Program, plan: Plan, source: Source) -> None:
     for branch in (program, *program.others):
         check_draws(branch)
     if program.mix is not None:
-        _check_partners(type(program.mix.op).__name__, plan)
+        _check_partners(program.mix.op, plan)
     if program.targets is not None:
         _check_labels(program, source)
 
@@ -187,7 +187,8 @@ def check_draws(program: Program) -> None:
             )
 
 
-def _check_partners(name: str, plan: Plan) -> None:
+def _check_partners(op: Any, plan: Plan) -> None:
+    name = type(op).__name__
     if plan.global_batch < 2 * plan.world.size:
         raise ConfigError(
             f"{name} mixes neighbors of a batch and needs batch >= 2, "
@@ -195,12 +196,15 @@ def _check_partners(name: str, plan: Plan) -> None:
             field="batch",
         )
     order = plan.shuffle
-    if isinstance(order, Repeated) and order.together and plan.global_batch <= order.times:
-        raise ConfigError(
-            f"{name} would mix samples with themselves only: a global batch of {plan.global_batch}"
-            f" under {order} is one sample; raise batch, or write together=False",
-            field="batch",
-        )
+    if isinstance(order, Repeated) and order.together:
+        least = order.times * op.group
+        if plan.global_batch < least:
+            raise ConfigError(
+                f"{name} would mix samples with themselves: under {order} it needs a global batch"
+                f" of at least {least}, got {plan.global_batch}; raise batch, or write"
+                " together=False",
+                field="batch",
+            )
 
 
 def _check_labels(program: Program, source: Source) -> None:

@@ -50,7 +50,9 @@ class Epoch:
 class Order(Protocol):
     """Maps positions of an epoch to samples.
 
-    A frozen value; its `repr` is saved with a run's state.
+    A frozen value; its `repr` is saved with a run's state. It may have `run`, which the global
+    batch must be a multiple of (otherwise 1), and `once`, True if no sample comes twice in an epoch
+    (otherwise False).
     """
 
     open: ClassVar[bool]  # it also defines the positions that tail="drop" leaves out
@@ -101,6 +103,7 @@ class Shuffled:
     """shuffle="full": every sample once, in pseudorandom order."""
 
     open: ClassVar[bool] = True
+    once: ClassVar[bool] = True
 
     def bind(self, source: Any) -> Shuffled:
         return self
@@ -117,6 +120,7 @@ class Sequential:
     """shuffle="none": every sample once, in the order of the source."""
 
     open: ClassVar[bool] = True
+    once: ClassVar[bool] = True
 
     def bind(self, source: Any) -> Sequential:
         return self
@@ -146,14 +150,18 @@ class Repeated:
     """Every sample several times per epoch, augmented differently each time.
 
     All samples come once before any repeats; or, with `together`, all occurrences of a sample are
-    adjacent in a batch (Hoffer et al., "Augment Your Batch", CVPR 2020).
+    adjacent in a batch (Hoffer et al., "Augment Your Batch", CVPR 2020). Ops that mix samples shuffle
+    the rows of a batch, and combine different samples.
 
     Args:
         times (int): Occurrences of each sample per epoch, in [1, 65536].
         together (bool): Put the occurrences next to each other. Default: False.
+        length (int | None): Positions per epoch, at least 1: the source's length keeps the number
+            of steps, with `together` of other samples in every epoch, as DeiT's `RASampler` does.
+            Default: None, all occurrences of all samples.
 
     Raises:
-        ConfigError: If a field is out of range.
+        ConfigError: If a field is out of range. A `length` that is too large is refused by `Plan`.
 
     Example:
         >>> ff.Plan(4, 4, shuffle=ff.Repeated(2, together=True)).ids(epoch=0, step=0)
@@ -164,9 +172,17 @@ class Repeated:
 
     times: int
     together: bool = False
+    length: int | None = None
+
+    def __repr__(self) -> str:  # saved states hold this text
+        more = "" if self.length is None else f", length={self.length}"
+        return f"Repeated(times={self.times}, together={self.together}{more})"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "times", check_count("Repeated.times", self.times, _MOST))
+        if self.length is not None:
+            length = check_count("Repeated.length", self.length, MOST_SAMPLES)
+            object.__setattr__(self, "length", length)
         if not isinstance(self.together, bool):
             raise ConfigError.of("Repeated.together", "True or False", self.together)
 
@@ -174,7 +190,14 @@ class Repeated:
         return self
 
     def positions(self, samples: int) -> int:
-        return samples * self.times
+        most = samples * self.times
+        if self.length is not None and self.length > most:
+            raise ConfigError(
+                f"Repeated.length must be at most {most}, {self.times} times {samples} samples, got"
+                f" {self.length}",
+                field="length",
+            )
+        return most if self.length is None else self.length
 
     def visits(self, positions: np.ndarray, epoch: Epoch) -> SampleRefs:
         if self.together:

@@ -56,6 +56,7 @@ class Blocks:
     """
 
     open: ClassVar[bool] = False
+    once: ClassVar[bool] = True
 
     block: int | None = None
     window: int = 4

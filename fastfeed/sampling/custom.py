@@ -88,6 +88,11 @@ class CustomOrder:
         length = check_count("CustomOrder.length", self.length, MOST_SAMPLES)
         object.__setattr__(self, "length", length)
 
+    @property
+    def once(self) -> bool:
+        """True if no sample comes twice in an epoch."""
+        return not self.resampling
+
     def bind(self, source: Any) -> CustomOrder:
         samples = len(source)
         ids, again = (self._ids(0, samples) for _ in range(2))

@@ -19,7 +19,8 @@ import numpy as np
 from fastfeed.arguments import checked
 from fastfeed.distributed.world import World
 from fastfeed.errors import ConfigError, StateError
-from fastfeed.sampling import MOST_SAMPLES, Epoch, SampleRefs, Shuffle, order_of
+from fastfeed.sampling import MOST_SAMPLES, Epoch, Order, SampleRefs, Shuffle, order_of
+from fastfeed.sampling.partners import apart
 from fastfeed.sampling.permute import permute
 from fastfeed.sampling.rng import SLOT_SUBSTITUTE, check_seed, uniform
 
@@ -44,9 +45,10 @@ class Plan:
         tail (str): What happens to samples that do not fill a global batch: "drop" leaves them out
             of this epoch, "pad" divides them evenly among the ranks and fills the batch of each
             with others of weight 0. Default: "drop".
-        mixed (bool): Shuffle the rows of every global batch, whatever the order: neighbors, which
-            MixUp, CutMix and Mosaic combine, are then any two of its samples. A feed with such an
-            op sets it. Default: False.
+        mixed (bool | int): Shuffle the rows of every global batch, whatever the order: neighbors,
+            which MixUp, CutMix and Mosaic combine, are then any two of its samples. A number above
+            1 is how many rows are combined: they are then different samples, unless a sample has
+            more rows than there are such groups. A feed with such an op sets it. Default: False.
 
     Raises:
         ConfigError: If a field is out of range, or the global batch exceeds the data under
@@ -64,7 +66,7 @@ class Plan:
     world: World = field(default_factory=World)
     shuffle: Shuffle = "full"
     tail: Literal["drop", "pad"] = "drop"
-    mixed: bool = False
+    mixed: bool | int = False
     length: int = field(init=False, repr=False, compare=False)
     """Positions per epoch: as many as there are samples, unless the order says otherwise."""
     steps: int = field(init=False, repr=False, compare=False)
@@ -126,7 +128,7 @@ class Plan:
         world: World | None = None,
         shuffle: Shuffle | bool = "full",
         tail: Literal["drop", "pad"] = "drop",
-        mixed: bool = False,
+        mixed: bool | int = False,
     ) -> Plan:
         """A plan from a batch per rank or a global batch.
 
@@ -139,7 +141,7 @@ class Plan:
             shuffle (str | bool | Order): As for `Plan`; True is "full", False is "none". Default:
                 "full".
             tail (str): As for `Plan`. Default: "drop".
-            mixed (bool): As for `Plan`. Default: False.
+            mixed (bool | int): As for `Plan`. Default: False.
 
         Returns:
             The plan.
@@ -213,9 +215,10 @@ class Plan:
         used = length if self.tail == "pad" else length - length % self.global_batch
         info = Epoch(int(epoch), self.samples, used, self.global_batch, int(self.seed))
         order = order_of(self.shuffle)
+        last = length if order.open else used
         if self.mixed:
-            positions = self._shuffled_rows(int(epoch), positions, length)
-        return order.visits(positions % (length if order.open else used), info)
+            positions = self._shuffled_rows(positions, info, order, last)
+        return order.visits(positions % last, info)
 
     def weights(self, step: int) -> np.ndarray:
         """Weights of a step's samples: 1 for a sample, 0 for padding.
@@ -262,15 +265,25 @@ class Plan:
             more = room * first // size, room * (first + 1) // size
         return each * first + min(more[0], rest), each * (first + 1) + min(more[1], rest)
 
-    def _shuffled_rows(self, epoch: int, positions: np.ndarray, length: int) -> np.ndarray:
+    def _shuffled_rows(
+        self, positions: np.ndarray, epoch: Epoch, order: Order, last: int
+    ) -> np.ndarray:
         """Positions with rows of each step shuffled; padding stays in its rows."""
         steps, rows = np.divmod(positions, self.global_batch)
         shuffled = positions.copy()
+        repeats = not getattr(order, "once", False)
         for step in np.unique(steps).tolist():
             first = step * self.global_batch
-            real = min(self.global_batch, length - first)
+            real = min(self.global_batch, self.length - first)
             here = np.flatnonzero((steps == step) & (rows < real))
-            shuffled[here] = first + permute(rows[here], real, (self.seed, _ROWS, epoch, step))
+            key = (self.seed, _ROWS, epoch.number, step)
+            if self.mixed > 1 and repeats:
+                whole = first + permute(np.arange(real), real, key)
+                ids = order.visits(whole % last, epoch).ids
+                apart_rows = apart(ids, int(self.mixed), -first % self.mixed, (*key, 1))
+                shuffled[here] = whole[apart_rows[rows[here]]]
+            else:
+                shuffled[here] = first + permute(rows[here], real, key)
         return shuffled
 
     def state(self, epoch: int, step: int, fingerprint: str) -> dict[str, Any]:

@@ -166,7 +166,9 @@ def test_refuses(ops, source, error, text):
 
 def test_refuses_to_mix_samples_with_themselves():
     with pytest.raises(
-        ConfigError, match="MixUp would mix samples with themselves only: a global batch of 2 under"
+        ConfigError,
+        match=r"MixUp would mix samples with themselves: under Repeated\(times=2, together=True\) it"
+        " needs a global batch of at least 4, got 2; raise batch, or write together=False",
     ):
         Feed(SOURCE, [MixUp()], batch=2, shuffle=Repeated(2, together=True))
 

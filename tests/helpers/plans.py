@@ -120,7 +120,8 @@ def mixed(draw: Any, samples: int) -> MixtureOrder:
 
 def orders(samples: int) -> st.SearchStrategy[Any]:
     """All there are."""
-    repeated = st.builds(Repeated, st.integers(1, 4), st.booleans())
+    length = st.none() | st.integers(1, samples)
+    repeated = st.builds(Repeated, st.integers(1, 4), st.booleans(), length)
     return st.one_of(
         once(samples),
         balanced(samples),

@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.plans import limit
 
 from fastfeed.distributed.world import World
 from fastfeed.feed.feed import Feed
 from fastfeed.ops import CutMix, MixUp, Mosaic
-from fastfeed.sampling import Balanced, Blocks, ClassBatches, Repeated, Weighted
+from fastfeed.sampling import Balanced, Blocks, ClassBatches, CustomOrder, Repeated, Weighted
+from fastfeed.sampling.plan import Plan
 from fastfeed.sources import Arrays, Mixture
 
 N, BATCH = 512, 64
@@ -38,7 +40,7 @@ CASES: dict[str, tuple[Any, Any, np.ndarray]] = {  # source, order, what the ord
     "mixture of blocks": (mixture(0.5), Blocks(16, window=2, lanes=4), PART),
     "blocks": (SOURCE, Blocks(16, window=2, lanes=4), SHARDS),
     "one lane": (SOURCE, Blocks(16, window=4, lanes=1), SHARDS),
-    "repeated": (SOURCE, Repeated(4, together=True), np.arange(N)),
+    "repeated": (SOURCE, Repeated(4, together=True), CLASSES),
 }
 
 
@@ -83,6 +85,60 @@ def test_a_row_meets_every_other_row(order):
     assert ((counts[1:] - expected) ** 2 / expected).sum() < 42.6, (
         counts
     )  # 14 degrees of freedom, p 1e-4
+
+
+RARE = np.minimum(np.arange(N), 6)  # classes of one sample, and a large one
+REPEATING = {
+    "repeated": Repeated(4, together=True),
+    "rare": Balanced(),
+    "weighted": Weighted(np.where(np.arange(N) < 6, 80, 1)),
+    "custom": CustomOrder(lambda epoch, positions: positions % 60 * 3, resampling=True),
+}
+
+
+@pytest.mark.parametrize("op", [MixUp(), Mosaic()], ids=lambda op: type(op).__name__)
+@pytest.mark.parametrize("name", REPEATING)
+def test_partners_are_different_samples(name, op):
+    """And the batch holds what it holds without mixing."""
+    source = Arrays(IMAGES, RARE, classes=[str(i) for i in range(7)])
+    order = REPEATING[name]
+    with Feed(source, [op], batch=BATCH, shuffle=order, threads=1, tail="pad") as feed:
+        with Feed(source, [], batch=BATCH, shuffle=order, threads=1, tail="pad") as plain:
+            for number in range(24):
+                ids, there = (each.plan.ids(*divmod(number, 8)) for each in (feed, plain))
+                assert sorted(ids) == sorted(there) and len(np.unique(ids)) < BATCH
+                groups = np.sort(ids.reshape(-1, op.group), axis=1)
+                assert (groups[:, 1:] != groups[:, :-1]).all()
+
+
+def test_a_repeated_sample_meets_every_row_of_others():
+    """Chi-square over pairs of samples of a batch, and over occurrences that meet."""
+    order = Repeated(4, together=True)
+    met, turns = np.zeros((6, 6)), np.zeros((4, 4))
+    with Feed(SOURCE, [MixUp()], batch=24, shuffle=order, threads=1) as feed:
+        with Feed(SOURCE, [], batch=24, shuffle=order, threads=1) as plain:
+            for number in range(500):
+                at = divmod(number, feed.plan.steps)
+                place = {id: i // 4 for i, id in enumerate(plain.plan.ids(*at).tolist())}
+                ids, occurrences = feed.plan.visits(*at)
+                places = np.array([place[id] for id in ids.tolist()]).reshape(-1, 2)
+                np.add.at(met, tuple(np.sort(places, axis=1).T), 1)
+                np.add.at(turns, tuple(occurrences.reshape(-1, 2).T), 1)
+    assert not np.diag(met).any()
+    pairs = met[np.triu_indices(6, 1)]
+    for counts in (pairs, turns):
+        expected = counts.sum() / counts.size
+        assert ((counts - expected) ** 2 / expected).sum() < limit(counts.size), counts
+
+
+def test_a_mixed_batch_is_the_same_at_every_world_size_if_samples_repeat():
+    order = Repeated(3, together=True)
+    alone = Plan(50, 24, shuffle=order, mixed=2)
+    for size in (2, 3, 4):
+        ranks = [Plan(50, 24, world=World(r, size), shuffle=order, mixed=2) for r in range(size)]
+        for step in range(alone.steps):
+            here = np.concatenate([plan.visits(1, step).keys for plan in ranks])
+            assert here.tolist() == alone.visits(1, step).keys.tolist()
 
 
 def test_what_is_mixed_are_the_neighbors_of_the_plan_at_every_world_size():

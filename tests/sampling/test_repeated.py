@@ -35,6 +35,15 @@ def test_together_means_next_to_each_other():
     assert occurrences.tolist() == [0, 1, 2, 3, 4] * 50
 
 
+def test_fewer_positions_hold_other_samples_in_every_epoch():
+    """DeiT's sampler: as many steps as without repeats, of a third of the samples."""
+    plan = Plan(60, 12, shuffle=Repeated(3, together=True, length=60))
+    epochs = [served(plan, epoch).ids.reshape(-1, 3) for epoch in range(2)]
+    for ids in epochs:
+        assert (ids == ids[:, :1]).all() and len(np.unique(ids)) == 20
+    assert set(epochs[0].ravel()) != set(epochs[1].ravel())
+
+
 def test_golden_orders():
     """Never change: saved states name positions in them."""
     plan = Plan(4, 4, seed=7, shuffle=Repeated(2))
@@ -52,6 +61,11 @@ GOLDEN_TOGETHER = [[1, 1, 2, 2], [3, 3, 0, 0]]
     [
         (lambda: Repeated(0), "Repeated.times must be an integer >= 1, got 0"),
         (lambda: Repeated(2**17), "Repeated.times must be at most 65536, got 131072"),
+        (lambda: Repeated(2, length=0), "Repeated.length must be an integer >= 1, got 0"),
+        (
+            lambda: Plan(4, 2, shuffle=Repeated(2, length=9)),
+            "Repeated.length must be at most 8, 2 times 4 samples, got 9",
+        ),
         (lambda: Repeated(2, 1), "Repeated.together must be True or False, got 1"),
     ],
 )

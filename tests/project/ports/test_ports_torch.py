@@ -77,6 +77,18 @@ def test_recipes_with_mixed_labels(
     assert_validates(val, root / "val", wanted)
 
 
+def test_torchvision_repeats_augmentation_as_its_sampler(tmp_path: Path) -> None:
+    """Of the images a quarter, four times each, as many steps as without, and no image with itself."""
+    port = load("torchvision_classification")
+    root = made(port, "class_folders", tmp_path)
+    train, _ = port.feeds(root, batch=16, repeats=4, mixup=1.0)
+    assert len(train) == 3
+    ids = [train.plan.ids(0, step) for step in range(3)]
+    assert np.unique(np.concatenate(ids), return_counts=True)[1].tolist() == [4] * 12
+    for pairs in ids:
+        assert (pairs[::2] != pairs[1::2]).all()
+
+
 def test_torchvision_segmentation(tmp_path: Path) -> None:
     port = load("torchvision_segmentation")
     root = made(port, "segmented", tmp_path)

@@ -1,0 +1,58 @@
+"""Rows of a batch in which neighbors, which an op mixes, are different samples."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+
+from fastfeed.sampling.permute import Key, permute
+
+
+def apart(ids: np.ndarray, group: int, lead: int, key: Key) -> np.ndarray:
+    """An order of rows in which no group holds a sample twice: int64 (n,).
+
+    Shuffled rows stay where they are but for one of each pair of equal samples in a group, which
+    changes places with the first row that fits in the permutation of `key`. If none fits, samples
+    are dealt to the groups in turn, which succeeds if there are as many groups as the most frequent
+    sample has rows.
+
+    ids: of the samples, in shuffled rows. Groups are `group` rows long, the first one begins at row
+    `lead`; rows before and after whole groups have no partners here.
+    """
+    rows = np.arange(len(ids))
+    groups = max(len(ids) - lead, 0) // group
+    end = lead + groups * group
+    columns = ids[lead:end].reshape(groups, group).T
+    clashes = [one == other for one, other in combinations(columns, 2)]
+    clashing = np.flatnonzero(np.any(clashes, axis=0))
+    if not len(clashing):
+        return rows
+    held = ids.tolist()
+    candidates = permute(rows, len(rows), key).tolist()
+
+    def partners(row: int) -> set[int]:
+        if not lead <= row < end:
+            return set()
+        first = row - (row - lead) % group
+        return {held[other] for other in range(first, first + group) if other != row}
+
+    def fits(row: int, other: int) -> bool:
+        """True if the two may change places."""
+        return held[other] not in partners(row) and held[row] not in partners(other)
+
+    for row in (lead + clashing[:, None] * group + np.arange(group)).reshape(-1).tolist():
+        if held[row] not in partners(row):
+            continue
+        other = next((other for other in candidates if fits(row, other)), None)
+        if other is None:
+            rows[lead:end] = lead + _dealt(ids[lead:end], groups)
+            return rows
+        rows[[row, other]] = rows[[other, row]]
+        held[row], held[other] = held[other], held[row]
+    return rows
+
+
+def _dealt(ids: np.ndarray, groups: int) -> np.ndarray:
+    """Rows of groups to which samples are dealt in turn, equal ones one after the other."""
+    return np.argsort(ids, kind="stable").reshape(-1, groups).T.reshape(-1)

@@ -24,6 +24,7 @@ from fastfeed.runtime.thread_pool import ParallelJob, ThreadPool
 
 _SKIPPED = -2  # minus `Read::skipped` of native/samples.h
 _DECLINED = 3  # `unsupported_format`, as Status in native/image/header.h
+_UNTIMED = np.empty((0, 3), np.int64)
 _NOTHING = np.zeros((1, 1, 3), np.uint8)
 
 Names = Callable[[int], Name | None]
@@ -173,7 +174,7 @@ class Executor:
             return _pixels(self.native.Samples.of_pixels(arrays, sizes), sizes)
         blobs = [b"" if blob is None else blob for blob in blobs]
         handle = self._open().borrow(blobs, self._max_pixels, stop)
-        return self._inspected(handle, np.empty((0, 3), np.int64), stop, names)
+        return self._inspected(handle, _UNTIMED, stop, names)
 
     def run_python(self, tasks: Sequence[Callable[[], None]], stop: Stop) -> None:
         """Run tasks that need Python on separate threads: reading, decoding with Pillow, functions.
@@ -193,7 +194,9 @@ class Executor:
     def _inspected(
         self, handle: Any, spans: np.ndarray, stop: Stop, names: Names | None
     ) -> Samples:
-        codes, sizes = np.empty(len(handle), np.int32), np.empty((len(handle), 2), np.int64)
+        n = len(handle)
+        codes = np.empty(n, np.int32)
+        sizes = np.empty((n, 2), np.int64)
         others = self._inspect(handle, 0, codes, sizes)
         if others and (skipped := np.flatnonzero(codes == _SKIPPED)).size:
             count = max(int(skipped[0]), 1)

@@ -214,6 +214,11 @@ def check_size(name: str, size: Any) -> tuple[int, int]:
     return height, width
 
 
+def height_width(size: int | tuple[int, int]) -> tuple[int, int]:
+    """(height, width) of a size that was checked, without the checks: ops need it in every batch."""
+    return size if isinstance(size, tuple) else (size, size)
+
+
 def freeze(op: Any) -> None:
     """Convert an op's fields to plain values, so that it compares, hashes and prints as a value."""
     for field in fields(op):

@@ -9,7 +9,15 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from fastfeed.errors import ConfigError, SpecError
-from fastfeed.ops.base import Border, Kind, check_fill, check_size, freeze, need_pixels
+from fastfeed.ops.base import (
+    Border,
+    Kind,
+    check_fill,
+    check_size,
+    freeze,
+    height_width,
+    need_pixels,
+)
 from fastfeed.ops.geometry import fit_inside, same_size, window_params
 from fastfeed.spec import Spec
 
@@ -59,7 +67,7 @@ class CenterCrop:
 
     def out(self, spec: Spec) -> Spec:
         need_pixels(self, spec)
-        height, width = check_size("CenterCrop", self.size)
+        height, width = height_width(self.size)
         if (spec.size[0] or height) < height or (spec.size[1] or width) < width:
             raise SpecError(
                 f"CenterCrop of {height}x{width} does not fit into {spec}; put Resize before it, or"
@@ -68,7 +76,7 @@ class CenterCrop:
         return spec.with_size(height, width)
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
-        want = np.array(check_size("CenterCrop", self.size), np.int64)
+        want = np.array(height_width(self.size), np.int64)
         cut_size, fits = fit_inside(want, sizes)
         corner = np.where(fits, np.rint((sizes - want) / 2), (sizes - cut_size) / 2)
         return window_params(np.concatenate([corner, cut_size], axis=1), same_size(want, sizes))
@@ -119,7 +127,7 @@ class Crop:
 
     def out(self, spec: Spec) -> Spec:
         need_pixels(self, spec)
-        want = check_size("Crop", self.size)
+        want = height_width(self.size)
         if spec.fixed and not _larger(spec.size, (self.top + want[0], self.left + want[1])):
             raise SpecError(
                 f"{self!r} reaches beyond {spec}; put Resize before it, or Pad where a border is"
@@ -128,7 +136,7 @@ class Crop:
         return spec.with_size(*want)
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
-        want = np.array(check_size("Crop", self.size), np.int64)
+        want = np.array(height_width(self.size), np.int64)
         cut_size, _ = fit_inside(want, sizes)
         corner = np.minimum([[self.top, self.left]], sizes - cut_size)
         return window_params(np.concatenate([corner, cut_size], axis=1), same_size(want, sizes))
@@ -185,7 +193,7 @@ class RandomCrop:
 
     def out(self, spec: Spec) -> Spec:
         need_pixels(self, spec)
-        want = check_size("RandomCrop", self.size)
+        want = height_width(self.size)
         if spec.fixed and not _larger(_padded(spec.size, self.padding), want):
             raise SpecError(
                 f"{self!r} needs images at least that large, got {spec}; write padding=..., or put"
@@ -194,7 +202,7 @@ class RandomCrop:
         return spec.with_size(*want)
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
-        want = np.array(check_size("RandomCrop", self.size), np.int64)
+        want = np.array(height_width(self.size), np.int64)
         sides = _checked_sides(self.padding)
         padded = sizes + sides[:2] + sides[2:]
         cut_size, fits = fit_inside(want, padded)

@@ -22,6 +22,7 @@ from fastfeed.ops.base import (
     check_range,
     check_size,
     freeze,
+    height_width,
     need_pixels,
 )
 from fastfeed.runtime.extension import extension
@@ -142,7 +143,7 @@ class Resize:
         need_pixels(self, spec)
         height, width = spec.size
         if self._fit in ("exact", "pad"):
-            return spec.with_size(*check_size("Resize", self.size))
+            return spec.with_size(*height_width(self.size))
         if height is None or width is None:
             return spec.with_size(None, None)
         new = self._sizes(np.array([[height, width]]))[0]
@@ -152,7 +153,7 @@ class Resize:
         new = self._sizes(sizes)
         if self._fit != "pad":
             return window_params(full_boxes(sizes), new)
-        want = np.array(check_size("Resize", self.size), np.int64)
+        want = np.array(height_width(self.size), np.int64)
         unit = sizes / new  # source pixels per pixel of the result
         box = np.concatenate([-((want - new) // 2) * unit, want * unit], axis=1)
         return window_params(box, same_size(want, sizes))
@@ -170,7 +171,7 @@ class Resize:
             >>> ff.Resize(256).largest_results(unlimited=65_535)
             ((256, 65535), (65535, 256))
         """
-        want = check_size("Resize", self.size)[0]
+        want = height_width(self.size)[0]
         return {"short": ((want, unlimited), (unlimited, want)), "long": ((want, want),)}.get(
             self._fit, ()
         )
@@ -181,7 +182,7 @@ class Resize:
 
     def _sizes(self, sizes: np.ndarray) -> np.ndarray:
         """Return the sizes of the scaled images, without the padding of "pad"."""
-        want = np.array(check_size("Resize", self.size), np.int64)
+        want = np.array(height_width(self.size), np.int64)
         if self._fit == "exact":
             return same_size(want, sizes)
         if self._fit == "pad":
@@ -241,13 +242,16 @@ class RandomResizedCrop:
 
     def out(self, spec: Spec) -> Spec:
         need_pixels(self, spec)
-        return spec.with_size(*check_size("RandomResizedCrop", self.size))
+        return spec.with_size(*height_width(self.size))
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
-        ratios = np.exp(_between(u[:, 10:20], math.log(self.ratio[0]), math.log(self.ratio[1])))
-        boxes = np.empty((len(sizes), 4))
+        low = math.log(self.ratio[0])
+        ratios = np.exp(low + u[:, 10:20] * (math.log(self.ratio[1]) - low))
+        n = len(sizes)
+        boxes = np.empty((n, 4))
         extension().resized_crops(u, ratios, sizes, *self.scale, *self.ratio, boxes)
-        return window_params(boxes, same_size(check_size("RandomResizedCrop", self.size), sizes))
+        size = same_size(height_width(self.size), sizes)
+        return {"box": boxes, "size": size, "flip": np.zeros((n, 2), bool)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,11 +292,7 @@ class RandomFlip:
         return spec
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
-        allowed = {"horizontal": (False, True), "vertical": (True, False), "both": (True, True)}[
-            self.direction
-        ]
-        return window_params(full_boxes(sizes), sizes, (u < self.p) & np.array(allowed))
-
-
-def _between(u: np.ndarray, low: float, high: float) -> np.ndarray:
-    return low + u * (high - low)
+        flip = u < self.p
+        if self.direction != "both":
+            flip[:, 0 if self.direction == "horizontal" else 1] = False
+        return {"box": full_boxes(sizes), "size": sizes, "flip": flip}

@@ -48,13 +48,17 @@ def uniform(seed: int, epoch: int, ids: np.ndarray, slot: int, n: int) -> np.nda
     check_epoch(epoch)
     if not 0 <= slot <= SLOT_SUBSTITUTE:
         raise ConfigError.of("slot", f"in [0, {SLOT_SUBSTITUTE}]", slot)
-    ids = np.ascontiguousarray(ids, np.int64)
+    return drawn(int(seed), epoch, np.ascontiguousarray(ids, np.int64), slot, n)
+
+
+def drawn(seed: int, epoch: int, ids: np.ndarray, slot: int, n: int) -> np.ndarray:
+    """`uniform` for arguments that have been checked; ids: int64, contiguous."""
     native = extension()
     if native is not None and 0 < n <= PER_SLOT:
         out = np.empty((len(ids), n))
-        native.uniform(int(seed), epoch, ids, slot, out)
+        native.uniform(seed, epoch, ids, slot, out)
         return out
-    return _uniform(int(seed), epoch, ids, slot, n)
+    return _uniform(seed, epoch, ids, slot, n)
 
 
 def _uniform(seed: int, epoch: int, ids: np.ndarray, slot: int, n: int) -> np.ndarray:

@@ -126,8 +126,8 @@ class NativeProgram:
         Bad ones, whose rows have any content.
         """
         results: dict[int, DecodeFailure] = {}
-        others = [row for row in samples.others if not skip[row]]
-        call = _Call(len(samples), work, out, results, stop, record)
+        others = [row for row in samples.others if not skip[row]] if samples.others else []
+        call = _Call(len(skip), work, out, results, stop, record)
         if not others:
             self._render(samples.handle, skip, call)
         else:
@@ -226,11 +226,12 @@ class NativeProgram:
         self, parts: Sequence[_Part], handle: Any, skip: np.ndarray, call: _Call, rows: range
     ) -> None:
         """Run samples of these rows through all parts, into the batch."""
-        work = call.work if len(rows) == call.count else call.work[rows.start : rows.stop]
+        n = len(rows)
+        work = call.work if n == call.count else call.work[rows.start : rows.stop]
         pixels = np.empty(0, np.uint8)
         for part in parts:
-            choices = [layer.choices(work.choices) for layer in part.layers]
             if part.native is None:
+                choices = [layer.choices(work.choices) for layer in part.layers]
                 given, pixels = pixels, self._python_target(part, pixels, call, rows)
                 for k in np.flatnonzero(~skip).tolist():
                     if call.stop.is_set():
@@ -246,15 +247,15 @@ class NativeProgram:
                 handle = self._images(pixels)
             target = call.out[rows.start : rows.stop]
             if part.shape:
-                target = pixels = np.empty((len(rows), self._views, *part.shape), np.uint8)
-            codes, spans = np.empty(len(rows), np.int8), np.empty((len(rows), 5), np.int64)
+                target = pixels = np.empty((n, self._views, *part.shape), np.uint8)
+            codes = np.empty(n, np.int8)
+            spans = np.empty((n, 5), np.int64)
             windows = work.windows if part is parts[0] and parts is self._parts else None
             boxes, flips, limits = (
                 (None,) * 3 if windows is None else (windows.boxes, windows.flips, windows.limits)
             )
             values = tuple(
-                layer_values(part.layer, own)
-                for part, own in zip(part.layers, choices, strict=True)
+                layer_values(layer.layer, layer.choices(work.choices)) for layer in part.layers
             )
             used = self._executor.render(
                 part.native,
@@ -270,7 +271,7 @@ class NativeProgram:
                 call.stop,
             )
             call.record(spans[:used])
-            if not np.count_nonzero(codes):
+            if not any(codes.tolist()):
                 continue
             for k in np.flatnonzero((codes != _DONE) & (codes != _CANCELLED)).tolist():
                 call.results[rows[k]] = failure_from_status(int(codes[k]))

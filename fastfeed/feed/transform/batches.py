@@ -17,15 +17,14 @@ from fastfeed.feed.batch.rows import targets
 from fastfeed.feed.producer import detached
 from fastfeed.feed.transform.config import TransformConfig
 from fastfeed.feed.transform.fields import ItemFields, unlabeled
-from fastfeed.feed.transform.items import grouped
+from fastfeed.feed.transform.items import common_kind, grouped
 from fastfeed.feed.transform.pipeline import Call, Pipeline, item_uri
 from fastfeed.ops.program.program import Program
 from fastfeed.runtime.batch import Batch
 from fastfeed.runtime.buffers import Allocate
-from fastfeed.sampling.rng import check_epoch, check_seed, uniform
+from fastfeed.sampling.rng import check_epoch, check_seed, drawn
 from fastfeed.sources.base import Optionals
 
-_LARGEST_ID = 2**63 - 1
 _MAP_HINT = "or let it raise SampleError(..., rows=[...]) for such items"
 
 
@@ -42,32 +41,36 @@ def make_batch(
 ) -> Batch:
     """Make the batch of a call, as `Transform` describes it; `allocate`: memory of its images."""
     program = config.program
-    allocate = allocate if pipeline.xp is np else None
     own_ids = np.arange(len(items)) if ids is None else _checked_ids(ids, len(items))
     _check_random(config.random, ids, epoch, seed, rng)
     epoch = int(epoch)
-
-    def numbers(slot: int, k: int) -> np.ndarray:
-        if rng is not None:
-            return rng.random((len(items), k))
-        return uniform(config.seed if seed is None else seed, epoch, own_ids, slot, k)
-
+    numbers: Uniform = partial(drawn, config.seed if seed is None else int(seed), epoch, own_ids)
+    if rng is not None:
+        numbers = lambda slot, k: rng.random((len(items), k))  # noqa: E731
     draws = config.no_draws
     if config.random:
         draws = [part.draw(numbers) for part in (program, *program.others)]
-    groups = grouped(items)
+    common = common_kind(items)
     uri = partial(item_uri, items)
     values = None if fields is None else ItemFields(fields, len(items), uri)
-    if len(groups) == 1 and config.is_plain and (values is None or not values.has_annotations):
-        made = pipeline.files(items, next(iter(groups)), own_ids, draws[0], allocate)
+    if common is not None and config.is_plain and (values is None or not values.has_annotations):
+        made = pipeline.files(items, common, own_ids, draws[0], allocate)
         if made is not None:
             return _of_files(program, values, own_ids, epoch, *made)
     values = values or ItemFields({}, len(items), uri)
     annotates = Annotator(Optionals(values), program, 0, False, 1)
     if values.has_annotations or program.functions:
         annotates = annotator(values, program)
-    call = Call(items, own_ids, values, annotates, draws, pipeline.stop, allocate)
-    pipeline.render(call, groups)
+    call = Call(
+        items,
+        own_ids,
+        values,
+        annotates,
+        draws,
+        pipeline.stop,
+        allocate if pipeline.xp is np else None,
+    )
+    pipeline.render(call, grouped(items))
     batch = _finished(config, pipeline, call, epoch, numbers)
     return batch if pipeline.xp is np else detached(batch)
 
@@ -170,7 +173,8 @@ def _checked_ids(ids: Any, n: int) -> np.ndarray:
             f" {n - 1}",
             field="ids",
         )
-    outside = (array < 0) | (array > _LARGEST_ID)
-    if np.count_nonzero(outside):
+    checked = array.astype(np.int64)
+    outside = checked < 0  # larger unsigned ones, too
+    if any(outside.tolist()):
         raise ConfigError.of("ids", "in [0, 2**63)", int(array[outside][0]))
-    return array.astype(np.int64)
+    return checked

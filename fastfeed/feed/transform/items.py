@@ -23,6 +23,7 @@ Kind = Literal["file", "path", "pixels", "other"]
 
 _PIXEL_BYTES = 8  # of a PIL image: its own, and those of its copy
 _FILES = (bytes, bytearray, memoryview)
+_BY_TYPE: dict[type, Kind] = {bytes: "file", str: "path"}
 _KINDS = "bytes of a file, a path, a uint8 array (height, width, 3) or a PIL image"
 
 
@@ -57,10 +58,17 @@ def kind(item: Any) -> Kind:
     return "pixels" if isinstance(item, Image.Image) else "other"
 
 
+def common_kind(items: Sequence[Any]) -> Kind | None:
+    """The kind of all items; None if they have several, or there are no items."""
+    types = set(map(type, items))
+    if len(types) == 1 and (known := _BY_TYPE.get(types.pop())):
+        return known
+    kinds: set[Kind] = {kind(item) for item in items}
+    return kinds.pop() if len(kinds) == 1 else None
+
+
 def grouped(items: Sequence[Any]) -> dict[Kind, np.ndarray]:
     """Rows by the kind of their item, int64 (k,) ascending."""
-    if set(map(type, items)) == {bytes}:
-        return {"file": np.arange(len(items))}
     rows: dict[Kind, list[int]] = {}
     for row, item in enumerate(items):
         rows.setdefault(kind(item), []).append(row)
@@ -73,8 +81,12 @@ def refusal(item: Any, spec: Spec) -> DecodeFailure:
     return DecodeFailure("not_image", f"it must be {needed}, got {type(item).__name__}")
 
 
-def contiguous(item: Any) -> Any:
-    """A file in memory as native code takes it."""
+def contiguous(files: Sequence[Any]) -> Sequence[Any]:
+    """Files in memory as native code takes them."""
+    return files if set(map(type, files)) == {bytes} else list(map(_contiguous, files))
+
+
+def _contiguous(item: Any) -> Any:
     if isinstance(item, np.ndarray):
         return np.ascontiguousarray(item)
     if isinstance(item, memoryview) and not item.c_contiguous:
@@ -84,8 +96,13 @@ def contiguous(item: Any) -> Any:
 
 def locations(paths: Sequence[Any]) -> WholeFiles:
     """Paths as native threads read them."""
-    names = [_encoded(path) for path in paths]
-    ends = np.cumsum([len(name) for name in names], dtype=np.int64)
+    try:
+        names = os.fsencode("\0".join(map(os.fspath, paths))).split(b"\0")
+    except (TypeError, ValueError):  # of bytes, or with surrogates
+        names = []
+    if len(names) != len(paths):
+        names = [_encoded(path) for path in paths]
+    ends = np.cumsum(list(map(len, names)), dtype=np.int64)
     blob = np.frombuffer(b"".join(names), np.uint8)
     return WholeFiles(b"", blob, ends, np.arange(len(names)), None)
 

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from fastfeed.backends.base import BackendModule, NativeRenderer
+from fastfeed.backends.base import BackendModule
 from fastfeed.decode import engine_for
 from fastfeed.decode.base import DecodeFailure, FunctionFailed
 from fastfeed.decode.executor import Executor, Samples, executor_for
@@ -143,12 +143,12 @@ class Pipeline:
             return None
         try:
             if name == "file":
-                samples = route.executor.borrow(list(map(contiguous, files)), self.stop)
+                samples = route.executor.borrow(contiguous(files), self.stop)
             elif name == "path":
                 samples = route.executor.read(locations(files), self._max_bytes, self.stop)
             else:
                 return None
-            if len(samples) < n or np.count_nonzero(samples.codes):
+            if len(samples.codes) < n or samples.unread or samples.bad or samples.others:
                 return None
             if n == 1 and not self._config.random:
                 work = self._work(*samples.sizes[0].tolist())
@@ -156,7 +156,7 @@ class Pipeline:
                 work = branch.program.work(draws, samples.sizes)
             images = self._pools[0].take(n, allocate)
             skip = np.zeros(n, bool)
-            renderer = cast(NativeRenderer, branch.backend)
+            renderer: Any = branch.backend
             found = renderer.render_native(samples, skip, work, images, self.stop)
         except Exception as error:  # decoders and ops may raise anything
             if ends_run(error) and not self.stop.is_set():
@@ -164,9 +164,10 @@ class Pipeline:
             return None
         if self.stop.is_set():  # rows may be missing
             return None
+        if not found:
+            return images, {}
         bad = {k: _failure(item_uri(files, k), ids[k], found[k]) for k in sorted(found)}
-        if bad:
-            images[list(bad)] = branch.black()
+        images[list(bad)] = branch.black()
         return images, bad
 
     def clear(self, call: Call, rows: list[int]) -> None:
@@ -286,7 +287,7 @@ class Pipeline:
         if name == "path":
             samples = self._read(executor, items, rows, call, bad)
         elif name == "file":
-            samples = executor.borrow(list(map(contiguous, items)), self.stop, uri)
+            samples = executor.borrow(contiguous(items), self.stop, uri)
         else:
             blobs = self._pixels(executor, items, rows, call, bad)
             samples = executor.borrow(blobs, self.stop, uri)

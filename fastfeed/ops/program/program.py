@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -94,7 +95,7 @@ class Work:
         return Work(self.windows[rows], choices, self.views, fields)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Program:
     """A checked list of ops and its fused form."""
 
@@ -127,7 +128,7 @@ class Program:
         """Functions of users on single images."""
         return tuple(op for layer in self.layers for op in layer.ops if isinstance(op, Function))
 
-    @property
+    @cached_property
     def drawing(self) -> tuple[Step, ...]:
         """Steps that get random numbers: those of window and chain."""
         return (*self.window, *(step for link in self.chain for step in link.steps))
@@ -173,7 +174,7 @@ class Program:
     def work(self, draws: list[np.ndarray], sizes: np.ndarray) -> Work:
         """All parameters of n samples, from the result of `draw` and their sizes."""
         steps = self.drawing
-        views, n = max(1, self.views), len(sizes)
+        views, n = self.views or 1, len(sizes)
         if views > 1:
             sizes = np.repeat(sizes, views, axis=0)
             spread = zip(steps, draws, strict=True)

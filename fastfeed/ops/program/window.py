@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -64,18 +64,30 @@ class Window:
 
 def fold(steps: Sequence[Step], draws: Sequence[np.ndarray], sizes: np.ndarray) -> Windows:
     """Fold steps into one window per sample; sizes: (height, width) of the input, int64 (n, 2)."""
+    native = extension()
+    move = _move if native is None else native.fold
+    windows: Windows | None = None
+    limits = None
+    for step, u in zip(steps, draws, strict=True):
+        if getattr(step.op, "border", None) is not None:
+            # pixels removed by an earlier crop do not return
+            limits = (_whole(sizes) if windows is None else windows).boxes.copy()
+        by = step.op.params(u, sizes if windows is None else windows.sizes)
+        if windows is None:  # moved from the whole image, its window stays as it is
+            windows = Windows(by["box"].copy(), by["flip"].copy(), by["size"].copy())
+        else:
+            move(windows.boxes, windows.flips, windows.sizes, by["box"], by["flip"], by["size"])
+    if windows is None:
+        return _whole(sizes)
+    return windows if limits is None else replace(windows, limits=limits)
+
+
+def _whole(sizes: np.ndarray) -> Windows:
+    """The whole images."""
     n = len(sizes)
     boxes = np.zeros((n, 4))
     boxes[:, 2:] = sizes
-    flips, now, limits = np.zeros((n, 2), bool), sizes.astype(np.int64, order="C"), None
-    native = extension()
-    move = _move if native is None else native.fold
-    for step, u in zip(steps, draws, strict=True):
-        if getattr(step.op, "border", None) is not None:
-            limits = boxes.copy()  # pixels removed by an earlier crop do not return
-        by = step.op.params(u, now)
-        move(boxes, flips, now, by["box"], by["flip"], by["size"])
-    return Windows(boxes, flips, now, limits)
+    return Windows(boxes, np.zeros((n, 2), bool), sizes.astype(np.int64, order="C"))
 
 
 def _move(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -90,3 +93,30 @@ def test_entering_opens_the_threads() -> None:
         assert same is transform and transform._pipeline is not None
     with pytest.raises(FeedClosed), transform:
         pass
+
+
+def python_calls(call: Callable[[], Any]) -> int:
+    """Calls that the interpreter makes, of Python and of C."""
+    call()  # opens threads, and keeps what depends on the program
+    count = 0
+
+    def note(_: Any, event: str, __: Any) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(note)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize("kind", ["files", "paths"])
+def test_no_item_of_a_batch_is_a_call_of_python(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.jpg"
+    path.write_bytes(FILES[0])
+    item = {"files": FILES[0], "paths": str(path)}[kind]
+    with ff.Transform(RANDOM, threads=1) as transform:
+        one, many = (python_calls(lambda n=n: transform([item] * n, ids=range(n))) for n in (1, 32))
+    assert one == many < 160

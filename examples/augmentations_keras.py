@@ -37,7 +37,7 @@ RECIPE = [
         ff.ColorJitter(0.2, 0.2, 0.2, 0.05),
         "Keras adds brightness, here it is a factor",
     ),
-    ("RandomGrayscale(0.1)", ff.Maybe(ff.Grayscale(), 0.1), ""),
+    ("RandomGrayscale(0.1)", ff.RandomGrayscale(0.1), ""),
     ("RandomGaussianBlur(0.2, 5, 1.0)", ff.Maybe(ff.GaussianBlur(5, (0.1, 1.0)), 0.2), ""),
     ("RandAugment((0, 255), 2, 0.3)", ff.RandAugment(2, 9), "of 30 strengths"),
     ("RandomErasing(0.25)", ff.RandomErasing(0.25, fill="noise"), ""),

@@ -25,7 +25,7 @@ RECIPE = [
         "v2.RandomApply([v2.ColorJitter(0.4, 0.4, 0.4, 0.1)], 0.8)",
         ff.Maybe(ff.ColorJitter(0.4, 0.4, 0.4, 0.1), 0.8),
     ),
-    ("v2.RandomGrayscale(0.2)", ff.Maybe(ff.Grayscale(), 0.2)),
+    ("v2.RandomGrayscale(0.2)", ff.RandomGrayscale(0.2)),
     (
         "v2.RandomApply([v2.GaussianBlur(23, (0.1, 2.0))], 0.5)",
         ff.Maybe(ff.GaussianBlur(23, (0.1, 2.0)), 0.5),

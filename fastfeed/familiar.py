@@ -31,7 +31,7 @@ _NAMES = {  # torchvision, PyTorch, Keras, tf.data, Albumentations, DALI, WebDat
     "RandomZoom": "ff.Affine(0, scale=(low, high))",
     "RandomShear": "ff.Affine(0, shear=degrees)",
     "RandomPerspective": "ff.Perspective(distortion, p=)",
-    "RandomGrayscale": "ff.Maybe(ff.Grayscale(), p=0.1)",
+    "RandomChannelPermutation": "ff.ChannelShuffle()",
     "RandomInvert": "ff.Maybe(ff.Invert(), p=0.5)",
     "RandomPosterize": "ff.Maybe(ff.Posterize(bits), p=0.5)",
     "RandomSolarize": "ff.Maybe(ff.Solarize(threshold), p=0.5)",

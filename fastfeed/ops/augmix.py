@@ -11,8 +11,9 @@ import numpy as np
 from fastfeed.errors import ConfigError
 from fastfeed.ops.base import Kind, check_flag, freeze, need_bytes
 from fastfeed.ops.beta import beta, dirichlet
-from fastfeed.ops.policy_space import MIX, NAMES, PolicyDraw, check_integer, pick
+from fastfeed.ops.policy_space import MIX, NAMES, PolicyDraw, pick
 from fastfeed.ops.program.layers import Choices, Layer
+from fastfeed.ops.ranges import check_integer
 from fastfeed.ops.warp import check_look
 from fastfeed.spec import Spec
 

@@ -1,17 +1,34 @@
 """Ops that change how bright and how colorful an image is.
 
 Factors are those of Pillow's ImageEnhance: 0 removes the property, 1 changes nothing, above 1
-exaggerates it. Saturation, Hue, Grayscale and ToBGR leave single-channel images unchanged.
+exaggerates it. Images of one channel have no color: Saturation, Hue, Grayscale, ToBGR,
+ChannelShuffle and ChannelDropout leave them unchanged.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import permutations
 from typing import ClassVar
 
-from fastfeed.ops.ranges import FixedOp, RandomAmountOp, factor_range, shift_range
+import numpy as np
 
-__all__ = ["Brightness", "Contrast", "Grayscale", "Hue", "Saturation", "ToBGR"]
+from fastfeed.ops.base import Kind, check_fill, check_p, freeze, need_bytes
+from fastfeed.ops.program.layers import Choices, Layer
+from fastfeed.ops.ranges import FixedOp, RandomAmountOp, factor_range, shift_range, value_range
+from fastfeed.spec import Spec
+
+__all__ = [
+    "Brightness",
+    "ChannelDropout",
+    "ChannelShuffle",
+    "Contrast",
+    "Grayscale",
+    "Hue",
+    "RandomGrayscale",
+    "Saturation",
+    "ToBGR",
+]
 
 SHOWCASE = (  # examples that `fastfeed show --ops` draws
     "Brightness(0.6)",
@@ -19,8 +36,13 @@ SHOWCASE = (  # examples that `fastfeed show --ops` draws
     "Saturation(1.0)",
     "Hue(0.5)",
     "Grayscale()",
+    "RandomGrayscale(0.5)",
     "ToBGR()",
+    "ChannelShuffle()",
+    "ChannelDropout((1, 2))",
 )
+
+_ORDERS = np.array(list(permutations(range(3))))  # int64 (6, 3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,3 +198,118 @@ class ToBGR(FixedOp):
         >>> next(iter(feed)).images.ravel()
         array([  1,   2, 255], dtype=uint8)
     """
+
+    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
+        return {"channels": np.tile([2, 1, 0], (len(sizes), 1))}
+
+
+@dataclass(frozen=True, slots=True)
+class RandomGrayscale:
+    """Set every channel to the pixel's gray, for a share of the samples.
+
+    As torchvision's `RandomGrayscale`, and the same as `Maybe(Grayscale(), p)`.
+
+    Args:
+        p (float): Probability that a sample becomes gray, in [0, 1]. Default: 0.1.
+
+    Raises:
+        ConfigError: If `p` is out of range.
+
+    Example:
+        >>> feed = ff.Feed(
+        ...     ff.Arrays(np.array([[[[255, 0, 0]]]], np.uint8)), [ff.RandomGrayscale(1.0)], batch=1
+        ... )
+        >>> next(iter(feed)).images.ravel()
+        array([76, 76, 76], dtype=uint8)
+    """
+
+    p: float = 0.1
+
+    kind: ClassVar[Kind] = "change"
+    draws: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        freeze(self)
+        check_p("RandomGrayscale p", self.p)
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        return (Layer((Grayscale(),)),)
+
+    def out(self, spec: Spec) -> Spec:
+        return need_bytes(self, spec)
+
+    def choose(self, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
+        return [Choices(np.where(u[:, 0] < self.p, 0, -1), ({},))]
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelShuffle:
+    """Put the channels into a random order; each of the six is equally likely.
+
+    As torchvision's `RandomChannelPermutation` and Albumentations' `ChannelShuffle`. Images of one
+    channel stay as they are.
+
+    Example:
+        >>> image = np.array([[[[1, 2, 3]]]], np.uint8)
+        >>> feed = ff.Feed(ff.Arrays(image), [ff.ChannelShuffle()], batch=1)
+        >>> sorted(next(iter(feed)).images.ravel().tolist())
+        [1, 2, 3]
+    """
+
+    kind: ClassVar[Kind] = "change"
+    draws: ClassVar[int] = 1
+
+    def out(self, spec: Spec) -> Spec:
+        return need_bytes(self, spec)
+
+    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
+        return {"channels": _ORDERS[(u[:, 0] * 6).astype(np.int64)]}
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelDropout:
+    """Fill one or two channels, chosen at random, with a constant.
+
+    As Albumentations' `ChannelDropout`. Images of one channel stay as they are.
+
+    Args:
+        count (int | tuple[int, int]): Channels that are filled, or the range that it is drawn from
+            per sample, both ends included. In [1, 2]. Default: 1.
+        fill (tuple[int, int, int]): Byte of each channel where it is filled, in [0, 255]. Default:
+            (0, 0, 0).
+
+    Raises:
+        ConfigError: If a field is out of range.
+
+    Example:
+        >>> image = np.array([[[[5, 5, 5]]]], np.uint8)
+        >>> feed = ff.Feed(ff.Arrays(image), [ff.ChannelDropout(2)], batch=1)
+        >>> sorted(next(iter(feed)).images.ravel().tolist())
+        [0, 0, 5]
+    """
+
+    count: int | tuple[int, int] = 1
+    fill: tuple[int, int, int] = (0, 0, 0)
+
+    kind: ClassVar[Kind] = "change"
+    draws: ClassVar[int] = 2  # how many, which
+
+    def __post_init__(self) -> None:
+        freeze(self)
+        self._counts()
+        check_fill("ChannelDropout fill", self.fill)
+
+    def out(self, spec: Spec) -> Spec:
+        return need_bytes(self, spec)
+
+    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
+        """Values: of each channel the one that it shows, or -1 for the fill."""
+        low, high = self._counts()
+        count = low + (u[:, :1] * (high - low + 1)).astype(np.int64)
+        rank = _ORDERS[(u[:, 1] * 6).astype(np.int64)]
+        return {"channels": np.where(rank < count, -1, np.arange(3))}
+
+    def _counts(self) -> tuple[int, int]:
+        hint = "write ChannelDropout(1) or ChannelDropout((1, 2))"
+        return value_range("ChannelDropout count", self.count, 1, 2, hint, integer=True)

@@ -10,7 +10,7 @@ import numpy as np
 
 from fastfeed.errors import ConfigError, SpecError
 from fastfeed.ops.base import Kind, check_fill, check_p, check_range, freeze, need_bytes
-from fastfeed.ops.noise_table import LENGTH
+from fastfeed.ops.noise_table import LENGTH, gray
 from fastfeed.ops.ranges import value_range
 from fastfeed.spec import Spec
 
@@ -19,11 +19,13 @@ __all__ = ["CutOut", "GridMask", "RandomErasing"]
 SHOWCASE = (  # examples that `fastfeed show --ops` draws
     "RandomErasing(1.0)",
     'RandomErasing(1.0, fill="noise")',
+    'RandomErasing(1.0, fill="color")',
     "CutOut(50)",
     "GridMask((40, 100))",
 )
 
 _TRIES = 10
+_DRAWN = ("noise", "color")  # fills that need a random number
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,9 @@ class RandomErasing:
             3.3).
         fill (tuple[int, int, int] | str): RGB in [0, 255], or "noise": normal noise for every byte,
             127.5 +- 57.5, clipped, close to torchvision's value="random" (see
-            `fastfeed/ops/noise_table.py`). Default: (0, 0, 0).
+            `fastfeed/ops/noise_table.py`), or "color": one color for the rectangle, whose three
+            bytes are drawn likewise. timm's modes are "const", "pixel" and "rand". Default: (0, 0,
+            0).
 
     Raises:
         ConfigError: If a field is out of range.
@@ -59,7 +63,7 @@ class RandomErasing:
     p: float = 0.5
     scale: tuple[float, float] = (0.02, 0.33)
     ratio: tuple[float, float] = (0.3, 3.3)
-    fill: tuple[int, int, int] | Literal["noise"] = (0, 0, 0)
+    fill: tuple[int, int, int] | Literal["noise", "color"] = (0, 0, 0)
 
     kind: ClassVar[Kind] = "change"
 
@@ -75,9 +79,10 @@ class RandomErasing:
         )
         hint = "height / width, such as (0.3, 3.3)"
         check_range("RandomErasing ratio", self.ratio, 0, 1000, hint, above=True)
-        if self.fill != "noise":
+        if self.fill not in _DRAWN:
             if isinstance(self.fill, str):
-                raise ConfigError.of("RandomErasing fill", '(r, g, b) or "noise"', self.fill)
+                must = '(r, g, b), "noise" or "color"'
+                raise ConfigError.of("RandomErasing fill", must, self.fill)
             check_fill("RandomErasing fill", self.fill)
 
     @property
@@ -86,7 +91,7 @@ class RandomErasing:
 
         They decide to erase or not, ten areas, ten ratios, a place, and the start of the noise.
         """
-        return 2 * _TRIES + (4 if self.fill == "noise" else 3)
+        return 2 * _TRIES + (4 if self.fill in _DRAWN else 3)
 
     def out(self, spec: Spec) -> Spec:
         return need_bytes(self, spec)
@@ -106,8 +111,10 @@ class RandomErasing:
         )
         box[~(fits.any(axis=1) & (u[:, 0] < self.p) & (h > 0) & (w > 0))] = 0
         values = {"box": box.astype(np.int64)}
-        if self.fill == "noise":
+        if self.fill in _DRAWN:
             values["offset"] = (u[:, 3 + 2 * _TRIES] * LENGTH).astype(np.int64)
+        if self.fill == "color":
+            values["color"] = gray()[(values.pop("offset")[:, None] + np.arange(3)) % LENGTH]
         return values
 
 

@@ -9,14 +9,24 @@ import numpy as np
 
 from fastfeed.errors import ConfigError, SpecError
 from fastfeed.ops.base import Kind, freeze, need_bytes
-from fastfeed.ops.ranges import FixedOp, RandomAmountOp, value_range
+from fastfeed.ops.ranges import FixedOp, RandomAmountOp, check_integer, value_range
 from fastfeed.spec import Spec
 
-__all__ = ["LUT", "AutoContrast", "Equalize", "Gamma", "Invert", "Posterize", "Solarize"]
+__all__ = [
+    "LUT",
+    "AutoContrast",
+    "Equalize",
+    "Gamma",
+    "Invert",
+    "Posterize",
+    "Solarize",
+    "SolarizeAdd",
+]
 
 SHOWCASE = (  # examples that `fastfeed show --ops` draws
     "Gamma((0.4, 2.5))",
     "Solarize((0, 256))",
+    "SolarizeAdd((0, 110))",
     "Posterize((1, 5))",
     "Equalize()",
     "AutoContrast()",
@@ -93,8 +103,45 @@ class Solarize(RandomAmountOp):
 
 
 @dataclass(frozen=True, slots=True)
+class SolarizeAdd(RandomAmountOp):
+    """Add a number to every byte below a threshold, and clip at 255.
+
+    As in timm's RandAugment.
+
+    Args:
+        amount (int | tuple[int, int]): The number, or the range that it is drawn from per sample,
+            both ends included. In [0, 255].
+        threshold (int): Bytes from here on stay as they are. In [0, 256]. Default: 128.
+
+    Raises:
+        ConfigError: If a field is out of range.
+
+    Example:
+        >>> ff.SolarizeAdd((0, 110)).bounds()
+        (0, 110)
+        >>> image = np.array([0, 100, 127, 128], np.uint8).reshape(1, 1, 4, 1)
+        >>> feed = ff.Feed(ff.Arrays(image), [ff.SolarizeAdd(110)], batch=1)
+        >>> next(iter(feed)).images.ravel()
+        array([110, 210, 237, 128], dtype=uint8)
+    """
+
+    amount: int | tuple[int, int]
+    threshold: int = 128
+
+    value: ClassVar[str] = "amount"
+
+    def bounds(self) -> tuple[int, int]:
+        hint = "write SolarizeAdd(110) or SolarizeAdd((0, 110))"
+        check_integer("SolarizeAdd threshold", self.threshold, 0, 256, "128 is usual")
+        return value_range("SolarizeAdd amount", self.amount, 0, 255, hint, integer=True)
+
+    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
+        return _integers(self, u, len(sizes))
+
+
+@dataclass(frozen=True, slots=True)
 class Posterize(RandomAmountOp):
-    """Keep only the highest bits of every byte.
+    """Keep only the highest bits of every byte: 2, 4, ... or 128 levels of each channel.
 
     Pillow's `ImageOps.posterize`.
 
@@ -137,10 +184,7 @@ class Posterize(RandomAmountOp):
         )
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
-        low, high = self.bounds()
-        if low == high:
-            return {"bits": np.full(len(sizes), low, np.int64)}
-        return {"bits": low + (u[:, 0] * (high - low + 1)).astype(np.int64)}
+        return _integers(self, u, len(sizes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,3 +296,11 @@ class LUT:
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         return {}
+
+
+def _integers(op: Any, u: np.ndarray, n: int) -> dict[str, np.ndarray]:
+    """Values of n samples: an integer in the op's bounds, both included."""
+    low, high = op.bounds()
+    if low == high:
+        return {op.value: np.full(n, low, np.int64)}
+    return {op.value: low + (u[:, 0] * (high - low + 1)).astype(np.int64)}

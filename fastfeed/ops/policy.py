@@ -15,10 +15,10 @@ from fastfeed.ops.policy_space import (
     RAND,
     WIDE,
     PolicyDraw,
-    check_integer,
     pick,
 )
 from fastfeed.ops.program.layers import Choices, Layer
+from fastfeed.ops.ranges import check_integer
 from fastfeed.ops.warp import check_look
 from fastfeed.spec import Spec
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.errors import ConfigError
 from fastfeed.ops.color import Brightness, Contrast, Saturation
 from fastfeed.ops.filters import Sharpness
 from fastfeed.ops.levels import AutoContrast, Equalize, Invert, Posterize, Solarize
@@ -26,7 +25,6 @@ __all__ = [
     "WIDE",
     "PolicyDraw",
     "Space",
-    "check_integer",
     "pick",
 ]
 
@@ -169,12 +167,6 @@ MIX = Space(shear=0.3, share=1 / 3, pixels=0.0, degrees=30.0, factor=0.9, bits=4
 def pick(u: np.ndarray, n: int) -> np.ndarray:
     """Integers in [0, n) from uniform numbers: int64, of u's shape."""
     return (u * n).astype(np.int64)
-
-
-def check_integer(name: str, value: Any, minimum: int, maximum: int, hint: str) -> None:
-    """Raise ConfigError unless `value` is an integer in [minimum, maximum]."""
-    if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= maximum:
-        raise ConfigError.of(name, f"an integer in [{minimum}, {maximum}]", value, hint)
 
 
 def _line(first: float, last: Any, level: np.ndarray, bins: int) -> np.ndarray:

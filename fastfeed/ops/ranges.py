@@ -11,7 +11,14 @@ from fastfeed.errors import ConfigError
 from fastfeed.ops.base import Kind, freeze, need_bytes
 from fastfeed.spec import Spec
 
-__all__ = ["FixedOp", "RandomAmountOp", "factor_range", "shift_range", "value_range"]
+__all__ = [
+    "FixedOp",
+    "RandomAmountOp",
+    "check_integer",
+    "factor_range",
+    "shift_range",
+    "value_range",
+]
 
 
 class FixedOp:
@@ -86,6 +93,12 @@ def value_range(
             hint,
         )
     return pair[0], pair[1]
+
+
+def check_integer(name: str, value: Any, minimum: int, maximum: int, hint: str) -> None:
+    """Raise ConfigError unless `value` is an integer in [minimum, maximum]."""
+    if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= maximum:
+        raise ConfigError.of(name, f"an integer in [{minimum}, {maximum}]", value, hint)
 
 
 def factor_range(name: str, amount: Any, hint: str = "") -> tuple[float, float]:

@@ -69,6 +69,7 @@ def test_bits_are_uniform_with_both_ends():
         (ff.Gamma(2), "gamma", 2.0),
         (ff.Solarize(100), "threshold", 100.0),
         (ff.Posterize(3), "bits", 3),
+        (ff.SolarizeAdd(9), "amount", 9),
         (ff.Hue((0.25, 0.25)), "shift", 0.25),
         (ff.Brightness(0), "factor", 1.0),
     ],
@@ -79,7 +80,17 @@ def test_a_fixed_number_takes_no_draw(op, name, value):
     assert values_of(op, 3)[name].tolist() == [value] * 3
 
 
-@pytest.mark.parametrize("op", [ff.Saturation((0, 2)), ff.Hue(0.5), ff.Grayscale()], ids=repr)
+COLORFUL = [
+    ff.Saturation((0, 2)),
+    ff.Hue(0.5),
+    ff.Grayscale(),
+    ff.ToBGR(),
+    ff.ChannelShuffle(),
+    ff.ChannelDropout((1, 2), (7, 8, 9)),
+]
+
+
+@pytest.mark.parametrize("op", COLORFUL, ids=repr)
 def test_one_channel_has_no_color(op):
     image = NOISE[:, :, :1].copy()
     values = values_of(op, 5)
@@ -187,6 +198,11 @@ def test_jitter_leaves_out_what_changes_nothing():
             lambda: ff.Posterize(2.5),
             "Posterize bits must be an integer in [0, 8] or a pair (low, high) of such integers",
         ),
+        (lambda: ff.SolarizeAdd(256), "SolarizeAdd amount must be an integer in [0, 255]"),
+        (lambda: ff.SolarizeAdd(9, 2.5), "SolarizeAdd threshold must be an integer in [0, 256]"),
+        (lambda: ff.RandomGrayscale(2), "RandomGrayscale p must be in [0, 1], got 2"),
+        (lambda: ff.ChannelDropout(3), "got 3; write ChannelDropout(1) or ChannelDropout((1, 2))"),
+        (lambda: ff.ChannelDropout(fill=(1, 2)), "ChannelDropout fill must be three integers"),
         (lambda: ff.Posterize((4, 9)), "got (4, 9); write Posterize(4) or Posterize((4, 8))"),
         (
             lambda: ff.LUT([1, 2]),
@@ -216,6 +232,34 @@ def test_refuses(make, text):
     with pytest.raises(ConfigError) as refused:
         make()
     assert text in str(refused.value)
+
+
+def test_channels_are_shuffled_into_all_orders_equally_often():
+    found, counts = np.unique(
+        values_of(ff.ChannelShuffle())["channels"], axis=0, return_counts=True
+    )
+    assert len(found) == 6 and (np.sort(found, axis=1) == [0, 1, 2]).all()
+    assert np.abs(counts / MANY - 1 / 6).max() < 0.02
+
+
+def test_every_channel_is_dropped_equally_often():
+    for count, shares in ((1, [0, 1, 0]), (2, [0, 0, 1]), ((1, 2), [0, 0.5, 0.5])):
+        dropped = values_of(ff.ChannelDropout(count))["channels"] < 0
+        number = np.bincount(dropped.sum(axis=1), minlength=3) / MANY
+        np.testing.assert_allclose(number, shares, atol=0.03)
+        np.testing.assert_allclose(dropped.mean(axis=0), dropped.mean(), atol=0.03)
+
+
+def test_random_grayscale_is_grayscale_of_some():
+    images = np.random.default_rng(0).integers(0, 256, (64, 6, 5, 3), np.uint8)
+    made = []
+    for op in (ff.RandomGrayscale(0.3), ff.Maybe(ff.Grayscale(), 0.3), ff.Grayscale()):
+        with ff.Feed(ff.Arrays(images), [op], batch=64, shuffle=False) as feed:
+            made.append(next(iter(feed)).images)
+    np.testing.assert_array_equal(made[0], made[1])
+    gray = (made[0] == made[2]).all(axis=(1, 2, 3))
+    assert 8 < gray.sum() < 32
+    np.testing.assert_array_equal(made[0][~gray], images[~gray])
 
 
 def test_refuses_what_comes_before():

@@ -104,6 +104,16 @@ def test_what_is_erased_with_noise_is_about_medium_gray():
     assert abs(np.corrcoef(first, second)[0, 1]) < 0.05
 
 
+def test_a_color_is_one_for_the_rectangle_and_normal_over_samples():
+    op = RandomErasing(1.0, (0.3, 0.4), fill="color")
+    colors = params(op, 4000)["color"]
+    assert colors.shape == (4000, 3) and colors.dtype == np.uint8
+    assert np.abs(colors.mean(axis=0) - 127.5).max() < 4
+    assert np.abs(colors.std(axis=0) - 56.4).max() < 3  # 57.5, clipped
+    correlations = np.corrcoef(colors.T.astype(float))
+    assert np.abs(correlations - np.eye(3)).max() < 0.06
+
+
 def test_cut_out_squares_have_their_center_in_the_image():
     box = params(CutOut(9), size=(40, 60))["box"]
     bottom, right = box[:, 0] + box[:, 2], box[:, 1] + box[:, 3]
@@ -158,7 +168,7 @@ def test_a_pixel_of_every_unit_is_hidden_and_one_is_kept():
         ),
         (
             lambda: RandomErasing(fill="random"),
-            "RandomErasing fill must be (r, g, b) or \"noise\", got 'random'",
+            'RandomErasing fill must be (r, g, b), "noise" or "color", got \'random\'',
         ),
         (
             lambda: RandomErasing(fill=(1, 2, 256)),

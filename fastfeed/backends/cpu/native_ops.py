@@ -14,10 +14,28 @@ import numpy as np
 
 from fastfeed.ops.augmix import AugMix
 from fastfeed.ops.base import FILTERS, shade
-from fastfeed.ops.color import Brightness, Contrast, Grayscale, Hue, Saturation, ToBGR
+from fastfeed.ops.color import (
+    Brightness,
+    ChannelDropout,
+    ChannelShuffle,
+    Contrast,
+    Grayscale,
+    Hue,
+    Saturation,
+    ToBGR,
+)
 from fastfeed.ops.erasing import CutOut, GridMask, RandomErasing
 from fastfeed.ops.filters import GaussianBlur, GaussianNoise, JPEGCompression, Sharpness
-from fastfeed.ops.levels import LUT, AutoContrast, Equalize, Gamma, Invert, Posterize, Solarize
+from fastfeed.ops.levels import (
+    LUT,
+    AutoContrast,
+    Equalize,
+    Gamma,
+    Invert,
+    Posterize,
+    Solarize,
+    SolarizeAdd,
+)
 from fastfeed.ops.program.layers import Choices, Layer
 from fastfeed.ops.program.window import Window
 from fastfeed.ops.warp import WARP_FILTERS, Affine, Perspective, Rotate
@@ -73,9 +91,12 @@ def _table(op: LUT, channels: int) -> tuple[float, ...]:
 
 _WARP = _op("warp", "matrix", constants=_warp)
 _ERASE = _op("erase", "box", constants=_fill)
+_CHANNELS = _op("channels", "channels", constants=lambda op, channels: (0, 0, 0))
+_ERASE_NAMES = {"noise": "erase_noise", "color": "erase_color"}
 _OPS: dict[type, NativeOp] = {
     Brightness: _op("brightness", "factor"),
     Solarize: _op("solarize", "threshold"),
+    SolarizeAdd: _op("solarize_add", "amount", constants=lambda op, channels: (op.threshold,)),
     Posterize: _op("posterize", "bits"),
     Invert: _op("invert"),
     Gamma: _op("gamma", "gamma"),
@@ -84,7 +105,9 @@ _OPS: dict[type, NativeOp] = {
     Equalize: _op("equalize"),
     AutoContrast: _op("autocontrast"),
     Grayscale: _op("grayscale"),
-    ToBGR: _op("bgr"),
+    ToBGR: _CHANNELS,
+    ChannelShuffle: _CHANNELS,
+    ChannelDropout: _op("channels", "channels", constants=lambda op, channels: op.fill),
     Saturation: _op("saturation", "factor"),
     Hue: _op("hue", "shift"),
     Sharpness: _op("sharpness", "factor"),
@@ -100,11 +123,9 @@ _OPS: dict[type, NativeOp] = {
     Perspective: _WARP,
     CutOut: _ERASE,
     RandomErasing: NativeOp(
-        lambda op: "erase_noise" if op.fill == "noise" else "erase",
-        lambda op, channels: () if op.fill == "noise" else _fill(op, channels),
-        lambda values: (
-            (values["box"], values["offset"]) if "offset" in values else (values["box"],)
-        ),
+        lambda op: _ERASE_NAMES.get(op.fill, "erase"),
+        lambda op, channels: () if op.fill in _ERASE_NAMES else _fill(op, channels),
+        lambda values: tuple(values.values()),
     ),
     GridMask: _op("grid_mask", "unit", "share", "top", "left", constants=_fill),
     Window: _op("window", "box", "flip", "limit", constants=_window),

@@ -16,8 +16,26 @@ import numpy as np
 
 from fastfeed.backends.dali.arithmetic import OpContext, gray, renamed, rounded, truncated
 from fastfeed.backends.dali.imports import fn, math, types
-from fastfeed.ops.color import Brightness, Contrast, Grayscale, Hue, Saturation, ToBGR
-from fastfeed.ops.levels import LUT, AutoContrast, Equalize, Gamma, Invert, Posterize, Solarize
+from fastfeed.ops.color import (
+    Brightness,
+    ChannelDropout,
+    ChannelShuffle,
+    Contrast,
+    Grayscale,
+    Hue,
+    Saturation,
+    ToBGR,
+)
+from fastfeed.ops.levels import (
+    LUT,
+    AutoContrast,
+    Equalize,
+    Gamma,
+    Invert,
+    Posterize,
+    Solarize,
+    SolarizeAdd,
+)
 
 
 def brightness(op: Brightness, values: Any, image: Any, context: OpContext) -> Any:
@@ -44,10 +62,22 @@ def grayscale(op: Grayscale, values: Any, image: Any, context: OpContext) -> Any
     )
 
 
-def bgr(op: ToBGR, values: Any, image: Any, context: OpContext) -> Any:
+def shares(op: Any, values: dict[str, Any], context: OpContext) -> dict[str, Any]:
+    """Shares of red, green and blue in each channel, and what is added: float64 (n, 4, 3)."""
+    channels = values["channels"]
+    fill = np.where(channels < 0, getattr(op, "fill", (0, 0, 0)), 0)
+    parts = [*((channels == c) * 1.0 for c in range(3)), fill]
+    return {"shares": np.stack(parts, axis=1).astype(np.float64)}
+
+
+def pick_channels(op: Any, values: Any, image: Any, context: OpContext) -> Any:
     if context.channels == 1:
         return image
-    return fn.color_space_conversion(image, image_type=types.RGB, output_type=types.BGR)
+    parts = [fn.reshape(values["shares"][k], shape=[1, 1, 3]) for k in range(4)]
+    total = parts[3]
+    for c in range(3):
+        total = total + image[:, :, c : c + 1] * parts[c]
+    return rounded(total)
 
 
 def sixths(op: Hue, values: dict[str, Any], context: OpContext) -> dict[str, Any]:
@@ -81,6 +111,10 @@ def hue(op: Hue, values: Any, image: Any, context: OpContext) -> Any:
 
 def solarize(op: Solarize, values: Any, image: Any, context: OpContext) -> Any:
     return image ^ fn.cast(255 * (image >= values["threshold"]), dtype=types.UINT8)
+
+
+def solarize_add(op: SolarizeAdd, values: Any, image: Any, context: OpContext) -> Any:
+    return rounded(image + values["amount"] * (image < op.threshold))
 
 
 def masks(op: Posterize, values: dict[str, Any], context: OpContext) -> dict[str, Any]:
@@ -137,15 +171,17 @@ def _ends(image: Any) -> tuple[Any, Any]:
     )
 
 
-FEEDS = {Hue: sixths, Posterize: masks}
+_CHANNELS = (ToBGR, ChannelShuffle, ChannelDropout)
+FEEDS = {Hue: sixths, Posterize: masks, **dict.fromkeys(_CHANNELS, shares)}
 LOWERING = {
     Brightness: brightness,
     Contrast: contrast,
     Saturation: saturation,
     Grayscale: grayscale,
-    ToBGR: bgr,
+    **dict.fromkeys(_CHANNELS, pick_channels),
     Hue: hue,
     Solarize: solarize,
+    SolarizeAdd: solarize_add,
     Posterize: posterize,
     Invert: invert,
     Gamma: gamma,

@@ -17,6 +17,9 @@ def erase(op: RandomErasing | CutOut, values: Any, image: Any, context: OpContex
     """One box, of a color or of noise."""
     box = values["box"]
     corner, size = box[:2], box[2:]
+    if op.fill == "color":
+        fill = fn.cast(values["color"], dtype=types.FLOAT)[: context.channels]
+        return fn.erase(image, anchor=corner, shape=size, axes=[0, 1], fill_value=fill)
     if op.fill != "noise":
         fill = [float(v) for v in shade(op.fill, context.channels)]
         return fn.erase(image, anchor=corner, shape=size, axes=[0, 1], fill_value=fill)
@@ -28,9 +31,9 @@ def erase(op: RandomErasing | CutOut, values: Any, image: Any, context: OpContex
 
 
 def grain(op: RandomErasing, values: dict[str, Any], row: int, context: OpContext) -> np.ndarray:
-    """Noise that fills the box; for an empty box a single black pixel."""
+    """Noise that fills the box; for an empty box, or one of a color, a single black pixel."""
     top, left, height, width = values["box"][row].tolist()
-    if not height:
+    if not height or op.fill != "noise":
         return np.zeros((1, 1, context.channels), np.int16)
     line = context.size[1] * context.channels
     found = read_wrapped(gray(), int(values["offset"][row]) + top * line, height * line)

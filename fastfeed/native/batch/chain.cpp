@@ -30,6 +30,8 @@ int known_table(const Op& op, const double* p, uint8_t (*table)[256]) {
   switch (op.code) {
     case Code::brightness: return brightness_table(within(p[0], 0, kMost), table[0]), 1;
     case Code::solarize: return solarize_table(p[0], table[0]), 1;
+    case Code::solarize_add:
+      return solarize_add_table(whole_within(p[0], 0, 255), int(op.constants[0]), table[0]), 1;
     case Code::posterize: return posterize_table(whole_within(p[0], 0, 8), table[0]), 1;
     case Code::invert: return invert_table(table[0]), 1;
     case Code::gamma: return gamma_table(within(p[0], 0, kMost), table[0]), 1;
@@ -53,7 +55,7 @@ int measured_table(const Op& op, const double* p, const Image& image, uint8_t (*
 struct Fill {
   uint8_t of[3];
   Fill(const double* constants, int channels) {
-    for (int c = 0; c < channels && c < 3; ++c) of[c] = uint8_t(constants[c]);
+    for (int c = 0; c < channels && c < 3; ++c) of[c] = uint8_t(within(constants[c], 0, 255));
   }
 };
 
@@ -132,7 +134,11 @@ Status change(const Op& op, const OpValues& values, size_t row, const NoiseTable
   const int channels = image.channels;
   switch (op.code) {
     case Code::grayscale: grayscale(image); break;
-    case Code::bgr: bgr(image); break;
+    case Code::channels: {
+      const int from[3] = {whole_within(p[0], -1, 2), whole_within(p[1], -1, 2), whole_within(p[2], -1, 2)};
+      pick_channels(image, from, Fill(c, 3).of);
+      break;
+    }
     case Code::saturation: saturation(image, within(p[0], 0, kMost)); break;
     case Code::hue: hue(image, within(p[0], -kMost, kMost)); break;
     case Code::sharpness: sharpness(image, within(p[0], 0, kMostSharpness), scratch); break;
@@ -145,7 +151,8 @@ Status change(const Op& op, const OpValues& values, size_t row, const NoiseTable
     case Code::warp: warp_image(op, p, image, scratch); break;
     case Code::erase: {
       const Area area(p, image);
-      erase(image, area.top, area.left, area.height, area.width, Fill(c, channels).of);
+      const Fill fill(op.numbers > 4 ? p + 4 : c, channels);  // numbers: the box, and the color if that is drawn
+      erase(image, area.top, area.left, area.height, area.width, fill.of);
       break;
     }
     case Code::erase_noise: {

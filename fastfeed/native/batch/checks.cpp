@@ -26,7 +26,10 @@ bool has_constants(const Op& op, int channels) {
              std::all_of(c.begin(), c.end(), [](double v) { return is_whole(v, 0, 255); });
     case Code::blur: return !c.empty() && is_whole(c[0], 1, 65535);
     case Code::warp: return has_color(op, 2, channels) && is_whole(c[0], 0, 1) && is_whole(c[1], 1, 4);
-    case Code::erase: case Code::grid_mask: return has_color(op, 0, channels);
+    case Code::solarize_add: return !c.empty() && is_whole(c[0], 0, 256);
+    case Code::channels: return has_color(op, 0, 3);
+    case Code::erase: return op.numbers > 4 || has_color(op, 0, channels);
+    case Code::grid_mask: return has_color(op, 0, channels);
     case Code::window:
       return has_color(op, 4, channels) && is_whole(c[0], 0, kMostSide) && is_whole(c[1], c[0] ? 1 : 0, kMostSide) &&
              is_whole(c[2], 0, 3) && is_whole(c[3], 0, 3);

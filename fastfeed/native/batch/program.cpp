@@ -11,8 +11,8 @@ const std::map<std::string, Kind>& kinds() {
       {"sharpness", {Code::sharpness, 1}},   {"blur", {Code::blur, 1}},           {"noise", {Code::noise, 2}},
       {"jpeg", {Code::jpeg, 1}},             {"warp", {Code::warp, 9}},           {"erase", {Code::erase, 4}},
       {"erase_noise", {Code::erase_noise, 5}}, {"grid_mask", {Code::grid_mask, 4}}, {"window", {Code::window, 10}},
-      {"augmix", {Code::augmix, -1}},       {"bgr", {Code::bgr, 0}},
-      {"warp_to", {Code::warp, 11}},
+      {"augmix", {Code::augmix, -1}},       {"channels", {Code::channels, 3}},
+      {"warp_to", {Code::warp, 11}},       {"solarize_add", {Code::solarize_add, 1}}, {"erase_color", {Code::erase, 7}},
   };
   return all;
 }

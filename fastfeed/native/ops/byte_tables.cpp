@@ -63,6 +63,10 @@ void solarize_table(double threshold, uint8_t* table) {
   for (int v = 0; v < 256; ++v) table[v] = uint8_t(threshold > v ? v : 255 - v);
 }
 
+void solarize_add_table(int amount, int threshold, uint8_t* table) {
+  for (int v = 0; v < 256; ++v) table[v] = uint8_t(v < threshold ? std::min(v + amount, 255) : v);
+}
+
 void posterize_table(int bits, uint8_t* table) {
   const int mask = 0xFF00 >> bits & 0xFF;
   for (int v = 0; v < 256; ++v) table[v] = uint8_t(v & mask);

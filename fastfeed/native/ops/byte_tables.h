@@ -8,6 +8,7 @@ namespace fastfeed {
 // table: 256 entries.
 void brightness_table(double factor, uint8_t* table);
 void solarize_table(double threshold, uint8_t* table);
+void solarize_add_table(int amount, int threshold, uint8_t* table);
 void posterize_table(int bits, uint8_t* table);
 void invert_table(uint8_t* table);
 void gamma_table(double gamma, uint8_t* table);

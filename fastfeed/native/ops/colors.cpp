@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 #include "pixels/forms.h"
 #include "pixels/tables.h"
@@ -175,16 +174,22 @@ void turn_hue(uint8_t* rgb, size_t pixels, const Turn& how) {
   turn_all(rgb, pixels, how, EntryLookup(how.shares));
 }
 
-void swap_red_and_blue(uint8_t* rgb, size_t pixels) {
+void pick(uint8_t* rgb, size_t pixels, const int* from, const uint8_t* fill) {
   const U8 tag;
   const size_t lanes = hn::Lanes(tag);
   size_t i = 0;
   for (; i + lanes <= pixels; i += lanes) {
     V8 red, green, blue;
     hn::LoadInterleaved3(tag, rgb + 3 * i, red, green, blue);
-    hn::StoreInterleaved3(blue, green, red, tag, rgb + 3 * i);
+    const auto shown = [&](int c) HWY_ATTR {
+      return from[c] == 0 ? red : from[c] == 1 ? green : from[c] == 2 ? blue : hn::Set(tag, fill[c]);
+    };
+    hn::StoreInterleaved3(shown(0), shown(1), shown(2), tag, rgb + 3 * i);
   }
-  for (; i < pixels; ++i) std::swap(rgb[3 * i], rgb[3 * i + 2]);
+  for (; i < pixels; ++i) {
+    const uint8_t pixel[3] = {rgb[3 * i], rgb[3 * i + 1], rgb[3 * i + 2]};
+    for (size_t c = 0; c < 3; ++c) rgb[3 * i + c] = from[c] < 0 ? fill[c] : pixel[from[c]];
+  }
 }
 
 }  // namespace
@@ -198,14 +203,14 @@ namespace fastfeed {
 HWY_EXPORT(mix_channels);
 HWY_EXPORT(add_weighted);
 HWY_EXPORT(turn_hue);
-HWY_EXPORT(swap_red_and_blue);
+HWY_EXPORT(pick);
 
 void grayscale(Image& image) {
   if (image.channels == 3) gray(image.at, image.pixels());
 }
 
-void bgr(Image& image) {
-  if (image.channels == 3) HWY_DYNAMIC_DISPATCH(swap_red_and_blue)(image.at, image.pixels());
+void pick_channels(Image& image, const int* from, const uint8_t* fill) {
+  if (image.channels == 3) HWY_DYNAMIC_DISPATCH(pick)(image.at, image.pixels(), from, fill);
 }
 
 void saturation(Image& image, double factor) {

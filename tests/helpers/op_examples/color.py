@@ -12,6 +12,8 @@ from fastfeed.ops import (
     LUT,
     AutoContrast,
     Brightness,
+    ChannelDropout,
+    ChannelShuffle,
     ColorJitter,
     Contrast,
     Equalize,
@@ -20,8 +22,10 @@ from fastfeed.ops import (
     Hue,
     Invert,
     Posterize,
+    RandomGrayscale,
     Saturation,
     Solarize,
+    SolarizeAdd,
     ToBGR,
 )
 from helpers.meaning import ROUNDED, SAME, Meaning, Within
@@ -50,8 +54,20 @@ def gray(op: Grayscale, values: dict[str, Any], row: int, image: np.ndarray) -> 
     return np.asarray(Image.fromarray(image).convert("L").convert("RGB"))
 
 
-def swapped(op: ToBGR, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
-    return image[:, :, ::-1]
+def picked(op: Any, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
+    fill = getattr(op, "fill", (0, 0, 0))
+    planes = [
+        np.full(image.shape[:2], fill[c], np.uint8) if k < 0 else image[:, :, k]
+        for c, k in enumerate(values["channels"][row])
+    ]
+    return np.stack(planes, axis=2)
+
+
+def added(op: SolarizeAdd, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
+    """timm's `solarize_add`, on a PIL image."""
+    add = int(values["amount"][row])
+    table = [min(255, i + add) if i < op.threshold else i for i in range(256)]
+    return np.asarray(Image.fromarray(image).point(table * 3))
 
 
 def gamma(op: Gamma, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
@@ -91,9 +107,13 @@ EXAMPLES = {
     Hue: [Hue(0.1), Hue((-0.5, 0.5)), Hue((0.25, 0.25))],
     Gamma: [Gamma(2.2), Gamma((0.4, 1.6))],
     Solarize: [Solarize(), Solarize((0, 256)), Solarize(99.5)],
+    SolarizeAdd: [SolarizeAdd(40), SolarizeAdd((0, 255), 100)],
     Posterize: [Posterize(4), Posterize((1, 8))],
     Grayscale: [Grayscale(), Grayscale()],
     ToBGR: [ToBGR(), ToBGR()],
+    ChannelShuffle: [ChannelShuffle(), ChannelShuffle()],
+    ChannelDropout: [ChannelDropout(), ChannelDropout((1, 2), (9, 200, 77))],
+    RandomGrayscale: [RandomGrayscale(), RandomGrayscale(0.6)],
     Equalize: [Equalize(), Equalize()],
     AutoContrast: [AutoContrast(), AutoContrast()],
     Invert: [Invert(), Invert()],
@@ -115,7 +135,10 @@ MEANING = {
     ),
     Posterize: Meaning(operated(ImageOps.posterize, "bits"), 0, source="Pillow ImageOps.posterize"),
     Grayscale: Meaning(gray, source="Pillow convert('L')"),
-    ToBGR: Meaning(swapped, 0, source="definition"),
+    **dict.fromkeys(
+        (ToBGR, ChannelShuffle, ChannelDropout), Meaning(picked, 0, source="definition")
+    ),
+    SolarizeAdd: Meaning(added, 0, source="timm solarize_add"),
     Equalize: Meaning(operated(ImageOps.equalize), 0, source="Pillow ImageOps.equalize"),
     AutoContrast: Meaning(operated(ImageOps.autocontrast), source="Pillow ImageOps.autocontrast"),
     Invert: Meaning(operated(ImageOps.invert), 0, source="Pillow ImageOps.invert"),
@@ -131,6 +154,10 @@ ON_DALI = {
     Posterize: SAME,
     Grayscale: ROUNDED,
     ToBGR: SAME,
+    ChannelShuffle: SAME,
+    ChannelDropout: SAME,
+    RandomGrayscale: ROUNDED,
+    SolarizeAdd: SAME,
     Equalize: Within(2, 2, 0.6),
     AutoContrast: ROUNDED,
     Invert: SAME,

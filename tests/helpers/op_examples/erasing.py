@@ -14,6 +14,7 @@ EXAMPLES = {
         RandomErasing(),
         RandomErasing(0.9, fill=(124, 116, 104)),
         RandomErasing(0.8, [0.1, 0.9], [0.2, 5.0], "noise"),
+        RandomErasing(0.9, fill="color"),
     ],
     CutOut: [CutOut(8), CutOut(13, fill=[10, 200, 30])],
     GridMask: [
@@ -32,6 +33,8 @@ def erasing(op: Any, values: dict[str, Any], row: int, image: np.ndarray) -> np.
     if op.fill == "noise":
         where = (values["offset"][row] + np.arange(image.size)) % LENGTH
         shown = np.clip(np.rint(127.5 + 57.5 * normal()[where].reshape(image.shape)), 0, 255)
+    elif op.fill == "color":
+        shown = values["color"][row, : image.shape[2]]
     else:
         shown = np.array(shade(op.fill, image.shape[2]))
     return np.where(hidden[:, :, None], shown, image).astype(np.uint8)

@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 from PIL import Image
 
-from fastfeed.ops.color import Grayscale, Hue, Saturation, ToBGR
+from fastfeed.ops.color import ChannelDropout, ChannelShuffle, Grayscale, Hue, Saturation, ToBGR
 from helpers.opencv_ops.scratch import planes
 
 _BLOCK = 1 << 16  # pixels at a time, so that all planes of Hue stay in a core's cache
@@ -21,8 +21,14 @@ def grayscale(op: Grayscale, values: dict[str, Any], row: int, image: np.ndarray
     return image
 
 
-def bgr(op: ToBGR, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
-    return cv2.cvtColor(image, cv2.COLOR_RGB2BGR, dst=image) if image.shape[2] == 3 else image
+def channels(op: Any, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
+    if image.shape[2] == 1:
+        return image
+    source = np.empty_like(image)
+    source[:] = getattr(op, "fill", 0)
+    shown = [(k, c) for c, k in enumerate(values["channels"][row].tolist()) if k >= 0]
+    cv2.mixChannels([image], [source], np.ravel(shown).tolist())
+    return source
 
 
 def saturation(op: Saturation, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
@@ -140,4 +146,9 @@ class Turn:
         np.bitwise_xor(here, odd, here)
 
 
-KERNELS = {Grayscale: grayscale, ToBGR: bgr, Saturation: saturation, Hue: hue}
+KERNELS = {
+    Grayscale: grayscale,
+    **dict.fromkeys((ToBGR, ChannelShuffle, ChannelDropout), channels),
+    Saturation: saturation,
+    Hue: hue,
+}

@@ -30,6 +30,8 @@ def erase(
     if op.fill == "noise":
         grain = read_wrapped(gray(), int(values["offset"][row]) + top * line, height * line)
         part[...] = grain.reshape(height, line)[:, first:last]
+    elif op.fill == "color":
+        part[...] = np.tile(values["color"][row, :channels], width)
     else:
         part[...] = _line(op.fill, channels, columns)[: last - first]
     return image

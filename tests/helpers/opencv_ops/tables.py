@@ -8,7 +8,16 @@ import cv2
 import numpy as np
 
 from fastfeed.ops.color import Brightness, Contrast
-from fastfeed.ops.levels import LUT, AutoContrast, Equalize, Gamma, Invert, Posterize, Solarize
+from fastfeed.ops.levels import (
+    LUT,
+    AutoContrast,
+    Equalize,
+    Gamma,
+    Invert,
+    Posterize,
+    Solarize,
+    SolarizeAdd,
+)
 from helpers.opencv_ops.lookup import count
 from helpers.opencv_ops.scratch import split
 
@@ -55,6 +64,11 @@ def contrast_table(op: Contrast, values: dict[str, Any], row: int, image: np.nda
 
 def solarize_table(op: Solarize, values: dict[str, Any], row: int) -> np.ndarray:
     return np.where(values["threshold"][row] > _BYTES, _SAME, _NEGATIVE)
+
+
+def solarize_add_table(op: SolarizeAdd, values: dict[str, Any], row: int) -> np.ndarray:
+    more = np.minimum(_BYTES + values["amount"][row], 255).astype(np.uint8)
+    return np.where(op.threshold > _BYTES, more, _SAME)
 
 
 def posterize_table(op: Posterize, values: dict[str, Any], row: int) -> np.ndarray:
@@ -117,6 +131,7 @@ def autocontrast_table(
 TABLES = {
     Brightness: brightness_table,
     Solarize: solarize_table,
+    SolarizeAdd: solarize_add_table,
     Posterize: posterize_table,
     Invert: invert_table,
     Gamma: gamma_table,

@@ -156,10 +156,6 @@ class _Helper:
             self._builders[0].timeline.close()
 
 
-if __name__ == "__main__":
-    main()
-
-
 Send = Callable[[Any, Sequence[int]], None]  # (message, descriptors); for many threads
 
 
@@ -265,3 +261,7 @@ def _steps(plan: Plan, epoch: int, step: int, epochs: int | None) -> Iterator[tu
     first = epoch * plan.steps + step
     last = None if epochs is None else max(0, epochs * plan.steps - step)
     return (divmod(position, plan.steps) for position in islice(count(first), last))
+
+
+if __name__ == "__main__":
+    main()

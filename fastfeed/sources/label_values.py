@@ -9,7 +9,13 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from fastfeed.errors import ConfigError
-from fastfeed.sources.class_names import class_names, class_numbers, missing_classes, nfc
+from fastfeed.sources.class_names import (
+    canonical_integers,
+    class_names,
+    class_numbers,
+    missing_classes,
+    nfc,
+)
 from fastfeed.spec import CLASS_NUMBER, LabelSpec
 
 LabelKind = Literal["name", "index", "value", "multi", "text", "none"]
@@ -224,8 +230,15 @@ def number_lists(
     requested: Sequence[str] | None,
     who: str,
 ) -> tuple[tuple[str, ...], MultiHot]:
-    """Classes, and labels that count them; `codes` count `names`, -1 for none. SourceError."""
+    """Classes, and labels that count them; `codes` count `names`, -1 for none. SourceError.
+
+    Integers that are no names among the classes count them.
+    """
     classes = class_names(names) if requested is None else tuple(requested)
+    numbers = canonical_integers(names) or ()
+    are_numbers = bool(numbers) and min(numbers) >= 0 and max(numbers) < len(classes)
+    if are_numbers and set(names).isdisjoint(classes):
+        return classes, MultiHot(np.array([*numbers, -1], np.int32)[codes], ends, len(classes))
     if (error := missing_classes(names, classes, who)) is not None:
         raise error
     code = class_numbers(classes)

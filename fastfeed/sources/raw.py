@@ -23,7 +23,7 @@ from fastfeed.sources.notes import summary, with_notes
 from fastfeed.sources.shards.base import Paths
 from fastfeed.sources.shards.extra_columns import column_names
 from fastfeed.sources.shards.labels import checked_classes
-from fastfeed.spec import Spec
+from fastfeed.spec import CLASS_NUMBER, LabelSpec, Spec
 from fastfeed.storage.expand import find_files, stat_file
 from fastfeed.storage.fingerprint import fingerprint
 from fastfeed.storage.reads import Unread
@@ -42,8 +42,9 @@ class RawShards(SourceMethods):
     """Images as decoded pixels: `.npy` files of uint8 (n, height, width, 3 or 1), all of one size.
 
     As `fastfeed preprocess --format raw` writes them. Labels are in `NAME.labels.npy` next to
-    `NAME.npy`, int64 (n,), -1 for none; without that file no image of the shard has one. Other
-    arrays next to it, `NAME.*.npy`, are not read.
+    `NAME.npy`, int64 (n,), -1 for none; without that file no image of the shard has one. Those of
+    several classes per image are int64 (n, most), with -1 after the last, and are read as multi-hot
+    vectors: float32 (n, classes). Other arrays next to it, `NAME.*.npy`, are not read.
 
     Args:
         shards (str | os.PathLike[str] | Sequence): A folder, a file, a pattern, or a list of these,
@@ -99,18 +100,22 @@ class RawShards(SourceMethods):
         self._bounds = np.cumsum([0] + [shape[0] for _, shape in heads], dtype=np.int64)
         self._bytes = int(np.prod(self._size))
         self.spec = Spec(self._size, "uint8", "HWC")
-        self._labels = np.concatenate(
+        self._labels = _joined(
             [_labels(uri, shape[0], own) for (uri, _), (_, shape) in zip(files, heads, strict=True)]
         )
-        if self.classes and len(self._labels) and int(self._labels.max()) >= len(self.classes):
+        self.label_spec = CLASS_NUMBER
+        if self._labels.ndim == 2:
+            most = len(self.classes) or int(self._labels.max(initial=-1)) + 1
+            self.label_spec = LabelSpec((most,), "float32")
+        if self.classes and int(self._labels.max(initial=-1)) >= len(self.classes):
             raise SourceError(
                 f"RawShards: label {self._labels.max()}, but there are {len(self.classes)} classes"
             )
-        if len(self._labels) and int(self._labels.min()) < -1:
+        if int(self._labels.min(initial=-1)) < -1:
             raise SourceError(
                 f"RawShards: label {self._labels.min()}; labels are >= 0, or -1 for none"
             )
-        if len(self._labels) and int(self._labels.max()) >= MOST_CLASSES:
+        if int(self._labels.max(initial=-1)) >= MOST_CLASSES:
             raise SourceError(
                 f"RawShards: label {self._labels.max()}; class numbers are below {MOST_CLASSES:,}"
             )
@@ -160,8 +165,14 @@ class RawShards(SourceMethods):
         return np.frombuffer(data, np.uint8).reshape(self._size)
 
     def label(self, ids: np.ndarray) -> np.ndarray:
-        """Labels: int64, shape (len(ids),); -1 for none."""
-        return self._labels[ids]
+        """Labels: int64, shape (len(ids),), -1 for none; or multi-hot, as `label_spec` says."""
+        labels = self._labels[ids]
+        if labels.ndim == 1:
+            return labels
+        flags = np.zeros((len(labels), *self.label_spec.shape), np.float32)
+        rows, places = np.nonzero(labels >= 0)
+        flags[rows, labels[rows, places]] = 1
+        return flags
 
     @property
     def fingerprint(self) -> str:
@@ -298,7 +309,7 @@ def _images_of(uri: str) -> str:
 
 
 def _labels(uri: str, count: int, storage: Storage) -> np.ndarray:
-    """Labels: int64 (count,); -1 without a file of labels. SourceError."""
+    """Labels: int64 (count,) or (count, most), -1 for none, or without a file. SourceError."""
     path = uri.removesuffix(".npy") + _LABELS
     stat = stat_file(path, storage)
     if isinstance(stat, Unread):
@@ -307,14 +318,33 @@ def _labels(uri: str, count: int, storage: Storage) -> np.ndarray:
         raise SourceError(f"RawShards: cannot read {path}: {stat.detail or stat.reason}")
     data = ShardReader([path], [stat], storage).read(0, 0, stat.size)
     start, shape, kind = _npy(data, path)
-    if shape != (count,) or kind not in ("<i8", "<i4", "|u1", "<u1") or isinstance(data, Unread):
+    is_labels = shape[:1] == (count,) and len(shape) in (1, 2)
+    if not is_labels or kind not in ("<i8", "<i4", "|u1", "<u1") or isinstance(data, Unread):
         raise SourceError(
-            f"RawShards: {path} holds {kind} {shape}; int64 ({count},) is needed, a label per image"
+            f"RawShards: {path} holds {kind} {shape}; int64 ({count},) is needed, a label per image,"
+            f" or ({count}, most), several per image"
         )
     labels = np.frombuffer(data, np.dtype(kind), offset=start)
-    if len(labels) != count:
+    if len(labels) != np.prod(shape):
         raise SourceError(f"RawShards: {path} is cut off")
-    return labels.astype(np.int64)
+    return labels.astype(np.int64).reshape(shape)
+
+
+def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Labels of all shards: int64 (n,), or (n, most), -1 for none. SourceError."""
+    if {part.ndim for part in parts if len(part)} == {1, 2}:
+        raise SourceError(
+            "RawShards: some shards have one label per image, others several; open them one by one"
+        )
+    if all(part.ndim == 1 for part in parts if len(part)):
+        return np.concatenate([part.reshape(-1) for part in parts])
+    most = max(part.shape[-1] for part in parts if part.ndim == 2)
+    widened = [
+        np.pad(part, ((0, 0), (0, most - part.shape[1])), constant_values=-1)
+        for part in parts
+        if part.ndim == 2
+    ]
+    return np.concatenate(widened)
 
 
 class RawColumns:

@@ -59,8 +59,9 @@ class Table(TableSource):
             dates, timestamps (ISO 8601, UTC) and decimals as texts. Null is NaN or "". Default: ().
         label_kind (str): "name": integers are names of classes, sorted and numbered as texts are;
             "index": they are labels already, and `classes` names them. "value": numbers, or lists
-            of one length: float32. "multi": lists of names (in CSV as JSON), or several columns of
-            0 and 1, which are the classes: multi-hot, float32 (n, classes). "text": texts. "none":
+            of one length: float32. "multi": lists of names (in CSV as JSON, or separated by
+            semicolons or commas), or several columns of 0 and 1, which are the classes: multi-hot,
+            float32 (n, classes). "text": texts. "none":
             no labels. Default: "name".
         classes (Sequence[str | int] | None): Names of classes in the order of their labels;
             `train.classes` for validation. Default: None, the sorted names of the data.

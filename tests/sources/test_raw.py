@@ -44,6 +44,25 @@ def test_shards_without_labels_and_without_images(tmp_path: Path) -> None:
     assert np.array_equal(source.read([2])[0], PIXELS[2])
 
 
+def test_several_labels_of_an_image(tmp_path: Path) -> None:
+    lists = {"a": [[2, 0], [1, -1], [-1, -1]], "b": [[3], [0], [-1]], "c": np.zeros((0, 0))}
+    for name, labels in lists.items():
+        np.save(tmp_path / f"{name}.npy", PIXELS[: len(labels)])
+        np.save(tmp_path / f"{name}.labels.npy", np.array(labels, np.int64))
+    wanted = [[1, 0, 1, 0], [0, 1, 0, 0], [0, 0, 0, 0], [0, 0, 0, 1], [1, 0, 0, 0], [0, 0, 0, 0]]
+    source = RawShards(tmp_path)
+    assert source.label(np.arange(6)).tolist() == wanted
+    named = RawShards(tmp_path, classes=("x", "y", "z", "w", "none"))
+    assert named.label(np.array([3])).tolist() == [[0, 0, 0, 1, 0]]
+    assert source.label_spec == ((4,), "float32")
+    assert (named.label_spec.shape, named.label(np.array([0])).dtype) == ((5,), np.float32)
+    with pytest.raises(SourceError, match="label 3, but there are 3 classes"):
+        RawShards(tmp_path, classes=("x", "y", "z"))
+    np.save(tmp_path / "b.labels.npy", np.zeros(3, np.int64))
+    with pytest.raises(SourceError, match="some shards have one label per image, others several"):
+        RawShards(tmp_path)
+
+
 def test_gray(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", PIXELS[..., :1])
     assert RawShards(tmp_path).spec.shape == (4, 6, 1)

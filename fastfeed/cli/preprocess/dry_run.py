@@ -28,6 +28,7 @@ def dry_run(src: str, dst: str, recipe: Recipe, values: Mapping[str, Any]) -> No
 
     from fastfeed.cli.preprocess.inspect import _say, _status
     from fastfeed.preprocess.engines.named import engine_for, select_part
+    from fastfeed.preprocess.inputs.labels import label_codes
     from fastfeed.preprocess.planning.check_source import planned_ids
     from fastfeed.preprocess.planning.estimate import estimate
     from fastfeed.preprocess.planning.planning import planned_input, unmixed
@@ -64,7 +65,7 @@ def dry_run(src: str, dst: str, recipe: Recipe, values: Mapping[str, Any]) -> No
         return
     title = f"{src} -> {dst} (dry run, nothing is written)"
     show_facts(Console(emoji=False), title, _facts(estimated, source, recipe, job, workers))
-    labels = source.source.label(np.arange(len(source.source)))
+    labels, _ = label_codes(source.source, np.arange(len(source.source)))
     of_shard = -(-len(labels) // max(estimated.shards, 1))
     counts = [min(of_shard, len(labels) - k) for k in range(0, len(labels), max(of_shard, 1))]
     hints = [*source.hints, *unmixed(labels, recipe, counts)] if job is None else []

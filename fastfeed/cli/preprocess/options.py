@@ -24,7 +24,7 @@ _MODE_HELP = (
 )
 _FORMAT_HELP = "webdataset, tfrecord, parquet, mds or raw."
 _SPLIT_HELP = "looks: similar images stay in one split; names: by file name alone."
-_KIND_HELP = "Integer labels are the name of a class (default in tables) or its index."
+_KIND_HELP = "Integers are names of classes (default in tables) or indices; multi: lists of names."
 _WHERE_HELP = "Keep samples for which it holds: 'width >= 512 and score > 0.5'."
 _WITH_HELP = "module:function that adds arrays, texts or numbers, or drops samples."
 
@@ -80,7 +80,7 @@ _LIMITS: Rows = [
 ]
 _SOURCE: Rows = [
     ("label", _Text, None, "NAME", "Column, member or feature of the label; '' for none."),
-    ("label_kind", _Text, None, "name|index", _KIND_HELP),
+    ("label_kind", _Text, None, "name|index|multi", _KIND_HELP),
     ("image", _Text, None, "NAME", "Column or feature of the image."),
     ("caption", _Text, None, "NAME", "Column or member of the text."),
     ("columns", str, "", "NAMES", "Metadata columns to keep: A,B."),

@@ -25,6 +25,7 @@ from fastfeed.sources.listing.listing_file import ARRAYS, facts_of
 from fastfeed.sources.listing.local_tree import IMAGE_EXTENSIONS
 from fastfeed.sources.table import Table
 from fastfeed.sources.tables.string_column import StringColumn
+from fastfeed.spec import CLASS_NUMBER
 from fastfeed.storage.fingerprint import fingerprint
 from fastfeed.storage.reads import Completed, Pending, is_local
 from fastfeed.storage.storage import Storage
@@ -161,9 +162,10 @@ class LabeledFolder:
         self._rows = rows  # int32, shape (images,): row in the table; -1: none
         self._good = rows >= 0
         self._keeps_classes = not labeled
-        if labeled:
-            self._good &= self.label(np.arange(len(folder))) >= 0
         self.classes = table.classes if labeled else folder.classes
+        self.label_spec = table.label_spec if labeled else CLASS_NUMBER
+        if labeled:
+            self._good &= ~table.unlabeled(np.maximum(rows, 0))
         self.column_types = table.column_types
         self.spec = folder.spec
         self.remote = folder.remote
@@ -205,11 +207,13 @@ class LabeledFolder:
         return Failure(i, self.uri(i), "read", "label_missing", _DETAILS[bool(self._rows[i] >= 0)])
 
     def label(self, ids: np.ndarray) -> np.ndarray:
-        """Class numbers: int64, shape (len(ids),); -1 for none."""
+        """Class numbers: int64, shape (len(ids),), -1 for none; or multi-hot vectors."""
         if self._keeps_classes:
             return self._folder.label(ids)
         rows = self._rows[ids]
-        return np.where(rows < 0, np.int64(-1), self._table.label(np.maximum(rows, 0)))
+        labels = self._table.label(np.maximum(rows, 0))
+        labels[rows < 0] = 0 if self.label_spec.shape else -1
+        return labels
 
     @property
     def fingerprint(self) -> str:

@@ -137,7 +137,7 @@ def open_shards(
         own = {"label": label, "classes": classes if label else None, "storage": storage}
         return source_class(paths, **own, **options)
 
-    if requested.label is None and resolved.label:
+    if requested.label is None and resolved.label and label_kind != "multi":
         try:
             source = opened(resolved.label)
             if bool(np.any(source.label(np.arange(len(source))) >= 0)):

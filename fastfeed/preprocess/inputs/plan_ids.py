@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from fastfeed.faults import Failure
+from fastfeed.preprocess.inputs.labels import is_multi
 from fastfeed.preprocess.inputs.readahead import known_sizes
 from fastfeed.sources.base import Fetching, Optionals, Source
 from fastfeed.sources.class_names import class_numbers, nfc
 from fastfeed.sources.notes import notes_of
 from fastfeed.sources.shards.extra_columns import HasExtraColumns
+from fastfeed.spec import CLASS_NUMBER, LabelSpec
 from fastfeed.storage.reads import Completed, MappedRead, Pending
 
 
@@ -31,6 +33,9 @@ class PlanIds:
         self._ids = ids
         self.spec = source.spec
         self.classes = tuple(classes)
+        self.label_spec = CLASS_NUMBER
+        if is_multi(source):
+            self.label_spec = LabelSpec((len(classes),), "float32")
         self.root = getattr(source, "root", None)  # of a folder
         self.remote = isinstance(source, Fetching) and source.remote
         code = class_numbers(classes)
@@ -55,8 +60,15 @@ class PlanIds:
         return self._source.uri(int(self._ids[i]))
 
     def label(self, ids: np.ndarray) -> np.ndarray:
-        """Class numbers: int64, shape (len(ids),)."""
+        """Class numbers: int64, shape (len(ids),), or multi-hot: float32 (len(ids), classes)."""
         places = self._ids[ids]
+        if self.label_spec.shape:
+            labels = np.zeros((len(places), len(self.classes)), np.float32)
+            there = places >= 0
+            numbers = self._labels[:-1]  # of classes that the plan has
+            flags = self._source.label(places[there])[:, numbers >= 0]
+            labels[np.ix_(there, numbers[numbers >= 0])] = flags
+            return labels
         labels = np.where(places < 0, -1, self._source.label(np.maximum(places, 0)))
         return self._labels[labels] if self.classes else labels
 

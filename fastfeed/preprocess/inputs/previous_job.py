@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fastfeed.errors import ConfigError, SourceError
@@ -26,6 +26,8 @@ _DEFAULTS = ColumnNames()
 _MAX_LEVELS = 2  # folders between a target and its shards, at most: train/512x768
 # column of a job's, by kind
 METADATA = {"tar": "json", "tfrecord": "image/meta", "mds": "meta", "table": "meta"}
+# column with the names of several classes, by kind
+NAMES = {"tar": "json:class", "tfrecord": "image/class/text", "mds": "class", "table": "class"}
 # kinds of sources by format; others have the format's name
 KINDS = {"webdataset": "tar", "parquet": "table"}
 
@@ -86,7 +88,9 @@ def open_previous_job(
         binary = {*binary, *own_bytes}
         columns = list(dict.fromkeys((*columns, METADATA[kind], *own_bytes)))
     classes = (plan.classes or None) if own else None
-    label_kind = "index" if own else label_kind
+    if own:
+        label_kind = "multi" if plan.multi else "index"
+        requested = replace(requested, label=NAMES[kind]) if plan.multi else requested
     source, resolved = open_shards(
         kind,
         present,

@@ -25,6 +25,7 @@ from fastfeed.preprocess.inputs.formats import (
     resolve_columns,
 )
 from fastfeed.preprocess.inputs.inputs import Input
+from fastfeed.preprocess.inputs.labels import check_labels
 from fastfeed.preprocess.inputs.previous_job import METADATA, open_previous_job
 from fastfeed.preprocess.model.columns import declared_types
 from fastfeed.preprocess.model.layout import CURRENT, JOB
@@ -99,10 +100,14 @@ class SourceSpec:
         folder = self.labels_file is None and kind_of(self.place) == "folder"
         plan = None if self.label_kind or folder else target.read(PLAN)
         try:
-            classes = None if plan is None else json.loads(plan)["classes"]
-        except (ValueError, KeyError, TypeError):  # damaged: loading the plan says so
-            classes = None
-        return self if classes is None else replace(self, label_kind="name" if classes else "index")
+            header = {} if plan is None else json.loads(plan)
+            classes = header.get("classes")
+        except (ValueError, AttributeError):  # damaged: loading the plan says so
+            return self
+        if classes is None:
+            return self
+        kind: LabelKind = "multi" if header.get("multi") else "name" if classes else "index"
+        return replace(self, label_kind=kind)
 
     def open(
         self, keep: str | None = None, fresh: bool | None = None, progress: bool | None = None
@@ -113,13 +118,13 @@ class SourceSpec:
             client = Storage(client, policy=RetryPolicy.patient(PATIENCE_S))
         if self.missing not in ("error", "drop"):
             raise ConfigError.of("missing", '"error" or "drop"', self.missing)
-        if self.label_kind not in (None, "name", "index"):
+        if self.label_kind not in (None, "name", "index", "multi"):
             raise ConfigError.of(
                 "preprocess: label_kind",
-                "'name' or 'index'",
+                "'name', 'index' or 'multi'",
                 self.label_kind,
-                "numbers, lists and texts go into shards as columns (--columns), from which"
-                " a source reads them as labels",
+                "numbers and texts go into shards as columns (--columns), from which a source"
+                " reads them as labels",
             )
         names = column_names(self.columns, "preprocess")
         declared = declared_types(self.column_types, names)
@@ -234,9 +239,7 @@ def opened_input(
         raise ConfigError(
             f"{text} holds pixels, not encoded images: there is nothing to preprocess"
         )
-    Optionals(source).label_spec.require_class(
-        "preprocess", "open the source without a label, and with columns=[...] for these"
-    )
+    check_labels(source)
     known = getattr(source, "column_types", {}) | dict(declared or {})
     types = {name: known.get(name, "json") for name in columns}
     skipped = dict(getattr(source, "skipped", {}))
@@ -381,8 +384,9 @@ def open_input(
         missing (str): "error", or "drop": images without a row in `labels_file` are bad
             (label_missing), and rows without an image are ignored. Default: "error".
         label_kind (str | None): "name": integer labels are names of classes, sorted and numbered;
-            "index": they are indices of classes, kept as they are. Default: None, as in the
-            sources: names in tables, and in shards unless the field is called `cls` or `label`.
+            "index": they are indices of classes, kept as they are; "multi": the label is a list of
+            names of classes. Default: None, as in the sources: names in tables, and in shards
+            unless the field is called `cls` or `label`.
         column_types (Sequence[str]): Types of columns, such as "keywords=list", "price=decimal(10,2)":
             bool, int, float, text, bytes, date, timestamp, utc (a timestamp), decimal(p,s), list
             (of texts), json. Others have the type in the source; those of shards are json, which

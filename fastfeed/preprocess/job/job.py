@@ -16,6 +16,7 @@ from fastfeed.faults import format_reasons
 from fastfeed.preprocess.engines import Engine, Outcome, run_pieces
 from fastfeed.preprocess.engines.named import engine_for, select_part
 from fastfeed.preprocess.inputs.inputs import Input
+from fastfeed.preprocess.inputs.labels import label_codes
 from fastfeed.preprocess.inputs.source_spec import InputLike, JobSource, job_source
 from fastfeed.preprocess.model.bad_filter import BadFilter
 from fastfeed.preprocess.model.condition import DROPPED
@@ -230,7 +231,8 @@ class JobRun:
         plan = create_plan(self.target, input, *how)
         # of another part's plan, maybe
         input = planned_input(plan, input, planned_ids(self.target, plan, input))
-        notes = (*input.hints, *unmixed(input.source.label(plan.order), self.recipe, plan.counts))
+        labels, _ = label_codes(input.source, plan.order)
+        notes = (*input.hints, *unmixed(labels, self.recipe, plan.counts))
         if self.on_hint is not None:
             for note in (*notes, *concerns(plan.shares, plan.classes)):
                 self.on_hint(note)

@@ -23,6 +23,7 @@ from fastfeed.preprocess.planning.merged_plan import (
     removed_elsewhere,
     renumbered,
     repeated,
+    with_numbers,
 )
 from fastfeed.preprocess.planning.planning import existing_plan
 from fastfeed.preprocess.shard.stored import DamagedShard, StoredShard
@@ -31,7 +32,7 @@ from fastfeed.preprocess.targets.job_state import Job, finalize, open_job, write
 from fastfeed.preprocess.targets.overlap import check_overlap
 from fastfeed.preprocess.targets.ranges import reader
 from fastfeed.preprocess.targets.target import Target, open_target
-from fastfeed.preprocess.writers import File, writer_for
+from fastfeed.preprocess.writers import File, new_writer
 
 _THREADS = 8
 _PIECE = 8 << 20  # bytes copied at once
@@ -234,17 +235,16 @@ class _Merge:
         classes: tuple[str, ...],
     ) -> bool:
         """Write a shard with other labels, without decoding; False if it has none that change."""
-        packing = job.plan.recipe.packing
+        format = job.plan.recipe.packing.format
         attempt = self.target.attempt()
         is_changed = False
-        columns = job.plan.columns
-        stored = StoredShard(job.target, record, packing.format, frozenset(), columns)
+        stored = StoredShard(job.target, record, format, frozenset(), job.plan.columns)
         try:
-            writer = writer_for(packing)(attempt.create, moved.shard, packing, columns)
+            writer = new_writer(attempt.create, moved.shard, job.plan)
             for entry in stored.entries():
-                number = entry.label if entry.label is None else numbers.get(entry.label)
-                is_changed = is_changed or number is not None
-                writer.add(entry if number is None else labeled(entry, number, classes))
+                label = with_numbers(entry.label, numbers)
+                is_changed = is_changed or label != entry.label
+                writer.add(entry if label == entry.label else labeled(entry, label, classes))
             if not is_changed:
                 return False
             offsets = tuple(writer.close())

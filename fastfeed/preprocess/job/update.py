@@ -55,7 +55,7 @@ def update(
     dst: str | os.PathLike[str],
     *,
     remove: Sequence[str] | str | os.PathLike[str] = (),
-    relabel: Mapping[str, str] | str | os.PathLike[str] | None = None,
+    relabel: Mapping[str, str | Sequence[str]] | str | os.PathLike[str] | None = None,
     repair: bool = False,
     add: bool = False,
     drop_missing: bool = False,
@@ -83,9 +83,10 @@ def update(
         remove (Sequence[str] | str | os.PathLike[str]): Names of images, as in the `uri` of their
             metadata or in full, or a text file with one per line. They stay out of the job: by
             name and, when images are added, by content. Default: ().
-        relabel (Mapping[str, str] | str | os.PathLike[str] | None): New labels by name, "" for
-            none, or a CSV file with the columns uri and label. New classes get the numbers after the
-            existing ones. Default: None.
+        relabel (Mapping[str, str | Sequence[str]] | str | os.PathLike[str] | None): New labels by
+            name, "" for none, or a CSV file with the columns uri and label. Where images have
+            several classes, lists, in a CSV as JSON or separated by semicolons or commas. New
+            classes get the numbers after the existing ones. Default: None.
         repair (bool): Put bad images that can be read now into new shards. Default: False.
         add (bool): Put images that are new in the source into new shards. Default: False.
         drop_missing (bool): Remove images that are gone from the source. Default: False.
@@ -153,7 +154,7 @@ class _Update:
     """The arguments of `update`."""
 
     names: list[str]
-    labels: dict[str, str]
+    labels: Mapping[str, str | Sequence[str]]
     repair: bool
     add: bool
     drop_missing: bool

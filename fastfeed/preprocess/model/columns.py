@@ -18,7 +18,14 @@ import numpy as np
 
 from fastfeed.errors import ConfigError
 from fastfeed.printable import printable
-from fastfeed.sources.tables.column_types import ColumnType, as_json, is_nested, is_text, words
+from fastfeed.sources.tables.column_types import (
+    ColumnType,
+    as_json,
+    is_nested,
+    is_text,
+    listed,
+    words,
+)
 
 MAX_BYTES = 1 << 20  # of a sample's columns as JSON: sources read no more
 _LONG = 1000  # items, or characters: shorter ones are not measured
@@ -149,12 +156,9 @@ def _as_bytes(value: Any) -> bytes | None:
 
 
 def _nested(kind: Any, value: Any) -> Any:
-    if isinstance(value, str):
-        if value.lstrip()[:1] in ("[", "{"):
-            value = json.loads(value)
-        elif kind == ["list", "text"]:  # keywords of a CSV
-            value = [part.strip() for part in value.split(";" if ";" in value else ",")]
-            value = [part for part in value if part]
+    is_json = isinstance(value, str) and value.lstrip()[:1] in ("[", "{")
+    if is_json or (isinstance(value, str) and kind == ["list", "text"]):
+        value = listed(value)
     if kind[0] == "list" and isinstance(value, (list, tuple)):
         return [canonical(kind[1], item) for item in value]
     if kind[0] == "struct" and isinstance(value, dict):

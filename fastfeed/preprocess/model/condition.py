@@ -66,11 +66,17 @@ UNKNOWN = Values()
 
 
 def known_values(
-    uri: str, label: int, classes: Sequence[str], note: Mapping[str, Any], has_caption: bool
+    uri: str,
+    label: int | tuple[int, ...] | None,
+    classes: Sequence[str],
+    note: Mapping[str, Any],
+    has_caption: bool,
 ) -> Values:
     """Values that are known before a file is read; `note` as from `Input.notes`."""
-    facts: dict[str, Any] = {"uri": uri, "label": label if label >= 0 else None}
-    facts["class_name"] = classes[label] if 0 <= label < len(classes) else None
+    number = None if isinstance(label, tuple) else label
+    facts: dict[str, Any] = {"uri": uri, "label": number, "class_name": None}
+    if number is not None and number < len(classes):
+        facts["class_name"] = classes[number]
     if has_caption:
         facts["text"] = note.get("text")
     earlier = (note.get("earlier") or {}).get("columns") or {}

@@ -24,7 +24,8 @@ class Edits:
     """Edited samples by id."""
 
     ids: np.ndarray  # int64, shape (n,): in the plan, ascending
-    values: np.ndarray  # int64, shape (n,): a label, NO_LABEL, REMOVED or REPAIRED
+    # int64, shape (n,): a label, or the value of several classes, NO_LABEL, REMOVED or REPAIRED
+    values: np.ndarray
 
     @classmethod
     def of(cls, table: np.ndarray) -> Edits:
@@ -124,6 +125,11 @@ class Edits:
             int(shards[first]): digest(table[:, first:last].tolist())
             for first, last in pairwise(starts)
         }
+
+
+def value_of(classes: tuple[int, ...]) -> int:
+    """The value of an edit that gives a sample these classes: a hash of 60 bits, or NO_LABEL."""
+    return int(digest(list(classes))[:15], 16) if classes else NO_LABEL
 
 
 NO_EDITS = Edits(np.zeros(0, np.int64), np.zeros(0, np.int64))

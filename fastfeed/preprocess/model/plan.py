@@ -21,9 +21,10 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
-from fastfeed.preprocess.model.edits import NO_EDITS, Edits
+from fastfeed.preprocess.model.edits import NO_EDITS, UNCHANGED, Edits
 from fastfeed.preprocess.model.layout import JOB
 from fastfeed.preprocess.model.recipe import SPLIT_NAME, Recipe, digest
+from fastfeed.preprocess.model.record import Label
 from fastfeed.sources.tables.column_types import ColumnType, words
 
 # of shards, below the target
@@ -99,6 +100,9 @@ class JobPlan:
     rates: tuple[int, ...] = ()
     # types of metadata columns; {} in plans of earlier versions, whose columns are JSON only
     columns: dict[str, ColumnType] = field(default_factory=dict)
+    multi: bool = False  # True if samples have several classes
+    # by value of an edit: the classes that it gives a sample
+    edit_sets: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.order)
@@ -160,10 +164,29 @@ class JobPlan:
             hashes[k] += f".{edited}"
         return hashes
 
+    def ids(self, shard: Shard) -> np.ndarray:
+        """Ids of a shard's images, without those that updates took out: int64."""
+        ids = self.order[shard.first : shard.last]
+        return ids[~np.isin(ids, self.edits.gone)]
+
+    def labels(self, ids: np.ndarray, of_source: Sequence[Label]) -> list[Label]:
+        """Labels of these ids, which the source has as `of_source`."""
+        values = self.edits.at(ids).tolist()
+        pairs = zip(values, of_source, strict=True)
+        return [own if value == UNCHANGED else self.label(value) for value, own in pairs]
+
+    def label(self, value: int) -> Label:
+        """The label that an edit of this value gives a sample."""
+        if self.multi:
+            return self.edit_sets.get(value, ())
+        return value if value >= 0 else None
+
     def _edits_header(self) -> dict[str, Any]:
         if not len(self.edits) and not self.edit_classes:
             return {}
-        return {"hash": self.edits.hash, "classes": list(self.edit_classes)}
+        sets = {"sets": [[value, list(own)] for value, own in sorted(self.edit_sets.items())]}
+        about = {"hash": self.edits.hash, "classes": list(self.edit_classes)}
+        return about | (sets if self.edit_sets else {})
 
     def _header(self) -> dict[str, Any]:
         appended: dict[str, Any] = {}
@@ -179,6 +202,8 @@ class JobPlan:
             appended["failed"] = [[i, detail] for i, detail in sorted(self.failed.items())]
         if self.columns:
             appended["columns"] = self.columns
+        if self.multi:
+            appended["multi"] = True
         return appended | {
             "version": 1,
             "recipe": self.recipe.document(),
@@ -263,6 +288,8 @@ class JobPlan:
                 tuple(header.get("cuts", ())),
                 tuple(header.get("rates", ())),
                 header.get("columns", {}),
+                header.get("multi", False),
+                {value: tuple(own) for value, own in header.get("edits", {}).get("sets", ())},
             )
             loaded._check()
             if header["hash"] != (hash := loaded.edited_hash):
@@ -278,6 +305,7 @@ class JobPlan:
         texts += [*self.classes, *self.edit_classes, *self.made_with.values()]
         texts += [text for job in self.merged for text in astuple(job)[:-1]]
         numbers = [self.length, *self.left_out.values(), *(job.length for job in self.merged)]
+        numbers += [k for value, own in self.edit_sets.items() for k in (value, *own)]
         if self.earlier and self.source_ids is None:
             raise ValueError("it has no ids in the source")
         if {*map(type, texts)} != {str} or {*map(type, numbers)} != {int}:

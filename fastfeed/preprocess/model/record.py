@@ -22,6 +22,8 @@ from fastfeed.printable import printable
 from fastfeed.sources.tables.column_types import ColumnType
 
 Histogram = dict[str, int]
+# of a sample: the number of its class, or those of its classes in ascending order
+Label = int | tuple[int, ...] | None
 
 _SUM = 8  # hexadecimal digits of an image's sha256
 
@@ -242,7 +244,7 @@ class Entry:
     extension: str
     height: int
     width: int
-    label: int | None = None  # class number
+    label: Label = None
     text: str | None = None  # a caption
     # JSON: "uri", "class", "label", facts, metadata columns
     meta: dict[str, Any] = field(default_factory=dict)
@@ -263,11 +265,11 @@ def entry_of(
     i: int,
     image: ProcessedImage,
     uri: str,
-    label: int,
+    label: Label,
     classes: tuple[str, ...],
     note: dict[str, Any],
 ) -> Entry:
-    """The sample of image `i`; `label` below 0 is none, `note` has caption and columns."""
+    """The sample of image `i`; `note` has caption and columns."""
     meta: dict[str, Any] = {"uri": uri, **image.facts}
     if earlier := note.get("earlier"):
         meta = _of_both(earlier, meta)
@@ -286,14 +288,23 @@ def entry_of(
     return labeled(entry, label, classes)
 
 
-def labeled(entry: Entry, label: int, classes: tuple[str, ...]) -> Entry:
-    """The entry with another label; below 0 is none."""
+def labeled(entry: Entry, label: Label, classes: tuple[str, ...]) -> Entry:
+    """The entry with another label."""
     meta = {name: value for name, value in entry.meta.items() if name not in ("label", "class")}
-    if label >= 0:
+    if isinstance(label, tuple):
+        meta["label"] = list(label)
+        meta["class"] = [classes[k] for k in label]
+    elif label is not None:
         meta["label"] = label
         if label < len(classes):
             meta["class"] = classes[label]
-    return replace(entry, label=label if label >= 0 else None, meta=meta)
+    return replace(entry, label=label, meta=meta)
+
+
+def label_in(meta: dict[str, Any]) -> Label:
+    """The label in the metadata of a sample."""
+    label = meta.get("label")
+    return tuple(label) if isinstance(label, list) else label
 
 
 def _of_both(earlier: dict[str, Any], meta: dict[str, Any]) -> dict[str, Any]:

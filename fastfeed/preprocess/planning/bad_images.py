@@ -26,7 +26,8 @@ class PlannedClasses:
     """Names of classes by plan id, from the hashes that the job keeps of its source."""
 
     def __init__(self, target: Target, plan: JobPlan) -> None:
-        rows = load_samples(target.read(samples_file(plan))) if plan.classes else None
+        has_one = bool(plan.classes) and not plan.multi
+        rows = load_samples(target.read(samples_file(plan))) if has_one else None
         hashes = np.zeros(0, np.uint32) if rows is None else rows["label"]
         names: dict[int, str] = {}
         for name in plan.classes:
@@ -39,8 +40,10 @@ class PlannedClasses:
         self._plan = plan
 
     def of(self, ids: Sequence[int] | np.ndarray) -> list[str]:
-        """Class of each id; "" for none, or if a job of an earlier version does not say."""
+        """Class of each id; "" for none, for several, and where earlier versions do not say."""
         ids = np.asarray(ids, np.int64)
+        if self._plan.multi:
+            return [""] * len(ids)
         classes = self._plan.classes
         codes = self._hashes[ids].tolist() if len(self._hashes) else [0] * len(ids)
         labels = self._plan.edits.at(ids).tolist()  # of those that were labeled since
@@ -76,6 +79,12 @@ def bad_images(job: Job, classes: PlannedClasses | None = None) -> list[BadImage
 def select_bad(job: Job, criteria: BadFilter) -> list[BadImage]:
     """Bad images that match. ConfigError for classes that the job has not, and names not bad."""
     known = job.plan.classes
+    if criteria.classes and job.plan.multi:
+        raise ConfigError(
+            f"{job.target.text}: images of this job have several classes, by which bad ones are not"
+            " listed; choose them by reason, folder or name",
+            field="classes",
+        )
     if unknown := [name for name in criteria.classes if name not in known]:
         allowed = f"among the job's {len(known):,} classes" if known else "left out: it has none"
         raise ConfigError(f"classes must be {allowed}, got {', '.join(unknown)}", field="classes")

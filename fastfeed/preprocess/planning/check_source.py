@@ -18,6 +18,7 @@ import numpy as np
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
 from fastfeed.preprocess.inputs.inputs import Input
+from fastfeed.preprocess.inputs.labels import is_multi, label_names, labels_of
 from fastfeed.preprocess.inputs.readahead import read_each
 from fastfeed.preprocess.inputs.source_spec import listing_prefix
 from fastfeed.preprocess.model.edits import NO_EDITS, REPAIRED, Edits
@@ -26,6 +27,7 @@ from fastfeed.preprocess.model.plan import JobPlan, plan_files
 from fastfeed.preprocess.model.record import Record, part_of_sum
 from fastfeed.preprocess.targets.target import Target
 from fastfeed.sources.base import Sharded
+from fastfeed.sources.class_names import nfc
 from fastfeed.sources.listing.file_table import unpacked
 from fastfeed.sources.listing.listing_file import ARRAYS, read_listing
 from fastfeed.sources.shards.extra_columns import HasExtraColumns
@@ -153,6 +155,10 @@ def _different(
 def _other_kind_of_labels(plan: JobPlan, input: Input) -> list[str]:
     """The difference between class names and indices; else, possible differences."""
     kept, now = bool(plan.classes), bool(input.source.classes)
+    if plan.multi != is_multi(input.source):
+        one, several = "one class of each image", "lists of classes"
+        was, now_has = (several, one) if plan.multi else (one, several)
+        return [f"labels: this job has {was}, the source has {now_has} (label_kind, --label-kind)"]
     if kept == now:
         return ["its images, their order, labels, captions or columns are other ones"]
     was, kind = ("class names", "name") if kept else ("indices, as they are", "index")
@@ -165,7 +171,7 @@ ROW = np.dtype(
     [
         ("name", "<u8"),  # hash of the path below the source
         ("size", "<u4"),  # of its bytes' number; 0: not known
-        ("label", "<u4"),  # hash of the class's name, or of the number; 0: none
+        ("label", "<u4"),  # hash of the class's name, of several, or of the number; 0: none
         ("note", "<u4"),  # hash of caption and columns; 0: none, or not compared
     ]
 )
@@ -354,12 +360,21 @@ def _sizes(input: Input, first: int, last: int) -> np.ndarray:
 
 
 def _labels(input: Input, first: int, last: int) -> np.ndarray:
+    if is_multi(input.source):
+        return _lists_of_classes(input, first, last)
     labels = input.source.label(np.arange(first, last))
     values, which = np.unique(labels, return_inverse=True)
     names = input.source.classes
     texts = [names[label] if 0 <= label < len(names) else str(label) for label in values.tolist()]
     hashes = list(map(label_hash, texts))
     return np.where(labels < 0, 0, np.array(hashes, np.uint32)[which]).astype(np.uint32)
+
+
+def _lists_of_classes(input: Input, first: int, last: int) -> np.ndarray:
+    classes = list(map(nfc, input.source.classes))
+    labels = labels_of(input.source, np.arange(first, last))
+    texts = ("\0".join(sorted(label_names(label, classes))) for label in labels)
+    return np.array([label_hash(text) if text else 0 for text in texts], np.uint32)
 
 
 def name_hash(name: bytes) -> int:

@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from PIL import Image
 
 from fastfeed import html_page
@@ -19,6 +18,7 @@ from fastfeed.decode.base import DecodeFailure
 from fastfeed.decode.pillow_warnings import named
 from fastfeed.faults import Failure
 from fastfeed.html_page import escape
+from fastfeed.preprocess.inputs.labels import label_names, labels_of
 from fastfeed.preprocess.inputs.readahead import read_each
 from fastfeed.preprocess.model.layout import DUPLICATES, JOB
 from fastfeed.preprocess.model.task import fault_of
@@ -164,8 +164,7 @@ def _thumbnail(rasterizer: Rasterizer, blob: Any) -> _Thumbnail:
 
 
 def _class_name(source: Source, id: int) -> str:
-    label = int(source.label(np.array([id], np.int64))[0])
-    return source.classes[label] if label < len(source.classes) else str(label)
+    return ", ".join(label_names(labels_of(source, [id])[0], source.classes))
 
 
 def _count(n: int, noun: str) -> str:

@@ -18,7 +18,7 @@ import numpy as np
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.preprocess.inputs.inputs import Input
 from fastfeed.preprocess.inputs.readahead import read_each
-from fastfeed.preprocess.model.edits import NO_LABEL, REMOVED, REPAIRED
+from fastfeed.preprocess.model.edits import NO_LABEL, REMOVED, REPAIRED, value_of
 from fastfeed.preprocess.model.layout import JOB
 from fastfeed.preprocess.model.plan import JobPlan, relative_uri
 from fastfeed.preprocess.model.record import part_of_sum
@@ -28,6 +28,7 @@ from fastfeed.preprocess.targets.target import Target
 from fastfeed.printable import printable
 from fastfeed.sources.class_names import canonical_integers, class_names, class_numbers, nfc
 from fastfeed.sources.label_values import MOST_CLASSES
+from fastfeed.sources.tables.column_types import listed
 
 REMOVED_LIST = f"{JOB}/removed.jsonl"
 _SHOWN = 10  # names in an error
@@ -83,7 +84,7 @@ def edited(
     rows: np.ndarray,
     place: str,
     remove: Sequence[str],
-    relabel: Mapping[str, str],
+    relabel: Mapping[str, str | Sequence[str]],
     ignore_unknown: bool,
 ) -> tuple[JobPlan, dict[int, str]]:
     """The plan with these changes, and the names by id of the images that are removed.
@@ -104,11 +105,14 @@ def edited(
     if is_gone.any() and not ignore_unknown:
         those = np.unique(which[~is_removal][is_gone])
         raise _refused(names, those, "removed, and have new labels", "leave their labels out")
-    numbers, classes = _numbers(plan, list(relabel.values()))
+    numbers, classes, sets = _values(plan, list(relabel.values()))
     values = numbers[which[~is_removal] - len(remove)]
+    merged = edits.merged(labeled, values)
+    known = plan.edit_sets | sets
     grown = replace(
         plan,
-        edits=edits.merged(labeled, values),
+        edits=merged,
+        edit_sets={value: known[value] for value in known.keys() & set(merged.values.tolist())},
         classes=(*plan.classes, *classes),
         edit_classes=(*plan.edit_classes, *classes),
     )
@@ -177,8 +181,42 @@ def _prefixed(prefix: str, name: str | None) -> str | None:
     return None if name is None else prefix + name
 
 
-def _numbers(plan: JobPlan, labels: Sequence[str]) -> tuple[np.ndarray, tuple[str, ...]]:
+def _values(
+    plan: JobPlan, labels: Sequence[Any]
+) -> tuple[np.ndarray, tuple[str, ...], dict[int, tuple[int, ...]]]:
+    """Values of edits with these labels, int64, names of new classes, and lists by value.
+
+    ConfigError.
+    """
+    if not plan.multi:
+        return *_numbers(plan, labels), {}
+    lists = [_names_in(label) for label in labels]
+    numbers, classes = _numbers(plan, [name for names in lists for name in names])
+    numbers = iter(numbers.tolist())
+    sets = [tuple(sorted({next(numbers) for _ in names})) for names in lists]
+    values = list(map(value_of, sets))
+    return np.array(values, np.int64), classes, dict(zip(values, sets, strict=True))
+
+
+def _names_in(label: Any) -> list[str]:
+    """The names in a list, or in its text in a CSV. ConfigError."""
+    try:
+        items = listed(label) if isinstance(label, str) else list(label)
+    except (ValueError, TypeError):
+        items = None
+    names = [str(item) if type(item) is int else item for item in items or ()]
+    if not isinstance(items, list) or not all(isinstance(name, str) and name for name in names):
+        allowed = 'lists of names of classes, such as ["cat", "dog"] or cat;dog, for this job'
+        raise ConfigError.of("relabel", allowed, label)
+    return names
+
+
+def _numbers(plan: JobPlan, labels: Sequence[Any]) -> tuple[np.ndarray, tuple[str, ...]]:
     """Class numbers of labels, int64, and the names of new classes. ConfigError."""
+    if not all(isinstance(label, str) for label in labels):
+        label = next(label for label in labels if not isinstance(label, str))
+        allowed = "the name of one class for each image, as in this job"
+        raise ConfigError.of("relabel", allowed, label)
     texts = sorted(set(labels) - {""})
     if plan.classes:
         known = class_numbers(plan.classes)

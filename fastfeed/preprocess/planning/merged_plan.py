@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess.model.columns import type_differences
-from fastfeed.preprocess.model.edits import Edits
+from fastfeed.preprocess.model.edits import Edits, value_of
 from fastfeed.preprocess.model.plan import Earlier, JobPlan, MergedJob, version_differences
 from fastfeed.preprocess.model.recipe import digest
 from fastfeed.preprocess.model.record import Record
@@ -67,6 +68,7 @@ def merged_plan(jobs: Sequence[Job]) -> JobPlan:
         columns=first.columns,
         edits=_edits(jobs, classes),
         edit_classes=(),
+        edit_sets={value_of(own): own for own in _edit_sets(jobs, classes)},
     )
 
 
@@ -77,9 +79,29 @@ def _edits(jobs: Sequence[Job], classes: Sequence[str]) -> Edits:
     for number, job in enumerate(jobs):
         edits = job.plan.edits
         changed = renumbered(job.plan.classes, classes)
+        if job.plan.multi:
+            new = map(value_of, _edit_sets([job], classes))
+            changed = dict(zip(job.plan.edit_sets, new, strict=True))
         ids += (edits.ids + _start(jobs, number)).tolist()
         values += [changed.get(int(value), int(value)) for value in edits.values]
     return Edits(np.array(ids, np.int64), np.array(values, np.int64))
+
+
+def _edit_sets(jobs: Sequence[Job], classes: Sequence[str]) -> list[tuple[int, ...]]:
+    """Lists of classes that edits of all jobs give, with the numbers of the merged one."""
+    return [
+        with_numbers(own, numbers)
+        for job in jobs
+        for numbers in [renumbered(job.plan.classes, classes)]
+        for own in job.plan.edit_sets.values()
+    ]
+
+
+def with_numbers(label: Any, numbers: Mapping[int, int]) -> Any:
+    """A label with other numbers of classes."""
+    if isinstance(label, tuple):
+        return tuple(sorted(numbers.get(k, k) for k in label))
+    return numbers.get(label, label)
 
 
 def merged_samples(jobs: Sequence[Job]) -> np.ndarray | None:
@@ -182,6 +204,8 @@ def _check_mergeable(jobs: Sequence[Job]) -> None:
         lines = first.plan.recipe.difference(plan.recipe)
         lines += version_differences(first.plan.made_with, plan.made_with)
         lines += type_differences(first.plan.columns, plan.columns)
+        if plan.multi != first.plan.multi:
+            lines.append("labels: lists of classes in one job alone")
         if lines:
             raise ConfigError(
                 f"{first.target.text} and {text} were made in different ways:\n"

@@ -15,6 +15,7 @@ import numpy as np
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess.engines import Engine, run_pieces
 from fastfeed.preprocess.inputs.inputs import Input
+from fastfeed.preprocess.inputs.labels import coded, is_multi, label_codes, labels_of
 from fastfeed.preprocess.inputs.plan_ids import PlanIds
 from fastfeed.preprocess.inputs.source_spec import keep_listing
 from fastfeed.preprocess.model.columns import check_names
@@ -120,7 +121,8 @@ def create_plan(
     if recipe.looks:
         survey = _run_survey(target, input, recipe, engine, _bounds([length]), reporter, part=part)
     facts = _facts(input, recipe, survey)
-    selection = select(recipe, length, source.label(ids), survey, source.uri, **facts)
+    labels, sets = label_codes(source, ids)
+    selection = select(recipe, length, labels, survey, source.uri, label_sets=sets, **facts)
     _write_pairs(target, source, selection)
     order, groups = ordered(
         selection.groups, f"{length} images in {input.text}, left out: {selection.left_out}"
@@ -143,6 +145,7 @@ def create_plan(
         cuts=sizes.cuts(order, groups) if sizes else (),
         rates=sizes.rates if sizes else (),
         columns=input.types,
+        multi=is_multi(source),
     )
     existing = load_plan(target)
     more = {samples_file(plan): saved(describe(input))}
@@ -200,13 +203,25 @@ def append_plan(
         bounds = _bounds([*(part.length for part in earlier), len(ids)])
         survey = _run_survey(target, input, recipe, engine, bounds, reporter, earlier)
     all_ids = np.arange(len(ids))
-    labels = grown.edits.labels(all_ids, input.source.label(all_ids))
+    if plan.multi:
+        labels, sets = coded(grown.labels(all_ids, labels_of(input.source, all_ids)))
+    else:
+        labels = grown.edits.labels(all_ids, input.source.label(all_ids))
+        sets = ()
     facts: dict[str, Any] = _facts(input, recipe, survey)
     gone = grown.edits.gone
     unwanted = facts.setdefault("unwanted", np.zeros(len(ids), bool))
     unwanted[gone] = True
+    placed = _sides(plan, gone)
     selection = select(
-        recipe, len(ids), labels, survey, input.source.uri, sides=_sides(plan, gone), **facts
+        recipe,
+        len(ids),
+        labels,
+        survey,
+        input.source.uri,
+        sides=placed,
+        label_sets=sets,
+        **facts,
     )
     _write_pairs(target, input.source, selection)
     rows = describe(now)[ids]

@@ -11,7 +11,7 @@ excludes, is never a duplicate; one that is too uniform for a dHash can only be 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,6 +57,7 @@ def select(
     times: np.ndarray | None = None,
     vectors: np.ndarray | None = None,
     unwanted: np.ndarray | None = None,
+    label_sets: Sequence[tuple[int, ...]] = (),
 ) -> PlannedGroups:
     """Assign the ids of a source of this length to groups, and drop duplicates.
 
@@ -66,7 +67,7 @@ def select(
     others are in the groups. column: its values stay in one split. times: of the last change of
     each file, if the newest copy is kept: int64. vectors: embeddings that are compared, as
     `read_vectors` returns them. unwanted: bool, shape (length,), images that will be dropped and so
-    are no reason to drop others.
+    are no reason to drop others. label_sets: where samples have several classes, those of a label.
     """
     placed = np.zeros(0, np.int64) if sides is None else sides
     choice = recipe.choice
@@ -87,7 +88,7 @@ def select(
         if drawn.between.any():
             left_out["between_splits"] = int(drawn.between.sum())
         is_kept &= ~drawn.between
-    results = shares_of(choice, labels, is_kept, drawn, pairs, column)
+    results = shares_of(choice, labels, is_kept, drawn, pairs, column, label_sets)
     is_kept[: len(placed)] = False
     sides_by_name = sorted((name, side) for side, name in enumerate(shares or ("",)))
     groups = {name: np.flatnonzero(is_kept & (drawn.side == side)) for name, side in sides_by_name}

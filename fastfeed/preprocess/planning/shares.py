@@ -36,11 +36,12 @@ def shares_of(
     drawn: Split,
     pairs: Sequence[DuplicatePair],
     column: Groups | None = None,
+    label_sets: Sequence[tuple[int, ...]] = (),
 ) -> dict[str, Any]:
     """Results as JSON values, for `sentences`.
 
     "wanted" (share by split), "images" (count by split), "by_label" (label, count by split in the
-    same order), "look_alikes" (images that look like one in a larger split), "ungrouped" (column,
+    same order, of each class where samples have several), "look_alikes" (images that look like one in a larger split), "ungrouped" (column,
     images without a value), "other_label" (dropped ones with another label, by reason).
     """
     shares: dict[str, Any] = {}
@@ -62,7 +63,21 @@ def shares_of(
         shares["look_alikes"] = drawn.parted
     rows = np.stack([known, *(counts[name] for name in names)], axis=1)
     by_label = rows[known >= 0].tolist()
+    if label_sets:
+        by_label = _by_class(by_label, label_sets)
     return shares | ({"by_label": by_label} if by_label else {})
+
+
+def _by_class(
+    by_label: Sequence[Sequence[int]], label_sets: Sequence[tuple[int, ...]]
+) -> list[list[int]]:
+    """Rows of each class, from those of sets of classes."""
+    totals: dict[int, list[int]] = {}
+    for label, *counts in by_label:
+        for k in label_sets[label]:
+            before = totals.get(k, [0] * len(counts))
+            totals[k] = [a + b for a, b in zip(before, counts, strict=True)]
+    return [[k, *totals[k]] for k in sorted(totals)]
 
 
 def current(shares: dict[str, Any]) -> dict[str, Any]:

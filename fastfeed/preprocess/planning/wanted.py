@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 from contextlib import suppress
 
 import numpy as np
 
+from fastfeed.errors import ConfigError
 from fastfeed.faults import Failure
 from fastfeed.preprocess.inputs.inputs import Input, sampled_notes
+from fastfeed.preprocess.inputs.labels import is_multi, labels_of
 from fastfeed.preprocess.model.condition import condition_of, known_values, unknown_name
 from fastfeed.preprocess.model.plan import relative_uri
 from fastfeed.preprocess.model.recipe import Recipe
@@ -20,12 +23,22 @@ _AT_ONCE = 4096  # samples whose columns are read together
 
 def check_where(input: Input, recipe: Recipe) -> None:
     """ConfigError if the condition names a column that no checked sample has."""
-    if not recipe.limits.where or recipe.metadata.extras:  # which may return any column
+    if not recipe.limits.where:
+        return
+    condition = condition_of(recipe.limits.where)
+    named = {node.id for node in ast.walk(condition.tree) if isinstance(node, ast.Name)}
+    if is_multi(input.source) and (of_one := sorted(named & {"label", "class_name"})):
+        raise ConfigError(
+            f"where: {of_one[0]} is of one class, and the images of {input.text} have several;"
+            " leave it out, or use columns (--columns)",
+            field="where",
+        )
+    if recipe.metadata.extras:  # which may return any column
         return
     names = {f"exif_{name}" for name in recipe.metadata.exif} | {*input.columns}
     for note in sampled_notes(input, earlier=True):
         names |= ((note.get("earlier") or {}).get("columns") or {}).keys()
-    if error := unknown_name(condition_of(recipe.limits.where), names):
+    if error := unknown_name(condition, names):
         raise error
 
 
@@ -38,7 +51,7 @@ def unwanted(input: Input, recipe: Recipe, survey: Survey) -> np.ndarray:
     is_absolute = recipe.metadata.absolute_uri
     for first in range(0, len(dropped), _AT_ONCE):
         ids = np.arange(first, min(first + _AT_ONCE, len(dropped)))
-        labels = source.label(ids).tolist()
+        labels = labels_of(source, ids)
         notes = input.notes(ids, earlier=True)
         for i, label, note in zip(ids.tolist(), labels, notes, strict=True):
             row = survey.rows[i]

@@ -10,8 +10,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
 from fastfeed.errors import MissingExtra, SourceError
 from fastfeed.faults import Failure
 from fastfeed.preprocess.inputs.plan_ids import columns_of
@@ -61,6 +59,10 @@ def arrow_table(target: Target) -> pa.Table:
         row = {"uri": image.sample.uri if keep else image.name, "class": image.class_name or None}
         row |= {"reason": image.sample.reason, "detail": image.sample.detail or None}
         bad[image.shard].append({"id": image.sample.id, "state": "bad"} | row)
+    schema = _SCHEMA
+    for name in ("class", "label") if job.plan.multi else ():
+        place = schema.get_field_index(name)
+        schema = schema.set(place, pa.field(name, pa.list_(schema.field(name).type)))
     batches: list[pa.RecordBatch] = []
     columns = _Columns()
     for shard in job.shards:
@@ -71,17 +73,14 @@ def arrow_table(target: Target) -> pa.Table:
             rows = [*_samples(job, record, columns), *bad[shard.index]]
         split = _BUCKET.sub("", shard.name.rpartition("/")[0]) or None
         columns.pad(len(rows))
-        batches.append(
-            pa.RecordBatch.from_pylist([row | {"split": split} for row in rows], _SCHEMA)
-        )
-    table = pa.Table.from_batches(batches, _SCHEMA)
+        batches.append(pa.RecordBatch.from_pylist([row | {"split": split} for row in rows], schema))
+    table = pa.Table.from_batches(batches, schema)
     return table.append_column("columns", columns.array()) if columns.values else table
 
 
 def _planned(job: Job, shard: Shard, classes: PlannedClasses) -> list[dict[str, Any]]:
     """Rows of a shard that is not done: the source, which has the names, is not read."""
-    ids = job.plan.order[shard.first : shard.last]
-    ids = ids[~np.isin(ids, job.plan.edits.gone)]
+    ids = job.plan.ids(shard)
     pairs = zip(ids.tolist(), classes.of(ids), strict=True)
     return [{"id": i, "state": "planned", "class": name or None} for i, name in pairs]
 

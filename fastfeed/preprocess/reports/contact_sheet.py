@@ -16,7 +16,8 @@ from PIL import Image, ImageDraw, ImageFont
 from fastfeed.errors import SourceError
 from fastfeed.faults import Failure
 from fastfeed.preprocess.inputs.formats import ColumnNames, open_shards
-from fastfeed.preprocess.inputs.previous_job import KINDS
+from fastfeed.preprocess.inputs.labels import label_names, labels_of
+from fastfeed.preprocess.inputs.previous_job import KINDS, NAMES
 from fastfeed.preprocess.model.layout import SUFFIXES
 from fastfeed.preprocess.model.record import Record
 from fastfeed.preprocess.targets.job_state import Job
@@ -49,11 +50,11 @@ def draw_cells(job: Job, record: Record, count: int, side: int) -> list[Cell]:
             source = open_shard(job, record, os.path.join(scratch, "shard.ffindex"))
             positions = np.arange(min(len(ids), len(source)))
             samples = source.read([int(position) for position in positions])
-            labels = source.label(positions).tolist()
+            labels = labels_of(source, positions)
     except (SourceError, ValueError) as error:
         return [Cell(None, str(error))]
     classes = job.plan.classes
-    class_names = [classes[label] if 0 <= label < len(classes) else "" for label in labels]
+    class_names = [", ".join(label_names(label, classes)) for label in labels]
     return [
         Cell(*_thumbnail(sample, side, f"{name}  #{id}".strip()))
         for sample, name, id in zip(samples, class_names, ids, strict=False)
@@ -105,14 +106,17 @@ def open_shard(job: Job, record: Record, index: str, columns: Sequence[str] = ()
     kind = KINDS.get(recipe.packing.format, recipe.packing.format)
     path = f"{root}/{record.shard}{SUFFIXES[recipe.packing.format]}"
     classes = job.plan.classes
+    label = None if classes else ""
+    if job.plan.multi:
+        label = NAMES.get(kind)
     return open_shards(
         kind,
         path if kind == "table" else [path],
-        ColumnNames(None if classes else "", caption=""),
+        ColumnNames(label, caption=""),
         columns,
         storage,
         progress=False,
         classes=classes or None,
-        label_kind="index",
+        label_kind="multi" if job.plan.multi else "index",
         more={"index": index, "images": [recipe.encoding.extension]},
     )[0]

@@ -27,7 +27,7 @@ def plan_table(
     Returns:
         Columns `id` (int64, of the plan), `uri` (relative to the source unless the job has absolute
             ones), `state` ("done", "bad", or "planned": its shard is not done), `class`, `label`
-            (int64), `split` (null without one), `shard` (path below `dst`), `position` (in the
+            (int64; both are lists where images have several classes), `split` (null without one), `shard` (path below `dst`), `position` (in the
             shard, from 0), `source_height`, `source_width` (pixels), `source_bytes`, `reason` and
             `detail` of bad ones, and, if the job has metadata columns, the struct `columns`, in
             which values of mixed types are JSON. Unknown values are null, such as the URI of a

@@ -17,6 +17,7 @@ from fastfeed.decode.pillow_warnings import named
 from fastfeed.errors import ConfigError, FastfeedError, TargetError
 from fastfeed.faults import Failure
 from fastfeed.preprocess.inputs.inputs import Input
+from fastfeed.preprocess.inputs.labels import labels_of
 from fastfeed.preprocess.inputs.readahead import DEFERRED, known_sizes, read_ahead, read_each
 from fastfeed.preprocess.model.condition import (
     DROPPED,
@@ -32,6 +33,7 @@ from fastfeed.preprocess.model.record import (
     BadSample,
     Counts,
     Entry,
+    Label,
     ProcessedImage,
     Record,
     ShardFile,
@@ -57,7 +59,7 @@ from fastfeed.preprocess.shard.user_function import (
 )
 from fastfeed.preprocess.shard.versions import check_here
 from fastfeed.preprocess.targets.target import Target
-from fastfeed.preprocess.writers import Writer, writer_for
+from fastfeed.preprocess.writers import Writer, new_writer
 from fastfeed.printable import log
 
 _NO_SAMPLE = -1
@@ -113,12 +115,13 @@ class ShardTask:
         poison: Mapping[int, DecodeFailure],
     ) -> dict[str, Any]:
         """Build a shard from the source, or from the files that it was `stored` in."""
-        failed = self.plan.failed.items()
-        poison = {i: DecodeFailure("internal", detail) for i, detail in failed} | dict(poison)
-        packing, seconds = self.plan.recipe.packing, defaultdict[str, float](float)
+        plan = self.plan
+        failed = {i: DecodeFailure("internal", why) for i, why in plan.failed.items()}
+        poison = failed | dict(poison)
+        seconds = defaultdict[str, float](float)
         attempt = self.target.attempt()
         try:
-            writer = writer_for(packing)(attempt.create, shard.name, packing, self.plan.columns)
+            writer = new_writer(attempt.create, shard.name, plan)
             builder = _ShardBuilder(self, shard, writer, seconds)
             if stored is None:
                 builder.fill(context, poison)
@@ -152,12 +155,12 @@ class ShardTask:
             for i, blob, _ in blobs:
                 image = self.make(i, blob, context)
                 if self.batch == 1 and isinstance(image, ProcessedImage):
-                    label = int(self.planned.source.label(np.array([i]))[0])
+                    label = labels_of(self.planned.source, [i])[0]
                     note = self.planned.notes([i], earlier=True)[0]
                     if not isinstance(note, Failure):
                         list(self.extend([self.entry(i, label, note, image)], context))
 
-    def known(self, i: int, label: int, note: dict[str, Any] | Failure) -> Values:
+    def known(self, i: int, label: Label, note: dict[str, Any] | Failure) -> Values:
         """Values that `Limits.where` may name and that are known before the file is read."""
         if self.condition is None or isinstance(note, Failure):
             return UNKNOWN
@@ -179,7 +182,7 @@ class ShardTask:
         except Exception as error:
             return fault_of(error)
 
-    def entry(self, i: int, label: int, note: dict[str, Any], image: ProcessedImage) -> Entry:
+    def entry(self, i: int, label: Label, note: dict[str, Any], image: ProcessedImage) -> Entry:
         """The sample of an image in its shard."""
         return entry_of(i, image, self.sample_uri(i), label, self.plan.classes, note)
 
@@ -197,8 +200,7 @@ class ShardTask:
         self, entries: Sequence[Entry], context: TaskContext
     ) -> Sequence[Entry | Drop | Exception]:
         """Add the results of the function in `Metadata.extras`, or the errors it raises."""
-        name = self.plan.recipe.metadata.extras
-        if not name or not entries:
+        if not self.calls_function or not entries:
             return entries
         if self.batch == 1:
             context.begin(int(entries[0].key))
@@ -246,10 +248,8 @@ class ShardTask:
     def _existing_record(self, shard: Shard) -> Record | None:
         """The record of the shard with these or other edits, if it was built before."""
         content = self.target.read(record_name(shard.name))
-        if content is None:
-            return None
         try:
-            record = Record.load(content, shard.name)
+            record = Record.load(content or b"", shard.name)
         except OSError:
             return None
         base = self.hash(shard).partition(".")[0]
@@ -327,19 +327,18 @@ class _ShardBuilder:
 
     def fill(self, context: TaskContext, poison: Mapping[int, DecodeFailure]) -> None:
         plan = self.task.plan
-        ids = plan.order[self.shard.first : self.shard.last]
-        ids = ids[~np.isin(ids, plan.edits.gone)]
-        of_source = self.task.planned.source.label(ids)
-        labels = plan.edits.labels(ids, of_source).tolist()
+        ids = plan.ids(self.shard)
+        of_source = labels_of(self.task.planned.source, ids)
         notes = self.task.planned.notes(ids, earlier=True)
         # not labels of an update: a copy of the shard keeps what they do not fit
         known = {
             i: self.task.known(i, label, note)
-            for i, label, note in zip(ids.tolist(), of_source.tolist(), notes, strict=True)
+            for i, label, note in zip(ids.tolist(), of_source, notes, strict=True)
         }
         poison = {**poison, **self.unread(known)}
+        rows = zip(ids.tolist(), plan.labels(ids, of_source), notes, strict=True)
         with self.task.read_samples([i for i in known if i not in poison], context) as blobs:
-            for i, label, note in zip(ids.tolist(), labels, notes, strict=True):
+            for i, label, note in rows:
                 if i in poison:
                     result: ProcessedImage | DecodeFailure | Failure = poison[i]
                 else:
@@ -353,7 +352,7 @@ class _ShardBuilder:
                 elif isinstance(note, Failure):
                     self.reject(i, note)
                 else:
-                    self.add(i, int(label), note, result, known[i], context)
+                    self.add(i, label, note, result, known[i], context)
         self.write(context)
         # it is the function or the format that fails, not an image
         if len(self.failed) > max(len(self.ids) + self.dropped, 1):
@@ -393,7 +392,8 @@ class _ShardBuilder:
                 self.sums += map(parts.__getitem__, piece.ids)
                 continue
             i = int(piece.key)
-            self.writer.add(labeled(piece, labels[i], plan.classes) if i in labels else piece)
+            label = plan.label(labels[i]) if i in labels else piece.label
+            self.writer.add(labeled(piece, label, plan.classes))
             self.ids.append(i)
             self.sums.append(parts.get(i) or part_of_sum(piece.meta["sha256"]))
             if stored.tally is None:
@@ -404,7 +404,7 @@ class _ShardBuilder:
     def add(
         self,
         i: int,
-        label: int,
+        label: Label,
         note: Any,
         image: ProcessedImage,
         known: Values,

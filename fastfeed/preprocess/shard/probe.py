@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from fastfeed.decode.base import DecodeFailure
 from fastfeed.faults import Failure
+from fastfeed.preprocess.inputs.labels import labels_of
 from fastfeed.preprocess.model.record import ProcessedImage
 from fastfeed.preprocess.model.task import TaskContext
 from fastfeed.preprocess.shard.build import ShardTask
@@ -28,7 +27,7 @@ class ProbeTask:
         """As in Task: the summary has the ids that are good."""
         ids = self.parts[piece]
         task = self.task
-        labels = task.planned.source.label(np.array(ids)).tolist()
+        labels = labels_of(task.planned.source, ids)
         rows = zip(ids, labels, task.planned.notes(ids), strict=True)
         known = {i: task.known(i, label, n) for i, label, n in rows if not isinstance(n, Failure)}
         good = []

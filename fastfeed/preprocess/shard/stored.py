@@ -23,6 +23,7 @@ from fastfeed.preprocess.model.record import (
     Entry,
     Record,
     ShardFile,
+    label_in,
     part_of_sum,
 )
 from fastfeed.preprocess.pixels.image_info import image_info
@@ -239,15 +240,15 @@ def _of_members(shard: StoredShard, key: str, parts: Mapping[str, bytes]) -> Ent
     """A sample of its members by extension, with the image first."""
     extension, image = next(iter(parts.items()))
     text = parts.get("txt")
-    label = parts.get("cls")
+    meta = json.loads(parts["json"])
     return Entry(
         key,
         image,
         extension,
         *_size(extension, image),
-        None if label is None else int(label),
+        label_in(meta),
         None if text is None else text.decode(),
-        json.loads(parts["json"]),
+        meta,
         {name: np.load(io.BytesIO(parts[f"{name}.npy"])) for name in shard.record.arrays},
         shard.blobs(parts),
     )
@@ -290,7 +291,7 @@ def _in_tfrecord(shard: StoredShard) -> Iterator[Entry]:
 
 
 def _record_sample(shard: StoredShard, file: ForwardReader) -> Callable[[int, int], Entry]:
-    own = ("caption", "class/label", "encoded", "filename", "height", "key", "meta", "width")
+    own = ("caption", "encoded", "filename", "height", "key", "meta", "width")
     names = FeatureNames(
         *(f"image/{name}".encode() for name in own),
         *map(str.encode, (*shard.record.arrays, *shard.binary)),
@@ -306,16 +307,16 @@ def _record_sample(shard: StoredShard, file: ForwardReader) -> Callable[[int, in
             return None if bounds is None else to_python(message.bytes(*bounds), text=False)
 
         text = value("image/caption")
-        label = value("image/class/label")
+        meta = json.loads(value("image/meta"))
         return Entry(
             value("image/key").decode(),
             value("image/encoded"),
             value("image/filename").decode().partition(".")[2],
             int(value("image/height")),
             int(value("image/width")),
-            None if label is None else int(label),
+            label_in(meta),
             None if text is None else text.decode(),
-            json.loads(value("image/meta")),
+            meta,
             {name: shard.array(name, value(name)) for name in shard.record.arrays},
             shard.blobs({name: value(name) for name in shard.binary}),
         )
@@ -328,19 +329,20 @@ def _in_parquet(shard: StoredShard) -> Iterator[Entry]:
 
     file = shard.open()
     table = pq.ParquetFile(_RangeFile(file.read, file.size))
-    own = ("key", "image", "extension", "height", "width", "label", "text", "meta")
+    own = ("key", "image", "extension", "height", "width", "text", "meta")
     names = [*own, *shard.record.arrays, *shard.binary]
     for batch in table.iter_batches(_ROWS, columns=names):
         for row in batch.to_pylist():
+            meta = json.loads(row["meta"])
             yield Entry(
                 row["key"],
                 row["image"],
                 row["extension"],
                 row["height"],
                 row["width"],
-                row["label"],
+                label_in(meta),
                 row["text"],
-                json.loads(row["meta"]),
+                meta,
                 {name: shard.array(name, row[name]) for name in shard.record.arrays},
                 shard.blobs(row),
             )
@@ -387,16 +389,17 @@ def _mds_sample(shard: StoredShard, file: ForwardReader) -> Callable[[int, int],
     def sample(start: int, stop: int) -> Entry:
         places = column_locations(file, columns, start, stop)
         row = {name: file.read(place.offset, place.size) for name, place in places.items()}
-        height, width, label = (_integer(row[name]) for name in ("height", "width", "label"))
+        height, width = (_integer(row[name]) for name in ("height", "width"))
+        meta = json.loads(row["meta"])
         return Entry(
             row["key"].decode(),
             row["image"],
             row["extension"].decode(),
             height,
             width,
-            None if label < 0 else label,
+            label_in(meta),
             row["text"].decode() or None,
-            json.loads(row["meta"]),
+            meta,
             {
                 name: shard.array(name, np.frombuffer(row[name], np.dtype(kind).newbyteorder("<")))
                 for name, (kind, _) in shard.record.arrays.items()
@@ -441,7 +444,7 @@ def _in_arrays(shard: StoredShard) -> Iterator[Entry]:
             "npy",
             shape[0],
             shape[1],
-            meta.get("label"),
+            label_in(meta),
             lines[k]["text"],
             meta,
             {

@@ -24,7 +24,7 @@ from fastfeed.errors import ConfigError
 from fastfeed.preprocess.inputs.plan_ids import nan_to_none
 from fastfeed.preprocess.model.columns import canonical
 from fastfeed.preprocess.model.recipe import EXIF_FIELDS
-from fastfeed.preprocess.model.record import Entry
+from fastfeed.preprocess.model.record import Entry, Label
 from fastfeed.preprocess.model.task import SampleFault
 from fastfeed.runtime.import_path import error_text, find_function
 from fastfeed.sources.tables.column_types import ColumnType
@@ -50,7 +50,8 @@ class Sample:
         height (int): Pixels.
         width (int): Pixels.
         uri (str): The source file, as in the sample's metadata.
-        label (int | None): Number of its class. Default: None.
+        label (int | tuple[int, ...] | None): Number of its class, or those of several. Default:
+            None.
         text (str | None): Its caption. Default: None.
         columns (dict[str, Any]): Its metadata columns. Default: {}.
 
@@ -67,7 +68,7 @@ class Sample:
     height: int
     width: int
     uri: str
-    label: int | None = None
+    label: Label = None
     text: str | None = None
     columns: dict[str, Any] = field(default_factory=dict)
 

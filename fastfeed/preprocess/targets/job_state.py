@@ -189,6 +189,7 @@ def indexes(job: Job, records: list[Record]) -> dict[str, bytes]:
     from fastfeed.preprocess.writers.mds import index_json
 
     packing, image = job.plan.recipe.packing, job.plan.recipe.encoding.image
+    about = job.plan.columns, job.plan.multi
     folders: dict[str, list[tuple[str, int, str, int, dict[str, Any]]]] = {}
     for record in records:
         folder, _, _ = record.shard.rpartition("/")
@@ -197,7 +198,7 @@ def indexes(job: Job, records: list[Record]) -> dict[str, bytes]:
         file = name, main.bytes, main.sha256, len(record.ids), record.arrays
         folders.setdefault(folder, []).append(file)
     return {
-        f"{folder}/index.json".lstrip("/"): index_json(files, packing, image, job.plan.columns)
+        f"{folder}/index.json".lstrip("/"): index_json(files, packing, image, *about)
         for folder, files in folders.items()
     }
 

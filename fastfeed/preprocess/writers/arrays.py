@@ -1,7 +1,7 @@
 """Pixels as one array per shard, for `np.load(..., mmap_mode="r")`.
 
-`STEM.npy` is uint8 (n, height, width, 3), `STEM.labels.npy` int64 (n,), -1 for none,
-`STEM.meta.jsonl` a line per sample: {"key", "text", "meta"}, and "bytes" for columns of bytes, by
+`STEM.npy` is uint8 (n, height, width, 3), `STEM.labels.npy` int64 (n,), -1 for none, or of several
+classes (n, most), -1 after those of a sample; `STEM.meta.jsonl` a line per sample: {"key", "text", "meta"}, and "bytes" for columns of bytes, by
 name in base64. `STEM.NAME.npy` is (n, ...) of the arrays NAME.
 """
 
@@ -31,7 +31,7 @@ class Writer(base.Writer):
         # of an empty shard
         self._spool = Spool()
         self._shape = (0, 0, 3)
-        self._labels: list[int] = []
+        self._labels: list[list[int]] = []
         self._lines: list[bytes] = []
         self._extras: dict[str, tuple[str, Spool]] = {}  # type, as in a header, and content by name
 
@@ -53,7 +53,8 @@ class Writer(base.Writer):
             self._extras.setdefault(name, (array.dtype.str, Spool()))[1].write(array.tobytes())
         self._shape = shape
         self._spool.write(pixels)
-        self._labels.append(-1 if entry.label is None else entry.label)
+        label = -1 if entry.label is None else entry.label
+        self._labels.append(list(label) if isinstance(label, tuple) else [label])
         self._lines.append(line)
 
     def close(self) -> list[int]:
@@ -67,8 +68,10 @@ class Writer(base.Writer):
             file.write(npy_header(dtype, (samples, *self.columns.kinds[name][1])))
             spool.pour(file)
             file.close()
-        labels = npy_header("<i8", (samples,)) + np.array(self._labels, "<i8").tobytes()
-        self._write_file(".labels.npy", labels)
+        most = max(map(len, self._labels), default=0)
+        labels = np.array([own + [-1] * (most - len(own)) for own in self._labels], "<i8")
+        shape = (samples, most) if self.multi else (samples,)
+        self._write_file(".labels.npy", npy_header("<i8", shape) + labels.tobytes())
         self._write_file(".meta.jsonl", b"".join(self._lines))
         return [HEAD + i * size for i in range(samples)]
 

@@ -47,12 +47,14 @@ class Writer(ABC):
         stem: str,
         packing: Packing,
         types: Mapping[str, ColumnType] | None = None,
+        multi: bool = False,
     ) -> None:
         self._create = create
         self._stem = stem
         self._packing = packing
         self._file = create(stem + SUFFIXES[self.format])
         self._offsets: list[int] = []
+        self.multi = multi  # labels are lists
         self.types = own_columns(types or {})  # of metadata columns
         self.columns = ArrayColumns(self.types)
         self._begin()
@@ -111,6 +113,11 @@ def _finite(value: Any) -> Any:
 def meta_text(entry: Entry, name: str) -> str:
     """The class name or the URI of a sample as plain text; "" if it has none."""
     return as_text(str(entry.meta.get(name) or ""))
+
+
+def class_texts(entry: Entry) -> list[str]:
+    """The names of a sample's several classes."""
+    return list(map(as_text, entry.meta.get("class") or ()))
 
 
 def npy_header(dtype: str, shape: tuple[int, ...]) -> bytes:

@@ -25,7 +25,7 @@ from fastfeed.preprocess.model.columns import own_columns
 from fastfeed.preprocess.model.recipe import Packing
 from fastfeed.preprocess.model.record import Entry
 from fastfeed.preprocess.writers import base
-from fastfeed.preprocess.writers.base import Spool, as_json, as_text, meta_text
+from fastfeed.preprocess.writers.base import Spool, as_json, as_text, class_texts, meta_text
 from fastfeed.sources.tables.column_types import ColumnType, is_text
 
 _COLUMNS = {
@@ -40,6 +40,7 @@ _COLUMNS = {
     "uri": "str",
     "width": "int",
 }
+_LISTS = {"class": "json", "label": "json"}  # of several classes
 # streaming's encodings by Encoding.image; others are bytes
 _IMAGES = {"jpeg": "jpeg", "png": "png"}
 _INT = 8  # bytes
@@ -58,12 +59,12 @@ class Writer(base.Writer):
     def add(self, entry: Entry) -> None:
         """Append the next sample."""
         fields: dict[str, bytes | int | np.ndarray] = {
-            "class": meta_text(entry, "class").encode(),
+            "class": self._classes(entry),
             "extension": entry.extension.encode(),
             "height": entry.height,
             "image": entry.image,
             "key": entry.key.encode(),
-            "label": -1 if entry.label is None else entry.label,
+            "label": self._label(entry),
             "meta": as_json(entry.meta),
             "text": as_text(entry.text or "").encode(),
             "uri": meta_text(entry, "uri").encode(),
@@ -76,6 +77,14 @@ class Writer(base.Writer):
         data = [_as_bytes(item) for item in ordered]
         varying = [len(item) for item in ordered if isinstance(item, bytes)]
         self.copy(b"".join((np.array(varying, "<u4").tobytes(), *data)), [0])
+
+    def _classes(self, entry: Entry) -> bytes:
+        return as_json(class_texts(entry)) if self.multi else meta_text(entry, "class").encode()
+
+    def _label(self, entry: Entry) -> bytes | int:
+        if isinstance(entry.label, tuple):
+            return as_json(entry.label)
+        return -1 if entry.label is None else entry.label
 
     def copy(self, data: bytes, starts: Sequence[int]) -> None:
         """As in the base class."""
@@ -103,7 +112,7 @@ class Writer(base.Writer):
     @cached_property
     def _configuration(self) -> bytes:
         """JSON of the columns as of the first sample, which decides which arrays are written."""
-        about = _described("bytes", self.columns.kinds, self.types)
+        about = _described("bytes", self.columns.kinds, self.types, self.multi)
         return json.dumps(about, sort_keys=True).encode()
 
 
@@ -124,30 +133,31 @@ def index_json(
     packing: Packing,
     image: str = "jpeg",
     types: Mapping[str, ColumnType] | None = None,
+    multi: bool = False,
 ) -> bytes:
     """The index.json of a folder: name, bytes, SHA-256, samples and arrays of each shard.
 
-    `image` is the recipe's `encoding.image`, `types` those of metadata columns. Shards without samples are left out: streaming cannot
-    open them.
+    `image` is the recipe's `encoding.image`, `types` those of metadata columns, `multi` of labels
+    that are lists. Shards without samples are left out: streaming cannot open them.
     """
     shards: list[Any] = []
     for name, size, sha256, samples, arrays in files:
         data = {"basename": name.rpartition("/")[2], "bytes": size, "hashes": {"sha256": sha256}}
         if samples:
             shards.append(
-                _described(_IMAGES.get(image, "bytes"), arrays, own_columns(types or {}))
+                _described(_IMAGES.get(image, "bytes"), arrays, own_columns(types or {}), multi)
                 | {"raw_data": data, "samples": samples, "zip_data": None}
             )
     return json.dumps({"shards": shards, "version": 2}, sort_keys=True).encode()
 
 
 def _described(
-    image: str, arrays: dict[str, list[Any]], types: Mapping[str, ColumnType]
+    image: str, arrays: dict[str, list[Any]], types: Mapping[str, ColumnType], multi: bool
 ) -> dict[str, Any]:
-    columns = _COLUMNS | {"image": image}
+    columns = _COLUMNS | {"image": image} | (_LISTS if multi else {})
     for name, kind in types.items():
         columns[name] = "bytes" if kind == "bytes" else "str" if is_text(kind) else "json"
-    sizes = {name: _INT for name, kind in _COLUMNS.items() if kind == "int"}
+    sizes = {name: _INT for name, kind in columns.items() if kind == "int"}
     for name, (dtype, shape) in arrays.items():
         columns[name] = f"ndarray:{dtype}:{','.join(map(str, shape))}"
         sizes[name] = int(np.prod(shape)) * np.dtype(dtype).itemsize

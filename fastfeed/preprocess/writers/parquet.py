@@ -1,7 +1,7 @@
 """Writes Parquet: one row per sample, in row groups small enough to be read with little memory.
 
-Columns: key, image (binary: the encoded file), extension, height, width, label (null: none), class,
-text, uri, meta (all metadata, JSON), a (nested) list of numbers for each array, float32 for
+Columns: key, image (binary: the encoded file), extension, height, width, label (null: none) and
+class, which are lists where samples have several classes, text, uri, meta (all metadata, JSON), a (nested) list of numbers for each array, float32 for
 float16, which few readers know, and metadata columns in Parquet's own types. Hugging Face datasets read `image` with `cast_column("image",
 Image())`.
 """
@@ -20,7 +20,7 @@ import numpy as np
 from fastfeed.errors import MissingExtra
 from fastfeed.preprocess.model.record import Entry
 from fastfeed.preprocess.writers import base
-from fastfeed.preprocess.writers.base import File, as_json, as_text, meta_text
+from fastfeed.preprocess.writers.base import File, as_json, as_text, class_texts, meta_text
 from fastfeed.sources.tables.column_types import ColumnType
 
 try:
@@ -61,7 +61,10 @@ class Writer(base.Writer):
         self._batches: list[pa.RecordBatch] = []
         self._bytes = self._loose = 0  # of the group; of rows not in a batch yet
         self._own = [pa.field(name, _arrow_type(kind)) for name, kind in self.types.items()]
-        self._schema = pa.schema([*_SCHEMA, *self._own])
+        lists = [pa.field(name, pa.list_(_SCHEMA.field(name).type)) for name in ("label", "class")]
+        several = {field.name: field for field in lists if self.multi}
+        self._plain = [several.get(field.name, field) for field in _SCHEMA]
+        self._schema = pa.schema([*self._plain, *self._own])
         self._values: dict[str, list[Any]] = {name: [] for name in self.types}  # of loose rows
         self._parquet = None
 
@@ -70,7 +73,7 @@ class Writer(base.Writer):
         arrays = self.columns.arrays(entry)
         if self._parquet is None:
             self._schema = pa.schema(
-                [*_SCHEMA, *(pa.field(name, _lists(a)) for name, a in arrays), *self._own]
+                [*self._plain, *(pa.field(name, _lists(a)) for name, a in arrays), *self._own]
             )
         row = {
             "key": entry.key,
@@ -79,7 +82,7 @@ class Writer(base.Writer):
             "height": entry.height,
             "width": entry.width,
             "label": entry.label,
-            "class": meta_text(entry, "class") or None,
+            "class": class_texts(entry) if self.multi else meta_text(entry, "class") or None,
             "text": None if entry.text is None else as_text(entry.text),
             "uri": meta_text(entry, "uri") or None,
             "meta": as_json(entry.meta).decode(),

@@ -1,5 +1,7 @@
 """WebDataset: a tar of `KEY.jpg`, `KEY.cls`, `KEY.txt`, `KEY.json` per sample, and DALI's index.
 
+Of several classes `KEY.label.json` is a list of their numbers: `cls` is an integer to WebDataset.
+
 Headers are POSIX.1-1988 ustar (GNU tar manual, "Basic Tar Format") without time, user or group. The
 index is that of DALI's `wds2idx`, v1.2: the number of samples, then per sample a line with
 extension, offset, size and name of each member.
@@ -67,7 +69,9 @@ class Writer(base.Writer):
     def add(self, entry: Entry) -> None:
         """The next sample: image, label, caption, metadata as JSON, columns of bytes, arrays."""
         parts = [(entry.extension, entry.image)]
-        if entry.label is not None:
+        if isinstance(entry.label, tuple):
+            parts.append(("label.json", as_json(entry.label)))
+        elif entry.label is not None:
             parts.append(("cls", b"%d" % entry.label))
         if entry.text is not None:
             parts.append(("txt", as_text(entry.text).encode()))

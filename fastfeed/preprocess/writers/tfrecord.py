@@ -2,7 +2,7 @@
 
 The frame of a record and the message are described in fastfeed/sources, which reads them. Features
 are sorted by name, as in protobuf's deterministic serialization. A sample without label, class or
-caption has no such feature: give `FixedLenFeature` a default.
+caption has no such feature: give `FixedLenFeature` a default. Several classes are lists.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fastfeed.preprocess.model.columns import as_words
 from fastfeed.preprocess.model.record import Entry
 from fastfeed.preprocess.model.task import SampleFault
 from fastfeed.preprocess.writers import base
-from fastfeed.preprocess.writers.base import as_json, as_text, meta_text
+from fastfeed.preprocess.writers.base import as_json, as_text, class_texts, meta_text
 from fastfeed.sources.tables.column_types import ColumnType, is_nested
 
 _FORMATS = {"jpg": b"JPEG"}  # as in TensorFlow's scripts; others in upper case
@@ -79,24 +79,20 @@ def _message(
     """An Example without its image: the bytes before and after the image."""
     words: dict[str, bytes | None] = {
         "image/caption": None if entry.text is None else as_text(entry.text).encode(),
-        "image/class/text": meta_text(entry, "class").encode() or None,
         "image/filename": f"{entry.key}.{entry.extension}".encode(),
         "image/format": _FORMATS.get(entry.extension, entry.extension.upper().encode()),
         "image/key": entry.key.encode(),
         "image/meta": as_json(entry.meta),
         "image/source": meta_text(entry, "uri").encode(),
     }
-    numbers = {
-        "image/class/label": entry.label,
-        "image/height": entry.height,
-        "image/width": entry.width,
-    }
+    numbers = {"image/height": entry.height, "image/width": entry.width}
     features = {
         name: _feature(name, _BYTES, word) for name, word in words.items() if word is not None
     }
     features |= {
         name: _feature(name, _INTEGERS, _varint(n)) for name, n in numbers.items() if n is not None
     }
+    features |= _label_features(entry)
     features |= {name: _list_feature(name, array) for name, array in arrays}
     features |= {
         name: _column_feature(name, kind, value)
@@ -109,6 +105,22 @@ def _message(
     before = b"".join(piece for name, piece in ordered if name <= _IMAGE)
     after = b"".join(piece for name, piece in ordered if name > _IMAGE)
     return _FIRST + _varint(total) + before, after
+
+
+def _label_features(entry: Entry) -> dict[str, bytes]:
+    """Number and name of the class; of several classes lists."""
+    if isinstance(entry.label, tuple):
+        numbers = list(entry.label)
+        texts = class_texts(entry)
+    else:
+        numbers = [] if entry.label is None else [entry.label]
+        texts = [text for text in [meta_text(entry, "class")] if text]
+    kinds = {"label": (["list", "int"], numbers), "text": (["list", "text"], texts)}
+    return {
+        name: _column_feature(name, kind, values)
+        for name, (kind, values) in ((f"image/class/{n}", own) for n, own in kinds.items())
+        if values or isinstance(entry.label, tuple)
+    }
 
 
 def _list_feature(name: str, array: np.ndarray) -> bytes:

@@ -154,6 +154,14 @@ def as_json(value: Any) -> Any:
     return format(value, "f") if isinstance(value, Decimal) else value
 
 
+def listed(text: str) -> Any:
+    """The list in a text of a CSV: as JSON, or separated by semicolons, or by commas. ValueError."""
+    if text.lstrip()[:1] in ("[", "{"):
+        return json.loads(text)
+    parts = [part.strip() for part in text.split(";" if ";" in text else ",")]
+    return [part for part in parts if part]
+
+
 def as_text(kind: ColumnType, value: Any) -> bytes:
     """A value as a column of texts keeps it; empty for none. `from_text` reads it."""
     value = as_json(value)

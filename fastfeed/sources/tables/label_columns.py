@@ -10,6 +10,7 @@ import numpy as np
 
 from fastfeed.errors import SourceError
 from fastfeed.sources.label_values import RequestedLabel
+from fastfeed.sources.tables.column_types import listed
 from fastfeed.sources.tables.columns import (
     Codes,
     ColumnArrays,
@@ -131,7 +132,7 @@ class NameLabels(ColumnParser):
     """`label_codes`, which count `texts`, and `label_ends`; -1 alone for missing ones."""
 
     coded = True
-    _NEEDED = 'lists of names (in CSV as JSON: ["cat", "dog"])'
+    _NEEDED = 'lists of names (in CSV as JSON, ["cat", "dog"], or as cat;dog)'
 
     def __init__(
         self, names: Sequence[str], where: RowLocator, classes: Sequence[str] = ()
@@ -153,7 +154,7 @@ class NameLabels(ColumnParser):
             table = self._numbers(values.items.texts)
             codes, counts = table[values.items.codes], values.counts
         elif isinstance(values, Codes) and not part.typed:
-            lists = [self._numbers(_json_list(text)) for text in values.texts]
+            lists = [self._numbers(_names_in(text)) for text in values.texts]
             sizes = np.array([len(own) for own in lists])
             codes = np.concatenate([lists[code] for code in values.codes.tolist()])
             counts = sizes[values.codes]
@@ -199,10 +200,10 @@ class NameLabels(ColumnParser):
         return {"label_codes": [codes], "label_ends": [ends]}
 
 
-def _json_list(text: str) -> list[Any]:
-    """The names in a list written as JSON; a list of None for what is none."""
+def _names_in(text: str) -> list[Any]:
+    """The names in a list written as text; a list of None for what is none."""
     try:
-        value = json.loads(text) if text else []
+        value = listed(text)
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, list):

@@ -161,15 +161,19 @@ class TableSource(SourceMethods):
         if self.remote:
             return results(self.fetch(ids))
         return [
-            sample_or_failure(self, int(i), self._unlabeled(int(i)) or self._images.read(int(i)))
+            sample_or_failure(self, int(i), self._no_label(int(i)) or self._images.read(int(i)))
             for i in ids
         ]
 
     def addresses(self, ids: np.ndarray) -> SampleLocations | None:
         """Local images named by path, or in Arrow files; None for others."""
         return self._images.addresses(
-            ids if self._labels is None else np.where(self._labels.missing(ids), -1, ids)
+            ids if self._labels is None else np.where(self.unlabeled(ids), -1, ids)
         )
+
+    def unlabeled(self, ids: np.ndarray) -> np.ndarray:
+        """True for rows whose label is missing: bool, shape (len(ids),)."""
+        return np.zeros(len(ids), bool) if self._labels is None else self._labels.missing(ids)
 
     def fetch(self, ids: Sequence[int]) -> list[Pending]:
         """Begin to read, from remote storage."""
@@ -180,10 +184,11 @@ class TableSource(SourceMethods):
         images = self._images
         if not isinstance(images, ImageFiles):
             return [None] * len(ids)
-        return [images.byte_range(i) if self._unlabeled(i) is None else None for i in ids.tolist()]
+        pairs = zip(ids.tolist(), self.unlabeled(ids).tolist(), strict=True)
+        return [None if is_missing else images.byte_range(i) for i, is_missing in pairs]
 
     def _fetch(self, i: int) -> Pending:
-        missing = self._unlabeled(i)
+        missing = self._no_label(i)
         pending = self._images.fetch(i) if missing is None else Completed(missing)
         return MappedRead(pending, lambda data: sample_or_failure(self, i, data))
 
@@ -201,8 +206,8 @@ class TableSource(SourceMethods):
         """Begin to read from local row groups, kept until their images are taken."""
         return None if self._groups is None or self.remote else self.fetch(ids.tolist())
 
-    def _unlabeled(self, i: int) -> Unread | None:
-        if self._labels is None or not self._labels.missing(np.array([i]))[0]:
+    def _no_label(self, i: int) -> Unread | None:
+        if not self.unlabeled(np.array([i]))[0]:
             return None
         return Unread("label_missing", f"row {self._where.row(i)}: no label")
 

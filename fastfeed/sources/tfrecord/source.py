@@ -284,7 +284,9 @@ class _ShardScanner:
         for k, (_, field) in enumerate(self._label_fields):
             values[k] = json_field(json.loads(values[k]), field) if field else values[k]
         if self._label.kind == "multi" and not self._label.several:
-            values = [values[0] if isinstance(values[0], list) else [values[0]]]
+            names = values[0]
+            names = names.tolist() if isinstance(names, (np.ndarray, np.generic)) else names
+            values = [names if isinstance(names, list) else [names]]
             self._verify(values[0], offset, length)
         return pack_label(self._label, values)
 

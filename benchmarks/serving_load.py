@@ -1,12 +1,14 @@
-"""The FastAPI example under load, for bench_transform: `python serving_load.py PORT` serves.
+"""The FastAPI example under load, for bench_transform: `python serving_load.py PORT THREADS` serves.
 
 Latencies at half of the load count from the time at which a request was due, so one that waits for
-another is not flattered. The client runs on the same cores.
+another is not flattered. The client runs on the same cores. Next to them is what a queue makes of
+requests that take one time each, which no server can be better than.
 """
 
 from __future__ import annotations
 
 import asyncio
+import heapq
 import io
 import json
 import random
@@ -28,19 +30,27 @@ import fastfeed as ff
 CLIENTS, CONNECTIONS = 4, 32
 WARM, LONE, LARGE = 50, 500, 1000
 SECONDS = 10.0
+THREADS = (1, 2, 4)  # that decode images
+QUEUED = 200_000  # requests that are simulated
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-def serve(port: int) -> None:
-    """The example, with a model of one product: the figures are those of the images."""
+def serve(port: int, threads: int) -> None:
+    """The example, with a model of one product: the figures are those of the images.
+
+    `threads`: that decode images; 0: as many as in the example.
+    """
     import uvicorn
 
     sys.path.append(str(Path(__file__).parents[1] / "examples" / "serving"))
-    from fastapi_app import create_app
+    import fastapi_app
 
+    fastapi_app.WORKERS = threads or fastapi_app.WORKERS
     weights = np.random.default_rng(0).normal(size=(3, 5)).astype(np.float32)
     transform = ff.Transform(ff.recipes.imagenet_eval(224))
-    app = create_app(transform, lambda images: images.mean(axis=(1, 2)) @ weights, "abcde")
+    app = fastapi_app.create_app(
+        transform, lambda images: images.mean(axis=(1, 2)) @ weights, "abcde"
+    )
     uvicorn.run(app, port=port, log_level="warning", access_log=False)
 
 
@@ -52,16 +62,44 @@ def measured(folder: Path) -> dict[str, Any]:
         large = io.BytesIO()
         image.resize((4000, 3000)).save(large, "JPEG", quality=90)
     with served() as (port, pid):
-        return asyncio.run(all_figures(port, pid, small, large.getvalue()))
+        figures = asyncio.run(all_figures(port, pid, small, large.getvalue()))
+    rate = figures["requests_per_second"] / 2
+    for threads in THREADS:
+        with served(threads) as (port, _):
+            figures[f"half_load_ms, {threads} threads"] = asyncio.run(half_load(port, small, rate))
+    return figures | {"queue_p99_by_median": {f"M/D/{n}": queue(n) for n in (1, 2)}}
+
+
+def queue(servers: int) -> float:
+    """p99 by median at half load, of requests that take one time each and come at random."""
+    rng = random.Random(0)
+    free_at, due, times = [0.0] * servers, 0.0, []
+    for _ in range(QUEUED):
+        due += rng.expovariate(servers / 2)
+        end = max(due, free_at[0]) + 1
+        heapq.heapreplace(free_at, end)
+        times.append(end - due)
+    return round(float(np.percentile(times, 99) / np.median(times)), 2)
+
+
+async def half_load(port: int, body: bytes, rate: float) -> dict[str, float]:
+    """Latencies of another server at this rate."""
+    opened = [asyncio.open_connection("127.0.0.1", port) for _ in range(CONNECTIONS)]
+    connections = list(await asyncio.gather(*opened))
+    await closed(connections[:CLIENTS], body, CLIENTS * WARM)
+    times = await open_loop(connections, body, rate)
+    for _, writer in connections:
+        writer.close()
+    return percentiles(times)
 
 
 @contextmanager
-def served() -> Iterator[tuple[int, int]]:
+def served(threads: int = 0) -> Iterator[tuple[int, int]]:
     """Port and process id of the server."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    process = subprocess.Popen([sys.executable, __file__, str(port)])
+    process = subprocess.Popen([sys.executable, __file__, str(port), str(threads)])
     try:
         for _ in range(600):
             with socket.socket() as probe:
@@ -157,4 +195,4 @@ def percentiles(seconds: list[float]) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    serve(int(sys.argv[1]))
+    serve(int(sys.argv[1]), int(sys.argv[2]))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
 from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError
 
@@ -110,6 +112,29 @@ class LabelSpec(NamedTuple):
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]" if self.shape else self.dtype
 
 
+class ObjectSpec(NamedTuple):
+    """Keypoints of the objects in images, and rules for objects that ops cut off."""
+
+    keypoints: int = 0  # of each object
+    keypoint_names: tuple[str, ...] = ()
+    # keypoints that trade places in a mirrored image; None: not known
+    flip_pairs: tuple[tuple[int, int], ...] | None = None
+    has_boxes: bool = True  # False: objects have only keypoints
+    # a box is dropped below any of these
+    min_size: float = 1.0  # its shorter side, pixels
+    min_area: float = 0.0  # square pixels
+    min_visible: float = 0.1  # the share of its area that is not cut off
+
+    @property
+    def mirrored(self) -> np.ndarray:
+        """The keypoint that each one is in a mirrored image: int64 (keypoints,)."""
+        order = np.arange(self.keypoints)
+        for first, second in self.flip_pairs or ():
+            order[[first, second]] = second, first
+        return order
+
+
 CLASS_NUMBER = LabelSpec()
+PLAIN_OBJECTS = ObjectSpec()
 ENCODED = Spec((None,), "uint8", "encoded")
 PIXELS = Spec((None, None, 3), "uint8", "HWC")

@@ -174,7 +174,9 @@ def _one(epoch: Any) -> Any:
 
 
 def _dense(name: str, values: Any) -> Any:
-    if name in ("boxes", "box_labels") or isinstance(values, (tf.RaggedTensor, tf.SparseTensor)):
+    if name in ("boxes", "box_labels", "keypoints") or isinstance(
+        values, (tf.RaggedTensor, tf.SparseTensor)
+    ):
         raise ConfigError(
             f"fields[{name!r}] has another length for each item, and tf.data hands over arrays of"
             " one; leave it out, or use Feed.to_tfdata, which pads boxes",

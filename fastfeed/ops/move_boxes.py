@@ -1,8 +1,8 @@
-"""Moves boxes the way pixels move, using the same parameters.
+"""Moves boxes and points the way pixels move, using the same parameters.
 
 Every geometric op is a matrix per sample, whether it cuts, scales, mirrors, turns or tilts; color
-changes, noise and erasing do not affect boxes. Ops that blend several moved copies of an image
-(AugMix) leave boxes in place.
+changes, noise and erasing do not affect them. Ops that blend several moved copies of an image
+(AugMix) leave them in place.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from fastfeed.ops.program.layers import Choices, Layer
 from fastfeed.ops.program.program import Program, Work
 from fastfeed.ops.program.window import Window
 
-__all__ = ["Stage", "boxes_after", "stages"]
+__all__ = ["Stage", "boxes_after", "points_after", "stages"]
+
+_ROUNDING = 1e-6  # pixels by which arithmetic moves a point that is on an edge
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,6 +54,7 @@ def boxes_after(
     rows: np.ndarray,
     min_size: float = 1.0,
     min_visible: float = 0.1,
+    min_area: float = 0.0,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The boxes that remain after all stages, and their indices.
 
@@ -59,8 +62,9 @@ def boxes_after(
     (m,): of which image
 
     After every stage a box becomes the bounding box of its four corners, clipped to the image. It
-    is dropped when a side ends up shorter than `min_size` pixels, or when less than `min_visible`
-    of it is visible: the product, over all stages, of the share of its area that was not cut off.
+    is dropped when a side ends up shorter than `min_size` pixels, its area below `min_area`, or
+    when less than `min_visible` of it is visible: the product, over all stages, of the share of its
+    area that was not cut off.
     (Albumentations' `min_visibility` looks at each op alone, so there three crops that each keep
     half leave a box that is one eighth visible at any `min_visibility` up to 0.5.)
     """
@@ -79,10 +83,37 @@ def boxes_after(
         current, share = _clip(current, _canvas(stage.sizes[rows]))
         visible = visible * share
     sides = current[:, 2:] - current[:, :2]
+    large = (sides >= min_size) & (sides > 0)
     rows_left = np.flatnonzero(
-        (sides >= min_size).all(axis=1) & (sides > 0).all(axis=1) & (visible >= min_visible)
+        large.all(axis=1) & (np.prod(sides, axis=1) >= min_area) & (visible >= min_visible)
     )
     return current[rows_left], rows_left
+
+
+def points_after(
+    stages: Sequence[Stage], points: np.ndarray, rows: np.ndarray, mirrored: np.ndarray
+) -> np.ndarray:
+    """The points of objects after all stages: float64 (m, k, 3).
+
+    points  float64 (m, k, 3): x, y in pixels of the displayed image, visibility; rows int64 (m,):
+    of which image; mirrored int64 (k,): the point that each one is in a mirrored image
+
+    Every point moves; one that is outside of the image or in a border after any stage has
+    visibility 0. A point on an edge is inside.
+    """
+    path = np.tile(np.eye(3), (len(points), 1, 1))
+    places = points[..., :2]
+    now, seen = places, points[..., 2] > 0
+    for stage in stages:
+        seen = seen & _inside(now, _edges(stage.limits[rows]))
+        path = _product(stage.forward[rows], path)
+        now, _ = _through(path, places)
+        seen = seen & _inside(now, _canvas(stage.sizes[rows]))
+    visibility = np.where(seen, points[..., 2], 0)[..., None]
+    now = np.where(np.isfinite(now), now, 0)  # a point on the horizon of a perspective has no place
+    after = np.concatenate([now, visibility], axis=2)
+    turned_over = (np.linalg.det(path) < 0)[:, None, None]
+    return np.where(turned_over, after[:, mirrored], after)
 
 
 def _stage(layer: Layer, choices: Choices, sizes: np.ndarray) -> list[Stage]:
@@ -167,6 +198,13 @@ def _clip(boxes: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     inside = _intersection(boxes, edges)
     area, area_inside = (np.prod(b[:, 2:] - b[:, :2], axis=1) for b in (boxes, inside))
     return inside, np.divide(area_inside, area, out=np.zeros(len(boxes)), where=area > 0)
+
+
+def _inside(points: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """True for points (m, k, 2) within edges (m, 4): bool (m, k)."""
+    low, high = edges[:, None, :2] - _ROUNDING, edges[:, None, 2:] + _ROUNDING
+    inside = (points >= low) & (points <= high)
+    return inside[..., 0] & inside[..., 1]
 
 
 def _edges(limits: np.ndarray) -> np.ndarray:

@@ -14,7 +14,7 @@ from fastfeed.faults import Failure
 from fastfeed.printable import printable
 
 _RESERVED = re.compile(
-    "(image|view)_[0-9]+|image|label|weight|id|boxes|box_labels|box_counts|masks"
+    "(image|view)_[0-9]+|image|label|weight|id|boxes|box_labels|box_counts|keypoints|masks"
 )
 
 
@@ -45,6 +45,8 @@ class Boxes:
             0 for padding.
         labels (np.ndarray): int64 (n, boxes); -1 for padding.
         counts (np.ndarray): int64 (n,).
+        keypoints (np.ndarray | None): float32 (n, boxes, keypoints, 3): x, y and visibility of the
+            points of each object; 0 for padding. Default: None, of sources without keypoints.
 
     Example:
         >>> images = ff.Arrays(np.zeros((2, 8, 8, 3), np.uint8))
@@ -57,14 +59,16 @@ class Boxes:
     boxes: np.ndarray
     labels: np.ndarray
     counts: np.ndarray
+    keypoints: np.ndarray | None = None
 
     @classmethod
-    def none(cls, n: int, boxes: int) -> Boxes:
+    def none(cls, n: int, boxes: int, keypoints: int = 0) -> Boxes:
         """Padding only.
 
         Args:
             n (int): Images.
             boxes (int): Room for boxes in each image.
+            keypoints (int): Points of each object, 0 for none. Default: 0.
 
         Returns:
             Boxes whose counts are 0.
@@ -77,13 +81,15 @@ class Boxes:
             np.zeros((n, boxes, 4), np.float32),
             np.full((n, boxes), -1, np.int64),
             np.zeros(n, np.int64),
+            np.zeros((n, boxes, keypoints, 3), np.float32) if keypoints else None,
         )
 
     def __len__(self) -> int:
         return len(self.counts)
 
     def __getitem__(self, rows: Any) -> Boxes:
-        return Boxes(self.boxes[rows], self.labels[rows], self.counts[rows])
+        points = None if self.keypoints is None else self.keypoints[rows]
+        return Boxes(self.boxes[rows], self.labels[rows], self.counts[rows], points)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,10 +98,10 @@ class Batch:
 
     Also a mapping of its fields, those of `Feed.fields`: `batch["image"]`, `"masks" in batch`,
     `batch.keys()`, `dict(batch)`. They are `image`, `label`, `weight`, `id`; `boxes`, `box_labels`,
-    `box_counts` and `masks` where the source has them; `image_1` and so on, images of further sizes
-    of views; `view_0` and so on, single views of all sizes, (n, ...); the images of a `Together`
-    by their names; and every column by its name, or as `column:NAME` where its name is one of
-    these. The length of a batch is n.
+    `box_counts`, `keypoints` and `masks` where the source has them; `image_1` and so on, images of
+    further sizes of views; `view_0` and so on, single views of all sizes, (n, ...); the images of a
+    `Together` by their names; and every column by its name, or as `column:NAME` where its name is
+    one of these. The length of a batch is n.
 
     Args:
         images (np.ndarray): (n, ...) in the shape and dtype that the ops end with.
@@ -111,7 +117,7 @@ class Batch:
             {}, none.
         views (tuple[np.ndarray, ...]): Per size of views, (n, views, ...), or per image of a
             `Together`; `images` is the first. Default: ().
-        objects (Boxes | None): Of sources with boxes. Default: None.
+        objects (Boxes | None): Of sources with boxes or keypoints. Default: None.
         masks (np.ndarray | None): uint8 (n, height, width): class of each pixel, 255 where unknown.
             Default: None.
         fields (dict[str, Any]): Further fields by name. Default: {}, none.
@@ -175,6 +181,8 @@ class Batch:
             whole["boxes"] = self.objects.boxes
             whole["box_labels"] = self.objects.labels
             whole["box_counts"] = self.objects.counts
+            if self.objects.keypoints is not None:
+                whole["keypoints"] = self.objects.keypoints
         if self.masks is not None:
             whole["masks"] = self.masks
         sizes = () if self.image_names else self.views

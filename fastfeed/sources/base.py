@@ -12,7 +12,7 @@ from fastfeed.errors import ConfigError
 from fastfeed.faults import Failure
 from fastfeed.printable import warn
 from fastfeed.runtime.addresses import SampleLocations
-from fastfeed.spec import LabelSpec, Spec
+from fastfeed.spec import PLAIN_OBJECTS, LabelSpec, ObjectSpec, Spec
 from fastfeed.storage.reads import ByteRange, Pending, Unread
 from fastfeed.storage.storage import Storage
 
@@ -300,11 +300,16 @@ class Instances(NamedTuple):
     counts: np.ndarray  # int64 (n,): how many each image has; their sum is m
     # float64 (n, 2): height, width of the annotated images; NaN where not known
     sizes: np.ndarray | None = None
+    # float64 (m, keypoints, 3): x, y, visibility (0, 1 or 2), in the pixels of the boxes
+    keypoints: np.ndarray | None = None
 
 
 @runtime_checkable
 class HasObjects(Protocol):
-    """A source with boxes or masks; each of them is optional."""
+    """A source with boxes or masks; each of them is optional.
+
+    A source with keypoints has the attribute `object_spec`, an `ObjectSpec`.
+    """
 
     object_classes: tuple[str, ...]  # names by label of an object; empty if they have no names
 
@@ -346,6 +351,7 @@ class Optionals:
     def __init__(self, source: Any) -> None:
         self._source = source
         self.object_classes: tuple[str, ...] = getattr(source, "object_classes", ())
+        self.object_spec: ObjectSpec = getattr(source, "object_spec", PLAIN_OBJECTS)
         self.frame = frame_of(source)
         self.label_spec = LabelSpec(*getattr(source, "label_spec", ()))
 

@@ -41,6 +41,7 @@ class Derived:
         self.object_classes: tuple[str, ...] = getattr(source, "object_classes", ())
         self._ids = ids
         self._optionals = Optionals(source)
+        self.object_spec = self._optionals.object_spec
         self.frame = self._optionals.frame
         self.geometry: str = getattr(source, "geometry", "same")  # of the images of a sample
 

@@ -28,7 +28,7 @@ from fastfeed.sources.base import (
 from fastfeed.sources.class_names import class_names, class_numbers, nfc
 from fastfeed.sources.methods import SourceMethods
 from fastfeed.sources.notes import notes_of, with_notes
-from fastfeed.spec import CLASS_NUMBER, LabelSpec
+from fastfeed.spec import CLASS_NUMBER, PLAIN_OBJECTS, LabelSpec
 from fastfeed.storage.reads import DeferredRead, MappedRead, Pending
 
 
@@ -106,6 +106,14 @@ class Mixture(SourceMethods):
         kinds = [(self.names[i], self._with_objects[i].object_classes) for i in boxed]
         self.object_classes, tables = self._merge(kinds, "names for labels of objects")
         self._kinds = dict(zip(boxed, tables, strict=True))
+        specs = {self.names[i]: self._with_objects[i].object_spec for i in boxed}
+        self.object_spec = next(iter(specs.values()), PLAIN_OBJECTS)
+        if len(set(specs.values())) > 1:
+            raise ConfigError(
+                "Mixture: objects of all sources must have the same keypoints, flip_pairs,"
+                f" min_size, min_area and min_visible, got {specs}; pass the same to each Objects",
+                field="sources",
+            )
 
     def _shares(self, weights: Mapping[str, float] | Sequence[float] | None) -> tuple[float, ...]:
         if weights is None:
@@ -368,13 +376,14 @@ class Mixture(SourceMethods):
         return max((source.most for source in self._with_objects.values()), default=0)
 
     def objects(self, ids: np.ndarray) -> Instances | None:
-        """Boxes with labels by the merged names; sources without have 0.
+        """Objects with labels by the merged names; sources without have 0.
 
         None if no source has boxes.
         """
         if not self._kinds:
             return None
-        parts = [(np.empty((0, 4)), np.empty(0, np.int64), np.empty(0, np.int64))]
+        no_points = np.empty((0, self.object_spec.keypoints, 3))
+        parts = [(np.empty((0, 4)), np.empty(0, np.int64), np.empty(0, np.int64), no_points)]
         counts, sizes = np.zeros(len(ids), np.int64), np.full((len(ids), 2), np.nan)
 
         def ask(part: int, _: Source, own: np.ndarray) -> tuple[int, Instances | None]:
@@ -387,10 +396,13 @@ class Mixture(SourceMethods):
                 if instances.sizes is not None:
                     sizes[at] = instances.sizes
                 labels = instances.labels if table is None else table[instances.labels]
-                parts.append((instances.boxes, labels, np.repeat(at, instances.counts)))
-        boxes, labels, rows = (np.concatenate(column) for column in zip(*parts, strict=True))
+                rows = np.repeat(at, instances.counts)
+                points = no_points if instances.keypoints is None else instances.keypoints
+                parts.append((instances.boxes, labels, rows, points))
+        boxes, labels, rows, points = map(np.concatenate, zip(*parts, strict=True))
         order = np.argsort(rows, kind="stable")
-        return Instances(boxes[order], labels[order], counts, sizes)
+        keypoints = points[order] if self.object_spec.keypoints else None
+        return Instances(boxes[order], labels[order], counts, sizes, keypoints)
 
     def masks(self, ids: Sequence[int]) -> list[Any] | None:
         """Masks, None for sources without; class ids are taken to mean the same in all sources."""

@@ -1,9 +1,9 @@
-"""Adds boxes and masks to the images of any source."""
+"""Adds boxes, keypoints and masks to the images of any source."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -15,11 +15,13 @@ from fastfeed.printable import printable
 from fastfeed.sources.access import allowed_values
 from fastfeed.sources.annotations.boxes import FORMATS, BoxLists
 from fastfeed.sources.annotations.coco import read_coco
+from fastfeed.sources.annotations.keypoints import Pairs, column_keypoints, object_spec
 from fastfeed.sources.annotations.masks import Masks, masks_of
 from fastfeed.sources.base import Instances, Source, check_source
 from fastfeed.sources.derived import Derived
 from fastfeed.sources.methods import SourceMethods
 from fastfeed.sources.notes import notes_of
+from fastfeed.spec import PLAIN_OBJECTS, ObjectSpec
 from fastfeed.storage.byte_sizes import in_bytes
 from fastfeed.storage.disk_cache import Cache
 from fastfeed.storage.fingerprint import OBJECTS_SEPARATOR, fingerprint
@@ -29,22 +31,37 @@ from fastfeed.storage.storage import Storage, open_storage
 
 @checked_early
 class Objects(Derived, SourceMethods):
-    """The samples of another source, with boxes and masks of the objects in their images.
+    """The samples of another source, with boxes, keypoints and masks of objects in their images.
 
-    Every geometric op moves boxes and masks with the pixels: `batch.objects` and `batch.masks`. A
-    mask that is missing, broken or of another size marks its sample as bad, as do boxes of an image
-    of another size.
+    Every geometric op moves them with the pixels: `batch.objects` and `batch.masks`. A mask that is
+    missing, broken or of another size marks its sample as bad, as do boxes and keypoints of an
+    image of another size.
 
     Args:
         source (Source): The images; their labels and classes stay as they are.
         boxes (Sequence[Any] | None): One array (k, 4) per sample, k may be 0, in pixels of the
             image as `frame` says. Half-open: [0, 0, width, height] is the whole image; what reaches
             outside is cut off, and a box completely outside makes its sample bad.
-            Default: None, only masks.
+            Default: None, only keypoints or masks.
         labels (Sequence[Any] | None): One integer array (k,) per sample. Default: None, all are 0.
         masks (Sequence[Any] | None): One per sample: uint8 (height, width), the bytes of a PNG, or
             its path (`s3://` too), of the image's size; values are class ids, of a palette PNG the
             indices, 255 is "not known"; None if nothing is known. Default: None, no masks.
+        keypoints (Sequence[Any] | Mapping[str, Sequence[str]] | None): One array per sample,
+            (objects, points, 3) or, of one object, (points, 3): x, y in pixels as boxes, the center
+            of the first pixel is (0.5, 0.5); visibility 0 (not labeled), 1 (hidden) or 2. Or
+            (..., 2), all visible but for NaN. Or, of one object per sample, the source's columns by
+            keypoint: {"nose": ("nose_x", "nose_y")}. Default: None, no keypoints.
+        keypoint_names (Sequence[str]): Names of keypoints, in place of those of
+            columns. Default: ().
+        flip_pairs (Sequence[tuple[int | str, int | str]] | str | None): Keypoints, by number or
+            name, that trade places in a mirrored image; "names" pairs names with "left" and
+            "right". Default: None, not known: a feed refuses ops that mirror.
+        min_size (float): Objects are dropped if ops leave a side of their box below it, pixels.
+            Default: 1.0.
+        min_area (float): The same of the area of the box, square pixels. Default: 0.0.
+        min_visible (float): The same of the share of the area that is not cut off, in [0, 1].
+            Default: 0.1.
         classes (Sequence[str | int]): Names of `labels`, kept as `object_classes`. Default: ().
         format (str): "xyxy" (left, top, right, bottom), "yxyx", "xywh" (left, top, width, height)
             or "yxhw". Default: "xyxy".
@@ -60,8 +77,8 @@ class Objects(Derived, SourceMethods):
             Default: None, none is kept.
 
     Raises:
-        ConfigError: If boxes, labels and masks are not one per sample, or a box or a label makes no
-            sense.
+        ConfigError: If boxes, labels, keypoints and masks are not one per sample, or a box, a label
+            or a keypoint makes no sense.
 
     Example:
         >>> images = ff.Arrays(np.zeros((2, 8, 8, 3), np.uint8))
@@ -76,6 +93,12 @@ class Objects(Derived, SourceMethods):
         labels: Sequence[Any] | None = None,
         masks: Sequence[Any] | None = None,
         *,
+        keypoints: Sequence[Any] | Mapping[str, Sequence[str]] | None = None,
+        keypoint_names: Sequence[str] = (),
+        flip_pairs: Pairs | str | None = None,
+        min_size: float = 1.0,
+        min_area: float = 0.0,
+        min_visible: float = 0.1,
         classes: Sequence[str | int] = (),
         format: str = "xyxy",
         most: int | None = None,
@@ -95,19 +118,27 @@ class Objects(Derived, SourceMethods):
                 f"Objects: classes must be a list of names, got {classes!r}; pass [{classes!r}]",
                 field="classes",
             )
-        if boxes is None and masks is None:
+        has_objects = boxes is not None or keypoints is not None
+        if not has_objects and masks is None:
             raise ConfigError(
-                "Objects needs boxes, masks or both, got neither; without them use the source"
-                " itself",
+                "Objects needs boxes, keypoints or masks, got none of them; without them use the"
+                " source itself",
                 field="boxes",
             )
-        if boxes is None and labels is not None:
+        if not has_objects and labels is not None:
             raise ConfigError(
-                "Objects: labels are of boxes, got labels without boxes; pass boxes, or leave"
-                " labels out",
+                "Objects: labels are of boxes and keypoints, got labels without them; pass boxes,"
+                " or leave labels out",
                 field="labels",
             )
-        for option, values, none in (("boxes", boxes, "an empty list"), ("masks", masks, "None")):
+        if isinstance(keypoints, Mapping):
+            keypoint_names = keypoint_names or tuple(keypoints)
+            keypoints = list(column_keypoints(source, keypoints))
+        for option, values, none in (
+            ("boxes", boxes, "an empty list"),
+            ("keypoints", keypoints, "an empty list"),
+            ("masks", masks, "None"),
+        ):
             if isinstance(values, (str, bytes, os.PathLike)):
                 raise ConfigError(
                     f"Objects: {option} must be a list, one per sample, got {values!r}",
@@ -125,8 +156,17 @@ class Objects(Derived, SourceMethods):
         known = np.tile(np.array(size, np.float64), (len(source), 1)) if source.spec.fixed else None
         if sizes is not None:
             known = _sizes(sizes, len(source), known)
-        lists = (
-            None if boxes is None else BoxLists.of(boxes, labels, format, len(names), where, known)
+        lists = None
+        if has_objects:
+            lists = BoxLists.of(boxes, labels, format, len(names), where, known, keypoints)
+        spec = object_spec(
+            lists,
+            keypoint_names,
+            flip_pairs,
+            has_boxes=boxes is not None,
+            min_size=min_size,
+            min_area=min_area,
+            min_visible=min_visible,
         )
         storage = open_storage(storage, cache)
         self._set(
@@ -134,6 +174,7 @@ class Objects(Derived, SourceMethods):
             lists,
             None if masks is None else masks_of(masks, where, storage),
             names,
+            spec,
             most,
             frame,
         )
@@ -145,6 +186,11 @@ class Objects(Derived, SourceMethods):
         images: str | os.PathLike[str] | Source,
         annotations: str | os.PathLike[str],
         *,
+        keypoints: bool = False,
+        flip_pairs: Pairs | str | None = None,
+        min_size: float = 1.0,
+        min_area: float = 0.0,
+        min_visible: float = 0.1,
         most: int | None = None,
         frame: Literal["displayed", "stored"] = "displayed",
         memory: int | str = "4GB",
@@ -152,7 +198,7 @@ class Objects(Derived, SourceMethods):
         storage: dict[str, Any] | Storage | None = None,
         cache: str | os.PathLike[str] | Cache | None = None,
     ) -> Objects:
-        """Images and boxes of a COCO file.
+        """Images and boxes, and on request keypoints, of a COCO file.
 
         Samples are the file's images in its order, those without annotations too. An image whose
         size is not the file's `width` and `height` is a bad sample, with both sizes in its message.
@@ -164,6 +210,14 @@ class Objects(Derived, SourceMethods):
             images (str | os.PathLike[str] | Source): The folder that `file_name`s begin at, local
                 or remote; or an ImageFolder or Table of these files.
             annotations (str | os.PathLike[str]): The JSON file, such as `instances_train2017.json`.
+            keypoints (bool): True for keypoints, as of `person_keypoints_train2017.json`; all
+                categories that have any must have the same. The file counts pixels: 0.5 is added to
+                its x and y. Default: False.
+            flip_pairs (Sequence[tuple[int | str, int | str]] | str | None): As for `Objects`;
+                "names" fits COCO's persons. Default: None, not known.
+            min_size (float): As for `Objects`. Default: 1.0.
+            min_area (float): As for `Objects`. Default: 0.0.
+            min_visible (float): As for `Objects`. Default: 0.1.
             most (int | None): Room for boxes per image in a batch. Default: None, the largest
                 number of any sample.
             frame (str): As for `Objects`; with "stored", `width` and `height` of the file are those
@@ -193,12 +247,20 @@ class Objects(Derived, SourceMethods):
         allowed = allowed_values("allow_path", allow_path, "Objects.coco")
         storage = open_storage(storage, cache)
         limit = in_bytes(memory, "Objects.coco: memory")
-        source, lists, names, notes = read_coco(
-            images, os.fspath(annotations), storage, limit, allowed
+        source, file, lists = read_coco(
+            images, os.fspath(annotations), storage, limit, allowed, keypoints
+        )
+        spec = object_spec(
+            lists,
+            file.keypoint_names,
+            flip_pairs,
+            min_size=min_size,
+            min_area=min_area,
+            min_visible=min_visible,
         )
         objects = cls.__new__(cls)
-        objects._set(source, lists, None, names, most, frame)
-        objects._notes = notes
+        objects._set(source, lists, None, file.classes, spec, most, frame)
+        objects._notes = file.notes
         return objects
 
     def _set(
@@ -207,6 +269,7 @@ class Objects(Derived, SourceMethods):
         lists: BoxLists | None,
         masks: Masks | None,
         names: tuple[str, ...],
+        spec: ObjectSpec,
         most: int | None,
         frame: str,
     ) -> None:
@@ -229,6 +292,7 @@ class Objects(Derived, SourceMethods):
             )
         Derived.__init__(self, source)
         self.object_classes = names
+        self.object_spec = spec
         self._lists = lists
         self._masks = masks
         self._most = most
@@ -244,9 +308,9 @@ class Objects(Derived, SourceMethods):
     def fingerprint(self) -> str:
         """The source's, and one of the objects; of masks in files only their paths count."""
         if not self._fingerprint:
-            about = ["\0".join(self.object_classes).encode()] + [b"stored"] * (
-                self.frame == "stored"
-            )
+            about = ["\0".join(self.object_classes).encode()]
+            about += [b"stored"] if self.frame == "stored" else []
+            about += [repr(self.object_spec).encode()] if self.object_spec != PLAIN_OBJECTS else []
             own = fingerprint(len(self), (), tuple(about), self._content)
             self._fingerprint = self.source.fingerprint + OBJECTS_SEPARATOR + own
         return self._fingerprint
@@ -272,7 +336,7 @@ class Objects(Derived, SourceMethods):
         return max(1, self._lists.most) if self._most is None else int(self._most)
 
     def objects(self, ids: np.ndarray) -> Instances | None:
-        """Boxes of these images, in pixels."""
+        """Boxes and keypoints of these images, in pixels."""
         return None if self._lists is None else self._lists.take(ids)
 
     def masks(self, ids: Sequence[int]) -> list[Any] | None:
@@ -295,8 +359,15 @@ class Objects(Derived, SourceMethods):
 
     def _summary(self) -> str:
         kinds = f" of {len(self.object_classes)} classes" if self.object_classes else ""
-        boxes = [] if self._lists is None else [f"{len(self._lists.boxes)} boxes{kinds}"]
-        return f" with {' and '.join(boxes + ([] if self._masks is None else ['masks']))}"
+        parts = []
+        if self._lists is not None:
+            name = "boxes" if self.object_spec.has_boxes else "objects"
+            parts.append(f"{len(self._lists.boxes)} {name}{kinds}")
+        if self.object_spec.keypoints:
+            parts.append(f"{self.object_spec.keypoints} keypoints")
+        if self._masks is not None:
+            parts.append("masks")
+        return f" with {' and '.join(parts)}"
 
 
 def _sizes(sizes: Sequence[Any], samples: int, known: np.ndarray | None) -> np.ndarray:

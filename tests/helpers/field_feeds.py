@@ -64,12 +64,16 @@ def shards(folder: Path) -> ff.TarShards:
     return ff.TarShards(folder, columns=["txt"])
 
 
-def annotated(source: Any, masks: bool = True) -> ff.Objects:
-    """A source with boxes, none of every third image, and masks."""
+def annotated(source: Any, masks: bool = True, points: bool = False) -> ff.Objects:
+    """A source with boxes, none of every third image, masks and keypoints."""
     boxes = [[[1.0, 2.0, 9.0, 10.0]] * (i % 3) for i in range(N)]
     labels = [list(range(i % 3)) for i in range(N)]
     pixels = [np.full((12, 16), i, np.uint8) for i in range(N)]
-    return ff.Objects(source, boxes, labels, masks=pixels if masks else None)
+    more: dict[str, Any] = {}
+    if points:
+        face = [[3.0, 4.0, 2.0], [7.0, 4.0, 1.0]]
+        more = {"keypoints": [[face] * (i % 3) for i in range(N)], "flip_pairs": [(0, 1)]}
+    return ff.Objects(source, boxes, labels, masks=pixels if masks else None, **more)
 
 
 VIEWS = [ff.MultiCrop((ff.View(8, 2), ff.View(6, 1)))]
@@ -100,6 +104,7 @@ FEEDS: dict[str, Callable[[Path], tuple[Any, Any]]] = {
     "shards": lambda folder: (shards(folder), [ff.Resize((12, 16))]),
     "boxes and masks": lambda _: (annotated(Described(IMAGES, LABELS)), [ff.RandomFlip()]),
     "boxes": lambda _: (annotated(ff.Arrays(IMAGES, LABELS), masks=False), [ff.Mosaic()]),
+    "keypoints": lambda _: (annotated(ff.Arrays(IMAGES), points=True), [ff.RandomFlip()]),
     "pairs": lambda _: (PAIR, FLIPS),
     "maps": lambda _: (Described(IMAGES, LABELS), [*MAPS, ff.RandomFlip(), ff.ToFloat()]),
     "maps of pairs": lambda _: (PAIR, [ff.RandomFlip(), MAPS[1]]),
@@ -133,8 +138,8 @@ def default_of(made: ff.Feed, weighted: bool) -> Any:
     images: Any = ("image", "image_1") if "image_1" in made.fields else "image"
     if "left" in made.fields:
         images = {"left": "left", "right": "right"}
-    objects = {"boxes": "boxes", "labels": "box_labels", "masks": "masks"}
-    targets = {key: name for key, name in objects.items() if name in made.fields}
+    objects = ["boxes", "box_labels", "keypoints", "masks"]
+    targets = {name.removeprefix("box_"): name for name in objects if name in made.fields}
     item = (images, targets or "label")
     return (*item, "weight") if weighted else item
 

@@ -1,9 +1,9 @@
-"""Boxes and masks of a batch, moved with the pixels and padded to one number of boxes."""
+"""Objects and masks of a batch, moved with the pixels and padded to one number of objects."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -12,13 +12,15 @@ import numpy as np
 from fastfeed.backends.cpu.masks import mask_after
 from fastfeed.backends.cpu.mixing import mix
 from fastfeed.decode.masks import mask_pixels
-from fastfeed.decode.orientation import displayed, displayed_boxes
+from fastfeed.decode.orientation import displayed
 from fastfeed.decode.pillow_warnings import named
 from fastfeed.errors import SpecError
 from fastfeed.faults import Failure
+from fastfeed.feed.batch.object_rows import ObjectRows, clear_objects, mix_objects
 from fastfeed.ops.function import Function
-from fastfeed.ops.mix_plan import BLEND, MOSAIC, MixPlan
-from fastfeed.ops.move_boxes import Stage, boxes_after, stages
+from fastfeed.ops.geometry import RandomFlip
+from fastfeed.ops.mix_plan import MixPlan
+from fastfeed.ops.move_boxes import Stage, stages
 from fastfeed.ops.program.program import Program, Work
 from fastfeed.runtime.batch import Boxes
 from fastfeed.sources.base import Optionals, frame_of
@@ -54,6 +56,15 @@ class Annotations:
             None if objects is None else objects[rows], None if masks is None else masks[rows]
         )
 
+    def put(self, rows: Any, made: Annotations) -> None:
+        """Set these rows to annotations that were made separately."""
+        if self.masks is not None:
+            self.masks[rows] = made.masks
+        if self.objects is not None and made.objects is not None:
+            for name in ("boxes", "labels", "counts", "keypoints"):
+                if (array := getattr(self.objects, name)) is not None:
+                    array[rows] = getattr(made.objects, name)
+
 
 @dataclass(frozen=True, slots=True)
 class Annotator:
@@ -85,13 +96,16 @@ class Annotator:
             specs["boxes"] = (boxes, 4), "float32"
             specs["box_labels"] = (boxes,), "int64"
             specs["box_counts"] = (), "int64"
+            if keypoints := self.source.object_spec.keypoints:
+                specs["keypoints"] = (boxes, keypoints, 3), "float32"
         return specs | ({"masks": (self.size, "uint8")} if self.has_masks else {})
 
     def empty(self, n: int, mixed: bool = False) -> Annotations:
         """Arrays for n samples, to be filled; `mixed`: for samples after mixing."""
         boxes = self.max_boxes * (self.members if mixed else 1)
         masks = np.empty((n, *self.size), np.uint8) if self.has_masks else None
-        return Annotations(Boxes.none(n, boxes) if self.max_boxes else None, masks)
+        keypoints = self.source.object_spec.keypoints
+        return Annotations(Boxes.none(n, boxes, keypoints) if self.max_boxes else None, masks)
 
     def before(self, annotations: Annotations) -> Annotations:
         """Annotations to fill before a function that changes the size gets them."""
@@ -112,44 +126,42 @@ class Annotator:
         transforms = stages(self.program, work)
         turns = samples.orientations() if self.stored else np.ones(len(samples.ids), np.int64)
         if out.objects is not None:
-            self._fill_boxes(samples, turns, transforms, out.objects)
+            self._fill_objects(samples, turns, transforms, out.objects)
         if out.masks is not None:
             self._fill_masks(samples, turns, transforms, out.masks)
 
-    def _fill_boxes(
+    def _fill_objects(
         self, samples: LocatedSamples, turns: np.ndarray, transforms: list[Stage], out: Boxes
     ) -> None:
-        sizes, bad, objects = samples.image_sizes, samples.bad, self.source.objects(samples.ids)
-        assert objects is not None
-        if objects.sizes is not None:
-            expected = np.where((turns >= 5)[:, None], objects.sizes[:, ::-1], objects.sizes)
+        sizes, found = samples.image_sizes, self.source.objects(samples.ids)
+        spec = self.source.object_spec
+        assert found is not None
+        if found.sizes is not None:
+            expected = np.where((turns >= 5)[:, None], found.sizes[:, ::-1], found.sizes)
             for row in np.flatnonzero(
                 (expected != sizes).any(axis=1) & ~np.isnan(expected).any(axis=1)
             ).tolist():
                 self._contradict(
                     samples, row, f"its boxes are for {_pixels(expected[row])}", int(turns[row])
                 )
-        rows = np.repeat(np.arange(len(turns)), objects.counts)
-        boxes = (
-            objects.boxes
-            if not self.stored
-            else displayed_boxes(turns[rows], objects.boxes, sizes[rows])
-        )
-        image = sizes[rows][:, [1, 0, 1, 0]]
+        objects = ObjectRows.of(found)
+        if self.stored:
+            objects = objects.displayed(turns, sizes, spec)
+        boxes = objects.boxes
+        image = sizes[objects.rows][:, [1, 0, 1, 0]]
         outside = ((boxes[:, :2] >= image[:, :2]) | (boxes[:, 2:] < 0)).any(axis=1)
-        for row in np.unique(rows[outside]).tolist():
-            box = boxes[outside & (rows == row)][0].tolist()
+        for row in np.unique(objects.rows[outside & spec.has_boxes]).tolist():
+            box = boxes[outside & (objects.rows == row)][0].tolist()
             self._contradict(
                 samples,
                 row,
                 f"its box {box} (left, top, right, bottom) is outside",
                 int(turns[row]),
             )
-        good = ~np.isin(rows, list(bad))
-        boxes, labels, rows = boxes[good], objects.labels[good], rows[good]
         # parts outside of the image do not count as cut off
-        boxes, kept = boxes_after(transforms, np.clip(boxes, 0, image[good]), rows)
-        write_boxes(boxes, labels[kept], rows[kept], out)
+        objects = replace(objects, boxes=np.clip(boxes, 0, image))
+        good = ~np.isin(objects.rows, list(samples.bad))
+        objects[good].after(transforms, spec).write(out)
 
     def _contradict(self, samples: LocatedSamples, row: int, what: str, turn: int) -> None:
         """Boxes that are not of this image make its sample bad, unless it is bad already."""
@@ -197,17 +209,23 @@ class Annotator:
         if samples.masks is not None and out.masks is not None:
             mix(samples.masks[..., None], members, plan, out.masks[..., None])
         if samples.objects is not None and out.objects is not None:
-            _mix_boxes(samples.objects, members, plan, self.size, out.objects)
+            spec = self.source.object_spec
+            mix_objects(samples.objects, members, plan, self.size, spec, out.objects)
 
 
 def annotator(source: Any, program: Program) -> Annotator:
     """Annotator of any source; SpecError for ops that boxes and masks cannot follow."""
     source = Optionals(source)
     max_boxes, has_masks = source.most, source.masks([]) is not None
-    present = {"boxes": max_boxes > 0, "box_labels": max_boxes > 0, "masks": has_masks}
+    spec = source.object_spec
+    has_keypoints = max_boxes > 0 and spec.keypoints > 0
+    present: dict[str, bool] = dict.fromkeys(("boxes", "box_labels"), max_boxes > 0)
+    present |= {"keypoints": has_keypoints, "masks": has_masks}
     _check_functions(program, source, present)
     if not max_boxes and not has_masks:
         return Annotator(source, program, 0, False, 1)
+    if has_keypoints and spec.flip_pairs is None:
+        _check_mirrors(program)
     if program.views:
         raise SpecError(
             "boxes and masks belong to one image, got an op that makes several views of each; leave"
@@ -247,6 +265,11 @@ def _check_function(
         raise SpecError(
             f"{op!r} takes {', '.join(unknown)}, the source has {', '.join(sorted(names))}"
         )
+    if present["keypoints"] and "boxes" in op.fields and "keypoints" not in op.fields:
+        raise SpecError(
+            f"{op!r} moves boxes, and keypoints would stay as they are; add keypoints to its fields"
+            " and return them"
+        )
     for name in ("boxes", "masks") if resizes else ():
         if present[name] and name not in op.fields:
             raise SpecError(
@@ -255,73 +278,32 @@ def _check_function(
             )
 
 
+def _check_mirrors(program: Program) -> None:
+    """SpecError for an op that mirrors images, since there is no table of left and right."""
+    for step in program.steps:
+        if flip := _flip_in(step.op):
+            raise SpecError(
+                f"{flip!r} makes the left side of an image its right one, and keypoints have no"
+                " table of left and right; pass flip_pairs=[(left, right), ...], or [] if no"
+                " keypoint has a side"
+            )
+
+
+def _flip_in(op: Any) -> RandomFlip | None:
+    """The first op that mirrors images, of this one and those that it is composed of."""
+    if isinstance(op, RandomFlip):
+        return op if op.p > 0 else None
+    inside = [*getattr(op, "ops", ()), *([op.op] if hasattr(op, "op") else [])]
+    return next(filter(None, map(_flip_in, inside)), None)
+
+
 def clear(out: Annotations, rows: Any = slice(None)) -> None:
     """Reset these rows to samples without objects."""
     if out.objects is not None:
-        out.objects.boxes[rows], out.objects.labels[rows], out.objects.counts[rows] = 0, -1, 0
+        clear_objects(out.objects, rows)
     if out.masks is not None:
         out.masks[rows] = _UNKNOWN
 
 
-def write_boxes(boxes: np.ndarray, labels: np.ndarray, rows: np.ndarray, out: Boxes) -> None:
-    """Write boxes into their rows, which ascend; the largest are kept if there are too many."""
-    limit = out.labels.shape[1]
-    counts = np.bincount(rows, minlength=len(out))
-    if counts.max(initial=0) > limit:
-        area = np.prod(boxes[:, 2:] - boxes[:, :2], axis=1)
-        order = np.lexsort((-area, rows))  # stable: of boxes of equal size the first
-        kept = np.sort(order[_ranks(counts) < limit])
-        boxes, labels, rows, counts = (
-            boxes[kept],
-            labels[kept],
-            rows[kept],
-            np.minimum(counts, limit),
-        )
-    columns = _ranks(counts)
-    out.boxes[rows, columns], out.labels[rows, columns], out.counts[:] = boxes, labels, counts
-
-
 def _pixels(size: np.ndarray) -> str:
     return f"{size[0]:g}x{size[1]:g} pixels (height x width)"
-
-
-def _ranks(counts: np.ndarray) -> np.ndarray:
-    """0, 1, ... within every row."""
-    return np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-
-
-def _mix_boxes(
-    samples: Boxes, members: np.ndarray, plan: MixPlan, size: tuple[int, int], out: Boxes
-) -> None:
-    """Visible boxes of all members; those of a mosaic are cut at their tiles."""
-    numbers, parts = np.arange(samples.labels.shape[1]), []
-    for k in range(members.shape[1]):
-        visible = (plan.how == MOSAIC) | (plan.how == BLEND if k == 1 else k == 0)
-        member = members[:, k]
-        rows, columns = np.nonzero(visible[:, None] & (numbers < samples.counts[member][:, None]))
-        boxes, kept = boxes_after(
-            [_quarter(plan, k, size)], samples.boxes[member[rows], columns], rows
-        )
-        parts.append((boxes, samples.labels[member[rows], columns][kept], rows[kept]))
-    boxes, labels, rows = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    order = np.argsort(rows, kind="stable")
-    clear(Annotations(out))
-    write_boxes(boxes[order], labels[order], rows[order], out)
-
-
-def _quarter(plan: MixPlan, k: int, size: tuple[int, int]) -> Stage:
-    """Move member k of each sample to its side of a mosaic's center; others keep their place."""
-    n, image = len(plan.how), np.array(size)
-    tiled, center, second = (
-        (plan.how == MOSAIC)[:, None],
-        plan.box[:, :2],
-        np.array(divmod(k, 2), bool),
-    )
-    # of its height and width
-    visible = np.where(tiled, np.where(second, image - center, center), image)
-    first = np.where(tiled & ~second, image - center, 0)
-    move = np.where(tiled, np.where(second, center, center - image), 0)
-    forward, back = np.tile(np.eye(3), (n, 1, 1)), np.tile(np.eye(3), (n, 1, 1))
-    forward[:, :2, 2], back[:, :2, 2] = move[:, ::-1], -move[:, ::-1]  # x goes with columns
-    limits = np.concatenate([first, visible], axis=1).astype(np.float64)
-    return Stage(forward, back, limits, np.tile(image.astype(np.int64), (n, 1)))

@@ -11,8 +11,9 @@ import numpy as np
 from fastfeed.backends.base import Backend, NativeRenderer, Renderer
 from fastfeed.decode.base import DecodeFailure, Stop
 from fastfeed.faults import Failure
-from fastfeed.feed.batch.annotations import Annotations, Annotator, clear, write_boxes
+from fastfeed.feed.batch.annotations import Annotations, Annotator, clear
 from fastfeed.feed.batch.loader import LoadedSamples
+from fastfeed.feed.batch.object_rows import ObjectRows
 from fastfeed.feed.batch.sample_loader import note_image
 from fastfeed.feed.batch.task_sizes import TaskSizes
 from fastfeed.ops.function import ANNOTATIONS
@@ -182,12 +183,14 @@ class SampleFields:
             count = int(objects.counts[0])
             taken["boxes"] = objects.boxes[0, :count].copy()
             taken["box_labels"] = objects.labels[0, :count].copy()
+            if objects.keypoints is not None:
+                taken["keypoints"] = objects.keypoints[0, :count].copy()
         if masks is not None:
             taken["masks"] = masks[0].copy()
         return {name: taken[name] for name in names}
 
     def put(self, results: Mapping[str, Any]) -> None:
-        """Set boxes and masks of one sample. ValueError says which results these must be."""
+        """Set objects and masks of one sample. ValueError says which results these must be."""
         if "boxes" in results and self.after.objects is not None:
             boxes = np.asarray(results["boxes"], np.float32)
             boxes = boxes.reshape(-1, 4) if boxes.size == 0 else boxes
@@ -204,8 +207,11 @@ class SampleFields:
                 )
             if not np.array_equal(labels, given):
                 raise ValueError(f"integers as box_labels, returned {given.tolist()}")
-            clear(Annotations(self.after.objects))
-            write_boxes(boxes, labels, np.zeros(len(boxes), np.int64), self.after.objects)
+            points = None
+            if self.after.objects.keypoints is not None:
+                points = _points(results["keypoints"], len(boxes), self.after.objects.keypoints)
+            rows = np.zeros(len(boxes), np.int64)
+            ObjectRows(rows, boxes, labels, points).write(self.after.objects)
         if "masks" in results and self.after.masks is not None:
             mask, shape = np.asarray(results["masks"]), self.after.masks.shape[1:]
             if mask.shape != shape or mask.dtype != np.uint8:
@@ -213,3 +219,15 @@ class SampleFields:
                     f"masks uint8{list(shape)}, returned {mask.dtype}{list(mask.shape)}"
                 )
             self.after.masks[0] = mask
+
+
+def _points(given: Any, n: int, out: np.ndarray) -> np.ndarray:
+    """Keypoints of n objects; `out` has room for more of them."""
+    points = np.asarray(given, np.float32)
+    shape = (n, *out.shape[2:])
+    points = points.reshape(shape) if points.size == n == 0 else points
+    if points.shape != shape or not np.isfinite(points).all():
+        raise ValueError(f"finite keypoints of shape {shape}, returned {points.shape}")
+    if not np.isin(points[..., 2], (0, 1, 2)).all():
+        raise ValueError("0, 1 or 2 as the visibility of keypoints")
+    return points

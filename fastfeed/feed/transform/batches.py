@@ -52,7 +52,7 @@ def make_batch(
         draws = [part.draw(numbers) for part in (program, *program.others)]
     common = common_kind(items)
     uri = partial(item_uri, items)
-    values = None if fields is None else ItemFields(fields, len(items), uri)
+    values = None if fields is None else ItemFields(fields, len(items), uri, config.objects)
     if common is not None and config.is_plain and (values is None or not values.has_annotations):
         made = pipeline.files(items, common, own_ids, draws[0], allocate)
         if made is not None:

@@ -18,7 +18,7 @@ from fastfeed.ops.function import as_op
 from fastfeed.ops.labels import MAX_CLASSES
 from fastfeed.ops.program.compile import Program, fuse
 from fastfeed.sampling.rng import check_seed
-from fastfeed.spec import PIXELS, Spec
+from fastfeed.spec import PIXELS, PLAIN_OBJECTS, ObjectSpec, Spec
 
 Device = Literal["cpu", "cuda"]
 
@@ -36,6 +36,7 @@ class TransformConfig:
     classes: int
     memory: int | None
     input_spec: Spec  # ENCODED: files and images of any size
+    objects: ObjectSpec  # rules for boxes, and the pairs of keypoints
 
     @classmethod
     def make(
@@ -49,6 +50,7 @@ class TransformConfig:
         classes: int,
         memory: int | None,
         input_spec: Spec,
+        objects: ObjectSpec = PLAIN_OBJECTS,
     ) -> TransformConfig:
         """Check the arguments of `Transform`; ConfigError if one is invalid."""
         check_seed(seed)
@@ -87,7 +89,16 @@ class TransformConfig:
         checked = tuple(as_op(op) for op in ops)
         decode = "auto" if decode == "cpu" else decode
         return cls(
-            checked, program, int(seed), threads, decode, device, classes, memory, input_spec
+            checked,
+            program,
+            int(seed),
+            threads,
+            decode,
+            device,
+            classes,
+            memory,
+            input_spec,
+            objects,
         )
 
     def with_ops(self, ops: OpList) -> TransformConfig:

@@ -1,4 +1,4 @@
-"""The values that come with the items of one call: labels, boxes, masks and columns."""
+"""The values that come with the items of one call: labels, objects, masks and columns."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from fastfeed.errors import ConfigError
 from fastfeed.faults import Failure
 from fastfeed.ops.function import ANNOTATIONS
 from fastfeed.sources.annotations.boxes import BoxLists
+from fastfeed.sources.annotations.keypoints import checked_pairs
 from fastfeed.sources.annotations.masks import Masks, masks_of
 from fastfeed.sources.base import Instances
 from fastfeed.sources.column_arrays import as_array
+from fastfeed.spec import PLAIN_OBJECTS, ObjectSpec
 from fastfeed.storage.reads import Unread
 from fastfeed.storage.storage import open_storage
 
@@ -25,9 +27,16 @@ class ItemFields:
 
     object_classes = ()
 
-    def __init__(self, fields: Mapping[str, Any], n: int, uri: Callable[[int], str]) -> None:
-        """Check the fields. ConfigError names the one that is wrong."""
+    def __init__(
+        self,
+        fields: Mapping[str, Any],
+        n: int,
+        uri: Callable[[int], str],
+        objects: ObjectSpec = PLAIN_OBJECTS,
+    ) -> None:
+        """Check the fields; objects: rules for them. ConfigError names the field that is wrong."""
         self.uri = uri
+        self.object_spec = objects
         self._boxes: BoxLists | None = None
         self._masks: Masks | None = None
         self._columns: dict[str, np.ndarray] = {}
@@ -38,23 +47,32 @@ class ItemFields:
         others = {name: fields[name] for name in fields if name not in ("label", *ANNOTATIONS)}
         self._columns = {name: _column(values) for name, values in others.items()}
         self._label = _labels(fields["label"]) if "label" in fields else unlabeled(n)
-        if ("boxes" in fields) != ("box_labels" in fields):
+        if ("boxes" in fields) != ("box_labels" in fields) and "keypoints" not in fields:
             raise ConfigError(
                 "boxes and box_labels go together, got one of them; label every box", field="fields"
             )
         try:
-            if "boxes" in fields:
-                labels = fields["box_labels"]
-                self._boxes = BoxLists.of(fields["boxes"], labels, "xyxy", 0, uri)
+            if "boxes" in fields or "keypoints" in fields:
+                self._boxes = self._objects(fields)
             if "masks" in fields:
                 self._masks = masks_of(fields["masks"], uri, open_storage(None, None))
         except ConfigError as error:  # in words for the source Objects
             text = str(error).removeprefix("Objects: ")
             raise ConfigError(f"fields: {text}", field="fields") from None
 
+    def _objects(self, fields: Mapping[str, Any]) -> BoxLists:
+        boxes, labels, points = map(fields.get, ("boxes", "box_labels", "keypoints"))
+        lists = BoxLists.of(boxes, labels, "xyxy", 0, self.uri, keypoints=points)
+        k = 0 if lists.keypoints is None else lists.keypoints.shape[1]
+        pairs = checked_pairs("flip_pairs", self.object_spec.flip_pairs, k) if k else None
+        self.object_spec = self.object_spec._replace(
+            keypoints=k, flip_pairs=pairs, has_boxes=boxes is not None
+        )
+        return lists
+
     @property
     def has_annotations(self) -> bool:
-        """True if there are boxes or masks."""
+        """True if there are objects or masks."""
         return self._boxes is not None or self._masks is not None
 
     @property
@@ -76,7 +94,7 @@ class ItemFields:
         return {name: values[name][rows] for name in names}
 
     def objects(self, rows: np.ndarray) -> Instances | None:
-        """Boxes of items."""
+        """Boxes and keypoints of items."""
         return None if self._boxes is None else self._boxes.take(rows)
 
     def masks(self, rows: Sequence[int]) -> list[Any] | None:

@@ -271,13 +271,7 @@ class Pipeline:
             with branch.backend.device_context():
                 out[rows] = self.xp.asarray(made)
                 branch.backend.synchronize()  # `made` goes
-        masks, objects = call.annotations.masks, call.annotations.objects
-        if masks is not None:
-            masks[rows] = annotated.masks
-        if objects is not None and annotated.objects is not None:
-            objects.boxes[rows] = annotated.objects.boxes
-            objects.labels[rows] = annotated.objects.labels
-            objects.counts[rows] = annotated.objects.counts
+        call.annotations.put(rows, annotated)
 
     def _load(self, name: Kind, executor: Executor, rows: np.ndarray, call: Call) -> LoadedSamples:
         """The first of these items, as many as fit into memory, with their sizes."""

@@ -16,10 +16,11 @@ from fastfeed.errors import ConfigError
 from fastfeed.feed.transform.config import TransformConfig
 from fastfeed.ops.ops_file import document, load_document, plain, save_document
 from fastfeed.runtime.batch import Batch
-from fastfeed.spec import ENCODED, Spec
+from fastfeed.spec import ENCODED, PLAIN_OBJECTS, Spec
 from fastfeed.version import __version__
 
 _WHAT, _WRITER = "transform", "Transform.save"
+_OBJECTS = ("flip_pairs", "min_size", "min_area", "min_visible")
 _SIZE = (64, 80)  # (height, width) of the pixels of the check, where any will do
 _LARGEST = 1 << 24  # values of an image, at any op: a file costs no more memory than that
 
@@ -39,6 +40,8 @@ def content_of(config: TransformConfig) -> dict[str, Any]:
     content = document(config.ops) | {"seed": config.seed, "classes": config.classes}
     if config.input_spec != ENCODED:
         content["input"] = plain(config.input_spec, "input_spec")
+    if config.objects != PLAIN_OBJECTS:
+        content["objects"] = {name: getattr(config.objects, name) for name in _OBJECTS}
     return content
 
 
@@ -63,8 +66,11 @@ def load_transform(
     check = content.get("check")
     if "check" in content and not isinstance(check, dict):
         raise ConfigError.of(f"{path}: check", "an object of texts", check)
+    objects = content.get("objects", {})
+    if not isinstance(objects, dict) or not objects.keys() <= {*_OBJECTS}:
+        raise ConfigError.of(f"{path}: objects", f"an object of {', '.join(_OBJECTS)}", objects)
     arguments = {"seed": content["seed"], "classes": content["classes"], "input_spec": spec}
-    return {"ops": ops} | arguments, check
+    return {"ops": ops} | arguments | objects, check
 
 
 def compare(

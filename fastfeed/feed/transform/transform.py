@@ -27,9 +27,12 @@ from fastfeed.ops.base import Op
 from fastfeed.ops.evaluation import evaluation
 from fastfeed.runtime.batch import Batch
 from fastfeed.runtime.buffers import Allocate
+from fastfeed.sources.annotations.keypoints import checked_pairs, checked_rules
+from fastfeed.sources.base import Optionals
 from fastfeed.spec import ENCODED, Spec
 from fastfeed.system.processes import after_fork
 
+_KEYPOINTS = 1 << 12  # no object has more
 _FIRST = np.zeros(1, np.int64)
 _CLOSED = "this transform is closed; create a new one"
 
@@ -60,6 +63,11 @@ class Transform:
         input_spec (Spec): Shape of items that are pixels, such as
             Spec((28, 28, 1), "uint8", "HWC"); files are refused then. Default: files, and images of
             any size, which become RGB.
+        flip_pairs (Sequence[tuple[int, int]] | None): Keypoints that trade places in a mirrored
+            image, as for `Objects`. Default: None, not known.
+        min_size (float): As for `Objects`. Default: 1.0.
+        min_area (float): As for `Objects`. Default: 0.0.
+        min_visible (float): As for `Objects`. Default: 0.1.
 
     Raises:
         ConfigError: If an argument is wrong. Ops whose images have no one size, or that mix
@@ -88,7 +96,13 @@ class Transform:
         classes: int = 0,
         memory: int | None = None,
         input_spec: Spec = ENCODED,
+        flip_pairs: Sequence[tuple[int, int]] | None = None,
+        min_size: float = 1.0,
+        min_area: float = 0.0,
+        min_visible: float = 0.1,
     ) -> None:
+        rules = {"min_size": min_size, "min_area": min_area, "min_visible": min_visible}
+        pairs = checked_pairs("Transform", flip_pairs, _KEYPOINTS)
         self._begin(
             TransformConfig.make(
                 ops,
@@ -99,6 +113,7 @@ class Transform:
                 classes=classes,
                 memory=memory,
                 input_spec=input_spec,
+                objects=checked_rules("Transform", **rules)._replace(flip_pairs=pairs),
             )
         )
 
@@ -148,8 +163,10 @@ class Transform:
             fields (Mapping[str, Any] | None): n values by name: "label"; "boxes" with "box_labels",
                 lists of arrays (k, 4): left, top, right, bottom in pixels of the displayed image,
                 and (k,); "masks", a list of uint8 arrays (height, width), or bytes or paths of
-                PNGs; other names are columns. They move with the pixels and reach `Function`, `Map`
-                and the batch as in a feed. Default: None, none.
+                PNGs; "keypoints", a list of arrays (k, points, 3): x, y, visibility of the points
+                of each box, or of objects without boxes; other names are columns. They move with
+                the pixels and reach `Function`, `Map` and the batch as in a feed. Default: None,
+                none.
             ids (Sequence[int] | np.ndarray | None): An integer >= 0 per item, `batch.ids`: random
                 ops draw what a feed draws for samples with these ids. Default: None, 0 to n - 1.
             epoch (int): Epoch of these random numbers, in [0, 2**32). Default: 0.
@@ -472,6 +489,7 @@ def feed_transform(config: FeedConfig) -> Transform:
             " ops: ff.Transform(ops)"
         )
     steps = config.program.steps
+    spec = Optionals(config.source).object_spec
     return Transform(
         [step.op for step in steps if not step.implied and step.op.kind != "mix"],
         seed=config.plan.seed,
@@ -480,6 +498,10 @@ def feed_transform(config: FeedConfig) -> Transform:
         classes=len(config.source.classes),
         memory=config.memory,
         input_spec=config.source.spec,
+        flip_pairs=spec.flip_pairs,
+        min_size=spec.min_size,
+        min_area=spec.min_area,
+        min_visible=spec.min_visible,
     )
 
 

@@ -1,4 +1,4 @@
-"""Boxes of all images in one array; a million small arrays would take a gigabyte."""
+"""Objects of all images in one array; a million small arrays would take a gigabyte."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import ConfigError
+from fastfeed.sources.annotations.keypoints import keypoint_arrays
 from fastfeed.sources.base import Instances
 
 # what the four numbers are -> columns that begin at left and top, columns of right and bottom, or
@@ -25,29 +26,37 @@ Where = Callable[[int], str]  # sample -> its name, for messages
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BoxLists:
-    """Boxes of n images, m in all."""
+    """Boxes and keypoints of n images, m objects in all."""
 
     boxes: np.ndarray  # float32 (m, 4): left, top, right, bottom, pixels
     labels: np.ndarray  # int32 (m,)
     ends: np.ndarray  # int64 (n + 1,): image i has the boxes [ends[i], ends[i + 1])
     # float32 (n, 2): height, width of the annotated images; NaN where not known
     sizes: np.ndarray | None = None
+    keypoints: np.ndarray | None = None  # float32 (m, k, 3): x, y, visibility
 
     @classmethod
     def of(
         cls,
-        boxes: Sequence[Any],
+        boxes: Sequence[Any] | None,
         labels: Sequence[Any] | None,
         format: str,
         classes: int,
         where: Where,
         sizes: np.ndarray | None = None,
+        keypoints: Sequence[Any] | None = None,
     ) -> BoxLists:
-        """Boxes from one array (k, 4) and one (k,) of labels per image.
+        """Objects from arrays (k, 4) of boxes, (k,) of labels and (k, points, 3) per image.
 
-        ConfigError names the image; `classes` 0: any label >= 0.
+        Without boxes, these are all 0. ConfigError names the image; `classes` 0: any label >= 0.
         """
-        arrays = [_array(values, (4,), i, where, "boxes") for i, values in enumerate(boxes)]
+        points = None if keypoints is None else keypoint_arrays(keypoints, where)
+        if boxes is None:
+            arrays = [np.zeros((len(array), 4)) for array in points or ()]
+        else:
+            arrays = [_array(values, (4,), i, where, "boxes") for i, values in enumerate(boxes)]
+        if points is not None:
+            _check_counts("keypoints", points, arrays, where)
         ends = np.cumsum([0, *map(len, arrays)], dtype=np.int64)
         flat = np.concatenate([np.empty((0, 4)), *arrays])
         if labels is None:
@@ -56,10 +65,18 @@ class BoxLists:
             label_arrays = [
                 _array(values, (), i, where, "labels") for i, values in enumerate(labels)
             ]
-            _check_counts(label_arrays, arrays, where)
+            _check_counts("labels", label_arrays, arrays, where)
             flat_labels = np.concatenate([np.empty(0, np.int64), *label_arrays])
+        kind = "keypoints" if boxes is None else "box"
         return cls.flat(
-            flat, flat_labels, ends, format, classes, lambda i, k: f"box {k} of {where(i)}", sizes
+            flat,
+            flat_labels,
+            ends,
+            format,
+            classes,
+            lambda i, k: f"{kind} {k} of {where(i)}",
+            sizes,
+            np.concatenate(points) if points else None,
         )
 
     @classmethod
@@ -73,6 +90,7 @@ class BoxLists:
         where: Callable[[int, int], str],  # (image, number of its box)
         # (n, 2): height, width of the images, where that is known; NaN where not
         sizes: (np.ndarray | None) = None,
+        keypoints: np.ndarray | None = None,  # (m, k, 3)
     ) -> BoxLists:
         """Build from one array, and check finiteness, order of edges, labels and overlap."""
         first, last, lengths = FORMATS[format]
@@ -114,11 +132,24 @@ class BoxLists:
         if classes:
             refuse(labels >= classes, f"has label {{label}}, but there are {classes} classes")
         refuse(labels > np.iinfo(np.int32).max, "must have a label below 2**31, got {label}")
+        if keypoints is not None:
+            visibility = keypoints[..., 2]
+            refuse(
+                ~np.isin(visibility, (0, 1, 2)).all(axis=1),
+                "has a keypoint whose visibility is not 0 (not labeled), 1 (hidden) or 2 (visible)",
+            )
+            unknown = ~np.isfinite(keypoints).all(axis=2)
+            refuse(
+                ((visibility > 0) & unknown).any(axis=1),
+                "has a keypoint without a place; mark it by visibility 0",
+            )
+            keypoints = np.nan_to_num(keypoints.astype(np.float32), posinf=0, neginf=0)
         return cls(
             corners,
             labels.astype(np.int32),
             ends,
             None if sizes is None else sizes.astype(np.float32),
+            keypoints,
         )
 
     def __len__(self) -> int:
@@ -130,24 +161,25 @@ class BoxLists:
         return int(np.diff(self.ends).max(initial=0))
 
     def take(self, ids: np.ndarray) -> Instances:
-        """Boxes of the given images."""
+        """Objects of the given images."""
         ids = np.asarray(ids, np.int64)
         counts = self.ends[ids + 1] - self.ends[ids]
         rows = np.repeat(self.ends[ids] - np.cumsum(counts) + counts, counts) + np.arange(
             counts.sum()
         )
         sizes = None if self.sizes is None else self.sizes[ids].astype(np.float64)
-        return Instances(
-            self.boxes[rows].astype(np.float64), self.labels[rows].astype(np.int64), counts, sizes
-        )
+        points = None if self.keypoints is None else self.keypoints[rows].astype(np.float64)
+        boxes, labels = self.boxes[rows].astype(np.float64), self.labels[rows].astype(np.int64)
+        return Instances(boxes, labels, counts, sizes, points)
 
     def content(self, first: int, last: int) -> tuple[Any, ...]:
         """Buffers that say all of images [first, last)."""
         own = slice(int(self.ends[first]), int(self.ends[last]))
         counts = np.diff(self.ends[first : last + 1])
-        return tuple(
-            np.ascontiguousarray(a).data for a in (self.boxes[own], self.labels[own], counts)
-        )
+        arrays = [self.boxes[own], self.labels[own], counts]
+        if self.keypoints is not None:
+            arrays.append(self.keypoints[own])
+        return tuple(np.ascontiguousarray(array).data for array in arrays)
 
 
 def _array(values: Any, shape: tuple[int, ...], i: int, where: Where, name: str) -> np.ndarray:
@@ -168,15 +200,17 @@ def _array(values: Any, shape: tuple[int, ...], i: int, where: Where, name: str)
     return array.astype(np.float64 if shape else np.int64, copy=False)
 
 
-def _check_counts(labels: list[np.ndarray], boxes: list[np.ndarray], where: Where) -> None:
-    if len(labels) != len(boxes):
+def _check_counts(
+    name: str, values: list[np.ndarray], boxes: list[np.ndarray], where: Where
+) -> None:
+    if len(values) != len(boxes):
         raise ConfigError(
-            f"Objects: labels must be one array per sample, got {len(labels)} for {len(boxes)}",
-            field="labels",
+            f"Objects: {name} must be one array per sample, got {len(values)} for {len(boxes)}",
+            field=name,
         )
-    for i, (own_labels, own_boxes) in enumerate(zip(labels, boxes, strict=True)):
-        if len(own_labels) != len(own_boxes):
+    for i, (own, own_boxes) in enumerate(zip(values, boxes, strict=True)):
+        if len(own) != len(own_boxes):
             raise ConfigError(
-                f"Objects: {where(i)} has {len(own_boxes)} boxes and {len(own_labels)} labels",
-                field="labels",
+                f"Objects: {where(i)} has {len(own_boxes)} boxes and {len(own)} {name}",
+                field=name,
             )

@@ -41,11 +41,12 @@ def read_coco(
     storage: Storage,
     memory: int,  # bytes that the annotations may take meanwhile
     allow_path: Sequence[str] = (),
-) -> tuple[Source, BoxLists, tuple[str, ...], list[str]]:
-    """Images, their boxes, the names of categories by label, and notes on what is left out."""
+    keypoints: bool = False,
+) -> tuple[Source, CocoFile, BoxLists]:
+    """Images, the file that describes them, and their objects."""
     # may fail: before the file is read
     paths = [] if isinstance(images, (str, os.PathLike)) else _paths_of(images)
-    listed = _CocoFile(annotations, _parsed(annotations, storage, memory))
+    listed = CocoFile(annotations, _parsed(annotations, storage, memory), keypoints)
     if isinstance(images, (str, os.PathLike)):
         source: Source = ListedFiles(
             os.fspath(images).removeprefix("file://"), listed.names, storage, allow_path
@@ -53,7 +54,7 @@ def read_coco(
         order = np.arange(len(listed.names), dtype=np.int64)
     else:
         source, order = images, _matched(images, paths, listed)
-    return source, listed.lists(order, source), listed.classes, listed.notes
+    return source, listed, listed.lists(order, source)
 
 
 def _read(uri: str, storage: Storage, memory: int) -> bytes:
@@ -126,11 +127,12 @@ def _rows(content: Any, key: str) -> bool:
     )
 
 
-class _CocoFile:
+class CocoFile:
     """A COCO file as arrays."""
 
-    def __init__(self, uri: str, content: dict[str, Any]) -> None:
+    def __init__(self, uri: str, content: dict[str, Any], keypoints: bool) -> None:
         self.uri = uri
+        self.keypoint_names = _keypoint_names(uri, content) if keypoints else ()
         try:
             ids = np.array([image["id"] for image in content["images"]], np.int64)
             self.names = [str(image["file_name"]) for image in content["images"]]
@@ -156,6 +158,8 @@ class _CocoFile:
         owners = array("q")
         labels = array("q")
         boxes = array("d")
+        points = array("d")
+        unlabeled = [0] * (3 * len(self.keypoint_names))
         self._ids = array("q")
         crowds: list[Any] = []
         for annotation in content["annotations"]:
@@ -167,6 +171,11 @@ class _CocoFile:
                 owners.append(self._row[annotation["image_id"]])
                 labels.append(label[annotation["category_id"]])
                 boxes.extend((left, top, width, height))
+                if keypoints:
+                    own = annotation.get("keypoints", unlabeled)
+                    if len(own) != len(unlabeled):
+                        raise ValueError(f"{len(own)} numbers of keypoints, not {len(unlabeled)}")
+                    points.extend(own)
                 self._ids.append(annotation.get("id", -1))
             except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
                 fields = annotation if isinstance(annotation, dict) else {}
@@ -188,6 +197,11 @@ class _CocoFile:
         self._owners = np.frombuffer(owners, np.int64)
         self._labels = np.frombuffer(labels, np.int64)
         self._boxes = np.frombuffer(boxes, np.float64).reshape(-1, 4)
+        self._keypoints = None
+        if keypoints:
+            places = np.array(points, np.float64).reshape(-1, len(self.keypoint_names), 3)
+            places[..., :2] += np.where(places[..., 2:] > 0, _PIXEL_CENTER, 0)
+            self._keypoints = places
 
     def lists(self, order: np.ndarray, source: Source) -> BoxLists:
         """Boxes of samples, of which `order` says the image: int64 (n,)."""
@@ -203,11 +217,26 @@ class _CocoFile:
             return f"annotation {self._ids[int(by[ends[i] + k])]} of sample {i} ({source.uri(i)})"
 
         boxes, labels = self._boxes[by], self._labels[by]
+        points = None if self._keypoints is None else self._keypoints[by]
         return BoxLists.flat(
-            boxes, labels, ends, "xywh", len(self.classes), where, self.sizes[order]
+            boxes, labels, ends, "xywh", len(self.classes), where, self.sizes[order], points
         )
 
 
+def _keypoint_names(uri: str, content: dict[str, Any]) -> tuple[str, ...]:
+    """Names of the keypoints of all categories that have any."""
+    lists = [kind.get("keypoints") for kind in content["categories"] if isinstance(kind, dict)]
+    names = {tuple(map(str, own)) for own in lists if own and isinstance(own, list)}
+    if len(names) != 1:
+        got = f"{len(names)} lists of them" if names else "none"
+        raise SourceError(
+            f"Objects.coco: {uri}: its categories must have one list of keypoints, got {got}; pass"
+            " a file such as person_keypoints_train2017.json, or leave out keypoints=True"
+        )
+    return names.pop()
+
+
+_PIXEL_CENTER = 0.5  # the file counts pixels, and boxes are distances from the image's corner
 _SHOWN = ("id", "image_id", "category_id", "bbox")
 
 
@@ -223,7 +252,7 @@ def _paths_of(source: Any) -> list[str]:
     return paths.tolist()
 
 
-def _matched(source: Source, paths: Sequence[str], listed: _CocoFile) -> np.ndarray:
+def _matched(source: Source, paths: Sequence[str], listed: CocoFile) -> np.ndarray:
     """Which image of the file each sample is: int64 (len(source),)."""
     row = {name: i for i, name in enumerate(listed.names)}
     rows = np.array([row.get(path, -1) for path in paths], np.int64)

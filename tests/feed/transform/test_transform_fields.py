@@ -19,6 +19,7 @@ N, SIZE = 4, (40, 56)
 FILES = [jpeg(i, SIZE) for i in range(N)]
 BOXES = [[[0, 0, 20, 10]], [], [[5, 5, 50, 30], [8, 9, 12, 20]], [[30, 20, 56, 40]]]
 KINDS = [[1], [], [2, 0], [3]]
+POINTS = [[[[*box[:2], 2], [*box[2:], 1]] for box in boxes] for boxes in BOXES]
 MASKS = [np.full(SIZE, i, np.uint8) for i in range(N)]
 LABELS = np.array([2, 0, 1, 2])
 WORDS = ["a", "bb", "", "dddd"]
@@ -26,6 +27,7 @@ FIELDS = {
     "label": LABELS,
     "boxes": BOXES,
     "box_labels": KINDS,
+    "keypoints": POINTS,
     "masks": MASKS,
     "word": WORDS,
     "number": np.arange(N) * 10,
@@ -46,7 +48,8 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> ff.Objects:
     for i, file in enumerate(FILES):
         (root / f"{i}.jpg").write_bytes(file)
     files = Described([str(root / f"{i}.jpg") for i in range(N)], LABELS, classes=list("abc"))
-    return ff.Objects(files, BOXES, KINDS, MASKS)
+    more = {"keypoints": POINTS, "flip_pairs": [(0, 1)], "min_visible": 0.3}
+    return ff.Objects(files, BOXES, KINDS, MASKS, **more)
 
 
 def mark(image: np.ndarray, numbers: np.ndarray, **fields: Any) -> dict[str, Any]:
@@ -56,11 +59,12 @@ def mark(image: np.ndarray, numbers: np.ndarray, **fields: Any) -> dict[str, Any
         "image": image,
         "boxes": fields["boxes"] / 2,
         "box_labels": fields["box_labels"] + 1,
+        "keypoints": fields["keypoints"] / [2, 2, 1],
         "masks": fields["masks"] // 2,
     }
 
 
-TAKEN = ("label", "word", "boxes", "box_labels", "masks")
+TAKEN = ("label", "word", "boxes", "box_labels", "keypoints", "masks")
 
 
 @pytest.mark.parametrize(
@@ -93,12 +97,15 @@ def test_fields_are_those_of_a_feed(ops: list[Any], source: ff.Objects) -> None:
 
 def test_kinds_of_items_do_not_mix_their_boxes_up() -> None:
     pixels = [np.asarray(Image.open(io.BytesIO(file))) for file in FILES]
-    with ff.Transform([ff.RandomFlip(p=1.0), ff.Resize((20, 28))], threads=1) as transform:
+    ops = [ff.RandomFlip(p=1.0), ff.Resize((20, 28))]
+    with ff.Transform(ops, threads=1, flip_pairs=[(0, 1)]) as transform:
         alike = transform(FILES, fields=FIELDS, ids=range(N))
         items = [FILES[0], pixels[1], FILES[2], pixels[3]]
         mixed = transform(items, fields=FIELDS, ids=range(N))
     assert np.array_equal(mixed.objects.boxes, alike.objects.boxes)
     assert np.array_equal(mixed.objects.counts, [1, 0, 2, 1])
+    assert np.array_equal(mixed["keypoints"], alike["keypoints"])
+    assert np.array_equal(mixed["keypoints"][0, 0], [[18, 5, 1], [28, 0, 2]])
     assert np.array_equal(mixed.masks, alike.masks)
     assert np.array_equal(mixed.masks[:, 0, 0], range(N))
 
@@ -150,6 +157,11 @@ def test_a_box_outside_of_its_image_costs_its_item() -> None:
         ),
         ({"boxes": [[], [[0, 1]]], "box_labels": [[], [0]]}, r"items\[1\]"),
         ({"boxes": [[], []], "box_labels": [[], [0]]}, r"items\[1\] has 0 boxes and 1 labels"),
+        (
+            {"keypoints": [[], [[[1, 2, 3]]]]},
+            r"keypoints 0 of items\[1\] has a keypoint whose visibility is not 0",
+        ),
+        ({"keypoints": [[], []]}, "all objects must have as many keypoints, got none"),
         ({"masks": [MASKS[0], np.zeros(SIZE)]}, r"the mask of items\[1\] must be uint8"),
     ],
 )
@@ -158,6 +170,36 @@ def test_wrong_fields_are_one_sentence(fields: Any, text: str) -> None:
         with pytest.raises(ConfigError, match=text) as raised:
             transform(FILES[:2], fields=fields)
         assert "\n" not in str(raised.value) and "Objects" not in str(raised.value)
+
+
+def test_keypoints_need_no_boxes_and_flips_need_their_pairs() -> None:
+    points = [[[0.5, 3], [20, np.nan]]]
+    fields = {"keypoints": points, "box_labels": [[7]]}
+    with ff.Transform([ff.RandomFlip(p=1.0), ff.Resize((20, 28))], threads=1) as transform:
+        with pytest.raises(SpecError, match=r"have no table of left and right; pass flip_pairs=\["):
+            transform(FILES[:1], fields=fields, ids=[0])
+    ops = [ff.RandomFlip(p=1.0), ff.Resize((20, 28))]
+    with ff.Transform(ops, threads=1, flip_pairs=[]) as transform:
+        batch = transform(FILES[:1], fields=fields, ids=[0])
+    assert batch["keypoints"][0, 0].tolist() == [[27.75, 1.5, 2], [28, 0, 0]]
+    assert batch["box_labels"].tolist() == [[7]]
+    assert batch["boxes"][0, 0].tolist() == [27.75, 1.5, 27.75, 1.5]
+    with ff.Transform(ops, threads=1, flip_pairs=[(0, 2)]) as transform:
+        with pytest.raises(ConfigError, match=r"flip_pairs must be pairs .* keypoints are 0 to 1"):
+            transform(FILES[:1], fields=fields, ids=[0])
+
+
+def test_rules_for_objects_are_saved(tmp_path: Path) -> None:
+    rules = {"flip_pairs": [(1, 0)], "min_area": 60.0}
+    points = {"keypoints": [[[[0, 0, 1], [6, 0, 2]]] * 2]}
+    fields = points | {"boxes": [[[0, 0, 20, 10], [0, 0, 20, 12]]], "box_labels": [[1, 2]]}
+    with ff.Transform([ff.RandomFlip(p=1.0), ff.Resize((20, 28))], threads=1, **rules) as first:
+        first.save(tmp_path / "saved.json")
+        want = first(FILES[:1], fields=fields, ids=[0])
+    with ff.Transform.load(tmp_path / "saved.json", threads=1) as second:
+        again = second(FILES[:1], fields=fields, ids=[0])
+    assert want.objects.labels.tolist() == again.objects.labels.tolist() == [[2, -1]]
+    assert want["keypoints"][0, 0].tolist() == again["keypoints"][0, 0].tolist()
 
 
 def test_a_function_or_map_says_which_fields_it_lacks() -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib
-import operator
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
+
+import numpy as np
 
 from fastfeed.arguments import checked, checked_early
 from fastfeed.backends.options import DecodeBy, GpuDecode
@@ -15,14 +16,14 @@ from fastfeed.faults import FaultPolicy, Outage
 from fastfeed.feed.config import FeedConfig, OpList
 from fastfeed.feed.fields import Field, Yields
 from fastfeed.feed.iterator import BatchIterator
+from fastfeed.feed.moved import moved
 from fastfeed.feed.producer import PlaceFunction
 from fastfeed.feed.session import FeedSession
 from fastfeed.feed.transform import Transform, feed_transform
 from fastfeed.gpu_support import runs_on_gpu
 from fastfeed.live.meter import FeedStats
-from fastfeed.printable import warn
 from fastfeed.runtime.batch import Batch
-from fastfeed.runtime.guards import NotAnArray, guarded
+from fastfeed.runtime.guards import guarded
 from fastfeed.sampling import Shuffle
 from fastfeed.sampling.plan import Plan
 from fastfeed.sources.base import Source
@@ -33,37 +34,6 @@ ADAPTERS = {  # loaded on demand
     "to_tfdata": "fastfeed.adapters.tfdata",
     "to_jax": "fastfeed.adapters.jax",
     "to_torch": "fastfeed.adapters.torch",
-}
-
-# names that a feed had in 0.1, and their places in its session
-MOVED = {
-    "error": "cursor.error",
-    "moves": "cursor.moves",
-    "epoch_ended": "cursor.epoch_ended",
-    "open_batches": "cursor.open",
-    "start_batches": "producer.start",
-    "side_process": "config.side_process",
-} | {
-    name: name
-    for name in (
-        "advance",
-        "allocate",
-        "converts",
-        "is_proving",
-        "live",
-        "meter",
-        "notes",
-        "partial",
-        "place_on",
-        "placed",
-        "prefetch",
-        "program",
-        "proof",
-        "source",
-        "threads",
-        "timeline",
-        "weighted",
-    )
 }
 
 
@@ -183,23 +153,7 @@ class Feed:
 
     def __getattr__(self, name: str) -> Any:
         """Names that moved to the session, with a DeprecationWarning."""
-        if name == "shape":
-            raise NotAnArray(self)
-        if name == "explain":
-            text = (
-                "feed.explain() is deprecated and ends with the next minor version; use str(feed)"
-            )
-            warn(text, DeprecationWarning, stacklevel=2)
-            return self._session.explain
-        if name not in MOVED:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        warn(
-            f"feed.{name} is deprecated and ends with the next minor version; use"
-            f" FeedSession.of(feed).{MOVED[name]}, from fastfeed.feed.session import FeedSession",
-            DeprecationWarning,
-            stacklevel=2,
-        )
-        return operator.attrgetter(MOVED[name])(self._session)
+        return moved(self, name, self._session)
 
     @property
     def plan(self) -> Plan:
@@ -281,6 +235,31 @@ class Feed:
             StateError: If the state does not fit this feed; the text names the field.
         """
         self._session.restore(state, strict, stacklevel=4)
+
+    @checked_early
+    def set_weights(self, weights: Sequence[float] | np.ndarray) -> None:
+        """Draw all following epochs by other weights, of a feed with `shuffle=ff.Weighted(...)`.
+
+        Call it between two epochs, on all ranks with the same weights. They are part of `state`, so
+        that a restored feed has them; a state that was saved before has the earlier ones. A helper
+        process is started again.
+
+        Args:
+            weights (Sequence[float] | np.ndarray): One per sample, finite and >= 0, in any unit;
+                kept as float32.
+
+        Raises:
+            ConfigError: If the weights are not such numbers, the feed has another order or stands
+                within an epoch.
+
+        Example:
+            >>> source = ff.Arrays(np.zeros((4, 1, 1, 3), np.uint8), np.arange(4))
+            >>> feed = ff.Feed(source, [], batch=4, shuffle=ff.Weighted(np.ones(4)))
+            >>> feed.set_weights([0, 0, 1, 1])
+            >>> np.bincount(next(iter(feed)).labels, minlength=4)
+            array([0, 0, 2, 2])
+        """
+        self._session.set_weights(weights)
 
     def stats(self) -> FeedStats:
         """Throughput, wait time, time per stage and bad samples since the feed was created.

@@ -231,6 +231,11 @@ class Cursor:
         self._inside_epoch = False
         self._owner = None
 
+    def use_plan(self, plan: Plan) -> None:
+        """Take later batches from another plan of the same length."""
+        self.close()
+        self._plan = plan
+
     def close(self) -> None:
         """Stop the batch iterator."""
         if self._iterator is not None:

@@ -26,6 +26,7 @@ from fastfeed.runtime.buffers import Allocate
 from fastfeed.runtime.placement import flatten
 from fastfeed.runtime.thread_pool import CancelToken, ParallelJob, Prefetcher, ThreadPool
 from fastfeed.runtime.timeline import Timeline
+from fastfeed.sampling.plan import Plan
 from fastfeed.sources.base import BlockReader
 
 # called with each finished batch ahead of time, for example to copy it to a device; its result is
@@ -67,6 +68,10 @@ class Producer(Protocol):
 
     def use_memory(self, allocate: Allocate) -> None:
         """Allocate images in this memory from now on."""
+        ...
+
+    def use_plan(self, plan: Plan) -> None:
+        """Make the batches of streams that start from now on in another order."""
         ...
 
     @property
@@ -147,6 +152,10 @@ class ThreadProducer:
             if builder.backend.xp is np:  # a GPU's batches are in its memory
                 for branch in builder.branches:
                     branch.buffers.use_allocator(allocate)
+
+    def use_plan(self, plan: Plan) -> None:
+        self._builder = self._builder.with_plan(plan)
+        self._raw = self._raw.with_plan(plan)
 
     def start(
         self,

@@ -38,6 +38,9 @@ from fastfeed.runtime.batch import UnknownField
 from fastfeed.runtime.buffers import Allocate, aligned
 from fastfeed.runtime.thread_pool import LockedIterator
 from fastfeed.runtime.timeline import Timeline
+from fastfeed.sampling.plan import Plan
+from fastfeed.sampling.set_weights import SetWeights
+from fastfeed.sampling.weighted import Weighted
 from fastfeed.sources.base import Optionals
 from fastfeed.storage.fingerprint import difference
 from fastfeed.storage.retry import retry_count
@@ -81,6 +84,8 @@ class FeedSession:
 
     def __init__(self, config: FeedConfig) -> None:
         self.config = config
+        self._made_as = config.plan
+        self._weights = ""  # that were set since, as text
         self.source = config.source
         self.plan = config.plan
         self.program = config.program
@@ -279,7 +284,8 @@ class FeedSession:
             )
         epoch, step = self.cursor.position if at is None else at
         position = self.plan.state(epoch, step, self.source.fingerprint)
-        return position | identity(self.program, self.config.policy)
+        weights = {_WEIGHTS: self._weights} if self._weights else {}
+        return position | identity(self.program, self.config.policy) | weights
 
     def restore(
         self, state: dict[str, Any], strict: bool | Literal["ops"] = True, stacklevel: int = 3
@@ -290,8 +296,12 @@ class FeedSession:
         def changed(before: str) -> str:
             return difference(before, source.fingerprint, len(source), source.uri)
 
-        position = self.plan.position(
-            state, source.fingerprint if strict else None, changed, known=own
+        plan, weights = self._made_as, ""
+        if isinstance(state, Mapping) and _WEIGHTS in state and isinstance(plan.shuffle, Weighted):
+            weights = state[_WEIGHTS]
+            plan = SetWeights.load(plan, weights).plan
+        position = plan.position(
+            state, source.fingerprint if strict else None, changed, known=(*own, _WEIGHTS)
         )
         if other := changes(state, own):
             if strict == "ops":
@@ -300,7 +310,28 @@ class FeedSession:
                 )
             text = f"restored at the saved position, but {printable(other, 1000)}"
             warn(text, stacklevel=stacklevel)
+        if weights != self._weights:
+            self._use_plan(plan, weights)
         self.cursor.seek(*position)
+
+    def set_weights(self, weights: Any) -> None:
+        """Draw all following epochs by other weights, as `Feed.set_weights` does."""
+        changed = SetWeights.of(self._made_as, weights)
+        epoch, step = self.cursor.position
+        if step:
+            raise ConfigError(
+                f"set_weights is for the beginning of an epoch, and this feed is at epoch {epoch},"
+                f" step {step}; call it after the loop over the epoch, or feed.seek({epoch + 1})"
+                " first"
+            )
+        self._use_plan(changed.plan, changed.text)
+
+    def _use_plan(self, plan: Plan, weights: str) -> None:
+        self.plan = plan
+        self.config = dataclasses.replace(self.config, plan=plan)
+        self.cursor.use_plan(plan)
+        self.producer.use_plan(plan)
+        self._weights = weights
 
     def stats(self) -> FeedStats:
         """The totals, as `Feed.stats` returns them."""
@@ -383,6 +414,7 @@ def _live_status(
     return status
 
 
+_WEIGHTS = "weights"  # of a state, if they were set
 _KEYS = {
     "ops": "the ops",
     "meaning": "what ops mean in this version of fastfeed",

@@ -10,7 +10,7 @@ from fastfeed.arguments import checked
 from fastfeed.errors import StateError
 from fastfeed.runtime.json_file import load_json, save_file
 
-_MOST = 1 << 26  # bytes: a state is a few kilobytes
+_MOST = 1 << 28  # bytes: a state is a few kilobytes, unless it holds weights of all samples
 
 
 @checked

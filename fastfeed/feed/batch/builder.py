@@ -29,7 +29,7 @@ from fastfeed.ops.program.program import Program
 from fastfeed.runtime.batch import Batch
 from fastfeed.runtime.thread_pool import CancelToken, ParallelJob
 from fastfeed.runtime.timeline import Timeline
-from fastfeed.sampling.plan import StepSampleCache, substitutes
+from fastfeed.sampling.plan import Plan, StepSampleCache, substitutes
 from fastfeed.sampling.rng import uniform
 from fastfeed.sources.base import Optionals
 
@@ -89,6 +89,13 @@ class BatchBuilder:
         other._rows = RowMaker(
             other.branches, self._annotator, self._loader.failure, self._loader.values
         )
+        return other
+
+    def with_plan(self, plan: Plan) -> BatchBuilder:
+        """A builder of the batches of another plan of the same length."""
+        other = copy.copy(self)
+        other.plan = plan
+        other._visits = StepSampleCache(plan)
         return other
 
     @property

@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 import weakref
+from dataclasses import replace
 from typing import Any
 
 from fastfeed.errors import ConfigError, FeedClosed
@@ -16,6 +17,7 @@ from fastfeed.feed.helper_process.job import HelperJob, PickledJob
 from fastfeed.feed.producer import BatchStream, PlaceFunction
 from fastfeed.runtime.buffers import Allocate
 from fastfeed.runtime.timeline import Timeline
+from fastfeed.sampling.plan import Plan
 from fastfeed.system.shared_memory import is_available
 
 
@@ -32,6 +34,7 @@ class HelperProducer:
                 field="side_process",
             )
         self.depth = depth
+        self._made_from = job
         self._job = PickledJob(job)
         self._keep = job.config.buffers
         self._quarantine = quarantine
@@ -56,6 +59,17 @@ class HelperProducer:
 
         Adapters page-lock what arrives.
         """
+
+    def use_plan(self, plan: Plan) -> None:
+        """Start a helper with this plan when batches are next asked for; close earlier streams."""
+        job = self._made_from
+        pickled = PickledJob(replace(job, config=replace(job.config, plan=plan)))
+        with self._lock:
+            if self._end is not None:
+                self._end()
+            self._client = None
+            self._job.close()
+            self._job = pickled
 
     @property
     def helper_pid(self) -> int:

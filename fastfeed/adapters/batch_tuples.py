@@ -41,7 +41,7 @@ class BatchTuples:
     last: int  # the step whose padding is cut off, -1 for none
     length: int  # of that step's batch, on this rank
     loose: bool  # whether batches of any rank are cut
-    # of the weights, by label; 1 for labels beyond, and for none; float32
+    # factors of the weights by label, float32; 1 for other labels and for no label
     factors: np.ndarray | None
 
     @classmethod
@@ -175,7 +175,7 @@ def _field(session: FeedSession, name: str) -> Field:
 
 
 def _check_no_weights(session: FeedSession, padded: bool, factors: np.ndarray | None) -> None:
-    """Refuse to leave out the weights if samples would count that must not."""
+    """Refuse `yields` without weights if padding or bad samples would count."""
     name = 'name "weight" in yields'
     if factors is not None:
         raise ConfigError(

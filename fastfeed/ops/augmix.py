@@ -24,7 +24,7 @@ SHOWCASE = ("AugMix(6)",)  # examples that `fastfeed show --ops` draws
 _BINS, _DEEPEST = 10, 3  # levels of strength; maximum ops in a chain of random length
 _MILD = ("Brightness", "Color", "Contrast", "Sharpness")
 _ALL = tuple(name for name in NAMES if name != "Identity")
-# the paper's: without those that its robustness benchmark uses
+# as in the paper, without the ops that its robustness benchmark uses
 _FEW = tuple(name for name in _ALL if name not in _MILD)
 
 

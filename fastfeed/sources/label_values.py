@@ -20,7 +20,7 @@ from fastfeed.spec import CLASS_NUMBER, LabelSpec
 
 LabelKind = Literal["name", "index", "value", "multi", "text", "none"]
 
-# class numbers are below it: trainers make a row of this length of each, and an id is none
+# upper bound of class numbers: trainers make each a row of this length, and ids are no classes
 MOST_CLASSES = 1 << 24
 _KINDS = {
     "name": "integers are names of classes",
@@ -38,11 +38,11 @@ class RequestedLabel:
 
     names: tuple[str, ...] = ()  # of columns, features, or members; () for no labels
     kind: LabelKind = "name"
-    several: bool = False  # each name gives one number; else the only one gives all of a label
+    several: bool = False  # one number per name; else one name has the whole label
 
     @classmethod
     def of(cls, label: Any, kind: Any, who: str) -> RequestedLabel:
-        """Check the arguments `label` and `label_kind`, which is none of None. ConfigError."""
+        """Parse the arguments `label` and `label_kind`; None for no labels. ConfigError."""
         check_label_kind(kind, who)
         if kind in ("value", "multi", "text") and label is None:
             raise ConfigError(
@@ -76,7 +76,7 @@ class RequestedLabel:
 
     @property
     def is_coded(self) -> bool:
-        """True if its texts are names, of which there are few."""
+        """True if labels are names of classes, each stored once."""
         return self.is_class or (self.kind == "multi" and not self.several)
 
 
@@ -230,9 +230,9 @@ def number_lists(
     requested: Sequence[str] | None,
     who: str,
 ) -> tuple[tuple[str, ...], MultiHot]:
-    """Classes, and labels that count them; `codes` count `names`, -1 for none. SourceError.
+    """Classes and multi-hot labels; `codes` index `names`, -1 for no class. SourceError.
 
-    Integers that are no names among the classes count them.
+    Integers that are no names among the classes index them.
     """
     classes = class_names(names) if requested is None else tuple(requested)
     numbers = canonical_integers(names) or ()

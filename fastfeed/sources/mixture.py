@@ -44,7 +44,7 @@ class Mixture(SourceMethods):
             kind of images.
         weights (Mapping[str, float] | Sequence[float] | None): Shares > 0. Default: None, as the
             sources' lengths.
-        length (int | None): Samples per epoch. Default: None, as many as there are in all.
+        length (int | None): Samples per epoch. Default: None, all of them together.
 
     Raises:
         ConfigError: If weights do not fit the sources, labels are of several kinds or shapes, or
@@ -285,7 +285,7 @@ class Mixture(SourceMethods):
 
     @property
     def bounds(self) -> np.ndarray:
-        """First ids of all units of storage; a source without any is one: int64."""
+        """First ids of all units of storage; a source without shards is one: int64."""
         if self._bounds is not None:
             return self._bounds
         ends = [np.zeros(1, np.int64)]

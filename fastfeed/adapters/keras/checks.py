@@ -16,8 +16,8 @@ _IGNORED = {
     "sample_weight": "put weights into the source, as in ff.Table(weight=...)",
     "y": "labels come from the feed's source",
 }
-_MAX_FRAMES = 16  # between Keras's `fit` and us, at most
-_warned: weakref.WeakSet[FeedSession] = weakref.WeakSet()  # of leaving samples out
+_MAX_FRAMES = 16  # searched for Keras's `fit`
+_warned: weakref.WeakSet[FeedSession] = weakref.WeakSet()  # that samples are left out
 
 
 def refuse_ignored(caller: Mapping[str, Any]) -> None:
@@ -58,7 +58,7 @@ def follow_fit(session: FeedSession) -> None:
     `fit(initial_epoch=3)` would train on the order and the augmentation of epoch 0 again.
     """
     fit = _fit_locals()
-    begins = fit.get("initial_epoch")  # within its loop also what a callback has restored
+    begins = fit.get("initial_epoch")  # inside its loop: also an epoch that a callback restored
     if (
         not isinstance(begins, int)
         or begins != fit.get("epoch", begins)

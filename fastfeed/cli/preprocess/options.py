@@ -136,7 +136,7 @@ RUN: Mapping[str | None, Rows] = {"Execution": _RUN}
 def with_options(
     *tables: Mapping[str | None, Rows],
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorator of a command: add options, which the command finds in its context."""
+    """Decorate a command with options, whose values are in its context."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         own = [*inspect.signature(command, eval_str=True).parameters.values()]

@@ -108,7 +108,7 @@ class Annotator:
         return Annotations(Boxes.none(n, boxes, keypoints) if self.max_boxes else None, masks)
 
     def before(self, annotations: Annotations) -> Annotations:
-        """Annotations to fill before a function that changes the size gets them."""
+        """Annotations as functions get them, before a change of size."""
         masks = annotations.masks
         if masks is None or not any("masks" in op.fields for op in self.program.functions):
             return annotations
@@ -164,7 +164,7 @@ class Annotator:
         objects[good].after(transforms, spec).write(out)
 
     def _contradict(self, samples: LocatedSamples, row: int, what: str, turn: int) -> None:
-        """Boxes that are not of this image make its sample bad, unless it is bad already."""
+        """Mark a sample as bad whose boxes do not fit its image, unless it is bad already."""
         id, size = int(samples.ids[row]), samples.image_sizes[row]
         hint = (
             f"EXIF orientation {turn} done; was it annotated as displayed?"

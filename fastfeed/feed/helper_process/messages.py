@@ -17,7 +17,7 @@ from typing import Any
 
 from fastfeed.system.shared_memory import anonymous
 
-_INLINE = 32 << 10  # bytes; Linux gives a socket some 200 KB
+_INLINE = 32 << 10  # bytes; a socket's buffer holds about 200 KB by default
 _LONG = b"L"  # sent instead: the last descriptor holds the message
 _FDS = 4  # at most, with one message
 
@@ -49,7 +49,7 @@ def _send(to: socket.socket, data: bytes, fds: Sequence[int]) -> None:
 
 
 def receive(source: socket.socket) -> tuple[Any, list[int]]:
-    """A message and its descriptors, which the caller closes. Raises Closed at the end."""
+    """Receive a message and its descriptors, which the caller closes. Closed at the end."""
     space = socket.CMSG_SPACE(_FDS * array("i").itemsize)
     try:
         data, extra, flags, _ = source.recvmsg(_INLINE + 1, space, socket.MSG_CMSG_CLOEXEC)
@@ -77,7 +77,7 @@ def receive(source: socket.socket) -> tuple[Any, list[int]]:
 
 
 def pack_error(error: BaseException) -> tuple[bytes | None, str]:
-    """(its pickle, or None if unpickling does not give the same error; its traceback)."""
+    """Pickle of an error, None if it does not survive pickling, and its traceback."""
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     with suppress(Exception):  # an error's own pickling may raise anything
         data = pickle.dumps(error)

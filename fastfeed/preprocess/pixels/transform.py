@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.lib import format as npy
 
-# the last, or Pillow would import it at the first file
+# imported here, as Pillow would import them at the first file
 from PIL import Image, JpegImagePlugin, PngImagePlugin, WebPImagePlugin  # noqa: F401
 
 from fastfeed.decode.base import DECLINED, DecodeFailure

@@ -33,7 +33,9 @@ _MAX_BYTES = 64_000_000  # of a file that is read for its preview
 _MAX_PIXELS = 50_000_000  # of an image that is decoded
 _BYTES_PER_PIXEL = 8  # while an image is decoded and converted
 _QUALITY = 80
-_UNDECODED = frozenset({"worker_crash", "timeout", "oom", "bomb"})  # what they did before
+_UNDECODED = frozenset(
+    {"worker_crash", "timeout", "oom", "bomb"}
+)  # failures that decoding would repeat
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ class Preview:
 
     bytes: int | None = None  # of the file; None: it cannot be read
     first: bytes = b""  # of the file
-    format: str = ""  # by content; "": none that is known
+    format: str = ""  # by content; "": unknown
     height: int | None = None  # pixels, as its header says
     width: int | None = None
     jpeg: bytes = b""  # b"": nothing was decoded
@@ -127,7 +129,7 @@ class PreviewTask:
 
 @contextmanager
 def _truncated_files_pass() -> Iterator[None]:
-    """Let Pillow show the part of a file that is there."""
+    """Let Pillow decode the intact part of a truncated file."""
     before = ImageFile.LOAD_TRUNCATED_IMAGES
     ImageFile.LOAD_TRUNCATED_IMAGES = True
     try:

@@ -1,4 +1,4 @@
-"""Contradictions in a recording: launches without device work, and what no stream does."""
+"""Contradictions in a recording: launches without device work, and impossible overlaps."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ STARTS_WORK = re.compile(r"launch(?!host)|memcpy", re.I)
 _CAPTURE = re.compile(r"stream(begin|end)capture", re.I)
 _CAPTURE_BEGIN = re.compile("begin", re.I)
 _SYNC = re.compile(r"(device|ctx|stream)synchronize", re.I)
-# percentile of the time from a launch to its start: what waits longer will not start any more
+# percentile of the time from a launch to its start: launches that wait longer count as lost
 _PENDING = 99
 # calls that launch several operations at once
 _STARTS_MANY = re.compile(r"graph|batch|multidevice|group", re.I)
@@ -42,9 +42,9 @@ def lost_launches(
 ) -> tuple[int, int]:
     """Count the launches of these processes inside a set of spans: without operation, and all.
 
-    `launch` is from `launch_calls`. A recording may end before the device came to what was launched
-    last: a launch counts if a later one by the same call of the same thread was run, and if it had
-    as much time to run as others took.
+    `launch` is from `launch_calls`. A recording may end before the device runs the last launches: one
+    counts if a later launch by the same call of the same thread ran, and if it had as much time as
+    others took.
     """
     calls = trace.calls
     is_start = trace.matches(calls.name, STARTS_WORK)

@@ -64,7 +64,7 @@ def write_listing(
 ) -> None:
     """Write images with labels, sizes and versions, all or nothing.
 
-    `classes` and `skipped` may grow on the way.
+    `classes` and `skipped` may grow while images are written.
     """
     with atomic_write(path, hidden=True) as file:
         writer = _WRITERS[os.path.splitext(path)[1].lower()](file)
@@ -235,7 +235,7 @@ def _skipped(facts: dict[str, Any]) -> SkippedFiles:
 
 
 def _read_arrays(path: str, versions: bool, who: str) -> tuple[FileTable, list[str], SkippedFiles]:
-    """Into memory: if a mapped file is truncated, reading it kills the process."""
+    """Load arrays into memory: reading a mapped file that is truncated kills the process."""
     header, stored = _arrays(path, who)
     try:
         arrays = {name: np.array(array) for name, array in stored.items()}
@@ -247,7 +247,7 @@ def _read_arrays(path: str, versions: bool, who: str) -> tuple[FileTable, list[s
         )
         folders = [str(name) for name in header["classes"]]
     except (KeyError, TypeError) as error:
-        raise _none(path, who, f"it lacks {error}") from error
+        raise _not_a_listing(path, who, f"it lacks {error}") from error
     _check(rows.paths, path, who)
     return rows, folders, _skipped(header)
 
@@ -255,7 +255,7 @@ def _read_arrays(path: str, versions: bool, who: str) -> tuple[FileTable, list[s
 def _arrays(path: str, who: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     loaded = mapped.load(Path(path))
     if loaded is None:
-        raise _none(path, who, "it is missing or damaged")
+        raise _not_a_listing(path, who, "it is missing or damaged")
     return loaded
 
 
@@ -281,7 +281,7 @@ def _texts(part: ColumnPart, path: str, who: str) -> StringColumn:
         return part.values
     if part.missing().all():
         return StringColumn(np.empty(0, np.uint8), np.zeros(len(part), np.int64))
-    raise _none(path, who, "its paths, classes or versions are not texts")
+    raise _not_a_listing(path, who, "its paths, classes or versions are not texts")
 
 
 def _sizes(parts: Sequence[ColumnPart], path: str, who: str) -> np.ndarray:
@@ -289,7 +289,7 @@ def _sizes(parts: Sequence[ColumnPart], path: str, who: str) -> np.ndarray:
     arrays = [part.values for part in parts if isinstance(part.values, np.ndarray)]
     arrays = (numbers(texts) or []) if texts else arrays
     if len(arrays) != len(parts) or any(array.ndim > 1 for array in arrays):
-        raise _none(path, who, "its sizes are not numbers")
+        raise _not_a_listing(path, who, "its sizes are not numbers")
     sizes = [
         np.where(part.missing(), -1, array).astype(np.int64)
         for part, array in zip(parts, arrays, strict=True)
@@ -302,10 +302,10 @@ def _check(paths: StringColumn, path: str, who: str) -> None:
     for row, name in enumerate(unpacked(paths)):
         if not name or name.startswith(b"/") or (b".." in name and b".." in name.split(b"/")):
             problem = f"leads out of the folder: {os.fsdecode(name)!r}" if name else "is empty"
-            raise _none(path, who, f"the path of row {row} {problem}")
+            raise _not_a_listing(path, who, f"the path of row {row} {problem}")
 
 
-def _none(path: str, who: str, problem: str) -> SourceError:
+def _not_a_listing(path: str, who: str, problem: str) -> SourceError:
     return SourceError(
         f"{who}: {path} is not a listing, {problem}; `fastfeed index` makes one, and Table reads"
         " other tables"

@@ -33,7 +33,7 @@ def make(root: Path) -> None:
     from fastfeed.demo.photos import make_photos
 
     full, partial = root.with_name(root.name + ".full"), root.with_name(root.name + ".partial")
-    made = make_photos(full, train_per_class=24, val_per_class=8, shrink=2)
+    made = make_photos(full, train_per_class=24, val_per_class=8, shrink=4)
     shutil.copytree(full, partial, dirs_exist_ok=True)
     photos = sorted(
         set(partial.rglob("*.jpg")) - {partial / path.relative_to(full) for path in made.broken}

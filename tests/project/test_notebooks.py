@@ -28,7 +28,7 @@ SAYS = {
 }
 IN_CI = ("train_and_profile",)  # commands of the other are run by pages
 SHORTER = {  # what a reader waits for, and a test need not
-    "train_per_class=24, val_per_class=8": "train_per_class=8, val_per_class=4",
+    "train_per_class=24, val_per_class=8": "train_per_class=8, val_per_class=4, shrink=4",
     "seconds=8": "seconds=1",
 }
 

@@ -16,6 +16,7 @@ from helpers.needs import needs
 
 import fastfeed as ff
 from fastfeed.ops import OPS
+from fastfeed.ops.policy_space import RAND
 
 PAGE = (Path(__file__).parents[2] / "docs" / "coming_from.md").read_text(encoding="utf-8")
 ROWS = [line for line in PAGE.splitlines() if line.startswith("| ") and "you write" not in line]
@@ -24,7 +25,7 @@ WRITTEN = sorted(
         code
         for row in ROWS
         for code in re.findall(
-            r"ff\.\w+(?:\.imagenet)?\([^()]*(?:\([^()]*\))?[^()]*\)", row.split(" | ")[1]
+            r"ff\.\w+(?:\.imagenet)?\([^()]*(?:\([^()]*\)[^()]*)*\)", row.split(" | ")[1]
         )
         if code[3:].partition("(")[0].partition(".")[0]
         in {kind.__name__ for kind in OPS} - {"Function", "Map"}
@@ -41,6 +42,11 @@ SAME: dict[str, dict[str, Any]] = {
         "direction": "both",
     },  # Keras: "horizontal_and_vertical"
     "ff.Normalize.imagenet()": {"mean": MEAN, "std": STD},
+    "ff.Normalize((0.5,) * 3, (0.5,) * 3)": {"mean": (0.5,) * 3, "std": (0.5,) * 3},
+    "ff.Normalize((103.939 / 255, 116.779 / 255, 123.68 / 255), (1 / 255,) * 3)": {
+        "mean": tuple(x / 255 for x in (103.939, 116.779, 123.68)),
+        "std": (1 / 255,) * 3,
+    },
     'ff.ToLayout("CHW")': {"layout": "CHW"},
     "ff.RandAugment()": {
         "num_ops": 2,
@@ -49,6 +55,23 @@ SAME: dict[str, dict[str, Any]] = {
         "filter": "nearest",
         "fill": (0, 0, 0),
     },
+    # timm 1.0; strengths are compared below
+    'ff.RandAugment(1, 9, bins=11, filter="bilinear", fill=(124, 116, 104))': {
+        "num_ops": 1,
+        "filter": "bilinear",
+        "fill": (124, 116, 104),
+    },
+    'ff.RandomResizedCrop(224, filter="bicubic")': CROP | {"filter": "bicubic"},
+    "ff.ColorJitter(0.4, 0.4, 0.4)": {"brightness": 0.4, "hue": 0.0},
+    'ff.RandomErasing(0.25, (0.02, 1 / 3), (0.3, 1 / 0.3), "noise")': {
+        "p": 0.25,
+        "scale": (0.02, 1 / 3),
+        "ratio": (0.3, 1 / 0.3),
+    },
+    'ff.Resize(256, filter="bicubic")': {"size": int(224 / 0.875), "filter": "bicubic"},
+    "ff.CenterCrop(224)": {"size": 224},
+    "ff.RandomChoice([ff.MixUp(0.8), ff.CutMix(1.0)])": {"weights": None},
+    "ff.LabelSmoothing(0.1)": {"smoothing": 0.1},
     "ff.RandomErasing(0.1, fill=(124, 116, 104))": {
         "p": 0.1,
         "scale": (0.02, 0.33),
@@ -94,7 +117,7 @@ def test_to_tensor_and_normalize():
 
 def test_what_is_erased_is_the_mean_of_normalize():
     """torchvision sets it to 0 after Normalize."""
-    (row,) = [row for row in ROWS if "RandomErasing" in row]
+    (row,) = [row for row in ROWS if "RandomErasing(0.1)" in row]
     (code,) = re.findall(r"ff\.RandomErasing\(.*?\)\)", row)
     white = np.full((8, 32, 32, 3), 255, np.uint8)
     erased = pixels(
@@ -106,6 +129,19 @@ def test_what_is_erased_is_the_mean_of_normalize():
     assert np.abs(erased[hidden]).max() < 0.5 / 255 / min(STD) + 1e-6, (
         "0, but for the rounding of a byte"
     )
+
+
+def test_rand_augment_is_not_the_one_of_timm():
+    """Degrees that a sample is turned by: the strengths of m9, as the text has them."""
+    page = " ".join(PAGE.split())
+    assert "9 turns an image by at most 9 degrees; timm's have 11, and 9 is 27 degrees" in page
+    (row,) = [row for row in ROWS if "rand-m9" in row and "timm_train" not in row]
+    (code,) = re.findall(r"ff\.Maybe\((ff\.RandAugment\(.*\)), 0\.5\)", row)
+    port = Path(__file__).parents[2] / "examples" / "ports" / "timm_train.py"
+    assert code in port.read_text(encoding="utf-8"), "whose strengths are compared with timm's"
+    for op, degrees, bits in ((ff.RandAugment(2, 9), 9, 7), (eval(code, {"ff": ff}), 27, 4)):
+        assert RAND.degrees * op.magnitude / (op.bins - 1) == pytest.approx(degrees)
+        assert RAND.bits - round(RAND.lost * op.magnitude / (op.bins - 1)) == bits
 
 
 def test_flips_of_half_of_the_images():

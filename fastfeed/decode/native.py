@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastfeed.decode.base import ENLARGE, DecodeFailure, Header, Request, Stop
+from fastfeed.decode.base import ENLARGE, NEVER_SHRUNK, DecodeFailure, Header, Request, Stop
 from fastfeed.decode.formats.exif import ORIENTATION
 from fastfeed.decode.sniff import sniff
 from fastfeed.errors import ConfigError
@@ -40,7 +40,6 @@ _DETAIL = {
     "oom": "the system has no more memory",
 }
 _AT_ONCE = 16_000_000  # pixels per call, so that a stop takes effect soon
-_NEVER_SHRUNK = 1e9  # in place of ENLARGE: no window is that much larger than its target
 _ANY = 1 << 40  # pixels
 # times as many per thread if there are several, since they wait for each other at the end of a call
 _MORE = 4
@@ -180,7 +179,7 @@ class NativeEngine:
         )
 
     def _rules(self, request: Request) -> tuple[Any, ...]:
-        enlarge = _NEVER_SHRUNK if self._full else ENLARGE[request.filter]
+        enlarge = NEVER_SHRUNK if self._full else ENLARGE[request.filter]
         return FILTERS.index(request.filter), self._op.max_pixels, enlarge, self._op.matte
 
     def _parts(self, pixels: Sequence[int], stop: Stop) -> Iterator[slice]:

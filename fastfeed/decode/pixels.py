@@ -5,6 +5,7 @@ The resampling here defines what the filters mean.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,12 +30,27 @@ def resampled(
     The box may have fractions.
 
     Pillow's convolution: the filter's support grows with the reduction, weights are normalised
-    inside the box.
+    inside the box. "nearest" takes the pixel under the center of each pixel of the result.
     """
     top, left, height, width = box
     right, bottom = min(left + width, image.width), min(top + height, image.height)
     edges = (max(left, 0.0), max(top, 0.0), right, bottom)
+    if filter == "nearest":
+        rows = _nearest(edges[1], bottom, image.height, size[0])
+        columns = _nearest(edges[0], right, image.width, size[1])
+        return Image.fromarray(np.asarray(image)[rows[:, None], columns])
     return image.resize((size[1], size[0]), _FILTERS[filter], box=edges)
+
+
+def _nearest(start: float, end: float, inputs: int, outputs: int) -> np.ndarray:
+    """The pixel under each of `outputs` centers in [start, end), int64 (outputs,).
+
+    Pillow, after a crop to these, adds up steps, which decides between pixels equally near.
+    """
+    whole = math.floor(start)
+    steps = np.full(outputs, max(end - start, 0.0) / outputs)
+    steps[0] = start - whole + 0.5 * steps[0]
+    return np.clip(whole + np.floor(np.cumsum(steps)), 0, inputs - 1).astype(np.int64)
 
 
 def flipped(pixels: np.ndarray, flip: np.ndarray) -> np.ndarray:

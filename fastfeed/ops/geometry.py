@@ -79,12 +79,14 @@ def fit_inside(want: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndar
 class Resize:
     """Scale an image, with an antialiased filter.
 
-    Same pixels as Pillow's `Image.resize`, within a level. A run of geometric ops is one
-    resampling.
+    Same pixels as Pillow's `Image.resize`, within a level; with filter="nearest", exactly those of
+    its NEAREST and of OpenCV's INTER_NEAREST_EXACT, which masks take too. A run of geometric ops is
+    one resampling.
 
     Args:
         size (int | tuple[int, int]): One side, or (height, width), in [1, 65535] pixels.
-        filter (str): "bilinear", "bicubic", "lanczos" or "box". Default: "bilinear".
+        filter (str): "bilinear", "bicubic", "lanczos", "box", or "nearest" for maps of classes or
+            depths, which is not antialiased. Default: "bilinear".
         fit (str | None): What `size` means. "exact": scale to that size whatever the aspect ratio
             (an int is a square). "short": the short side becomes `size`. "long": the long side
             does. "pad": as large as fits inside `size`, centered, with a border of `fill` (an int
@@ -207,7 +209,8 @@ class RandomResizedCrop:
             Default: (0.08, 1.0).
         ratio (tuple[float, float]): Lowest and highest width / height, in (0, 1000]. Default: (3 /
             4, 4 / 3).
-        filter (str): "bilinear", "bicubic", "lanczos" or "box". Default: "bilinear".
+        filter (str): "bilinear", "bicubic", "lanczos", "box", or "nearest" for maps of classes or
+            depths, which is not antialiased. Default: "bilinear".
 
     Raises:
         ConfigError: If a field is out of range.

@@ -149,7 +149,11 @@ def _cut(boxes: np.ndarray, sizes: np.ndarray, flips: np.ndarray, limits: np.nda
     offset = np.where(flips, sizes, 0) - boxes[:, :2] * scale
     for row, axis in ((0, 1), (1, 0)):  # x goes with columns
         forward[:, row, row], forward[:, row, 2] = scale[:, axis], offset[:, axis]
-        back[:, row, row], back[:, row, 2] = 1 / scale[:, axis], -offset[:, axis] / scale[:, axis]
+        # the window to the bit: what is nearest may depend on it
+        step = boxes[:, 2 + axis] / sizes[:, axis]
+        mirrored = flips[:, axis]
+        back[:, row, row] = np.where(mirrored, -step, step)
+        back[:, row, 2] = boxes[:, axis] + np.where(mirrored, boxes[:, 2 + axis], 0)
     forward[:, 2, 2] = back[:, 2, 2] = 1
     return Stage(forward, back, limits, sizes)
 

@@ -12,7 +12,7 @@ from fastfeed.decode.padding import inner_windows
 from fastfeed.ops.base import Border, shade
 from fastfeed.ops.program.window import Window, Windows
 
-FILTERS = {
+FILTERS = {  # of pixels that are equally near, DALI takes others than masks do
     "bilinear": types.INTERP_LINEAR,
     "bicubic": types.INTERP_CUBIC,
     "lanczos": types.INTERP_LANCZOS3,

@@ -2,7 +2,7 @@
 // and the conversion of bytes to numbers. One thread makes one pixel. CuPy compiles it on the machine that it runs on, once
 // per program, with
 //   ENTRY    unsigned integer of the size of a number in the batch
-//   FILTER   0 bilinear, 1 bicubic, 2 lanczos, 3 box
+//   FILTER   0 bilinear, 1 bicubic, 2 lanczos, 3 box, 4 nearest
 //
 // Integers and the choice of pixels are those of libjpeg-turbo (jdsample.c, jdcolor.c) and of native/axis.cpp, so that a
 // result differs from the CPU's by the engine's inverse DCT and by the rounding of sums.
@@ -30,7 +30,7 @@ struct Taps {  // weight(k) of pixel low + k, k < count
 __device__ inline int clamped(int value, int last) { return value < 0 ? 0 : value > last ? last : value; }
 
 __device__ inline float filtered(float x) {
-#if FILTER == 3
+#if FILTER >= 3
   return x > -0.5f && x <= 0.5f ? 1 : 0;
 #else
   const float t = x < 0 ? -x : x;
@@ -54,6 +54,11 @@ __device__ inline float weight(const Taps &taps, int k) { return filtered((k + t
 __device__ inline Taps taps_of(double start, double length, int inputs, int outputs, int i) {
   const double scale = length / outputs, stretch = scale > 1 ? scale : 1, reach = SUPPORT * stretch;
   const double center = start + (i + 0.5) * scale;
+#if FILTER == 4
+  double at = start - floor(start) + 0.5 * scale;  // adds up steps, as native/image/axis.h
+  for (int k = 0; k < i; ++k) at += scale;
+  return Taps{clamped((int)(floor(start) + floor(at)), inputs - 1), 1, 0, 1, 1};
+#endif
   const int low = clamped((int)(center - reach + 0.5), inputs - 1);
   int high = (int)(center + reach + 0.5);
   high = high > inputs ? inputs : high;

@@ -64,7 +64,7 @@ void check(const Program& program) {
   const double most = double(kMostSide) * kMostSide;  // so that no product of sides, channels and views is too large
   require(double(program.height) * program.width * program.views <= most &&
               double(program.out_height) * program.out_width * program.views <= most, "a program needs smaller images");
-  require(int(program.filter) >= 0 && int(program.filter) <= 3, "a program needs a filter");
+  require(int(program.filter) >= 0 && int(program.filter) < kFilters, "a program needs a filter");
   require(program.border.mode >= 0 && program.border.mode <= 3, "a program needs a mode of its border");
   require(program.limits.enlarge > 0 && std::isfinite(program.limits.enlarge), "enlarge must be > 0");
   const EntryTables* tables = program.conversion.tables.get();

@@ -13,7 +13,8 @@ double support(Filter filter) {
     case Filter::bilinear: return 1.0;
     case Filter::bicubic: return 2.0;
     case Filter::lanczos: return 3.0;
-    case Filter::box: return 0.5;
+    case Filter::box:
+    case Filter::nearest: return 0.5;
   }
   return 1.0;
 }
@@ -34,7 +35,8 @@ double value(Filter filter, double x) {
       if (t < 1.0) return (1.5 * t - 2.5) * t * t + 1.0;
       return t < 2.0 ? ((-0.5 * t + 2.5) * t - 4.0) * t + 2.0 : 0.0;
     case Filter::lanczos: return t < 3.0 ? lanczos(x) : 0.0;
-    case Filter::box: return x > -0.5 && x <= 0.5 ? 1.0 : 0.0;
+    case Filter::box:
+    case Filter::nearest: return x > -0.5 && x <= 0.5 ? 1.0 : 0.0;
   }
   return 0.0;
 }
@@ -48,8 +50,14 @@ void Axis::set(Filter filter, double start, double length, int inputs, int outpu
   first.resize(size_t(outputs));
   count.resize(size_t(outputs));
   weight.assign(size_t(outputs) * size_t(taps), 0.0f);
+  if (filter == Filter::nearest)
+    each_nearest(start, length, outputs, [&](int i, double pixel, double) {
+      first[size_t(i)] = int(std::clamp(pixel, 0.0, double(inputs - 1)));
+      count[size_t(i)] = 1;
+      weight[size_t(i) * size_t(taps)] = 1.0f;
+    });
   std::vector<double> values(static_cast<size_t>(taps));
-  for (int i = 0; i < outputs; ++i) {
+  for (int i = 0; i < outputs && filter != Filter::nearest; ++i) {
     const double center = start + (i + 0.5) * scale;
     int low = std::min(std::max(int(center - reach + 0.5), 0), inputs - 1);
     int high = std::max(std::min(int(center + reach + 0.5), inputs), low + 1);

@@ -1,12 +1,23 @@
 // Which inputs an output of a resized axis is made of, and with which weights.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
 namespace fastfeed {
 
-enum class Filter : int { bilinear = 0, bicubic = 1, lanczos = 2, box = 3 };
+enum class Filter : int { bilinear = 0, bicubic = 1, lanczos = 2, box = 3, nearest = 4 };
+constexpr int kFilters = 5;
+
+// Where the pixels are that [start, start + length) becomes `outputs` of, as Pillow's nearest filter has it after a crop
+// to that window: it adds up steps, which decides between pixels that are equally near. show(output, pixel, place).
+template <class Show>
+void each_nearest(double start, double length, int outputs, Show show) {
+  const double whole = std::floor(start), step = length / outputs;
+  double at = start - whole + 0.5 * step;
+  for (int i = 0; i < outputs; ++i, at += step) show(i, whole + std::floor(at), whole + at);
+}
 
 // Weights of one axis. Output i is the sum of weight[i * taps + k] * input[first[i] + k], k < count[i].
 struct Axis {

@@ -4,20 +4,25 @@
 #include <cmath>
 #include <cstring>
 
+#include "image/axis.h"
 #include "ops/warps.h"
 
 namespace fastfeed {
 namespace {
 
 constexpr int kOutside = -1;
+constexpr double kNear = 1e-6;  // of a pixel: sums of fractions
 
 // Which row or column of the input each one of the output shows.
 void look_along(int count, int length, double scale, double shift, double first, double extent, int* source) {
   const double low = std::max(first, 0.0), high = std::min(first + extent, double(length));
-  for (int i = 0; i < count; ++i) {
-    const double at = (i + 0.5) * scale + shift;
-    source[i] = at >= low && at < high ? int(std::clamp(std::floor(at), 0.0, double(length - 1))) : kOutside;
-  }
+  const bool mirrored = scale < 0;
+  double seen = std::fabs(scale) * count;
+  if (std::fabs(seen - std::nearbyint(seen)) < kNear) seen = std::nearbyint(seen);
+  each_nearest(mirrored ? shift - seen : shift, seen, count, [&](int i, double pixel, double at) {
+    source[mirrored ? count - 1 - i : i] =
+        at >= low && at < high ? int(std::clamp(pixel, 0.0, double(length - 1))) : kOutside;
+  });
 }
 
 }  // namespace

@@ -19,6 +19,34 @@ Stretch stretch(double start, double length, int inputs, int outputs) {
   return {first, std::max(first, last), inputs, outputs};
 }
 
+// Which pixels [start, start + length) of `inputs` pixels become, as bytes from the first one.
+void look_along(double start, double length, int inputs, int outputs, bool mirrored, size_t bytes, size_t* places) {
+  const double first = std::clamp(start, 0.0, double(inputs)), last = std::min(start + length, double(inputs));
+  each_nearest(first, std::max(first, last) - first, outputs, [&](int i, double pixel, double) {
+    places[mirrored ? outputs - 1 - i : i] = size_t(std::clamp(pixel, 0.0, double(inputs - 1))) * bytes;
+  });
+}
+
+template <int kChannels>
+void pick(const Image& in, const size_t* rows, const size_t* columns, const Slot& slot) {
+  for (int y = 0; y < slot.height; ++y) {
+    const uint8_t* const from = in.at + rows[y];
+    uint8_t* to = slot.at + y * slot.row;
+    for (int x = 0; x < slot.width; ++x, to += kChannels)
+      for (int c = 0; c < kChannels; ++c) to[c] = from[columns[x] + size_t(c)];
+  }
+}
+
+// Takes the pixel under the center of each of the result's pixels.
+void pick(const Image& in, const double* box, const bool* flip, const Slot& slot, Scratch& scratch) {
+  Scratch::Frame frame(scratch);
+  size_t* const rows = frame.take<size_t>(size_t(slot.height));
+  size_t* const columns = frame.take<size_t>(size_t(slot.width));
+  look_along(box[0], box[2], in.height, slot.height, flip[0], in.row(), rows);
+  look_along(box[1], box[3], in.width, slot.width, flip[1], size_t(in.channels), columns);
+  in.channels == 3 ? pick<3>(in, rows, columns, slot) : pick<1>(in, rows, columns, slot);
+}
+
 }  // namespace
 
 void resize(const Image& in, const double* box, const bool* flip, Filter filter, const Slot& slot, Scratch& scratch) {
@@ -32,6 +60,7 @@ void resize(const Image& in, const double* box, const bool* flip, Filter filter,
     const uint8_t* from = in.at + size_t(down.start) * in.row() + size_t(across.start) * size_t(channels);
     return copy_rows(from, ptrdiff_t(in.row()), target.at, target.row, slot.height, slot.width, channels, flip[1]);
   }
+  if (filter == Filter::nearest) return pick(in, box, flip, slot, scratch);
   Scratch::Frame frame(scratch);
   if (down.copies()) {
     const Weights weights = Weights::of(across, filter, flip[1], frame);

@@ -94,7 +94,8 @@ Weights Weights::of(const Stretch& stretch, Filter filter, bool mirrored, Scratc
     case Filter::bilinear: return weights_of<Triangle>(stretch, mirrored, frame);
     case Filter::bicubic: return weights_of<Cubic>(stretch, mirrored, frame);
     case Filter::lanczos: return weights_of<Lanczos>(stretch, mirrored, frame);
-    case Filter::box: break;
+    case Filter::box:
+    case Filter::nearest: break;
   }
   return weights_of<Mean>(stretch, mirrored, frame);
 }

@@ -117,6 +117,7 @@ def test_ops_agree(agree, name):
         ("bicubic", Within(6, 3, 0.25)),  # Pillow clips overshoot to bytes between its two passes
         ("lanczos", Within(9, 3, 0.25)),
         ("box", SAME),
+        ("nearest", SAME),
     ],
 )
 @pytest.mark.parametrize("size", [(24, 30), (200, 260)])

@@ -48,13 +48,26 @@ def _looked_up(
     """Through a matrix that only scales, mirrors and moves: rows, then columns."""
     outside = []
     for axis, k in ((0, 1), (1, 0)):
-        at = (np.arange(size[axis]) + 0.5) * back[k, k] + back[k, 2]
+        pixels, at = _nearest(back[k, k], back[k, 2], size[axis])
         low, high = (
             max(float(limit[axis]), 0.0),
             min(float(limit[axis] + limit[2 + axis]), mask.shape[axis]),
         )
         outside.append((at < low) | (at >= high))
-        mask = mask.take(np.clip(np.floor(at).astype(np.int64), 0, mask.shape[axis] - 1), axis=axis)
+        mask = mask.take(np.clip(pixels, 0, mask.shape[axis] - 1), axis=axis)
     mask[outside[0]] = ignore
     mask[:, outside[1]] = ignore
     return mask
+
+
+def _nearest(scale: float, shift: float, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """The pixels that Pillow's nearest filter takes, and the places in them; both (count,)."""
+    length = abs(scale) * count
+    if abs(length - round(length)) < 1e-6:  # of a window of whole pixels
+        length = round(length)
+    start = shift - length if scale < 0 else shift
+    whole = np.floor(start)
+    steps = np.full(count, length / count)
+    steps[0] = start - whole + steps[0] / 2
+    at = np.cumsum(steps)[:: -1 if scale < 0 else 1]
+    return (whole + np.floor(at)).astype(np.int64), whole + at

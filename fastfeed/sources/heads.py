@@ -152,7 +152,8 @@ class _LocalFiles:
                 tasks += [
                     partial(_read_part, group, k, row, spans[row], parts) for k, row in wanted
                 ]
-        self._executor.run_python(tasks, threading.Event())
+        if tasks:
+            self._executor.run_python(tasks, threading.Event())
         return parts
 
     def _read_ranges(

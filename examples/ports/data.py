@@ -73,7 +73,7 @@ def segmented(root: Path, train: int = 24, val: int = 8) -> None:
 
 
 def coco(root: Path, count: int = 24) -> None:
-    """root/images/*.jpg and root/instances.json: every fifth image has no object, others a crowd."""
+    """root/images/*.jpg and root/instances.json: some images have no object, or nothing but a crowd."""
     (root / "images").mkdir(parents=True, exist_ok=True)
     images, annotations = [], []
     for i in range(count):
@@ -81,7 +81,7 @@ def coco(root: Path, count: int = 24) -> None:
         picture.save(root / "images" / f"{i:05}.jpg", quality=92)
         size = {"width": picture.width, "height": picture.height}
         images.append({"id": 100 + i, "file_name": f"{i:05}.jpg", **size})
-        for crowd in range(0 if i % 5 == 4 else 1 + i % 2):
+        for crowd in range(i % 6 == 5, 0 if i % 5 == 4 else 1 + i % 2):
             own = {"id": len(annotations) + 1, "image_id": 100 + i, "category_id": 10 * (1 + kind)}
             annotations.append({**own, "bbox": box, "iscrowd": crowd, "area": box[2] * box[3]})
     categories = [{"id": 10 * (1 + k), "name": name} for k, name in enumerate(CLASSES)]

@@ -11,9 +11,8 @@ import fastfeed as ff
 
 
 def feeds(root, batch=4, side=96, world=None):
-    everything = ff.Objects.coco(root / "images", root / "instances.json")
-    counts = everything.objects(range(len(everything))).counts
-    source = ff.take(everything, counts.nonzero()[0])  # those with objects, as there
+    # those with annotations, as there: of an image with nothing but a crowd no boxes remain
+    source = ff.Objects.coco(root / "images", root / "instances.json", keep="annotated")
     ops = [ff.RandomFlip(), ff.Resize((side, side), fit="pad"), ff.ToFloat(), ff.ToLayout("CHW")]
     return ff.Feed(source, ops, batch=batch, world=world)
 
@@ -33,8 +32,9 @@ def main():
 
     def loss(batch):
         images, wanted = targets(batch)
-        first = torch.stack([target["boxes"][0] for target in wanted])
-        return torch.nn.functional.smooth_l1_loss(model(torch.stack(images)) * 96, first)
+        found = torch.tensor([len(target["boxes"]) > 0 for target in wanted])
+        first = torch.stack([target["boxes"][0] for target in wanted if len(target["boxes"])])
+        return torch.nn.functional.smooth_l1_loss(model(torch.stack(images))[found] * 96, first)
 
     torch_steps.train(model, feed.to_torch(yields=fields), loss, given.steps)
 

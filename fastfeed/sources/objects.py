@@ -186,6 +186,7 @@ class Objects(Derived, SourceMethods):
         images: str | os.PathLike[str] | Source,
         annotations: str | os.PathLike[str],
         *,
+        keep: Literal["all", "annotated", "boxes"] = "all",
         keypoints: bool = False,
         flip_pairs: Pairs | str | None = None,
         min_size: float = 1.0,
@@ -200,7 +201,7 @@ class Objects(Derived, SourceMethods):
     ) -> Objects:
         """Images and boxes, and on request keypoints, of a COCO file.
 
-        Samples are the file's images in its order, those without annotations too. An image whose
+        Samples are the file's images in its order, unless `keep` leaves some out. An image whose
         size is not the file's `width` and `height` is a bad sample, with both sizes in its message.
         Labels count the categories by ascending category id: `object_classes` are their names.
         Crowds (`iscrowd`: 1) are left out, as trainers do; so are segmentations, which would have
@@ -210,6 +211,10 @@ class Objects(Derived, SourceMethods):
             images (str | os.PathLike[str] | Source): The folder that `file_name`s begin at, local
                 or remote; or an ImageFolder or Table of these files.
             annotations (str | os.PathLike[str]): The JSON file, such as `instances_train2017.json`.
+            keep (str): Images that are samples: "all"; "annotated", those with an annotation, be it
+                a crowd's alone, as torchvision's references train on; or "boxes", those with a box
+                that is not a crowd's, as Detectron2 does. `notes` has the number of the others.
+                Default: "all".
             keypoints (bool): True for keypoints, as of `person_keypoints_train2017.json`; all
                 categories that have any must have the same. The file counts pixels: 0.5 is added to
                 its x and y. Default: False.
@@ -244,11 +249,13 @@ class Objects(Derived, SourceMethods):
             >>> ff.Objects.coco("photos", "boxes.json")
             photos: 6 images with 6 boxes of 2 classes
         """
+        if keep not in ("all", "annotated", "boxes"):
+            raise ConfigError.of("Objects.coco: keep", '"all", "annotated" or "boxes"', keep)
         allowed = allowed_values("allow_path", allow_path, "Objects.coco")
         storage = open_storage(storage, cache)
         limit = in_bytes(memory, "Objects.coco: memory")
         source, file, lists = read_coco(
-            images, os.fspath(annotations), storage, limit, allowed, keypoints
+            images, os.fspath(annotations), storage, limit, allowed, keypoints, keep
         )
         spec = object_spec(
             lists,

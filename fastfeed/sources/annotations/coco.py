@@ -9,7 +9,7 @@ import json
 import os
 from array import array
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from fastfeed.runtime.json_file import object_bytes
 from fastfeed.sources.access import Access
 from fastfeed.sources.annotations.boxes import BoxLists
 from fastfeed.sources.base import Source, StoredFile, sample_or_failure
+from fastfeed.sources.derived import Derived
 from fastfeed.sources.methods import SourceMethods
 from fastfeed.sources.tables.columns import RowLocator
 from fastfeed.sources.tables.image_files import ImageFiles
@@ -32,6 +33,8 @@ from fastfeed.storage.local_file import read_file, size_of
 from fastfeed.storage.reads import ByteRange, MappedRead, Pending, Stat, Unread, is_local
 from fastfeed.storage.storage import Storage
 
+Keep = Literal["all", "annotated", "boxes"]
+
 _KEY = b'"segmentation"'
 
 
@@ -40,20 +43,25 @@ def read_coco(
     annotations: str,
     storage: Storage,
     memory: int,  # bytes that the annotations may take meanwhile
-    allow_path: Sequence[str] = (),
-    keypoints: bool = False,
+    allow_path: Sequence[str],
+    keypoints: bool,
+    keep: Keep,
 ) -> tuple[Source, CocoFile, BoxLists]:
     """Images, the file that describes them, and their objects."""
     # may fail: before the file is read
     paths = [] if isinstance(images, (str, os.PathLike)) else _paths_of(images)
     listed = CocoFile(annotations, _parsed(annotations, storage, memory), keypoints)
+    kept = listed.kept(keep)
     if isinstance(images, (str, os.PathLike)):
-        source: Source = ListedFiles(
-            os.fspath(images).removeprefix("file://"), listed.names, storage, allow_path
-        )
-        order = np.arange(len(listed.names), dtype=np.int64)
+        order = np.flatnonzero(kept)
+        names = [listed.names[row] for row in order.tolist()]
+        root = os.fspath(images).removeprefix("file://")
+        source: Source = ListedFiles(root, names, storage, allow_path)
     else:
-        source, order = images, _matched(images, paths, listed)
+        order = _matched(images, paths, listed)
+        ids = np.flatnonzero(kept[order])
+        source = images if len(ids) == len(order) else Derived(images, ids)
+        order = order[ids]
     return source, listed, listed.lists(order, source)
 
 
@@ -162,10 +170,12 @@ class CocoFile:
         unlabeled = [0] * (3 * len(self.keypoint_names))
         self._ids = array("q")
         crowds: list[Any] = []
+        crowded: set[Any] = set()  # ids of images
         for annotation in content["annotations"]:
             try:
                 if annotation.get("iscrowd"):
                     crowds.append(annotation.get("id"))
+                    crowded.add(annotation.get("image_id"))
                     continue
                 left, top, width, height = annotation["bbox"]
                 owners.append(self._row[annotation["image_id"]])
@@ -194,6 +204,7 @@ class CocoFile:
                 f" with id {crowds[0]}"
             )
             self.notes.append(f"{uri}: {note}")
+        self._crowded = [row for id, row in self._row.items() if id in crowded]
         self._owners = np.frombuffer(owners, np.int64)
         self._labels = np.frombuffer(labels, np.int64)
         self._boxes = np.frombuffer(boxes, np.float64).reshape(-1, 4)
@@ -202,6 +213,26 @@ class CocoFile:
             places = np.array(points, np.float64).reshape(-1, len(self.keypoint_names), 3)
             places[..., :2] += np.where(places[..., 2:] > 0, _PIXEL_CENTER, 0)
             self._keypoints = places
+
+    def kept(self, keep: Keep) -> np.ndarray:
+        """Images that are samples: bool (images,)."""
+        kept = np.full(len(self.names), keep == "all")
+        kept[self._owners] = True
+        if keep == "annotated":
+            kept[self._crowded] = True
+        lost = np.flatnonzero(~kept)
+        if len(lost) == len(kept):
+            raise SourceError(
+                f'Objects.coco: keep="{keep}" leaves none of the {len(kept):,} images of {self.uri};'
+                ' pass keep="all"'
+            )
+        if len(lost):
+            without = "annotation" if keep == "annotated" else "box, but of crowds"
+            self.notes.append(
+                f"{self.uri}: left out {len(lost):,} of its {len(kept):,} images, which have no"
+                f" {without}, such as {self.names[lost[0]]}"
+            )
+        return kept
 
     def lists(self, order: np.ndarray, source: Source) -> BoxLists:
         """Boxes of samples, of which `order` says the image: int64 (n,)."""

@@ -340,16 +340,17 @@ def test_torchvision_segmentation(tmp_path: Path) -> None:
 
 @needs("torchvision", "pycocotools")
 def test_torchvision_detection(tmp_path: Path) -> None:
-    """Images with objects, their boxes, and labels in the order of COCO's categories."""
+    """Images with annotations, their boxes, and labels in the order of COCO's categories."""
     port = load("torchvision_detection")
     root = made(port, "coco", tmp_path)
     there = tv.CocoDetection(root / "images", root / "instances.json")
     kinds = sorted(there.coco.getCatIds())
     wanted = {}
     for i, number in enumerate(there.ids):
-        rows = [row for row in there[i][1] if not row["iscrowd"]]
+        annotated = there[i][1]  # if any, torchvision's references train on it
+        rows = [row for row in annotated if not row["iscrowd"]]
         labels = [1 + kinds.index(row["category_id"]) for row in rows]
-        if rows:
+        if annotated:
             file = there.coco.loadImgs(number)[0]["file_name"]
             wanted[file] = sorted(zip(labels, [row["bbox"][2:] for row in rows], strict=True))
     feed = port.feeds(root, batch=1)

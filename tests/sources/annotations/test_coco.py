@@ -84,6 +84,37 @@ def test_images_boxes_and_names(place: Path):
     assert repr(source) == f"{place}/images: 3 images with 3 boxes of 3 classes"
 
 
+@pytest.mark.parametrize("listed", [True, False])
+def test_images_that_are_kept(place: Path, listed: bool):
+    """The first has a box and a crowd, the second nothing, the third a crowd alone."""
+    boxes = annotated()["annotations"]
+    boxes = [boxes[1], boxes[3], boxes[3] | {"id": 9, "image_id": 72}]
+    write(place, annotated(annotations=boxes))
+    images = None if listed else ImageFolder(place / "images", labeled=False)
+    left = {"all": [], "annotated": NAMES[1:2], "boxes": NAMES[1:]}
+    for keep, lost in left.items():
+        source = loaded(place, images, keep=keep)
+        names = sorted(set(NAMES) - set(lost))
+        ids = np.arange(len(source))
+        assert sorted(uri[-10:] for uri in source.uris(ids)) == names
+        found = source.objects(ids)
+        assert found is not None and found.boxes.tolist() == [[0, 0, 5.25, 7.5]]
+        assert source.uri(int(np.flatnonzero(found.counts)[0])).endswith(NAMES[0])
+        assert source.read(ids.tolist()) == [Path(uri).read_bytes() for uri in source.uris(ids)]
+        notes = [note.rpartition("json: ")[2] for note in source.notes if "images, which" in note]
+        without = "annotation" if keep == "annotated" else "box, but of crowds"
+        assert notes == [
+            f"left out {len(lost)} of its 3 images, which have no {without}, such as {NAMES[1]}"
+            for _ in lost[:1]
+        ]
+    assert loaded(place, images, keep="boxes").fingerprint != loaded(place, images).fingerprint
+    write(place, annotated(annotations=boxes[2:]))
+    with pytest.raises(SourceError, match=r'keep="boxes" leaves none of the 3 images of .*"all"'):
+        loaded(place, images, keep="boxes")
+    with pytest.raises(ConfigError, match='keep must be "all", "annotated" or "boxes", got 1'):
+        loaded(place, images, keep=1)
+
+
 def test_remote_images_and_annotations(place: Path):
     there = uploaded(place)
     source = loaded(there)

@@ -1,4 +1,4 @@
-"""Sharpness, blur, noise and JPEG compression."""
+"""Sharpness, blurs, noise and JPEG compression."""
 
 from __future__ import annotations
 
@@ -11,14 +11,30 @@ import numpy as np
 from fastfeed.errors import ConfigError, SpecError
 from fastfeed.ops.base import Kind, freeze, need_bytes
 from fastfeed.ops.noise_table import LENGTH
-from fastfeed.ops.ranges import RandomAmountOp, factor_range, value_range
+from fastfeed.ops.ranges import (
+    RandomAmountOp,
+    degree_range,
+    factor_range,
+    odd,
+    odd_range,
+    value_range,
+)
 from fastfeed.spec import Spec
 
-__all__ = ["GaussianBlur", "GaussianNoise", "JPEGCompression", "Sharpness"]
+__all__ = [
+    "GaussianBlur",
+    "GaussianNoise",
+    "JPEGCompression",
+    "MedianBlur",
+    "MotionBlur",
+    "Sharpness",
+]
 
 SHOWCASE = (  # examples that `fastfeed show --ops` draws
     "Sharpness((0, 8))",
     "GaussianBlur(sigma=(0.1, 4.0))",
+    "MotionBlur((9, 21))",
+    "MedianBlur((5, 9))",
     "GaussianNoise((0, 50))",
     "JPEGCompression((3, 60))",
 )
@@ -105,6 +121,102 @@ class GaussianBlur(RandomAmountOp):
     def taps(self) -> int:
         """Width of the filter, pixels."""
         return 2 * math.ceil(3 * self.bounds()[1]) + 1 if self.kernel is None else self.kernel
+
+
+@dataclass(frozen=True, slots=True)
+class MotionBlur:
+    """Blur along a line, as if the camera had moved: the mean of `length` pixels a pixel apart.
+
+    The line is centered at each pixel, and its points are rounded to the nearest pixel. Beyond the
+    edge the image is mirrored, the edge itself once.
+
+    Args:
+        length (int | tuple[int, int]): Pixels of the line, or the range that it is drawn from per
+            sample, both ends included. Odd, in [1, 99]. Default: (3, 15).
+        degrees (float | tuple[float, float]): Angle of the line against the horizontal. A number d
+            draws angles from -d to d; a pair is the range itself, both in [-360, 360]. Above 0 is
+            counterclockwise. Default: 90.0.
+
+    Raises:
+        ConfigError: If a field is out of range, or `length` is even.
+
+    Example:
+        >>> image = np.array([0, 0, 90, 0, 0], np.uint8).reshape(1, 1, 5, 1)
+        >>> feed = ff.Feed(ff.Arrays(image), [ff.MotionBlur(3, (0, 0))], batch=1)
+        >>> next(iter(feed)).images.ravel()
+        array([ 0, 30, 30, 30,  0], dtype=uint8)
+    """
+
+    length: int | tuple[int, int] = (3, 15)
+    degrees: float | tuple[float, float] = 90.0
+
+    kind: ClassVar[Kind] = "change"
+    draws: ClassVar[int] = 2  # length, angle
+
+    def __post_init__(self) -> None:
+        freeze(self)
+        self._lengths()
+        degree_range("MotionBlur", self.degrees)
+
+    def out(self, spec: Spec) -> Spec:
+        return need_bytes(self, spec)
+
+    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
+        """Values: the length, and a unit vector (x, y) along the line, y downward."""
+        low, high = degree_range("MotionBlur", self.degrees)
+        angle = np.radians(low + u[:, 1] * (high - low))
+        direction = np.stack([np.cos(angle), -np.sin(angle)], axis=1)
+        return {"length": odd(u[:, 0], *self._lengths()), "direction": direction}
+
+    def _lengths(self) -> tuple[int, int]:
+        hint = "write MotionBlur(9) or MotionBlur((3, 15))"
+        return odd_range("MotionBlur length", self.length, 99, hint)
+
+
+@dataclass(frozen=True, slots=True)
+class MedianBlur:
+    """Replace each byte by the median of a square around it, per channel.
+
+    OpenCV's `medianBlur`. Beyond the edge the outermost pixels are repeated.
+
+    Args:
+        kernel (int | tuple[int, int]): Side of the square, or the range that it is drawn from per
+            sample, both ends included. Odd, in [1, 15] pixels. Default: (3, 7).
+
+    Raises:
+        ConfigError: If `kernel` is out of range or even.
+
+    Example:
+        >>> image = np.array([9, 9, 200, 7, 9], np.uint8).reshape(1, 1, 5, 1)
+        >>> feed = ff.Feed(ff.Arrays(image), [ff.MedianBlur(3)], batch=1)
+        >>> next(iter(feed)).images.ravel()
+        array([9, 9, 9, 9, 9], dtype=uint8)
+    """
+
+    kernel: int | tuple[int, int] = (3, 7)
+
+    kind: ClassVar[Kind] = "change"
+
+    def __post_init__(self) -> None:
+        freeze(self)
+        self._kernels()
+
+    @property
+    def draws(self) -> int:
+        """Random numbers per sample: one, unless the kernel is fixed."""
+        low, high = self._kernels()
+        return int(low < high)
+
+    def out(self, spec: Spec) -> Spec:
+        return need_bytes(self, spec)
+
+    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
+        first = u[:, 0] if self.draws else np.zeros(len(sizes))
+        return {"kernel": odd(first, *self._kernels())}
+
+    def _kernels(self) -> tuple[int, int]:
+        hint = "write MedianBlur(5) or MedianBlur((3, 7))"
+        return odd_range("MedianBlur kernel", self.kernel, 15, hint)
 
 
 @dataclass(frozen=True, slots=True)

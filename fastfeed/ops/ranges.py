@@ -8,14 +8,17 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fastfeed.errors import ConfigError
-from fastfeed.ops.base import Kind, freeze, need_bytes
+from fastfeed.ops.base import Kind, check_range, freeze, need_bytes
 from fastfeed.spec import Spec
 
 __all__ = [
     "FixedOp",
     "RandomAmountOp",
     "check_integer",
+    "degree_range",
     "factor_range",
+    "odd",
+    "odd_range",
     "shift_range",
     "value_range",
 ]
@@ -117,3 +120,31 @@ def shift_range(name: str, amount: Any, hint: str = "") -> tuple[float, float]:
     hint = hint or "write Hue(0.1) or Hue((-0.1, 0.1)) for up to a tenth of a turn either way"
     low, high = value_range(name, amount, -0.5 if isinstance(amount, tuple) else 0, 0.5, hint)
     return (low, high) if isinstance(amount, tuple) else (-low, low)
+
+
+def degree_range(name: str, value: Any, limit: float = 360, hint: str = "") -> tuple[float, float]:
+    """[-d, d] for a number d, or the pair itself."""
+    what = f"{name} degrees" if name != "Affine shear" else name
+    hint = hint or f"write {name}(15) or {name}((-10, 10))"
+    if isinstance(value, (int, float, np.number)) and not isinstance(value, bool):
+        if not 0 <= value <= limit:
+            raise ConfigError.of(
+                what, f"a number in [0, {limit:g}] or a pair (low, high)", value, hint
+            )
+        return (-float(value), float(value))
+    if not isinstance(value, tuple) or len(value) != 2:
+        raise ConfigError.of(what, f"a number in [0, {limit:g}] or a pair (low, high)", value, hint)
+    return check_range(what, value, -limit, limit, hint)
+
+
+def odd_range(name: str, value: Any, maximum: int, hint: str) -> tuple[int, int]:
+    """(low, high) of an odd number of pixels, or of a pair of such."""
+    low, high = value_range(name, value, 1, maximum, hint, integer=True)
+    if not low % 2 or not high % 2:
+        raise ConfigError.of(name, "odd", value, hint)
+    return low, high
+
+
+def odd(u: np.ndarray, low: int, high: int) -> np.ndarray:
+    """Odd numbers from low to high, both included, from uniform numbers: int64, of u's shape."""
+    return low + 2 * (u * ((high - low) // 2 + 1)).astype(np.int64)

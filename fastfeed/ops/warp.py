@@ -17,6 +17,7 @@ from fastfeed.ops.base import (
     freeze,
     need_bytes,
 )
+from fastfeed.ops.ranges import degree_range
 from fastfeed.spec import Spec
 
 __all__ = ["Affine", "Perspective", "Rotate"]
@@ -121,7 +122,7 @@ class Rotate:
 
     def __post_init__(self) -> None:
         freeze(self)
-        _degrees("Rotate", self.degrees)
+        degree_range("Rotate", self.degrees)
         check_look(self)
         check_flag("Rotate expand", self.expand)
         if self.center is not None:
@@ -135,7 +136,7 @@ class Rotate:
     @property
     def draws(self) -> int:
         """Random numbers per sample: one, unless the angle is fixed."""
-        return _count([_degrees("Rotate", self.degrees)])
+        return _count([degree_range("Rotate", self.degrees)])
 
     def out(self, spec: Spec) -> Spec:
         need_bytes(self, spec)
@@ -150,7 +151,7 @@ class Rotate:
         return spec.with_size(height, width)
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
-        (angle,) = _spread([_degrees("Rotate", self.degrees)], u, len(sizes))
+        (angle,) = _spread([degree_range("Rotate", self.degrees)], u, len(sizes))
         middle = sizes[:, ::-1] / 2 if self.center is None else self.center
         matrix = affine_matrices(-angle, center=middle)
         if not self.expand:
@@ -162,7 +163,7 @@ class Rotate:
 
     def _canvas(self, sizes: np.ndarray) -> np.ndarray:
         """Height and width that hold images of these sizes at every angle: int64 (n, 2)."""
-        low, high = _degrees("Rotate", self.degrees)
+        low, high = degree_range("Rotate", self.degrees)
         # longest where a diagonal is level or upright, if the range has such an angle
         diagonal = np.degrees(np.arctan2(sizes[:, :1], sizes[:, 1:]))
         steep = np.concatenate([diagonal, -diagonal, 90 - diagonal, diagonal - 90], axis=1)
@@ -250,9 +251,9 @@ class Affine:
                 check_range("Affine shear", pair, -89, 89, hint) for pair in (shear[:2], shear[2:])
             ]
         else:
-            along = [_degrees("Affine shear", shear, 89, hint), (0.0, 0.0)]
+            along = [degree_range("Affine shear", shear, 89, hint), (0.0, 0.0)]
         x, y = self.translate
-        return [_degrees("Affine", self.degrees), (-x, x), (-y, y), self.scale, *along]
+        return [degree_range("Affine", self.degrees), (-x, x), (-y, y), self.scale, *along]
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,21 +350,6 @@ def _convex(corners: np.ndarray) -> np.ndarray:
 
 def _cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return a[..., 0] * b[..., 1] - a[..., 1] * b[..., 0]
-
-
-def _degrees(name: str, value: Any, limit: float = 360, hint: str = "") -> Range:
-    """[-d, d] for a number d, or the pair itself."""
-    what = f"{name} degrees" if name != "Affine shear" else name
-    hint = hint or f"write {name}(15) or {name}((-10, 10))"
-    if isinstance(value, (int, float, np.number)) and not isinstance(value, bool):
-        if not 0 <= value <= limit:
-            raise ConfigError.of(
-                what, f"a number in [0, {limit:g}] or a pair (low, high)", value, hint
-            )
-        return (-float(value), float(value))
-    if not isinstance(value, tuple) or len(value) != 2:
-        raise ConfigError.of(what, f"a number in [0, {limit:g}] or a pair (low, high)", value, hint)
-    return check_range(what, value, -limit, limit, hint)
 
 
 def _check_pair(name: str, pair: Any, must: str, low: float, high: float, hint: str) -> None:

@@ -14,7 +14,14 @@ from helpers.op_examples.filters import EXAMPLES, MEANING
 from helpers.opencv_ops.kernels import KERNELS
 from helpers.photos import picture
 
-from fastfeed import GaussianBlur, GaussianNoise, JPEGCompression, Sharpness
+from fastfeed import (
+    GaussianBlur,
+    GaussianNoise,
+    JPEGCompression,
+    MedianBlur,
+    MotionBlur,
+    Sharpness,
+)
 from fastfeed.errors import ConfigError, SpecError
 from fastfeed.ops import noise_table
 from fastfeed.sampling.rng import uniform
@@ -192,6 +199,31 @@ def test_noise_is_clipped_where_bytes_end():
         )
 
 
+def test_lines_and_squares_are_odd_and_uniform_with_both_ends():
+    length, direction = params(MotionBlur((3, 9))).values()
+    shares = np.bincount(length, minlength=10) / len(length)
+    np.testing.assert_allclose(shares[3::2], 0.25, atol=0.03)
+    assert shares[::2].sum() == 0 and length.dtype == np.int64
+    np.testing.assert_allclose(np.hypot(*direction.T), 1)
+    angle = np.degrees(np.arctan2(-direction[:, 1], direction[:, 0]))
+    assert np.abs(np.histogram(angle, 6, (-90, 90))[0] / len(angle) - 1 / 6).max() < 0.03
+    kernel = params(MedianBlur((1, 7)))["kernel"]
+    np.testing.assert_allclose(np.bincount(kernel)[1::2] / len(kernel), 0.25, atol=0.03)
+    assert MedianBlur(5).draws == 0
+
+
+def test_a_moved_point_is_a_line_at_its_angle():
+    """Up to the right: counterclockwise from the horizontal."""
+    image = np.zeros((9, 9, 1), np.uint8)
+    image[4, 4] = 245
+    u = np.zeros((1, 2))
+    values = MotionBlur(7, (45, 45)).params(u, np.array([[9, 9]]))
+    line = KERNELS[MotionBlur](MotionBlur(7, (45, 45)), values, 0, image)[:, :, 0]
+    # a pixel apart along the diagonal: two steps of 0.71 end up in one pixel, at both ends
+    np.testing.assert_array_equal(np.argwhere(line), [[2, 6], [3, 5], [4, 4], [5, 3], [6, 2]])
+    assert line.sum() == 245 and line[4, 4] == 35
+
+
 def test_quality_is_what_a_file_would_lose():
     image = cv2.GaussianBlur(
         np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8), (5, 5), 1
@@ -230,6 +262,11 @@ def test_quality_is_what_a_file_would_lose():
             "JPEGCompression quality must be an integer in [1, 100] or a pair",
         ),
         (lambda: JPEGCompression((50.5, 60)), "got (50.5, 60); write JPEGCompression((30, 95))"),
+        (lambda: MotionBlur(4), "MotionBlur length must be odd, got 4; write MotionBlur(9)"),
+        (lambda: MotionBlur((3, 101)), "MotionBlur length must be an integer in [1, 99]"),
+        (lambda: MotionBlur(3, 400), "MotionBlur degrees must be a number in [0, 360]"),
+        (lambda: MedianBlur((3, 6)), "MedianBlur kernel must be odd, got (3, 6)"),
+        (lambda: MedianBlur(17), "MedianBlur kernel must be an integer in [1, 15]"),
     ],
 )
 def test_refuses_what_is_out_of_range(make, text):

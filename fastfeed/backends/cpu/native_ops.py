@@ -25,7 +25,14 @@ from fastfeed.ops.color import (
     ToBGR,
 )
 from fastfeed.ops.erasing import CutOut, GridMask, RandomErasing
-from fastfeed.ops.filters import GaussianBlur, GaussianNoise, JPEGCompression, Sharpness
+from fastfeed.ops.filters import (
+    GaussianBlur,
+    GaussianNoise,
+    JPEGCompression,
+    MedianBlur,
+    MotionBlur,
+    Sharpness,
+)
 from fastfeed.ops.levels import (
     LUT,
     AutoContrast,
@@ -112,6 +119,8 @@ _OPS: dict[type, NativeOp] = {
     Hue: _op("hue", "shift"),
     Sharpness: _op("sharpness", "factor"),
     GaussianBlur: _op("blur", "sigma", constants=lambda op, channels: (op.taps,)),
+    MotionBlur: _op("motion", "length", "direction"),
+    MedianBlur: _op("median", "kernel"),
     GaussianNoise: _op("noise", "sigma", "offset"),
     JPEGCompression: _op("jpeg", "quality"),
     Rotate: NativeOp(

@@ -31,9 +31,9 @@ def erase(op: RandomErasing | CutOut, values: Any, image: Any, context: OpContex
 
 
 def grain(op: RandomErasing, values: dict[str, Any], row: int, context: OpContext) -> np.ndarray:
-    """Noise that fills the box; for an empty box, or one of a color, a single black pixel."""
+    """Noise that fills the box; for an empty box a single black pixel."""
     top, left, height, width = values["box"][row].tolist()
-    if not height or op.fill != "noise":
+    if not height:
         return np.zeros((1, 1, context.channels), np.int16)
     line = context.size[1] * context.channels
     found = read_wrapped(gray(), int(values["offset"][row]) + top * line, height * line)

@@ -13,7 +13,7 @@ import numpy as np
 
 from fastfeed.backends.dali.arithmetic import OpContext, renamed, rounded, truncated
 from fastfeed.backends.dali.imports import fn, types
-from fastfeed.ops.filters import GaussianBlur, GaussianNoise, JPEGCompression, Sharpness
+from fastfeed.ops.filters import GaussianBlur, GaussianNoise, JPEGCompression, MotionBlur, Sharpness
 from fastfeed.ops.noise_table import STEPS, read_wrapped, steps
 
 _SMOOTH = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]]) / 13  # Pillow's ImageFilter.SMOOTH
@@ -41,6 +41,22 @@ def blur(op: GaussianBlur, values: Any, image: Any, context: OpContext) -> Any:
     return fn.gaussian_blur(image, sigma=values["sigma"], window_size=op.taps)
 
 
+def lines(op: MotionBlur, values: dict[str, Any], context: OpContext) -> dict[str, Any]:
+    """Weights of the pixels along each line: float32 (n, side, side)."""
+    n, half = len(values["length"]), np.max(op.length) // 2
+    weights = np.zeros((n, 2 * half + 1, 2 * half + 1), np.float32)
+    rows = np.arange(n)
+    for k in range(-half, half + 1):
+        x, y = np.rint(k * values["direction"].T * (1 - 1e-9)).astype(int) + half
+        weights[rows, y, x] += abs(k) <= values["length"] // 2
+    return {"weights": weights / values["length"][:, None, None].astype(np.float32)}
+
+
+def motion(op: MotionBlur, values: Any, image: Any, context: OpContext) -> Any:
+    weights = values["weights"].gpu() if context.gpu else values["weights"]
+    return rounded(renamed("filter")(image, weights, dtype=types.FLOAT))
+
+
 def grain(op: GaussianNoise, values: dict[str, Any], row: int, context: OpContext) -> np.ndarray:
     shape = (*context.size, context.channels)
     return read_wrapped(steps(), int(values["offset"][row]), int(np.prod(shape))).reshape(shape)
@@ -59,6 +75,12 @@ def jpeg(op: JPEGCompression, values: Any, image: Any, context: OpContext) -> An
     return fn.jpeg_compression_distortion(gray, quality=quality)[:, :, 0:1]
 
 
-FEEDS = {Sharpness: smoothing}
+FEEDS = {Sharpness: smoothing, MotionBlur: lines}
 GRAIN = {GaussianNoise: grain}
-LOWERING = {Sharpness: sharpness, GaussianBlur: blur, GaussianNoise: noise, JPEGCompression: jpeg}
+LOWERING = {
+    Sharpness: sharpness,
+    GaussianBlur: blur,
+    MotionBlur: motion,
+    GaussianNoise: noise,
+    JPEGCompression: jpeg,
+}

@@ -29,7 +29,7 @@ the cpu backend differ:
   arithmetic differs.
 
 Not on this backend, a ConfigError at construction: Function, a user's own function of a NumPy
-image; warps with a border other than "constant" or with `expand`.
+image; warps with a border other than "constant" or with `expand`; MedianBlur.
 """
 
 from __future__ import annotations

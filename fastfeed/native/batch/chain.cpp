@@ -18,7 +18,11 @@ namespace {
 
 constexpr double kMost = 1e6;           // of a factor: far beyond what makes every byte 0 or 255
 constexpr double kMostSharpness = 128;  // results of 16 bits with a sign
+constexpr int kMostTaps = 99;           // of a line whose sum has 15 bits
+constexpr int kMostKernel = 15;         // of a median
 constexpr double kOffset = 1LL << 53;   // in a table of noise
+
+int odd_within(double number, int most) { return whole_within(number, 1, most) | 1; }
 
 void apply(Tables& tables, Image& image) {
   if (tables.count) look_up(image.at, image.at, image.bytes(), tables.of, tables.count);
@@ -143,6 +147,10 @@ Status change(const Op& op, const OpValues& values, size_t row, const NoiseTable
     case Code::hue: hue(image, within(p[0], -kMost, kMost)); break;
     case Code::sharpness: sharpness(image, within(p[0], 0, kMostSharpness), scratch); break;
     case Code::blur: blur(image, within(p[0], 1e-3, kMost), int(c[0]), scratch); break;
+    case Code::motion:
+      motion_blur(image, odd_within(p[0], kMostTaps), within(p[1], -1, 1), within(p[2], -1, 1), scratch);
+      break;
+    case Code::median: median_blur(image, odd_within(p[0], kMostKernel), scratch); break;
     case Code::noise:
       fastfeed::noise(image, within(p[0], 0, 255), int64_t(within(p[1], 0, kOffset)), noise.steps, noise.length,
                       noise.per_unit);

@@ -18,7 +18,7 @@ namespace fastfeed {
 enum class Code : int {
   brightness, solarize, solarize_add, posterize, invert, gamma, lut,       // a table known beforehand
   contrast, equalize, autocontrast,                          // a table that depends on the image
-  grayscale, channels, saturation, hue, sharpness, blur, noise, jpeg,  // all else
+  grayscale, channels, saturation, hue, sharpness, blur, motion, median, noise, jpeg,  // all else
   warp, erase, erase_noise, grid_mask, window, augmix,
 };
 

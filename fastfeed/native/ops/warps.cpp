@@ -244,11 +244,16 @@ int WarpSource::source_of(int place, int length) const {
 
 WarpSource copy_with_border(const Image& in, const Border& border, const double* matrix, int height, int width,
                             Scratch& scratch) {
+  const int longest = std::max(in.height, in.width);
+  const bool drawn = border.mode != Border::constant && longest <= kMostCounted / 2;
+  const int margin = drawn ? reach_beyond(in, matrix, height, width, longest / 2 + 1) : 0;
+  return copy_with_margin(in, border, margin, scratch);
+}
+
+WarpSource copy_with_margin(const Image& in, const Border& border, int margin, Scratch& scratch) {
   WarpSource source(in, border);
-  const int channels = in.channels, most = std::max(in.height, in.width) / 2 + 1;
-  if (source.has_border() && std::max(in.height, in.width) <= kMostCounted / 2)
-    source.margin = reach_beyond(in, matrix, height, width, most);
-  const int margin = source.margin;
+  source.margin = margin;
+  const int channels = in.channels;
   const size_t row = source.row(), side = size_t(margin) * size_t(channels);
   uint8_t* const copy = scratch.memory(size_t(in.height + 2 * margin) * row);
   source.at = copy;

@@ -32,6 +32,9 @@ struct WarpSource {
   int source_of(int place, int length) const;
 };
 
+// A copy of the image with `margin` pixels of its border; readable for 64 bytes beyond its end.
+WarpSource copy_with_margin(const Image& in, const Border& border, int margin, Scratch& scratch);
+
 // A copy of the image with as much of its border as a warp into `height` x `width` pixels is likely to need.
 WarpSource copy_with_border(const Image& in, const Border& border, const double* matrix, int height, int width,
                             Scratch& scratch);

@@ -6,7 +6,14 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageEnhance
 
-from fastfeed.ops.filters import GaussianBlur, GaussianNoise, JPEGCompression, Sharpness
+from fastfeed.ops.filters import (
+    GaussianBlur,
+    GaussianNoise,
+    JPEGCompression,
+    MedianBlur,
+    MotionBlur,
+    Sharpness,
+)
 from fastfeed.ops.noise_table import LENGTH, normal
 from helpers.meaning import ROUNDED, Meaning, Within
 
@@ -18,6 +25,8 @@ EXAMPLES = {
         GaussianBlur(5, [1.5, 3.0]),
         GaussianBlur(61, (8, 9)),
     ],
+    MotionBlur: [MotionBlur(), MotionBlur(5, 30), MotionBlur((1, 99)), MotionBlur(21, (60, 60))],
+    MedianBlur: [MedianBlur(), MedianBlur(3), MedianBlur(5), MedianBlur((1, 15))],
     GaussianNoise: [GaussianNoise(), GaussianNoise([40, 80])],
     JPEGCompression: [JPEGCompression(), JPEGCompression([1, 10])],
 }
@@ -47,6 +56,26 @@ def blur(op: Any, values: dict[str, Any], row: int, image: np.ndarray) -> np.nda
     return np.rint(blurred).astype(np.uint8)
 
 
+def motion(op: Any, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
+    """The mean of moved images."""
+    half = int(values["length"][row]) // 2
+    padded = np.pad(image, ((half, half), (half, half), (0, 0)), "reflect").astype(np.float64)
+    height, width = image.shape[:2]
+    total = np.zeros(image.shape)
+    for k in range(-half, half + 1):
+        x, y = np.rint(k * values["direction"][row] * (1 - 1e-9)).astype(int)
+        total += padded[half + y : half + y + height, half + x : half + x + width]
+    return np.rint(total / (2 * half + 1)).astype(np.uint8)
+
+
+def median(op: Any, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
+    kernel = int(values["kernel"][row])
+    half = kernel // 2
+    padded = np.pad(image, ((half, half), (half, half), (0, 0)), "edge")
+    squares = np.lib.stride_tricks.sliding_window_view(padded, (kernel, kernel), (0, 1))
+    return np.median(squares, axis=(-2, -1)).astype(np.uint8)
+
+
 def noise(op: Any, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
     found = (
         normal()[(values["offset"][row] + np.arange(image.size)) % LENGTH]
@@ -67,12 +96,16 @@ def jpeg(op: Any, values: dict[str, Any], row: int, image: np.ndarray) -> np.nda
 MEANING = {
     Sharpness: Meaning(sharpness, 1, source="Pillow ImageEnhance.Sharpness"),
     GaussianBlur: Meaning(blur, 1, source="torchvision gaussian_blur"),
+    MotionBlur: Meaning(motion, 0, source="formula"),
+    MedianBlur: Meaning(median, 0, source="NumPy median"),
     GaussianNoise: Meaning(noise, 1, source="formula"),
     JPEGCompression: Meaning(jpeg, 1, source="Pillow Image.save"),
 }
 ON_DALI = {
     Sharpness: Within(2, 1, 0.6),
     GaussianBlur: ROUNDED,
+    MotionBlur: ROUNDED,
+    MedianBlur: None,  # DALI has it on GPUs alone
     GaussianNoise: ROUNDED,
     JPEGCompression: Within(2, 2, 0.1),  # nothing where DALI and OpenCV have the same libjpeg
 }

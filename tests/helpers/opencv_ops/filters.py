@@ -8,7 +8,7 @@ from typing import Any
 import cv2
 import numpy as np
 
-from fastfeed.ops.filters import GaussianBlur, JPEGCompression, Sharpness
+from fastfeed.ops.filters import GaussianBlur, JPEGCompression, MedianBlur, MotionBlur, Sharpness
 from helpers.opencv_ops.scratch import planes
 
 # Pillow's ImageFilter.SMOOTH
@@ -55,6 +55,23 @@ def blur(op: GaussianBlur, values: dict[str, Any], row: int, image: np.ndarray) 
     return image
 
 
+def motion(op: MotionBlur, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
+    """A filter with one weight for each pixel of the line; of an odd number, so without ties."""
+    length = int(values["length"][row])
+    half = length // 2
+    weights = np.zeros((length, length), np.float32)
+    for k in range(-half, half + 1):
+        x, y = np.rint(k * values["direction"][row] * (1 - 1e-9)).astype(int)
+        weights[half + y, half + x] += 1
+    kernel = weights / np.float32(length)
+    blurred = cv2.filter2D(image, -1, kernel, borderType=cv2.BORDER_REFLECT_101)
+    return blurred.reshape(image.shape)
+
+
+def median(op: MedianBlur, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
+    return cv2.medianBlur(image, int(values["kernel"][row])).reshape(image.shape)
+
+
 def jpeg(op: JPEGCompression, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
     """There and back in memory."""
     quality = [cv2.IMWRITE_JPEG_QUALITY, int(values["quality"][row])]
@@ -67,4 +84,10 @@ def jpeg(op: JPEGCompression, values: dict[str, Any], row: int, image: np.ndarra
     return cv2.imdecode(file, cv2.IMREAD_COLOR_RGB)
 
 
-KERNELS = {Sharpness: sharpness, GaussianBlur: blur, JPEGCompression: jpeg}
+KERNELS = {
+    Sharpness: sharpness,
+    GaussianBlur: blur,
+    MotionBlur: motion,
+    MedianBlur: median,
+    JPEGCompression: jpeg,
+}

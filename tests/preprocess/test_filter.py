@@ -21,6 +21,7 @@ from helpers.small_jobs import InlineEngine
 from PIL import Image
 
 import fastfeed as ff
+from fastfeed.decode.base import DecodeFailure
 from fastfeed.errors import ConfigError, FastfeedError
 from fastfeed.preprocess import (
     Encoding,
@@ -31,12 +32,14 @@ from fastfeed.preprocess import (
     Scaling,
     Selection,
     run,
+    update,
 )
 from fastfeed.preprocess.inputs.source_spec import SourceSpec
 from fastfeed.preprocess.pixels.transform import Transformer
 from fastfeed.preprocess.planning.estimate import estimate
 from fastfeed.preprocess.reports.statistics import statistics, summary
 from fastfeed.preprocess.reports.status import job_status
+from fastfeed.preprocess.shard.build import ShardTask, _ShardBuilder
 from fastfeed.preprocess.targets.job_state import open_job
 from fastfeed.preprocess.targets.target import open_target
 from fastfeed.sources.folder import ImageFolder
@@ -60,6 +63,13 @@ def forgets(samples):
 
 def misspelled(samples):
     return [{"scor": 1.0} for s in samples]
+
+def raises(samples):
+    return [1 // 0 for s in samples]
+
+def infinite(samples):
+    more = [1.5, float("-inf"), {"a": float("nan")}]
+    return [{"score": float("inf"), "more": more, "low": np.float32("-inf")} for s in samples]
 
 def array(samples):
     return [{"score": np.ones(1)} for s in samples]
@@ -207,7 +217,6 @@ def test_a_sample_without_the_value_is_bad_alone(place):
 @pytest.mark.parametrize(
     ("where", "function", "message"),
     [
-        ("score > 0.5", "misspelled", "where needs 'score', which nothing gave"),
         ("score > 0.5", "array", r"compares an array of float64 \(1,\) with number 0.5"),
         ("", "one_drop", "must return one mapping or Drop per sample, 4 here, got a single object"),
         ("", "drop_class", "must return mappings of names to values, or Drop, got type"),
@@ -228,6 +237,45 @@ def test_unknown_names_are_refused_before_anything_is_written(place):
     )
     assert f"\n  width > 5 and scor > 0.5\n  {' ' * 14}^" in str(error.value)
     assert not Path("shards/__job/plan.json").exists()
+
+
+@pytest.mark.parametrize("workers", ["inline", "processes"])
+def test_unknown_names_are_refused_before_the_plan_also_with_a_function(place, workers):
+    engine = {"engine": InlineEngine()} if workers == "inline" else {"workers": 1}
+    with pytest.raises(ConfigError, match=r"no column 'score', only .* and the columns scor;"):
+        job("width > 5 and score > 0.5", "misspelled", columns=(), **engine)
+    with pytest.raises(
+        ConfigError, match=r"no column 'scors', only .* columns country, score, shar"
+    ):
+        job("scors > 0.5", "drop", **engine)
+    assert not Path("shards/__job/plan.json").exists()
+    with pytest.raises(ConfigError, match="raised ZeroDivisionError"):
+        job("score > 0.5", "raises", columns=(), **engine)
+    assert Path("shards/__job/plan.json").exists(), "nothing is known of its columns"
+
+
+def test_numbers_that_json_cannot_hold_are_missing_values(place):
+    job("", "infinite", columns=())
+    source = ff.TarShards("shards/*.tar", label=None, columns=["json"])
+    (columns,) = {json.dumps(m["columns"]) for m in source.columns(np.arange(11))["json"]}
+    assert json.loads(columns) == {"score": None, "more": [1.5, None, {"a": None}], "low": None}
+    assert kept() == list(range(11))
+
+
+def test_a_repair_knows_the_columns_of_the_job_in_the_source(place):
+    job("", "score", columns=())
+    recipe = Recipe(Scaling(12), limits=Limits(where="score >= 2"))
+    with pytest.MonkeyPatch.context() as storage:
+        make = ShardTask.make
+
+        def slow(task: ShardTask, i: int, *arguments: Any) -> Any:
+            return DecodeFailure("timeout", "") if i in (1, 5) else make(task, i, *arguments)
+
+        storage.setattr(ShardTask, "make", slow)
+        storage.setattr(_ShardBuilder, "unread", lambda *_: {})
+        run("shards", "again", recipe, engine=InlineEngine())
+    report = update("shards", "again", repair=True, engine=InlineEngine())
+    assert report.selection[0].startswith("1 image repaired"), "the other is dropped for its score"
 
 
 def test_columns_of_an_earlier_job_are_known(place):

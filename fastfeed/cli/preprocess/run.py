@@ -133,6 +133,7 @@ def bad(
     if job.plan.merged:
         shown = " or ".join(f"fastfeed preprocess status {part.target}" for part in job.plan.merged)
         raise ConfigError(f"{dst} is merged from jobs: look at their bad images, {shown}")
+    check_outside(dst, output)
     images = select_bad(job, criteria)
     print_line = printer(Console(stderr=True, emoji=False))
     if not images:
@@ -194,6 +195,17 @@ def update(
     src, dst, recipe = _job_in_plan("update", paths, ctx.params, [*named, *given])
     changes |= {"remove": remove or (), "relabel": relabel or None}
     _run_job(ctx, src, dst, recipe.metadata.extras, job=update_job, **changes)
+
+
+def check_outside(dst: str, output: Path) -> None:
+    """ConfigError if a file is in a job's folder: readers, and updates, do not expect it there."""
+    folder = dst.removeprefix("file://")
+    if "://" not in folder and Path(folder).resolve() in output.resolve().parents:
+        raise ConfigError(
+            f"{output} is in the job's folder, whose files readers take for shards, and where no"
+            " update would remove it; write it somewhere else",
+            field="output",
+        )
 
 
 def _part(ctx: typer.Context) -> tuple[int, int] | None:

@@ -56,8 +56,9 @@ class PlanIds:
         return self._source.fingerprint
 
     def uri(self, i: int) -> str:
-        """Address of the sample in the source."""
-        return self._source.uri(int(self._ids[i]))
+        """Address of the sample in the source; "" if it is gone."""
+        place = int(self._ids[i])
+        return self._source.uri(place) if place >= 0 else ""
 
     def label(self, ids: np.ndarray) -> np.ndarray:
         """Class numbers: int64, shape (len(ids),), or multi-hot: float32 (len(ids), classes)."""
@@ -102,7 +103,9 @@ class PlanIds:
 
     def sizes(self, ids: np.ndarray) -> np.ndarray:
         """Bytes of each sample: int64, shape (len(ids),); 0 if unknown."""
-        return np.array(known_sizes(self._source, self._ids[ids].tolist()), np.int64)
+        places = self._ids[ids]
+        sizes = known_sizes(self._source, np.maximum(places, 0).tolist())
+        return np.where(places < 0, 0, np.array(sizes, np.int64))
 
     def shard(self, unit: int) -> str:
         """Name of a unit: that of the source."""

@@ -33,16 +33,22 @@ from fastfeed.preprocess.planning.check_source import (
     planned_ids,
     samples_file,
 )
-from fastfeed.preprocess.planning.edited import edited, read_labels, read_names, write_removed
+from fastfeed.preprocess.planning.edited import (
+    edited,
+    read_labels,
+    read_names,
+    stored_shard,
+    withdraw,
+)
 from fastfeed.preprocess.planning.planning import (
     append_plan,
     check_plan,
     planned_input,
     with_repaired,
 )
+from fastfeed.preprocess.planning.shares import counted
 from fastfeed.preprocess.shard.build import ShardTask
 from fastfeed.preprocess.shard.probe import ProbeTask
-from fastfeed.preprocess.shard.stored import StoredShard
 from fastfeed.preprocess.targets.job_lock import job_lock
 from fastfeed.preprocess.targets.job_state import Job, load_plan, open_job, write_plan
 from fastfeed.preprocess.targets.target import open_target
@@ -173,7 +179,7 @@ class _Update:
         place = getattr(job_run.source, "place", plan.source)
         reporter.stage("resume")
         rows = _rows(job, job_run)
-        now, names = edited(plan, rows, place, self.names, self.labels, self.ignore_unknown)
+        now, names = edited(job, rows, place, self.names, self.labels, self.ignore_unknown)
         if not (self.repair or self.add or self.drop_missing):
             return self._build(job_run, job, now, names)
         reporter.stage("source")
@@ -185,6 +191,7 @@ class _Update:
                 dropped = now.edits.merged(gone, np.full(len(gone), REMOVED, np.int64))
                 names |= stored_uris(job, gone)
                 now = replace(now, edits=dropped)
+                now = replace(now, shares=counted(now, rows))
             changes = added_since(target, now, input, retried)
             kept = plan.source_ids if changes is None else changes.kept
             check_content(target, plan, input, job.records, kept, listing)
@@ -199,7 +206,7 @@ class _Update:
             if self.dry_run:
                 now = replace(now, edits=with_repaired(now, repaired))
                 return self._build(job_run, job, now, names, new)
-            write_removed(job, now, names, _today())
+            withdraw(job, now, names, _today())
             how = listing, job_run.engine, reporter, repaired, plan
             grown, _ = append_plan(target, now, changes, *how)
         placed = grown.order[len(plan.order) :] - plan.length
@@ -223,7 +230,7 @@ class _Update:
             return replace(report, selection=(sentence, *report.selection))
         target = job_run.target
         if plan.head != job.plan.head and not new:
-            write_removed(job, plan, names, _today())
+            withdraw(job, plan, names, _today())
             write_plan(target, plan, job.plan)
         report = job_run.build(BadFilter(), append=False, compare=False)
         return replace(report, selection=(sentence, *report.selection))
@@ -268,9 +275,8 @@ def stored_uris(job: Job, ids: np.ndarray) -> dict[int, str]:
     for record in job.records.values():
         if wanted.isdisjoint(record.ids):
             continue
-        stored = StoredShard(job.target, record, job.plan.recipe.packing.format, frozenset())
-        entries = {int(entry.key): entry.meta["uri"] for entry in stored.entries()}
-        uris |= {i: uri for i, uri in entries.items() if i in wanted}
+        metas = stored_shard(job, record).metas(wanted.intersection(record.ids))
+        uris |= {i: meta["uri"] for i, meta in metas.items()}
     return uris
 
 
@@ -282,10 +288,16 @@ def _sentence(job: Job, plan: JobPlan, new: Mapping[str, int], dry_run: bool) ->
     labeled = now.ids[(now.values > REMOVED) & (now.ids < job.plan.length)]
     relabeled = int(np.count_nonzero(before.at(labeled) != now.at(labeled)))
     counts = {"removed": removed, "relabeled": relabeled, **new}
-    parts = [f"{count:,} {verb}" for verb, count in counts.items() if count]
+    parts = [(verb, count) for verb, count in counts.items() if count]
     if not parts:
         return "nothing to change"
-    count, _, rest = ", ".join(parts).partition(" ")
+    texts = [f"{count:,} {verb}" for verb, count in parts]
+    texts[0] = f"{parts[0][1]:,} image{'s' * (parts[0][1] != 1)} {parts[0][0]}"
+    if dry_run:  # of new images, copies and those that the recipe drops are left out
+        up_to = {"added", "repaired"}
+        texts = [
+            "up to " * (verb in up_to) + text for text, (verb, _) in zip(texts, parts, strict=True)
+        ]
     pairs = list(zip(job.plan.shard_hashes, plan.shard_hashes, strict=False))
     again = [k for k, (was, is_now) in enumerate(pairs) if was != is_now]
     size = sum(job.records[k].bytes for k in again if k in job.records)
@@ -293,4 +305,4 @@ def _sentence(job: Job, plan: JobPlan, new: Mapping[str, int], dry_run: bool) ->
     shards = f"{len(again):,} of {len(pairs):,} shards {verb} written again"
     if dry_run:
         shards += f", {format_size(size)}"
-    return f"{count} image{'' if count == '1' else 's'} {rest}: {shards}"
+    return f"{', '.join(texts)}: {shards}"

@@ -15,6 +15,7 @@ TEMPORARY = "__tmp"  # folder below the target for temporary files; nothing in i
 TEMPORARY_FOLDERS = (TEMPORARY, "_tmp")  # the second is that of earlier versions
 RECORDS = f"{JOB}/records/"
 LOCKS = f"{JOB}/locks/"
+PREVIEWS = f"{JOB}/preview/"
 DUPLICATES = f"{JOB}/duplicates.html"
 _EARLIER_JOB = "_job/"
 _EARLIER_TOP = {f"{JOB}/{name}": name for name in ("manifest.json", "bad.jsonl")}

@@ -342,10 +342,15 @@ def _names(input: Input) -> Iterator[bytes]:
     if paths is not None:
         yield from unpacked(paths)
         return
-    magic = _MAGIC.search(input.text)
-    prefix = os.path.dirname(input.text[: magic.start()] if magic else input.text.rstrip("/"))
+    prefix = name_prefix(input.text)
     for i in range(len(input.source)):
         yield os.fsencode(input.source.uri(i).removeprefix(prefix))
+
+
+def name_prefix(text: str) -> str:
+    """The part of URIs that is not in the names of images, if the source is not a folder of files."""
+    magic = _MAGIC.search(text)
+    return os.path.dirname(text[: magic.start()] if magic else text.rstrip("/"))
 
 
 def _sizes(input: Input, first: int, last: int) -> np.ndarray:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import io
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -29,6 +30,7 @@ from fastfeed.preprocess.targets.target import Target
 from fastfeed.sources.base import Source
 
 PAIRS = f"{JOB}/duplicates.jsonl"
+_CARD = re.compile(rb"<!--pair (\d+) (\d+)-->.*?<!--end of pair-->\n?", re.DOTALL)
 _MAX_SHOWN = {
     "duplicate_near": 100,
     "duplicate_semantic": 100,
@@ -68,11 +70,34 @@ def write_duplicates(target: Target, source: Source, pairs: Sequence[DuplicatePa
     for pair in pairs:
         line: dict[str, Any] = {"kept": source.uri(pair.kept), "dropped": source.uri(pair.dropped)}
         line |= {"reason": pair.reason, "bits": pair.bits, "labels_differ": pair.conflict}
+        line["ids"] = [pair.kept, pair.dropped]
         if pair.reason == "duplicate_semantic":
             line["cosine"] = round(pair.cosine, 6)
         lines.write(json.dumps(line).encode() + b"\n")
     target.write(PAIRS, lines.getvalue())
     target.write(DUPLICATES, _page(source, pairs).encode("utf-8", "replace"))
+
+
+def forget_duplicates(target: Target, ids: Container[int]) -> None:
+    """Take the pairs with one of these images out of the list and off the page.
+
+    Those of earlier versions, which have no ids, are removed as a whole.
+    """
+    lines = (target.read(PAIRS) or b"").splitlines(keepends=True)
+    page = target.read(DUPLICATES) or b""
+    pairs = [json.loads(line).get("ids") for line in lines]
+    if None in pairs:
+        target.remove(PAIRS)
+        target.remove(DUPLICATES)
+        return
+    stays = [not any(i in ids for i in pair) for pair in pairs]
+    if not all(stays):
+        target.write(PAIRS, b"".join(line for line, kept in zip(lines, stays, strict=True) if kept))
+        target.write(DUPLICATES, _CARD.sub(partial(_unless_of, ids), page))
+
+
+def _unless_of(ids: Container[int], card: re.Match[bytes]) -> bytes:
+    return b"" if int(card[1]) in ids or int(card[2]) in ids else card[0]
 
 
 def _page(source: Source, pairs: Sequence[DuplicatePair]) -> str:
@@ -92,7 +117,7 @@ def _page(source: Source, pairs: Sequence[DuplicatePair]) -> str:
     body = [
         f"<h1>{_count(len(pairs), 'image')} left out as {what}</h1>",
         "<p class=soft>Of near copies the largest is kept, of the same bytes the first. All are"
-        f" listed in <code>{PAIRS}</code>.{labels if conflicts else ''}</p>",
+        f" listed in <code>{PAIRS}</code>, but pairs of images that were removed since.{labels if conflicts else ''}</p>",
     ]
     for reason, group in sections.items():
         if not group:
@@ -127,7 +152,8 @@ def _card(source: Source, pair: DuplicatePair, thumbnails: dict[int, _Thumbnail]
         f"{escape(source.uri(id))}</figcaption></figure>"
         for id, verdict in ((pair.kept, "kept"), (pair.dropped, "left out"))
     ]
-    return f"<div class=pair><b>{head}</b>{sides[0]}{sides[1]}</div>"
+    card = f"<div class=pair><b>{head}</b>{sides[0]}{sides[1]}</div>"
+    return f"<!--pair {pair.kept} {pair.dropped}-->{card}<!--end of pair-->"
 
 
 def _thumbnails(source: Source, ids: Sequence[int]) -> dict[int, _Thumbnail]:

@@ -8,7 +8,8 @@ import io
 import json
 import os
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import date
 from typing import Any
@@ -19,10 +20,12 @@ from fastfeed.errors import ConfigError, SourceError
 from fastfeed.preprocess.inputs.inputs import Input
 from fastfeed.preprocess.inputs.readahead import read_each
 from fastfeed.preprocess.model.edits import NO_LABEL, REMOVED, REPAIRED, value_of
-from fastfeed.preprocess.model.layout import JOB
+from fastfeed.preprocess.model.layout import JOB, PREVIEWS
 from fastfeed.preprocess.model.plan import JobPlan, relative_uri
-from fastfeed.preprocess.model.record import part_of_sum
-from fastfeed.preprocess.planning.check_source import name_hash
+from fastfeed.preprocess.model.record import Record, part_of_sum
+from fastfeed.preprocess.planning.check_source import name_hash, name_prefix
+from fastfeed.preprocess.planning.shares import counted
+from fastfeed.preprocess.shard.stored import DamagedShard, StoredShard
 from fastfeed.preprocess.targets.job_state import Job
 from fastfeed.preprocess.targets.target import Target
 from fastfeed.printable import printable
@@ -80,20 +83,21 @@ def _text(path: str | os.PathLike[str], field: str) -> str:
 
 
 def edited(
-    plan: JobPlan,
+    job: Job,
     rows: np.ndarray,
     place: str,
     remove: Sequence[str],
     relabel: Mapping[str, str | Sequence[str]],
     ignore_unknown: bool,
 ) -> tuple[JobPlan, dict[int, str]]:
-    """The plan with these changes, and the names by id of the images that are removed.
+    """The job's plan with these changes, and the names by id of the images that are removed.
 
     rows: `describe` of the plan's images. place: the source as it is named now. ConfigError for
     names that the job does not have, and labels for images that are removed.
     """
+    plan = job.plan
     names = [*remove, *relabel]
-    which, ids = _find(plan, rows, place, names)
+    which, ids = _find(job, rows, place, names)
     unknown = np.setdiff1d(np.arange(len(names)), which)
     if len(unknown) and not ignore_unknown:
         raise _refused(names, unknown, f"not in the job in {plan.source}", "correct these names")
@@ -116,6 +120,7 @@ def edited(
         classes=(*plan.classes, *classes),
         edit_classes=(*plan.edit_classes, *classes),
     )
+    grown = replace(grown, shares=counted(grown, rows))
     pairs = zip(removed.tolist(), which[is_removal].tolist(), strict=True)
     return grown, {i: _relative(plan, place, names[k]) for i, k in pairs}
 
@@ -138,9 +143,43 @@ def _relative(plan: JobPlan, place: str, name: str) -> str:
 
 
 def _find(
-    plan: JobPlan, rows: np.ndarray, place: str, names: Sequence[str]
+    job: Job, rows: np.ndarray, place: str, names: Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Pairs of an index of `names` and the id of an image of that name: int64, int64."""
+    which, ids = _find_in_source(job.plan, rows, place, names)
+    left = np.setdiff1d(np.arange(len(names)), which)
+    if len(left) and _has_other_names(job, rows, place):
+        stored = _stored_names(job, {names[int(k)] for k in left})
+        pairs = [(int(k), i) for k in left for i in stored.get(names[int(k)], ())]
+        more = np.array(pairs, np.int64).reshape(-1, 2)
+        which = np.concatenate([which, more[:, 0]])
+        ids = np.concatenate([ids, more[:, 1]])
+    is_own = ~np.isin(ids, job.plan.edits.with_value(REPAIRED))
+    return which[is_own].astype(np.int64), ids[is_own].astype(np.int64)
+
+
+def _has_other_names(job: Job, rows: np.ndarray, place: str) -> bool:
+    """True if the source is a job, and its images have the names that the first job read."""
+    for record in job.records.values():
+        for i, meta in stored_shard(job, record).metas(record.ids[:1]).items():
+            return i not in _find_in_source(job.plan, rows, place, [meta["uri"]])[1]
+    return False
+
+
+def _stored_names(job: Job, names: Container[str]) -> dict[str, list[int]]:
+    """Ids by name of these images in the shards."""
+    found: dict[str, list[int]] = {}
+    for record in job.records.values():
+        for i, meta in stored_shard(job, record).metas(record.ids).items():
+            if meta["uri"] in names:
+                found.setdefault(meta["uri"], []).append(i)
+    return found
+
+
+def _find_in_source(
+    plan: JobPlan, rows: np.ndarray, place: str, names: Sequence[str]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs of an index of `names` and the id of an image that the source has by that name."""
     order = np.argsort(rows["name"], kind="stable")
     known = rows["name"][order]
     left = np.arange(len(names))
@@ -160,8 +199,7 @@ def _find(
         found.append((np.repeat(left, counts), order[starts + within]))
         left = left[counts == 0]
     which, ids = (np.concatenate([pair[k] for pair in found] or [left]) for k in (0, 1))
-    is_own = ~np.isin(ids, plan.edits.with_value(REPAIRED))
-    return which[is_own].astype(np.int64), ids[is_own].astype(np.int64)
+    return which, ids
 
 
 def _forms(plan: JobPlan, place: str) -> Iterator[Callable[[str], str | None]]:
@@ -173,6 +211,12 @@ def _forms(plan: JobPlan, place: str) -> Iterator[Callable[[str], str | None]]:
         yield lambda name, text=text: _prefixed("/", relative_uri(name, text))
         for folder in (text, os.path.abspath(os.path.dirname(text))):
             yield lambda name, folder=folder: f"{folder.rstrip('/')}/{name}"
+    prefix = name_prefix(plan.source)
+    yield lambda name: name.removeprefix(prefix)  # in full, of images in shards
+    for text in dict.fromkeys((place, plan.source)):
+        for start in dict.fromkeys((plan.source, prefix, os.path.abspath(plan.source))):
+            base = f"{start.rstrip('/')}/".removeprefix(prefix)
+            yield lambda name, text=text, base=base: base + (relative_uri(name, text) or name)
     for kind in ("NFC", "NFD"):
         yield lambda name, kind=kind: None if name.isascii() else unicodedata.normalize(kind, name)
 
@@ -237,7 +281,7 @@ def _numbers(plan: JobPlan, labels: Sequence[Any]) -> tuple[np.ndarray, tuple[st
 
 
 def removed_list(target: Target, plan: JobPlan) -> list[dict[str, Any]]:
-    """Images removed from the plan: id, uri, sha256 (a part, "" if unknown), asked (a date).
+    """Images removed from the plan: id, uri, sha256 (maybe a part, "" if unknown), asked (a date).
 
     The list may have more, of an update that ended before it wrote its plan. SourceError if the
     list is damaged.
@@ -250,22 +294,48 @@ def removed_list(target: Target, plan: JobPlan) -> list[dict[str, Any]]:
         raise SourceError(f"{target.text}: {REMOVED_LIST} is damaged: {error}") from error
 
 
-def write_removed(job: Job, plan: JobPlan, names: Mapping[int, str], today: date) -> None:
-    """Write the list of the images that are removed from `plan`, which is written next."""
+def withdraw(job: Job, plan: JobPlan, names: Mapping[int, str], today: date) -> None:
+    """List the images that are removed from `plan`, which is written next, and forget their looks.
+
+    Previews are removed: they would show images that were withdrawn. So are pairs of duplicates.
+    """
+    target = job.target
     removed = set(plan.edits.with_value(REMOVED).tolist())
-    lines = {line["id"]: line for line in removed_list(job.target, plan)}
-    parts = {
-        i: part
-        for record in job.records.values()
-        if not removed.isdisjoint(record.ids)
-        for i, part in zip(record.ids, record.parts_of_sums, strict=False)
-    }
-    for i in sorted(removed - lines.keys()):
-        line = {"id": i, "uri": names.get(i, ""), "sha256": parts.get(i, "")}
+    lines = {line["id"]: line for line in removed_list(target, plan)}
+    new = removed - lines.keys()
+    sums = stored_sums(job, new)
+    for i in sorted(new):
+        line = {"id": i, "uri": names.get(i, ""), "sha256": sums.get(i, "")}
         lines[i] = line | {"asked": today.isoformat()}
     content = "".join(f"{json.dumps(lines[i])}\n" for i in sorted(lines)).encode()
-    if content != (job.target.read(REMOVED_LIST) or b""):
-        job.target.write(REMOVED_LIST, content)
+    if content != (target.read(REMOVED_LIST) or b""):
+        target.write(REMOVED_LIST, content)
+    if removed:
+        from fastfeed.preprocess.planning.duplicates_page import forget_duplicates  # draws pictures
+
+        forget_duplicates(target, removed)
+        for name in target.files(PREVIEWS):
+            target.remove(name)
+
+
+def stored_sums(job: Job, ids: Container[int]) -> dict[int, str]:
+    """The sha256 of these images; of those in damaged shards the part that records have."""
+    sums: dict[int, str] = {}
+    for record in job.records.values():
+        own = [i for i in record.ids if i in ids]
+        if not own:
+            continue
+        parts = zip(record.ids, record.parts_of_sums, strict=False)
+        sums |= {i: part for i, part in parts if i in ids}
+        with suppress(DamagedShard):
+            metas = stored_shard(job, record).metas(own)
+            sums |= {i: meta["sha256"] for i, meta in metas.items() if meta.get("sha256")}
+    return sums
+
+
+def stored_shard(job: Job, record: Record) -> StoredShard:
+    """A shard of a job, to be read."""
+    return StoredShard(job.target, record, job.plan.recipe.packing.format, frozenset())
 
 
 def removed_again(target: Target, plan: JobPlan, input: Input, rows: np.ndarray) -> np.ndarray:
@@ -273,12 +343,10 @@ def removed_again(target: Target, plan: JobPlan, input: Input, rows: np.ndarray)
 
     rows: `describe` of all images of `input`. Images of another size are not read.
     """
-    contents = {
-        (line["sha256"], int(rows["size"][line["id"]]))
-        for line in removed_list(target, plan)
-        if line["sha256"]
-    }
-    sizes = {size for _, size in contents}
+    lines = [line for line in removed_list(target, plan) if line["sha256"]]
+    whole = {line["sha256"] for line in lines}
+    sizes = {int(rows["size"][line["id"]]) for line in lines}
+    parts = {(line["sha256"], int(rows["size"][line["id"]])) for line in lines}
     new = np.arange(plan.length, len(rows))
     if 0 not in sizes:
         new = new[np.isin(rows["size"][new], [*sizes, *([0] if sizes else [])])]
@@ -286,9 +354,14 @@ def removed_again(target: Target, plan: JobPlan, input: Input, rows: np.ndarray)
     for first in range(0, len(new), _AT_ONCE):
         ids = new[first : first + _AT_ONCE].tolist()
         for i, blob in zip(ids, read_each(input.source, ids), strict=True):
-            if isinstance(blob, bytes):
-                part = part_of_sum(hashlib.sha256(blob).hexdigest())
-                own = {0, int(rows["size"][i])}
-                if any((part, size) in contents for size in (own if own != {0} else sizes)):
-                    again.append(i)
+            if not isinstance(blob, bytes):
+                continue
+            sha256 = hashlib.sha256(blob).hexdigest()
+            # of damaged shards a part is known, which is compared together with the size
+            own = {0, int(rows["size"][i])}
+            part = part_of_sum(sha256)
+            if sha256 in whole or any(
+                (part, size) in parts for size in (own if own != {0} else sizes)
+            ):
+                again.append(i)
     return np.array(again, np.int64)

@@ -16,9 +16,9 @@ from fastfeed.preprocess.model.columns import type_differences
 from fastfeed.preprocess.model.edits import Edits, value_of
 from fastfeed.preprocess.model.plan import Earlier, JobPlan, MergedJob, version_differences
 from fastfeed.preprocess.model.recipe import digest
-from fastfeed.preprocess.model.record import Record
+from fastfeed.preprocess.model.record import Record, part_of_sum
 from fastfeed.preprocess.planning.check_source import load_samples, name_keys, samples_file
-from fastfeed.preprocess.planning.edited import removed_list
+from fastfeed.preprocess.planning.edited import removed_list, stored_sums
 from fastfeed.preprocess.targets.job_state import Job
 from fastfeed.sources.class_names import class_numbers, nfc
 
@@ -125,19 +125,31 @@ def repeated(jobs: Sequence[Job], samples: np.ndarray) -> list[tuple[int, int, i
 
 def removed_elsewhere(jobs: Sequence[Job], samples: np.ndarray) -> list[tuple[int, int, int]]:
     """Images with the content of one that another job has removed, as `repeated`."""
-    removed: list[np.ndarray] = []
-    for number, job in enumerate(jobs):
-        lines = [line for line in removed_list(job.target, job.plan) if line["sha256"]]
-        sums = np.array([int(line["sha256"], 16) for line in lines], np.uint64)
-        sizes = samples[_start(jobs, number) :]["size"][[line["id"] for line in lines]]
-        removed.append((sums << np.uint64(32) | sizes)[sizes > 0])
+    removed = [
+        {
+            (line["sha256"], int(samples["size"][_start(jobs, number) + line["id"]]))
+            for line in removed_list(job.target, job.plan)
+            if line["sha256"]
+        }
+        for number, job in enumerate(jobs)
+    ]
     found: list[tuple[int, int, int]] = []
     for number, job in enumerate(jobs):
-        others = np.concatenate([part for k, part in enumerate(removed) if k != number])
-        if len(others):
-            ids, sums, shards = _contents(job)
-            sizes = samples[_start(jobs, number) :]["size"][ids]
-            found += _places(number, ids, shards, np.isin(sums << np.uint64(32) | sizes, others))
+        others = set().union(*(part for k, part in enumerate(removed) if k != number))
+        if not others:
+            continue
+        parts = [int(part_of_sum(sha256), 16) for sha256, _ in others]
+        ids, sums, shards = _contents(job)
+        is_like = np.isin(sums, np.array(parts, np.uint64))
+        known = stored_sums(job, set(ids[is_like].tolist()))
+        sizes = samples["size"][_start(jobs, number) :]
+        whole = {sha256 for sha256, _ in others}
+        again = [
+            known[i] in whole or (part_of_sum(known[i]), int(sizes[i]) or -1) in others
+            for i in ids[is_like].tolist()
+        ]
+        is_like[is_like] = again
+        found += _places(number, ids, shards, is_like)
     return found
 
 

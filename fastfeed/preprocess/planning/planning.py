@@ -44,6 +44,7 @@ from fastfeed.preprocess.planning.estimate import (
 from fastfeed.preprocess.planning.groups import read_groups
 from fastfeed.preprocess.planning.select import PlannedGroups, select
 from fastfeed.preprocess.planning.semantic import read_vectors
+from fastfeed.preprocess.planning.shares import counted
 from fastfeed.preprocess.planning.survey import Survey, SurveyTask, completed_pieces, load_survey
 from fastfeed.preprocess.planning.wanted import check_where, unwanted
 from fastfeed.preprocess.shard.versions import versions
@@ -113,7 +114,7 @@ def create_plan(
             f"no checked sample of {input.text} has {', '.join(missing)}; "
             "use the names of captions and columns as they are in the source"
         )
-    check_where(input, recipe)
+    check_where(target, input, recipe, engine)
     check_free_space(input, recipe, engine, target, reporter)
     source = input.source
     length, ids = len(source), np.arange(len(source))
@@ -223,7 +224,6 @@ def append_plan(
         label_sets=sets,
         **facts,
     )
-    _write_pairs(target, input.source, selection)
     rows = describe(now)[ids]
     before = load_samples(target.read(samples_file(plan)))
     assert before is not None, "the source was compared with it"
@@ -231,10 +231,12 @@ def append_plan(
     is_old[plan.edits.gone] = True
     rows[: len(before)][is_old] = before[is_old]
     barred = removed_again(target, plan, input, rows)
+    _write_pairs(target, input.source, selection, barred)
     left_out = Counter(plan.left_out)
     left_out.update(selection.left_out)
-    if len(barred):
-        left_out["removed"] += len(barred)
+    planned = np.concatenate([group for _, group in selection.groups] or [NO_IDS])
+    if count := int(np.isin(barred, planned).sum()):
+        left_out["removed"] += count
     groups = [(folder, group[~np.isin(group, barred)]) for folder, group in selection.groups]
     groups = [(folder, group) for folder, group in groups if len(group)]
     cuts = plan.cuts
@@ -251,6 +253,7 @@ def append_plan(
         failed=survey.failed if survey else {},
         shares=selection.shares,
     )
+    grown = replace(grown, shares=counted(grown, rows))
     keep_listing(listing, target, grown.hash)
     write_plan(target, grown, written or plan, {samples_file(grown): saved(rows)})
     return grown, input
@@ -264,11 +267,16 @@ def with_repaired(plan: JobPlan, repaired: np.ndarray) -> Edits:
     return edits.merged(plan.length + np.flatnonzero(is_labeled), labels[is_labeled])
 
 
-def _write_pairs(target: Target, source: Source, selection: PlannedGroups) -> None:
-    if selection.pairs:
+def _write_pairs(
+    target: Target, source: Source, selection: PlannedGroups, barred: np.ndarray = NO_IDS
+) -> None:
+    """Write the list and the page of duplicates, without those of images that are `barred`."""
+    hidden = set(barred.tolist())
+    pairs = [pair for pair in selection.pairs if hidden.isdisjoint((pair.kept, pair.dropped))]
+    if pairs:
         from fastfeed.preprocess.planning.duplicates_page import write_duplicates  # draws pictures
 
-        write_duplicates(target, source, selection.pairs)
+        write_duplicates(target, source, pairs)
 
 
 def _facts(input: Input, recipe: Recipe, survey: Survey | None) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from fastfeed.preprocess.model.plan import JobPlan
 from fastfeed.preprocess.model.recipe import Selection
+from fastfeed.preprocess.planning.check_source import label_hash
 from fastfeed.preprocess.planning.groups import Groups
 from fastfeed.preprocess.planning.split import Split
 
@@ -78,6 +81,45 @@ def _by_class(
             before = totals.get(k, [0] * len(counts))
             totals[k] = [a + b for a, b in zip(before, counts, strict=True)]
     return [[k, *totals[k]] for k in sorted(totals)]
+
+
+def counted(plan: JobPlan, rows: np.ndarray) -> dict[str, Any]:
+    """The shares of a plan, with images and classes of each split counted as its edits leave them.
+
+    Classes stay as they are where samples have several. rows: `describe` of its images.
+    """
+    shares = current(plan.shares)
+    names = list(shares.get("images", {}))
+    if not names:
+        return plan.shares
+    sides = [np.full(count, names.index(folder.split("/")[0])) for folder, count in plan.groups]
+    stays = ~np.isin(plan.order, plan.edits.gone)
+    ids = plan.order[stays]
+    side = np.concatenate([*sides, np.zeros(0, np.int64)])[stays]
+    totals = np.bincount(side, minlength=len(names)).tolist()
+    shares = shares | {"images": dict(zip(names, totals, strict=True))}
+    if plan.multi:
+        return shares
+    labels = plan.edits.labels(ids, _labels(plan, rows["label"][ids]))
+    known = np.unique(labels)
+    counts = np.zeros((len(known), len(names)), np.int64)
+    np.add.at(counts, (np.searchsorted(known, labels), side), 1)
+    by_label = np.column_stack([known, counts])[known >= 0].tolist()
+    shares = {name: value for name, value in shares.items() if name != "by_label"}
+    return shares | ({"by_label": by_label} if by_label else {})
+
+
+def _labels(plan: JobPlan, hashes: np.ndarray) -> np.ndarray:
+    """Class numbers of what `describe` keeps of them, -1 for none: int64."""
+    numbers = [label for label, *_ in plan.shares.get("by_label", ())]
+    names = dict(enumerate(plan.classes)) or {label: str(label) for label in numbers}
+    known = {
+        label_hash(text): label
+        for label, name in reversed(names.items())
+        for text in (name, *(unicodedata.normalize(form, name) for form in ("NFC", "NFD")))
+    }
+    codes, which = np.unique(hashes, return_inverse=True)
+    return np.array([known.get(code, -1) for code in codes.tolist()], np.int64)[which]
 
 
 def current(shares: dict[str, Any]) -> dict[str, Any]:

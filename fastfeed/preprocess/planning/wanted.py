@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Collection
 from contextlib import suppress
 
 import numpy as np
 
 from fastfeed.errors import ConfigError
 from fastfeed.faults import Failure
+from fastfeed.preprocess.engines import Engine, run_pieces
 from fastfeed.preprocess.inputs.inputs import Input, sampled_notes
 from fastfeed.preprocess.inputs.labels import is_multi, labels_of
 from fastfeed.preprocess.model.condition import condition_of, known_values, unknown_name
-from fastfeed.preprocess.model.plan import relative_uri
+from fastfeed.preprocess.model.plan import JobPlan, relative_uri
 from fastfeed.preprocess.model.recipe import Recipe
 from fastfeed.preprocess.model.task import SampleFault
 from fastfeed.preprocess.planning.survey import BAD, Survey, format_name
+from fastfeed.preprocess.shard.build import ShardTask
+from fastfeed.preprocess.shard.probe import ColumnsTask
+from fastfeed.preprocess.shard.versions import versions
+from fastfeed.preprocess.targets.target import Target
 
 _OF_FILE = ("height", "width", "bytes", "format")  # in a row of the survey
 _AT_ONCE = 4096  # samples whose columns are read together
 
 
-def check_where(input: Input, recipe: Recipe) -> None:
-    """ConfigError if the condition names a column that no checked sample has."""
+def check_where(target: Target, input: Input, recipe: Recipe, engine: Engine) -> None:
+    """ConfigError if the condition names a column that no checked sample has.
+
+    A few samples are passed to the function in `Metadata.extras` if only it may return one.
+    """
     if not recipe.limits.where:
         return
     condition = condition_of(recipe.limits.where)
@@ -33,13 +42,45 @@ def check_where(input: Input, recipe: Recipe) -> None:
             " leave it out, or use columns (--columns)",
             field="where",
         )
-    if recipe.metadata.extras:  # which may return any column
-        return
     names = {f"exif_{name}" for name in recipe.metadata.exif} | {*input.columns}
     for note in sampled_notes(input, earlier=True):
         names |= ((note.get("earlier") or {}).get("columns") or {}).keys()
-    if error := unknown_name(condition, names):
+    error = unknown_name(condition, names)
+    if error and recipe.metadata.extras:
+        returned = _returned(target, input, recipe, engine)
+        error = unknown_name(condition, names.union(*returned)) if returned else None
+    if error:
         raise error
+
+
+def _returned(
+    target: Target, input: Input, recipe: Recipe, engine: Engine
+) -> list[Collection[str]]:
+    """Columns of each of a few samples that the function in `Metadata.extras` does not drop."""
+    length = len(input.source)
+    order = np.arange(length)
+    plan = JobPlan(
+        recipe,
+        input.text,
+        input.fingerprint,
+        length,
+        tuple(input.source.classes),
+        order,
+        (("", length),),
+        made_with=versions(recipe),
+        first_uri=input.source.uri(0) if length else "",
+        columns=input.types,
+        multi=is_multi(input.source),
+    )
+    count = min(length, recipe.metadata.extras_batch)
+    ids = np.unique(np.linspace(0, max(length - 1, 0), count).astype(np.int64)).tolist()
+    returned: list[Collection[str]] = []
+    with run_pieces(engine, ColumnsTask(ShardTask(input, target, plan), ids), [0]) as outcomes:
+        for outcome in outcomes:
+            if outcome.error:
+                raise outcome.error
+            returned += outcome.summary.get("columns", ())
+    return returned
 
 
 def unwanted(input: Input, recipe: Recipe, survey: Survey) -> np.ndarray:

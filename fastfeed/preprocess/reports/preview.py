@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fastfeed import html_page
 from fastfeed.html_page import Markup, bullets, escape
-from fastfeed.preprocess.model.layout import JOB
+from fastfeed.preprocess.model.layout import PREVIEWS
 from fastfeed.preprocess.model.record import BadSample, Record
 from fastfeed.preprocess.reports.bad_groups import BadGroups, Command, bad_groups
 from fastfeed.preprocess.reports.contact_sheet import draw_cells, draw_sheet
@@ -27,7 +27,7 @@ from fastfeed.preprocess.targets.job_lock import job_lock
 from fastfeed.preprocess.targets.job_state import Job
 from fastfeed.printable import format_size
 
-PAGE = f"{JOB}/preview/index.html"
+PAGE = f"{PREVIEWS}index.html"
 _LISTED = 50  # bad images per reason
 _GROUPS = 20  # reasons, classes and folders
 _QUALITY = 85  # of the sheets
@@ -66,7 +66,7 @@ def _write(
         if cells:
             file = io.BytesIO()
             draw_sheet(cells, side).save(file, "JPEG", quality=_QUALITY)
-            written.append(f"{JOB}/preview/{record.shard.replace('/', '-')}.jpg")
+            written.append(f"{PREVIEWS}{record.shard.replace('/', '-')}.jpg")
             job.target.write(written[-1], file.getvalue())
             pictures.append((record, file.getvalue()))
         if on_shard is not None:

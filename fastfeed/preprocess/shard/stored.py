@@ -99,6 +99,27 @@ class StoredShard:
             if ids:
                 yield _run(read, ids, starts, self._bounds[ids[-1]][1])
 
+    def metas(self, ids: Container[int]) -> dict[int, dict[str, Any]]:
+        """Metadata of these samples; of formats with byte ranges nothing else is read. DamagedShard."""
+        if self.format == "parquet":
+            with self._reading():
+                rows = _table(self).read(["key", "meta"]).to_pylist()
+                return {i: json.loads(row["meta"]) for row in rows if (i := int(row["key"])) in ids}
+        if self.format not in _SAMPLES or len(self.record.offsets) != len(self.record.ids):
+            entries = self.entries()
+            return {i: entry.meta for entry in entries if (i := int(entry.key)) in ids}
+        with self._reading():
+            read = reader(self.target, self.main)
+            found: dict[int, dict[str, Any]] = {}
+            for i, (start, stop) in self._bounds.items():
+                if i in ids:
+                    file = ForwardReader(self.main, stop, read, stop - start)
+                    entry = _SAMPLES[self.format](self, file)(start, stop)
+                    if int(entry.key) != i:
+                        raise ValueError(f"sample {i} is not where it was written")
+                    found[i] = entry.meta
+            return found
+
     @cached_property
     def tally(self) -> Counts | None:
         """Counts over the samples that are not gone, if they follow from the record's.
@@ -324,14 +345,17 @@ def _record_sample(shard: StoredShard, file: ForwardReader) -> Callable[[int, in
     return sample
 
 
-def _in_parquet(shard: StoredShard) -> Iterator[Entry]:
+def _table(shard: StoredShard) -> Any:
     import pyarrow.parquet as pq
 
     file = shard.open()
-    table = pq.ParquetFile(_RangeFile(file.read, file.size))
+    return pq.ParquetFile(_RangeFile(file.read, file.size))
+
+
+def _in_parquet(shard: StoredShard) -> Iterator[Entry]:
     own = ("key", "image", "extension", "height", "width", "text", "meta")
     names = [*own, *shard.record.arrays, *shard.binary]
-    for batch in table.iter_batches(_ROWS, columns=names):
+    for batch in _table(shard).iter_batches(_ROWS, columns=names):
         for row in batch.to_pylist():
             meta = json.loads(row["meta"])
             yield Entry(

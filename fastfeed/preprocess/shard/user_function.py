@@ -21,7 +21,6 @@ import numpy as np
 from PIL import Image
 
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.inputs.plan_ids import nan_to_none
 from fastfeed.preprocess.model.columns import canonical
 from fastfeed.preprocess.model.recipe import EXIF_FIELDS
 from fastfeed.preprocess.model.record import Entry, Label
@@ -192,13 +191,12 @@ class UserFunction:
         return np.ascontiguousarray(value, value.dtype.newbyteorder("<"))
 
     def _column(self, name: str, value: Any, sample: Sample) -> Any:
-        value = nan_to_none(value.item() if isinstance(value, (np.generic, np.ndarray)) else value)
+        value = value.item() if isinstance(value, (np.generic, np.ndarray)) else value
         try:
-            json.dumps(value)
+            return json.loads(json.dumps(value), parse_constant=lambda _: None)  # NaN and infinity
         except (TypeError, ValueError) as error:
             wanted = "a NumPy array, a text, a number, or what JSON can hold"
             raise self._wrong(sample, f"{name!r} must be {wanted}: {error}") from error
-        return value
 
     def _wrong(self, sample: Sample, text: str) -> SampleFault:
         return SampleFault(f"{self.name}: {text}, for {sample.uri}")

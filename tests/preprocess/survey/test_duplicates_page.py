@@ -60,6 +60,7 @@ def test_every_pair_is_listed_by_uri() -> None:
             "reason": "duplicate_near",
             "bits": 3,
             "labels_differ": True,
+            "ids": [0, 1],
         },
         {
             "kept": uri(0),
@@ -67,6 +68,7 @@ def test_every_pair_is_listed_by_uri() -> None:
             "reason": "duplicate_exact",
             "bits": 0,
             "labels_differ": False,
+            "ids": [0, 2],
         },
     ]
 

@@ -139,7 +139,7 @@ def test_the_removed_list_has_names_sums_and_the_day(tmp_path: Path) -> None:
     change(tmp_path, remove=["cats/0000.jpg", "cats/0001.jpg"])
     lines = [json.loads(line) for line in (tmp_path / "shards" / REMOVED).read_text().splitlines()]
     assert [line["uri"] for line in lines] == ["cats/0000.jpg", "cats/0000_0.jpg", "cats/0001.jpg"]
-    assert [len(line["sha256"]) for line in lines] == [8, 0, 8]
+    assert [len(line["sha256"]) for line in lines] == [64, 0, 64]
     assert all(len(line["asked"]) == 10 for line in lines)
 
 
@@ -283,7 +283,7 @@ def test_images_that_vanish_are_dropped_when_asked(tmp_path: Path) -> None:
     plan = (tmp_path / "shards" / PLAN).read_bytes()
     report = change(tmp_path, add=True, drop_missing=True, dry_run=True)
     assert (tmp_path / "shards" / PLAN).read_bytes() == plan
-    assert report.selection[0].startswith("3 images removed, 1 added: 2 of 4 shards would be")
+    assert report.selection[0].startswith("3 images removed, up to 1 added: 2 of 4 shards would be")
     report = change(tmp_path, add=True, drop_missing=True)
     assert report.tally.samples == 17 and report.complete
     lines = [json.loads(line) for line in (tmp_path / "shards" / REMOVED).read_text().splitlines()]
@@ -354,3 +354,34 @@ def test_labels_that_are_numbers(tmp_path: Path) -> None:
         update(source, shards, relabel={"cats/0000.jpg": "dogs"}, engine=InlineEngine())
     update(source, shards, relabel={"cats/0000.jpg": "7"}, engine=InlineEngine())
     assert samples(tmp_path)["cats/0000.jpg"] == 7
+
+
+@pytest.mark.parametrize("is_absolute", [False, True])
+@pytest.mark.parametrize("format", ["webdataset", "mds", "parquet"])
+def test_images_in_shards_are_named_in_any_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str, is_absolute: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    first = f"first-{tmp_path.name}"
+    place = first.replace("first", "moved")
+    run(str(make_source(Path("photos"), 3, ())), first, recipe(format), engine=InlineEngine())
+    source = str(tmp_path / first) if is_absolute else first
+    run(source, "shards", recipe(), engine=InlineEngine())
+    uris = [open_input(source).source.uri(i) for i in range(6)]
+    wanted = [
+        uris[0],
+        uris[1].removeprefix(f"{tmp_path}/{first}/"),
+        "cats/0002.jpg",
+        "dogs/0000.jpg",
+    ]
+    report = update(source, "shards", remove=wanted[:3], relabel={wanted[3]: "wolf"}, dry_run=True)
+    assert report.selection[0].startswith("3 images removed, 1 relabeled: 1 of 1 shards")
+    Path(first).rename(place)
+    moved = uris[4].replace(f"/{first}/", f"/{place}/")
+    report = update(place, "shards", remove=[moved], engine=InlineEngine())
+    assert samples(tmp_path).keys() == {f"cats/000{k}.jpg" for k in range(3)} | {
+        "dogs/0000.jpg",
+        "dogs/0002.jpg",
+    }
+    with pytest.raises(ConfigError, match=r"1 name is not in the job in .*\n  cats/0009\.jpg"):
+        update(place, "shards", remove=["cats/0009.jpg"], engine=InlineEngine())

@@ -29,6 +29,7 @@ from .runtime.batch import Batch as Batch
 from .runtime.batch import Boxes as Boxes
 from .sampling import Balanced as Balanced
 from .sampling import Blocks as Blocks
+from .sampling import Buckets as Buckets
 from .sampling import ClassBatches as ClassBatches
 from .sampling import Curriculum as Curriculum
 from .sampling import CustomOrder as CustomOrder

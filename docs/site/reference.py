@@ -55,7 +55,7 @@ PYTHON = {  # page -> title, first words, public names; ops are those of fastfee
         " take split folds where Cache Storage",
     ),
     "order": ("Order and resume", "[What they mean](../concepts/order.md).",
-              "Plan Blocks Balanced ClassBatches Weighted Repeated Curriculum CustomOrder save_state load_state"),
+              "Plan Blocks Balanced ClassBatches Weighted Repeated Buckets Curriculum CustomOrder save_state load_state"),
     "lists": ("Lists of ops", "[For evaluation](../augmentations.md#for-evaluation), and"
               " [in files](../augmentations.md#in-files).", "evaluation save_ops load_ops"),
     "faults": ("Faults and errors", "[What happens when something fails](../failures.md).",

@@ -19,6 +19,7 @@ from fastfeed.sampling.base import (
     Shuffled,
 )
 from fastfeed.sampling.blocks import Blocks
+from fastfeed.sampling.buckets import Buckets
 from fastfeed.sampling.class_batches import ClassBatches
 from fastfeed.sampling.curriculum import Curriculum
 from fastfeed.sampling.custom import CustomOrder
@@ -30,6 +31,7 @@ __all__ = [
     "NAMES",
     "Balanced",
     "Blocks",
+    "Buckets",
     "ClassBatches",
     "Curriculum",
     "CustomOrder",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -10,8 +9,8 @@ import numpy as np
 
 from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError
-from fastfeed.printable import printable
 from fastfeed.sampling.base import Epoch, SampleRefs, check_count
+from fastfeed.sampling.columns import digest_of, read_column
 from fastfeed.sampling.permute import permute
 
 
@@ -44,8 +43,7 @@ class Ranking:
                 field="by",
             )
         ids = np.argsort(array, kind="stable")
-        digest = hashlib.sha256(ids.astype("<i8", copy=False).data).hexdigest()[:12]
-        return cls(ids.astype(np.min_scalar_type(len(array) - 1)), digest)
+        return cls(ids.astype(np.min_scalar_type(len(array) - 1)), digest_of(ids))
 
 
 @checked
@@ -94,17 +92,7 @@ class Curriculum:
         if not isinstance(self.by, str):
             self.positions(len(source))
             return self
-        read = getattr(source, "columns", None)
-        columns = {} if read is None else read(np.arange(len(source)))
-        if self.by not in columns:
-            names = ", ".join(columns) or "none"
-            raise ConfigError(
-                f"Curriculum.by must be a column of the source, which has {printable(names)}, got"
-                f" {self.by!r}; columns of shards are read with each sample: pass one number per"
-                " sample instead",
-                field="by",
-            )
-        return replace(self, by=Ranking.of(columns[self.by]))
+        return replace(self, by=Ranking.of(read_column(source, self.by, "Curriculum.by")))
 
     def positions(self, samples: int) -> int:
         if not isinstance(self.by, Ranking):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
@@ -13,6 +12,7 @@ from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError
 from fastfeed.printable import function_name, printable
 from fastfeed.sampling.base import MOST_SAMPLES, Epoch, SampleRefs, check_count
+from fastfeed.sampling.columns import digest_of
 
 _CACHED = 2  # epochs: prefetching crosses from one to the next
 
@@ -101,8 +101,7 @@ class CustomOrder:
                 f"{self}: called again for epoch 0, the function returned other ids; draw from"
                 " np.random.default_rng((seed, epoch)), and keep no state"
             )
-        digest = hashlib.sha256(np.ascontiguousarray(ids, "<i8").data).hexdigest()[:12]
-        return replace(self, digest=digest)
+        return replace(self, digest=digest_of(ids))
 
     def positions(self, samples: int) -> int:
         return samples if self.length is None else self.length

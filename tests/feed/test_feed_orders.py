@@ -42,6 +42,7 @@ def sources(root: Path) -> dict[str, tuple[Any, Any]]:
     arrays = ff.Arrays(NUMBERS, LABELS)
     return {
         "balanced": (arrays, ff.Balanced()),
+        "buckets": (arrays, ff.Buckets(LABELS, 6, leftovers="fill")),
         "class batches": (arrays, ff.ClassBatches(3, 2)),
         "curriculum": (arrays, ff.Curriculum(np.arange(50) % 7, start=0.3, epochs=2)),
         "custom": (arrays, ff.CustomOrder(drawn)),
@@ -56,6 +57,7 @@ def sources(root: Path) -> dict[str, tuple[Any, Any]]:
 
 NAMES = [
     "balanced",
+    "buckets",
     "class batches",
     "curriculum",
     "custom",

@@ -13,6 +13,7 @@ from fastfeed.distributed.world import World
 from fastfeed.sampling import (
     Balanced,
     Blocks,
+    Buckets,
     ClassBatches,
     Curriculum,
     CustomOrder,
@@ -125,6 +126,7 @@ def orders(samples: int) -> st.SearchStrategy[Any]:
     return st.one_of(
         once(samples),
         balanced(samples),
+        buckets(samples),
         class_batches(samples),
         curriculum(samples),
         custom(samples),
@@ -132,6 +134,15 @@ def orders(samples: int) -> st.SearchStrategy[Any]:
         repeated,
         mixed(samples),
     )
+
+
+@st.composite
+def buckets(draw: Any, samples: int) -> Buckets:
+    rng, batch = np.random.default_rng(draw(st.integers(0, 1000))), draw(st.integers(1, 8))
+    values = rng.integers(0, draw(st.integers(1, 9)), samples) ** 2
+    counts = np.unique(values, return_counts=True)[1]
+    drops = counts.min() >= batch and draw(st.booleans())
+    return Buckets(values, batch, "drop" if drops else "fill")
 
 
 @st.composite

@@ -19,6 +19,7 @@ from fastfeed.sampling import (
     NAMES,
     Balanced,
     Blocks,
+    Buckets,
     ClassBatches,
     Curriculum,
     CustomOrder,
@@ -34,6 +35,7 @@ from fastfeed.sampling.rng import uniform
 EXAMPLES = [
     Balanced(),
     Blocks(),
+    Buckets([1], 1),
     ClassBatches(),
     Curriculum([1]),
     CustomOrder(rotated),

@@ -13,7 +13,15 @@ from helpers.plans import limit
 from fastfeed.distributed.world import World
 from fastfeed.feed.feed import Feed
 from fastfeed.ops import CutMix, MixUp, Mosaic
-from fastfeed.sampling import Balanced, Blocks, ClassBatches, CustomOrder, Repeated, Weighted
+from fastfeed.sampling import (
+    Balanced,
+    Blocks,
+    Buckets,
+    ClassBatches,
+    CustomOrder,
+    Repeated,
+    Weighted,
+)
 from fastfeed.sampling.plan import Plan
 from fastfeed.sources import Arrays, Mixture
 
@@ -33,6 +41,7 @@ CASES: dict[str, tuple[Any, Any, np.ndarray]] = {  # source, order, what the ord
     "full": (SOURCE, "full", CLASSES),
     "as stored": (SOURCE, "none", SHARDS),
     "balanced": (SOURCE, Balanced(), CLASSES),
+    "buckets": (SOURCE, Buckets(CLASSES, 32), CLASSES),
     "class batches": (SOURCE, ClassBatches(2, 8), CLASSES),
     "weighted": (SOURCE, Weighted(1 + CLASSES), CLASSES),
     "even mixture": (mixture(0.5), "full", PART),

@@ -82,7 +82,7 @@ GOLDEN = [[5, 1, 1, 5, 5, 1, 1, 5], [5, 3, 6, 1, 4, 4, 3, 1], [7, 3, 6, 1, 0, 2,
         (
             lambda: Curriculum("x").bind(Rows(4)),
             "Curriculum.by must be a column of the source, which has none, got 'x'; columns of"
-            " shards are read with each sample: pass one number per sample instead",
+            " shards are read with each sample: pass one value per sample instead",
         ),
         (
             lambda: Curriculum([1, 2]).bind(Rows(4)),

@@ -1,0 +1,165 @@
+"""Buckets: batches of one bucket, every sample once but for leftovers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from helpers.plans import Rows, buckets, limit, plans
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fastfeed as ff
+from fastfeed.errors import ConfigError
+from fastfeed.sampling import Buckets
+from fastfeed.sampling.plan import Plan
+
+VALUES = np.repeat([3, 1, 2], [7, 4, 9])
+
+
+def values_of(order: Buckets) -> np.ndarray:
+    grouped = order.by.samples
+    found = np.empty(len(grouped.ids), np.int64)
+    found[grouped.ids] = np.repeat(order.by.values, grouped.sizes)
+    return found
+
+
+@given(plans(buckets), st.integers(0, 5))
+def test_runs_are_of_one_bucket_and_leftovers_as_the_rule_says(plan, epoch):
+    order = plan.shuffle
+    values = values_of(order)
+    ids, occurrences = plan.at(epoch, np.arange(plan.length))
+    runs = ids.reshape(-1, order.batch)
+    assert (values[runs] == values[runs[:, :1]]).all()
+    times = np.bincount(ids, minlength=plan.samples)
+    for value, size in zip(order.by.values, order.by.samples.sizes, strict=True):
+        own, rest = times[values == value], size % order.batch
+        if order.leftovers == "drop":
+            assert sorted(own) == [0] * rest + [1] * (size - rest)
+        else:
+            assert own.sum() == -(-size // order.batch) * order.batch
+            assert own.min() >= max(1, own.max() - 1)
+            for run in runs[values[runs[:, 0]] == value]:
+                assert len(np.unique(run)) == min(size, order.batch)
+    assert occurrences.max() == times.max() - 1
+
+
+def test_leftovers_are_others_in_every_epoch():
+    """Chi-square over the samples of the three buckets, of 7, 4 and 9 samples."""
+    plan = Plan(20, 3, shuffle=Buckets(VALUES, 3))
+    times = np.zeros(20)
+    for epoch in range(300):
+        times += np.bincount(plan.at(epoch, np.arange(plan.length)).ids, minlength=20)
+    for own, share in ((times[:7], 6 / 7), (times[7:11], 3 / 4), (times[11:], 1)):
+        expected = 300 * share
+        assert ((own - expected) ** 2 / expected).sum() < limit(len(own))
+
+
+def test_buckets_come_in_any_order():
+    """Chi-square over the place of a run in the epoch, for each bucket."""
+    plan = Plan(20, 2, shuffle=Buckets(VALUES % 3, 2))
+    steps = plan.length // 2
+    counts = np.zeros((3, steps))
+    for epoch in range(400):
+        found = (VALUES % 3)[plan.at(epoch, np.arange(0, plan.length, 2)).ids]
+        counts[found, np.arange(steps)] += 1
+    expected = counts.sum(axis=1, keepdims=True) / steps
+    assert ((counts - expected) ** 2 / expected).sum() < limit(counts.size)
+
+
+def test_all_ranks_have_the_same_bucket_in_a_step():
+    order = Buckets(np.arange(96) % 4, 12)
+    source = ff.Arrays(np.zeros((96, 1, 1, 3), np.uint8), np.arange(96) % 4)
+    worlds = [ff.World(rank, 3) for rank in range(3)]
+    feeds = [ff.Feed(source, [], batch=4, world=world, shuffle=order) for world in worlds]
+    for batches in zip(*feeds, strict=True):
+        assert len({label for batch in batches for label in batch.labels.tolist()}) == 1
+
+
+def test_a_column_of_texts_is_read_from_the_source():
+    names = ["short", "long", "long", "short"]
+    source = ff.Files([f"{i}.jpg" for i in range(4)], columns={"length": names})
+    by_name, by_value = Buckets("length", 2).bind(source), Buckets(names, 2)
+    assert by_name == by_value and repr(by_name) == repr(by_value)
+    assert by_name.by.values.tolist() == ["long", "short"]
+    assert by_name != Buckets([*names[::-1], "long"], 2)
+
+
+def test_golden_order():
+    """Never changes: saved states name positions in it."""
+    for leftovers, golden in (("drop", GOLDEN), ("fill", GOLDEN_FILLED)):
+        plan = Plan(20, 4, seed=7, shuffle=Buckets(VALUES, 4, leftovers))
+        assert plan.at(3, np.arange(plan.length)).ids.tolist() == golden
+
+
+GOLDEN = [8, 9, 10, 7, 1, 3, 5, 2, 19, 17, 18, 11, 12, 13, 15, 16]
+GOLDEN_FILLED = [
+    8,
+    9,
+    10,
+    7,
+    19,
+    17,
+    18,
+    11,
+    14,
+    19,
+    17,
+    18,
+    12,
+    13,
+    15,
+    16,
+    1,
+    3,
+    5,
+    2,
+    6,
+    4,
+    0,
+    1,
+]
+
+
+@pytest.mark.parametrize(
+    ("do", "text"),
+    [
+        (lambda: Buckets("x", 0), "Buckets.batch must be an integer >= 1, got 0"),
+        (
+            lambda: Buckets("x", 2, "keep"),
+            'Buckets.leftovers must be "drop" or "fill", got \'keep\'',
+        ),
+        (
+            lambda: Buckets([0.5, 1.5], 1),
+            "Buckets.by must be the name of a column or one value per sample, integers or texts, got"
+            " float64[2]; group other numbers by np.digitize(numbers, bins)",
+        ),
+        (
+            lambda: Buckets("x", 2).bind(Rows(4)),
+            "Buckets.by must be a column of the source, which has none, got 'x'; columns of shards"
+            " are read with each sample: pass one value per sample instead",
+        ),
+        (
+            lambda: Plan(4, 2, shuffle=Buckets("x", 2)),
+            "Buckets(by='x') takes a column of a source and is not bound to one; create a Feed with"
+            " it, or call its bind(source)",
+        ),
+        (
+            lambda: Plan(4, 2, shuffle=Buckets([1, 2], 1)),
+            "Buckets.by must be one value per sample: 4, got 2",
+        ),
+        (
+            lambda: Plan(20, 8, shuffle=Buckets(VALUES, 8)),
+            "Buckets(batch=8) needs as many samples in every bucket, got 4 with the value 1 and 1"
+            ' more such buckets; pass leftovers="fill", a smaller batch, or fewer values',
+        ),
+    ],
+)
+def test_refuses(do, text):
+    with pytest.raises(ConfigError) as error:
+        do()
+    assert str(error.value) == text
+
+
+def test_a_global_batch_of_parts_of_runs_is_refused():
+    with pytest.raises(ConfigError, match=r"needs a global batch that is a multiple of 4, got 6"):
+        Plan(20, 6, shuffle=Buckets(VALUES, 4))

@@ -13,8 +13,7 @@ import fastfeed as ff
 def feeds(root, batch=16, side=64, crop_share=0.875, smoothing=0.1, world=None):
     pixels = [ff.Normalize.imagenet(), ff.ToLayout("CHW")]
     ops = [ff.RandomResizedCrop(side, filter="bicubic"), ff.RandomFlip()]
-    drawn = ff.RandAugment(1, 9, bins=11, filter="bilinear", fill=(124, 116, 104))
-    ops += [ff.Maybe(drawn, 0.5)] * 2  # rand-m9: two ops, each at 0.5
+    ops += [ff.RandAugment.from_timm("rand-m9-mstd0.5-inc1")]
     ops += [ff.RandomErasing(0.25, scale=(0.02, 1 / 3), fill="noise"), *pixels]
     ops += [ff.RandomChoice([ff.MixUp(0.8), ff.CutMix(1.0)]), ff.LabelSmoothing(smoothing)]
     center = [ff.Resize(int(side / crop_share), filter="bicubic"), ff.CenterCrop(side), *pixels]

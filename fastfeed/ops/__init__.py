@@ -22,6 +22,7 @@ from fastfeed.ops import (
     map,
     mix,
     policy,
+    timm_policy,
     views,
     warp,
 )
@@ -41,6 +42,7 @@ from fastfeed.ops.levels import *
 from fastfeed.ops.map import *
 from fastfeed.ops.mix import *
 from fastfeed.ops.policy import *
+from fastfeed.ops.timm_policy import *
 from fastfeed.ops.views import *
 from fastfeed.ops.warp import *
 
@@ -62,6 +64,7 @@ __all__ += function.__all__
 __all__ += map.__all__
 __all__ += crops.__all__
 __all__ += policy.__all__
+__all__ += timm_policy.__all__
 __all__ += augmix.__all__
 
 OPS: tuple[type, ...] = tuple(

@@ -19,6 +19,7 @@ from fastfeed.ops.policy_space import (
 )
 from fastfeed.ops.program.layers import Choices, Layer
 from fastfeed.ops.ranges import check_integer
+from fastfeed.ops.timm_policy import TimmRandAugment
 from fastfeed.ops.warp import check_look
 from fastfeed.spec import Spec
 
@@ -78,6 +79,25 @@ class RandAugment:
             f"it is one of bins={self.bins} levels, 9 is usual",
         )
         check_look(self)
+
+    @classmethod
+    def from_timm(cls, config: str) -> TimmRandAugment:
+        """The RandAugment that timm makes of a text, whose ops and strengths are other ones.
+
+        Args:
+            config (str): As timm's `auto_augment=` and `--aa`.
+
+        Returns:
+            The op.
+
+        Raises:
+            ConfigError: If the text is none of timm's RandAugment.
+
+        Example:
+            >>> ff.RandAugment.from_timm("rand-m9-mstd0.5-inc1").config
+            'rand-m9-mstd0.5-inc1'
+        """
+        return TimmRandAugment(config)
 
     @property
     def draws(self) -> int:

@@ -16,7 +16,6 @@ from helpers.needs import needs
 
 import fastfeed as ff
 from fastfeed.ops import OPS
-from fastfeed.ops.policy_space import RAND
 
 PAGE = (Path(__file__).parents[2] / "docs" / "coming_from.md").read_text(encoding="utf-8")
 ROWS = [line for line in PAGE.splitlines() if line.startswith("| ") and "you write" not in line]
@@ -54,12 +53,6 @@ SAME: dict[str, dict[str, Any]] = {
         "bins": 31,
         "filter": "nearest",
         "fill": (0, 0, 0),
-    },
-    # timm 1.0; strengths are compared below
-    'ff.RandAugment(1, 9, bins=11, filter="bilinear", fill=(124, 116, 104))': {
-        "num_ops": 1,
-        "filter": "bilinear",
-        "fill": (124, 116, 104),
     },
     'ff.RandomResizedCrop(224, filter="bicubic")': CROP | {"filter": "bicubic"},
     "ff.ColorJitter(0.4, 0.4, 0.4)": {"brightness": 0.4, "hue": 0.0},
@@ -129,19 +122,6 @@ def test_what_is_erased_is_the_mean_of_normalize():
     assert np.abs(erased[hidden]).max() < 0.5 / 255 / min(STD) + 1e-6, (
         "0, but for the rounding of a byte"
     )
-
-
-def test_rand_augment_is_not_the_one_of_timm():
-    """Degrees that a sample is turned by: the strengths of m9, as the text has them."""
-    page = " ".join(PAGE.split())
-    assert "9 turns an image by at most 9 degrees; timm's have 11, and 9 is 27 degrees" in page
-    (row,) = [row for row in ROWS if "rand-m9" in row and "timm_train" not in row]
-    (code,) = re.findall(r"ff\.Maybe\((ff\.RandAugment\(.*\)), 0\.5\)", row)
-    port = Path(__file__).parents[2] / "examples" / "ports" / "timm_train.py"
-    assert code in port.read_text(encoding="utf-8"), "whose strengths are compared with timm's"
-    for op, degrees, bits in ((ff.RandAugment(2, 9), 9, 7), (eval(code, {"ff": ff}), 27, 4)):
-        assert RAND.degrees * op.magnitude / (op.bins - 1) == pytest.approx(degrees)
-        assert RAND.bits - round(RAND.lost * op.magnitude / (op.bins - 1)) == bits
 
 
 def test_flips_of_half_of_the_images():

@@ -16,7 +16,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "color": ("color", "levels", "jitter"),
     "filters": ("filters",),
     "erasing": ("erasing",),
-    "policies": ("policy", "augmix", "compose"),
+    "policies": ("policy", "timm_policy", "augmix", "compose"),
     "mixing": ("mix",),
     "views": ("views",),
 }

@@ -14,11 +14,18 @@ from fastfeed.ops.color import Brightness, Contrast, Saturation
 from fastfeed.ops.filters import Sharpness
 from fastfeed.ops.levels import AutoContrast, Equalize, Invert, Posterize, Solarize
 from fastfeed.ops.policy import AutoAugment, RandAugment, TrivialAugmentWide
+from fastfeed.ops.timm_policy import TimmRandAugment
 from fastfeed.ops.warp import Affine
 from helpers.meaning import AFTER_EACH_OTHER, Meaning
 
 EXAMPLES = {
     RandAugment: [RandAugment(), RandAugment(3, 14, 20, "bilinear", (120, 110, 100))],
+    TimmRandAugment: [
+        TimmRandAugment(),
+        TimmRandAugment("rand-m9-n3-p1-mstd101-tweights", "nearest", (1, 2, 3)),
+        TimmRandAugment("rand-m14-n2-mmax20-mstd0.5-t3aw"),
+        TimmRandAugment("rand-m5-p0.8"),
+    ],
     TrivialAugmentWide: [TrivialAugmentWide(), TrivialAugmentWide(11, "bilinear", (9, 8, 7))],
     AutoAugment: [
         AutoAugment(),
@@ -89,4 +96,6 @@ MEANING = {
         mixed, 2, 0.97, "Pillow's ops in turn, then a weighted sum: torchvision AugMix.forward"
     ),
 }
-ON_DALI = dict.fromkeys((AutoAugment, RandAugment, TrivialAugmentWide, AugMix), AFTER_EACH_OTHER)
+ON_DALI = dict.fromkeys(
+    (AutoAugment, RandAugment, TimmRandAugment, TrivialAugmentWide, AugMix), AFTER_EACH_OTHER
+)

@@ -12,12 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.needs import LazyModule, needs
+from helpers.opencv_ops.chain import run
+from helpers.photos import picture
 from helpers.ports import MEAN, STD, as_bytes, folder_samples, load, made, parsed, samples
 from PIL import Image
 
 import fastfeed as ff
 from fastfeed.feed.session import FeedSession
-from fastfeed.ops.policy_space import RAND
+from fastfeed.ops import timm_policy
+from fastfeed.ops.program.layers import Choices, Layer
 
 pytestmark = pytest.mark.slow
 albumentations: Any = LazyModule("albumentations")
@@ -157,27 +160,34 @@ def test_open_clip_values(tmp_path: Path) -> None:
 
 
 @needs("timm")
-def test_timm_rand_augment(tmp_path: Path) -> None:
-    """The count of ops, their probability and their strengths."""
+@pytest.mark.parametrize("config", ["rand-m9-inc1-p1", "rand-m9-p1", "rand-m4-p1-t3aw"])
+def test_timm_rand_augment(config: str, tmp_path: Path) -> None:
+    """The text of the port; and each op on a photograph, by Pillow, in either direction."""
     port = load("timm_train")
     train, _ = port.feeds(made(port, "class_folders", tmp_path))
-    fill = tuple(round(255 * x) for x in MEAN)
-    hints = {"translate_const": 28, "img_mean": fill}
-    there = auto_augment.rand_augment_transform(AUGMENTED, hints)
-    ops = ops_of(train, ff.Maybe)
-    assert len(ops) == there.num_layers
-    assert {op.p for op in ops} == {op.prob for op in there.ops}
-    strengths = {
-        op.name: abs(op.level_fn(op.magnitude, hints)[0]) for op in there.ops if op.level_fn
-    }
-    for op in ops:
-        assert (op.op.num_ops, op.op.fill) == (1, fill)
-        share = op.op.magnitude / (op.op.bins - 1)
-        assert share * RAND.degrees == pytest.approx(strengths["Rotate"])
-        assert share * RAND.shear == pytest.approx(strengths["ShearX"])
-        assert share * RAND.share == pytest.approx(strengths["TranslateXRel"], abs=0.005)
-        assert share * RAND.factor == pytest.approx(abs(strengths["ColorIncreasing"] - 1))
-        assert 255 * (1 - share) == pytest.approx(strengths["SolarizeIncreasing"], abs=1)
+    (op,) = ops_of(train, ff.TimmRandAugment)
+    assert op.config == AUGMENTED and op.fill == tuple(round(255 * x) for x in MEAN)
+    hints = {"img_mean": op.fill, "interpolation": Image.Resampling.BILINEAR}
+    there = auto_augment.rand_augment_transform(config, hints)
+    ours = ff.TimmRandAugment(config)
+    settings = timm_policy._settings(config)
+    names = [each.name.removesuffix("Increasing") for each in there.ops]
+    assert (there.num_layers, names) == (len(ours.layers), list(settings.names))
+    image = picture(3, (60, 80), 3)
+    sizes = np.array([[60, 80]])
+    for name, each in zip(names, there.ops, strict=True):
+        wanted = [np.asarray(each(Image.fromarray(image)), float) for _ in range(12)]
+        simple = timm_policy._op(name, ours)
+        for sign in (-1.0, 1.0):
+            share = np.array([min(each.magnitude / 10, 1)])
+            on = {name: np.array([True])}
+            if "Desaturate" in names:
+                on |= {"Desaturate": np.array([name == "Desaturate"])}
+            args = (on, share, np.array([sign]), settings.increasing, sizes)
+            values = timm_policy._values(simple, *args)
+            got = run((Layer((simple,)),), [Choices(np.zeros(1, int), (values,))], 0, image.copy())
+            apart = min(np.abs(got - want).mean() for want in wanted)
+            assert apart < 2.5, (name, sign, apart)  # warps of Pillow end abruptly
 
 
 @needs("timm")

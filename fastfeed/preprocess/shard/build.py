@@ -387,7 +387,7 @@ class _ShardBuilder:
             context.begin(_NO_SAMPLE)
             if isinstance(piece, Run):
                 self.writer.columns.declare(record.arrays)
-                self.writer.copy(piece.data, piece.starts)
+                self.writer.copy(piece.data, piece.starts, piece.others)
                 self.ids += piece.ids
                 self.sums += map(parts.__getitem__, piece.ids)
                 continue

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import io
 import json
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -27,9 +26,9 @@ from fastfeed.preprocess.model.record import (
     part_of_sum,
 )
 from fastfeed.preprocess.pixels.image_info import image_info
+from fastfeed.preprocess.shard.array_files import ArrayFiles, Rows
 from fastfeed.preprocess.targets.ranges import Read, reader, sha256_of, size_of
 from fastfeed.preprocess.targets.target import Target
-from fastfeed.preprocess.writers.base import npy_header
 from fastfeed.preprocess.writers.tar import parts_of
 from fastfeed.sources.mds.shard import column_locations, header
 from fastfeed.sources.shards.build_index import ForwardReader
@@ -56,6 +55,11 @@ class Run:
     ids: tuple[int, ...]
     data: bytes
     starts: list[int]  # of each sample in the data
+    # by suffix: what the other files of a raw shard have of them, and a header of the pixels
+    others: dict[str, bytes]
+
+
+_Samples = tuple[Callable[[int, int], Entry], Callable[[int, int], dict[str, bytes]]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,11 +88,11 @@ class StoredShard:
         ids: list[int] = []
         starts: list[int] = []
         with self._reading():
-            read, parse = self._samples
+            parse, _ = self._samples
             for i, (start, stop) in self._bounds.items():
                 is_edited = i in edited or i in self.gone
                 if ids and (is_edited or stop - starts[0] > _RUN):
-                    yield _run(read, ids, starts, start)
+                    yield self._run(ids, starts, start)
                     ids = []
                     starts = []
                 if not is_edited:
@@ -97,7 +101,14 @@ class StoredShard:
                 elif i not in self.gone:
                     yield parse(start, stop)
             if ids:
-                yield _run(read, ids, starts, self._bounds[ids[-1]][1])
+                yield self._run(ids, starts, self._bounds[ids[-1]][1])
+
+    def _run(self, ids: list[int], starts: list[int], stop: int) -> Run:
+        """Samples that begin at `starts` in the main file, and end at `stop`."""
+        first = starts[0]
+        data = self._main.read(first, stop - first)
+        places = [start - first for start in starts]
+        return Run(tuple(ids), data, places, self._samples[1](first, stop))
 
     def metas(self, ids: Container[int]) -> dict[int, dict[str, Any]]:
         """Metadata of these samples; of formats with byte ranges nothing else is read. DamagedShard."""
@@ -105,6 +116,10 @@ class StoredShard:
             with self._reading():
                 rows = _table(self).read(["key", "meta"]).to_pylist()
                 return {i: json.loads(row["meta"]) for row in rows if (i := int(row["key"])) in ids}
+        if self.format == "raw":
+            with self._reading():
+                lines = map(json.loads, _array_files(self).lines)
+                return {i: line["meta"] for line in lines if (i := int(line["key"])) in ids}
         if self.format not in _SAMPLES or len(self.record.offsets) != len(self.record.ids):
             entries = self.entries()
             return {i: entry.meta for entry in entries if (i := int(entry.key)) in ids}
@@ -114,7 +129,7 @@ class StoredShard:
             for i, (start, stop) in self._bounds.items():
                 if i in ids:
                     file = ForwardReader(self.main, stop, read, stop - start)
-                    entry = _SAMPLES[self.format](self, file)(start, stop)
+                    entry = _SAMPLES[self.format](self, file)[0](start, stop)
                     if int(entry.key) != i:
                         raise ValueError(f"sample {i} is not where it was written")
                     found[i] = entry.meta
@@ -133,7 +148,7 @@ class StoredShard:
             return None
         tally = Counts.sum([record.tally])
         with self._reading():
-            parse = self._samples[1]
+            parse, _ = self._samples
             for part, (i, bounds) in zip(record.parts_of_sums, self._bounds.items(), strict=True):
                 if i not in self.gone:
                     continue
@@ -154,10 +169,13 @@ class StoredShard:
             return all(self._sums[file.name] == file.sha256 for file in self._read_files)
 
     @cached_property
-    def _samples(self) -> tuple[Read, Callable[[int, int], Entry]]:
-        """Functions of byte ranges of the main file: its bytes, and the sample in them."""
-        file = self.open()
-        return file.read, _SAMPLES[self.format](self, file)
+    def _main(self) -> ForwardReader:
+        return self.open()
+
+    @cached_property
+    def _samples(self) -> _Samples:
+        """Functions of byte ranges of the main file: the sample in one, and `Run.others`."""
+        return _SAMPLES[self.format](self, self._main)
 
     @cached_property
     def _bounds(self) -> dict[int, tuple[int, int]]:
@@ -237,12 +255,6 @@ class StoredShard:
         """An array of a sample with the type and shape that it was given with."""
         dtype, shape = self.record.arrays[name]
         return np.asarray(value).astype(dtype).reshape(shape)
-
-
-def _run(read: Read, ids: list[int], starts: list[int], stop: int) -> Run:
-    """Samples that begin at `starts` in the main file, and end at `stop`."""
-    first = starts[0]
-    return Run(tuple(ids), read(first, stop - first), [start - first for start in starts])
 
 
 def _in_tar(shard: StoredShard) -> Iterator[Entry]:
@@ -438,49 +450,38 @@ def _integer(data: bytes) -> int:
     return int.from_bytes(data, "little", signed=True)
 
 
+def _array_files(shard: StoredShard) -> ArrayFiles:
+    return ArrayFiles(shard.open, shard.record.arrays, shard.binary)
+
+
 def _in_arrays(shard: StoredShard) -> Iterator[Entry]:
-    lines = [json.loads(line) for line in _whole(shard.open(".meta.jsonl")).splitlines()]
-    kept = [k for k, line in enumerate(lines) if int(line["key"]) not in shard.gone]
+    files = _array_files(shard)
+    count = len(files.lines)
+    kept = [k for k in range(count) if int(json.loads(files.lines[k])["key"]) not in shard.gone]
+    for number, k in enumerate(kept):
 
-    def rows(suffix: str | None) -> tuple[Callable[[int], bytes], tuple[int, ...], np.dtype]:
-        """The content of the row of each line, its shape and its type."""
-        file = shard.open(suffix)
-        head = io.BytesIO(file.read(0, 1 << 10))
-        np.lib.format.read_magic(head)
-        (count, *shape), _, dtype = np.lib.format.read_array_header_1_0(head)
-        listed = range(len(lines)) if count == len(lines) else kept
-        if count != len(listed):
-            raise ValueError(f"{file.uri} has {count} rows, {len(lines)} or {len(kept)} are listed")
-        place = {k: row for row, k in enumerate(listed)}
-        first = head.tell()
-        size = int(np.prod(shape)) * dtype.itemsize
-        return lambda k: file.read(first + place[k] * size, size), tuple(shape), dtype
+        def place(rows: Rows, k: int = k, number: int = number) -> int:
+            if rows.count not in (count, len(kept)):
+                listed = f"{count} or {len(kept)} are listed"
+                raise ValueError(f"{rows.file.uri} has {rows.count} rows, {listed}")
+            return k if rows.count == count else number
 
-    pixels, shape, _ = rows(None)
-    arrays = {name: rows(f".{name}.npy") for name in shard.record.arrays}
-    head = npy_header("|u1", shape)
-    for k in kept:
-        meta = lines[k]["meta"]
-        coded = lines[k].get("bytes", {})
-        yield Entry(
-            lines[k]["key"],
-            head + pixels(k),
-            "npy",
-            shape[0],
-            shape[1],
-            label_in(meta),
-            lines[k]["text"],
-            meta,
-            {
-                name: np.frombuffer(row(k), dtype).reshape(sides)
-                for name, (row, sides, dtype) in arrays.items()
-            },
-            shard.blobs({name: base64.b64decode(coded[name] or "") for name in shard.binary}),
-        )
+        yield files.entry(k, place)
 
 
-def _whole(file: ForwardReader) -> bytes:
-    return file.read(0, file.size)
+def _row_sample(shard: StoredShard, file: ForwardReader) -> _Samples:
+    files = _array_files(shard)
+    first = files.pixels.first
+    size = files.pixels.size
+
+    def sample(start: int, stop: int) -> Entry:
+        k = (start - first) // size
+        return files.entry(k, lambda _: k)
+
+    def others(start: int, stop: int) -> dict[str, bytes]:
+        return files.others((start - first) // size, (stop - first) // size)
+
+    return sample, others
 
 
 _ENTRIES: dict[str, Callable[[StoredShard], Iterator[Entry]]] = {
@@ -491,9 +492,18 @@ _ENTRIES: dict[str, Callable[[StoredShard], Iterator[Entry]]] = {
     "raw": _in_arrays,
 }
 
+
+def _alone(
+    of: Callable[[StoredShard, ForwardReader], Callable[[int, int], Entry]],
+) -> Callable[[StoredShard, ForwardReader], _Samples]:
+    """Functions of a format whose samples are in the main file alone."""
+    return lambda shard, file: (of(shard, file), lambda start, stop: {})
+
+
 # formats whose samples are bytes next to each other
-_SAMPLES: dict[str, Callable[[StoredShard, ForwardReader], Callable[[int, int], Entry]]] = {
-    "webdataset": _tar_sample,
-    "tfrecord": _record_sample,
-    "mds": _mds_sample,
+_SAMPLES: dict[str, Callable[[StoredShard, ForwardReader], _Samples]] = {
+    "webdataset": _alone(_tar_sample),
+    "tfrecord": _alone(_record_sample),
+    "mds": _alone(_mds_sample),
+    "raw": _row_sample,
 }

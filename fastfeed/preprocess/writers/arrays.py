@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 from base64 import b64encode
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,17 @@ class Writer(base.Writer):
         self._labels.append(list(label) if isinstance(label, tuple) else [label])
         self._lines.append(line)
 
+    def copy(self, data: bytes, starts: Sequence[int], others: Mapping[str, bytes]) -> None:
+        """As in the base class; `others` has a header of the pixels, too."""
+        self._shape = _shape_in(io.BytesIO(others[".npy"]))[0]
+        self._spool.write(data)
+        labels = np.frombuffer(others[".labels.npy"], "<i8").reshape(len(starts), -1).tolist()
+        self._labels += [[k for k in own if k >= 0] if self.multi else own for own in labels]
+        self._lines.append(others[".meta.jsonl"])
+        for name, (dtype, _) in self.columns.kinds.items():
+            kind = np.dtype(dtype).newbyteorder("<").str
+            self._extras.setdefault(name, (kind, Spool()))[1].write(others[f".{name}.npy"])
+
     def close(self) -> list[int]:
         """Byte offsets of the samples in the array file."""
         samples, size = len(self._labels), int(np.prod(self._shape))
@@ -76,12 +88,16 @@ class Writer(base.Writer):
         return [HEAD + i * size for i in range(samples)]
 
 
+def _shape_in(file: io.BytesIO) -> tuple[Any, bool, np.dtype]:
+    major, _ = np.lib.format.read_magic(file)
+    return _READ_HEADER[major](file)
+
+
 def _pixels(entry: Entry) -> tuple[tuple[int, int, int], memoryview]:
     """Shape and content of a `.npy` file."""
     file = io.BytesIO(entry.image)
     try:
-        major, _ = np.lib.format.read_magic(file)
-        shape, reverse, dtype = _READ_HEADER[major](file)
+        shape, reverse, dtype = _shape_in(file)
     except (ValueError, KeyError) as error:
         what_next = f"{entry.key} is not a .npy file: {error}; use Encoding('raw')"
         raise ConfigError(what_next) from error

@@ -67,10 +67,11 @@ class Writer(ABC):
     def add(self, entry: Entry) -> None:
         """Write the next sample. An error, unless of the file, leaves the shard unchanged."""
 
-    def copy(self, data: bytes, starts: Sequence[int]) -> None:
+    def copy(self, data: bytes, starts: Sequence[int], others: Mapping[str, bytes]) -> None:
         """Write the next samples, which begin at `starts` in bytes of a shard of this format.
 
-        Their arrays must be declared. TypeError for Parquet and raw shards.
+        others: what further files have of them, by suffix, of raw shards. Their arrays must be
+        declared. TypeError for Parquet.
         """
         raise TypeError(f"samples of {self.format} shards cannot be copied as bytes")
 

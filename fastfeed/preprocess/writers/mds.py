@@ -76,7 +76,7 @@ class Writer(base.Writer):
         ordered = [item for _, item in sorted(fields.items())]
         data = [_as_bytes(item) for item in ordered]
         varying = [len(item) for item in ordered if isinstance(item, bytes)]
-        self.copy(b"".join((np.array(varying, "<u4").tobytes(), *data)), [0])
+        self.copy(b"".join((np.array(varying, "<u4").tobytes(), *data)), [0], {})
 
     def _classes(self, entry: Entry) -> bytes:
         return as_json(class_texts(entry)) if self.multi else meta_text(entry, "class").encode()
@@ -86,7 +86,7 @@ class Writer(base.Writer):
             return as_json(entry.label)
         return -1 if entry.label is None else entry.label
 
-    def copy(self, data: bytes, starts: Sequence[int]) -> None:
+    def copy(self, data: bytes, starts: Sequence[int], others: Mapping[str, bytes]) -> None:
         """As in the base class."""
         at = self._spool.size
         ends = [at + end for end in (*starts[1:], len(data))]

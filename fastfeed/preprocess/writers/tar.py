@@ -9,7 +9,7 @@ extension, offset, size and name of each member.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -96,7 +96,7 @@ class Writer(base.Writer):
         self._file.write(head)
         self._lines.append(" ".join(map(str, words)))
 
-    def copy(self, data: bytes, starts: Sequence[int]) -> None:
+    def copy(self, data: bytes, starts: Sequence[int], others: Mapping[str, bytes]) -> None:
         """As in the base class."""
         for start, stop in pairwise([*starts, len(data)]):
             self._offsets.append(self._at + start)

@@ -55,7 +55,7 @@ class Writer(base.Writer):
         self._offsets.append(self._at)
         self._at += 12 + size + 4
 
-    def copy(self, data: bytes, starts: Sequence[int]) -> None:
+    def copy(self, data: bytes, starts: Sequence[int], others: Mapping[str, bytes]) -> None:
         """As in the base class."""
         self._offsets += [self._at + start for start in starts]
         self._file.write(data)

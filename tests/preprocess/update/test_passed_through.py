@@ -31,7 +31,7 @@ from fastfeed.preprocess.targets.job_state import open_job
 from fastfeed.preprocess.targets.target import open_target
 from fastfeed.preprocess.writers import writer_for
 
-FORMATS = ("webdataset", "tfrecord", "mds")
+FORMATS = ("webdataset", "tfrecord", "mds", "raw")
 ARRAYS = """
 import numpy as np
 
@@ -85,8 +85,8 @@ def test_runs_of_any_length_make_what_the_source_would(
     source = make_source(tmp_path / "source")
     shards = tmp_path / "shards"
     made = Recipe(
-        Scaling(24),
-        Encoding("png"),
+        Scaling((16, 24), "cover", enlarge=True),
+        Encoding("raw" if format == "raw" else "png"),
         packing=Packing(format, 9),
         metadata=Metadata(extras="array_functions:arrays"),
     )

@@ -58,6 +58,8 @@ def settings(protocol: str, options: dict[str, Any], in_flight: int) -> dict[str
         # compressed in transit, objects would not have the size that was listed
         headers = {"Accept-Encoding": "identity"} | options.get("headers", {})
         return {"get_client": partial(_http_client, limit), **options, "headers": headers}
+    if protocol == "hf":  # by default it reads 5 MB beyond each range
+        return {"block_size": 1, **options}
     if protocol not in ("s3", "s3a"):
         return dict(options)
     # its default of 10 connections would be the limit; hedges come on top
@@ -165,8 +167,14 @@ def _status(error: Exception) -> int | None:
     response = getattr(error.__cause__, "response", None)
     if isinstance(response, dict):
         return response.get("ResponseMetadata", {}).get("HTTPStatusCode")
-    for name in ("status", "code", "status_code"):
-        value = getattr(error, name, None)
+    # with a response: errors of requests and httpx, such as those of the Hub's client
+    for holder, name in (
+        (error, "status"),
+        (error, "code"),
+        (error, "status_code"),
+        (getattr(error, "response", None), "status_code"),
+    ):
+        value = getattr(holder, name, None)
         if isinstance(value, (int, str)) and str(value).isdigit() and 300 <= int(value) < 600:
             return int(value)
     return None

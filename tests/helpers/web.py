@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,6 +16,8 @@ class Web:
     def __init__(self, files: Mapping[str, bytes], url: str) -> None:
         self.files, self.url = dict(files), url
         self.redirects: dict[str, str] = {}  # addresses by path
+        self.refused: dict[str, int] = {}  # statuses by path
+        self.answer: Callable[[str], bytes | None] = lambda path: None  # to what is no file
         self.asked: Counter[str] = Counter()  # "GET /a.jpg" -> how often
         self.parts: set[tuple[str, int, int]] = set()  # (path, start, stop) of ranges asked for
         self.headers: list[dict[str, str]] = []  # of each request, names in lower case
@@ -47,8 +49,9 @@ class _Request(BaseHTTPRequestHandler):
         web = self.server.web
         web.asked[f"{self.command} {self.path}"] += 1
         web.headers.append({name.lower(): value for name, value in self.headers.items()})
-        content = web.files.get(self.path)
+        content = web.files.get(self.path) or web.answer(self.path)
         status, range_ = 200 if content is not None else 404, self.headers.get("Range", "")
+        status = web.refused.get(self.path, status)
         data = content if content is not None else b"nothing here"
         self.close_connection = True
         if self.path in web.redirects:

@@ -162,7 +162,9 @@ def _finished(
 def _checked_ids(ids: Any, n: int) -> np.ndarray:
     """Ids of n items: int64 (n,)."""
     try:
-        array = np.asarray(ids)
+        # NumPy takes a range number by number
+        is_range = isinstance(ids, range)
+        array = np.arange(ids.start, ids.stop, ids.step) if is_range else np.asarray(ids)
     except (TypeError, ValueError, OverflowError):
         array = np.empty(0, object)
     if (array.dtype.kind not in "iu" and array.size) or array.ndim != 1:
@@ -174,7 +176,6 @@ def _checked_ids(ids: Any, n: int) -> np.ndarray:
             field="ids",
         )
     checked = array.astype(np.int64)
-    outside = checked < 0  # larger unsigned ones, too
-    if any(outside.tolist()):
-        raise ConfigError.of("ids", "in [0, 2**63)", int(array[outside][0]))
+    if min(checked.tolist(), default=0) < 0:  # larger unsigned ones, too
+        raise ConfigError.of("ids", "in [0, 2**63)", int(array[checked < 0][0]))
     return checked

@@ -27,8 +27,11 @@ from pyarrow.dataset import dataset
 import fastfeed as ff
 from fastfeed.errors import ConfigError, SourceError, TargetError
 from fastfeed.preprocess import Recipe, Selection, merge, run, update
+from fastfeed.preprocess.inputs.source_spec import SourceSpec
 from fastfeed.preprocess.pixels.transform import Transformer
+from fastfeed.preprocess.planning.edited import stored_shard
 from fastfeed.preprocess.reports.verify import verify
+from fastfeed.preprocess.shard.build import ShardTask
 from fastfeed.preprocess.targets.atomic_files import Attempt
 from fastfeed.preprocess.targets.job_state import BAD, MANIFEST, Job, open_job
 from fastfeed.preprocess.targets.local import LocalTarget
@@ -494,3 +497,116 @@ def test_a_job_may_be_moved_or_copied(tmp_path: Path, format: str) -> None:
         report = run(str(photos), place, recipe(format), engine=InlineEngine(), append=True)
         assert report.complete and report.tally.samples == 8
     assert tree(moved) == tree(copied)
+
+
+def uris(place: Path) -> dict[str, int]:
+    """Classes of a job's images by name."""
+    job = job_in(place)
+    assert not job.todo and not verify(job).problems
+    metas = [stored_shard(job, r).metas(r.ids).values() for r in job.records.values()]
+    return {meta["uri"]: meta["label"] for part in metas for meta in part}
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_merged_job_is_changed_as_its_jobs_would_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str
+) -> None:
+    a = built(tmp_path / "a", {"cats": 4, "dogs": 4}, recipe(format))
+    b = built(tmp_path / "b", {"cats": 4, "eels": 4}, recipe(format), first=8)
+    for k in range(4):
+        assert (b.parent / f"photos/cats/000{k}.jpg").exists()
+    merge([a, b], tmp_path / "c")
+    monkeypatch.setattr(Transformer, "__call__", lambda *_: pytest.fail("decoded"))
+    engine = InlineEngine()
+    remove = [str(a.parent / "photos/cats/0001.jpg"), "eels/0002.jpg"]
+    relabel = {"dogs/0000.jpg": "eels", str(b.parent / "photos/cats/0003.jpg"): "dogs"}
+    before = tree(tmp_path / "c")
+    sources = f"{a.parent / 'photos'} or {b.parent / 'photos'}"
+    with pytest.raises(
+        ConfigError, match=rf"cats/0001.jpg\nwrite the names in full, .* {sources};"
+    ):
+        update(".", tmp_path / "c", remove=["cats/0001.jpg"], engine=engine)
+    assert tree(tmp_path / "c") == before
+    report = update(".", tmp_path / "c", remove=remove, relabel=relabel, engine=engine)
+    assert report.selection[0].startswith("2 images removed, 2 relabeled: ")
+    assert report.complete and report.tally.samples == 14
+    changed = tree(tmp_path / "c")
+    update(".", a, remove=remove[:1], relabel={"dogs/0000.jpg": "eels"}, engine=engine)
+    update(".", b, remove=remove[1:], relabel={"cats/0003.jpg": "dogs"}, engine=engine)
+    merge([a, b], tmp_path / "d")
+    shards = {name: sum for name, sum in changed.items() if not name.startswith("__job")}
+    later = {name: sum for name, sum in tree(tmp_path / "d").items() if name in shards}
+    assert (
+        uris(tmp_path / "c").keys() == uris(tmp_path / "d").keys() and shards.keys() == later.keys()
+    )
+    places = tmp_path / "c", tmp_path / "d"
+    assert content(opened(places[0], format)) == content(opened(places[1], format))
+    lines = [
+        json.loads(line) for line in (tmp_path / "c/__job/removed.jsonl").read_text().splitlines()
+    ]
+    assert [line["uri"] for line in lines] == ["cats/0001.jpg", "eels/0002.jpg"]
+    assert [len(line["sha256"]) for line in lines] == [64, 64]
+    update(".", tmp_path / "c", remove=["eels/0003.jpg"], engine=engine)
+    assert "eels/0003.jpg" not in uris(tmp_path / "c")
+
+
+def test_a_changed_merged_job_is_mended_by_the_same_merge(
+    pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = pair
+    place = tmp_path / "c"
+    merge([a, b], place)
+    removed = str(b.parent / "photos/cats/0002.jpg")
+    update(".", place, remove=[removed], engine=InlineEngine())
+    whole = tree(place)
+    for name in ("shard-000000.tar", "shard-000002.tar"):
+        (place / name).unlink()
+        with pytest.raises(ConfigError, match=r"merged from jobs.*\n.*merge .*a/shards .*b/shards"):
+            update(".", place, remove=["cats/9.jpg"], ignore_unknown=True, engine=InlineEngine())
+        assert merge([a, b], place).complete and tree(place) == whole
+    with monkeypatch.context() as kill, pytest.raises(ZeroDivisionError):
+        kill.setattr(ShardTask, "run", lambda *_: 1 // 0)
+        update(".", place, remove=[str(b.parent / "photos/cats/0003.jpg")], engine=InlineEngine())
+    assert job_in(place).outdated
+    report = run(str(a.parent / "photos"), place, recipe(), engine=InlineEngine())  # as `resume`
+    assert report.complete and report.tally.samples == 12
+    update(".", place, remove=[removed], engine=InlineEngine())
+    assert not verify(job_in(place)).problems
+
+
+def test_what_needs_a_source_is_done_in_the_jobs(pair: Pair, tmp_path: Path) -> None:
+    a, b = pair
+    merge([a, b], tmp_path / "c")
+    for change in ({"repair": True}, {"add": True}, {"drop_missing": True}):
+        with pytest.raises(ConfigError, match=r"merged from jobs of .*/a/photos \(in .*then merge"):
+            update(str(a.parent / "photos"), tmp_path / "c", **change, engine=InlineEngine())
+
+
+@pytest.mark.parametrize(
+    ("choice", "text"),
+    [
+        (
+            Selection(val=0.4, split_by="names", stratify=True),
+            "--stratify, .* that belong together",
+        ),
+        (
+            Selection(val=0.4, split_by="names", group="by"),
+            "--group by, .* images with one by could",
+        ),
+    ],
+)
+def test_splits_of_groups_are_not_merged(tmp_path: Path, choice: Selection, text: str) -> None:
+    how = replace(recipe(), choice=choice)
+    jobs = []
+    for name, first in (("a", 0), ("b", 8)):
+        folder(tmp_path / name / "photos", {"cats": 6, "dogs": 6}, (40 + first, 56))
+        paths = sorted((tmp_path / name / "photos").rglob("*.jpg"))
+        rows = [f"{path.relative_to(paths[0].parents[1])},{k % 3}" for k, path in enumerate(paths)]
+        (tmp_path / name / "by.csv").write_text("\n".join(["path,by", *rows]))
+        labels = str(tmp_path / name / "by.csv") if choice.group else None
+        source = SourceSpec(str(tmp_path / name / "photos"), labels_file=labels)
+        run(source, tmp_path / name / "shards", how, engine=InlineEngine())
+        jobs.append(tmp_path / name / "shards")
+    with pytest.raises(ConfigError, match=rf"a/shards was split with {text}.*append the images"):
+        merge(jobs, tmp_path / "c")
+    assert not list((tmp_path / "c").rglob("*.tar"))

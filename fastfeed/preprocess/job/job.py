@@ -181,10 +181,12 @@ class JobRun:
             plan, input, notes = self._start()
             job, part_shards = self._open_part(plan)
         else:
-            if plan.merged:
-                raise _is_merged(plan, target)
             self.reporter.stage("resume")
             job, part_shards = self._open_part(plan)
+            if plan.merged and (
+                retry or append or (not copies_only(job) and (job.todo or compare))
+            ):
+                raise _is_merged(plan, target)
             check_plan(target, plan, self.recipe, decodes=not copies_only(job) or bool(retry))
             rebuilt = _take_records(job, part_shards, retry)
             if not job.todo and compare:

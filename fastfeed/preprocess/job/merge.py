@@ -9,9 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from fastfeed.errors import ConfigError, SourceError
-from fastfeed.preprocess.job.job import report_of
-from fastfeed.preprocess.model.plan import Shard, saved
+from fastfeed.preprocess.engines.named import engine_for
+from fastfeed.preprocess.inputs.source_spec import job_source
+from fastfeed.preprocess.job.job import JobRun, report_of
+from fastfeed.preprocess.model.bad_filter import BadFilter
+from fastfeed.preprocess.model.plan import JobPlan, Shard, saved
 from fastfeed.preprocess.model.record import Record, ShardFile, labeled
 from fastfeed.preprocess.model.report import OnProgress, Progress, Report, Reporter
 from fastfeed.preprocess.planning.check_source import samples_file
@@ -115,7 +120,7 @@ class _Merge:
         target = self.target
         samples = merged_samples(self.jobs)
         existing = existing_plan(target)
-        if existing is not None and existing.edited_hash != plan.edited_hash:
+        if existing is not None and not _is_of(existing, plan):
             raise ConfigError(
                 f"{target.text} holds another job, of {existing.source}; choose an empty folder"
             )
@@ -129,9 +134,23 @@ class _Merge:
                 contents[REMOVED_LIST] = lines
             write_plan(target, plan, None, contents)
         target.sweep()
-        before = open_job(target, plan)
-        self._take_shards(before)
-        after = open_job(target, plan)
+        current = existing or plan
+        before = open_job(target, current)
+        self._take_shards(before, plan)
+        after = open_job(target, current)
+        if after.todo:  # shards that lack what was removed and labeled since the first merge
+            edits = JobRun(
+                target,
+                job_source(current.source),
+                current.recipe,
+                engine_for("local", None, None, 120.0),
+                None,
+                (0, 1),
+                self.reporter,
+                None,
+            )
+            edits.build(BadFilter(), append=False, compare=False)
+            after = open_job(target, current)
         finalize(after)
         notes = (_twice_in(twice),) if twice else ()
         return report_of(after, len(before.todo), self.reporter.seconds, {}, notes)
@@ -158,9 +177,10 @@ class _Merge:
             field="duplicates",
         )
 
-    def _take_shards(self, merged: Job) -> None:
-        """Take over the shards that are missing, several at a time."""
-        tasks = [task for task in self._tasks(merged) if task[2].index not in merged.records]
+    def _take_shards(self, merged: Job, plan: JobPlan) -> None:
+        """Take over the shards that are missing, several at a time, as `plan` has them."""
+        present = merged.records.keys() | merged.outdated.keys()
+        tasks = [task for task in self._tasks(merged, plan) if task[2].index not in present]
         images = merged.plan.order.size
         classes = merged.plan.classes
         remaining = sum(len(record.ids) + len(record.bad) for _, record, _ in tasks)
@@ -190,9 +210,9 @@ class _Merge:
                 pool.shutdown(wait=True, cancel_futures=True)
                 raise
 
-    def _tasks(self, merged: Job) -> Iterator[tuple[Job, Record, Record]]:
+    def _tasks(self, merged: Job, plan: JobPlan) -> Iterator[tuple[Job, Record, Record]]:
         """A job, the record of one of its shards, and the one that it gets here."""
-        hashes = merged.plan.shard_hashes
+        hashes = plan.shard_hashes
         shards = iter(merged.shards)
         start = 0
         for job in self.jobs:
@@ -261,6 +281,14 @@ class _Merge:
         return True
 
 
+def _is_of(existing: JobPlan, plan: JobPlan) -> bool:
+    """True if a plan is this one of merged jobs, maybe with later edits."""
+    values = existing.edits.at(plan.edits.ids)
+    is_kept = (values == plan.edits.values) | np.isin(plan.edits.ids, existing.edits.gone)
+    classes = plan.classes == existing.classes[: len(plan.classes)]
+    return existing.hash == plan.hash and classes and bool(is_kept.all())
+
+
 def _damaged(job: Job, name: str) -> SourceError:
     return SourceError(
         f"{name} in {job.target.text} is damaged: its content differs from what was written"
@@ -285,6 +313,7 @@ def _moved(record: Record, shard: Shard, plan: str, start: int) -> Record:
             for file in record.files
         ),
         ids=tuple(start + i for i in record.ids),
+        start=start + record.start,
         bad=tuple(replace(bad, id=start + bad.id) for bad in record.bad),
     )
 

@@ -133,9 +133,12 @@ def update(
     plan = load_plan(target)
     if plan is None:
         raise ConfigError(f"{target.text} holds no job of fastfeed preprocess; start one with run")
-    if plan.merged:
+    if plan.merged and (repair or add or drop_missing):
+        sources = " and ".join(f"{job.source} (in {job.target})" for job in plan.merged)
         raise ConfigError(
-            f"{target.text} is merged from jobs; update them, and merge them into an empty folder"
+            f"{target.text} is merged from jobs of {sources}: images are removed and labeled in it,"
+            " and repaired, added and dropped in these jobs, each with its source; then merge them"
+            " into an empty folder"
         )
     if not dry_run:
         target = open_target(dst, target_storage)
@@ -245,10 +248,23 @@ def _rows(job: Job, job_run: JobRun) -> np.ndarray:
     target = job.target
     plan = job.plan
     rows = load_samples(target.read(samples_file(plan)))
+    if plan.merged and (rows is None or not _has_keys(job)):
+        raise ConfigError(
+            f"{target.text} was merged by an earlier version, or from jobs of one, and does not know"
+            " the names of its images; update those jobs, and merge them into an empty folder"
+        )
     if rows is None:  # of an earlier version
         input = job_run.source(target)
         rows = describe(planned_input(plan, input, planned_ids(target, plan, input)))
     return rows
+
+
+def _has_keys(job: Job) -> bool:
+    """True if the records of a merged job say which keys its files have."""
+    first = job.plan.merged[0].length
+    return all(
+        record.start for record in job.records.values() if min(record.ids, default=0) >= first
+    )
 
 
 def _repaired(job_run: JobRun, plan: JobPlan, changes: Changes, retried: np.ndarray) -> np.ndarray:

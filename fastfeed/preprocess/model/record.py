@@ -150,6 +150,7 @@ class Record:
     # `part_of_sum` of what each sample was made of; "": not known, in records of earlier versions
     sums: str = ""
     arrays: dict[str, list[Any]] = field(default_factory=dict)  # of `extras`, by name: dtype, shape
+    start: int = 0  # of its ids in a merged job: keys in its files count from there
 
     @property
     def base(self) -> str:
@@ -160,6 +161,10 @@ class Record:
     def parts_of_sums(self) -> list[str]:
         """`part_of_sum` of each sample's source file; [] if unknown."""
         return [self.sums[at : at + _SUM] for at in range(0, len(self.sums), _SUM)]
+
+    def id_of(self, entry: Entry) -> int:
+        """The id of a sample in its files."""
+        return self.start + int(entry.key)
 
     @property
     def name(self) -> str:
@@ -188,6 +193,8 @@ class Record:
             del document["sums"]
         if not self.arrays:
             del document["arrays"]
+        if not self.start:
+            del document["start"]
         return json.dumps(document, sort_keys=True, separators=(",", ":")).encode() + b"\n"
 
     @classmethod

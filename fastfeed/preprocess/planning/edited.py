@@ -35,6 +35,7 @@ from fastfeed.sources.tables.column_types import listed
 
 REMOVED_LIST = f"{JOB}/removed.jsonl"
 _SHOWN = 10  # names in an error
+_SKIP = ", or pass ignore_unknown=True (--ignore-unknown) to skip them"
 _AT_ONCE = 16  # images read at once
 
 
@@ -100,7 +101,9 @@ def edited(
     which, ids = _find(job, rows, place, names)
     unknown = np.setdiff1d(np.arange(len(names)), which)
     if len(unknown) and not ignore_unknown:
-        raise _refused(names, unknown, f"not in the job in {plan.source}", "correct these names")
+        raise _refused(
+            names, unknown, f"not in the job in {plan.source}", f"correct these names{_SKIP}"
+        )
     is_removal = which < len(remove)
     removed = ids[is_removal]
     labeled = ids[~is_removal]
@@ -108,7 +111,9 @@ def edited(
     is_gone = np.isin(labeled, edits.with_value(REMOVED))
     if is_gone.any() and not ignore_unknown:
         those = np.unique(which[~is_removal][is_gone])
-        raise _refused(names, those, "removed, and have new labels", "leave their labels out")
+        raise _refused(
+            names, those, "removed, and have new labels", f"leave their labels out{_SKIP}"
+        )
     numbers, classes, sets = _values(plan, list(relabel.values()))
     values = numbers[which[~is_removal] - len(remove)]
     merged = edits.merged(labeled, values)
@@ -122,7 +127,8 @@ def edited(
     )
     grown = replace(grown, shares=counted(grown, rows))
     pairs = zip(removed.tolist(), which[is_removal].tolist(), strict=True)
-    return grown, {i: _relative(plan, place, names[k]) for i, k in pairs}
+    places = [place, plan.source, *(part.source for part in plan.merged)]
+    return grown, {i: _relative(plan, places, names[k]) for i, k in pairs}
 
 
 def _refused(names: Sequence[str], which: np.ndarray, problem: str, advice: str) -> ConfigError:
@@ -130,23 +136,24 @@ def _refused(names: Sequence[str], which: np.ndarray, problem: str, advice: str)
     more = f"\n  and {len(which) - _SHOWN:,} more" if len(which) > _SHOWN else ""
     verb = "name is" if len(which) == 1 else "names are"
     return ConfigError(
-        f"{len(which):,} {verb} {problem}:{shown}{more}\n{advice}, or pass ignore_unknown=True"
-        " (--ignore-unknown) to skip them; nothing was changed"
+        f"{len(which):,} {verb} {problem}:{shown}{more}\n{advice}; nothing was changed"
     )
 
 
-def _relative(plan: JobPlan, place: str, name: str) -> str:
+def _relative(plan: JobPlan, places: Sequence[str], name: str) -> str:
     """A name as in the metadata of samples."""
     if plan.recipe.metadata.absolute_uri:
         return name
-    return relative_uri(name, place) or relative_uri(name, plan.source) or name
+    return next(filter(None, (relative_uri(name, place) for place in places)), name)
 
 
 def _find(
     job: Job, rows: np.ndarray, place: str, names: Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Pairs of an index of `names` and the id of an image of that name: int64, int64."""
-    which, ids = _find_in_source(job.plan, rows, place, names)
+    if job.plan.merged:
+        return _find_in_jobs(job.plan, rows, names)
+    which, ids = _find_in_source(job.plan.source, rows, place, names)
     left = np.setdiff1d(np.arange(len(names)), which)
     if len(left) and _has_other_names(job, rows, place):
         stored = _stored_names(job, {names[int(k)] for k in left})
@@ -162,7 +169,7 @@ def _has_other_names(job: Job, rows: np.ndarray, place: str) -> bool:
     """True if the source is a job, and its images have the names that the first job read."""
     for record in job.records.values():
         for i, meta in stored_shard(job, record).metas(record.ids[:1]).items():
-            return i not in _find_in_source(job.plan, rows, place, [meta["uri"]])[1]
+            return i not in _find_in_source(job.plan.source, rows, place, [meta["uri"]])[1]
     return False
 
 
@@ -176,15 +183,38 @@ def _stored_names(job: Job, names: Container[str]) -> dict[str, list[int]]:
     return found
 
 
+def _find_in_jobs(
+    plan: JobPlan, rows: np.ndarray, names: Sequence[str]
+) -> tuple[np.ndarray, np.ndarray]:
+    """As `_find`, of merged jobs. ConfigError for names that images of several of them have."""
+    start = 0
+    found: list[tuple[np.ndarray, np.ndarray]] = []
+    jobs = np.zeros(len(names), np.int64)  # that have an image of each name
+    for part in plan.merged:
+        own = rows[start : start + part.length]
+        which, ids = _find_in_source(part.source, own, part.source, names)
+        is_own = ~np.isin(start + ids, plan.edits.with_value(REPAIRED))
+        found.append((which[is_own], start + ids[is_own]))
+        jobs[np.unique(which[is_own])] += 1
+        start += part.length
+    if (jobs > 1).any():
+        sources = " or ".join(part.source for part in plan.merged)
+        advice = f"write the names in full, below {sources}"
+        problem = "in several of the jobs that were merged"
+        raise _refused(names, np.flatnonzero(jobs > 1), problem, advice)
+    which, ids = (np.concatenate([pair[k] for pair in found]) for k in (0, 1))
+    return which.astype(np.int64), ids.astype(np.int64)
+
+
 def _find_in_source(
-    plan: JobPlan, rows: np.ndarray, place: str, names: Sequence[str]
+    source: str, rows: np.ndarray, place: str, names: Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Pairs of an index of `names` and the id of an image that the source has by that name."""
     order = np.argsort(rows["name"], kind="stable")
     known = rows["name"][order]
     left = np.arange(len(names))
     found: list[tuple[np.ndarray, np.ndarray]] = []
-    for form in _forms(plan, place):
+    for form in _forms(source, place):
         if not len(left):
             break
         texts = [form(names[int(k)]) for k in left]
@@ -202,19 +232,19 @@ def _find_in_source(
     return which, ids
 
 
-def _forms(plan: JobPlan, place: str) -> Iterator[Callable[[str], str | None]]:
-    """Spellings of a name that the plan may have: below the source, in full, in Unicode's forms."""
+def _forms(source: str, place: str) -> Iterator[Callable[[str], str | None]]:
+    """Spellings of a name that a plan of this source may have: below the source, in full, in Unicode's forms."""
     yield lambda name: name
     yield lambda name: f"/{name}"
-    for text in dict.fromkeys((place, plan.source)):
+    for text in dict.fromkeys((place, source)):
         yield lambda name, text=text: relative_uri(name, text)
         yield lambda name, text=text: _prefixed("/", relative_uri(name, text))
         for folder in (text, os.path.abspath(os.path.dirname(text))):
             yield lambda name, folder=folder: f"{folder.rstrip('/')}/{name}"
-    prefix = name_prefix(plan.source)
+    prefix = name_prefix(source)
     yield lambda name: name.removeprefix(prefix)  # in full, of images in shards
-    for text in dict.fromkeys((place, plan.source)):
-        for start in dict.fromkeys((plan.source, prefix, os.path.abspath(plan.source))):
+    for text in dict.fromkeys((place, source)):
+        for start in dict.fromkeys((source, prefix, os.path.abspath(source))):
             base = f"{start.rstrip('/')}/".removeprefix(prefix)
             yield lambda name, text=text, base=base: base + (relative_uri(name, text) or name)
     for kind in ("NFC", "NFD"):

@@ -200,6 +200,15 @@ def _source_ids(plan: JobPlan) -> np.ndarray:
 
 def _check_mergeable(jobs: Sequence[Job]) -> None:
     first = jobs[0]
+    choice = first.plan.recipe.choice
+    if choice.group or choice.stratify:
+        what = f"--group {choice.group}" if choice.group else "--stratify"
+        whose = f"with one {choice.group}" if choice.group else "that belong together"
+        raise ConfigError(
+            f"{first.target.text} was split with {what}, which a job decides for its own images:"
+            f" merged, images {whose} could be in two splits; append the images of the others to"
+            f" it (--append), or run one job of all of them"
+        )
     by_hash: dict[str, str] = {}
     for job in jobs:
         plan = job.plan

@@ -173,7 +173,7 @@ def _check_samples(job: Job, record: Record) -> Iterator[Problem]:
         if listed == wanted:
             detail = f"lists {len(record.ids)} samples and no file"
         yield Problem("record", job.target.layout.path(record.name), detail, record.index)
-    elif record.files:
+    elif record.files and (record.ids or record.files[0].bytes):  # an empty TFRecord has no bytes
         main = record.files[0]
         format, read = job.plan.recipe.packing.format, reader(job.target, main.name)
         try:

@@ -71,8 +71,7 @@ _HOPELESS = 32
 class ShardTask:
     """Builds the shards of a plan; pieces are shard indexes.
 
-    A shard that was built before is copied with its edits, without decoding. If it is damaged, it is
-    built from `input`; without one its record is removed.
+    A shard built before is copied with its edits; a damaged one is built from `input`, if it is given.
     """
 
     input: Input | None
@@ -133,7 +132,8 @@ class ShardTask:
             records: list[Record] = []
 
             def record(files: Sequence[ShardFile]) -> tuple[str, bytes]:
-                records.append(builder.record(files, offsets))
+                start = 0 if stored is None else stored.record.start
+                records.append(replace(builder.record(files, offsets), start=start))
                 if stored is not None:
                     stored.make_way(files)
                 return records[0].name, records[0].dump()
@@ -391,7 +391,7 @@ class _ShardBuilder:
                 self.ids += piece.ids
                 self.sums += map(parts.__getitem__, piece.ids)
                 continue
-            i = int(piece.key)
+            i = record.id_of(piece)
             label = plan.label(labels[i]) if i in labels else piece.label
             self.writer.add(labeled(piece, label, plan.classes))
             self.ids.append(i)

@@ -83,7 +83,8 @@ class StoredShard:
         There are no runs if the files are newer ones, or if samples must be counted. DamagedShard.
         """
         if self.tally is None or not self._is_intact:
-            yield from (entry for entry in self.entries() if int(entry.key) not in self.gone)
+            id_of = self.record.id_of
+            yield from (entry for entry in self.entries() if id_of(entry) not in self.gone)
             return
         ids: list[int] = []
         starts: list[int] = []
@@ -112,28 +113,26 @@ class StoredShard:
 
     def metas(self, ids: Container[int]) -> dict[int, dict[str, Any]]:
         """Metadata of these samples; of formats with byte ranges nothing else is read. DamagedShard."""
-        if self.format == "parquet":
-            with self._reading():
-                rows = _table(self).read(["key", "meta"]).to_pylist()
-                return {i: json.loads(row["meta"]) for row in rows if (i := int(row["key"])) in ids}
-        if self.format == "raw":
-            with self._reading():
-                lines = map(json.loads, _array_files(self).lines)
-                return {i: line["meta"] for line in lines if (i := int(line["key"])) in ids}
-        if self.format not in _SAMPLES or len(self.record.offsets) != len(self.record.ids):
-            entries = self.entries()
-            return {i: entry.meta for entry in entries if (i := int(entry.key)) in ids}
+        record = self.record
         with self._reading():
-            read = reader(self.target, self.main)
-            found: dict[int, dict[str, Any]] = {}
-            for i, (start, stop) in self._bounds.items():
-                if i in ids:
-                    file = ForwardReader(self.main, stop, read, stop - start)
-                    entry = _SAMPLES[self.format](self, file)[0](start, stop)
-                    if int(entry.key) != i:
-                        raise ValueError(f"sample {i} is not where it was written")
-                    found[i] = entry.meta
-            return found
+            if self.format == "parquet":
+                rows = _table(self).read(["key", "meta"]).to_pylist()
+                metas = {record.start + int(row["key"]): row["meta"] for row in rows}
+                return {i: json.loads(meta) for i, meta in metas.items() if i in ids}
+            if self.format == "raw":
+                lines = map(json.loads, _array_files(self).lines)
+                metas = {record.start + int(line["key"]): line["meta"] for line in lines}
+                return {i: meta for i, meta in metas.items() if i in ids}
+            entries = self.entries()
+            if len(record.offsets) == len(record.ids):
+                entries = (self._sample(*self._bounds[i]) for i in record.ids if i in ids)
+            return {i: entry.meta for entry in entries if (i := record.id_of(entry)) in ids}
+
+    def _sample(self, start: int, stop: int) -> Entry:
+        """A sample in these bytes of the main file, of which nothing else is read."""
+        read = reader(self.target, self.main)
+        file = ForwardReader(self.main, stop, read, stop - start)
+        return _SAMPLES[self.format](self, file)[0](start, stop)
 
     @cached_property
     def tally(self) -> Counts | None:
@@ -456,8 +455,9 @@ def _array_files(shard: StoredShard) -> ArrayFiles:
 
 def _in_arrays(shard: StoredShard) -> Iterator[Entry]:
     files = _array_files(shard)
-    count = len(files.lines)
-    kept = [k for k in range(count) if int(json.loads(files.lines[k])["key"]) not in shard.gone]
+    keys = [shard.record.start + int(json.loads(line)["key"]) for line in files.lines]
+    count = len(keys)
+    kept = [k for k, key in enumerate(keys) if key not in shard.gone]
     for number, k in enumerate(kept):
 
         def place(rows: Rows, k: int = k, number: int = number) -> int:

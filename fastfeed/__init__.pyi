@@ -21,6 +21,7 @@ from .feed.transform import Transform as Transform
 from .live.meter import FeedStats as FeedStats
 from .ops import *
 from .ops.evaluation import evaluation as evaluation
+from .ops.move_boxes import to_original as to_original
 from .ops.ops_file import load_ops as load_ops
 from .ops.ops_file import save_ops as save_ops
 from .proof.prove import prove as prove

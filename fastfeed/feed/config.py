@@ -17,7 +17,7 @@ from fastfeed.errors import ConfigError
 from fastfeed.faults import FaultPolicy, Outage, fault_policies
 from fastfeed.ops.base import Op
 from fastfeed.ops.per_image import fuse_images
-from fastfeed.ops.program.compile import Program, fuse
+from fastfeed.ops.program.compile import Program, fuse, with_transforms
 from fastfeed.runtime.guards import check_workers
 from fastfeed.sampling import Repeated, Weighted, bind
 from fastfeed.sampling.plan import Plan
@@ -87,6 +87,7 @@ class FeedConfig:
         quarantine: str | os.PathLike[str] | None = None,
         side_process: bool = False,
         name: str = "",
+        to_original: bool = False,
     ) -> FeedConfig:
         """Check the arguments of `Feed`; ConfigError if one is invalid or two conflict."""
         check_source(source, "source", several=True)
@@ -101,7 +102,7 @@ class FeedConfig:
         chosen, decode = choose(decode, backend, BACKENDS)
         if not isinstance(side_process, bool):
             raise ConfigError.of("side_process", "True or False", side_process)
-        program = _program(ops, source)
+        program = with_transforms(_program(ops, source), to_original)
         if program.image and chosen != "cpu":
             raise ConfigError(
                 f'Together needs the cpu backend, got {chosen!r}; pass decode="cpu", or leave'

@@ -19,7 +19,7 @@ from fastfeed.feed.iterator import BatchIterator
 from fastfeed.feed.moved import moved
 from fastfeed.feed.producer import PlaceFunction
 from fastfeed.feed.session import FeedSession
-from fastfeed.feed.transform import Transform, feed_transform
+from fastfeed.feed.transform import Transform, TransformConfig, of_config
 from fastfeed.gpu_support import runs_on_gpu
 from fastfeed.live.meter import FeedStats
 from fastfeed.runtime.batch import Batch
@@ -87,6 +87,9 @@ class Feed:
         side_process (bool): Make batches in a helper process, for trainers that keep Python busy.
             Default: False.
         name (str): Name of this feed in timelines. Default: "".
+        to_original (bool): Batches have the fields `transform`, float32 (n, 3, 3), from pixels of
+            the image as displayed to the result's, and `original_size`, int64 (n, 2), its height
+            and width: see `to_original`. Moves of functions are not in it. Default: False.
 
     Raises:
         ConfigError: If an argument is wrong. An op that cannot follow what comes before it is a
@@ -127,6 +130,7 @@ class Feed:
         quarantine: str | os.PathLike[str] | None = None,
         side_process: bool = False,
         name: str = "",
+        to_original: bool = False,
     ) -> None:
         config = FeedConfig.make(
             source,
@@ -148,6 +152,7 @@ class Feed:
             quarantine=quarantine,
             side_process=side_process,
             name=name,
+            to_original=to_original,
         )
         self._session = FeedSession.open(config)
 
@@ -286,7 +291,7 @@ class Feed:
         images: a source that cuts parts out of them has done so before the ops. Ops that mix
         samples are left out, since they belong to a batch.
         """
-        return feed_transform(self._session.config)
+        return of_config(TransformConfig.of_feed(self._session.config))
 
     def __str__(self) -> str:
         """The plan, and the spec after every stage, as lines; no image is read."""

@@ -13,11 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from fastfeed.arguments import checked
+from fastfeed.errors import ConfigError
 from fastfeed.ops.program.layers import Choices, Layer
 from fastfeed.ops.program.program import Program, Work
 from fastfeed.ops.program.window import Window
 
-__all__ = ["Stage", "boxes_after", "points_after", "stages"]
+__all__ = ["Stage", "boxes_after", "points_after", "stages", "to_original", "transforms_of"]
 
 _ROUNDING = 1e-6  # pixels by which arithmetic moves a point that is on an edge
 
@@ -88,6 +90,64 @@ def boxes_after(
         large.all(axis=1) & (np.prod(sides, axis=1) >= min_area) & (visible >= min_visible)
     )
     return current[rows_left], rows_left
+
+
+def transforms_of(stages: Sequence[Stage]) -> np.ndarray:
+    """One matrix per sample from the displayed image to the result: float64 (n, 3, 3)."""
+    path = stages[0].forward
+    for stage in stages[1:]:
+        path = _product(stage.forward, path)
+    return path / path[:, 2:, 2:]
+
+
+@checked
+def to_original(places: Any, transform: Any) -> np.ndarray:
+    """Boxes or points in result images, in pixels of the original ones as displayed.
+
+    Args:
+        places (array): Boxes (n, ..., 4): left, top, right, bottom; a turned box becomes the
+            smallest one around its corners. Or points (n, ..., 2), or (n, ..., 3), whose visibility
+            stays.
+        transform (array): The field `transform` of these n images, (n, 3, 3).
+
+    Returns:
+        float64, the shape of `places`.
+
+    Raises:
+        ConfigError: If the shapes do not fit each other.
+
+    Example:
+        >>> images = ff.Arrays(np.zeros((1, 40, 60, 3), np.uint8))
+        >>> ops = [ff.Crop(10, 20, 16), ff.Resize((8, 8))]
+        >>> feed = ff.Feed(images, ops, batch=1, to_original=True)
+        >>> batch = next(iter(feed))
+        >>> ff.to_original([[[1, 2, 8, 8]]], batch["transform"])
+        array([[[22., 14., 36., 26.]]])
+        >>> batch["original_size"]
+        array([[40, 60]])
+    """
+    array, matrices = _numbers("places", places), _numbers("transform", transform)
+    if matrices.ndim != 3 or matrices.shape[1:] != (3, 3):
+        raise ConfigError.of("to_original: transform", "of shape (n, 3, 3)", matrices.shape)
+    if array.ndim < 2 or array.shape[-1] not in (2, 3, 4) or len(array) != len(matrices):
+        must = f"boxes ({len(matrices)}, ..., 4) or points ({len(matrices)}, ..., 2 or 3)"
+        raise ConfigError.of("to_original: places", must, array.shape)
+    back = np.linalg.inv(matrices)
+    if array.shape[-1] == 4:
+        flat = array.reshape(-1, 4)
+        each = np.repeat(back, len(flat) // max(len(back), 1), axis=0)
+        return _bounds(each, _corners(flat)).reshape(array.shape)
+    found = array.copy()
+    moved, _ = _through(back, array[..., :2].reshape(len(array), -1, 2))
+    found[..., :2] = moved.reshape(*array.shape[:-1], 2)
+    return found
+
+
+def _numbers(name: str, values: Any) -> np.ndarray:
+    try:
+        return np.asarray(values, np.float64)
+    except (TypeError, ValueError):
+        raise ConfigError.of(f"to_original: {name}", "an array of numbers", values) from None
 
 
 def points_after(

@@ -29,7 +29,15 @@ from fastfeed.version import __version__
 
 FORMAT = 1  # of the file: a higher number in every release whose files older ones cannot read
 _KEYS = ("fastfeed", "format", "meaning", "ops")
-_MORE = ("seed", "classes", "input", "objects", "check", "unchecked")  # of a transform
+_MORE = (
+    "seed",
+    "classes",
+    "input",
+    "objects",
+    "to_original",
+    "check",
+    "unchecked",
+)  # of a transform
 _CLASSES: dict[str, type] = {name: getattr(public_ops, name) for name in public_ops.__all__}
 _CLASSES |= {"Spec": Spec}  # a value of `Function(returns=)`
 _FUNCTION = "function"  # name of the parameter that takes a user's function

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -20,11 +20,13 @@ from fastfeed.feed.batch.object_rows import ObjectRows, clear_objects, mix_objec
 from fastfeed.ops.function import Function
 from fastfeed.ops.geometry import RandomFlip
 from fastfeed.ops.mix_plan import MixPlan
-from fastfeed.ops.move_boxes import Stage, stages
+from fastfeed.ops.move_boxes import Stage, stages, transforms_of
 from fastfeed.ops.program.program import Program, Work
 from fastfeed.runtime.batch import Boxes
 from fastfeed.sources.base import Optionals, frame_of
 
+# shape and dtype for one sample, by name of the field
+TRANSFORMS = {"transform": ((3, 3), "float32"), "original_size": ((2,), "int64")}
 _UNKNOWN = 255  # class of a pixel that is unknown or outside of the image
 _STORED = 'if it was annotated without EXIF orientation, pass Objects(frame="stored")'
 
@@ -43,18 +45,27 @@ class LocatedSamples(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Annotations:
-    """Boxes and masks of n samples."""
+    """Objects and masks of n samples, and what was done to their images."""
 
     objects: Boxes | None = None
     masks: np.ndarray | None = None  # uint8 (n, height, width)
+    # `transform` and `original_size`, if they are asked for
+    transforms: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def __getitem__(self, rows: Any) -> Annotations:
         objects, masks = self.objects, self.masks
-        if objects is None and masks is None:
+        if self.is_empty:
             return self
         return Annotations(
-            None if objects is None else objects[rows], None if masks is None else masks[rows]
+            None if objects is None else objects[rows],
+            None if masks is None else masks[rows],
+            {name: array[rows] for name, array in self.transforms.items()},
         )
+
+    @property
+    def is_empty(self) -> bool:
+        """True if there is nothing to fill."""
+        return self.objects is None and self.masks is None and not self.transforms
 
     def put(self, rows: Any, made: Annotations) -> None:
         """Set these rows to annotations that were made separately."""
@@ -64,6 +75,8 @@ class Annotations:
             for name in ("boxes", "labels", "counts", "keypoints"):
                 if (array := getattr(self.objects, name)) is not None:
                     array[rows] = getattr(made.objects, name)
+        for name, array in self.transforms.items():
+            array[rows] = made.transforms[name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +118,10 @@ class Annotator:
         boxes = self.max_boxes * (self.members if mixed else 1)
         masks = np.empty((n, *self.size), np.uint8) if self.has_masks else None
         keypoints = self.source.object_spec.keypoints
-        return Annotations(Boxes.none(n, boxes, keypoints) if self.max_boxes else None, masks)
+        objects = Boxes.none(n, boxes, keypoints) if self.max_boxes else None
+        specs = TRANSFORMS if self.program.transforms else {}
+        transforms = {name: np.zeros((n, *shape), dtype) for name, (shape, dtype) in specs.items()}
+        return Annotations(objects, masks, transforms)
 
     def before(self, annotations: Annotations) -> Annotations:
         """Annotations as functions get them, before a change of size."""
@@ -116,14 +132,17 @@ class Annotator:
         if (height, width) == self.size:
             return annotations
         shape = (len(masks), height or 0, width or 0)
-        return Annotations(annotations.objects, np.empty(shape, np.uint8))
+        return replace(annotations, masks=np.empty(shape, np.uint8))
 
     def fill(self, samples: LocatedSamples, work: Work, out: Annotations) -> None:
         """Fill `out`, and mark samples as bad whose mask or boxes do not fit the image."""
-        if out.objects is None and out.masks is None:
+        if out.is_empty:
             return
         clear(out)
         transforms = stages(self.program, work)
+        if out.transforms:
+            out.transforms["transform"][:] = transforms_of(transforms)
+            out.transforms["original_size"][:] = samples.image_sizes
         turns = samples.orientations() if self.stored else np.ones(len(samples.ids), np.int64)
         if out.objects is not None:
             self._fill_objects(samples, turns, transforms, out.objects)
@@ -303,6 +322,9 @@ def clear(out: Annotations, rows: Any = slice(None)) -> None:
         clear_objects(out.objects, rows)
     if out.masks is not None:
         out.masks[rows] = _UNKNOWN
+    if out.transforms:
+        out.transforms["transform"][rows] = np.eye(3)
+        out.transforms["original_size"][rows] = 0
 
 
 def _pixels(size: np.ndarray) -> str:

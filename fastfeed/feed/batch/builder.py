@@ -253,7 +253,7 @@ class BatchBuilder:
             weights = (weights * of_source).astype(np.float32, copy=False)
         columns = self._loader.columns(batch, facts[own])
         views = tuple(batch.images) if self.program.views or self.program.image else ()
-        objects, masks = batch.annotations.objects, batch.annotations.masks
+        annotations = batch.annotations
         labels = self._labels(batch, facts)
         return Batch(
             batch.images[0],
@@ -264,8 +264,9 @@ class BatchBuilder:
             batch.step,
             columns,
             views,
-            objects,
-            masks,
+            annotations.objects,
+            annotations.masks,
+            dict(annotations.transforms),
             image_names=tuple(filter(None, self._loader.sources)),
         )
 

@@ -59,7 +59,7 @@ def make_batch(
             return _of_files(program, values, own_ids, epoch, *made)
     values = values or ItemFields({}, len(items), uri)
     annotates = Annotator(Optionals(values), program, 0, False, 1)
-    if values.has_annotations or program.functions:
+    if values.has_annotations or program.functions or program.transforms:
         annotates = annotator(values, program)
     call = Call(
         items,
@@ -143,6 +143,7 @@ def _finished(
             tuple(call.images) if program.views else (),
             call.annotations.objects,
             call.annotations.masks,
+            dict(call.annotations.transforms),
             bad=dict(sorted(call.bad.items())),
         )
         if len(failed) == len(rows) or not program.maps:

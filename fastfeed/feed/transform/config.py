@@ -12,12 +12,13 @@ import numpy as np
 from fastfeed.backends.options import CPU
 from fastfeed.decode.memory_limit import check_memory
 from fastfeed.errors import ConfigError, SpecError
-from fastfeed.feed.config import OpList, check_count, check_draws
+from fastfeed.feed.config import FeedConfig, OpList, check_count, check_draws
 from fastfeed.ops.decode import Decode
 from fastfeed.ops.function import as_op
 from fastfeed.ops.labels import MAX_CLASSES
-from fastfeed.ops.program.compile import Program, fuse
+from fastfeed.ops.program.compile import Program, fuse, with_transforms
 from fastfeed.sampling.rng import check_seed
+from fastfeed.sources.base import Optionals
 from fastfeed.spec import PIXELS, PLAIN_OBJECTS, ObjectSpec, Spec
 
 Device = Literal["cpu", "cuda"]
@@ -37,6 +38,7 @@ class TransformConfig:
     memory: int | None
     input_spec: Spec  # ENCODED: files and images of any size
     objects: ObjectSpec  # rules for boxes, and the pairs of keypoints
+    to_original: bool  # batches say what was done to each image
 
     @classmethod
     def make(
@@ -51,6 +53,7 @@ class TransformConfig:
         memory: int | None,
         input_spec: Spec,
         objects: ObjectSpec = PLAIN_OBJECTS,
+        to_original: bool = False,
     ) -> TransformConfig:
         """Check the arguments of `Transform`; ConfigError if one is invalid."""
         check_seed(seed)
@@ -71,7 +74,7 @@ class TransformConfig:
             )
         if not input_spec.encoded and (input_spec.dtype, input_spec.layout) != ("uint8", "HWC"):
             raise ConfigError.of("input_spec", "uint8 HWC pixels", input_spec)
-        program = fuse(ops, input_spec, classes=classes)
+        program = with_transforms(fuse(ops, input_spec, classes=classes), to_original)
         if program.mix is not None:
             name = type(program.mix.op).__name__
             raise SpecError(
@@ -99,6 +102,30 @@ class TransformConfig:
             memory,
             input_spec,
             objects,
+            to_original,
+        )
+
+    @classmethod
+    def of_feed(cls, config: FeedConfig) -> TransformConfig:
+        """The ops of a feed for any items. ConfigError for samples of several images."""
+        if config.program.image:
+            raise ConfigError(
+                f"a Transform takes items of one image, got {config.source!r}; make one of each"
+                " list of ops: ff.Transform(ops)"
+            )
+        steps = config.program.steps
+        rules = Optionals(config.source).object_spec
+        return cls.make(
+            [step.op for step in steps if not step.implied and step.op.kind != "mix"],
+            seed=config.plan.seed,
+            threads=config.threads,
+            decode=config.decode if config.backend == "cpu" else "auto",
+            device="cpu",
+            classes=len(config.source.classes),
+            memory=config.memory,
+            input_spec=config.source.spec,
+            objects=rules._replace(keypoints=0, keypoint_names=(), has_boxes=True),
+            to_original=config.program.transforms,
         )
 
     def with_ops(self, ops: OpList) -> TransformConfig:
@@ -113,7 +140,7 @@ class TransformConfig:
         if not self.input_spec.encoded:
             return self.program
         ops: Sequence[Any] = [op for op in self.ops if not isinstance(op, Decode)]
-        return fuse(ops, PIXELS, classes=self.classes)
+        return with_transforms(fuse(ops, PIXELS, classes=self.classes), self.to_original)
 
     @cached_property
     def random(self) -> bool:
@@ -133,6 +160,7 @@ class TransformConfig:
         """True if native code alone makes the images of files, one for each."""
         program = self.program
         has_more = program.others or program.views or program.maps or program.functions
+        has_more = has_more or self.to_original
         return self.input_spec.encoded and self.device == "cpu" and not has_more
 
     def __getstate__(self) -> dict[str, Any]:

@@ -42,6 +42,8 @@ def content_of(config: TransformConfig) -> dict[str, Any]:
         content["input"] = plain(config.input_spec, "input_spec")
     if config.objects != PLAIN_OBJECTS:
         content["objects"] = {name: getattr(config.objects, name) for name in _OBJECTS}
+    if config.to_original:
+        content["to_original"] = True
     return content
 
 
@@ -70,6 +72,7 @@ def load_transform(
     if not isinstance(objects, dict) or not objects.keys() <= {*_OBJECTS}:
         raise ConfigError.of(f"{path}: objects", f"an object of {', '.join(_OBJECTS)}", objects)
     arguments = {"seed": content["seed"], "classes": content["classes"], "input_spec": spec}
+    arguments["to_original"] = content.get("to_original", False)
     return {"ops": ops} | arguments | objects, check
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from fastfeed.arguments import checked, checked_early
 from fastfeed.errors import ConfigError, FeedClosed, SampleError
-from fastfeed.feed.config import FeedConfig, OpList
+from fastfeed.feed.config import OpList
 from fastfeed.feed.fields import Yields
 from fastfeed.feed.transform.batches import make_batch
 from fastfeed.feed.transform.config import Device, TransformConfig
@@ -28,11 +28,9 @@ from fastfeed.ops.evaluation import evaluation
 from fastfeed.runtime.batch import Batch
 from fastfeed.runtime.buffers import Allocate
 from fastfeed.sources.annotations.keypoints import checked_pairs, checked_rules
-from fastfeed.sources.base import Optionals
 from fastfeed.spec import ENCODED, Spec
 from fastfeed.system.processes import after_fork
 
-_KEYPOINTS = 1 << 12  # no object has more
 _FIRST = np.zeros(1, np.int64)
 _CLOSED = "this transform is closed; create a new one"
 
@@ -68,6 +66,8 @@ class Transform:
         min_size (float): As for `Objects`. Default: 1.0.
         min_area (float): As for `Objects`. Default: 0.0.
         min_visible (float): As for `Objects`. Default: 0.1.
+        to_original (bool): Batches have the fields `transform` and `original_size`, as of `Feed`.
+            Default: False.
 
     Raises:
         ConfigError: If an argument is wrong. Ops whose images have no one size, or that mix
@@ -100,9 +100,10 @@ class Transform:
         min_size: float = 1.0,
         min_area: float = 0.0,
         min_visible: float = 0.1,
+        to_original: bool = False,
     ) -> None:
         rules = {"min_size": min_size, "min_area": min_area, "min_visible": min_visible}
-        pairs = checked_pairs("Transform", flip_pairs, _KEYPOINTS)
+        pairs = checked_pairs("Transform", flip_pairs)
         self._begin(
             TransformConfig.make(
                 ops,
@@ -114,6 +115,7 @@ class Transform:
                 memory=memory,
                 input_spec=input_spec,
                 objects=checked_rules("Transform", **rules)._replace(flip_pairs=pairs),
+                to_original=to_original,
             )
         )
 
@@ -142,7 +144,7 @@ class Transform:
     def evaluation(self) -> Transform:
         """The same transform without random ops, for validation and serving: `ff.evaluation`."""
         ops = tuple(evaluation(self._config.ops))
-        return _of_config(self._config.with_ops(ops))
+        return of_config(self._config.with_ops(ops))
 
     def __call__(
         self,
@@ -164,9 +166,8 @@ class Transform:
                 lists of arrays (k, 4): left, top, right, bottom in pixels of the displayed image,
                 and (k,); "masks", a list of uint8 arrays (height, width), or bytes or paths of
                 PNGs; "keypoints", a list of arrays (k, points, 3): x, y, visibility of the points
-                of each box, or of objects without boxes; other names are columns. They move with
-                the pixels and reach `Function`, `Map` and the batch as in a feed. Default: None,
-                none.
+                of each box, or of objects without boxes; other names are columns. All move with
+                the pixels, and reach `Function`, `Map` and the batch as in a feed. Default: None.
             ids (Sequence[int] | np.ndarray | None): An integer >= 0 per item, `batch.ids`: random
                 ops draw what a feed draws for samples with these ids. Default: None, 0 to n - 1.
             epoch (int): Epoch of these random numbers, in [0, 2**32). Default: 0.
@@ -242,7 +243,7 @@ class Transform:
             >>> ff.Transform.load("preprocessing.json").ops == transform.ops
             True
         """
-        with _of_config(replace(self._config, threads=1, device="cpu")) as copy:
+        with of_config(replace(self._config, threads=1, device="cpu")) as copy:
             save_transform(path, self._config, copy)
 
     @classmethod
@@ -440,7 +441,7 @@ class Transform:
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _of_config, (self._config,)
+        return of_config, (self._config,)
 
     def __repr__(self) -> str:
         return f"Transform({self.ops!r}) -> {self.spec}"
@@ -481,31 +482,8 @@ class Transform:
             return self._pipeline
 
 
-def feed_transform(config: FeedConfig) -> Transform:
-    """The ops of a feed for any items. ConfigError for samples of several images."""
-    if config.program.image:
-        raise ConfigError(
-            f"a Transform takes items of one image, got {config.source!r}; make one of each list of"
-            " ops: ff.Transform(ops)"
-        )
-    steps = config.program.steps
-    spec = Optionals(config.source).object_spec
-    return Transform(
-        [step.op for step in steps if not step.implied and step.op.kind != "mix"],
-        seed=config.plan.seed,
-        threads=config.threads,
-        decode=config.decode if config.backend == "cpu" else "auto",
-        classes=len(config.source.classes),
-        memory=config.memory,
-        input_spec=config.source.spec,
-        flip_pairs=spec.flip_pairs,
-        min_size=spec.min_size,
-        min_area=spec.min_area,
-        min_visible=spec.min_visible,
-    )
-
-
-def _of_config(config: TransformConfig) -> Transform:
+def of_config(config: TransformConfig) -> Transform:
+    """A transform of checked arguments; its threads start with the first call."""
     transform = Transform.__new__(Transform)
     transform._begin(config)
     return transform

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from fastfeed.errors import ConfigError, SpecError
-from fastfeed.ops.base import Kind, next_slot
+from fastfeed.ops.base import Kind, check_flag, next_slot
 from fastfeed.ops.convert import Convert
 from fastfeed.ops.decode import Decode
 from fastfeed.ops.function import Function, as_op, check_op
@@ -18,7 +18,7 @@ from fastfeed.ops.program.window import Step, Windows
 from fastfeed.ops.views import ViewGroup
 from fastfeed.spec import CLASS_NUMBER, LabelSpec, Spec
 
-__all__ = ["Program", "Step", "Windows", "Work", "fuse"]
+__all__ = ["Program", "Step", "Windows", "Work", "fuse", "with_transforms"]
 
 SLOTS = 4096  # for the ops of one branch of views, or of one image
 _UNLIMITED = 1 << 24  # pixels of an unbounded side
@@ -69,6 +69,31 @@ def fuse(
         label=label,
         maps=maps,
     )
+
+
+def with_transforms(program: Program, wanted: Any) -> Program:
+    """The program for batches that say what was done to each image, if that is wanted.
+
+    SpecError for ops after which no matrix leads from the original image to the result.
+    """
+    check_flag("to_original", wanted)
+    if not wanted:
+        return program
+    reason = ""
+    if program.mix is not None:
+        reason = f"{type(program.mix.op).__name__} makes one image of several"
+    if program.views:
+        reason = "there are several views of each image"
+    for link in program.chain:
+        op = link.steps[0].op
+        if isinstance(op, Function) and link.spec.size != link.input_spec.size:
+            reason = f"{op!r} changes the size of images as it likes"
+    if reason:
+        raise SpecError(
+            f"to_original=True says how each image became the result, and {reason}; leave one of"
+            " them out"
+        )
+    return replace(program, transforms=True)
 
 
 def _program(steps: list[Step], input_spec: Spec) -> Program:

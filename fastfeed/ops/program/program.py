@@ -117,6 +117,7 @@ class Program:
     targets: Targets | None = None  # soft labels; None: labels as the source has them
     label: LabelSpec = CLASS_NUMBER  # of a batch's labels
     maps: tuple[Map, ...] = ()  # functions on fields of finished batches, in order
+    transforms: bool = False  # batches say what was done to each image
 
     @property
     def layers(self) -> tuple[Layer, ...]:

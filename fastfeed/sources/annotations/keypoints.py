@@ -13,6 +13,7 @@ from fastfeed.spec import PLAIN_OBJECTS, ObjectSpec
 
 Pairs = Sequence[tuple[int | str, int | str]]
 
+_MOST = 1 << 12  # keypoints of an object
 _PAIRS = 'pairs of keypoints such as [("left_eye", "right_eye")] or [(1, 2)]'
 
 
@@ -65,7 +66,7 @@ def checked_rules(who: str, **rules: float) -> ObjectSpec:
 
 
 def checked_pairs(
-    who: str, flip_pairs: Any, keypoints: int, names: tuple[str, ...] = ()
+    who: str, flip_pairs: Any, keypoints: int = _MOST, names: tuple[str, ...] = ()
 ) -> tuple[tuple[int, int], ...] | None:
     """Pairs of numbers; ConfigError for a keypoint that does not exist or is in two pairs."""
     if flip_pairs is None:

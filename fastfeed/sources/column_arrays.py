@@ -55,8 +55,8 @@ class Columns(dict[str, np.ndarray]):
 
     def __missing__(self, name: str) -> np.ndarray:
         raise ConfigError(
-            f"no column {name!r}; the source has {', '.join(self)}; pass columns=[{name!r}] to the"
-            " source"
+            f"no column {name!r}; the source has {', '.join(self)}; pass columns=[{name!r}] to a"
+            " source that can carry it, such as Table or TarShards"
         )
 
 

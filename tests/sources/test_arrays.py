@@ -178,7 +178,7 @@ def test_targets_of_other_kinds(labels, kind, classes, wanted):
         ([0.5, 1e39, 1], None, (), "row 1: column 'labels' must hold numbers that float32"),
         ([0.5, 1], None, (), "Arrays needs one label per image, got 2 for 3 images"),
         (["a", "b", "c"], "value", (), "column 'labels' must hold numbers"),
-        ([[1], [1, 2], [1]], "value", (), "holds a list of 2, those above hold 1"),
+        ([[1], [1, 2], [1]], "value", (), "holds a list of 2, those above hold 1; make all of"),
         (["a", None, "c"], "text", (), "needs a label for every image, got none for image 1"),
         ([["a"], None, []], "multi", (), "needs a label for every image, got none for image 1"),
         ([["a"], ["b"], []], "multi", ("a",), "labels that are not in classes: b"),

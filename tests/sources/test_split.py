@@ -273,7 +273,8 @@ REFUSED = [
     ),
     (
         lambda p: ff.split(table(p, who=PEOPLE), HALVES, by="group:photographer"),
-        "no column 'photographer'; the source has label, who; pass columns=['photographer']",
+        "no column 'photographer'; the source has label, who; pass columns=['photographer'] to a"
+        " source that can carry it, such as Table",
     ),
     (
         lambda p: ff.split(table(p, at=[[i, 2] for i in range(50)]), HALVES, by="group:at"),

@@ -366,7 +366,8 @@ def _lists(values: list[Any]) -> np.ndarray:
         kinds = {type(x) for x in value}
         fractions = fractions or float in kinds
         if len(value) != width:
-            raise _BadRow(row, f"holds a list of {len(value)}, those above hold {width}")
+            lengths = f"holds a list of {len(value)}, those above hold {width}"
+            raise _BadRow(row, f"{lengths}; make all of one length")
         if not kinds <= {int, float} or not all(type(x) is float or _fits(x) for x in value):
             raise _BadRow(
                 row,

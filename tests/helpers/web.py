@@ -49,7 +49,9 @@ class _Request(BaseHTTPRequestHandler):
         web = self.server.web
         web.asked[f"{self.command} {self.path}"] += 1
         web.headers.append({name.lower(): value for name, value in self.headers.items()})
-        content = web.files.get(self.path) or web.answer(self.path)
+        content = web.files.get(self.path)
+        if content is None:
+            content = web.answer(self.path)
         status, range_ = 200 if content is not None else 404, self.headers.get("Range", "")
         status = web.refused.get(self.path, status)
         data = content if content is not None else b"nothing here"

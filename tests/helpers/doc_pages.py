@@ -25,6 +25,7 @@ BLOCK = re.compile(
     re.M,
 )
 FRAMEWORK = re.compile(r"^import (keras|torch|jax|tensorflow)\b", re.M)
+EPOCHS = re.compile(r"\bepochs=\d+")  # a reader's; trainers are tested elsewhere
 INDENTED = re.compile(r"^(?![ -]|\d+\. ).*\n\n {4}\S", re.M)  # after a paragraph, not within a list
 
 
@@ -68,7 +69,8 @@ def execute(block: Block, page: str, names: dict[str, object]) -> None:
             ["bash", "-e", "-o", "pipefail", "-c", block.code], check=True, stdin=subprocess.DEVNULL
         )
     elif block.language == "python":
-        exec(compile("\n" * (block.line - 1) + block.code, page, "exec"), names)
+        code = EPOCHS.sub("epochs=1", block.code) if block.framework else block.code
+        exec(compile("\n" * (block.line - 1) + code, page, "exec"), names)
 
 
 def fork_programs(framework: str) -> None:
@@ -76,6 +78,8 @@ def fork_programs(framework: str) -> None:
     process, which has imported their framework: that takes seconds. Print their exit codes.
     """
     importlib.import_module(framework)
+    if framework == "keras":  # on TensorFlow; to trace a model takes longer than a step of it
+        importlib.import_module("tensorflow").config.run_functions_eagerly(True)
     for line in sys.stdin:
         child = os.fork()
         if not child:

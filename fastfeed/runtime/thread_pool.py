@@ -14,6 +14,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
+from functools import partial
 from operator import itemgetter
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -132,6 +133,10 @@ def _nothing() -> None:
     """The only part of a job without parts."""
 
 
+def _raise(error: Exception) -> None:
+    raise error
+
+
 class ParallelJob(Generic[T]):
     """One result made by several tasks: `parts` of them run in any order, then `finish` once.
 
@@ -243,7 +248,7 @@ class Prefetcher(Generic[T]):
             )
         try:
             while len(self._running) <= self._depth:
-                job = next(self._jobs, None)
+                job = self._next_job()
                 if job is None:
                     break
                 self._running.append(job)
@@ -262,6 +267,13 @@ class Prefetcher(Generic[T]):
         if self._closed:
             raise FeedClosed("the feed was closed while waiting for a batch")
         raise StopIteration
+
+    def _next_job(self) -> ParallelJob[T] | None:
+        """The next job; one that raises, at its turn, the error that came in its place."""
+        try:
+            return next(self._jobs, None)
+        except Exception as error:  # orders and sources may raise anything
+            return ParallelJob(self._stop, [partial(_raise, error)], _nothing)  # type: ignore
 
     @property
     def ready(self) -> int:

@@ -15,7 +15,10 @@ def feeds(root, batch=16, side=64, crop_share=0.875, smoothing=0.1, world=None):
     ops = [ff.RandomResizedCrop(side, filter="bicubic"), ff.RandomFlip()]
     ops += [ff.RandAugment.from_timm("rand-m9-mstd0.5-inc1")]
     ops += [ff.RandomErasing(0.25, scale=(0.02, 1 / 3), fill="noise"), *pixels]
-    ops += [ff.RandomChoice([ff.MixUp(0.8), ff.CutMix(1.0)]), ff.LabelSmoothing(smoothing)]
+    ops += [
+        ff.RandomChoice([ff.MixUp(0.8), ff.CutMix(1.0)], per="batch"),
+        ff.LabelSmoothing(smoothing),
+    ]
     center = [ff.Resize(int(side / crop_share), filter="bicubic"), ff.CenterCrop(side), *pixels]
     common = {"batch": batch, "world": world}
     train = ff.Feed(ff.ImageFolder(root / "train"), ops, **common)

@@ -202,6 +202,8 @@ def _branch(program: Program) -> list[tuple[str, ...]]:
     if program.mix is not None:
         op = program.mix.op
         partners = f"{type(op).__name__}, in random groups of {op.group} of the global batch"
+        partners += ", by one draw" if op.per == "batch" else ""
+        partners += "" if op.off_epoch is None else f", before epoch {op.off_epoch}"
         runs.append(("mix", partners, str(program.augmented)))
     if program.spec != program.augmented:
         how = "layout" if program.convert.keeps_bytes else "scale and offset by table"

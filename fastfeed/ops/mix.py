@@ -3,14 +3,15 @@
 The rows of every global batch are shuffled (`Plan.mixed`), and a sample's partners are its
 neighbors there: aligned groups of consecutive positions. Lambda, box and choice come from its own
 draws. So the result for a sample does not depend on the number of ranks or a restart, and every
-sample has its own lambda, which timm calls the "elem" mode.
+sample has its own lambda, which timm calls the "elem" mode; or all samples of a global batch have
+one, from draws by its step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -53,6 +54,10 @@ class MixUp:
         alpha (float): Parameter of the beta distribution, in (0, 1000]; below 1 most shares are
             close to 0 or 1. Default: 0.2.
         p (float): Share of samples that are mixed, in [0, 1]. Default: 1.0.
+        per (str): "sample", or "batch": one draw for all samples of a global batch, timm's mode
+            "batch". Default: "sample".
+        off_epoch (int | None): Epoch from which on nothing is mixed, as timm's `mixup_off_epoch`;
+            labels stay soft. Default: None.
 
     Raises:
         ConfigError: If a field is out of range.
@@ -65,6 +70,8 @@ class MixUp:
 
     alpha: float = 0.2
     p: float = 1.0
+    per: Literal["sample", "batch"] = "sample"
+    off_epoch: int | None = None
 
     kind: ClassVar[Kind] = "mix"
     draws: ClassVar[int] = 2  # whether, lambda
@@ -72,6 +79,7 @@ class MixUp:
 
     def __post_init__(self) -> None:
         freeze(self)
+        _check_when(self)
         _check_alpha(self)
         check_p("MixUp p", self.p)
 
@@ -101,6 +109,10 @@ class CutMix:
         alpha (float): Parameter of the beta distribution, in (0, 1000]; at 1 all areas are equally
             likely. Default: 1.0.
         p (float): Share of samples that are mixed, in [0, 1]. Default: 1.0.
+        per (str): "sample", or "batch": one draw for all samples of a global batch, timm's mode
+            "batch". Default: "sample".
+        off_epoch (int | None): Epoch from which on nothing is mixed, as timm's `mixup_off_epoch`;
+            labels stay soft. Default: None.
 
     Raises:
         ConfigError: If a field is out of range.
@@ -113,6 +125,8 @@ class CutMix:
 
     alpha: float = 1.0
     p: float = 1.0
+    per: Literal["sample", "batch"] = "sample"
+    off_epoch: int | None = None
 
     kind: ClassVar[Kind] = "mix"
     draws: ClassVar[int] = 4  # whether, lambda, a place
@@ -120,6 +134,7 @@ class CutMix:
 
     def __post_init__(self) -> None:
         freeze(self)
+        _check_when(self)
         _check_alpha(self)
         check_p("CutMix p", self.p)
 
@@ -156,6 +171,10 @@ class Mosaic:
         p (float): Share of samples that are mixed, in [0, 1]. Default: 1.0.
         center (tuple[float, float]): Where the point may lie, lowest and highest share of height
             and of width, in [0, 1]. Default: (0.25, 0.75).
+        per (str): "sample", or "batch": one draw for all samples of a global batch, timm's mode
+            "batch". Default: "sample".
+        off_epoch (int | None): Epoch from which on nothing is mixed, as timm's `mixup_off_epoch`;
+            labels stay soft. Default: None.
 
     Raises:
         ConfigError: If a field is out of range.
@@ -172,6 +191,8 @@ class Mosaic:
 
     p: float = 1.0
     center: tuple[float, float] = (0.25, 0.75)
+    per: Literal["sample", "batch"] = "sample"
+    off_epoch: int | None = None
 
     kind: ClassVar[Kind] = "mix"
     draws: ClassVar[int] = 3  # whether, a place
@@ -179,6 +200,7 @@ class Mosaic:
 
     def __post_init__(self) -> None:
         freeze(self)
+        _check_when(self)
         check_p("Mosaic p", self.p)
         check_range(
             "Mosaic center", self.center, 0, 1, "it is (low, high), as shares of height and width"
@@ -212,22 +234,29 @@ class RandomChoice:
         ops (Sequence[Op]): `MixUp`, `CutMix`, `Mosaic`; at least one.
         weights (Sequence[float] | None): Relative frequencies, one number >= 0 per op and not all
             0. Default: None, all equally likely.
+        per (str): "sample", or "batch": one draw for all samples of a global batch, timm's mode
+            "batch". Default: "sample".
+        off_epoch (int | None): Epoch from which on nothing is mixed, as timm's `mixup_off_epoch`;
+            labels stay soft. Default: None.
 
     Raises:
         ConfigError: If `ops` or `weights` are none of these.
 
     Example:
-        >>> ff.RandomChoice([ff.MixUp(0.8), ff.CutMix(1.0)])
-        RandomChoice(ops=(MixUp(alpha=0.8, p=1.0), CutMix(alpha=1.0, p=1.0)), weights=None)
+        >>> ff.RandomChoice([ff.MixUp(0.8), ff.CutMix(1.0)], weights=[1, 3]).weights
+        (1, 3)
     """
 
     ops: Sequence[Any]
     weights: Sequence[float] | None = None
+    per: Literal["sample", "batch"] = "sample"
+    off_epoch: int | None = None
 
     kind: ClassVar[Kind] = "mix"
 
     def __post_init__(self) -> None:
         freeze(self)
+        _check_when(self)
         for op in self.ops if isinstance(self.ops, tuple) and self.ops else (None,):
             if getattr(op, "kind", None) != "mix" or isinstance(op, type):
                 got = self.ops if op is None else op
@@ -236,6 +265,13 @@ class RandomChoice:
                     "a list of MixUp(), CutMix(), Mosaic()",
                     got,
                     "OneOf([...]) chooses among ops that change one image",
+                )
+            if (getattr(op, "per", ""), getattr(op, "off_epoch", 0)) != ("sample", None):
+                raise ConfigError.of(
+                    "RandomChoice ops",
+                    "ops without per and off_epoch",
+                    op,
+                    "write RandomChoice([...], per=..., off_epoch=...)",
                 )
         w: Any = self.weights
         if w is None:
@@ -284,6 +320,21 @@ class RandomChoice:
         return MixPlan(how, shares, box)
 
 
+def plan_of_batch(
+    op: Any, draw: Callable[[np.ndarray], np.ndarray], keys: np.ndarray, at: Any, size: Any
+) -> MixPlan:
+    """The plan for samples of one batch.
+
+    draw: random numbers (n, draws) by keys int64 (n,); keys: of the samples; at: its epoch and
+    step; size: (height, width) of all images.
+    """
+    if op.off_epoch is not None and at.epoch >= op.off_epoch:
+        shares = np.eye(1, op.group).repeat(len(keys), axis=0)
+        return MixPlan(np.full(len(keys), AS_IS), shares, np.zeros((len(keys), 4), np.int64))
+    drawn = draw(keys) if op.per == "sample" else draw(np.full(len(keys), at.step))
+    return op.mix_plan(drawn, size)
+
+
 def _pair(own: np.ndarray) -> np.ndarray:
     return np.stack([own, 1 - own], axis=1)
 
@@ -298,6 +349,14 @@ def _need_size(op: Any, spec: Spec) -> Spec:
             " CenterCrop(size) or RandomResizedCrop(size) before it"
         )
     return spec
+
+
+def _check_when(op: Any) -> None:
+    name, epoch = type(op).__name__, op.off_epoch
+    if op.per not in ("sample", "batch"):
+        raise ConfigError.of(f"{name} per", '"sample" or "batch"', op.per)
+    if epoch is not None and (isinstance(epoch, bool) or not isinstance(epoch, int) or epoch < 0):
+        raise ConfigError.of(f"{name} off_epoch", "an integer >= 0 or None", epoch)
 
 
 def _check_alpha(op: Any) -> None:

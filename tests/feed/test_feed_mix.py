@@ -4,6 +4,8 @@ the bad files.
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from helpers.photos import broken, folder
@@ -187,3 +189,62 @@ def test_refuses_to_mix_alone():
         Feed(SOURCE, [MixUp()], batch=1)
     with pytest.raises(ConfigError, match=r"got 1.5 per rank"):
         Feed(SOURCE, [MixUp()], global_batch=3, world=World(rank=0, size=2))
+
+
+def own_shares(feed, epoch=0):
+    """The share of each sample in its own image, by id; a list per global batch."""
+    return [
+        dict(zip(got.ids.tolist(), got.labels[range(len(got.ids)), got.ids].tolist(), strict=True))
+        for got in feed.batches(epoch)
+    ]
+
+
+@pytest.mark.parametrize("op", [MixUp(1.0), RandomChoice([MixUp(1.0), MixUp(0.2)])], ids=repr)
+def test_one_draw_for_a_batch_on_any_number_of_ranks(op):
+    """Groups of two: every sample has the same share of its image, at each step another."""
+    batched = dataclasses.replace(op, per="batch")
+    with Feed(SOURCE, [batched], batch=10, seed=3) as feed:
+        alone = own_shares(feed)
+        again = own_shares(feed, 1)
+    shares = [np.array(list(step.values())) for step in [*alone, *again]]
+    assert all(np.ptp(step) < 1e-6 for step in shares)
+    assert len({round(float(step[0]), 4) for step in shares}) == 4, "at each step another"
+    ranks: list[dict[int, float]] = [{}, {}]
+    for rank in range(2):
+        world = World(rank, 2)
+        with Feed(SOURCE, [batched], global_batch=10, seed=3, world=world) as feed:
+            for step, found in enumerate(own_shares(feed)):
+                ranks[step] |= found
+    assert ranks == alone
+    with Feed(SOURCE, [op], batch=10, seed=3) as feed:
+        assert all(np.ptp(list(step.values())) > 0.01 for step in own_shares(feed))
+
+
+@pytest.mark.parametrize("op", [MixUp(off_epoch=2), Mosaic(off_epoch=2), CutMix(off_epoch=0)])
+def test_nothing_is_mixed_from_an_epoch_on(op):
+    with Feed(SOURCE, [op], batch=4, seed=1) as feed:
+        assert f"before epoch {op.off_epoch}" in str(feed)
+        for epoch in (0, 1, 2, 7):
+            for got in feed.batches(epoch):
+                alone = got.labels[range(4), got.ids] == 1
+                assert got.labels.dtype == np.float32
+                assert alone.all() == (epoch >= op.off_epoch)
+                level = got.images[alone].reshape(-1, 8 * 8 * 3)
+                assert (level == got.ids[alone, None] * 12).all()
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: MixUp(per="step"), 'MixUp per must be "sample" or "batch", got \'step\''),
+        (lambda: CutMix(off_epoch=-1), "CutMix off_epoch must be an integer >= 0 or None, got -1"),
+        (
+            lambda: RandomChoice([MixUp(per="batch"), CutMix()]),
+            "RandomChoice ops must be ops without per and off_epoch",
+        ),
+    ],
+)
+def test_refuses_other_times_of_mixing(make, text):
+    with pytest.raises(ConfigError) as error:
+        make()
+    assert text in str(error.value)

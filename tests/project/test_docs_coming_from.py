@@ -63,7 +63,10 @@ SAME: dict[str, dict[str, Any]] = {
     },
     'ff.Resize(256, filter="bicubic")': {"size": int(224 / 0.875), "filter": "bicubic"},
     "ff.CenterCrop(224)": {"size": 224},
-    "ff.RandomChoice([ff.MixUp(0.8), ff.CutMix(1.0)])": {"weights": None},
+    'ff.RandomChoice([ff.MixUp(0.8), ff.CutMix(1.0)], per="batch")': {
+        "per": "batch",
+        "weights": None,
+    },
     "ff.LabelSmoothing(0.1)": {"smoothing": 0.1},
     "ff.RandomErasing(0.1, fill=(124, 116, 104))": {
         "p": 0.1,

@@ -25,6 +25,7 @@ from fastfeed.feed.batch.sample_loader import Decoder, ReadImages, SampleLoader
 from fastfeed.feed.batch.task_sizes import TaskSizes
 from fastfeed.feed.config import FeedConfig
 from fastfeed.feed.faults.quarantine import Quarantine
+from fastfeed.ops.mix import plan_of_batch
 from fastfeed.ops.program.program import Program
 from fastfeed.runtime.batch import Batch
 from fastfeed.runtime.thread_pool import CancelToken, ParallelJob
@@ -287,10 +288,14 @@ class BatchBuilder:
         batch.draws = self._draws(batch.epoch, batch.keys)
         mix = self.program.mix
         if mix is not None:
-            u = uniform(
-                self.plan.seed, batch.epoch, batch.keys[batch.rows.own], mix.slot, mix.op.draws
+            seed, slot, draws = self.plan.seed, mix.slot, mix.op.draws
+            batch.mix_plan = plan_of_batch(
+                mix.op,
+                lambda keys: uniform(seed, batch.epoch, keys, slot, draws),
+                batch.keys[batch.rows.own],
+                batch,
+                self.program.augmented.size,
             )
-            batch.mix_plan = mix.op.mix_plan(u, self.program.augmented.size)
         batch.annotations = self._annotator.empty(self.plan.batch, mixed=mix is not None)
         batch.images = [branch.buffers.take() for branch in self.branches]
 

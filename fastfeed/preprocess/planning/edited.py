@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import unicodedata
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -37,6 +38,7 @@ REMOVED_LIST = f"{JOB}/removed.jsonl"
 _SHOWN = 10  # names in an error
 _SKIP = ", or pass ignore_unknown=True (--ignore-unknown) to skip them"
 _AT_ONCE = 16  # images read at once
+_ESCAPED = re.compile(r"\\x([89a-f][0-9a-f])")
 
 
 def read_names(path: str | os.PathLike[str]) -> list[str]:
@@ -247,8 +249,15 @@ def _forms(source: str, place: str) -> Iterator[Callable[[str], str | None]]:
         for start in dict.fromkeys((source, prefix, os.path.abspath(source))):
             base = f"{start.rstrip('/')}/".removeprefix(prefix)
             yield lambda name, text=text, base=base: base + (relative_uri(name, text) or name)
+    yield _unescaped
     for kind in ("NFC", "NFD"):
         yield lambda name, kind=kind: None if name.isascii() else unicodedata.normalize(kind, name)
+
+
+def _unescaped(name: str) -> str | None:
+    """A name with bytes that are not UTF-8, of which metadata have `\\xe9`."""
+    plain = _ESCAPED.sub(lambda byte: os.fsdecode(bytes.fromhex(byte[1])), name)
+    return None if plain == name else plain
 
 
 def _prefixed(prefix: str, name: str | None) -> str | None:

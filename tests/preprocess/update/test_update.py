@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -385,3 +386,11 @@ def test_images_in_shards_are_named_in_any_way(
     }
     with pytest.raises(ConfigError, match=r"1 name is not in the job in .*\n  cats/0009\.jpg"):
         update(place, "shards", remove=["cats/0009.jpg"], engine=InlineEngine())
+
+
+def test_a_name_that_is_no_text_is_written_as_in_the_metadata(tmp_path: Path) -> None:
+    source = make_source(tmp_path / "source", 2, ())
+    os.rename(source / "cats/0001.jpg", os.fsdecode(os.fsencode(source) + b"/cats/caf\xe9.jpg"))
+    run(str(source), tmp_path / "shards", recipe(), engine=InlineEngine())
+    (name,) = [name for name in samples(tmp_path) if "caf" in name]
+    assert change(tmp_path, remove=[name]).tally.samples == 3

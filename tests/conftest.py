@@ -140,9 +140,11 @@ def nothing_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
     """Tests mean the same under torchrun, in a Slurm job, and at a desk; indexes of remote shards and
     live pages, which `fastfeed watch` shows, go to folders of this run.
 
-    What JAX compiles is kept for the processes of all workers, many of which compile the same.
+    What JAX compiles is kept for the processes of all workers, many of which compile the same. The
+    workers keep all cores busy: more threads of OpenMP, as PyTorch's, would wait for each other.
     """
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")
         patch.setenv("JAX_COMPILATION_CACHE_DIR", str(run_folder(tmp_path_factory) / "jax"))
         patch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
         patch.setenv("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,7 @@ _FRAMEWORKS = re.compile(
     r"|ports/test_ports_(keras|torch)|project/test_serving|proof/test_(data|proof)_loaders"
     r"|sources/test_(mapped|split|tfrecord))\.py$"
 )
+_REPORTED: weakref.WeakSet[threading.Thread] = weakref.WeakSet()  # left behind by earlier tests
 _FAILURES = pytest.StashKey[dict[tuple[str, str, int], list[BaseException]]]()
 
 # the machines that run these are shared and slow at times: no example may fail for taking long
@@ -183,17 +185,25 @@ def nothing_left_behind() -> Iterator[None]:
 
 
 def _left_threads() -> list[str]:
-    """Names of threads of fastfeed's that do not end."""
+    """Names of threads of fastfeed's that do not end, each reported once: a feed in the traceback of a
+    test that failed would fail all tests after it, two seconds each.
+    """
     deadline = time.monotonic() + LEAK_S
     while _ours() and time.monotonic() < deadline:
         gc.collect()
         for thread in _ours():
             thread.join(0.05)
-    return [thread.name for thread in _ours()]
+    left = _ours()
+    _REPORTED.update(left)
+    return [thread.name for thread in left]
 
 
 def _ours() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name.startswith("fastfeed")]
+    return [
+        thread
+        for thread in threading.enumerate()
+        if thread.name.startswith("fastfeed") and thread not in _REPORTED
+    ]
 
 
 @pytest.fixture(scope="session")

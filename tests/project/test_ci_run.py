@@ -8,8 +8,10 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
+import conftest
 import pytest
 from conftest import ROOT, environment
 
@@ -112,3 +114,16 @@ def test_a_session_that_fails_is_started_twice_whatever_the_number_of_its_tests(
     assert started == ["fails", "fails", "starts"], done.stdout
     assert "4 passed, 4 errors, 4 rerun" in done.stdout
     assert done.stdout.count("AssertionError: no backend") >= 4
+
+
+def test_a_thread_that_is_left_behind_fails_one_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conftest, "LEAK_S", 0.0)
+    end = threading.Event()
+    thread = threading.Thread(target=end.wait, name="fastfeed-left")
+    thread.start()
+    try:
+        assert conftest._left_threads() == ["fastfeed-left"]
+        assert conftest._left_threads() == []
+    finally:
+        end.set()
+        thread.join()

@@ -120,6 +120,7 @@ class ObjectSpec(NamedTuple):
     # keypoints that trade places in a mirrored image; None: not known
     flip_pairs: tuple[tuple[int, int], ...] | None = None
     has_boxes: bool = True  # False: objects have only keypoints
+    normalized: bool = False  # boxes and keypoints are shares of the image's width and height
     # a box is dropped below any of these
     min_size: float = 1.0  # its shorter side, pixels
     min_area: float = 0.0  # square pixels

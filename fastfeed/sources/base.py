@@ -294,7 +294,8 @@ class ReadsColumns(Protocol):
 class Instances(NamedTuple):
     """Objects in n images, those of one after those of another: m in all."""
 
-    # float64 (m, 4): left, top, right, bottom, in pixels of the displayed image, or as `frame` says
+    # float64 (m, 4): left, top, right, bottom, in pixels of the displayed image, or as `frame`
+    # says; with `object_spec.normalized`, in shares of its width and height
     boxes: np.ndarray
     labels: np.ndarray  # int64 (m,)
     counts: np.ndarray  # int64 (n,): how many each image has; their sum is m

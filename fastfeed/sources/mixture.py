@@ -111,7 +111,8 @@ class Mixture(SourceMethods):
         if len(set(specs.values())) > 1:
             raise ConfigError(
                 "Mixture: objects of all sources must have the same keypoints, flip_pairs,"
-                f" min_size, min_area and min_visible, got {specs}; pass the same to each Objects",
+                f" normalized, min_size, min_area and min_visible, got {specs}; pass the same to"
+                " each Objects",
                 field="sources",
             )
 

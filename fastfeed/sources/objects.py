@@ -15,10 +15,17 @@ from fastfeed.printable import printable
 from fastfeed.sources.access import allowed_values
 from fastfeed.sources.annotations.boxes import FORMATS, BoxLists
 from fastfeed.sources.annotations.coco import read_coco
-from fastfeed.sources.annotations.keypoints import Pairs, column_keypoints, object_spec
+from fastfeed.sources.annotations.keypoints import (
+    MOST_KEYPOINTS,
+    Pairs,
+    column_keypoints,
+    object_spec,
+)
 from fastfeed.sources.annotations.masks import Masks, masks_of
+from fastfeed.sources.annotations.yolo import read_yolo
 from fastfeed.sources.base import Instances, Source, check_source
 from fastfeed.sources.derived import Derived
+from fastfeed.sources.folder import ImageFolder
 from fastfeed.sources.methods import SourceMethods
 from fastfeed.sources.notes import notes_of
 from fastfeed.spec import PLAIN_OBJECTS, ObjectSpec
@@ -63,8 +70,10 @@ class Objects(Derived, SourceMethods):
         min_visible (float): The same of the share of the area that is not cut off, in [0, 1].
             Default: 0.1.
         classes (Sequence[str | int]): Names of `labels`, kept as `object_classes`. Default: ().
-        format (str): "xyxy" (left, top, right, bottom), "yxyx", "xywh" (left, top, width, height)
-            or "yxhw". Default: "xyxy".
+        format (str): "xyxy" (left, top, right, bottom), "yxyx", "xywh" (left, top, width, height),
+            "yxhw" or "cxcywh" (center, width, height). Default: "xyxy".
+        normalized (bool): True for boxes and keypoints in shares of the image's width and height,
+            not pixels. Default: False.
         most (int | None): Room for boxes per image in a batch; of more, the largest as they are
             seen then. Default: None, the largest number of any sample.
         sizes (Sequence[Any] | None): (height, width) of the image that each sample's boxes are for.
@@ -101,6 +110,7 @@ class Objects(Derived, SourceMethods):
         min_visible: float = 0.1,
         classes: Sequence[str | int] = (),
         format: str = "xyxy",
+        normalized: bool = False,
         most: int | None = None,
         sizes: Sequence[Any] | None = None,
         frame: Literal["displayed", "stored"] = "displayed",
@@ -158,12 +168,15 @@ class Objects(Derived, SourceMethods):
             known = _sizes(sizes, len(source), known)
         lists = None
         if has_objects:
-            lists = BoxLists.of(boxes, labels, format, len(names), where, known, keypoints)
+            lists = BoxLists.of(
+                boxes, labels, format, len(names), where, known, keypoints, normalized
+            )
         spec = object_spec(
             lists,
             keypoint_names,
             flip_pairs,
             has_boxes=boxes is not None,
+            normalized=normalized,
             min_size=min_size,
             min_area=min_area,
             min_visible=min_visible,
@@ -266,8 +279,81 @@ class Objects(Derived, SourceMethods):
             min_visible=min_visible,
         )
         objects = cls.__new__(cls)
-        objects._set(source, lists, None, file.classes, spec, most, frame)
-        objects._notes = file.notes
+        objects._set(source, lists, None, file.classes, spec, most, frame, file.notes)
+        return objects
+
+    @classmethod
+    @checked_early
+    def yolo(
+        cls,
+        images: str | os.PathLike[str] | Source,
+        labels: str | os.PathLike[str],
+        *,
+        classes: Sequence[str | int] = (),
+        keypoints: int = 0,
+        keypoint_names: Sequence[str] = (),
+        flip_pairs: Pairs | str | None = None,
+        min_size: float = 1.0,
+        min_area: float = 0.0,
+        min_visible: float = 0.1,
+        most: int | None = None,
+        frame: Literal["displayed", "stored"] = "displayed",
+    ) -> Objects:
+        """Images and their boxes, and keypoints, of a folder of YOLO's label files.
+
+        Each image `a/b.jpg` has the objects of `a/b.txt`, a line each: class, then center, width
+        and height of the box, then x, y or x, y, visibility of each keypoint; all in shares of the
+        image's width and height. An image without such a file has no objects: see `notes`. A
+        keypoint of two numbers is not labeled if one of them is below 0.
+
+        Args:
+            images (str | os.PathLike[str] | Source): The folder of images, such as
+                `coco/images/train`; or any source whose samples have names, as an ImageFolder.
+            labels (str | os.PathLike[str]): The local folder of text files, such as
+                `coco/labels/train`.
+            classes (Sequence[str | int]): Names of classes, in the order of their numbers. Default:
+                ().
+            keypoints (int): Keypoints of each object, the first number of `kpt_shape`. Default: 0.
+            keypoint_names (Sequence[str]): As for `Objects`. Default: ().
+            flip_pairs (Sequence[tuple[int | str, int | str]] | str | None): As for `Objects`.
+                Default: None, not known.
+            min_size (float): As for `Objects`. Default: 1.0.
+            min_area (float): As for `Objects`. Default: 0.0.
+            min_visible (float): As for `Objects`. Default: 0.1.
+            most (int | None): As for `Objects`. Default: None.
+            frame (str): As for `Objects`. Default: "displayed".
+
+        Returns:
+            A source of the images with their objects.
+
+        Raises:
+            ConfigError: If an argument is wrong, or an object makes no sense.
+            SourceError: If a file cannot be read, or a line is none of an object.
+
+        Example:
+            >>> ff.Objects.yolo("photos", "labels", classes=["cat", "dog"])  # doctest: +SKIP
+        """
+        if isinstance(keypoints, bool) or not 0 <= keypoints <= MOST_KEYPOINTS:
+            raise ConfigError.of(
+                "Objects.yolo: keypoints", f"an integer in [0, {MOST_KEYPOINTS}]", keypoints
+            )
+        source: Any = images
+        if isinstance(images, (str, os.PathLike)):
+            source = ImageFolder(images, labeled=False)
+        check_source(source, "Objects.yolo: images")
+        names = tuple(map(str, classes))
+        lists, notes = read_yolo(source, os.fspath(labels), keypoints, len(names))
+        spec = object_spec(
+            lists,
+            keypoint_names,
+            flip_pairs,
+            normalized=True,
+            min_size=min_size,
+            min_area=min_area,
+            min_visible=min_visible,
+        )
+        objects = cls.__new__(cls)
+        objects._set(source, lists, None, names, spec, most, frame, notes)
         return objects
 
     def _set(
@@ -279,6 +365,7 @@ class Objects(Derived, SourceMethods):
         spec: ObjectSpec,
         most: int | None,
         frame: str,
+        notes: Sequence[str] = (),
     ) -> None:
         if frame not in ("displayed", "stored"):
             raise ConfigError(
@@ -304,7 +391,7 @@ class Objects(Derived, SourceMethods):
         self._masks = masks
         self._most = most
         self.frame = frame
-        self._notes: list[str] = []
+        self._notes = list(notes)
         self._fingerprint = ""
 
     @staticmethod

@@ -60,6 +60,7 @@ def test_boxes_come_image_by_image():
         ("yxyx", [4, 3, 16, 10]),
         ("xywh", [3, 4, 7, 12]),
         ("yxhw", [4, 3, 12, 7]),
+        ("cxcywh", [6.5, 10, 7, 12]),
     ],
 )
 def test_formats(format: str, box: list[float]):
@@ -200,8 +201,8 @@ def test_bad_boxes_are_refused(box: list[float], error: str):
             "its width or height is negative",
         ),
         (
-            {"boxes": BOXES, "format": "cxcywh"},
-            "format must be one of xyxy, yxyx, xywh, yxhw, got 'cxcywh'",
+            {"boxes": BOXES, "format": "cyxhw"},
+            "format must be one of xyxy, yxyx, xywh, yxhw, cxcywh, got 'cyxhw'",
         ),
         (
             {"boxes": BOXES, "labels": LABELS[:2]},

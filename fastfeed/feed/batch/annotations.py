@@ -164,6 +164,9 @@ class Annotator:
                     samples, row, f"its boxes are for {_pixels(expected[row])}", int(turns[row])
                 )
         objects = ObjectRows.of(found)
+        if spec.normalized:
+            stored = np.where((turns >= 5)[:, None], sizes[:, ::-1], sizes)
+            objects = objects.scaled(stored)
         if self.stored:
             objects = objects.displayed(turns, sizes, spec)
         boxes = objects.boxes

@@ -39,6 +39,15 @@ class ObjectRows:
         points = None if self.keypoints is None else self.keypoints[which]
         return ObjectRows(self.rows[which], self.boxes[which], self.labels[which], points)
 
+    def scaled(self, sizes: np.ndarray) -> ObjectRows:
+        """Objects in pixels, of shares of the sides; sizes: height, width of the images (n, 2)."""
+        sides = sizes[self.rows, ::-1]
+        points = self.keypoints
+        if points is not None:
+            places = points[..., :2] * sides[:, None]
+            points = np.concatenate([places, points[..., 2:]], axis=2)
+        return replace(self, boxes=self.boxes * np.tile(sides, 2), keypoints=points)
+
     def displayed(self, turns: np.ndarray, sizes: np.ndarray, spec: ObjectSpec) -> ObjectRows:
         """Objects of stored images in displayed pixels.
 

@@ -12,13 +12,14 @@ from fastfeed.errors import ConfigError
 from fastfeed.sources.annotations.keypoints import keypoint_arrays
 from fastfeed.sources.base import Instances
 
-# what the four numbers are -> columns that begin at left and top, columns of right and bottom, or
-# of width and height
-FORMATS = {
-    "xyxy": ([0, 1], [2, 3], False),
-    "yxyx": ([1, 0], [3, 2], False),
-    "xywh": ([0, 1], [2, 3], True),
-    "yxhw": ([1, 0], [3, 2], True),
+# what the four numbers are -> columns of left and top, or of the center; columns of right and
+# bottom, or of width and height; and the share of width and height that is left of the first
+FORMATS: dict[str, tuple[list[int], list[int], float | None]] = {
+    "xyxy": ([0, 1], [2, 3], None),
+    "yxyx": ([1, 0], [3, 2], None),
+    "xywh": ([0, 1], [2, 3], 0),
+    "yxhw": ([1, 0], [3, 2], 0),
+    "cxcywh": ([0, 1], [2, 3], 0.5),
 }
 
 Where = Callable[[int], str]  # sample -> its name, for messages
@@ -28,7 +29,8 @@ Where = Callable[[int], str]  # sample -> its name, for messages
 class BoxLists:
     """Boxes and keypoints of n images, m objects in all."""
 
-    boxes: np.ndarray  # float32 (m, 4): left, top, right, bottom, pixels
+    # float32 (m, 4): left, top, right, bottom, pixels, or shares of the image's sides
+    boxes: np.ndarray
     labels: np.ndarray  # int32 (m,)
     ends: np.ndarray  # int64 (n + 1,): image i has the boxes [ends[i], ends[i + 1])
     # float32 (n, 2): height, width of the annotated images; NaN where not known
@@ -45,6 +47,7 @@ class BoxLists:
         where: Where,
         sizes: np.ndarray | None = None,
         keypoints: Sequence[Any] | None = None,
+        normalized: bool = False,
     ) -> BoxLists:
         """Objects from arrays (k, 4) of boxes, (k,) of labels and (k, points, 3) per image.
 
@@ -77,6 +80,7 @@ class BoxLists:
             lambda i, k: f"{kind} {k} of {where(i)}",
             sizes,
             np.concatenate(points) if points else None,
+            normalized,
         )
 
     @classmethod
@@ -91,14 +95,16 @@ class BoxLists:
         # (n, 2): height, width of the images, where that is known; NaN where not
         sizes: (np.ndarray | None) = None,
         keypoints: np.ndarray | None = None,  # (m, k, 3)
+        normalized: bool = False,  # shares of the image's sides, not pixels
     ) -> BoxLists:
         """Build from one array, and check finiteness, order of edges, labels and overlap."""
-        first, last, lengths = FORMATS[format]
+        first, last, before = FORMATS[format]
         corners = np.empty((len(boxes), 4))
         with np.errstate(over="ignore", invalid="ignore"):
             corners[:, :2] = boxes[:, first]
             corners[:, 2:] = boxes[:, last]
-            if lengths:
+            if before is not None:
+                corners[:, :2] -= before * corners[:, 2:]
                 corners[:, 2:] += corners[:, :2]
             corners = corners.astype(np.float32)  # an edge at 60,000 pixels is right to 1/256
 
@@ -112,15 +118,16 @@ class BoxLists:
                     field="boxes",
                 )
 
-        if lengths:
+        if before is not None:
             sides = "its width or height is negative"
         else:
             sides = "its right or bottom edge is before the other"
         refuse(~np.isfinite(corners).all(axis=1), "must be finite numbers, got {box}")
         order = f"got {{box}} as {format}: {sides}; format is one of {', '.join(FORMATS)}"
         refuse((corners[:, 2:] < corners[:, :2]).any(axis=1), order)
-        if sizes is not None:
-            each = np.repeat(sizes, np.diff(ends), axis=0)[:, ::-1]
+        checked = np.ones((len(ends) - 1, 2)) if normalized else sizes
+        if checked is not None:
+            each = np.repeat(checked, np.diff(ends), axis=0)[:, ::-1]
             outside = ((corners[:, :2] >= each) | (corners[:, 2:] < 0)).any(axis=1)
             at = int(outside.argmax()) if len(each) else 0
             shape = f"{each[at, 0]:g} wide and {each[at, 1]:g} high" if len(each) else ""

@@ -13,7 +13,7 @@ from fastfeed.spec import PLAIN_OBJECTS, ObjectSpec
 
 Pairs = Sequence[tuple[int | str, int | str]]
 
-_MOST = 1 << 12  # keypoints of an object
+MOST_KEYPOINTS = 1 << 12  # keypoints of an object
 _PAIRS = 'pairs of keypoints such as [("left_eye", "right_eye")] or [(1, 2)]'
 
 
@@ -23,6 +23,7 @@ def object_spec(
     flip_pairs: Pairs | str | None,
     *,
     has_boxes: bool = True,
+    normalized: bool = False,
     **rules: float,
 ) -> ObjectSpec:
     """The checked options of `Objects`; lists: its `BoxLists`, or None of a source without.
@@ -50,7 +51,11 @@ def object_spec(
         )
     pairs = checked_pairs("Objects", flip_pairs, keypoints, tuple(names))
     return own._replace(
-        keypoints=keypoints, keypoint_names=tuple(names), flip_pairs=pairs, has_boxes=has_boxes
+        keypoints=keypoints,
+        keypoint_names=tuple(names),
+        flip_pairs=pairs,
+        has_boxes=has_boxes,
+        normalized=normalized,
     )
 
 
@@ -66,7 +71,7 @@ def checked_rules(who: str, **rules: float) -> ObjectSpec:
 
 
 def checked_pairs(
-    who: str, flip_pairs: Any, keypoints: int = _MOST, names: tuple[str, ...] = ()
+    who: str, flip_pairs: Any, keypoints: int = MOST_KEYPOINTS, names: tuple[str, ...] = ()
 ) -> tuple[tuple[int, int], ...] | None:
     """Pairs of numbers; ConfigError for a keypoint that does not exist or is in two pairs."""
     if flip_pairs is None:

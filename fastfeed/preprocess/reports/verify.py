@@ -19,7 +19,7 @@ from fastfeed.preprocess.targets.job_lock import job_lock
 from fastfeed.preprocess.targets.job_state import Job, indexes
 from fastfeed.preprocess.targets.local import LocalTarget
 from fastfeed.preprocess.targets.lock import has_ended
-from fastfeed.preprocess.targets.ranges import Read, reader, sha256_of
+from fastfeed.preprocess.targets.ranges import HashedFile, Read, reader
 from fastfeed.preprocess.targets.target import Target
 from fastfeed.sources.shards.build_index import ForwardReader
 from fastfeed.sources.tables.parquet_footer import row_groups
@@ -156,7 +156,7 @@ def _check_shard(job: Job, record: Record, present: dict[str, int]) -> tuple[lis
 def _check_content(target: Target, part: ShardFile) -> str:
     """The problem with a file's content, or ""."""
     try:
-        same = sha256_of(target, part.name, part.bytes) == part.sha256
+        same = HashedFile(target, part.name, part.bytes).sha256() == part.sha256
     except OSError as error:
         return f"cannot be read: {error}"
     return "" if same else "content differs from what was written (sha256)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -52,7 +52,8 @@ class ArrayFiles:
 
     def __init__(
         self,
-        open: Callable[[str | None], ForwardReader],
+        pixels: ForwardReader,
+        open: Callable[[str], ForwardReader],
         arrays: Iterable[str],
         binary: Sequence[str],
     ) -> None:
@@ -60,11 +61,38 @@ class ArrayFiles:
         self._binary = binary  # columns of bytes
         lines = open(".meta.jsonl")
         self.lines = lines.read(0, lines.size).splitlines(keepends=True)
-        self.pixels = Rows.of(open(None))
+        self.pixels = Rows.of(pixels)
         self._head = npy_header("|u1", self.pixels.shape)
         self._arrays = {name: Rows.of(open(f".{name}.npy")) for name in arrays}
 
-    def entry(self, k: int, place: Callable[[Rows], int]) -> Entry:
+    def entries(self, start: int, gone: Container[int]) -> Iterator[Entry]:
+        """The samples that are not gone, of files some of which may lack those that are. ValueError.
+
+        start: what ids are more than keys.
+        """
+        keys = [start + int(json.loads(line)["key"]) for line in self.lines]
+        count = len(keys)
+        kept = [k for k, key in enumerate(keys) if key not in gone]
+        for number, k in enumerate(kept):
+
+            def place(rows: Rows, k: int = k, number: int = number) -> int:
+                if rows.count not in (count, len(kept)):
+                    listed = f"{count} or {len(kept)} are listed"
+                    raise ValueError(f"{rows.file.uri} has {rows.count} rows, {listed}")
+                return k if rows.count == count else number
+
+            yield self._entry(k, place)
+
+    def sample(self, start: int, stop: int) -> Entry:
+        """The sample in a byte range of the pixels."""
+        k = self._line(start)
+        return self._entry(k, lambda _: k)
+
+    def _line(self, at: int) -> int:
+        """Number of the sample that begins at this byte of the pixels."""
+        return (at - self.pixels.first) // self.pixels.size
+
+    def _entry(self, k: int, place: Callable[[Rows], int]) -> Entry:
         """The sample of a line, with its row in each array file."""
         line = json.loads(self.lines[k])
         meta = line["meta"]
@@ -89,7 +117,12 @@ class ArrayFiles:
         return Rows.of(self._open(".labels.npy"))
 
     def others(self, start: int, stop: int) -> dict[str, bytes]:
-        """Parts of the other files with some samples, by suffix; a header of the pixels."""
+        """Parts of the other files with the samples of a byte range of the pixels, by suffix.
+
+        That of the pixels is a header.
+        """
+        start = self._line(start)
+        stop = self._line(stop)
         return {
             ".npy": self._head,
             ".meta.jsonl": b"".join(self.lines[start:stop]),

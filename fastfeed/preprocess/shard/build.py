@@ -88,19 +88,21 @@ class ShardTask:
         """As in Task. OSError; ConfigError if other libraries would write other bytes."""
         shard = self._shards[piece]
         existing = self._existing_record(shard)
-        if existing is not None and existing.plan == self.hash(shard):
+        if existing is not None and existing.plan == self.hashes[shard.index]:
             return existing.summary({})
         if existing is not None:
             format = self.plan.recipe.packing.format
             stored = StoredShard(self.target, existing, format, self._gone, self.plan.columns)
             if not np.isin(existing.ids, self.plan.edits.ids).any():  # edits of bad images alone
-                record = replace(existing, plan=self.hash(shard), bad=stored.bad)
+                record = replace(existing, plan=self.hashes[shard.index], bad=stored.bad)
                 self.target.write(record.name, record.dump())
                 return record.summary({})
-            try:
-                return self._build(shard, stored, context, poison)
-            except DamagedShard as error:
-                log.warning("%s; it is built from the source", error)
+            for again in (stored, replace(stored, careful=True)):
+                try:
+                    return self._build(shard, again, context, poison)
+                except DamagedShard as error:
+                    problem = error
+            log.warning("%s; it is built from the source", problem)
         if self.input is None:
             self.target.remove(record_name(shard.name))
             return {"samples": 0, "bad": {}, "bytes_in": 0, "bytes_out": 0, "seconds": {}}
@@ -142,7 +144,7 @@ class ShardTask:
             seconds["commit"] += perf_counter() - started
         except TargetError:  # maybe another run built this shard, completed the job, and swept
             existing = self._existing_record(shard)
-            if existing is None or existing.plan != self.hash(shard):
+            if existing is None or existing.plan != self.hashes[shard.index]:
                 raise
             return existing.summary({})
         finally:  # also if the parent process is gone: partial files must be removed
@@ -252,7 +254,7 @@ class ShardTask:
             record = Record.load(content or b"", shard.name)
         except OSError:
             return None
-        base = self.hash(shard).partition(".")[0]
+        base = self.hashes[shard.index].partition(".")[0]
         return record if record.index == shard.index and record.base == base else None
 
     def uri(self, i: int) -> str:
@@ -269,10 +271,6 @@ class ShardTask:
         relative = relative_uri(uri, self.planned.text, getattr(self.planned.source, "root", None))
         return self.uri(i) if relative is None else _encodable(relative)
 
-    def hash(self, shard: Shard) -> str:
-        """Hash of the plan that a shard is made by."""
-        return self._hashes[shard.index]
-
     @cached_property
     def condition(self) -> Condition | None:
         """The condition in `Limits.where`, if there is one."""
@@ -284,7 +282,8 @@ class ShardTask:
         return UserFunction(self.plan.recipe.metadata.extras)
 
     @cached_property
-    def _hashes(self) -> list[str]:
+    def hashes(self) -> list[str]:
+        """Hash of the plan that each shard is made by."""
         return self.plan.shard_hashes
 
     @cached_property
@@ -485,7 +484,7 @@ class _ShardBuilder:
         return Record(
             shard.name,
             shard.index,
-            self.task.hash(shard),
+            self.task.hashes[shard.index],
             tuple(files),
             tuple(self.ids),
             tuple(offsets),

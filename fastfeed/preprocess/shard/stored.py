@@ -26,8 +26,8 @@ from fastfeed.preprocess.model.record import (
     part_of_sum,
 )
 from fastfeed.preprocess.pixels.image_info import image_info
-from fastfeed.preprocess.shard.array_files import ArrayFiles, Rows
-from fastfeed.preprocess.targets.ranges import Read, reader, sha256_of, size_of
+from fastfeed.preprocess.shard.array_files import ArrayFiles
+from fastfeed.preprocess.targets.ranges import HashedFile, Read, reader
 from fastfeed.preprocess.targets.target import Target
 from fastfeed.preprocess.writers.tar import parts_of
 from fastfeed.sources.mds.shard import column_locations, header
@@ -41,6 +41,7 @@ from fastfeed.sources.tfrecord.source import records
 
 _BLOCK = 8 << 20  # bytes read at once
 _RUN = 1 << 20  # bytes of samples that are passed through at once, unless one has more
+_ROW = 1 << 16  # bytes read at once of rows of pixels, unless one has more
 _ROWS = 64  # of a table that are converted at once
 
 
@@ -71,6 +72,8 @@ class StoredShard:
     format: str
     gone: frozenset[int]  # ids that newer files lack
     types: dict[str, ColumnType] = field(default_factory=dict)  # of metadata columns
+    # False: files of the size that is recorded are taken for the record's, until `check`
+    careful: bool = False
 
     def entries(self) -> Iterator[Entry]:
         """All samples in order, of newer files maybe without those that are gone. DamagedShard."""
@@ -120,19 +123,13 @@ class StoredShard:
                 metas = {record.start + int(row["key"]): row["meta"] for row in rows}
                 return {i: json.loads(meta) for i, meta in metas.items() if i in ids}
             if self.format == "raw":
-                lines = map(json.loads, _array_files(self).lines)
+                lines = map(json.loads, self.array_files.lines)
                 metas = {record.start + int(line["key"]): line["meta"] for line in lines}
                 return {i: meta for i, meta in metas.items() if i in ids}
             entries = self.entries()
             if len(record.offsets) == len(record.ids):
                 entries = (self._sample(*self._bounds[i]) for i in record.ids if i in ids)
             return {i: entry.meta for entry in entries if (i := record.id_of(entry)) in ids}
-
-    def _sample(self, start: int, stop: int) -> Entry:
-        """A sample in these bytes of the main file, of which nothing else is read."""
-        read = reader(self.target, self.main)
-        file = ForwardReader(self.main, stop, read, stop - start)
-        return _SAMPLES[self.format](self, file)[0](start, stop)
 
     @cached_property
     def tally(self) -> Counts | None:
@@ -147,11 +144,10 @@ class StoredShard:
             return None
         tally = Counts.sum([record.tally])
         with self._reading():
-            parse, _ = self._samples
             for part, (i, bounds) in zip(record.parts_of_sums, self._bounds.items(), strict=True):
                 if i not in self.gone:
                     continue
-                entry = parse(*bounds)
+                entry = self._sample(*bounds)
                 if part_of_sum(entry.meta["sha256"]) != part:  # facts of the file before this one's
                     return None
                 tally.add(Counts.of(entry), -1)
@@ -165,7 +161,24 @@ class StoredShard:
         if self.format not in _SAMPLES or counts != {len(record.ids)}:
             return False
         with self._reading():
-            return all(self._sums[file.name] == file.sha256 for file in self._read_files)
+            if any(self._files[file.name].size != file.bytes for file in self._read_files):
+                return False
+            return not self.careful or all(
+                self._files[file.name].sha256() == file.sha256 for file in self._read_files
+            )
+
+    def _sample(self, start: int, stop: int) -> Entry:
+        """The sample in a byte range of the main file, of which nothing else is read."""
+        read = reader(self.target, self.main)
+        file = ForwardReader(self.main, stop, read, stop - start)
+        return _SAMPLES[self.format](self, file)[0](start, stop)
+
+    @cached_property
+    def array_files(self) -> ArrayFiles:
+        """Files of a raw shard; its pixels are read row by row."""
+        read = reader(self.target, self.main)
+        pixels = ForwardReader(self.main, self._main.size, read, _ROW)
+        return ArrayFiles(pixels, self.open, self.record.arrays, self.binary)
 
     @cached_property
     def _main(self) -> ForwardReader:
@@ -180,9 +193,10 @@ class StoredShard:
     def _bounds(self) -> dict[int, tuple[int, int]]:
         """Start and end of the samples in the main file."""
         offsets = list(self.record.offsets)
-        size = size_of(self.target, self.main)
+        size = self._main.size
         if self.format == "webdataset" and offsets:  # zeros follow
-            last = self.open().read(offsets[-1], size - offsets[-1])
+            read = reader(self.target, self.main)
+            last = read(offsets[-1], size - offsets[-1])
             size = offsets[-1] + max(at + -(-n // BLOCK) * BLOCK for _, at, n in parts_of(last))
         return dict(zip(self.record.ids, pairwise([*offsets, size]), strict=True))
 
@@ -191,13 +205,8 @@ class StoredShard:
         return [file for file in self.record.files if not file.name.endswith(".idx")]
 
     @cached_property
-    def _sums(self) -> dict[str, str]:
-        """The sha256 of each file that is read."""
-        sums: dict[str, str] = {}
-        for file in self._read_files:
-            size = size_of(self.target, file.name)
-            sums[file.name] = sha256_of(self.target, file.name, size)
-        return sums
+    def _files(self) -> dict[str, HashedFile]:
+        return {file.name: HashedFile(self.target, file.name) for file in self._read_files}
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -208,12 +217,12 @@ class StoredShard:
             raise DamagedShard(f"{self.record.shard} cannot be read: {error}") from error
 
     def check(self, written: Sequence[ShardFile] = ()) -> None:
-        """DamagedShard if a file is neither as recorded nor as it is `written` again."""
-        again = {file.name: file.sha256 for file in written}
-        with self._reading():
-            sums = self._sums
+        """DamagedShard if a file is neither as recorded nor, if careful, as it is `written` again."""
+        again = {file.name: file.sha256 for file in written if self.careful}
         for file in self._read_files:
-            if sums[file.name] not in (file.sha256, again.get(file.name)):
+            with self._reading():
+                found = self._files[file.name].sha256()
+            if found not in (file.sha256, again.get(file.name)):
                 raise DamagedShard(f"{file.name} has another content than was written")
 
     def make_way(self, written: Sequence[ShardFile]) -> None:
@@ -239,7 +248,8 @@ class StoredShard:
     def open(self, suffix: str | None = None) -> ForwardReader:
         """A reader of the main file, or of another one of the shard. OSError."""
         name = self.main if suffix is None else self.record.shard + suffix
-        return ForwardReader(name, size_of(self.target, name), reader(self.target, name), _BLOCK)
+        file = self._files[name]
+        return ForwardReader(name, file.size, file.read, _BLOCK)
 
     @property
     def binary(self) -> list[str]:
@@ -449,47 +459,12 @@ def _integer(data: bytes) -> int:
     return int.from_bytes(data, "little", signed=True)
 
 
-def _array_files(shard: StoredShard) -> ArrayFiles:
-    return ArrayFiles(shard.open, shard.record.arrays, shard.binary)
-
-
-def _in_arrays(shard: StoredShard) -> Iterator[Entry]:
-    files = _array_files(shard)
-    keys = [shard.record.start + int(json.loads(line)["key"]) for line in files.lines]
-    count = len(keys)
-    kept = [k for k, key in enumerate(keys) if key not in shard.gone]
-    for number, k in enumerate(kept):
-
-        def place(rows: Rows, k: int = k, number: int = number) -> int:
-            if rows.count not in (count, len(kept)):
-                listed = f"{count} or {len(kept)} are listed"
-                raise ValueError(f"{rows.file.uri} has {rows.count} rows, {listed}")
-            return k if rows.count == count else number
-
-        yield files.entry(k, place)
-
-
-def _row_sample(shard: StoredShard, file: ForwardReader) -> _Samples:
-    files = _array_files(shard)
-    first = files.pixels.first
-    size = files.pixels.size
-
-    def sample(start: int, stop: int) -> Entry:
-        k = (start - first) // size
-        return files.entry(k, lambda _: k)
-
-    def others(start: int, stop: int) -> dict[str, bytes]:
-        return files.others((start - first) // size, (stop - first) // size)
-
-    return sample, others
-
-
 _ENTRIES: dict[str, Callable[[StoredShard], Iterator[Entry]]] = {
     "webdataset": _in_tar,
     "tfrecord": _in_tfrecord,
     "parquet": _in_parquet,
     "mds": _in_mds,
-    "raw": _in_arrays,
+    "raw": lambda shard: shard.array_files.entries(shard.record.start, shard.gone),
 }
 
 
@@ -505,5 +480,5 @@ _SAMPLES: dict[str, Callable[[StoredShard, ForwardReader], _Samples]] = {
     "webdataset": _alone(_tar_sample),
     "tfrecord": _alone(_record_sample),
     "mds": _alone(_mds_sample),
-    "raw": _row_sample,
+    "raw": lambda shard, _: (shard.array_files.sample, shard.array_files.others),
 }

@@ -56,10 +56,32 @@ def size_of(target: Target, name: str) -> int:
     return stat.size
 
 
-def sha256_of(target: Target, name: str, size: int) -> str:
-    """Hash of a file of this size below a target. OSError."""
-    read = reader(target, name)
-    digest = hashlib.sha256()
-    for start in range(0, size, _PIECE):
-        digest.update(read(start, min(_PIECE, size - start)))
-    return digest.hexdigest()
+class HashedFile:
+    """A file below a target that is read in order, and hashed on the way."""
+
+    def __init__(self, target: Target, name: str, size: int | None = None) -> None:
+        self.size = size_of(target, name) if size is None else size
+        self._read = reader(target, name)
+        self._hash = hashlib.sha256()
+        self._hashed = 0  # bytes
+
+    def read(self, start: int, count: int) -> bytes:
+        """Bytes [start, start + count); those before them are read as well. OSError."""
+        self._take_up_to(start)
+        return self._take(start, count)
+
+    def sha256(self) -> str:
+        """Hash of the whole file; what was not read yet is read now. OSError."""
+        self._take_up_to(self.size)
+        return self._hash.hexdigest()
+
+    def _take_up_to(self, stop: int) -> None:
+        for at in range(self._hashed, stop, _PIECE):
+            self._take(at, min(_PIECE, stop - at))
+
+    def _take(self, start: int, count: int) -> bytes:
+        data = self._read(start, count)
+        if start <= self._hashed < start + len(data):
+            self._hash.update(memoryview(data)[self._hashed - start :])
+            self._hashed = start + len(data)
+        return data

@@ -27,6 +27,7 @@ from fastfeed.preprocess.model.record import Counts, Entry
 from fastfeed.preprocess.reports.verify import verify
 from fastfeed.preprocess.shard import stored
 from fastfeed.preprocess.shard.stored import StoredShard
+from fastfeed.preprocess.targets import ranges
 from fastfeed.preprocess.targets.job_state import open_job
 from fastfeed.preprocess.targets.target import open_target
 from fastfeed.preprocess.writers import writer_for
@@ -101,6 +102,48 @@ def test_runs_of_any_length_make_what_the_source_would(
         record.unlink()
     run(str(source), shards, made, engine=InlineEngine())
     assert tree(shards) == copied
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_shard_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str) -> None:
+    job = finished_job(tmp_path, format)
+    monkeypatch.setattr(stored, "_BLOCK", 1000)
+    monkeypatch.setattr(stored, "_RUN", 1000)
+    main = job.records[1].files[0]
+    sizes: list[int] = []
+    reader = ranges.reader
+
+    def counted(target: Any, name: str) -> Any:
+        read = reader(target, name)
+
+        def noted(start: int, count: int) -> bytes:
+            data = read(start, count)
+            sizes.append(len(data) * (name == main.name))
+            return data
+
+        return noted
+
+    monkeypatch.setattr(ranges, "reader", counted)
+    change(tmp_path, remove=["cats/0004.jpg"])
+    assert (
+        main.bytes <= sum(sizes) < 1.8 * main.bytes
+    )  # removed and last samples, and headers, twice
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_damage_is_found_on_the_way(tmp_path: Path, format: str) -> None:
+    job = finished_job(tmp_path, format)
+    main = job.records[1].files[0]
+    path = tmp_path / "shards" / main.name
+    content = bytearray(path.read_bytes())
+    content[job.records[1].offsets[2] + 700] ^= 1  # in the image
+    path.write_bytes(content)
+    change(tmp_path, remove=["cats/0004.jpg"])
+    copied = tree(tmp_path / "shards")
+    for record in (tmp_path / "shards/__job/records").iterdir():
+        record.unlink()
+    run(str(tmp_path / "source"), tmp_path / "shards", recipe(format), engine=InlineEngine())
+    assert tree(tmp_path / "shards") == copied
 
 
 def test_counts_of_a_job_of_a_job_are_those_of_its_samples(tmp_path: Path) -> None:

@@ -162,6 +162,9 @@ def test_bad_images_are_shown_and_retried_in_part():
     assert out == "1 of 1 bad images -> bad.zip\n" and Path("bad.zip").is_file()
     _, err = fastfeed("bad", "photos", "shards", "-o", "x.zip", "--reason", "oom")
     assert err == "fastfeed: shards: no bad image matches\n" and not Path("x.zip").exists()
+    _, err = fastfeed("bad", "photos", "shards", "-o", "shards/train/../x.zip", code=2)
+    assert "shards/train/../x.zip is in the job's folder, " in err and "somewhere else" in err
+    assert not Path("shards/x.zip").exists()
     _, err = fastfeed("bad", "shards", "-o", "x.zip", "--class", "cats", code=2)
     assert "fastfeed preprocess bad photos shards --class cats -o x.zip" in err
     Path("names.txt").write_text("cats/2019/late.jpg\r\n")

@@ -578,7 +578,9 @@ def test_what_needs_a_source_is_done_in_the_jobs(pair: Pair, tmp_path: Path) -> 
     a, b = pair
     merge([a, b], tmp_path / "c")
     for change in ({"repair": True}, {"add": True}, {"drop_missing": True}):
-        with pytest.raises(ConfigError, match=r"merged from jobs of .*/a/photos \(in .*then merge"):
+        with pytest.raises(
+            ConfigError, match=r"merged from jobs of .*/a/photos \(in .*remove and label again"
+        ):
             update(str(a.parent / "photos"), tmp_path / "c", **change, engine=InlineEngine())
 
 
@@ -610,3 +612,22 @@ def test_splits_of_groups_are_not_merged(tmp_path: Path, choice: Selection, text
     with pytest.raises(ConfigError, match=rf"a/shards was split with {text}.*append the images"):
         merge(jobs, tmp_path / "c")
     assert not list((tmp_path / "c").rglob("*.tar"))
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_changed_merged_job_is_merged_and_changed_again(tmp_path: Path, format: str) -> None:
+    a, b, c = (
+        built(tmp_path / name, {"cats": 3}, recipe(format), first=8 * k)
+        for k, name in enumerate("abc")
+    )
+    names = [str(place.parent / "photos/cats/0001.jpg") for place in (a, b, c)]
+    merge([a, b], tmp_path / "ab")
+    update(".", tmp_path / "ab", remove=names[1:2], engine=InlineEngine())
+    merge([tmp_path / "ab", c], tmp_path / "abc")
+    update(".", tmp_path / "abc", remove=names[2:], engine=InlineEngine())
+    wanted = [opened(place, format) for place in (a, b, c)]
+    expected = [*content(wanted[0]), *(content(part)[k] for part in wanted[1:] for k in (0, 2))]
+    assert content(opened(tmp_path / "abc", format)) == expected
+    job = job_in(tmp_path / "abc")
+    assert not verify(job).problems and job.plan.planned == 7
+    assert [record.start for record in job.records.values()] == [0, 3, 6]

@@ -136,9 +136,10 @@ def update(
     if plan.merged and (repair or add or drop_missing):
         sources = " and ".join(f"{job.source} (in {job.target})" for job in plan.merged)
         raise ConfigError(
-            f"{target.text} is merged from jobs of {sources}: images are removed and labeled in it,"
-            " and repaired, added and dropped in these jobs, each with its source; then merge them"
-            " into an empty folder"
+            f"{target.text} is merged from jobs of {sources}. To add images, make a job of them, and"
+            " merge it with this one into an empty folder. To repair images, or drop missing ones,"
+            " update these jobs, each with its source; then merge them, and remove and label again"
+            " what was removed and labeled here"
         )
     if not dry_run:
         target = open_target(dst, target_storage)

@@ -7,9 +7,9 @@ exclude each other at least one sees the other's, on disks and in object stores 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
-from fastfeed.errors import ConfigError
+from fastfeed.errors import ConfigError, TargetError
 from fastfeed.preprocess.model.layout import LOCKS
 from fastfeed.preprocess.targets.lock import has_ended, temporary_name
 from fastfeed.preprocess.targets.target import Target
@@ -30,7 +30,7 @@ def job_lock(target: Target, shared: bool = False) -> Iterator[None]:
         check_lock(target, own, shared, clean=True)
         yield
     finally:
-        target.remove(own)
+        _remove(target, own)
 
 
 def check_lock(target: Target, own: str = "", shared: bool = True, clean: bool = False) -> None:
@@ -45,11 +45,17 @@ def check_lock(target: Target, own: str = "", shared: bool = True, clean: bool =
             continue
         if has_ended(owner):
             if clean:
-                target.remove(name)
+                _remove(target, name)
         elif not (shared and kind == "run"):
             others.append((kind, target.layout.path(name)))
     if others:
         raise _refused(target, others)
+
+
+def _remove(target: Target, name: str) -> None:
+    """Remove a lock, where that is allowed: of an ended process it locks nothing."""
+    with suppress(TargetError):
+        target.remove(name)
 
 
 def _refused(target: Target, others: list[tuple[str, str]]) -> ConfigError:

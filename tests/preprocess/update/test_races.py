@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Callable
@@ -13,7 +14,7 @@ import pytest
 from helpers.photos import folder, jpeg
 from helpers.small_jobs import InlineEngine, recipe, source
 
-from fastfeed.errors import ConfigError
+from fastfeed.errors import ConfigError, TargetError
 from fastfeed.preprocess import merge, run, update
 from fastfeed.preprocess.job import job as job_module
 from fastfeed.preprocess.job import update as update_module
@@ -202,6 +203,20 @@ def test_a_sheet_is_not_drawn_during_an_update(original: Path, tmp_path: Path) -
     with job_lock(open_target(root / "shards")), pytest.raises(ConfigError, match="being updated"):
         look(root)
     assert not (root / "shards/__job/preview").exists()
+
+
+def test_a_run_needs_no_right_to_remove_files(
+    original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forbidden(self: object, name: str) -> None:
+        raise TargetError(f"cannot remove {name}: permission denied", errno.EACCES)
+
+    monkeypatch.setattr(local.LocalTarget, "remove", forbidden)
+    made = recipe(samples=2)
+    for _ in range(2):
+        assert run(str(original / "source"), tmp_path, made, engine=InlineEngine()).complete
+        monkeypatch.setattr("fastfeed.preprocess.targets.job_lock.has_ended", lambda _: True)
+    assert len(list((tmp_path / LOCKS).iterdir())) == 2
 
 
 def test_runs_share_their_lock_and_clear_those_of_ended_ones(

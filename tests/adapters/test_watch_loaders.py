@@ -23,8 +23,9 @@ PROGRAM = Path(__file__).with_name("keras_loader_session.py")
 POINTS = 0.02  # that may be missed
 ATTEMPTS = 4  # another process may take a core for so long that a step is not known well enough
 KNOWN = 0.05  # shares of waiting, between which the true one lies
-CI = {  # of each backend: what is made ahead and what is not
-    "tensorflow": ("feed", "tfdata", "pydataset", "generator"),
+KINDS = ("feed", "tfdata", "pydataset", "generator")
+CI = {  # of each backend: what is made ahead and what is not; every kind on one of them
+    "tensorflow": ("feed", "tfdata", "generator"),
     "jax": ("feed", "pydataset"),
     "torch": ("feed", "generator"),
 }
@@ -38,9 +39,9 @@ CASES = [
         ],
     )
     for backend, kinds in CI.items()
-    for kind in CI["tensorflow"]
+    for kind in KINDS
 ]
-AHEAD = {("tensorflow", kind) for kind in CI["tensorflow"]}
+AHEAD = {("tensorflow", kind) for kind in KINDS}
 AHEAD |= {(backend, kind) for backend in ("jax", "torch") for kind in ("feed", "tfdata")}
 
 

@@ -182,9 +182,9 @@ class Report:
         return "\n".join(lines)
 
 
-def dropped_text(counts: Mapping[str, int], limit: int = 5) -> str:
+def dropped_text(counts: Mapping[str, int]) -> str:
     """`12: 8 where score > 0.5, 4 blurred`, the most frequent reasons first."""
-    return printable(f"{sum(counts.values()):,}: {format_reasons(counts, limit)}", None)
+    return printable(f"{sum(counts.values()):,}: {format_reasons(counts, 5)}", None)
 
 
 def format_counts(counts: Mapping[str, int]) -> str:

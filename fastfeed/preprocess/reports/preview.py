@@ -126,7 +126,7 @@ def _facts(facts: Sequence[tuple[str, str]]) -> str:
     return f'<table class="about">{lines}</table>'
 
 
-def _chart(title: str, bars: Sequence[tuple[str, int]], kind: str = "") -> str:
+def _chart(title: str, bars: Sequence[tuple[str, int]]) -> str:
     if not bars:
         return ""
     largest = max(*(n for _, n in bars), 1)
@@ -135,7 +135,7 @@ def _chart(title: str, bars: Sequence[tuple[str, int]], kind: str = "") -> str:
         f'<td><i style="width:{100 * n / largest:.1f}%"></i></td></tr>'
         for name, n in bars
     )
-    return f'<div class="counts {kind}"><h3>{escape(title)}</h3><table>{lines}</table></div>'
+    return f'<div class="counts"><h3>{escape(title)}</h3><table>{lines}</table></div>'
 
 
 def _sheets(stats: Statistics, pictures: Sequence[tuple[Record, bytes]]) -> str:

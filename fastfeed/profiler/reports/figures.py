@@ -86,13 +86,12 @@ def step_ns(device: DeviceResult) -> float | None:
     return device.judged.budget.window / count if count else None
 
 
-def cause_rows(device: DeviceResult, period: Period | None = None) -> list[CauseRow]:
-    """Causes of the judged period, or of another, largest first."""
-    count = steps_judged(device) if period is None or period is device.steady else 0
-    period = period or device.judged
+def cause_rows(device: DeviceResult) -> list[CauseRow]:
+    """Causes of the judged period, largest first."""
+    count = steps_judged(device)
     rows = [
-        CauseRow(cause, ns, share_of_window(period, ns), ns / count if count else None)
-        for cause, ns in period.causes.items()
+        CauseRow(cause, ns, share_of_window(device.judged, ns), ns / count if count else None)
+        for cause, ns in device.judged.causes.items()
         if ns > 0
     ]
     return sorted(rows, key=lambda row: (-row.ns, row.cause))

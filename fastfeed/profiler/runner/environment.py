@@ -65,9 +65,9 @@ def nvprof(environ: Mapping[str, str] = os.environ) -> Path | None:
     return Path(path) if path else None
 
 
-def has_gpu(devices: Path = Path("/dev")) -> bool:
+def has_gpu() -> bool:
     """True where NVIDIA's driver, or that of WSL, has made its devices."""
-    return any((devices / name).exists() for name in ("nvidiactl", "dxg", "nvhost-ctrl-gpu"))
+    return any(Path("/dev", name).exists() for name in ("nvidiactl", "dxg", "nvhost-ctrl-gpu"))
 
 
 def capabilities() -> dict[str, float]:

@@ -172,7 +172,19 @@ class TableSource(SourceMethods):
         )
 
     def unlabeled(self, ids: np.ndarray) -> np.ndarray:
-        """True for rows whose label is missing: bool, shape (len(ids),)."""
+        """True for rows whose label is missing.
+
+        Args:
+            ids (np.ndarray): Sample ids, int64 (n,).
+
+        Returns:
+            bool (n,).
+
+        Example:
+            >>> table = ff.Table({"path": ["a", "b"], "x": ["y", None]}, image="path", label="x")
+            >>> table.unlabeled(np.arange(2)).tolist()
+            [False, True]
+        """
         return np.zeros(len(ids), bool) if self._labels is None else self._labels.missing(ids)
 
     def fetch(self, ids: Sequence[int]) -> list[Pending]:

@@ -201,6 +201,12 @@ def test_an_example_learns(run: Run, photos: Path) -> None:
     assert ("images/s" in text) == (run.script != "horovod/before.py")
 
 
+def test_predictions_are_scored_as_coco_does(photos: Path) -> None:
+    """A model that knows the truth has a precision of 1: nothing is lost there and back."""
+    text = output(Run("coco_evaluation.py", ("pycocotools",)), photos)
+    assert "bbox AP 1.000\n" in text and "keypoints AP 1.000\n" in text
+
+
 PROOFS = [  # what is trained is worthless
     Run("prove_torch.py", ("torch",), (*PHOTOS, "--seconds", "1"), nightly=True),
     Run("prove_jax.py", ("jax",), (*PHOTOS, "--seconds", "1"), nightly=True),

@@ -1,4 +1,5 @@
-"""What does each op cost on one core, next to OpenCV written by hand, Pillow, torchvision and DALI?
+"""What does each op cost on one core, next to OpenCV written by hand, Pillow, torchvision,
+Albumentations and DALI?
 
 Processor time per 224 x 224 photograph. Everyone gets the same photographs in memory, in the form
 that they like best, and leaves the given ones as they are; values are the same where they can be
@@ -60,6 +61,7 @@ ON_BYTES = (
     ff.LUT,
     ff.Posterize,
     ff.Solarize,
+    ff.SolarizeAdd,
 )
 POLICIES = ("RandAugment", "TrivialAugmentWide", "AutoAugment", "AugMix")
 
@@ -77,7 +79,10 @@ def main() -> None:
     missing: dict[str, str] = {}
     if options.first:
         importlib.import_module(options.first)
-    tables = {name: table(name, missing) for name in ("opencv", "pillow", "vision", "dali")}
+    tables = {
+        name: table(name, missing)
+        for name in ("opencv", "pillow", "vision", "dali", "albumentations_ops")
+    }
     images = photographs()
     ops = {
         name: one(images, tables, options.rounds, name, missing) for name in options.only or CASES
@@ -90,7 +95,10 @@ def main() -> None:
     if not options.only:
         result |= {"tables, to floats": to_floats(images, tables["opencv"], options.rounds)}
         result |= {"feed": recipe(options.rounds, options.threads), "mix": batches(options.rounds)}
-    rivals = {name: version(name) for name in ("torch", "torchvision", "nvidia-dali-cuda130")}
+    rivals = {
+        name: version(name)
+        for name in ("torch", "torchvision", "nvidia-dali-cuda130", "albumentations")
+    }
     more = {"rivals": {name: found for name, found in rivals.items() if found}, "missing": missing}
     finish("What does each op cost on one core?", result | more, options.out)
 
@@ -147,7 +155,8 @@ def one(
             and (label[0] != "t" or kind != "Affine")
         ):
             differs[label] = round(float(np.abs(plain(got).astype(int) - picture).mean()), 2)
-    if tables["dali"] and (found := tables["dali"].runner(kind, op, images)):
+    lacks = getattr(op, "border", "constant") != "constant" or getattr(op, "expand", False)
+    if tables["dali"] and not lacks and (found := tables["dali"].runner(kind, op, images)):
         runs |= {"DALI": found, "DALI, nothing": tables["dali"].runner("nothing", op, images)}
     times = cpu_rounds(rounds, runs)
     for label, less in (("ours", "copies"), ("DALI", "DALI, nothing")):

@@ -11,6 +11,12 @@ import numpy as np
 
 RNG = np.random.default_rng(0)
 RAMP = np.arange(256)
+BORDERS = {
+    "constant": cv2.BORDER_CONSTANT,
+    "edge": cv2.BORDER_REPLICATE,
+    "reflect": cv2.BORDER_REFLECT_101,
+    "symmetric": cv2.BORDER_REFLECT,
+}
 HALF, BACK = (np.array([[1, 0, by], [0, 1, by], [0, 0, 1]]) for by in (0.5, -0.5))
 
 
@@ -50,6 +56,17 @@ def jitter(image: np.ndarray, op: Any, v: dict[str, Any]) -> np.ndarray:
 
 def grayscale(image: np.ndarray, op: Any, v: dict[str, Any]) -> np.ndarray:
     return cv2.cvtColor(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), cv2.COLOR_GRAY2RGB)
+
+
+def channels(image: np.ndarray, op: Any, v: dict[str, Any]) -> np.ndarray:
+    planes = list(cv2.split(image))
+    empty = np.zeros_like(planes[0])
+    return cv2.merge([planes[k] if k >= 0 else empty for k in v["channels"]])
+
+
+def solarize_add(image: np.ndarray, op: Any, v: dict[str, Any]) -> np.ndarray:
+    table = np.where(op.threshold > RAMP, np.minimum(RAMP + v["amount"], 255), RAMP)
+    return cv2.LUT(image, table.astype(np.uint8))
 
 
 def solarize(image: np.ndarray, op: Any, v: dict[str, Any]) -> np.ndarray:
@@ -94,6 +111,19 @@ def blur(image: np.ndarray, op: Any, v: dict[str, Any]) -> np.ndarray:
     return cv2.GaussianBlur(image, (op.taps, op.taps), v["sigma"])
 
 
+def motion(image: np.ndarray, op: Any, v: dict[str, Any]) -> np.ndarray:
+    """A line drawn into a kernel."""
+    half = v["length"] // 2
+    kernel = np.zeros((v["length"], v["length"]), np.float32)
+    x, y = np.rint(half * v["direction"]).astype(int).tolist()
+    cv2.line(kernel, (half - x, half - y), (half + x, half + y), 1.0)
+    return cv2.filter2D(image, -1, kernel / kernel.sum())
+
+
+def median(image: np.ndarray, op: Any, v: dict[str, Any]) -> np.ndarray:
+    return cv2.medianBlur(image, v["kernel"])
+
+
 def noise(image: np.ndarray, op: Any, v: dict[str, Any]) -> np.ndarray:
     grain = np.empty(image.shape, np.int16)
     cv2.randn(grain, 0, v["sigma"])
@@ -113,6 +143,8 @@ def erase(image: np.ndarray, op: Any, v: dict[str, Any]) -> np.ndarray:
         image[top : top + height, left : left + width] = RNG.integers(
             0, 256, (height, width, 3), np.uint8
         )
+    elif op.fill == "color":
+        image[top : top + height, left : left + width] = v["color"]
     else:
         image[top : top + height, left : left + width] = op.fill
     return image
@@ -130,11 +162,15 @@ def grid(image: np.ndarray, op: Any, v: dict[str, Any]) -> np.ndarray:
 def warp(image: np.ndarray, op: Any, v: dict[str, Any]) -> np.ndarray:
     """Pixels' centers are at whole numbers here, and half of one there."""
     matrix = BACK @ v["matrix"] @ HALF
-    height, width = image.shape[:2]
-    how = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
+    size = v["size"][::-1].tolist() if "size" in v else image.shape[1::-1]
+    how: dict[str, Any] = {
+        "flags": cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,
+        "borderMode": BORDERS[op.border],
+        "borderValue": op.fill,
+    }
     if np.array_equal(matrix[2], [0, 0, 1]):
-        return cv2.warpAffine(image, matrix[:2], (width, height), flags=how, borderValue=op.fill)
-    return cv2.warpPerspective(image, matrix, (width, height), flags=how, borderValue=op.fill)
+        return cv2.warpAffine(image, matrix[:2], size, **how)
+    return cv2.warpPerspective(image, matrix, size, **how)
 
 
 def flip(image: np.ndarray, op: Any, v: dict[str, Any]) -> np.ndarray:
@@ -148,6 +184,11 @@ OPS = {
     "Hue": hue,
     "ColorJitter": jitter,
     "Grayscale": grayscale,
+    "ChannelShuffle": channels,
+    "ChannelDropout": channels,
+    "SolarizeAdd": solarize_add,
+    "MotionBlur": motion,
+    "MedianBlur": median,
     "Solarize": solarize,
     "Posterize": posterize,
     "Equalize": equalize,

@@ -30,23 +30,25 @@ def jpeg(image: Any, op: Any, v: dict[str, Any]) -> Any:
 def erase(image: Any, op: Any, v: dict[str, Any]) -> Any:
     if op.fill == "noise":
         return None
+    fill = tuple(v["color"].tolist()) if op.fill == "color" else op.fill
     top, left, height, width = v["box"]
     image = image.copy()
-    ImageDraw.Draw(image).rectangle((left, top, left + width - 1, top + height - 1), op.fill)
+    ImageDraw.Draw(image).rectangle((left, top, left + width - 1, top + height - 1), fill)
     return image
 
 
 def warp(image: Any, op: Any, v: dict[str, Any]) -> Any:
+    if op.border != "constant":
+        return None
     m = v["matrix"] / v["matrix"][2, 2]
+    size = tuple(v["size"][::-1].tolist()) if "size" in v else image.size
     affine = np.array_equal(m[2], [0, 0, 1])
     how, data = (
         (Image.Transform.AFFINE, m.ravel()[:6])
         if affine
         else (Image.Transform.PERSPECTIVE, m.ravel()[:8])
     )
-    return image.transform(
-        image.size, how, tuple(data), Image.Resampling.BILINEAR, fillcolor=op.fill
-    )
+    return image.transform(size, how, tuple(data), Image.Resampling.BILINEAR, fillcolor=op.fill)
 
 
 OPS = {
@@ -62,6 +64,7 @@ OPS = {
     "Invert": lambda image, op, v: ImageOps.invert(image),
     "Gamma": gamma,
     "LUT": lambda image, op, v: image.point(list(op.table) * 3),
+    "MedianBlur": lambda image, op, v: image.filter(ImageFilter.MedianFilter(v["kernel"])),
     "GaussianBlur": lambda image, op, v: image.filter(ImageFilter.GaussianBlur(v["sigma"])),
     "JPEGCompression": jpeg,
     "RandomErasing": erase,

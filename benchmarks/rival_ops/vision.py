@@ -33,6 +33,8 @@ def erase(image: Any, op: Any, v: dict[str, Any]) -> Any:
     top, left, height, width = (int(one) for one in v["box"])
     if op.fill == "noise":
         fill = torch.randint(0, 256, (3, height, width), dtype=torch.uint8)
+    elif op.fill == "color":
+        fill = torch.from_numpy(v["color"])[:, None, None]
     else:
         fill = torch.tensor(op.fill, dtype=torch.uint8)[:, None, None]
     return F.erase(image, top, left, height, width, fill)
@@ -54,8 +56,14 @@ def jpeg(image: Any, op: Any, v: dict[str, Any]) -> Any:
 
 def rotate(image: Any, op: Any, v: dict[str, Any]) -> Any:
     m = v["matrix"]
+    if op.border != "constant":
+        return None
     return F.rotate(
-        image, float(np.degrees(np.arctan2(m[1, 0], m[0, 0]))), BILINEAR, fill=list(op.fill)
+        image,
+        float(np.degrees(np.arctan2(m[1, 0], m[0, 0]))),
+        BILINEAR,
+        expand=op.expand,
+        fill=list(op.fill),
     )
 
 
@@ -66,6 +74,8 @@ def affine(image: Any, op: Any, v: dict[str, Any]) -> Any:
 
 
 def perspective(image: Any, op: Any, v: dict[str, Any]) -> Any:
+    if op.border != "constant":
+        return None
     width, height = F.get_size(image)[::-1]
     corners = np.array([[0, 0, 1], [width, 0, 1], [width, height, 1], [0, height, 1]], float).T
     there = v["matrix"] @ corners
@@ -81,6 +91,7 @@ OPS = {
     "Hue": lambda image, op, v: F.adjust_hue(image, v["shift"]),
     "ColorJitter": jitter,
     "Grayscale": lambda image, op, v: F.rgb_to_grayscale(image, 3),
+    "ChannelShuffle": lambda image, op, v: transform(v2.RandomChannelPermutation)(image),
     "Solarize": lambda image, op, v: F.solarize(image, v["threshold"]),
     "Posterize": lambda image, op, v: F.posterize(image, int(v["bits"])),
     "Equalize": lambda image, op, v: F.equalize(image),

@@ -1,5 +1,5 @@
 """Warps in NumPy, to the byte as OpenCV 5 and the native kernel compute them: for OpenCV 4, which
-does not, and for borders, before which OpenCV 5 rounds coordinates to 1/32 of a pixel.
+does not.
 """
 
 from __future__ import annotations

@@ -17,6 +17,12 @@ _FLAGS = {
     "bilinear": cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,
     "nearest": cv2.INTER_NEAREST | cv2.WARP_INVERSE_MAP,
 }
+_BORDERS = {
+    "constant": cv2.BORDER_CONSTANT,
+    "edge": cv2.BORDER_REPLICATE,
+    "reflect": cv2.BORDER_REFLECT_101,
+    "symmetric": cv2.BORDER_REFLECT,
+}
 _SAME = np.eye(3).tolist()
 _MOST = 32_766  # OpenCV counts coordinates in 16 bits with a sign
 # OpenCV 4 rounds coordinates to 1/32 of a pixel: levels are off by up to 2, a mask's pixel may be
@@ -69,11 +75,20 @@ def warp(
             + [ahead[2]]
         )
         take = cv2.warpPerspective
-    if not _EXACT or border != "constant":
+    if not _EXACT:
         out = np.empty(shape, np.uint8) if out is None else out
         warp_pixels(image, move, filter == "nearest", fill, out, border)
         return out
-    return take(image, move, shape[1::-1], dst=out, flags=flags, borderValue=fill).reshape(shape)
+    made = take(
+        image,
+        move,
+        shape[1::-1],
+        dst=out,
+        flags=flags,
+        borderMode=_BORDERS[border],
+        borderValue=fill,
+    )
+    return made.reshape(shape)
 
 
 def _by_pillow(

@@ -80,8 +80,8 @@ class Resize:
     """Scale an image, with an antialiased filter.
 
     Same pixels as Pillow's `Image.resize`, within a level; with filter="nearest", exactly those of
-    its NEAREST and of OpenCV's INTER_NEAREST_EXACT, which masks take too. A run of geometric ops is
-    one resampling.
+    its NEAREST and of OpenCV's INTER_NEAREST_EXACT, which masks take too (of two that are equally
+    near, a file that EXIF turns may give the other one). A run of geometric ops is one resampling.
 
     Args:
         size (int | tuple[int, int]): One side, or (height, width), in [1, 65535] pixels.

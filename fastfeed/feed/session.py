@@ -38,9 +38,9 @@ from fastfeed.runtime.batch import UnknownField
 from fastfeed.runtime.buffers import Allocate, aligned
 from fastfeed.runtime.thread_pool import LockedIterator
 from fastfeed.runtime.timeline import Timeline
+from fastfeed.sampling.orders.weighted import Weighted
 from fastfeed.sampling.plan import Plan
 from fastfeed.sampling.set_weights import SetWeights
-from fastfeed.sampling.weighted import Weighted
 from fastfeed.sources.base import Optionals
 from fastfeed.storage.fingerprint import difference
 from fastfeed.storage.retry import retry_count

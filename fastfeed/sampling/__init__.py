@@ -1,4 +1,4 @@
-"""Orders of an epoch: the samples, their counts and their order. Integer arithmetic only."""
+"""Orders of an epoch: the samples, their counts and their order."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any, Literal
 import numpy as np
 
 from fastfeed.errors import ConfigError
-from fastfeed.sampling.balanced import Balanced
 from fastfeed.sampling.base import (
     MOST_SAMPLES,
     Epoch,
@@ -18,13 +17,14 @@ from fastfeed.sampling.base import (
     Sequential,
     Shuffled,
 )
-from fastfeed.sampling.blocks import Blocks
-from fastfeed.sampling.buckets import Buckets
-from fastfeed.sampling.class_batches import ClassBatches
-from fastfeed.sampling.curriculum import Curriculum
-from fastfeed.sampling.custom import CustomOrder
-from fastfeed.sampling.mixture import MixtureOrder, MixturePart
-from fastfeed.sampling.weighted import Weighted
+from fastfeed.sampling.orders.balanced import Balanced
+from fastfeed.sampling.orders.blocks import Blocks
+from fastfeed.sampling.orders.buckets import Buckets
+from fastfeed.sampling.orders.class_batches import ClassBatches
+from fastfeed.sampling.orders.curriculum import Curriculum
+from fastfeed.sampling.orders.custom import CustomOrder
+from fastfeed.sampling.orders.mixture import MixtureOrder, MixturePart
+from fastfeed.sampling.orders.weighted import Weighted
 
 __all__ = [
     "MOST_SAMPLES",

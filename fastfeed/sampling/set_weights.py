@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import ConfigError, StateError
+from fastfeed.sampling.orders.weighted import CumulativeWeights, Weighted
 from fastfeed.sampling.plan import Plan
-from fastfeed.sampling.weighted import CumulativeWeights, Weighted
 
 _MOST = 1 << 27  # characters of the text; `load_state` reads twice as many
 

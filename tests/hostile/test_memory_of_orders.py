@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-import fastfeed.sampling.classes
-import fastfeed.sampling.weighted
+import fastfeed.sampling.orders.classes
+import fastfeed.sampling.orders.weighted
 from fastfeed.sampling import Balanced, ClassBatches, Weighted
 
 N = 400_000
@@ -41,8 +41,8 @@ class Source:
 def test_binding_holds_little_more_than_the_order_keeps(
     order: Any, keeps: int, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(fastfeed.sampling.classes, "_PART", 1 << 13)
-    monkeypatch.setattr(fastfeed.sampling.weighted, "_COLUMNS", 1 << 13)
+    monkeypatch.setattr(fastfeed.sampling.orders.classes, "_PART", 1 << 13)
+    monkeypatch.setattr(fastfeed.sampling.orders.weighted, "_COLUMNS", 1 << 13)
     order.bind(Source())  # what is imported on the way does not count
     tracemalloc.start()
     try:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fastfeed.errors import ConfigError
 from fastfeed.sampling import Balanced
-from fastfeed.sampling.classes import Classes
+from fastfeed.sampling.orders.classes import Classes
 from fastfeed.sampling.plan import Plan
 
 

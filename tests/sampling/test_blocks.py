@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from fastfeed.errors import ConfigError
 from fastfeed.sampling import Blocks
-from fastfeed.sampling.blocks import Units
+from fastfeed.sampling.orders.blocks import Units
 from fastfeed.sampling.plan import Plan
 
 

@@ -10,11 +10,12 @@ from helpers.plans import Rows
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastfeed.sampling import Blocks, MixtureOrder, MixturePart, bind, blocks, mixture
-from fastfeed.sampling.mixture import PartPasses
+from fastfeed.sampling import Blocks, MixtureOrder, MixturePart, bind
+from fastfeed.sampling.orders import blocks, mixture
+from fastfeed.sampling.orders.mixture import PartPasses
+from fastfeed.sampling.orders.proportions import proportions_of
 from fastfeed.sampling.permute import permute
 from fastfeed.sampling.plan import Plan
-from fastfeed.sampling.proportions import proportions_of
 
 WEIGHTS = st.lists(
     st.one_of(st.integers(1, 9), st.just(0.01), st.just(1 / 3)), min_size=1, max_size=8

@@ -167,7 +167,10 @@ SHUFFLE = (
         ),
         ({"batch": 4, "shuffle": "yes"}, f"{SHUFFLE} 'yes'"),
         ({"batch": 4, "shuffle": 1000}, f"{SHUFFLE} 1000"),
-        ({"batch": 4, "shuffle": Blocks}, f"{SHUFFLE} <class 'fastfeed.sampling.blocks.Blocks'>"),
+        (
+            {"batch": 4, "shuffle": Blocks},
+            f"{SHUFFLE} <class 'fastfeed.sampling.orders.blocks.Blocks'>",
+        ),
         (
             {"batch": 30, "shuffle": MixtureOrder((MixturePart(0, 9, 1.0),))},
             (

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastfeed.sampling.proportions import proportions_of
+from fastfeed.sampling.orders.proportions import proportions_of
 
 WEIGHTS = st.lists(
     st.one_of(st.integers(1, 9), st.floats(1e-3, 1e3), st.just(1 / 3)), min_size=1, max_size=12

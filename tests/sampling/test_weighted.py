@@ -10,7 +10,7 @@ from helpers.plans import Rows, served, weights
 from hypothesis import given
 from hypothesis import strategies as st
 
-import fastfeed.sampling.weighted
+import fastfeed.sampling.orders.weighted
 from fastfeed.errors import ConfigError, StateError
 from fastfeed.sampling import Weighted
 from fastfeed.sampling.plan import Plan
@@ -38,7 +38,7 @@ def check(counts: np.ndarray, expected: np.ndarray) -> None:
 def test_each_sample_as_often_as_expected(columns, data, samples, length, seed, tail):
     given = data.draw(weights(samples))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fastfeed.sampling.weighted, "_COLUMNS", columns)
+        patch.setattr(fastfeed.sampling.orders.weighted, "_COLUMNS", columns)
         plan = Plan(
             samples,
             data.draw(st.integers(1, length)),
@@ -78,7 +78,7 @@ def inclusion(shares: np.ndarray, length: int, epochs: int, seed: int = 0) -> np
 )
 def test_pairs_come_as_by_independent_draws(shares, length, columns, monkeypatch):
     """Within noise, and each sample as often as its weight says."""
-    monkeypatch.setattr(fastfeed.sampling.weighted, "_COLUMNS", columns)
+    monkeypatch.setattr(fastfeed.sampling.orders.weighted, "_COLUMNS", columns)
     epochs = 256
     is_in = inclusion(shares, length, epochs).astype(float)
     p = np.minimum(shares / shares.sum() * length, 1)

@@ -17,7 +17,7 @@ import numpy as np
 
 from fastfeed.errors import ConfigError
 from fastfeed.sampling.base import MOST_SAMPLES, Epoch, SampleRefs, check_count
-from fastfeed.sampling.blocks import (
+from fastfeed.sampling.orders.blocks import (
     Blocks,
     EqualUnits,
     ShuffledUnits,
@@ -25,8 +25,8 @@ from fastfeed.sampling.blocks import (
     lane_of,
     windows,
 )
+from fastfeed.sampling.orders.proportions import Proportions, proportions_of
 from fastfeed.sampling.permute import permute
-from fastfeed.sampling.proportions import Proportions, proportions_of
 
 _AS_STORED, _SHUFFLED, _BLOCKS = range(3)  # how a part is read
 

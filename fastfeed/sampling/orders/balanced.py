@@ -9,7 +9,7 @@ import numpy as np
 
 from fastfeed.arguments import checked
 from fastfeed.sampling.base import MOST_SAMPLES, Epoch, SampleRefs, check_count
-from fastfeed.sampling.classes import Classes
+from fastfeed.sampling.orders.classes import Classes
 from fastfeed.sampling.permute import permute
 
 _ROUND, _PASS = 2**32, 2**32 + 1  # in keys, in the place of an epoch number, which is smaller

@@ -10,7 +10,7 @@ import numpy as np
 from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError
 from fastfeed.sampling.base import Epoch, SampleRefs, check_count
-from fastfeed.sampling.columns import digest_of, read_column
+from fastfeed.sampling.orders.columns import digest_of, read_column
 from fastfeed.sampling.permute import permute
 
 

@@ -12,7 +12,7 @@ from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError
 from fastfeed.printable import function_name, printable
 from fastfeed.sampling.base import MOST_SAMPLES, Epoch, SampleRefs, check_count
-from fastfeed.sampling.columns import digest_of
+from fastfeed.sampling.orders.columns import digest_of
 
 _CACHED = 2  # epochs: prefetching crosses from one to the next
 

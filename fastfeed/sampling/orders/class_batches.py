@@ -11,8 +11,8 @@ from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError
 from fastfeed.printable import printable
 from fastfeed.sampling.base import MOST_SAMPLES, Epoch, SampleRefs, check_count
-from fastfeed.sampling.classes import Classes
-from fastfeed.sampling.deck import Deck
+from fastfeed.sampling.orders.classes import Classes
+from fastfeed.sampling.orders.deck import Deck
 
 _CLASSES, _SAMPLES = 2**32, 2**32 + 1  # in keys, in the place of an epoch number
 

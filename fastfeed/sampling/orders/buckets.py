@@ -11,8 +11,8 @@ from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError
 from fastfeed.printable import printable
 from fastfeed.sampling.base import Epoch, SampleRefs, check_count
-from fastfeed.sampling.classes import Classes
-from fastfeed.sampling.columns import digest_of, read_column
+from fastfeed.sampling.orders.classes import Classes
+from fastfeed.sampling.orders.columns import digest_of, read_column
 from fastfeed.sampling.permute import permute
 
 _RUNS = 2**32  # in keys, in the place of a bucket, which is smaller

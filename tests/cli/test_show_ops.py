@@ -21,6 +21,8 @@ from fastfeed.feed.explain import short
 from fastfeed.ops import (
     OPS,
     Brightness,
+    ChannelDropout,
+    ChannelShuffle,
     Function,
     Invert,
     Maybe,
@@ -74,7 +76,20 @@ def test_every_op_has_its_pictures(op):
         assert any(picture.words for picture in made) or type(op).__name__ in (
             "AugMix",
             "Perspective",
+            "RandomGrayscale",
         )
+
+
+def test_channels_are_named():
+    assert [picture.words for picture in pictures([ChannelShuffle()], PHOTOS, 60)] == [
+        "RGB",
+        "RBG",
+        "GBR",
+        "BRG",
+        "BGR",
+    ]
+    dropped = [picture.words for picture in pictures([ChannelDropout()], PHOTOS, 60)]
+    assert all(sorted(words)[0] == "-" and words.count("-") == 1 for words in dropped)
 
 
 def test_strengths_go_from_low_to_high():

@@ -206,6 +206,7 @@ _WORDS: dict[str, Callable[[np.ndarray], str]] = {
     "matrix": lambda matrix: _turned(matrix),  # noqa: PLW0108 - defined below
     "box": lambda b: f"{int(b[2])} x {int(b[3])}" if b[2] else "nothing",
     "bits": lambda b: f"{int(b)} bit{'s' if b > 1 else ''}",
+    "channels": lambda c: "".join("RGB-"[int(k)] for k in c),  # -1: filled
     "offset": lambda _: "",
     "top": lambda _: "",
     "left": lambda _: "",

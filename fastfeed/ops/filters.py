@@ -151,22 +151,30 @@ class MotionBlur:
     degrees: float | tuple[float, float] = 90.0
 
     kind: ClassVar[Kind] = "change"
-    draws: ClassVar[int] = 2  # length, angle
 
     def __post_init__(self) -> None:
         freeze(self)
         self._lengths()
         degree_range("MotionBlur", self.degrees)
 
+    @property
+    def draws(self) -> int:
+        """Random numbers per sample: one for the length and one for the angle, unless fixed."""
+        ranges = (self._lengths(), degree_range("MotionBlur", self.degrees))
+        return sum(low < high for low, high in ranges)
+
     def out(self, spec: Spec) -> Spec:
         return need_bytes(self, spec)
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         """Values: the length, and a unit vector (x, y) along the line, y downward."""
+        shortest, longest = self._lengths()
         low, high = degree_range("MotionBlur", self.degrees)
-        angle = np.radians(low + u[:, 1] * (high - low))
+        never = np.zeros(len(sizes))
+        first = u[:, 0] if shortest < longest else never
+        angle = np.radians(low + (u[:, -1] if low < high else never) * (high - low))
         direction = np.stack([np.cos(angle), -np.sin(angle)], axis=1)
-        return {"length": odd(u[:, 0], *self._lengths()), "direction": direction}
+        return {"length": odd(first, shortest, longest), "direction": direction}
 
     def _lengths(self) -> tuple[int, int]:
         hint = "write MotionBlur(9) or MotionBlur((3, 15))"

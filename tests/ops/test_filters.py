@@ -216,7 +216,7 @@ def test_a_moved_point_is_a_line_at_its_angle():
     """Up to the right: counterclockwise from the horizontal."""
     image = np.zeros((9, 9, 1), np.uint8)
     image[4, 4] = 245
-    u = np.zeros((1, 2))
+    u = np.zeros((1, MotionBlur(7, (45, 45)).draws))
     values = MotionBlur(7, (45, 45)).params(u, np.array([[9, 9]]))
     line = KERNELS[MotionBlur](MotionBlur(7, (45, 45)), values, 0, image)[:, :, 0]
     # a pixel apart along the diagonal: two steps of 0.71 end up in one pixel, at both ends

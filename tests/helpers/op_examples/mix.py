@@ -7,7 +7,7 @@ EXAMPLES = {
     OneHot: [OneHot(), OneHot(10)],
     LabelSmoothing: [LabelSmoothing(), LabelSmoothing(0.2, classes=7), LabelSmoothing(0)],
     MixUp: [MixUp(), MixUp(1.0, p=0.5), MixUp(8), MixUp(per="batch", off_epoch=2)],
-    CutMix: [CutMix(), CutMix(0.3, p=0.5), CutMix(per="batch", off_epoch=0)],
+    CutMix: [CutMix(), CutMix(0.3, p=0.5), CutMix(per="batch", off_epoch=1)],
     Mosaic: [Mosaic(), Mosaic(0.5, center=[0.0, 1.0]), Mosaic(per="batch", off_epoch=1)],
     RandomChoice: [
         RandomChoice([MixUp(0.8), CutMix()]),

@@ -25,7 +25,12 @@ EXAMPLES = {
         GaussianBlur(5, [1.5, 3.0]),
         GaussianBlur(61, (8, 9)),
     ],
-    MotionBlur: [MotionBlur(), MotionBlur(5, 30), MotionBlur((1, 99)), MotionBlur(21, (60, 60))],
+    MotionBlur: [
+        MotionBlur(),
+        MotionBlur(5, 30),
+        MotionBlur((1, 99)),
+        MotionBlur((3, 21), (60, 60)),
+    ],
     MedianBlur: [MedianBlur(), MedianBlur(3), MedianBlur(5), MedianBlur((1, 15))],
     GaussianNoise: [GaussianNoise(), GaussianNoise([40, 80])],
     JPEGCompression: [JPEGCompression(), JPEGCompression([1, 10])],

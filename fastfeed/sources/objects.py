@@ -404,7 +404,8 @@ class Objects(Derived, SourceMethods):
         if not self._fingerprint:
             about = ["\0".join(self.object_classes).encode()]
             about += [b"stored"] if self.frame == "stored" else []
-            about += [repr(self.object_spec).encode()] if self.object_spec != PLAIN_OBJECTS else []
+            values = zip(self.object_spec, PLAIN_OBJECTS, self.object_spec._fields, strict=True)
+            about += [f"{name} {own}".encode() for own, plain, name in values if own != plain]
             own = fingerprint(len(self), (), tuple(about), self._content)
             self._fingerprint = self.source.fingerprint + OBJECTS_SEPARATOR + own
         return self._fingerprint

@@ -67,7 +67,7 @@ def checked_rules(who: str, **rules: float) -> ObjectSpec:
         number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
         if not number or not 0 <= value <= (1 if share else np.finfo(np.float64).max):
             raise ConfigError.of(f"{who}: {name}", must, value)
-    return PLAIN_OBJECTS._replace(**rules)
+    return PLAIN_OBJECTS._replace(**{name: float(value) for name, value in rules.items()})
 
 
 def checked_pairs(

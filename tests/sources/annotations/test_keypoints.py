@@ -106,6 +106,7 @@ def test_fingerprints_tell_points_and_rules_apart() -> None:
         ff.Objects(IMAGES, BOXES).fingerprint,
     ]
     assert len(set(prints)) == len(prints) and made() == prints[0]
+    assert made(min_area=4) == made(min_area=4.0) != made(min_visible=0.1) == made()
 
 
 @pytest.mark.parametrize(

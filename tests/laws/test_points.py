@@ -27,6 +27,8 @@ MOVES = [
     ff.RandomFlip(0.5, "both"),
     ff.RandomResizedCrop((64, 78), scale=(0.3, 0.9)),
     ff.Rotate(40),
+    ff.Rotate(30, expand=True),
+    ff.Rotate(30, border="reflect", center=(0.3, 0.8)),
     ff.Affine(20, (0.1, 0.1), (0.6, 1.4), (-10, 10, -10, 10)),
     ff.Perspective(0.5, 1.0),
     ff.ColorJitter(0.4),
@@ -69,6 +71,7 @@ class Followed:
         if "matrix" in values:
             moved = np.c_[self.points, np.ones(POINTS)] @ np.linalg.inv(values["matrix"][0]).T
             self.points = moved[:, :2] / moved[:, 2:]
+            self.size = values.get("size", self.size[None])[0]
         elif "box" in values:
             (top, left, height, width), size = values["box"][0], values["size"][0]
             scale = np.array([size[1] / width, size[0] / height])

@@ -146,7 +146,7 @@ def _table(ops: list[Any], channels: int) -> list[Table]:
         input_spec=Spec(levels.shape, "uint8", "HWC"),
     )
     with closing(Pipeline(config)) as pipeline:
-        batch = make_batch(config, pipeline, [levels], None, None, 0, None, None)
+        batch = make_batch(config, pipeline, [levels], None, None, 0, None, None, None)
     return [Table(batch.images[0].reshape(256, channels))]
 
 

@@ -61,18 +61,15 @@ class BatchBuilder:
         self._visits = StepSampleCache(config.plan)
         self._optionals = Optionals(source)
         self._weigh = config.weigh
-        self._use(branches)
         self.quarantine = quarantine
         self.timeline = timeline
         self.sizes = sizes
         self._outage = config.outage
         self._loader = SampleLoader(config, decoders, quarantine, timeline, sizes.max_bytes, native)
         self._policy = config.policy
+        self._annotator = annotator(source, branches[0].program)
+        self._use(branches)
         self._maps = MapRunner(self.program, config.policy, timeline)
-        self._annotator = annotator(source, self.program)
-        self._rows = RowMaker(
-            self.branches, self._annotator, self._loader.failure, self._loader.values
-        )
         mix = self.program.mix
         self._group = mix.op.group if mix is not None else 1
 
@@ -82,14 +79,14 @@ class BatchBuilder:
         # of the first branch: it also holds the parts that all branches share
         self.program: Program = self.branches[0].program
         self.backend: Backend = self.branches[0].backend  # those of others are of the same kind
+        self._rows = RowMaker(
+            self.branches, self._annotator, self._loader.failure, self._loader.values
+        )
 
     def with_branches(self, branches: Sequence[Branch]) -> BatchBuilder:
         """A builder of the same batches through other programs."""
         other = copy.copy(self)
         other._use(branches)
-        other._rows = RowMaker(
-            other.branches, self._annotator, self._loader.failure, self._loader.values
-        )
         return other
 
     def with_plan(self, plan: Plan) -> BatchBuilder:

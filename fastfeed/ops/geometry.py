@@ -81,7 +81,9 @@ class Resize:
 
     Same pixels as Pillow's `Image.resize`, within a level; with filter="nearest", exactly those of
     its NEAREST and of OpenCV's INTER_NEAREST_EXACT, which masks take too (of two that are equally
-    near, a file that EXIF turns may give the other one). A run of geometric ops is one resampling.
+    near, a file that EXIF turns may give the other one). A run of geometric ops is one resampling:
+    a border before a resize is rounded to whole pixels of the result and the image fills the rest,
+    so that its nearest pixels may be next to those of the mask.
 
     Args:
         size (int | tuple[int, int]): One side, or (height, width), in [1, 65535] pixels.

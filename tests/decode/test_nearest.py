@@ -93,3 +93,19 @@ def test_label_images_and_masks_move_alike(encoded, tmp_path):
         with ff.Feed(source, each, batch=6, seed=1, threads=1) as feed:
             batch = next(iter(feed))
             np.testing.assert_array_equal(batch.images[..., 0], batch.masks)
+
+
+@pytest.mark.parametrize("filter", ["bilinear", "bicubic", "lanczos", "box", "nearest"])
+def test_every_filter_works_after_an_op_that_changes_pixels(filter):
+    images = labels((3, 40, 33, 3))
+    resize = ff.Resize((16, 21), filter=filter)
+    want = images_of(ff.Arrays(images_of(ff.Arrays(images), [ff.Invert()])), [resize])
+    got = images_of(ff.Arrays(images), [ff.Invert(), resize])
+    np.testing.assert_array_equal(got, want)
+
+
+def test_nearest_mixes_no_pixels_after_a_warp():
+    images = np.where(labels((2, 40, 33, 3)) > 90, 200, 7).astype(np.uint8)
+    move = ff.Affine(degrees=20, translate=(0.2, 0.2), filter="nearest")
+    crop = ff.RandomResizedCrop(16, filter="nearest")
+    assert set(np.unique(images_of(ff.Arrays(images), [move, crop]))) <= {0, 7, 200}

@@ -32,7 +32,7 @@ bool has_constants(const Op& op, int channels) {
     case Code::grid_mask: return has_color(op, 0, channels);
     case Code::window:
       return has_color(op, 4, channels) && is_whole(c[0], 0, kMostSide) && is_whole(c[1], c[0] ? 1 : 0, kMostSide) &&
-             is_whole(c[2], 0, 3) && is_whole(c[3], 0, 3);
+             is_whole(c[2], 0, kFilters - 1) && is_whole(c[3], 0, 3);
     default: return true;
   }
 }

@@ -27,6 +27,7 @@ from PIL import Image
 
 import fastfeed as ff
 from fastfeed.decode.executor import Executor
+from fastfeed.decode.formats.partial import Missing, PartialFile
 from fastfeed.ops.decode import Decode
 from fastfeed.sources import heads
 from fastfeed.sources.base import byte_ranges_of
@@ -218,3 +219,46 @@ def test_what_has_no_byte_range(tmp_path: Path):
             return super().read(ids)
 
     assert byte_ranges_of(Changed(place), np.arange(5)) == [None] * 5
+
+
+@pytest.mark.parametrize("size", (500, 20_000))
+def test_a_remote_file_that_is_no_image_is_left_out(size: int, tmp_path: Path):
+    (tmp_path / "a").mkdir()
+    Image.fromarray(NOISE).save(tmp_path / "a/0.png")
+    (tmp_path / "a/1.png").write_bytes(np.random.default_rng(0).bytes(size))
+    kept = ff.where(ff.ImageFolder(uploaded(tmp_path / "a"), labeled=False), min_side=1)
+    assert [kept.uri(i).rpartition("/")[2] for i in range(len(kept))] == ["0.png"]
+
+
+def test_parts_of_a_file_that_touch_are_one():
+    blob = bytes(range(100))
+    file = PartialFile(100, blob[:10])
+    for start, stop in ((40, 50), (80, 90), (30, 40), (45, 85), (10, 12)):
+        file.add(start, blob[start:stop])
+    assert file[30:90] == blob[30:90]
+    assert file[:12] == blob[:12]
+    with pytest.raises(Missing):
+        file[29:90]
+    file.add(12, blob[12:30])
+    file.add(90, blob[90:])
+    assert file[:] == blob
+
+
+@pytest.mark.parametrize("kind", ("zip", *FILES))
+def test_reads_of_parts_bring_new_bytes_and_end(kind: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("fastfeed.decode.formats.partial._LEAST", 1)
+    try:
+        blob = FILES.get(kind, lambda: b"PK\3\4" + bytes(5000))()
+    except ImportError as error:
+        pytest.skip(str(error))
+    for head in (16, 64, len(blob)):
+        file = PartialFile(len(blob), blob[:head])
+        known = set(range(head))
+        spans = []
+        while (span := file.missing()) not in (None, (0, len(blob))):
+            new = {*range(*span)}
+            assert new - known
+            known |= new
+            file.add(span[0], blob[slice(*span)])
+            spans.append(span)
+        assert len(spans) <= 16

@@ -16,7 +16,7 @@ from fastfeed.decode.formats.tiff import tiff_header
 from fastfeed.decode.sniff import riff_chunks, sniff
 
 _LEAST = 4096  # bytes of a read after the first
-_MOST_PARTS = 16  # of a file, before it is read whole
+_MOST_READS = 16  # of parts of a file after the first, before it is read whole
 _FRAME_BYTES = 32  # of a WebP's picture, which begin with its size
 _SCAN = 0xDA  # markers of JPEGs
 _END = 0xD9
@@ -40,7 +40,8 @@ class PartialFile:
 
     def __init__(self, size: int, head: bytes) -> None:
         self._size = size
-        self._parts = [(0, head)]
+        self._parts = [(0, head)]  # in order, with gaps between them
+        self._reads = 0
         # PNG: bytes that differ in `filled`, by their place
         self.changes: dict[int, bytes] = {}
 
@@ -58,24 +59,30 @@ class PartialFile:
 
     def add(self, start: int, data: bytes) -> None:
         """Add a part that has been read."""
-        for k, (begin, known) in enumerate(self._parts):
-            if begin + len(known) == start:
-                self._parts[k] = (begin, known + data)
-                return
-        self._parts.append((start, data))
+        self._reads += 1
+        first, *others = sorted([*self._parts, (start, data)], key=lambda part: part[0])
+        self._parts = [first]
+        for begin, more in others:
+            last, known = self._parts[-1]
+            end = last + len(known)
+            if begin > end:
+                self._parts.append((begin, more))
+            else:
+                self._parts[-1] = last, known + more[end - begin :]
 
     def missing(self) -> tuple[int, int] | None:
         """Bytes [start, stop) to read next; None once all that decides over its size is read.
 
-        All of the file if its format is unknown, or needs all.
+        All of the file, (0, size), if its format is unknown or needs all, and after many reads.
         """
         look = _HEADERS.get(sniff(self._parts[0][1]) or "", _whole)
-        if len(self._parts) > _MOST_PARTS:
+        if self._reads >= _MOST_READS:
             look = _whole
         try:
             look(self)
         except Missing as part:
-            return self._widened(part.start, part.stop)
+            is_whole = (part.start, part.stop) == (0, self._size)
+            return (0, self._size) if is_whole else self._widened(part.start, part.stop)
         return None
 
     def _widened(self, start: int, stop: int) -> tuple[int, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import chain, combinations
 
 import numpy as np
 
@@ -13,9 +13,9 @@ def apart(ids: np.ndarray, group: int, lead: int, key: Key) -> np.ndarray:
     """An order of rows in which no group holds a sample twice: int64 (n,).
 
     Shuffled rows stay where they are but for one of each pair of equal samples in a group, which
-    changes places with the first row that fits in the permutation of `key`. If none fits, samples
-    are dealt to the groups in turn, which succeeds if there are as many groups as the most frequent
-    sample has rows.
+    changes places with the next row that fits in the permutation of `key`, from the last one on. If
+    none fits, samples are dealt to the groups in turn, which succeeds if there are as many groups
+    as the most frequent sample has rows.
 
     ids: of the samples, in shuffled rows. Groups are `group` rows long, the first one begins at row
     `lead`; rows before and after whole groups have no partners here.
@@ -28,6 +28,9 @@ def apart(ids: np.ndarray, group: int, lead: int, key: Key) -> np.ndarray:
     clashing = np.flatnonzero(np.any(clashes, axis=0))
     if not len(clashing):
         return rows
+    _, counts = np.unique(ids[lead:end], return_counts=True)
+    if counts.max() > groups + len(ids) - (end - lead):  # no exchange of rows can succeed
+        return _dealt(ids, groups, lead, end)
     held = ids.tolist()
     candidates = permute(rows, len(rows), key).tolist()
 
@@ -41,18 +44,24 @@ def apart(ids: np.ndarray, group: int, lead: int, key: Key) -> np.ndarray:
         """True if the two may change places."""
         return held[other] not in partners(row) and held[row] not in partners(other)
 
+    turn = 0
     for row in (lead + clashing[:, None] * group + np.arange(group)).reshape(-1).tolist():
         if held[row] not in partners(row):
             continue
-        other = next((other for other in candidates if fits(row, other)), None)
-        if other is None:
-            rows[lead:end] = lead + _dealt(ids[lead:end], groups)
-            return rows
+        turns = chain(range(turn, len(rows)), range(turn))
+        found = next((i for i in turns if fits(row, candidates[i])), None)
+        if found is None:
+            return _dealt(ids, groups, lead, end)
+        turn = found
+        other = candidates[found]
         rows[[row, other]] = rows[[other, row]]
         held[row], held[other] = held[other], held[row]
     return rows
 
 
-def _dealt(ids: np.ndarray, groups: int) -> np.ndarray:
-    """Rows of groups to which samples are dealt in turn, equal ones one after the other."""
-    return np.argsort(ids, kind="stable").reshape(-1, groups).T.reshape(-1)
+def _dealt(ids: np.ndarray, groups: int, lead: int, end: int) -> np.ndarray:
+    """Rows whose samples in [lead, end) are dealt to the groups in turn, equal ones in a row."""
+    rows = np.arange(len(ids))
+    order = np.argsort(ids[lead:end], kind="stable")
+    rows[lead:end] = lead + order.reshape(-1, groups).T.reshape(-1)
+    return rows

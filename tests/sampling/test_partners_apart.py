@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from cProfile import Profile
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -38,6 +41,18 @@ def test_a_sample_that_fills_most_rows_is_dealt():
     table = ids[rows].reshape(-1, 2)
     assert sorted(rows.tolist()) == list(range(8))
     assert (table[:, 0] == table[:, 1]).sum() == 1
+
+
+@pytest.mark.parametrize("group", [2, 4])
+def test_work_grows_with_the_rows_where_a_sample_fills_many(group):
+    rng = np.random.default_rng(1)
+    calls = {}
+    for rows in (256, 1024):
+        ids = np.where(rng.permutation(rows) < 0.95 * rows // group, 0, np.arange(1, rows + 1))
+        with Profile() as profile:
+            apart(ids, group, 0, (1,))
+        calls[rows] = sum(entry.callcount for entry in profile.getstats())
+    assert calls[1024] < 8 * calls[256]
 
 
 def test_fewer_rows_than_a_group():

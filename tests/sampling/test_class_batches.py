@@ -52,6 +52,14 @@ def test_classes_and_their_samples_come_alike_from_the_beginning(plan, data):
         assert np.ptp(used[classes == number]) <= 2
 
 
+@given(plans(class_batches), st.integers(0, 5))
+def test_occurrences_in_an_epoch_count_from_zero(plan, epoch):
+    visits = served(plan, epoch)
+    for sample in np.unique(visits.ids):
+        occurrences = np.sort(visits.occurrences[visits.ids == sample])
+        assert occurrences.tolist() == list(range(len(occurrences)))
+
+
 @pytest.mark.parametrize("sizes", [(7, 3), (10, 4), (9, 9), (8, 1), (6, 5)])
 def test_all_hands_are_equally_likely(sizes):
     """Chi-square over the pairs of items that meet in a hand, and over the places of each item."""
@@ -79,15 +87,12 @@ def test_earlier_hands_are_counted(items, data):
     """As by going through them."""
     size = data.draw(st.integers(1, items))
     deck, seen = Deck(items, size, (data.draw(st.integers(0, 99)),)), np.zeros(items, np.int64)
-    of_round = seen.copy()
     for hand in range(40):
-        if hand % (items // size) == 0:
-            of_round = seen.copy()
         hands, places = np.full(size, hand), np.arange(size)
         dealt, times = deck.deal(hands, places)
         assert times.tolist() == seen[dealt].tolist()
         everyone = np.arange(items)
-        assert deck.before(np.full(items, hand), everyone).tolist() == of_round.tolist()
+        assert deck.before(np.full(items, hand), everyone).tolist() == seen.tolist()
         seen[dealt] += 1
 
 

@@ -115,5 +115,5 @@ class ClassBatches:
         key = epoch.seed, _SAMPLES, chosen
         samples = Deck(by_class.sizes[chosen], self.per_class, key)
         index, times = samples.deal(hand, own_place)
-        begin = deck.before(np.full_like(run, first), chosen)  # hands of the class, or one fewer
+        begin = deck.before(np.full_like(run, first), chosen)
         return SampleRefs(by_class.ids_at(chosen, index), times - samples.before(begin, index))

@@ -38,10 +38,17 @@ class Deck:
         return permute(line, self.items, (*self.key, _CYCLE, cycle)), self._times(rounds, line)
 
     def before(self, hands: np.ndarray, item: np.ndarray) -> np.ndarray:
-        """Count how often each item came in rounds before the round of a hand: int64."""
-        rounds = hands // (self.items // self.size)
-        key = (*self.key, _CYCLE, self._cycle(rounds)[0])
-        return self._times(rounds, permute(item, self.items, key, inverse=True))
+        """Count how often earlier hands had each item: int64."""
+        rounds, hand = np.divmod(hands, self.items // self.size)
+        rest = self.items % self.size
+        cycle, turn = self._cycle(rounds)
+        line = permute(item, self.items, (*self.key, _CYCLE, cycle), inverse=True)
+        index = (line - (turn + 1) * rest) % self.items
+        dealt = self.items - rest  # in this round; the rest of the indices are left out
+        key = (*self.key, _ROUND, rounds)
+        place = permute(np.minimum(index, dealt - 1), dealt, key, inverse=True)
+        has_come = (index < dealt) & (place < hand * self.size)
+        return self._times(rounds, line) + has_come
 
     def _cycle(self, rounds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The cycle of each round, and its number in it."""

@@ -87,13 +87,15 @@ def forget_duplicates(target: Target, ids: Container[int]) -> None:
     page = target.read(DUPLICATES) or b""
     pairs = [json.loads(line).get("ids") for line in lines]
     if None in pairs:
+        target.remove(DUPLICATES)  # first: without the list, nothing would find the page again
         target.remove(PAIRS)
-        target.remove(DUPLICATES)
         return
+    shown = _CARD.sub(partial(_unless_of, ids), page)
+    if shown != page:
+        target.write(DUPLICATES, shown)
     stays = [not any(i in ids for i in pair) for pair in pairs]
     if not all(stays):
         target.write(PAIRS, b"".join(line for line, kept in zip(lines, stays, strict=True) if kept))
-        target.write(DUPLICATES, _CARD.sub(partial(_unless_of, ids), page))
 
 
 def _unless_of(ids: Container[int], card: re.Match[bytes]) -> bytes:

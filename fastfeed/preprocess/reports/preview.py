@@ -24,7 +24,7 @@ from fastfeed.preprocess.reports.statistics import (
     summary,
 )
 from fastfeed.preprocess.targets.job_lock import job_lock
-from fastfeed.preprocess.targets.job_state import Job
+from fastfeed.preprocess.targets.job_state import Job, open_job
 from fastfeed.printable import format_size
 
 PAGE = f"{PREVIEWS}index.html"
@@ -44,10 +44,10 @@ def preview(
 ) -> list[str]:
     """Write `__job/preview/`: a JPEG per drawn shard, and the page with `command`'s lines.
 
-    Returns the names, the page last. ConfigError while another process updates the job.
+    Of the job as it is now. Returns the names, the page last. ConfigError while another process updates the job.
     """
     with job_lock(job.target, shared=True):  # an update removes what it has withdrawn
-        return _write(job, command, shards, count, side, on_shard)
+        return _write(open_job(job.target), command, shards, count, side, on_shard)
 
 
 def _write(

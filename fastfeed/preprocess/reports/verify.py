@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fastfeed.errors import SourceError
+from fastfeed.errors import ConfigError, SourceError
 from fastfeed.preprocess.model.layout import RECORDS, TEMPORARY_FOLDERS, is_job_file, record_name
 from fastfeed.preprocess.model.plan import Shard
 from fastfeed.preprocess.model.record import Record, ShardFile
 from fastfeed.preprocess.targets.job_lock import job_lock
-from fastfeed.preprocess.targets.job_state import Job, indexes
+from fastfeed.preprocess.targets.job_state import Job, indexes, open_job
 from fastfeed.preprocess.targets.local import LocalTarget
 from fastfeed.preprocess.targets.lock import has_ended
 from fastfeed.preprocess.targets.ranges import HashedFile, Read, reader
@@ -109,19 +109,32 @@ def matching_records(job: Job) -> dict[int, Record]:
 def repair(job: Job, verified: Verification) -> list[str]:
     """Remove records of broken shards, or else rewrite wrong indexes; returns their names.
 
-    ConfigError while another process updates the job.
+    Shards that were rebuilt since stay. ConfigError while another process updates the job, or if
+    one has updated it since it was verified.
     """
-    names = [job.shards[index].name for index in verified.broken]
-    wrong = [problem.name for problem in verified.problems if problem.kind == "index"]
-    with job_lock(job.target, shared=True):
+    target = job.target
+    with job_lock(target, shared=True):
+        now = open_job(target)
+        if now.plan.edited_hash != job.plan.edited_hash:
+            raise ConfigError(
+                f"another process has changed the plan in {target.text} since it was verified;"
+                " nothing was changed: verify again"
+            )
+        records = matching_records(now)
+        present = target.files()
+        names = [
+            now.shards[index].name
+            for index in verified.broken
+            if index not in records or _check_shard(now, records[index], present)[0]
+        ]
         for name in names:
-            job.target.remove(record_name(name))
-        if names or not wrong:
+            target.remove(record_name(name))
+        wrong = [problem.name for problem in verified.problems if problem.kind == "index"]
+        if names or len(records) < len(now.shards):
             return names
-        records = matching_records(job)
-        contents = indexes(job, [records[index] for index in sorted(records)])
+        contents = indexes(now, [records[index] for index in sorted(records)])
         for name in wrong:
-            job.target.write(name, contents[name])
+            target.write(name, contents[name])
     return wrong
 
 

@@ -12,14 +12,15 @@ from typing import Any
 
 import pytest
 from helpers.photos import folder, jpeg
-from helpers.small_jobs import InlineEngine, recipe, source
+from helpers.preprocess.outcomes import tree
+from helpers.small_jobs import InlineEngine, finished_job, recipe, source
 
 from fastfeed.errors import ConfigError, TargetError
 from fastfeed.preprocess import merge, run, update
 from fastfeed.preprocess.job import job as job_module
 from fastfeed.preprocess.job import update as update_module
 from fastfeed.preprocess.reports.preview import preview
-from fastfeed.preprocess.reports.verify import verify
+from fastfeed.preprocess.reports.verify import repair, verify
 from fastfeed.preprocess.shard.stored import StoredShard
 from fastfeed.preprocess.targets import local
 from fastfeed.preprocess.targets.job_lock import job_lock
@@ -231,3 +232,36 @@ def test_runs_share_their_lock_and_clear_those_of_ended_ones(
         monkeypatch.setattr("fastfeed.preprocess.targets.job_lock.has_ended", lambda _: True)
         remove(root)
     assert EFFECTS[remove](names(root)) and not (root / "shards" / LOCKS).exists()
+
+
+@pytest.mark.parametrize("broken", ["index.json", "shard-000000.mds"])
+def test_what_was_verified_before_an_update_is_not_mended(tmp_path: Path, broken: str) -> None:
+    job = finished_job(tmp_path, "mds")
+    shards = tmp_path / "shards"
+    (shards / broken).write_bytes(b"{}")
+    found = verify(job)
+    remove(tmp_path)
+    before = tree(shards)
+    with pytest.raises(ConfigError, match=r"changed the plan in .* since it was verified; nothing"):
+        repair(job, found)
+    assert tree(shards) == before
+
+
+def test_a_shard_that_was_rebuilt_since_it_was_verified_stays(tmp_path: Path) -> None:
+    job = finished_job(tmp_path)
+    shards = tmp_path / "shards"
+    (shards / "shard-000000.tar").unlink()
+    found = verify(job)
+    assert found.broken == [0]
+    run(str(tmp_path / "source"), shards, job.plan.recipe, engine=InlineEngine())
+    assert repair(job, found) == [] and not open_job(job.target).todo
+
+
+def test_a_sheet_is_of_the_job_as_it_is_when_it_is_drawn(tmp_path: Path) -> None:
+    job = finished_job(tmp_path)
+    remove(tmp_path)
+    preview(open_job(job.target))
+    files = tmp_path / "shards/__job/preview"
+    before = tree(files)
+    preview(job)
+    assert tree(files) == before

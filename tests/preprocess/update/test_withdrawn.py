@@ -26,6 +26,7 @@ from fastfeed.preprocess.planning import check_source, edited, planning
 from fastfeed.preprocess.planning.edited import stored_sums
 from fastfeed.preprocess.reports.preview import preview
 from fastfeed.preprocess.targets.job_state import open_job
+from fastfeed.preprocess.targets.local import LocalTarget
 from fastfeed.preprocess.targets.target import open_target
 
 # say which images were removed, or are in the source
@@ -70,6 +71,34 @@ def test_no_file_of_the_job_shows_an_image_that_was_removed(tmp_path: Path) -> N
     preview(open_job(open_target(tmp_path / "shards")))
     change(tmp_path, relabel={"cats/0001.jpg": "dogs"})
     assert not list(files.glob("preview/*")), "drawn by a version that left it there, maybe"
+
+
+@pytest.mark.parametrize("name", ["duplicates.html", "duplicates.jsonl"])
+@pytest.mark.parametrize("has_ids", [True, False])
+def test_an_update_that_was_killed_leaves_no_pair_when_it_is_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, has_ids: bool
+) -> None:
+    compared(tmp_path)
+    files = tmp_path / "shards/__job"
+    listed = files / "duplicates.jsonl"
+    if not has_ids:  # as earlier versions wrote it
+        listed.write_text(re.sub(r', "ids": \[.*?\]', "", listed.read_text()))
+    with monkeypatch.context() as patch:
+        for method in ("write", "remove"):
+            original = getattr(LocalTarget, method)
+
+            def killed(self: Any, at: str, *rest: Any, original: Any = original) -> None:
+                if at.endswith(name):
+                    raise KeyboardInterrupt
+                original(self, at, *rest)
+
+            patch.setattr(LocalTarget, method, killed)
+        with pytest.raises(KeyboardInterrupt):
+            change(tmp_path, remove=["cats/0000.jpg"])
+    change(tmp_path, remove=["cats/0000.jpg"])
+    for path in (files / "duplicates.html", listed):
+        assert path.exists() == has_ids
+        assert not has_ids or "cats/0000.jpg" not in path.read_text()
 
 
 def test_a_list_of_an_earlier_version_does_not_say_whose_pair_it_is(tmp_path: Path) -> None:

@@ -8,8 +8,9 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from fastfeed.errors import ConfigError
+from fastfeed.errors import ConfigError, SourceError
 from fastfeed.sources.class_names import (
+    DIGITS,
     canonical_integers,
     class_names,
     class_numbers,
@@ -232,14 +233,20 @@ def number_lists(
 ) -> tuple[tuple[str, ...], MultiHot]:
     """Classes and multi-hot labels; `codes` index `names`, -1 for no class. SourceError.
 
-    Integers that are no names among the classes index them.
+    Integers index the classes if no class is called by an integer.
     """
     classes = class_names(names) if requested is None else tuple(requested)
     numbers = canonical_integers(names) or ()
-    are_numbers = bool(numbers) and min(numbers) >= 0 and max(numbers) < len(classes)
-    if are_numbers and set(names).isdisjoint(classes):
+    integer = next((name for name in classes if DIGITS.fullmatch(name.removeprefix("-"))), None)
+    is_index = bool(numbers) and min(numbers) >= 0 and max(numbers) < len(classes)
+    if is_index and integer is None:
         return classes, MultiHot(np.array([*numbers, -1], np.int32)[codes], ends, len(classes))
     if (error := missing_classes(names, classes, who)) is not None:
+        if numbers and integer is not None:
+            raise SourceError(
+                f"{error}; class {integer!r} is called by an integer, so that integers are names"
+                " here and do not count the classes from 0: write labels as names of classes"
+            )
         raise error
     code = class_numbers(classes)
     table = np.array([*(code[nfc(name)] for name in names), -1], np.int32)

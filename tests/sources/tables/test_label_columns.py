@@ -139,6 +139,20 @@ def test_integers_count_classes_of_other_names(tmp_path):
                 ff.Table(made, classes=classes, **options)
 
 
+def test_integers_are_names_if_a_class_is_called_by_one(tmp_path):
+    """What a label means does not depend on the other labels."""
+    options: dict = {"image": "path", "label": "tags", "label_kind": "multi"}
+    for lists in ([[2, 0], [0]], [[1], [3]], [[0, 1]]):
+        made = table(tmp_path, "jsonl", tags=[*lists, *[[]] * (COUNT - len(lists))])
+        if lists == [[1], [3]]:
+            source = ff.Table(made, classes=("1", "3", "5"), **options)
+            assert source.label(np.arange(2)).tolist() == [[1, 0, 0], [0, 1, 0]]
+            continue
+        text = "not in classes: .*0.*; class '1' is called by an integer, so that integers are"
+        with pytest.raises(SourceError, match=text):
+            ff.Table(made, classes=("1", "3", "5"), **options)
+
+
 def test_names_of_a_csv_are_separated(tmp_path):
     texts = ["b;a, c", "b, d", " ", '["a, c"]', "{}", *["b"] * (COUNT - 5)]
     made = table(tmp_path, "csv", tags=texts)

@@ -7,6 +7,7 @@ changes, noise and erasing do not affect them. Ops that blend several moved copi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -114,7 +115,7 @@ def to_original(places: Any, transform: Any) -> np.ndarray:
         float64, the shape of `places`.
 
     Raises:
-        ConfigError: If the shapes do not fit each other.
+        ConfigError: If the shapes do not fit each other, or a matrix has no inverse.
 
     Example:
         >>> images = ff.Arrays(np.zeros((1, 40, 60, 3), np.uint8))
@@ -132,13 +133,21 @@ def to_original(places: Any, transform: Any) -> np.ndarray:
     if array.ndim < 2 or array.shape[-1] not in (2, 3, 4) or len(array) != len(matrices):
         must = f"boxes ({len(matrices)}, ..., 4) or points ({len(matrices)}, ..., 2 or 3)"
         raise ConfigError.of("to_original: places", must, array.shape)
+    with np.errstate(invalid="ignore", over="ignore"):
+        determinants = np.linalg.det(matrices)
+    for row in np.flatnonzero(~np.isfinite(determinants) | (determinants == 0)).tolist():
+        raise ConfigError(
+            f"to_original: transform must have an inverse for each image, got"
+            f" {matrices[row].tolist()} in row {row}; pass the field transform of a batch"
+        )
     back = np.linalg.inv(matrices)
     if array.shape[-1] == 4:
         flat = array.reshape(-1, 4)
         each = np.repeat(back, len(flat) // max(len(back), 1), axis=0)
         return _bounds(each, _corners(flat)).reshape(array.shape)
     found = array.copy()
-    moved, _ = _through(back, array[..., :2].reshape(len(array), -1, 2))
+    points = array[..., :2].reshape(len(array), math.prod(array.shape[1:-1]), 2)
+    moved, _ = _through(back, points)
     found[..., :2] = moved.reshape(*array.shape[:-1], 2)
     return found
 

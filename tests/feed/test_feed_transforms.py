@@ -157,7 +157,17 @@ def test_shapes_that_do_not_fit_are_refused() -> None:
         ff.to_original([[1, 2], [3, 4]], eye)
     with pytest.raises(ConfigError, match=r"got \(1, 5\)"):
         ff.to_original([[1, 2, 3, 4, 5]], eye)
-    assert ff.to_original(np.empty((0, 7, 4)), np.empty((0, 3, 3))).shape == (0, 7, 4)
+    for shape in ((0, 4), (0, 7, 4), (0, 2), (0, 7, 3), (0, 2, 7, 2)):
+        assert ff.to_original(np.empty(shape), np.empty((0, 3, 3))).shape == shape
+    assert ff.to_original(np.empty((1, 0, 3)), eye).shape == (1, 0, 3)
+
+
+@pytest.mark.parametrize("wrong", (np.zeros((3, 3)), np.full((3, 3), np.nan), np.ones((3, 3))))
+def test_a_matrix_without_an_inverse_is_named(wrong: np.ndarray) -> None:
+    matrices = np.array([np.eye(3), wrong])
+    for places in (np.zeros((2, 4)), np.zeros((2, 5, 3))):
+        with pytest.raises(ConfigError, match=r"must have an inverse .* in row 1; pass the field"):
+            ff.to_original(places, matrices)
 
 
 def test_a_map_takes_them(tmp_path: Path) -> None:

@@ -256,6 +256,7 @@ class Feed:
         Raises:
             ConfigError: If the weights are not such numbers, the feed has another order or stands
                 within an epoch.
+            FeedClosed: After `close`.
 
         Example:
             >>> source = ff.Arrays(np.zeros((4, 1, 1, 3), np.uint8), np.arange(4))

@@ -71,7 +71,7 @@ class Producer(Protocol):
         ...
 
     def use_plan(self, plan: Plan) -> None:
-        """Make the batches of streams that start from now on in another order."""
+        """Make the batches of streams that start from now on in another order. FeedClosed."""
         ...
 
     @property
@@ -154,6 +154,7 @@ class ThreadProducer:
                     branch.buffers.use_allocator(allocate)
 
     def use_plan(self, plan: Plan) -> None:
+        self._pool.check_open()
         self._builder = self._builder.with_plan(plan)
         self._raw = self._raw.with_plan(plan)
 

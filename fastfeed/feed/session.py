@@ -327,10 +327,10 @@ class FeedSession:
         self._use_plan(changed.plan, changed.text)
 
     def _use_plan(self, plan: Plan, weights: str) -> None:
+        self.producer.use_plan(plan)
+        self.cursor.use_plan(plan)
         self.plan = plan
         self.config = dataclasses.replace(self.config, plan=plan)
-        self.cursor.use_plan(plan)
-        self.producer.use_plan(plan)
         self._weights = weights
 
     def stats(self) -> FeedStats:

@@ -76,8 +76,7 @@ class ThreadPool:
                 " in the child"
             )
         with self._lock:
-            if self.closed.is_set():
-                raise FeedClosed("this feed is closed; create a new one")
+            self.check_open()
             while len(self._threads) < self.size:
                 thread = threading.Thread(
                     target=_work,
@@ -97,6 +96,11 @@ class ThreadPool:
                         " ulimit -v)"
                     ) from error
         self._tasks.put(task)
+
+    def check_open(self) -> None:
+        """FeedClosed if the pool is closed."""
+        if self.closed.is_set():
+            raise FeedClosed("this feed is closed; create a new one")
 
     def close(self) -> None:
         """Drop queued tasks and wait for the threads."""

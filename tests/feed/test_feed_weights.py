@@ -11,7 +11,7 @@ from helpers.feeds import NUMBERS, equal, feed, joined
 
 import fastfeed as ff
 from fastfeed.distributed.world import World
-from fastfeed.errors import ConfigError, StateError
+from fastfeed.errors import ConfigError, FeedClosed, StateError
 
 SOURCE = ff.Arrays(NUMBERS, np.arange(50))
 HARD, HARDER = np.arange(50) % 7 / 3, np.arange(50) ** 2
@@ -125,3 +125,17 @@ def test_refuses():
     with feed(SOURCE, batch=10) as full:
         with pytest.raises(ConfigError, match="set_weights needs a feed with shuffle"):
             full.set_weights(HARD)
+
+
+@pytest.mark.parametrize("how", [{}, {"side_process": True}], ids=str)
+def test_a_closed_feed_takes_no_weights(how):
+    one = weighted(**how)
+    with weighted() as other:
+        other.set_weights(HARD)
+        saved = other.state()
+    before = one.state()
+    one.close()
+    for use in (lambda: one.set_weights(HARD), lambda: one.restore(saved)):
+        with pytest.raises(FeedClosed, match="this feed is closed; create a new one"):
+            use()
+    assert one.state() == before

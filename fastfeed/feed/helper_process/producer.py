@@ -63,8 +63,9 @@ class HelperProducer:
     def use_plan(self, plan: Plan) -> None:
         """Start a helper with this plan when batches are next asked for; close earlier streams."""
         job = self._made_from
-        pickled = PickledJob(replace(job, config=replace(job.config, plan=plan)))
         with self._lock:
+            self._check_open()
+            pickled = PickledJob(replace(job, config=replace(job.config, plan=plan)))
             if self._end is not None:
                 self._end()
             self._client = None
@@ -79,8 +80,7 @@ class HelperProducer:
     def client(self) -> HelperClient:
         """The helper, started on first use and again after a failure."""
         with self._lock:
-            if self._closed:
-                raise FeedClosed("this feed is closed; create a new one")
+            self._check_open()
             if self._client is None or (
                 self._client.failure is not None and self._client.pid == os.getpid()
             ):
@@ -91,6 +91,10 @@ class HelperProducer:
             if not self._client.is_started:
                 self._client.start_thread()
             return self._client
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise FeedClosed("this feed is closed; create a new one")
 
     def close(self) -> None:
         """End the helper process for good."""

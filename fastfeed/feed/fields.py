@@ -12,7 +12,7 @@ import numpy as np
 
 from fastfeed.errors import ConfigError, SampleError
 from fastfeed.faults import Failure, ends_run
-from fastfeed.feed.batch.annotations import TRANSFORMS, annotator
+from fastfeed.feed.batch.annotations import TRANSFORMS, annotator, check_transforms
 from fastfeed.feed.batch.maps import MapFailed, map_draws, outputs
 from fastfeed.ops.program.program import Program
 from fastfeed.runtime.batch import UnknownField, column_field
@@ -63,12 +63,8 @@ class Field:
 def known_fields(source: Any, program: Program) -> dict[str, Field | None]:
     """Fields by name, and None for columns that have to be read first: see `read_fields`."""
     known = _own_fields(source, program) | _known_columns(source)
+    check_transforms(program, known, repr(source))
     for name, spec in TRANSFORMS.items() if program.transforms else ():
-        if name in known:
-            raise ConfigError(
-                f"to_original=True makes the field {name!r}, and {source!r} has a column of this"
-                " name; name the column otherwise, or leave it out"
-            )
         known[name] = Field(name, *spec)
     for op in program.maps:
         if unknown := [name for name in op.inputs if name not in known]:

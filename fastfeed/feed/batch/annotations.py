@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
@@ -14,7 +14,7 @@ from fastfeed.backends.cpu.mixing import mix
 from fastfeed.decode.masks import mask_pixels
 from fastfeed.decode.orientation import displayed
 from fastfeed.decode.pillow_warnings import named
-from fastfeed.errors import SpecError
+from fastfeed.errors import ConfigError, SpecError
 from fastfeed.faults import Failure
 from fastfeed.feed.batch.object_rows import ObjectRows, clear_objects, mix_objects
 from fastfeed.ops.function import Function
@@ -29,6 +29,16 @@ from fastfeed.sources.base import Optionals, frame_of
 TRANSFORMS = {"transform": ((3, 3), "float32"), "original_size": ((2,), "int64")}
 _UNKNOWN = 255  # class of a pixel that is unknown or outside of the image
 _STORED = 'if it was annotated without EXIF orientation, pass Objects(frame="stored")'
+
+
+def check_transforms(program: Program, names: Container[str], owner: str) -> None:
+    """ConfigError if other values have the name of a field that says what was done to an image."""
+    for name in TRANSFORMS if program.transforms else ():
+        if name in names:
+            raise ConfigError(
+                f"to_original=True makes the field {name!r}, and {owner} has a column of this"
+                " name; name the column otherwise, or leave it out"
+            )
 
 
 class LocatedSamples(Protocol):

@@ -11,7 +11,7 @@ import numpy as np
 from fastfeed.decode.base import FunctionFailed
 from fastfeed.errors import ConfigError
 from fastfeed.faults import Failure, FaultPolicy
-from fastfeed.feed.batch.annotations import Annotator, annotator
+from fastfeed.feed.batch.annotations import Annotator, annotator, check_transforms
 from fastfeed.feed.batch.maps import MapRunner, Uniform
 from fastfeed.feed.batch.rows import targets
 from fastfeed.feed.producer import detached
@@ -58,6 +58,7 @@ def make_batch(
         if made is not None:
             return _of_files(program, values, own_ids, epoch, *made)
     values = values or ItemFields({}, len(items), uri)
+    check_transforms(program, fields or {}, "fields=")
     annotates = Annotator(Optionals(values), program, 0, False, 1)
     if values.has_annotations or program.functions or program.transforms:
         annotates = annotator(values, program)

@@ -124,7 +124,9 @@ class TransformConfig:
             classes=len(config.source.classes),
             memory=config.memory,
             input_spec=config.source.spec,
-            objects=rules._replace(keypoints=0, keypoint_names=(), has_boxes=True),
+            objects=rules._replace(
+                keypoints=0, keypoint_names=(), has_boxes=True, normalized=False
+            ),
             to_original=config.program.transforms,
         )
 

@@ -135,6 +135,27 @@ def test_a_box_outside_of_its_image_costs_its_item() -> None:
     assert batch.objects.counts.tolist() == [1, 0] and not batch.images[1].any()
 
 
+def test_boxes_are_pixels_though_the_source_has_shares() -> None:
+    images = ff.Arrays(np.zeros((1, *SIZE, 3), np.uint8))
+    source = ff.Objects(images, [[[0.25, 0.25, 0.5, 0.5]]], [[1]], normalized=True)
+    fields = {"boxes": [[[0, 0, 30, 20]]], "box_labels": [[1]]}
+    with ff.Feed(source, [ff.Resize(SIZE)], batch=1, threads=1) as feed:
+        transform = feed.transform
+    with transform:
+        batch = transform([np.zeros((*SIZE, 3), np.uint8)], fields=fields)
+    assert batch.objects.boxes.tolist() == [[[0, 0, 30, 20]]] and not batch.bad
+
+
+@pytest.mark.parametrize("name", ("transform", "original_size"))
+def test_fields_do_not_hide_what_was_done_to_an_image(name: str) -> None:
+    text = f"to_original=True makes the field '{name}', and fields= has a column of this name"
+    with ff.Transform([ff.Resize(SIZE)], threads=1, to_original=True) as transform:
+        with pytest.raises(ConfigError, match=text):
+            transform(FILES, fields={name: np.arange(N)})
+    with ff.Transform([ff.Resize(SIZE)], threads=1) as transform:
+        assert transform(FILES, fields={name: np.arange(N)})[name].tolist() == list(range(N))
+
+
 @pytest.mark.parametrize(
     ("fields", "text"),
     [

@@ -29,6 +29,7 @@ FEED = [
     "seek",
     "state",
     "restore",
+    "set_weights",
     "stats",
     "fields",
     "transform",

@@ -356,5 +356,44 @@ def test_stratified_splits_count_sets_of_classes(tmp_path: Path) -> None:
     for side in ("train", "val"):
         found = pq.read_table(tmp_path / "s" / side)["class"].to_pylist()
         assert sorted(map(len, found)) == [1] * 5 + [2] * 5
-    shares = open_job(open_target(tmp_path / "s", writes=False)).plan.shares
-    assert shares["by_label"] == [[0, 10, 10], [1, 5, 5]]
+    target = open_target(tmp_path / "s", writes=False)
+    assert open_job(target).plan.shares["by_label"] == [[0, 10, 10], [1, 5, 5]]
+    data = opened(str(tmp_path / "d/t.csv"))
+    update(data, tmp_path / "s", engine=InlineEngine())  # changes nothing
+    assert open_job(target).plan.shares["by_label"] == [[0, 10, 10], [1, 5, 5]]
+
+
+@pytest.mark.parametrize(
+    "changes", [{"remove": ["1.jpg", "3.jpg"]}, {"relabel": {"1.jpg": ["a"], "3.jpg": "c"}}]
+)
+def test_an_update_keeps_no_shares_of_classes_that_changed(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    lists = [["a", "b"] if k in (1, 3) else ["a"] for k in range(20)]
+    made = replace(recipe("parquet"), choice=Selection(split={"train": 0.5, "val": 0.5}))
+    data = opened(table(tmp_path / "d", lists))
+    run(data, tmp_path / "s", made, engine=InlineEngine())
+    target = open_target(tmp_path / "s", writes=False)
+    before = open_job(target).plan.shares
+    assert [label for label, *_ in before["by_label"]] == [0, 1]
+    report = update(data, tmp_path / "s", engine=InlineEngine(), **changes)
+    shares = open_job(target).plan.shares
+    assert "by_label" not in shares
+    assert sum(shares["images"].values()) == report.tally.samples
+    assert not any("class" in line for line in report.selection)
+
+
+def test_lists_without_any_class_are_refused(tmp_path: Path) -> None:
+    place = table(tmp_path, [[], [], []])
+    with pytest.raises(ConfigError, match=r"got only empty lists; correct the lists, or .*--label"):
+        opened(place)
+
+
+def test_lists_need_the_name_of_their_column(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("path,caption\na/0000.jpg,x\n")
+    message = r"label_kind='multi' needs the name of a label; name .*\(--label\)"
+    with pytest.raises(ConfigError, match=message):
+        open_input(str(tmp_path / "t.csv"), label_kind="multi")
+    photos = folder(tmp_path / "photos", {"a": 1})
+    with pytest.raises(ConfigError, match=message):
+        open_input(str(photos), labels_file=str(tmp_path / "t.csv"), label_kind="multi")

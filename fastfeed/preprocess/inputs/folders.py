@@ -12,7 +12,7 @@ import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
-from fastfeed.preprocess.inputs.formats import ColumnNames, resolve_columns
+from fastfeed.preprocess.inputs.formats import ColumnNames, check_label_named, resolve_columns
 from fastfeed.preprocess.inputs.plan_ids import nan_to_none
 from fastfeed.printable import printable
 from fastfeed.sources.cache_folder import build_lock
@@ -254,6 +254,7 @@ def join_labels(
             " (--label)",
             field="label",
         )
+    check_label_named(resolved, label_kind)
     carried = list(dict.fromkeys(name for name in (resolved.caption, *columns) if name))
     assert resolved.image is not None
     # its paths are compared with the folder's, never read

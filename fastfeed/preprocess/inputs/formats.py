@@ -125,6 +125,7 @@ def open_shards(
 
         return RawShards(paths, classes=classes or (), storage=storage), ColumnNames()
     resolved = resolve_columns(kind, paths, requested, storage, allow)
+    check_label_named(resolved, label_kind)
     module, name, accepted = _SOURCES[kind]
     source_class = getattr(import_module(f"fastfeed.sources.{module}"), name)
     given = {"progress": progress, "image": resolved.image, **(allow or {}), **(more or {})}
@@ -146,6 +147,16 @@ def open_shards(
             pass
         resolved = replace(resolved, label="")
     return opened(resolved.label or None), resolved
+
+
+def check_label_named(names: ColumnNames, label_kind: LabelKind | None) -> None:
+    """ConfigError if labels are lists of classes, and no column has them."""
+    if label_kind == "multi" and not names.label:
+        raise ConfigError(
+            "preprocess: label_kind='multi' needs the name of a label; name the lists of classes with"
+            " label (--label)",
+            field="label",
+        )
 
 
 def normalize_names(kind: str, names: Sequence[str]) -> tuple[str, ...]:

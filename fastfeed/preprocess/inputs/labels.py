@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from fastfeed.errors import ConfigError
 from fastfeed.preprocess.model.record import Label
 from fastfeed.sources.base import Optionals, Source
 from fastfeed.spec import LabelSpec
@@ -21,8 +22,15 @@ def is_multi(source: Source) -> bool:
 
 def check_labels(source: Source) -> None:
     """ConfigError unless labels are the numbers of classes."""
+    spec = Optionals(source).label_spec
+    if spec == LabelSpec((0,), "float32"):
+        raise ConfigError(
+            "preprocess needs a class in at least one of the labels, got only empty lists; correct"
+            " the lists, or name another label (--label)",
+            field="label",
+        )
     if not is_multi(source):
-        Optionals(source).label_spec.require_class(
+        spec.require_class(
             "preprocess", "open the source without a label, and with columns=[...] for these"
         )
 

@@ -96,7 +96,7 @@ def edited(
     """The job's plan with these changes, and the names by id of the images that are removed.
 
     rows: `describe` of the plan's images. place: the source as it is named now. ConfigError for
-    names that the job does not have, and labels for images that are removed.
+    names that the job does not have, labels for images that are removed, and several labels for one.
     """
     plan = job.plan
     names = [*remove, *relabel]
@@ -119,6 +119,10 @@ def edited(
     numbers, classes, sets = _values(plan, list(relabel.values()))
     values = numbers[which[~is_removal] - len(remove)]
     merged = edits.merged(labeled, values)
+    is_other = ~is_gone & (merged.at(labeled) != values)
+    if is_other.any():
+        those = np.unique(which[~is_removal][np.isin(labeled, labeled[is_other])])
+        raise _refused(names, those, "of images with two labels", "leave one label for each image")
     known = plan.edit_sets | sets
     grown = replace(
         plan,

@@ -86,7 +86,8 @@ def _by_class(
 def counted(plan: JobPlan, rows: np.ndarray) -> dict[str, Any]:
     """The shares of a plan, with images and classes of each split counted as its edits leave them.
 
-    Classes stay as they are where samples have several. rows: `describe` of its images.
+    Classes are left out of an edited plan whose samples have several: `describe` does not keep
+    them. rows: `describe` of its images.
     """
     shares = current(plan.shares)
     names = list(shares.get("images", {}))
@@ -98,6 +99,9 @@ def counted(plan: JobPlan, rows: np.ndarray) -> dict[str, Any]:
     side = np.concatenate([*sides, np.zeros(0, np.int64)])[stays]
     totals = np.bincount(side, minlength=len(names)).tolist()
     shares = shares | {"images": dict(zip(names, totals, strict=True))}
+    if plan.multi and not len(plan.edits):
+        return shares
+    shares.pop("by_label", None)
     if plan.multi:
         return shares
     labels = plan.edits.labels(ids, _labels(plan, rows["label"][ids]))
@@ -105,7 +109,6 @@ def counted(plan: JobPlan, rows: np.ndarray) -> dict[str, Any]:
     counts = np.zeros((len(known), len(names)), np.int64)
     np.add.at(counts, (np.searchsorted(known, labels), side), 1)
     by_label = np.column_stack([known, counts])[known >= 0].tolist()
-    shares = {name: value for name, value in shares.items() if name != "by_label"}
     return shares | ({"by_label": by_label} if by_label else {})
 
 

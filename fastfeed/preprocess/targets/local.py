@@ -28,6 +28,16 @@ from fastfeed.system.locks import lock
 
 _ATTEMPTS = 10  # to create a temporary folder: another process may remove its parent at the end
 
+# of locks on folders: some network mounts, systems without locks, and Windows
+_UNLOCKABLE = (
+    errno.ENOTSUP,
+    errno.EOPNOTSUPP,
+    errno.ENOLCK,
+    errno.ENOSYS,
+    errno.EISDIR,
+    errno.EACCES,
+    errno.EPERM,
+)
 # of hard links: other disks, file systems without them, files of other users, too many links
 _UNLINKABLE = (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
@@ -78,10 +88,14 @@ class LocalTarget:
     def _alone(self) -> Iterator[None]:
         """Lock the folder, where it can be locked, for as long as a small file is swapped."""
         with ExitStack() as stack:
-            with suppress(OSError):  # some network mounts, and Windows for folders
-                fd = open_file(self.folder)
-                stack.enter_context(closing_file(fd))
-                lock(fd)
+            with self._target_errors("lock", "the folder", "of"):
+                try:
+                    fd = open_file(self.folder)
+                    stack.enter_context(closing_file(fd))
+                    lock(fd)
+                except OSError as error:
+                    if error.errno not in _UNLOCKABLE:
+                        raise
             yield
 
     def files(self, folder: str = "") -> dict[str, int]:

@@ -28,6 +28,7 @@ from fastfeed.preprocess.targets.atomic_files import (
     write_error,
 )
 from fastfeed.preprocess.targets.lock import has_ended, temporary_name
+from fastfeed.printable import warn
 from fastfeed.storage.event_loop import results
 from fastfeed.storage.filesystem import call, list_files
 from fastfeed.storage.reads import Unread
@@ -68,6 +69,7 @@ class RemoteTarget:
         self._storage = Storage(options, policy=policy)
         self._protocol = url.partition("://")[0]
         self.layout = CURRENT
+        self._has_warned = False  # that the service does not compare
 
     def __repr__(self) -> str:
         return f"RemoteTarget({self.text!r})"
@@ -101,12 +103,15 @@ class RemoteTarget:
     def swap(self, name: str, content: bytes, before: bytes | None) -> bool:
         """Write a small object whose content is `before`, None for none; False if it is another.
 
-        S3 compares the ETag as it writes. Of other services the content is read, and then written.
+        S3 compares the ETag as it writes; a service with its protocol that cannot is warned of. Of
+        other services the content is read, and then written.
         """
         if self.read(name) != before:
             return False
+        is_compared = True
 
         async def swapped(system: Any, path: str) -> bool:
+            nonlocal is_compared
             conditions: dict[str, str] = {}
             if self._protocol in ("s3", "s3a"):
                 system.invalidate_cache()
@@ -117,7 +122,8 @@ class RemoteTarget:
             try:
                 await call(system, "pipe_file", path, content, **conditions)
             except OSError as error:
-                if error.errno == errno.ENOSYS:  # a service without conditions
+                if conditions and error.errno == errno.ENOSYS:
+                    is_compared = False
                     await call(system, "pipe_file", path, content)
                 elif conditions and await call(system, "exists", path):
                     now = await call(system, "cat_file", path)
@@ -130,7 +136,16 @@ class RemoteTarget:
             return True
 
         result = self._request(name, swapped, len(content))
-        return self._checked(result, f"write {name} to {self.text}")
+        is_swapped = self._checked(result, f"write {name} to {self.text}")
+        if not is_compared and not self._has_warned:
+            self._has_warned = True
+            warn(
+                f"{self.text}: this service cannot compare objects as it writes them, so of two"
+                f" processes that change {name} at the same moment one may undo the other's change;"
+                " run one command on this job at a time",
+                stacklevel=3,
+            )
+        return is_swapped
 
     def place(self, attempt: Attempt, written: Sequence[ShardFile]) -> None:
         """Upload the files of an attempt, and check their sizes."""

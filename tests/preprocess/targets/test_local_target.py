@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import pickle
@@ -10,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from fastfeed.errors import ConfigError
+from fastfeed.errors import ConfigError, TargetError
 from fastfeed.preprocess.model.layout import TEMPORARY
 from fastfeed.preprocess.model.record import ShardFile
+from fastfeed.preprocess.targets import local
 from fastfeed.preprocess.targets.local import LocalTarget
 from fastfeed.preprocess.targets.target import Target, open_target
 
@@ -228,6 +230,24 @@ def test_files_leaves_out_what_is_no_file(target, tmp_path):
     os.symlink("nowhere", tmp_path / "out" / "dangling")
     os.mkfifo(tmp_path / "out" / "pipe")
     assert target.files() == {"a/__tmp/b": 3}
+
+
+@pytest.mark.parametrize(
+    ("code", "is_swapped"), [(errno.ENOLCK, True), (errno.EOPNOTSUPP, True), (errno.EIO, False)]
+)
+def test_a_folder_is_swapped_in_without_a_lock_only_where_there_are_none(
+    target, monkeypatch, code, is_swapped
+):
+    def refuse(fd):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(local, "lock", refuse)
+    if is_swapped:
+        assert target.swap("plan", b"one", None)
+    else:
+        with pytest.raises(TargetError, match=r"cannot lock the folder of .*: input/output error"):
+            target.swap("plan", b"one", None)
+    assert target.read("plan") == (b"one" if is_swapped else None)
 
 
 def test_free_bytes(target):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import glob
 import hashlib
 import os
@@ -121,6 +122,21 @@ def test_s3_compares_as_it_writes(bucket, s3, monkeypatch, before):
     monkeypatch.setattr(S3FileSystem, "_pipe_file", late)
     assert not bucket.swap("plan", b"two", before)
     assert bucket.read("plan") == b"of another process"
+
+
+def test_a_service_that_cannot_compare_is_warned_of_once(bucket, monkeypatch):
+    pipe_file = S3FileSystem._pipe_file
+
+    async def plain(self, path, data, **conditions):
+        if conditions:
+            raise OSError(errno.ENOSYS, "A header you provided implies functionality ...")
+        return await pipe_file(self, path, data)
+
+    monkeypatch.setattr(S3FileSystem, "_pipe_file", plain)
+    with pytest.warns(RuntimeWarning, match=r"out/?: this service cannot compare objects") as seen:
+        assert bucket.swap("plan", b"one", None) and bucket.swap("plan", b"two", b"one")
+    assert len(seen) == 1
+    assert bucket.read("plan") == b"two"
 
 
 @pytest.mark.parametrize("shared", [False, True])

@@ -326,6 +326,14 @@ def test_what_is_wrong_changes_nothing(tmp_path: Path) -> None:
     table.write_text("cats/0000.jpg,dogs\n")
     with pytest.raises(ConfigError, match=r"must begin with a header of two columns, uri,label"):
         change(tmp_path, relabel=table)
+    in_full = f"{tmp_path}/source/cats/0000.jpg"
+    table.write_text(f"uri,label\ncats/0000.jpg,dogs\ncats/0001.jpg,dogs\n{in_full},cats\n")
+    with pytest.raises(ConfigError) as refused:
+        change(tmp_path, relabel=table, ignore_unknown=True)
+    assert str(refused.value) == (
+        f"2 names are of images with two labels:\n  cats/0000.jpg\n  {in_full}\n"
+        "leave one label for each image; nothing was changed"
+    )
     assert before == (tree(tmp_path / "shards"), (tmp_path / "shards" / PLAN).read_bytes())
     report = change(tmp_path, remove=[*names, "cats/0000.jpg"], ignore_unknown=True)
     assert report.tally.samples == 17

@@ -13,6 +13,7 @@ from fastfeed.errors import ConfigError, TargetError
 from fastfeed.preprocess.model.layout import LOCKS
 from fastfeed.preprocess.targets.lock import has_ended, temporary_name
 from fastfeed.preprocess.targets.target import Target
+from fastfeed.printable import warn
 
 _DOES = {"run": "written", "update": "updated"}  # by kind of lock
 _SHOWN = 3  # locks in an error
@@ -25,12 +26,15 @@ def job_lock(target: Target, shared: bool = False) -> Iterator[None]:
     ConfigError if another process has one that excludes it; nothing but the lock was written then.
     """
     own = f"{LOCKS}{'run' if shared else 'update'}.{temporary_name()}"
-    target.write(own, b"")
     try:
+        target.write(own, b"")  # a signal may arrive when it is written already
         check_lock(target, own, shared, clean=True)
         yield
     finally:
-        _remove(target, own)
+        try:
+            target.remove(own)
+        except TargetError as error:
+            _warn_left(target, own, error)
 
 
 def check_lock(target: Target, own: str = "", shared: bool = True, clean: bool = False) -> None:
@@ -45,25 +49,34 @@ def check_lock(target: Target, own: str = "", shared: bool = True, clean: bool =
             continue
         if has_ended(owner):
             if clean:
-                _remove(target, name)
+                with suppress(TargetError):  # it locks nothing on this machine
+                    target.remove(name)
         elif not (shared and kind == "run"):
             others.append((kind, target.layout.path(name)))
     if others:
         raise _refused(target, others)
 
 
-def _remove(target: Target, name: str) -> None:
-    """Remove a lock, where that is allowed: of an ended process it locks nothing."""
+def _warn_left(target: Target, name: str, error: TargetError) -> None:
+    """Warn of a lock that could not be removed, if it is there: other machines respect it."""
     with suppress(TargetError):
-        target.remove(name)
+        if name not in target.files(LOCKS):
+            return
+    warn(
+        f"the lock {target.layout.path(name)} of this process stays in {target.text}: {error};"
+        " remove it, or other machines refuse to update the job",
+        stacklevel=3,
+    )
 
 
 def _refused(target: Target, others: list[tuple[str, str]]) -> ConfigError:
     does = _DOES[max(others)[0]]
     names = " and ".join(path for _, path in others[:_SHOWN])
     more = f" and {len(others) - _SHOWN:,} more" if len(others) > _SHOWN else ""
+    its = "its process has" if len(others) == 1 else "their processes have"
     process = "another process" if len(others) == 1 else f"{len(others):,} other processes"
     return ConfigError(
         f"{target.text} is being {does} by {process}; wait until that has ended, or remove"
-        f" {names}{more} there if the machine is gone; nothing was changed"
+        f" {names}{more} there if {its} ended: a lock may be left over where a machine is gone or"
+        " was restarted, or files cannot be removed; nothing was changed"
     )

@@ -8,18 +8,20 @@ import secrets
 import socket
 from functools import cache
 
-from fastfeed.system.processes import machine, process_exists, process_state
+from fastfeed.system.processes import machine, machine_id, process_exists, process_state
 
 _PATTERN = re.compile(
-    r"(?P<host>.+)-(?P<pid>\d+)-(?P<boot>[0-9a-f]*)\.(?P<space>\d*)\.(?P<start>\d*)-[0-9a-f]{8}"
+    r"(?P<host>.+)-(?P<pid>\d+)-(?P<boot>[0-9a-f]*)\.(?P<space>\d*)\.(?P<start>\d*)"
+    r"(\.(?P<machine>[0-9a-f]*))?-[0-9a-f]{8}"  # earlier versions write no machine
 )
 
 
 def temporary_name() -> str:
-    """A new name for this process: host-pid-boot.namespace.start-random."""
+    """A new name for this process: host-pid-boot.namespace.start.machine-random."""
     pid = os.getpid()
     boot, space = machine()
-    return f"{_host()}-{pid}-{boot}.{space}.{process_state(pid)[1]}-{secrets.token_hex(4)}"
+    started = process_state(pid)[1]
+    return f"{_host()}-{pid}-{boot}.{space}.{started}.{machine_id()}-{secrets.token_hex(4)}"
 
 
 def has_ended(name: str) -> bool:
@@ -30,8 +32,8 @@ def has_ended(name: str) -> bool:
     boot, space = machine()
     if not (boot and space):  # a process of another container may have this number, or none may
         return False
-    if parsed["boot"] != boot:
-        return bool(parsed["boot"])  # this machine was rebooted since
+    if parsed["boot"] != boot:  # this machine was rebooted since, or another has its name
+        return bool(parsed["boot"] and parsed["machine"]) and parsed["machine"] == machine_id()
     if parsed["space"] != space:
         return False
     pid = int(parsed["pid"])

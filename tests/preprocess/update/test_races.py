@@ -215,9 +215,45 @@ def test_a_run_needs_no_right_to_remove_files(
     monkeypatch.setattr(local.LocalTarget, "remove", forbidden)
     made = recipe(samples=2)
     for _ in range(2):
-        assert run(str(original / "source"), tmp_path, made, engine=InlineEngine()).complete
+        with pytest.warns(RuntimeWarning, match=r"the lock __job/locks/run\..* stays in .*denied"):
+            assert run(str(original / "source"), tmp_path, made, engine=InlineEngine()).complete
         monkeypatch.setattr("fastfeed.preprocess.targets.job_lock.has_ended", lambda _: True)
     assert len(list((tmp_path / LOCKS).iterdir())) == 2
+    monkeypatch.undo()
+    monkeypatch.setattr("fastfeed.preprocess.targets.job_lock.has_ended", lambda _: False)
+    with (
+        pytest.raises(ConfigError, match=r"if their processes have ended: a lock may be left over"),
+        job_lock(open_target(tmp_path)),
+    ):
+        pass
+    assert len(list((tmp_path / LOCKS).iterdir())) == 2
+
+
+def test_a_lock_that_is_not_written_is_not_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forbidden(self: object, name: str, *content: bytes) -> None:
+        raise TargetError(f"cannot change {name}: permission denied", errno.EACCES)
+
+    for method in ("write", "remove"):
+        monkeypatch.setattr(local.LocalTarget, method, forbidden)
+    with pytest.raises(TargetError, match="denied"), job_lock(open_target(tmp_path)):
+        pass
+
+
+def test_an_interrupted_write_of_a_lock_leaves_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = local.LocalTarget.write
+
+    def interrupted(self: Any, name: str, content: bytes) -> None:
+        write(self, name, content)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(local.LocalTarget, "write", interrupted)
+    with pytest.raises(KeyboardInterrupt), job_lock(open_target(tmp_path)):
+        pass
+    assert not (tmp_path / LOCKS).exists()
 
 
 def test_runs_share_their_lock_and_clear_those_of_ended_ones(

@@ -161,7 +161,9 @@ def test_on_the_command_line() -> None:
     code, said = preprocess("photos/t.csv", "raw", *SMALL, "--label-kind", "name")
     assert code == 2 and "(--label-kind index)" in said and "for indices, as they are" in said
     code, said = preprocess("photos/t.csv", "other", *SMALL, "--label-kind", "ids")
-    assert code == 2 and said.startswith("--label-kind must be 'name' or 'index', got 'ids'")
+    assert code == 2 and said.startswith(
+        "--label-kind must be 'name', 'index' or 'multi', got 'ids'"
+    )
     for words, said in (((), "of 3 classes"), (("--label-kind", "index"), "4 images\n")):
         done = CliRunner().invoke(
             app, ["show", "photos/t.csv", "--label", "label", "--size", "16", *words]

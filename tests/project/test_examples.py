@@ -203,7 +203,7 @@ def test_an_example_learns(run: Run, photos: Path) -> None:
 
 def test_predictions_are_scored_as_coco_does(photos: Path) -> None:
     """A model that knows the truth has a precision of 1: nothing is lost there and back."""
-    text = output(Run("coco_evaluation.py", ("pycocotools",)), photos)
+    text = output(COCO, photos)
     assert "bbox AP 1.000\n" in text and "keypoints AP 1.000\n" in text
 
 
@@ -230,6 +230,7 @@ RECIPES = [  # nothing is trained
     ),
     Run("augmentations_keras.py", (), PHOTOS, says=("images (16, 96, 96, 3) float32",)),
 ]
+COCO = Run("coco_evaluation.py", ("pycocotools",))
 FILTERS = Run(
     "score_and_filter.py",
     (),
@@ -324,7 +325,8 @@ def test_every_example_is_run_and_explained() -> None:
         if not name.startswith(("ports/", "loaders/", "neighbors/", "serving/"))
     }
     assert (
-        files == {run.script for run in (*RUNS, *PROOFS, *RECIPES, *FUNCTIONS, FILTERS)} | HELPERS
+        files
+        == {run.script for run in (*RUNS, *PROOFS, *RECIPES, *FUNCTIONS, FILTERS, COCO)} | HELPERS
     ), "a new example needs a row in RUNS"
     table = (EXAMPLES / "README.md").read_text()
     assert [name for name in sorted(files) if f"`{name}`" not in table] == []

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
 from conftest import environment
@@ -347,3 +348,32 @@ def test_jobs_are_merged(tmp_path: Path):
     assert "merge takes two or more jobs, got a" in fastfeed("merge", "a", "-o", "d", code=2)[1]
     _, err = fastfeed("resume", "photos", "c", code=2)
     assert "fastfeed preprocess merge a b -o c" in err
+
+
+@pytest.mark.parametrize(
+    ("command", "work"),
+    [
+        (("merge", "a", "b", "-o", "c"), "fastfeed.preprocess.job.merge._Merge.run"),
+        (("preview", "a"), "fastfeed.preprocess.reports.preview._write"),
+        (("verify", "a", "--fix"), "fastfeed.preprocess.reports.verify.matching_records"),
+        (("update", "photos", "a", "--repair"), "fastfeed.preprocess.job.update._Update.run"),
+    ],
+)
+def test_a_command_that_is_terminated_leaves_no_lock(monkeypatch, command, work):
+    for name in ("a", "b"):
+        fastfeed("photos", name, *SMALL)
+    places = [Path(place, "__job/locks") for place in ("a", "b", "c")]
+    name = work.rpartition(".")[2]
+    owner = resolve_name(work.rpartition(".")[0])
+    original = getattr(owner, name)
+
+    def killed(*arguments):
+        if not any(map(Path.exists, places)):
+            return original(*arguments)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return signal.pause()
+
+    monkeypatch.setattr(owner, name, killed)
+    _, err = fastfeed(*command, code=143)
+    assert "fastfeed: stopped" in err
+    assert not any(map(Path.exists, places))

@@ -11,7 +11,17 @@ import typer
 
 from fastfeed.cli.preprocess.inspect import preview, stats, status, verify
 from fastfeed.cli.preprocess.merge import merge
-from fastfeed.cli.preprocess.run import ARGUMENTS, bad, resume, retry, run, update
+from fastfeed.cli.preprocess.run import (
+    ARGUMENTS,
+    ENDED,
+    Terminated,
+    bad,
+    resume,
+    retry,
+    run,
+    sigterm_as_exception,
+    update,
+)
 from fastfeed.cli.screen.help import HELP, SETTINGS, Command, Group, usage
 
 _CODES = (
@@ -37,6 +47,15 @@ class WithRun(Group):
                 err=True,
             )
         return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; SIGTERM ends it like Ctrl-C, so that it leaves no lock in a job."""
+        try:
+            with sigterm_as_exception():
+                return super().invoke(ctx)
+        except Terminated:
+            typer.echo("fastfeed: stopped", err=True)
+            raise typer.Exit(ENDED) from None
 
     def _refuse_misspelled(self, word: str, ctx: Any) -> None:
         """Fail for a mistyped command, which would otherwise be a source that does not exist."""

@@ -34,7 +34,7 @@ ARGUMENTS = "fastfeed.preprocess.arguments"  # key of the command line in the co
 _MAX_SHOWN = 3  # bad images printed
 
 
-class _Terminated(KeyboardInterrupt):
+class Terminated(KeyboardInterrupt):
     """Raised when SIGTERM is received."""
 
 
@@ -299,7 +299,7 @@ def _run_job(
     check_overlap(src, dst)
     started = False
     try:
-        with _sigterm_as_exception(), show_progress(errors, log) as on_progress:
+        with show_progress(errors, log) as on_progress:
 
             def listen(now: Progress) -> None:
                 nonlocal started
@@ -320,7 +320,7 @@ def _run_job(
                 **arguments,
             )
     except KeyboardInterrupt as error:
-        code = ENDED if isinstance(error, _Terminated) else STOPPED
+        code = ENDED if isinstance(error, Terminated) else STOPPED
         raise _stop(errors, ctx, "stopped", code) from None
     except TooManyFailures as error:
         raise _stop(errors, ctx, str(error), TOO_BAD) from None
@@ -395,14 +395,14 @@ def printer(console: Console) -> Callable[[str], None]:
 
 
 @contextmanager
-def _sigterm_as_exception() -> Iterator[None]:
+def sigterm_as_exception() -> Iterator[None]:
     """Handle SIGTERM, as sent by schedulers, like Ctrl-C."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def end(*_: object) -> None:
-        raise _Terminated
+        raise Terminated
 
     handler = signal.signal(signal.SIGTERM, end)
     try:

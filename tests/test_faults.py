@@ -180,7 +180,7 @@ def test_exhausted_names_the_sample():
     with pytest.raises(
         TooManyFailures, match="sample 17 and the 4 substitutes tried for it are all bad"
     ):
-        q.raise_exhausted(17)
+        q.raise_exhausted(17, 4)
 
 
 def test_the_list_is_named_when_the_run_stops(tmp_path):

@@ -19,7 +19,7 @@ from fastfeed.ops.base import Op
 from fastfeed.ops.per_image import fuse_images
 from fastfeed.ops.program.compile import Program, fuse, with_transforms
 from fastfeed.runtime.guards import check_workers
-from fastfeed.sampling import Repeated, Weighted, bind
+from fastfeed.sampling import Buckets, ClassBatches, Repeated, Weighted, bind
 from fastfeed.sampling.plan import Plan
 from fastfeed.sampling.rng import PER_SLOT
 from fastfeed.sources.base import (
@@ -206,6 +206,20 @@ def _check_partners(op: Any, plan: Plan) -> None:
                 " together=False",
                 field="batch",
             )
+
+    if isinstance(order, ClassBatches):
+        raise ConfigError(
+            f"{name} mixes any {op.group} samples of a global batch and would undo {order}, which"
+            f" puts samples of a class next to each other; leave {name} out, or pass another order",
+            field="shuffle",
+        )
+    if isinstance(order, Buckets) and (plan.global_batch != order.run or order.run % op.group):
+        raise ConfigError(
+            f"{name} mixes any {op.group} samples of a global batch and would mix buckets of"
+            f" {order}, got {plan.global_batch} samples per step; make Buckets.batch a multiple of"
+            f" {op.group} and global_batch equal to it, or leave {name} out",
+            field="shuffle",
+        )
 
 
 def _check_labels(program: Program, source: Source) -> None:

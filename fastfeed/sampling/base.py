@@ -51,8 +51,9 @@ class Order(Protocol):
     """Maps positions of an epoch to samples.
 
     A frozen value; its `repr` is saved with a run's state. It may have `run`, which the global
-    batch must be a multiple of (otherwise 1), and `once`, True if no sample comes twice in an epoch
-    (otherwise False).
+    batch must be a multiple of (otherwise 1), `once`, True if no sample comes twice in an epoch
+    (otherwise False), and `alike(id)`, the ids that a bad sample may be replaced by, int64, its own
+    among them (otherwise those of the epoch).
     """
 
     open: ClassVar[bool]  # it also defines the positions that tail="drop" leaves out

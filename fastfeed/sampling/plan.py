@@ -220,6 +220,29 @@ class Plan:
             positions = self._shuffled_rows(positions, info, order, last)
         return order.visits(positions % last, info)
 
+    def substitutes(self, epoch: int, id: int, key: int, attempts: int) -> np.ndarray:
+        """Samples to try in place of a bad one, drawn as the order draws samples.
+
+        Args:
+            epoch (int): Counts from 0.
+            id (int): The bad sample.
+            key (int): Its key, from `SampleRefs.keys`.
+            attempts (int): Samples to draw.
+
+        Returns:
+            Ids, int64 (attempts,); of length 0 if the order groups samples, by class for example,
+            and the group has no other sample.
+        """
+        alike_of = getattr(order_of(self.shuffle), "alike", None)
+        if alike_of is None:
+            positions = substitutes(self.seed, epoch, key, attempts, self.length)
+            return self.at(epoch, positions).ids
+        alike = alike_of(id)
+        others = alike[alike != id]
+        if not len(others):
+            return others
+        return others[substitutes(self.seed, epoch, key, attempts, len(others))]
+
     def weights(self, step: int) -> np.ndarray:
         """Weights of a step's samples: 1 for a sample, 0 for padding.
 
@@ -438,10 +461,6 @@ class StepSampleCache:
 
 
 def substitutes(seed: int, epoch: int, key: int, attempts: int, length: int) -> np.ndarray:
-    """Positions in the epoch of samples to try in place of a bad one: int64, (attempts,).
-
-    Positions, so that a substitute is drawn as all samples are: by class, by weight, from its share
-    of a mixture.
-    """
+    """Draw indices below `length` of samples to try in place of a bad one: int64, (attempts,)."""
     u = uniform(seed, epoch, np.array([key]), SLOT_SUBSTITUTE, attempts)[0]
     return np.minimum((u * length).astype(np.int64), length - 1)

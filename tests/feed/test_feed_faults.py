@@ -25,6 +25,8 @@ from fastfeed.feed.batch import task_sizes
 from fastfeed.feed.feed import Feed
 from fastfeed.feed.session import FeedSession
 from fastfeed.ops import Normalize, RandomResizedCrop, Resize, ToLayout
+from fastfeed.sampling import Buckets, ClassBatches
+from fastfeed.sampling.plan import Plan
 from fastfeed.sources import Arrays, ImageFolder
 
 # -- bad samples
@@ -92,6 +94,45 @@ def test_substitutes_do_not_depend_on_batches_and_ranks(damaged):
         with feed(source, global_batch=8, world=World(rank, 2)) as data:
             ranks.append(list(data))
     assert joined(ranks) == joined(alone)
+
+
+@pytest.mark.parametrize("kind", [Buckets, ClassBatches])
+def test_a_substitute_is_of_the_same_bucket_or_class_at_every_world_size(damaged, kind):
+    source, bad = damaged
+    labels = source.label(np.arange(80))
+    order = Buckets(labels, 4) if kind is Buckets else ClassBatches(2, 2)
+    with feed(source, global_batch=4, shuffle=order) as one:
+        alone = list(one)
+        planned = [one.plan.ids(0, batch.step) for batch in alone]
+    for batch, ids in zip(alone, planned, strict=True):
+        assert batch.labels.tolist() == source.label(ids).tolist()
+    assert set(np.concatenate(planned)) & set(bad)
+    ranks = []
+    for rank in range(2):
+        with feed(source, global_batch=4, shuffle=order, world=World(rank, 2)) as data:
+            ranks.append(list(data))
+    assert joined(ranks) == joined([alone])
+
+
+def test_substitutes_are_any_others_of_the_class():
+    order = ClassBatches(2, 1).bind(Arrays(NUMBERS[:50], np.arange(50) % 5))
+    plan = Plan(50, 2, shuffle=order)
+    drawn = plan.substitutes(0, 13, 13, 400)
+    assert set(drawn.tolist()) == {*range(3, 50, 5)} - {13}
+    assert drawn[:16].tolist() == plan.substitutes(0, 13, 13, 16).tolist()
+
+
+def test_a_bad_sample_without_others_in_its_bucket_ends_the_run(damaged):
+    source, bad = damaged
+    buckets = np.zeros(80, int)
+    buckets[min(bad)] = 1
+    with feed(source, batch=1, shuffle=Buckets(buckets, 1)) as data:
+        with pytest.raises(
+            TooManyFailures,
+            match=f"sample {min(bad)} is bad, and the order has no other of its class or bucket .*;"
+            ' check the data, or pass on_bad="mask"',
+        ):
+            list(data)
 
 
 def test_every_epoch_has_other_substitutes(damaged):

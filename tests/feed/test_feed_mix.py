@@ -29,7 +29,7 @@ from fastfeed.ops import (
     ToLayout,
     View,
 )
-from fastfeed.sampling import Repeated
+from fastfeed.sampling import Buckets, ClassBatches, Repeated
 from fastfeed.sources import Arrays, ImageFolder
 
 N = 20
@@ -173,6 +173,40 @@ def test_refuses_to_mix_samples_with_themselves():
         " needs a global batch of at least 4, got 2; raise batch, or write together=False",
     ):
         Feed(SOURCE, [MixUp()], batch=2, shuffle=Repeated(2, together=True))
+
+
+@pytest.mark.parametrize(("op", "batch"), [(MixUp(), 12), (MixUp(), 3), (Mosaic(), 6)])
+def test_refuses_to_mix_buckets(op, batch):
+    """Also in groups that reach into the next step."""
+    run = min(batch, 6)
+    name = type(op).__name__
+    with pytest.raises(
+        ConfigError,
+        match=rf"{name} mixes any {op.group} samples of a global batch and would mix buckets of"
+        rf" Buckets\(.*\), got {batch} samples per step; make Buckets.batch a multiple of {op.group}"
+        rf" and global_batch equal to it, or leave {name} out",
+    ):
+        Feed(SOURCE, [op], batch=batch, shuffle=Buckets(np.arange(N) % 2, run))
+
+
+def test_mixes_within_a_bucket():
+    buckets = np.arange(N) % 2
+    options = {"global_batch": 4, "shuffle": Buckets(buckets, 4)}
+    for rank in range(2):
+        with Feed(SOURCE, [MixUp(1.0)], world=World(rank, 2), **options) as feed:
+            for got in feed:
+                assert len(np.unique(buckets[np.nonzero(got.labels)[1]])) == 1
+
+
+def test_refuses_to_scatter_the_classes_of_class_batches():
+    source = Arrays(LEVELS, np.arange(N) % 4, classes=("a", "b", "c", "d"))
+    with pytest.raises(
+        ConfigError,
+        match=r"MixUp mixes any 2 samples of a global batch and would undo ClassBatches\(classes=2,"
+        r" per_class=2, length=None\), which puts samples of a class next to each other; leave MixUp"
+        r" out, or pass another order",
+    ):
+        Feed(source, [MixUp()], batch=4, shuffle=ClassBatches(2, 2))
 
 
 def test_repeated_augmentation_mixes():

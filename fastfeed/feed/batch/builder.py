@@ -30,7 +30,7 @@ from fastfeed.ops.program.program import Program
 from fastfeed.runtime.batch import Batch
 from fastfeed.runtime.thread_pool import CancelToken, ParallelJob
 from fastfeed.runtime.timeline import Timeline
-from fastfeed.sampling.plan import Plan, StepSampleCache, substitutes
+from fastfeed.sampling.plan import Plan, StepSampleCache
 from fastfeed.sampling.rng import uniform
 from fastfeed.sources.base import Optionals
 
@@ -457,11 +457,10 @@ class BatchBuilder:
     ) -> int:
         """Put the first good substitute into a row; its id."""
         plan, id = self.plan, int(batch.ids[row])
-        positions = substitutes(
-            plan.seed, batch.epoch, int(batch.keys[row]), self._policy.attempts, plan.length
-        )
+        key = int(batch.keys[row])
+        substitutes = plan.substitutes(batch.epoch, id, key, self._policy.attempts)
         down: list[Failure] = []
-        for other in plan.at(batch.epoch, positions).ids:
+        for other in substitutes:
             ids = np.array([other])
             made = self._make_rows(
                 ids,
@@ -478,7 +477,7 @@ class BatchBuilder:
                 return int(other)
         if down:
             raise self._loader.outage_error(down[0])
-        self.quarantine.raise_exhausted(id)
+        self.quarantine.raise_exhausted(id, len(substitutes))
         return id
 
     def _record(

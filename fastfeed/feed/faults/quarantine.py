@@ -187,15 +187,16 @@ class Quarantine:
                 f"{self._run} bad samples in a row, the limit is {policy.max_run}", "max_run"
             )
 
-    def raise_exhausted(self, id: int) -> None:
+    def raise_exhausted(self, id: int, tried: int) -> None:
         """Stop because every substitute tried for one sample was bad as well."""
         with self._lock:
-            self._stop(
-                f"sample {id} and the {self.policy.attempts} substitutes tried for it are all bad",
-                "attempts",
-            )
+            if tried:
+                self._stop(
+                    f"sample {id} and the {tried} substitutes tried for it are all bad", "attempts"
+                )
+            self._stop(f"sample {id} is bad, and the order has no other of its class or bucket")
 
-    def _stop(self, why: str, limit: str) -> None:
+    def _stop(self, why: str, limit: str | None = None) -> None:
         counts = self.reasons()
         examples = "".join(f"\n  {failure}" for failure in list(self._failures.values())[:5])
         more = f"\n  and {len(self._failures) - 5} more" if len(self._failures) > 5 else ""
@@ -204,9 +205,14 @@ class Quarantine:
         check = next(
             (code[name] for name in code if 2 * counts[name] > sum(counts.values())), "the data"
         )
+        instead = (
+            'pass on_bad="mask"'
+            if limit is None
+            else f"raise the limit with on_bad=FaultPolicy({limit}=...)"
+        )
         raise TooManyFailures(
             f"too many bad samples: {why} ({format_reasons(self.reasons())}){where}; check {check},"
-            f" or raise the limit with on_bad=FaultPolicy({limit}=...){examples}{more}",
+            f" or {instead}{examples}{more}",
             list(self._failures.values()),
         )
 

@@ -143,6 +143,9 @@ class Buckets:
         index = permute(index, size, (epoch.seed, epoch.number, bucket))
         return SampleRefs(grouped.ids_at(bucket, index), occurrences)
 
+    def alike(self, id: int) -> np.ndarray:
+        return self.by.samples.alike(id)
+
     def _runs(self) -> np.ndarray:
         """Runs of each bucket in an epoch: int64."""
         sizes = self.by.samples.sizes

@@ -117,3 +117,7 @@ class ClassBatches:
         index, times = samples.deal(hand, own_place)
         begin = deck.before(np.full_like(run, first), chosen)
         return SampleRefs(by_class.ids_at(chosen, index), times - samples.before(begin, index))
+
+    def alike(self, id: int) -> np.ndarray:
+        assert self.by_class is not None  # positions() has checked that
+        return self.by_class.alike(id)

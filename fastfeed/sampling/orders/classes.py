@@ -103,6 +103,13 @@ class Classes:
             )
         return classes
 
+    def alike(self, id: int) -> np.ndarray:
+        """The samples of the class that a sample is of: int64."""
+        place = int((self.ids == id).argmax())
+        number = np.searchsorted(self.firsts, place, side="right") - 1
+        first = self.firsts[number]
+        return self.ids[first : first + self.sizes[number]].astype(np.int64)
+
     def ids_at(self, classes: np.ndarray, index: np.ndarray) -> np.ndarray:
         """The samples of these numbers in their classes: int64."""
         return self.ids[self.firsts[classes] + index].astype(np.int64)

@@ -108,6 +108,7 @@ def test_few_bytes_of_remote_files_are_read(tmp_path: Path, monkeypatch: pytest.
     noise = np.random.default_rng(0).integers(0, 256, (300, 400, 3), np.uint8)
     for i, suffix in enumerate(("jpg", "png", "webp", "gif", "bmp", "tiff", "jp2", "avif")):
         Image.fromarray(noise).save(tmp_path / f"a/{i}.{suffix}")
+    (tmp_path / "a/1.png").write_bytes(png(noise.astype(int), piece=1 << 16))
     read: dict[str, int] = {}
     fetch = heads.Storage.fetch
 

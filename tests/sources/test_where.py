@@ -13,6 +13,7 @@ import pytest
 from helpers.feeds import NUMBERS
 from helpers.mosaic import mds_folder
 from helpers.photos import jpeg
+from helpers.pngs import png
 from helpers.remotes import uploaded
 from helpers.shards import shard_folder
 from helpers.tables import write
@@ -109,12 +110,11 @@ def test_only_the_first_bytes_are_read_where_they_hold_the_header(
         Image.fromarray(noise).save(tmp_path / f"a/{i}.jpg", quality=95, exif=exif)
     late = with_segment((tmp_path / "a/0.jpg").read_bytes(), 40_000)
     (tmp_path / "a/3.jpg").write_bytes(late)
-    Image.fromarray(noise).save(tmp_path / "a/4.png")
-    png = (tmp_path / "a/4.png").read_bytes()
+    whole = png(noise.astype(int), piece=1 << 16)
     turn = exif.tobytes()[6:]
     chunk = b"eXIf" + turn
     late_exif = len(turn).to_bytes(4, "big") + chunk + zlib.crc32(chunk).to_bytes(4, "big")
-    (tmp_path / "a/4.png").write_bytes(png[:-12] + late_exif + png[-12:])
+    (tmp_path / "a/4.png").write_bytes(whole[:-12] + late_exif + whole[-12:])
     sizes = [path.stat().st_size for path in sorted((tmp_path / "a").iterdir())]
     read: list[int] = []
 

@@ -232,6 +232,11 @@ class Plan:
         Returns:
             Ids, int64 (attempts,); of length 0 if the order groups samples, by class for example,
             and the group has no other sample.
+
+        Example:
+            >>> plan = ff.Plan(3, 1)
+            >>> plan.substitutes(epoch=0, id=1, key=1, attempts=4).shape
+            (4,)
         """
         alike_of = getattr(order_of(self.shuffle), "alike", None)
         if alike_of is None:

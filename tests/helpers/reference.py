@@ -47,9 +47,12 @@ CONTRACTS = {
     ),
     "fastfeed.sampling": ("fastfeed.sampling.base", ("Order",)),
 }
-# members that the text of a protocol documents, since some ops have them as class variables and
-# others as properties
-_PROSE = {"fastfeed.ops": {"kind", "draws", "filter", "border", "group"}}
+# members that the text of a protocol documents: of ops, which have them as class variables or as
+# properties, and of orders, which may have them
+_PROSE = {
+    "fastfeed.ops": {"kind", "draws", "filter", "border", "group"},
+    "fastfeed.sampling": {"run", "once", "alike"},
+}
 _SECTION = re.compile(r"^(Args|Returns|Raises|Yields|Example):$", re.MULTILINE)
 _ENTRY = re.compile(r"^(\*{0,2}\w+)(?: \((.+?)\))?: ", re.MULTILINE)
 # "Default: None, as many as there are." explains a None

@@ -261,7 +261,7 @@ def _rows(job: Job, job_run: JobRun) -> np.ndarray:
 
 
 def _has_keys(job: Job) -> bool:
-    """True if the records of a merged job say which keys its files have."""
+    """True if the records of a merged job list the keys of its files."""
     first = job.plan.merged[0].length
     return all(
         record.start for record in job.records.values() if min(record.ids, default=0) >= first

@@ -21,7 +21,7 @@ from fastfeed.errors import ConfigError, TargetError, TooManyFailures
 from fastfeed.preprocess import Packing, Recipe, Scaling, run
 from fastfeed.preprocess.engines import Outcome
 from fastfeed.preprocess.job import job as job_module
-from fastfeed.preprocess.model.plan import PLAN, uri_prefixes
+from fastfeed.preprocess.model.plan import PLAN, relative_uri, uri_prefixes
 from fastfeed.preprocess.model.task import Task
 from fastfeed.preprocess.shard.build import ShardTask
 from fastfeed.preprocess.shard.versions import versions
@@ -136,6 +136,16 @@ def test_another_name_of_the_same_source_changes_no_byte(
 )
 def test_how_addresses_begin(planned: str, here: str, begin: tuple[str, str]) -> None:
     assert uri_prefixes(planned, here) == begin
+
+
+def test_a_relative_source_is_below_the_working_directory_of_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        assert relative_uri(f"{tmp_path}/{name}/photos/1.jpg", "photos") == "1.jpg"
+        assert relative_uri(f"{tmp_path}/{name}/photos/1.jpg", "photos/*.jpg") == "1.jpg"
 
 
 def test_a_machine_with_other_libraries_makes_no_shard(source: Path, tmp_path: Path) -> None:

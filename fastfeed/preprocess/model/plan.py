@@ -418,17 +418,22 @@ def relative_uri(uri: str, source: str, root: str | os.PathLike[str] | None = No
 
     root: the source's own spelling of its folder.
     """
-    for base in _bases(source, "" if root is None else os.fspath(root)):
+    is_relative = "://" not in source and not os.path.isabs(source)
+    here = os.getcwd() if is_relative else ""
+    for base in _bases(source, "" if root is None else os.fspath(root), here):
         if uri.startswith(base):
             return uri.removeprefix(base)
     return None
 
 
 @lru_cache(maxsize=64)
-def _bases(source: str, root: str) -> tuple[str, ...]:
-    """Prefixes of URIs below a source, each with a slash at its end."""
+def _bases(source: str, root: str, here: str) -> tuple[str, ...]:
+    """Prefixes of URIs below a source, each with a slash at its end.
+
+    here: the working directory, below which a relative source is.
+    """
     source = source.removeprefix("file://")
     folder = re.split(r"[*?\[{]", source, maxsplit=1)[0].rpartition("/")[0]
-    bases = [root, source, os.path.abspath(source), folder]
-    bases += [] if "://" in source else [os.path.abspath(folder)]
+    bases = [root, source, os.path.normpath(os.path.join(here, source)), folder]
+    bases += [] if "://" in source else [os.path.normpath(os.path.join(here, folder))]
     return tuple(base.rstrip("/") + "/" for base in bases if base)

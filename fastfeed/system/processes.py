@@ -11,13 +11,9 @@ import os
 import socket
 from collections.abc import Callable
 from functools import cache
-from hashlib import blake2b
 from importlib import import_module
-from pathlib import Path
 
 from fastfeed.system.shared_memory import is_available
-
-_FIRST_NAMESPACE = 0xEFFFFFFC  # pid namespace of the machine itself: PROC_PID_INIT_INO of Linux
 
 
 def can_supervise() -> bool:
@@ -96,22 +92,6 @@ def pid_namespace() -> int:
         return os.stat("/proc/self/ns/pid").st_ino
     except OSError:
         return 0
-
-
-@cache
-def machine_id() -> str:
-    """Digest of /etc/machine-id, which stays the same over reboots; "" if unknown.
-
-    Containers have none: one in their image is that of all containers made from it.
-    """
-    if pid_namespace() != _FIRST_NAMESPACE:
-        return ""
-    try:
-        id = Path("/etc/machine-id").read_bytes().strip()
-    except OSError:
-        return ""
-    # machine-id(5): only its keyed hash is published; 32 digits, or none before the first boot
-    return blake2b(id, digest_size=8, key=b"fastfeed").hexdigest() if len(id) == 32 else ""
 
 
 @cache

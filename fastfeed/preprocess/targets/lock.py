@@ -8,20 +8,20 @@ import secrets
 import socket
 from functools import cache
 
-from fastfeed.system.processes import machine, machine_id, process_exists, process_state
+from fastfeed.system.processes import machine, process_exists, process_state
 
 _PATTERN = re.compile(
     r"(?P<host>.+)-(?P<pid>\d+)-(?P<boot>[0-9a-f]*)\.(?P<space>\d*)\.(?P<start>\d*)"
-    r"(\.(?P<machine>[0-9a-f]*))?-[0-9a-f]{8}"  # earlier versions write no machine
+    r"(\.[0-9a-f]*)?-[0-9a-f]{8}"  # a version wrote a number of the machine
 )
 
 
 def temporary_name() -> str:
-    """A new name for this process: host-pid-boot.namespace.start.machine-random."""
+    """A new name for this process: host-pid-boot.namespace.start-random."""
     pid = os.getpid()
     boot, space = machine()
     started = process_state(pid)[1]
-    return f"{_host()}-{pid}-{boot}.{space}.{started}.{machine_id()}-{secrets.token_hex(4)}"
+    return f"{_host()}-{pid}-{boot}.{space}.{started}-{secrets.token_hex(4)}"
 
 
 def has_ended(name: str) -> bool:
@@ -32,9 +32,8 @@ def has_ended(name: str) -> bool:
     boot, space = machine()
     if not (boot and space):  # a process of another container may have this number, or none may
         return False
-    if parsed["boot"] != boot:  # this machine was rebooted since, or another has its name
-        return bool(parsed["boot"] and parsed["machine"]) and parsed["machine"] == machine_id()
-    if parsed["space"] != space:
+    # else this machine was rebooted since, or it is a clone of another
+    if parsed["boot"] != boot or parsed["space"] != space:
         return False
     pid = int(parsed["pid"])
     if not process_exists(pid):

@@ -24,6 +24,8 @@ _NAMES = {  # torchvision, PyTorch, Keras, tf.data, Albumentations, DALI, WebDat
     "ConvertImageDtype": "ff.ToFloat()",
     "Rescaling": "ff.ToFloat()",
     "Normalization": "ff.Normalize(mean, std)",
+    "per_image_standardization": "ff.Standardize()",
+    "StandardizeImage": "ff.Standardize()",
     "RandomRotation": "ff.Rotate(degrees, border=, expand=)",
     "RandomAffine": "ff.Affine(degrees, translate=, scale=, shear=)",
     "ShiftScaleRotate": "ff.Affine(degrees, translate=, scale=)",

@@ -248,14 +248,11 @@ def _axes(array: Any) -> int:
 
 @runs_on_gpu("jax")
 def device_convert(how: Convert) -> Any:
-    """Normalize, ToFloat and ToLayout on the device; as on the CPU except for rounding."""
+    """Conversion on the device; as on the CPU except for rounding."""
 
     @jax.jit
     def convert(images: Any) -> Any:
-        if not how.keeps_bytes:
-            scale = jnp.asarray(how.scale, jnp.float32)
-            offset = jnp.asarray(how.offset, jnp.float32)
-            images = (images.astype(jnp.float32) * scale + offset).astype(how.dtype)
+        images = how.on_device(jnp, images)
         return jnp.moveaxis(images, -1, -3) if how.layout == "CHW" else images
 
     return convert

@@ -318,7 +318,7 @@ class TorchPlacement:
 
 @runs_on_gpu("torch")
 class DeviceConvert:
-    """Normalize, ToFloat and ToLayout on the device.
+    """Conversion on the device.
 
     pixel * scale + offset in float32, like the backend's table; results differ from it only by
     rounding. CHW images keep their memory order (channels last), which is the fastest for
@@ -333,7 +333,13 @@ class DeviceConvert:
 
     def __call__(self, images: Any) -> Any:
         if not self._how.keeps_bytes:
-            images = images.to(torch.float32).mul_(self._scale).add_(self._offset).to(self._dtype)
+            images = images.to(torch.float32).mul_(self._scale).add_(self._offset)
+            if self._how.standardized:
+                axes = (-3, -2, -1)
+                images -= images.mean(axes, keepdim=True)
+                deviations = images.std(axes, correction=0, keepdim=True)
+                images /= deviations.clamp_(min=math.prod(images.shape[-3:]) ** -0.5)
+            images = images.to(self._dtype)
         return images.movedim(-1, -3) if self._how.layout == "CHW" else images
 
 

@@ -133,10 +133,7 @@ class GpuMemory:
     def store(self, how: Convert, pixels: np.ndarray, out: Any, rows: list[int]) -> None:
         xp = self.xp
         with self.device_context():
-            there = xp.asarray(pixels)
-            if not how.keeps_bytes:
-                scale, offset = xp.asarray(how.scale, "float32"), xp.asarray(how.offset, "float32")
-                there = (there.astype("float32") * scale + offset).astype(how.dtype)
+            there = how.on_device(xp, xp.asarray(pixels))
             out[rows] = there.transpose(0, 3, 1, 2) if how.layout == "CHW" else there
 
     def synchronize(self) -> None:

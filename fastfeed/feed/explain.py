@@ -207,6 +207,7 @@ def _branch(program: Program) -> list[tuple[str, ...]]:
         runs.append(("mix", partners, str(program.augmented)))
     if program.spec != program.augmented:
         how = "layout" if program.convert.keeps_bytes else "scale and offset by table"
+        how = "scale and offset by image" if program.convert.standardized else how
         runs.append(("convert", how, str(program.spec)))
     return runs
 

@@ -13,7 +13,7 @@ from fastfeed.errors import ConfigError, SpecError
 from fastfeed.ops.base import Kind, freeze
 from fastfeed.spec import Spec
 
-__all__ = ["Normalize", "ToFloat", "ToLayout"]
+__all__ = ["Normalize", "Standardize", "ToFloat", "ToLayout"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +118,30 @@ class Normalize:
 
 
 @dataclass(frozen=True, slots=True)
+class Standardize:
+    """Give every image mean 0 and standard deviation 1, over all of its pixels and channels.
+
+    TensorFlow's `tf.image.per_image_standardization` of an image in 0..1: (x - mean) / max(std, 1 /
+    sqrt(numbers of the image)), so that an image of one color becomes 0. Takes the place of
+    `Normalize` and results in float32, or the dtype of a `ToFloat` in the same list. On the cpu
+    backend.
+
+    Example:
+        >>> image = np.array([0, 102, 204], np.uint8).reshape(1, 1, 3, 1)
+        >>> feed = ff.Feed(ff.Arrays(image), [ff.Standardize()], batch=1)
+        >>> next(iter(feed)).images.ravel().round(3)
+        array([-0.693,  0.   ,  0.693], dtype=float32)
+    """
+
+    kind: ClassVar[Kind] = "convert"
+    draws: ClassVar[int] = 0
+
+    def out(self, spec: Spec) -> Spec:
+        _not_encoded(self, spec)
+        return Spec(spec.shape, "float32" if spec.dtype == "uint8" else spec.dtype, spec.layout)
+
+
+@dataclass(frozen=True, slots=True)
 class ToLayout:
     """Put channels last or first.
 
@@ -159,16 +183,27 @@ class ToLayout:
 
 @dataclass(frozen=True, slots=True)
 class Convert:
-    """The ops above folded into one: out = pixel * scale + offset, stored as dtype and layout."""
+    """The ops above folded into one: out = pixel * scale + offset, stored as dtype and layout.
+
+    standardized: then each image with its own mean and standard deviation.
+    """
 
     scale: tuple[float, ...]  # per channel
     offset: tuple[float, ...]
     dtype: str = "uint8"
     layout: str = "HWC"
+    standardized: bool = False
 
     @classmethod
     def of(cls, ops: list[Any], channels: int) -> Convert:
-        """Fold a run of ToFloat, Normalize and ToLayout."""
+        """Fold a run of ToFloat, Normalize or Standardize, and ToLayout."""
+        standardized = any(isinstance(op, Standardize) for op in ops)
+        scaling = [op for op in ops if isinstance(op, (Normalize, Standardize))]
+        if standardized and len(scaling) > 1:
+            raise SpecError(
+                f"Standardize takes the place of Normalize, got {scaling[0]!r} and"
+                f" {scaling[1]!r}; leave one of them out"
+            )
         scale, offset = np.ones(channels), np.zeros(channels)
         dtype, layout = "uint8", "HWC"
         for op in ops:
@@ -179,15 +214,36 @@ class Convert:
                 scale, offset, dtype = scale / 255, offset / 255, "float32"
             if isinstance(op, ToFloat):
                 dtype = op.dtype
-            else:
+            elif isinstance(op, Normalize):
                 mean, std = np.array(op.mean), np.array(op.std)
                 scale, offset = scale / std, (offset - mean) / std
-        return cls(tuple(scale.tolist()), tuple(offset.tolist()), dtype, layout)
+        return cls(tuple(scale.tolist()), tuple(offset.tolist()), dtype, layout, standardized)
 
     @property
     def keeps_bytes(self) -> bool:
         """True if values stay as they are and only the layout may change."""
         return self.dtype == "uint8"
+
+    def on_device(self, xp: Any, images: Any) -> Any:
+        """uint8 arrays (..., height, width, channels) of CuPy or JAX as numbers of `dtype`."""
+        if self.keeps_bytes:
+            return images
+        scale, offset = xp.asarray(self.scale, "float32"), xp.asarray(self.offset, "float32")
+        values = images.astype("float32") * scale + offset
+        if self.standardized:
+            axes = (-3, -2, -1)
+            values = values - values.mean(axes, keepdims=True)
+            least = math.prod(images.shape[-3:]) ** -0.5
+            values = values / xp.maximum(values.std(axes, keepdims=True), least)
+        return values.astype(self.dtype)
+
+    def need_table(self, backend: str) -> None:
+        """Raise ConfigError unless all images share a table."""
+        if self.standardized:
+            raise ConfigError(
+                f'{backend} cannot run Standardize(), each image by its own mean; use backend="cpu"',
+                field="backend",
+            )
 
     @functools.lru_cache(maxsize=8)  # noqa: B019 - equal ones share theirs; they hold nothing else
     def table(self) -> np.ndarray:

@@ -222,7 +222,7 @@ def check_a_device_may_be_chosen():
 
 
 def check_conversion_on_the_device_differs_by_rounding_alone():
-    for ops in (OPS, [ff.ToFloat("float16")], [ff.ToLayout("CHW")], [ff.Normalize.imagenet()]):
+    for ops in (OPS, [ff.ToFloat("float16")], [ff.ToLayout("CHW")], [ff.Standardize()]):
         with feed(ops) as data:
             for (images, _), batch in zip(
                 data.to_jax(SHARDED, convert="device"), data.batches(0), strict=True

@@ -105,7 +105,7 @@ def test_batches_are_placed_ahead_of_their_turn_by_the_feeds_threads(monkeypatch
 
 
 def test_conversion_on_the_device_differs_by_rounding_alone():
-    for ops in (OPS, [ff.ToFloat("float16")], [ff.ToLayout("CHW")], [ff.Normalize.imagenet()]):
+    for ops in (OPS, [ff.ToFloat("float16")], [ff.ToLayout("CHW")], [ff.Standardize()]):
         with feed(ops) as data:
             for (images, _), batch in zip(
                 data.to_torch("cpu", convert="device"), data.batches(0), strict=True

@@ -27,6 +27,7 @@ from fastfeed.ops import (
     Resize,
     Rotate,
     Sequential,
+    Standardize,
     ToFloat,
     ToLayout,
 )
@@ -109,7 +110,14 @@ def test_files(op, photographs):
 
 @pytest.mark.parametrize(
     "end",
-    [[ToFloat()], [ToFloat("float16")], [Normalize.imagenet(), ToLayout("CHW")], [ToLayout("CHW")]],
+    [
+        [ToFloat()],
+        [ToFloat("float16")],
+        [Normalize.imagenet(), ToLayout("CHW")],
+        [ToLayout("CHW")],
+        [Standardize(), ToLayout("CHW")],
+        [ToFloat("float16"), Standardize()],
+    ],
 )
 @pytest.mark.parametrize("op", [RandomFlip(), JPEGCompression(), *ALL[-3:]], ids=repr)
 def test_conversion(op, end, photographs):

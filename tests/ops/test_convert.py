@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from fastfeed.errors import ConfigError, SpecError
-from fastfeed.ops import Decode, Normalize, ToFloat, ToLayout
+from fastfeed.feed.feed import Feed
+from fastfeed.ops import Decode, Invert, MixUp, Normalize, OneHot, Standardize, ToFloat, ToLayout
 from fastfeed.ops.convert import Convert
+from fastfeed.sources import Arrays
 from fastfeed.spec import ENCODED, PIXELS, Spec
 
 GRAY = Spec((28, 28, 1), "uint8", "HWC")
@@ -56,6 +58,35 @@ def test_imagenet():
     np.testing.assert_allclose(
         table[255], [(1 - 0.485) / 0.229, (1 - 0.456) / 0.224, (1 - 0.406) / 0.225], rtol=1e-6
     )
+
+
+@pytest.mark.parametrize(
+    ("levels", "expected"),
+    [  # by tf.image.per_image_standardization of the image in 0..1, TensorFlow 2.21
+        ([0, 51, 102, 255], [-0.8, -0.4, 0, 1.2]),
+        ([7, 7, 7, 8], [-0.00196079, -0.00196079, -0.00196079, 0.00588235]),  # below the floor
+        ([9, 9, 9, 9], [0, 0, 0, 0]),
+    ],
+)
+def test_standardize(levels, expected):
+    images = np.array(levels, np.uint8).reshape(1, 2, 2, 1)
+    for ops in ([Standardize()], [Invert(), Invert(), ToFloat(), Standardize()]):
+        batch = next(iter(Feed(Arrays(images), ops, batch=1)))
+        np.testing.assert_allclose(batch.images.ravel(), expected, rtol=1e-5, atol=1e-6)
+    pair = Arrays(np.tile(images, (2, 1, 1, 1)), np.array([0, 1]))
+    mixed = Feed(pair, [OneHot(2), MixUp(), Standardize()], batch=2)
+    np.testing.assert_allclose(next(iter(mixed)).images[1].ravel(), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_standardize_takes_the_place_of_normalize():
+    with pytest.raises(SpecError) as error:
+        Convert.of([Normalize((0.5,), (0.5,)), Standardize()], 1)
+    assert str(error.value) == (
+        "Standardize takes the place of Normalize, got Normalize(mean=(0.5,), std=(0.5,)) and"
+        " Standardize(); leave one of them out"
+    )
+    with pytest.raises(ConfigError, match=r'backend="dali" cannot run Standardize\(\)'):
+        Convert.of([Standardize()], 1).need_table('backend="dali"')
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from fastfeed.ops import (
     Posterize,
     Sequential,
     Solarize,
+    Standardize,
 )
 from fastfeed.ops.base import Border, check_size, shade
 from fastfeed.ops.program.compile import fuse
@@ -120,7 +121,8 @@ def _check(op: Any) -> None:
             f"a graph has no random numbers, got {op!r}; export transform.evaluation", field="ops"
         )
     kind = getattr(op, "kind", None)
-    if kind in ("decode", "geometry", "convert") or isinstance(op, (*_BYTEWISE, Grayscale)):
+    exact = kind in ("decode", "geometry", "convert") and not isinstance(op, Standardize)
+    if exact or isinstance(op, (*_BYTEWISE, Grayscale)):
         return
     names = ", ".join(sorted(kind.__name__ for kind in (*_BYTEWISE, Grayscale)))
     raise ConfigError(

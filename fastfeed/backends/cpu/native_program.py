@@ -364,6 +364,7 @@ class NativeProgram:
                 "fill": shade((0, 0, 0) if border is None else border.fill, self._channels),
                 "layers": tuple(native_layer(layer, self._channels) for layer in layers),
                 "table": None if how is None or how.keeps_bytes else how.table().tobytes(),
+                "standardized": how.dtype if how is not None and how.standardized else "",
                 "planar": how is not None and how.layout == "CHW",
                 "noise": noise,
             }

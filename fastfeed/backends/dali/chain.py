@@ -40,7 +40,8 @@ GRAIN = _all("GRAIN")
 
 
 def check(program: Program) -> None:
-    """Raise ConfigError if a chain has an op that DALI cannot run."""
+    """Raise ConfigError if a program has an op that DALI cannot run."""
+    program.convert.need_table('backend="dali"')
     for op in [op for layer in program.layers for op in layer.ops]:
         if isinstance(op, Function):
             raise ConfigError(

@@ -114,6 +114,50 @@ void planar_bytes(const Image& image, uint8_t* out) {
     for (size_t i = 0; i < pixels; ++i) out[c * pixels + i] = image.at[i * channels + c];
 }
 
+uint16_t upper_half(uint32_t bits, int dropped) {  // rounded to the nearest, ties to even
+  return uint16_t((bits + (1u << (dropped - 1)) - 1 + (bits >> dropped & 1)) >> dropped);
+}
+
+// The nearest of 16 bits to a number within their range.
+uint16_t half_of(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  const uint16_t sign = uint16_t(bits >> 16 & 0x8000);
+  const float size = std::fabs(value);
+  if (size < 0x1p-14f) return uint16_t(sign | uint16_t(std::nearbyint(size * 0x1p24f)));
+  return uint16_t(sign | upper_half((bits & 0x7fffffff) - (112u << 23), 13));
+}
+
+// Tables by which an image, once it went through `tables`, gets mean 0 and standard deviation 1 on the scale of 0..1.
+EntryTables standardizing(const Conversion& how, const Image& image, const Tables& tables) {
+  const int channels = image.channels, size = how.tables->size;
+  const auto after = [&](int c, int v) { return tables.count ? int(tables.of[tables.count == 1 ? 0 : c][v]) : v; };
+  uint32_t counts[3][256];
+  count(image.at, image.pixels(), channels, counts);
+  uint64_t total = 0, squares = 0;
+  for (int c = 0; c < channels; ++c)
+    for (int v = 0; v < 256; ++v) {
+      const uint64_t value = uint64_t(after(c, v));
+      total += counts[c][v] * value, squares += counts[c][v] * value * value;
+    }
+  const double numbers = double(image.bytes()), mean = double(total) / numbers;
+  const double spread = std::sqrt(std::max(0.0, double(squares) / numbers - mean * mean));
+  const double deviation = std::max(spread, 255 / std::sqrt(numbers));
+  std::vector<uint8_t> entries(size_t(256 * channels * size));
+  for (int v = 0; v < 256; ++v)
+    for (int c = 0; c < channels; ++c) {
+      uint8_t* const entry = entries.data() + (v * channels + c) * size;
+      const float value = float((after(c, v) - mean) / deviation);
+      uint32_t bits;
+      std::memcpy(&bits, &value, sizeof bits);
+      const bool is_half = how.standardized == Conversion::Standardized::float16;
+      const uint16_t small = is_half ? half_of(value) : upper_half(bits, 16);
+      if (size == 4) std::memcpy(entry, &bits, 4);
+      else std::memcpy(entry, &small, 2);
+    }
+  return EntryTables(entries.data(), channels, size);
+}
+
 }  // namespace
 
 void convert_image(const Conversion& how, const Image& image, const Tables& tables, uint8_t* out) {
@@ -122,6 +166,8 @@ void convert_image(const Conversion& how, const Image& image, const Tables& tabl
     else if (image.at != out) std::memcpy(out, image.at, image.bytes());
     return;
   }
+  if (how.standardized != Conversion::Standardized::none)
+    return convert(image.at, out, image.pixels(), standardizing(how, image, tables), how.planar);
   if (tables.count) convert(image.at, out, image.pixels(), how.tables->after(tables.of, tables.count), how.planar);
   else convert(image.at, out, image.pixels(), *how.tables, how.planar);
 }

@@ -61,6 +61,8 @@ struct LayerValues {
 // The last step: bytes to what the batch holds.
 struct Conversion {
   bool planar = false;                        // channels first
+  // Of the numbers where each image gets its own table, by its mean and deviation; `none` where all share one.
+  enum class Standardized { none, float32, float16, bfloat16 } standardized = Standardized::none;
   std::shared_ptr<const EntryTables> tables;  // that numbers are looked up in; none where bytes stay
 
   int entry() const { return tables ? tables->size : 1; }  // bytes of a number

@@ -1,6 +1,7 @@
 // Programs from Python: a dict of what never changes from call to call.
 #include <algorithm>
 #include <climits>
+#include <map>
 #include <new>
 #include <stdexcept>
 #include <string>
@@ -38,6 +39,16 @@ Op op_of(nb::handle entry) {
   return op;
 }
 
+Conversion::Standardized standardized_of(const std::string& dtype, int size) {
+  using Kind = Conversion::Standardized;
+  static const std::map<std::string, Kind> all = {
+      {"", Kind::none}, {"float32", Kind::float32}, {"float16", Kind::float16}, {"bfloat16", Kind::bfloat16}};
+  const auto kind = all.find(dtype);
+  if (kind == all.end() || (!dtype.empty() && (size == 4) != (kind->second == Kind::float32)))
+    throw std::invalid_argument("standardized must be the dtype of the table");
+  return kind->second;
+}
+
 Program program_of(const nb::dict& fields) {
   Program program;
   const auto integer = [&](const char* name) { return nb::cast<int64_t>(fields[name]); };
@@ -71,6 +82,7 @@ Program program_of(const nb::dict& fields) {
       throw std::invalid_argument("a table must be (256, channels) of 2 or 4 bytes");
     const auto* data = reinterpret_cast<const uint8_t*>(table.c_str());
     conversion.tables = std::make_shared<EntryTables>(data, channels, size);
+    conversion.standardized = standardized_of(nb::cast<std::string>(fields["standardized"]), size);
   }
   if (!fields["noise"].is_none()) {
     const auto parts = parts_of(fields["noise"], 3);

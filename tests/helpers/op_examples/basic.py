@@ -10,6 +10,7 @@ from fastfeed.ops import (
     Map,
     MultiCrop,
     Normalize,
+    Standardize,
     TenCrop,
     ToFloat,
     ToLayout,
@@ -38,6 +39,7 @@ EXAMPLES = {
     Decode: [Decode(), Decode(matte=(0, 0, 0), max_pixels=10_000)],
     ToFloat: [ToFloat(), ToFloat("float16")],
     Normalize: [Normalize.imagenet(), Normalize([0.5, 0.5, 0.5], np.array([0.5, 0.25, 0.125]))],
+    Standardize: [Standardize()],
     ToLayout: [ToLayout("CHW"), ToLayout("HWC")],
     Function: [Function(darker), Function(darker, draws=1)],
     Map: [

@@ -74,4 +74,10 @@ def convert(how: Convert, pixels: np.ndarray, out: np.ndarray) -> None:
     table = np.arange(256, dtype=np.uint8)[:, None] if how.keeps_bytes else how.table()
     table = np.broadcast_to(table, (256, pixels.shape[-1]))
     for image, target in zip(pixels, out, strict=True):
+        if how.standardized:
+            values = image.astype(np.float64) / 255
+            deviation = max(values.std(), values.size**-0.5)
+            values = ((values - values.mean()) / deviation).astype(np.float32)
+            target[...] = values.transpose(2, 0, 1) if how.layout == "CHW" else values
+            continue
         lookup.convert(image, table, target, how.layout == "CHW")

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fastfeed.arguments import checked
-from fastfeed.errors import ConfigError
+from fastfeed.errors import ConfigError, MissingExtra
 
 LAYOUTS = ("encoded", "HWC", "CHW")
-DTYPES = ("uint8", "float16", "float32")
+DTYPES = ("uint8", "float16", "bfloat16", "float32")
 
 
 @checked
@@ -22,11 +23,12 @@ class Spec:
     Args:
         shape (tuple[int | None, ...]): In the order of `layout`, pixels; a length of None differs
             from sample to sample.
-        dtype (str): "uint8", "float16" or "float32".
+        dtype (str): "uint8", "float16", "bfloat16" or "float32".
         layout (str): "encoded" (a file's bytes), "HWC" or "CHW".
 
     Raises:
         ConfigError: If dtype or layout is another one.
+        MissingExtra: If dtype is "bfloat16" and the package ml_dtypes is missing.
 
     Example:
         >>> spec = ff.Spec((480, 640, 3), "uint8", "HWC")
@@ -43,6 +45,11 @@ class Spec:
             raise ConfigError.of("layout", f"one of {', '.join(LAYOUTS)}", self.layout)
         if self.dtype not in DTYPES:
             raise ConfigError.of("dtype", f"one of {', '.join(DTYPES)}", self.dtype)
+        if self.dtype == "bfloat16":
+            need_bfloat16()
+
+    def __reduce__(self) -> Any:
+        return Spec, (self.shape, self.dtype, self.layout)  # checked in the other process, too
 
     @property
     def encoded(self) -> bool:
@@ -133,6 +140,14 @@ class ObjectSpec(NamedTuple):
         for first, second in self.flip_pairs or ():
             order[[first, second]] = second, first
         return order
+
+
+def need_bfloat16() -> None:
+    """Teach NumPy the name of the dtype, in this process; MissingExtra without ml_dtypes."""
+    try:
+        importlib.import_module("ml_dtypes")
+    except ImportError as error:
+        raise MissingExtra.of('dtype "bfloat16"', "ml_dtypes", "bfloat16") from error
 
 
 CLASS_NUMBER = LabelSpec()

@@ -41,6 +41,7 @@ except ImportError as error:
 
 ConvertAll = Callable[[list[Any]], list[Any]]
 
+_BFLOAT16 = "bfloat16"  # the one dtype that torch.from_numpy does not know
 _CHANNELS_LAST = 'images are NHWC; PyTorch\'s own models take NCHW: add ToLayout("CHW") to the ops'
 
 
@@ -73,7 +74,7 @@ def check_fields(fields: Iterable[Field]) -> None:
     for field in fields:
         if field.is_array:
             try:
-                torch.from_numpy(np.empty(0, field.dtype))
+                _host(np.empty(0, field.dtype))
             except TypeError as error:
                 raise refusal(field, f"PyTorch has no tensors of {field.dtype}") from error
 
@@ -164,13 +165,18 @@ def _shared(shape: tuple[int, ...], dtype: str) -> np.ndarray:
             " the batch size, prefetch_factor or num_workers of the DataLoader"
         ) from error
     memory = torch.empty(0, dtype=torch.uint8).set_(storage)
+    if dtype == _BFLOAT16:  # NumPy's is another package's
+        return memory.view(torch.int16).view(shape).numpy().view(dtype)
     return memory.view(getattr(torch, dtype)).view(shape).numpy()
 
 
 def _tensor(array: Any) -> Any:
     """The tensor that an array is of, or one on its memory."""
-    if isinstance(array.base, torch.Tensor):
-        return array.base
+    owner = array.base
+    if isinstance(owner, torch.Tensor):
+        return owner
+    if array.dtype.name == _BFLOAT16 and isinstance(owner.base, torch.Tensor):
+        return owner.base.view(torch.bfloat16)
     if hasattr(array, "__cuda_array_interface__"):
         return torch.as_tensor(array, device="cuda")
     try:
@@ -346,4 +352,6 @@ class DeviceConvert:
 def _host(array: np.ndarray) -> Any:
     if not array.flags.writeable or any(stride < 0 for stride in array.strides):
         array = array.copy()  # PyTorch does not accept this array as it is
+    if array.dtype.name == _BFLOAT16:
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(array)

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError
 from fastfeed.gpu_support import runs_on_gpu
+from fastfeed.ops.program.program import Program
 
 DecodeBy = Literal["auto", "cpu", "gpu", "hybrid", "native", "pillow"]
 
@@ -78,6 +79,16 @@ def as_gpu_decode(decode: str | GpuDecode, engine: Literal["dali", "nvjpeg"]) ->
         "hybrid": None,
     }
     return GpuDecode(engine, cpu_share=shares[decode])
+
+
+def check_pixels(program: Program, backend: str) -> None:
+    """Raise ConfigError for images that a GPU's backend cannot make."""
+    if backend != "cpu" and any(p.spec.dtype == "bfloat16" for p in (program, *program.others)):
+        raise ConfigError(
+            f'backend="{backend}" cannot make bfloat16, got {program.spec}; use'
+            ' ToFloat("float16"), or backend="cpu"',
+            field="backend",
+        )
 
 
 def choose(decode: Any, backend: Any, backends: Any) -> tuple[Any, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.backends.options import choose
+from fastfeed.backends.options import check_pixels, choose
 from fastfeed.decode.memory_limit import check_memory
 from fastfeed.distributed.cores import cores_for
 from fastfeed.distributed.world import World
@@ -103,6 +103,7 @@ class FeedConfig:
         if not isinstance(side_process, bool):
             raise ConfigError.of("side_process", "True or False", side_process)
         program = with_transforms(_program(ops, source), to_original)
+        check_pixels(program, chosen)
         if program.image and chosen != "cpu":
             raise ConfigError(
                 f'Together needs the cpu backend, got {chosen!r}; pass decode="cpu", or leave'

@@ -11,9 +11,11 @@ import numpy as np
 
 from fastfeed.errors import ConfigError, SpecError
 from fastfeed.ops.base import Kind, freeze
-from fastfeed.spec import Spec
+from fastfeed.spec import Spec, need_bfloat16
 
 __all__ = ["Normalize", "Standardize", "ToFloat", "ToLayout"]
+
+_FLOATS = ("float32", "float16", "bfloat16")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +25,12 @@ class ToFloat:
     As torchvision's `ToDtype(scale=True)`.
 
     Args:
-        dtype (str): "float32" or "float16". Default: "float32".
+        dtype (str): "float32", "float16" or "bfloat16", which is float32 rounded to 8 bits of
+            precision; NumPy has it from the package ml_dtypes. Default: "float32".
 
     Raises:
         ConfigError: If `dtype` is another one.
+        MissingExtra: If it is "bfloat16" and ml_dtypes is missing.
 
     Example:
         >>> image = np.array([0, 51, 255], np.uint8).reshape(1, 1, 3, 1)
@@ -35,15 +39,17 @@ class ToFloat:
         array([0. , 0.2, 1. ], dtype=float32)
     """
 
-    dtype: Literal["float32", "float16"] = "float32"
+    dtype: Literal["float32", "float16", "bfloat16"] = "float32"
 
     kind: ClassVar[Kind] = "convert"
     draws: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
         freeze(self)
-        if self.dtype not in ("float32", "float16"):
-            raise ConfigError.of("ToFloat dtype", '"float32" or "float16"', self.dtype)
+        if self.dtype not in _FLOATS:
+            raise ConfigError.of("ToFloat dtype", f"one of {', '.join(_FLOATS)}", self.dtype)
+        if self.dtype == "bfloat16":
+            need_bfloat16()
 
     def out(self, spec: Spec) -> Spec:
         _not_encoded(self, spec)

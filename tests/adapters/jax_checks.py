@@ -232,6 +232,15 @@ def check_conversion_on_the_device_differs_by_rounding_alone():
                 np.testing.assert_allclose(np.asarray(images), batch.images, rtol=0, atol=atol)
 
 
+def check_bfloat16_is_rounded_as_jax_does():
+    ops = [ff.Normalize.imagenet(), ff.ToFloat("bfloat16")]
+    with feed(ops, side_process=True) as data, feed(ops[:-1]) as exact:
+        for convert in ("host", "device"):
+            images = next(iter(data.to_jax(convert=convert)))[0]
+            floats = next(iter(exact.to_jax(convert=convert)))[0]
+            np.testing.assert_array_equal(images, floats.astype("bfloat16"))
+
+
 def check_padding_keeps_the_shape_and_weighs_nothing():
     with feed(tail="pad", shuffle=False) as data:
         rows = list(data.to_jax())

@@ -47,6 +47,10 @@ result["soft"] = all(
     for (_, y), b in zip(soft.to_tfdata(), soft.batches(0), strict=True)
 )
 soft.close()
+half = ff.Feed(ff.Arrays(images), [ff.ToFloat("bfloat16")], batch=4, shuffle=False)
+exact = tf.constant(images[:4] / np.float32(255))
+result["bfloat16"] = bool(tf.reduce_all(next(iter(half.to_tfdata()))[0] == tf.cast(exact, tf.bfloat16)))
+half.close()
 boxes, masks = [[[i % 4, 1, 6, 7]] * (i % 3) for i in range(22)], [np.full((8, 6), i, np.uint8) for i in range(22)]
 located = ff.Feed(ff.Objects(ff.Arrays(images), boxes, masks=masks), [ff.RandomFlip()], batch=4, seed=1)
 result["located_spec"] = {k: str(v) for k, v in located.to_tfdata().element_spec[1].items()}
@@ -153,6 +157,7 @@ def test_a_dataset_walks_the_feed(results):
         "labels": "TensorSpec(shape=(4, 2), dtype=tf.int64, name=None)",
         "masks": "TensorSpec(shape=(4, 8, 6), dtype=tf.uint8, name=None)",
     }
+    assert result["bfloat16"]
     assert result["padded"] == [8, 8, 6]
     one, *two, a, b, c = result["shares"]
     assert [list(map(len, rank)) for rank in two] == [[8, 3], [8, 3]]

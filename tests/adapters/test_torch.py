@@ -116,6 +116,17 @@ def test_conversion_on_the_device_differs_by_rounding_alone():
                 np.testing.assert_allclose(images.numpy(), batch.images, rtol=0, atol=atol)
 
 
+@pytest.mark.parametrize("convert", ["host", "device"])
+def test_bfloat16_is_rounded_as_pytorch_does(convert):
+    ops = [ff.Normalize.imagenet(), ff.MixUp(), ff.OneHot(44), ff.ToFloat("bfloat16")]
+    with feed(ops, shuffle=False) as data, feed(ops[:-1], shuffle=False) as exact:
+        assert data.fields["image"].dtype == "bfloat16"
+        images = next(iter(data.to_torch("cpu", convert=convert)))[0]
+        floats = next(iter(exact.to_torch("cpu", convert=convert)))[0]
+        assert images.dtype == torch.bfloat16
+        assert torch.equal(images, floats.to(torch.bfloat16))
+
+
 def test_bytes_need_no_conversion_and_are_not_touched():
     with feed([]) as data:
         assert not FeedSession.of(data).converts

@@ -102,6 +102,14 @@ def test_a_worker_makes_images_in_shared_memory(
         assert empty.images.shape == (0, *batch.images.shape[1:])
 
 
+def test_bfloat16_in_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.utils.data, "get_worker_info", lambda: True)
+    with ff.Transform([ff.Resize((24, 20)), ff.ToFloat("bfloat16")], threads=1) as transform:
+        images = transform.torch(FILES).images
+        assert images.dtype == torch.bfloat16 and images.is_shared()
+        np.testing.assert_array_equal(images.float().numpy(), transform(FILES).images)
+
+
 def collate(rows: list[int], transform: ff.Transform) -> dict[str, Any]:
     """A batch, whether its images are shared, and descriptors that the worker has open."""
     batch = transform.torch([ITEMS[row] for row in rows], ids=rows)

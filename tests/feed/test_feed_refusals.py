@@ -17,7 +17,7 @@ from fastfeed.errors import (
     SpecError,
 )
 from fastfeed.feed.feed import Feed
-from fastfeed.ops import Decode, RandomResizedCrop, Resize
+from fastfeed.ops import Decode, RandomResizedCrop, Resize, ToFloat
 from fastfeed.sources import Arrays, ImageFolder
 from fastfeed.spec import Spec
 
@@ -35,6 +35,12 @@ REFUSED: list[tuple[dict[str, Any], type[FastfeedError], str]] = [
         "pass either batch (per rank) or global_batch; got batch=8, global_batch=8",
     ),
     ({"batch": 0}, ConfigError, "batch must be an integer >= 1, got 0"),
+    (
+        {"ops": [Resize((2, 3)), ToFloat("bfloat16")], "backend": "dali"},
+        ConfigError,
+        'backend="dali" cannot make bfloat16, got HWC bfloat16[2, 3, 3]; use ToFloat("float16"),'
+        ' or backend="cpu"',
+    ),
     (
         {"world": 3},
         ConfigError,

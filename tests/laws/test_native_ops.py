@@ -113,10 +113,12 @@ def test_files(op, photographs):
     [
         [ToFloat()],
         [ToFloat("float16")],
+        [ToFloat("bfloat16")],
         [Normalize.imagenet(), ToLayout("CHW")],
         [ToLayout("CHW")],
         [Standardize(), ToLayout("CHW")],
         [ToFloat("float16"), Standardize()],
+        [ToFloat("bfloat16"), Standardize()],
     ],
 )
 @pytest.mark.parametrize("op", [RandomFlip(), JPEGCompression(), *ALL[-3:]], ids=repr)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
-from fastfeed.errors import ConfigError, SpecError
+from fastfeed.errors import ConfigError, MissingExtra, SpecError
 from fastfeed.feed.feed import Feed
 from fastfeed.ops import Decode, Invert, MixUp, Normalize, OneHot, Standardize, ToFloat, ToLayout
 from fastfeed.ops.convert import Convert
@@ -50,6 +52,25 @@ def test_table_is_rounded_once():
     np.testing.assert_array_equal(
         Convert.of([ToFloat()], 1).table()[:, 0], (np.arange(256) / 255).astype("float32")
     )
+
+
+def test_bfloat16_is_the_nearest_to_float32_and_even_between_two():
+    """bfloat16 is the upper half of float32's bits."""
+    ops = [Normalize(MEAN, STD), ToFloat("bfloat16")]
+    bits = Convert.of(ops[:1], 3).table().view(np.uint32).astype(np.int64)
+    upper = bits + 0x7FFF + (bits >> 16 & 1) >> 16
+    table = Convert.of(ops, 3).table()
+    assert table.dtype.name == "bfloat16"
+    np.testing.assert_array_equal(table.view(np.uint16), upper)
+
+
+def test_bfloat16_needs_a_package(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    for make in (lambda: ToFloat("bfloat16"), lambda: Spec((2, 2, 3), "bfloat16", "HWC")):
+        with pytest.raises(MissingExtra) as error:
+            make()
+        text = "dtype \"bfloat16\" needs ml_dtypes: pip install 'fastfeed[bfloat16]'"
+        assert str(error.value) == text
 
 
 def test_imagenet():
@@ -156,7 +177,7 @@ def test_refuses_what_comes_before(op, spec, text):
     [
         (
             lambda: ToFloat("float64"),
-            'ToFloat dtype must be "float32" or "float16", got \'float64\'',
+            "ToFloat dtype must be one of float32, float16, bfloat16, got 'float64'",
         ),
         (lambda: ToLayout("NCHW"), 'ToLayout layout must be "HWC" or "CHW", got \'NCHW\''),
         (

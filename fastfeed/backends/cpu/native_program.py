@@ -172,7 +172,7 @@ class NativeProgram:
             plan.how,
             plan.shares,
             plan.box,
-            out,
+            _bits(out),
             spans,
             stop,
         )
@@ -265,7 +265,7 @@ class NativeProgram:
                 flips,
                 limits,
                 values,
-                target,
+                _bits(target),
                 codes,
                 spans,
                 call.stop,
@@ -420,6 +420,11 @@ def call_function(
     if result is not given:
         np.copyto(image, result)  # overlapping memory, as of image[:, ::-1], is fine
     return image
+
+
+def _bits(out: np.ndarray) -> np.ndarray:
+    """Memory for results as native code takes it, which does not know bfloat16."""
+    return out.view(np.uint16) if out.dtype.name == "bfloat16" else out
 
 
 def _place(error: Exception) -> str:

@@ -245,7 +245,7 @@ class BatchSender:
         key, fds = self._buffers.lend(images)
         rest = replace(batch, images=_NOTHING, views=batch.views[1:], columns=dict(batch.columns))
         try:
-            self._send(("batch", self._number, key, images.shape, images.dtype.str, rest), fds)
+            self._send(("batch", self._number, key, images.shape, images.dtype.name, rest), fds)
         except BaseException:  # the feed has not received the buffer
             self._buffers.release(key)
             raise

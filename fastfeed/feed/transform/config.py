@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fastfeed.backends.options import CPU
+from fastfeed.backends.options import CPU, check_pixels
 from fastfeed.decode.memory_limit import check_memory
 from fastfeed.errors import ConfigError, SpecError
 from fastfeed.feed.config import FeedConfig, OpList, check_count, check_draws
@@ -75,6 +75,7 @@ class TransformConfig:
         if not input_spec.encoded and (input_spec.dtype, input_spec.layout) != ("uint8", "HWC"):
             raise ConfigError.of("input_spec", "uint8 HWC pixels", input_spec)
         program = with_transforms(fuse(ops, input_spec, classes=classes), to_original)
+        check_pixels(program, "cpu" if device == "cpu" else "nvjpeg")
         if program.mix is not None:
             name = type(program.mix.op).__name__
             raise SpecError(

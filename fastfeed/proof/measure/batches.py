@@ -107,7 +107,7 @@ def copied(batch: Batch, allocate: Allocate) -> Batch:
 def _copy(array: Any, allocate: Allocate) -> Any:
     if not isinstance(array, np.ndarray):  # decoded on a GPU
         return array.copy()
-    own = allocate(array.shape, array.dtype.str) if array.nbytes else np.empty_like(array)
+    own = allocate(array.shape, array.dtype.name) if array.nbytes else np.empty_like(array)
     own[...] = array
     return own
 

@@ -37,7 +37,7 @@ def noisy(label: np.ndarray, numbers: np.ndarray) -> np.ndarray:
 
 EXAMPLES = {
     Decode: [Decode(), Decode(matte=(0, 0, 0), max_pixels=10_000)],
-    ToFloat: [ToFloat(), ToFloat("float16")],
+    ToFloat: [ToFloat(), ToFloat("float16"), ToFloat("bfloat16")],
     Normalize: [Normalize.imagenet(), Normalize([0.5, 0.5, 0.5], np.array([0.5, 0.25, 0.125]))],
     Standardize: [Standardize()],
     ToLayout: [ToLayout("CHW"), ToLayout("HWC")],

@@ -11,16 +11,17 @@ from dataclasses import dataclass, field
 from fastfeed.decode.memory_limit import MemoryLimit
 from fastfeed.preprocess.engines import Outcome
 from fastfeed.preprocess.model.task import Task, pickle_task
-from fastfeed.preprocess.workers.runner import Runner, close_all, runner_for
+from fastfeed.preprocess.workers.runner import InProcessRunner, Runner, close_all, runner_for
 from fastfeed.preprocess.workers.supervisor import WorkerLimits
 
 
 @dataclass(frozen=True, slots=True)
 class LocalEngine:
-    """`workers` processes that share `rules.memory` bytes for large images."""
+    """`workers` processes that share `rules.memory` bytes for large images, or as many threads."""
 
     workers: int
     rules: WorkerLimits = field(default_factory=WorkerLimits)
+    in_process: bool = False  # threads of this process, for pieces that decode nothing
 
     def run(self, task: Task, pieces: Sequence[int]) -> Iterator[Outcome]:
         """As in Engine; an outcome without summary and error reports progress of a piece."""
@@ -35,8 +36,9 @@ class LocalEngine:
         def report_progress(piece: int, samples: int) -> None:
             outcomes.put(Outcome(piece, samples=samples))
 
+        start = InProcessRunner if self.in_process else runner_for
         runners = [
-            runner_for(content, self.rules, budget, report_progress)
+            start(content, self.rules, budget, report_progress)
             for _ in range(min(self.workers, len(pieces)))
         ]
         threads = [

@@ -8,12 +8,13 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fastfeed.errors import ConfigError, TooManyFailures
 from fastfeed.faults import format_reasons
 from fastfeed.preprocess.engines import Engine, Outcome, run_pieces
+from fastfeed.preprocess.engines.local import LocalEngine
 from fastfeed.preprocess.engines.named import engine_for, select_part
 from fastfeed.preprocess.inputs.inputs import Input
 from fastfeed.preprocess.inputs.labels import label_codes
@@ -50,6 +51,10 @@ from fastfeed.preprocess.targets.job_state import (
 from fastfeed.preprocess.targets.overlap import check_overlap
 from fastfeed.preprocess.targets.target import Target, open_target
 from fastfeed.runtime.import_path import find_function
+
+# samples that are copied in threads of this process: more are copied faster in several, after the
+# second or so of processor time that each takes to start
+_FEW = 1 << 15
 
 
 def run(
@@ -162,10 +167,13 @@ class JobRun:
     reporter: Reporter
     on_hint: Callable[[str], None] | None
 
-    def build(self, retry: BadFilter, append: bool, compare: bool = True) -> Report:
+    def build(
+        self, retry: BadFilter, append: bool, compare: bool = True, before: Job | None = None
+    ) -> Report:
         """Plan the job or resume it, build the missing shards of the part, and finalize the job.
 
-        A complete job is compared with its source, unless `compare` is False.
+        A complete job is compared with its source, unless `compare` is False. before: the job as it
+        was opened, if no other process has written to it since.
         """
         target = self.target
         plan = existing_plan(target)
@@ -182,7 +190,7 @@ class JobRun:
             job, part_shards = self._open_part(plan)
         else:
             self.reporter.stage("resume")
-            job, part_shards = self._open_part(plan)
+            job, part_shards = self._open_part(plan, before)
             if plan.merged and (
                 retry or append or (not copies_only(job) and (job.todo or compare))
             ):
@@ -202,7 +210,8 @@ class JobRun:
                 input = self._resume(plan, job)
             _remove_records(job, rebuilt)  # nothing is written before every check has passed
             try:
-                with run_pieces(self.engine, ShardTask(input, target, plan), pieces) as outcomes:
+                engine = self._engine(job, pieces, input is not None)
+                with run_pieces(engine, ShardTask(input, target, plan), pieces) as outcomes:
                     for outcome in outcomes:
                         state.handle(outcome)
             finally:
@@ -210,7 +219,7 @@ class JobRun:
                 with suppress(OSError):  # the next run sweeps as well
                     target.sweep()
         state.report_progress("finish")
-        after = open_job(target, plan)
+        after = open_job(target, plan, None if before is None else job)
         if not after.todo:
             finalize(after)
         if state.errors:
@@ -265,10 +274,18 @@ class JobRun:
         check_content(self.target, plan, input, job.records, ids)
         return planned_input(plan, input, ids)
 
-    def _open_part(self, plan: JobPlan) -> tuple[Job, list[Shard]]:
+    def _engine(self, job: Job, pieces: Sequence[int], has_input: bool) -> Engine:
+        """The engine for these shards. Few copies are not worth a start of local processes."""
+        engine = self.engine
+        if has_input or not isinstance(engine, LocalEngine):
+            return engine
+        samples = sum(len(job.outdated[k].ids) for k in pieces)
+        return replace(engine, in_process=samples <= _FEW)
+
+    def _open_part(self, plan: JobPlan, before: Job | None = None) -> tuple[Job, list[Shard]]:
         """Sweep temporary files, and open the job and the shards of the part."""
         self.target.sweep()
-        job = open_job(self.target, plan)
+        job = open_job(self.target, plan, before)
         return job, [job.shards[k] for k in select_part(range(len(job.shards)), self.part)]
 
 

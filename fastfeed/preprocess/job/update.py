@@ -236,7 +236,7 @@ class _Update:
         if plan.head != job.plan.head and not new:
             withdraw(job, plan, names, _today())
             write_plan(target, plan, job.plan)
-        report = job_run.build(BadFilter(), append=False, compare=False)
+        report = job_run.build(BadFilter(), append=False, compare=False, before=job)
         return replace(report, selection=(sentence, *report.selection))
 
 

@@ -14,7 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import accumulate
 from typing import Any
 
@@ -65,7 +65,7 @@ class MergedJob:
     length: int  # images in the source
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class JobPlan:
     """The recipe, the source, and the ids of each shard."""
 
@@ -112,7 +112,7 @@ class JobPlan:
         """Images of the shards, good or bad, without those that updates took out."""
         return len(self.order) - int(np.isin(self.order, self.edits.gone).sum())
 
-    @property
+    @cached_property
     def shards(self) -> list[Shard]:
         """All shards, numbered from 0 in each folder."""
         shards: list[Shard] = []
@@ -140,7 +140,7 @@ class JobPlan:
             min(most, count - first) for _, count in self.groups for first in range(0, count, most)
         ]
 
-    @property
+    @cached_property
     def hash(self) -> str:
         """Hash of everything that determines the shards' bytes, but edits."""
         return digest({**self._header(), "order": _digest_of_ids(self.order.tobytes())})
@@ -151,7 +151,7 @@ class JobPlan:
         edits = self._edits_header()
         return digest([self.hash, edits]) if edits else self.hash
 
-    @property
+    @cached_property
     def shard_hashes(self) -> list[str]:
         """Hash of the plan that each shard was made by, and of its edits, which its record has."""
         hashes: list[str] = []

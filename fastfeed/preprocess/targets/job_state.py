@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -88,10 +88,11 @@ def write_plan(
         )
 
 
-def open_job(target: Target, plan: JobPlan | None = None) -> Job:
+def open_job(target: Target, plan: JobPlan | None = None, before: Job | None = None) -> Job:
     """The job in a target. SourceError if there is no plan.
 
-    A shard is done if its record is of this plan and its files have the recorded sizes.
+    A shard is done if its record is of this plan and its files have the recorded sizes. before: the
+    job earlier, if its done shards have the same records still, which are not read again.
     """
     if plan is None:
         plan = load_plan(target)
@@ -103,7 +104,8 @@ def open_job(target: Target, plan: JobPlan | None = None) -> Job:
     names = [name for name in by_record if name in present]
     records: dict[int, Record] = {}
     outdated: dict[int, Record] = {}
-    for record in _records(target, names):
+    known = {record.name: record for record in before.records.values()} if before else {}
+    for record in _records(target, names, known):
         shard = by_name.get(record.shard)
         if shard is None or record.index != shard.index:
             continue
@@ -117,16 +119,23 @@ def open_job(target: Target, plan: JobPlan | None = None) -> Job:
     return Job(target, plan, shards, records, frozenset(stale), outdated)
 
 
-def _records(target: Target, names: Iterable[str]) -> Iterable[Record]:
+def _records(target: Target, names: Sequence[str], known: Mapping[str, Record]) -> Iterator[Record]:
+    """The records of these names that are not damaged, in this order; `known` ones are not read."""
+
     def load(name: str) -> Record | None:
+        if (record := known.get(name)) is not None:
+            return record
         content = target.read(name)
         try:
             return None if content is None else Record.load(content, name)
         except SourceError:  # damaged: the shard is rebuilt
             return None
 
+    each = -(-len(names) // _READERS) or 1
+    parts = [names[first : first + each] for first in range(0, len(names), each)]
     with ThreadPoolExecutor(_READERS) as pool:
-        return [record for record in pool.map(load, names) if record is not None]
+        for part in pool.map(lambda part: list(map(load, part)), parts):
+            yield from filter(None, part)
 
 
 MANIFEST = f"{JOB}/manifest.json"

@@ -23,13 +23,17 @@ from fastfeed.preprocess import (
     run,
     update,
 )
+from fastfeed.preprocess.engines import local
+from fastfeed.preprocess.job import job as job_module
 from fastfeed.preprocess.model.record import Counts, Entry
 from fastfeed.preprocess.reports.verify import verify
 from fastfeed.preprocess.shard import stored
 from fastfeed.preprocess.shard.stored import StoredShard
 from fastfeed.preprocess.targets import ranges
 from fastfeed.preprocess.targets.job_state import open_job
+from fastfeed.preprocess.targets.local import LocalTarget
 from fastfeed.preprocess.targets.target import open_target
+from fastfeed.preprocess.workers.runner import InProcessRunner
 from fastfeed.preprocess.writers import writer_for
 
 FORMATS = ("webdataset", "tfrecord", "mds", "raw")
@@ -173,3 +177,59 @@ def test_a_dry_run_of_repairs_counts_shards_as_the_run(tmp_path: Path) -> None:
     assert planned.startswith(f"1 image removed, up to 1 repaired: {shards} would be written again")
     done = f"1 image removed, 1 repaired: {shards} are written again"
     assert change(tmp_path, **changes).selection[0] == done
+
+
+def test_records_of_shards_that_stay_are_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = finished_job(tmp_path)
+    names: list[str] = []
+    read = LocalTarget.read
+
+    def noted(target: LocalTarget, name: str) -> bytes | None:
+        names.append(name)
+        return read(target, name)
+
+    monkeypatch.setattr(LocalTarget, "read", noted)
+    report = change(tmp_path, remove=["cats/0004.jpg"])
+    assert [names.count(job.records[k].name) for k in (0, 2, 3)] == [1, 1, 1]
+    assert report.tally.samples == 17
+    monkeypatch.undo()
+    again = open_job(open_target(tmp_path / "shards"))
+    assert [len(again.records[k].ids) for k in range(4)] == [3, 5, 6, 3]
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """An item for each process that the local engine would start, which is a thread instead."""
+    started: list[int] = []
+
+    def runner(*arguments: Any) -> InProcessRunner:
+        started.append(1)
+        return InProcessRunner(*arguments)
+
+    monkeypatch.setattr(local, "runner_for", runner)
+    return started
+
+
+@pytest.mark.parametrize("few", [5, 6])
+def test_few_copies_need_no_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[int], few: int
+) -> None:
+    finished_job(tmp_path)
+    monkeypatch.setattr(job_module, "_FEW", few)
+    report = update(
+        str(tmp_path / "source"), tmp_path / "shards", remove=["cats/0004.jpg"], workers=2
+    )
+    assert report.tally.samples == 17
+    assert len(started) == (few < 6), "the shard has 6 samples"
+    assert not verify(open_job(open_target(tmp_path / "shards"))).problems
+
+
+def test_a_damaged_shard_is_built_in_processes(tmp_path: Path, started: list[int]) -> None:
+    job = finished_job(tmp_path)
+    path = tmp_path / "shards" / job.records[1].files[0].name
+    path.write_bytes(bytes(path.stat().st_size))
+    report = update(str(tmp_path / "source"), tmp_path / "shards", remove=["cats/0004.jpg"])
+    assert report.tally.samples == 17
+    assert len(started) == 1

@@ -115,15 +115,15 @@ class Counts:
 
     def add(self, more: Counts, sign: int = 1) -> None:
         """Count the images of `more` as well, or no longer with a sign of -1."""
-        for item in fields(self):
-            value, added = getattr(self, item.name), getattr(more, item.name)
+        for counted in _COUNTED:
+            value, added = getattr(self, counted), getattr(more, counted)
             if isinstance(value, dict):
                 for name, n in added.items():
                     value[name] = value.get(name, 0) + sign * n
                     if not value[name]:
                         del value[name]
             else:
-                setattr(self, item.name, value + sign * added)
+                setattr(self, counted, value + sign * added)
 
     @classmethod
     def sum(cls, parts: Iterable[Counts]) -> Counts:
@@ -132,6 +132,9 @@ class Counts:
         for part in parts:
             total.add(part)
         return total
+
+
+_COUNTED = [item.name for item in fields(Counts)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +191,10 @@ class Record:
 
     def dump(self) -> bytes:
         """The file's content; deterministic."""
-        document = asdict(self)
+        document = {name: getattr(self, name) for name in _RECORD}
+        document["files"] = list(map(asdict, self.files))
+        document["bad"] = list(map(asdict, self.bad))
+        document["tally"] = asdict(self.tally)
         if not self.sums:
             del document["sums"]
         if not self.arrays:
@@ -210,6 +216,9 @@ class Record:
             return cls(**document)
         except (ValueError, KeyError, TypeError) as error:
             raise SourceError(f"{name} is not a shard record: {error}") from error
+
+
+_RECORD = [item.name for item in fields(Record)]
 
 
 def part_of_sum(sha256: str) -> str:

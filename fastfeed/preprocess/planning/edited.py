@@ -9,7 +9,7 @@ import json
 import os
 import re
 import unicodedata
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
 from datetime import date
@@ -361,17 +361,16 @@ def withdraw(job: Job, plan: JobPlan, names: Mapping[int, str], today: date) -> 
             target.remove(name)
 
 
-def stored_sums(job: Job, ids: Container[int]) -> dict[int, str]:
+def stored_sums(job: Job, ids: Set[int]) -> dict[int, str]:
     """The sha256 of these images; of those in damaged shards the part that records have."""
     sums: dict[int, str] = {}
     for record in job.records.values():
-        own = [i for i in record.ids if i in ids]
-        if not own:
+        if ids.isdisjoint(record.ids):
             continue
         parts = zip(record.ids, record.parts_of_sums, strict=False)
         sums |= {i: part for i, part in parts if i in ids}
         with suppress(DamagedShard):
-            metas = stored_shard(job, record).metas(own)
+            metas = stored_shard(job, record).metas(ids)
             sums |= {i: meta["sha256"] for i, meta in metas.items() if meta.get("sha256")}
     return sums
 

@@ -6,7 +6,7 @@ import io
 import json
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby, pairwise
 from typing import Any
@@ -150,7 +150,7 @@ class StoredShard:
                 entry = self._sample(*bounds)
                 if part_of_sum(entry.meta["sha256"]) != part:  # facts of the file before this one's
                     return None
-                tally.add(Counts.of(entry), -1)
+                tally.add(Counts.of(_measured(entry)), -1)
         return tally
 
     @cached_property
@@ -273,13 +273,13 @@ def _in_tar(shard: StoredShard) -> Iterator[Entry]:
         parts = {
             member.name.partition(".")[2]: file.read(member.offset, member.size) for member in group
         }
-        yield _of_members(shard, key, parts)
+        yield _measured(_of_members(shard, key, parts))
     if notes:
         raise ValueError("; ".join(notes[:3]))
 
 
 def _of_members(shard: StoredShard, key: str, parts: Mapping[str, bytes]) -> Entry:
-    """A sample of its members by extension, with the image first."""
+    """A sample of its members by extension, with the image first, not yet `_measured`."""
     extension, image = next(iter(parts.items()))
     text = parts.get("txt")
     meta = json.loads(parts["json"])
@@ -287,7 +287,8 @@ def _of_members(shard: StoredShard, key: str, parts: Mapping[str, bytes]) -> Ent
         key,
         image,
         extension,
-        *_size(extension, image),
+        0,
+        0,
         label_in(meta),
         None if text is None else text.decode(),
         meta,
@@ -309,15 +310,17 @@ def _tar_sample(shard: StoredShard, file: ForwardReader) -> Callable[[int, int],
     return sample
 
 
-def _size(extension: str, image: bytes) -> tuple[int, int]:
-    """Height and width of an image."""
-    if extension == "npy":
-        height, width, _ = np.load(io.BytesIO(image), mmap_mode=None).shape
-        return height, width
-    info = image_info(image)
+def _measured(entry: Entry) -> Entry:
+    """The sample with height and width, which tars do not record and only counts need."""
+    if entry.height:
+        return entry
+    if entry.extension == "npy":
+        height, width, _ = np.load(io.BytesIO(entry.image), mmap_mode=None).shape
+        return replace(entry, height=height, width=width)
+    info = image_info(entry.image)
     if isinstance(info, DecodeFailure):
         raise ValueError(f"an image of it is {info.reason}")
-    return info.height, info.width
+    return replace(entry, height=info.height, width=info.width)
 
 
 def _in_tfrecord(shard: StoredShard) -> Iterator[Entry]:

@@ -233,3 +233,20 @@ def test_a_damaged_shard_is_built_in_processes(tmp_path: Path, started: list[int
     report = update(str(tmp_path / "source"), tmp_path / "shards", remove=["cats/0004.jpg"])
     assert report.tally.samples == 17
     assert len(started) == 1
+
+
+def test_only_counted_images_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    finished_job(tmp_path)
+    sizes: list[int] = []
+    image_info = stored.image_info
+
+    def noted(image: bytes) -> Any:
+        sizes.append(len(image))
+        return image_info(image)
+
+    monkeypatch.setattr(stored, "image_info", noted)
+    change(tmp_path, relabel={"cats/0004.jpg": "dogs", "cats/0005.jpg": "dogs"})
+    assert sizes == []
+    report = change(tmp_path, remove=["cats/0004.jpg"])
+    assert len(sizes) == 1
+    assert report.tally.sizes == {"24x34": 17}

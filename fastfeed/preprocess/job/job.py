@@ -54,7 +54,7 @@ from fastfeed.runtime.import_path import find_function
 
 # samples that are copied in threads of this process: more are copied faster in several, after the
 # second or so of processor time that each takes to start
-_FEW = 1 << 15
+_FEW = 1 << 17
 
 
 def run(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from typing import Any, Literal
 
 import numpy as np
@@ -82,6 +83,7 @@ class Together(Derived, SourceMethods):
             raise ConfigError.of("Together: geometry", '"same" or "own"', geometry)
         if by not in ("order", "name"):
             raise ConfigError.of("Together: by", '"order" or "name"', by)
+        roots = [getattr(source, "root", None) for source in sources.values()]
         self._left: list[str] = []
         if by == "name":
             sources, self._left = _by_name(sources)
@@ -93,6 +95,7 @@ class Together(Derived, SourceMethods):
             )
         Derived.__init__(self, next(iter(sources.values())))
         self.geometry = geometry
+        self.root = _common_folder(roots)
         self._first = next(iter(sources))
         self._images = dict(sources)
         self._columns = {name: Optionals(source) for name, source in sources.items()}
@@ -190,6 +193,15 @@ def _check_name(name: Any, first: bool) -> None:
             name,
             "'image' may be the first one",
         )
+
+
+def _common_folder(roots: Sequence[Any]) -> str | None:
+    """Folder that holds all of these folders; None if there is none."""
+    if not all(roots):
+        return None
+    levels = zip(*(os.fspath(root).rstrip("/").split("/") for root in roots), strict=False)
+    shared = takewhile(lambda level: len({*level}) == 1, levels)
+    return "/".join(level[0] for level in shared) or None
 
 
 def _by_name(sources: Mapping[str, Source]) -> tuple[dict[str, Source], list[str]]:

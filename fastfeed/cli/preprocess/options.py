@@ -81,7 +81,7 @@ _LIMITS: Rows = [
 _SOURCE: Rows = [
     ("label", _Text, None, "NAME", "Column, member or feature of the label; '' for none."),
     ("label_kind", _Text, None, "name|index|multi", _KIND_HELP),
-    ("image", _Text, None, "NAME", "Column or feature of the image."),
+    ("image", _Texts, None, "NAME", "Column of the image; of several each as left=COLUMN."),
     ("caption", _Text, None, "NAME", "Column or member of the text."),
     ("columns", str, "", "NAMES", "Metadata columns to keep: A,B."),
     ("column_types", str, "", "N=TYPE", "Types of columns: keywords=list,taken=date."),

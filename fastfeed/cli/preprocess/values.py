@@ -82,7 +82,7 @@ def opener(path: str, values: Mapping[str, Any]) -> SourceSpec:
     return SourceSpec(
         path,
         label=values["label"],
-        image=values["image"],
+        image=_image(values["image"]),
         caption=values["caption"],
         columns=_names(values["columns"]),
         column_types=tuple(_TYPE.findall(values["column_types"])),
@@ -92,6 +92,11 @@ def opener(path: str, values: Mapping[str, Any]) -> SourceSpec:
         label_kind=values["label_kind"],
         storage=Storage(storage_options(values["storage_option"] or []), policy=policy),
     )
+
+
+def _image(names: str | Sequence[str] | None) -> str | Sequence[str] | None:
+    """A single column as text; the options of several images are a list."""
+    return names[0] if isinstance(names, list) and len(names) == 1 else names or None
 
 
 def bad_filter_of(values: Mapping[str, Any]) -> tuple[BadFilter, list[str]]:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from fastfeed.errors import ConfigError
 from fastfeed.faults import Failure
 from fastfeed.preprocess.inputs.plan_ids import columns_of
 from fastfeed.preprocess.inputs.readahead import failure_of
-from fastfeed.preprocess.model.columns import canonical, too_large
-from fastfeed.preprocess.model.recipe import digest
+from fastfeed.preprocess.model.columns import TAKEN, canonical, too_large
+from fastfeed.preprocess.model.recipe import Recipe, digest
 from fastfeed.printable import printable, warn
 from fastfeed.sources.base import Source
 from fastfeed.sources.notes import notes_of
 from fastfeed.sources.tables.column_types import ColumnType
+
+_IMAGE_NAME = re.compile("[a-z][a-z0-9_]{0,39}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,6 +65,11 @@ class Input:
     metadata: str = ""
     optional: tuple[str, ...] = ()
     types: dict[str, ColumnType] = field(default_factory=dict)
+
+    @property
+    def images(self) -> tuple[str, ...]:
+        """Names of the images of a sample, of a `Together`; () if it has one image."""
+        return tuple(getattr(self.source, "together", None) or ())
 
     @property
     def left_out(self) -> dict[str, int]:
@@ -123,9 +132,11 @@ class Input:
     @property
     def fingerprint(self) -> str:
         """Changes when the images, their labels, captions or columns change."""
+        names = f" images {','.join(self.images)}" if self.images else ""
         if not (self.caption or self.columns):
-            return self.source.fingerprint
-        return f"{self.source.fingerprint} columns {digest([self.caption, *self.columns])}"
+            return f"{self.source.fingerprint}{names}"
+        columns = digest([self.caption, *self.columns])
+        return f"{self.source.fingerprint}{names} columns {columns}"
 
     def _note(
         self, i: int, values: dict[str, Any] | Failure, earlier: bool
@@ -181,6 +192,32 @@ class Input:
         if isinstance(value, bytes):
             raise ValueError(f"{name}: bytes that are not text, which JSON cannot hold")
         return value
+
+
+def check_images(input: Input, recipe: Recipe) -> None:
+    """ConfigError for several images per sample that a recipe, or a format, has no room for."""
+    refused = {
+        "format raw (--format)": recipe.packing.format == "raw",
+        "dedupe (--dedupe)": recipe.choice.dedupe != "none",
+        "buckets (--buckets)": bool(recipe.scaling.buckets),
+        "keep_small (--keep-small)": recipe.encoding.keep_small,
+        "extras (--with)": bool(recipe.metadata.extras),
+    }
+    names = ", ".join(input.images)
+    for option, is_asked in refused.items():
+        if names and is_asked:
+            raise ConfigError(
+                f"{option} is for samples of one image, {input.text} has {names}; leave it out"
+            )
+    for name in input.images:
+        is_taken = name in {*input.types, *TAKEN} - {"image"}
+        if is_taken or not _IMAGE_NAME.fullmatch(name):
+            raise ConfigError.of(
+                "preprocess: names of images",
+                "lower-case letters, digits and _, and no other part of a sample",
+                name,
+                "name the images of Together, or --image, otherwise",
+            )
 
 
 def sampled_notes(

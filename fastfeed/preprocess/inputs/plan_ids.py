@@ -94,6 +94,12 @@ class PlanIds:
         values = iter(columns_of(self._source, places[places >= 0].tolist()))
         return [{} if place < 0 else next(values) for place in places.tolist()]
 
+    @property
+    def together(self) -> dict[str, Source]:
+        """Images of each sample by name, of a source with several."""
+        images: dict[str, Source] = getattr(self._source, "together", {})
+        return {name: PlanIds(image, self._ids, ()) for name, image in images.items()}
+
     # -- Sharded: not in the order of files, so that all are one unit
 
     @property

@@ -73,6 +73,12 @@ def open_previous_job(
             f"{root} holds {' and '.join(sorted(splits))}: name one of them,"
             f" {root}/{sorted(splits)[0]}"
         )
+    if plan.images and requested.image is None:
+        raise ConfigError(
+            f"{root} holds samples of several images, {', '.join(plan.images)}; open the shards"
+            " themselves, once for each image, in ff.Together",
+            field="image",
+        )
     suffix = SUFFIXES[format]
     files = [f"{root}/{shard.name}{suffix}" for shard in shards]
     records = _records(root, layout, shards, storage)
@@ -103,6 +109,16 @@ def open_previous_job(
         binary=binary,
     )
     return PreviousJob(plan.source, source, resolved.caption or "", kind, plan.columns)
+
+
+def image_names(plan: JobPlan) -> tuple[str | None, str]:
+    """Column or feature of the first image in a job's shards, and its extension in tars."""
+    format, extension = plan.recipe.packing.format, plan.recipe.encoding.extension
+    if not plan.images:
+        return None, extension
+    first = plan.images[0]
+    column = f"image/{first}/encoded" if format == "tfrecord" else first
+    return column, f"{first}.{extension}"
 
 
 def _find_plan(path: str, storage: Storage) -> tuple[JobPlan, str, Layout, str] | None:

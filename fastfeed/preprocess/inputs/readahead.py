@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
 from collections import deque
@@ -15,9 +16,10 @@ import numpy as np
 
 from fastfeed.errors import FastfeedError
 from fastfeed.faults import Failure
+from fastfeed.preprocess.model.record import combined_sum
 from fastfeed.preprocess.model.task import FREE_BYTES, fault_of
 from fastfeed.sources.base import Fetching, Sharded, Source
-from fastfeed.storage.reads import Completed, is_local
+from fastfeed.storage.reads import Completed, Pending, is_local
 
 _AHEAD = 16  # images read ahead, at most
 _TYPICAL = 6_000_000  # bytes of an image, until sizes are known
@@ -27,8 +29,80 @@ _SLOW_S = 0.2  # a read that takes longer calls on_wait
 DEFERRED: Any = object()
 
 
+class EachImage:
+    """The images of a source with several as samples: image k of n of sample i is i * n + k.
+
+    Args:
+        images: Sources of the images.
+    """
+
+    def __init__(self, images: Sequence[Source]) -> None:
+        self.images = tuple(images)
+        self.spec = self.images[0].spec
+        self.classes = ()
+        self.remote = any(isinstance(own, Fetching) and own.remote for own in self.images)
+
+    def __len__(self) -> int:
+        return len(self.images) * len(self.images[0])
+
+    def place(self, id: int) -> tuple[Source, int]:
+        """The source of an image, and its id there."""
+        sample, k = divmod(id, len(self.images))
+        return self.images[k], sample
+
+    def uri(self, i: int) -> str:
+        """Address of an image."""
+        source, sample = self.place(i)
+        return source.uri(sample)
+
+    def read(self, ids: Sequence[int]) -> list[Any]:
+        """Read images."""
+        return [source.read([sample])[0] for source, sample in map(self.place, ids)]
+
+    def label(self, ids: np.ndarray) -> np.ndarray:
+        """No labels: int64, shape (len(ids),), -1."""
+        return np.full(len(ids), -1, np.int64)
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprints of all sources."""
+        return " + ".join(source.fingerprint for source in self.images)
+
+    def fetch(self, ids: Sequence[int]) -> list[Pending]:
+        """Start reading images, those of each source together."""
+        pending: dict[int, Pending] = {}
+        count = len(self.images)
+        for k, source in enumerate(self.images):
+            own = [i for i in ids if i % count == k]
+            samples = [i // count for i in own]
+            if isinstance(source, Fetching) and source.remote:
+                reads = source.fetch(samples)
+            else:
+                reads = map(Completed, source.read(samples))
+            pending |= zip(own, reads, strict=True)
+        return [pending[i] for i in ids]
+
+
+def read_sums(source: Source, ids: Sequence[int]) -> list[str]:
+    """The sha256 of each sample's content as in `content_sum`; "" if it cannot be read."""
+    images = getattr(source, "together", None) or {"": source}
+    first, *others = images
+    sums: dict[str, list[str]] = {}
+    for name, own in images.items():
+        blobs = read_each(own, ids)
+        sums[name] = [
+            hashlib.sha256(blob).hexdigest() if isinstance(blob, bytes) else "" for blob in blobs
+        ]
+    return [
+        combined_sum(sums[first][k], {name: sums[name][k] for name in others})
+        for k in range(len(ids))
+    ]
+
+
 def known_sizes(source: Source, ids: Sequence[int]) -> list[int]:
     """Size in bytes of each image, if known without reading it, else 0."""
+    if isinstance(source, EachImage):
+        return [known_sizes(own, [sample])[0] for own, sample in map(source.place, ids)]
     if isinstance(source, Sharded):
         return [int(size) for size in source.sizes(np.asarray(ids, np.int64))]
     sizes = []

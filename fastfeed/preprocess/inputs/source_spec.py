@@ -36,6 +36,7 @@ from fastfeed.sources.label_values import LabelKind
 from fastfeed.sources.listing.listing_file import ARRAYS
 from fastfeed.sources.shards.extra_columns import column_names
 from fastfeed.sources.tables.column_types import ColumnType
+from fastfeed.sources.together import Together
 from fastfeed.storage.retry import RetryPolicy
 from fastfeed.storage.storage import Storage
 
@@ -51,7 +52,7 @@ class SourceSpec:
 
     place: str
     label: str | None = None
-    image: str | None = None
+    image: str | Sequence[str] | None = None
     caption: str | None = None
     columns: Sequence[str] = ()
     labels_file: str | None = None
@@ -113,6 +114,8 @@ class SourceSpec:
         self, keep: str | None = None, fresh: bool | None = None, progress: bool | None = None
     ) -> Input:
         """Open the source; arguments as of `open_input`."""
+        if self.image is not None and not isinstance(self.image, str):
+            return self._open_images(self.image, keep, fresh, progress)
         client = self.storage
         if not isinstance(client, Storage):
             client = Storage(client, policy=RetryPolicy.patient(PATIENCE_S))
@@ -132,6 +135,7 @@ class SourceSpec:
         if fresh is None and keep is not None:
             plan = os.path.join(os.path.dirname(keep), os.path.basename(PLAN))
             fresh = not os.path.exists(plan)
+        assert self.image is None or isinstance(self.image, str)
         requested = ColumnNames(self.label, self.image, self.caption)
         previous = open_previous_job(
             self.place, client, requested, names, self.label_kind, True, binary
@@ -177,6 +181,35 @@ class SourceSpec:
             " name it with label (--label)"
         )
         return replace(opened, hints=(hint,))
+
+    def _open_images(
+        self, image: Sequence[str], keep: str | None, fresh: bool | None, progress: bool | None
+    ) -> Input:
+        """Open the source once for each `NAME=COLUMN`; the first has label, caption and columns."""
+        parts = [item.partition("=") for item in image]
+        columns = {name: column for name, _, column in parts if column}
+        if len(columns) < max(len(parts), 2):
+            raise ConfigError.of(
+                "preprocess: image",
+                "one column, or two or more NAME=COLUMN",
+                list(image),
+                "as in --image left=LEFT --image right=RIGHT",
+            )
+        kind = kind_of(self.place)
+        if self.labels_file is not None or kind == "tar":
+            raise ConfigError(
+                "several images are columns of one table, or features of its shards, got"
+                f" {'labels_file' if self.labels_file else self.place}; in Python,"
+                ' ff.Together({"left": a, "right": b}) of any sources is a source',
+                field="image",
+            )
+        first, *others = columns
+        opened = replace(self, image=columns[first]).open(keep, fresh, progress)
+        plain = replace(self, label="", caption="", columns=(), column_types=(), label_kind=None)
+        sources = {first: opened.source}
+        for name in others:
+            sources[name] = replace(plain, image=columns[name]).open(keep, fresh, progress).source
+        return replace(opened, source=Together(sources))
 
     def _open_folder(
         self,
@@ -235,7 +268,8 @@ def opened_input(
     declared: Mapping[str, ColumnType] | None = None,
 ) -> Input:
     """An Input of an opened source, with types of columns. ConfigError if it holds pixels."""
-    if not source.spec.encoded:
+    images = getattr(source, "together", None) or {"": source}
+    if not all(image.spec.encoded for image in images.values()):
         raise ConfigError(
             f"{text} holds pixels, not encoded images: there is nothing to preprocess"
         )
@@ -260,9 +294,11 @@ class _Given:
             return self.source
         if callable(self.source):
             return self.source(target)
-        check_source(self.source, "preprocess: source")
+        check_source(self.source, "preprocess: source", several=True)
         columns = Optionals(self.source).columns(np.empty(0, np.int64))
-        return opened_input(self.source, repr(self.source), None, tuple(columns))
+        is_joined = bool(getattr(self.source, "together", None))
+        text = (is_joined and getattr(self.source, "root", None)) or repr(self.source)
+        return opened_input(self.source, text, None, tuple(columns))
 
     @contextmanager
     def now(self, target: Target) -> Iterator[tuple[Input, str | None]]:
@@ -352,7 +388,7 @@ def open_input(
     place: str,
     *,
     label: str | None = None,
-    image: str | None = None,
+    image: str | Sequence[str] | None = None,
     caption: str | None = None,
     columns: Sequence[str] = (),
     labels_file: str | None = None,
@@ -374,8 +410,10 @@ def open_input(
             JSON lines, Parquet).
         label (str | None): Column, tar member or feature with the label; "": no labels. Class
             folders are labels. Default: None, a usual name, if it exists.
-        image (str | None): Column or feature with the image; with `labels_file`, its column of
-            paths below `place`. Default: None, a usual name, with `labels_file` "path".
+        image (str | Sequence[str] | None): Column or feature with the image; with `labels_file`,
+            its column of paths below `place`. Of samples of several images two or more such as
+            "left=LEFT", "right=RIGHT": the name of each in the shards, and its column. Default:
+            None, a usual name, with `labels_file` "path".
         caption (str | None): Column, member or feature with the caption; "": no captions. Default:
             None, a usual name, if it exists.
         columns (Sequence[str]): Names of further metadata columns to carry along. Default: ().

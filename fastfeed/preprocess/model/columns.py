@@ -30,7 +30,7 @@ from fastfeed.sources.tables.column_types import (
 MAX_BYTES = 1 << 20  # of a sample's columns as JSON: sources read no more
 _LONG = 1000  # items, or characters: shorter ones are not measured
 # other parts of a sample: a column of such a name is in the metadata only
-_TAKEN = frozenset(
+TAKEN = frozenset(
     ("key", "image", "extension", "height", "width", "label", "class", "text", "uri", "meta")
 )
 _MEMBERS = frozenset(("cls", "txt", "json", "npy", "jpg", "png", "webp"))
@@ -80,7 +80,7 @@ def declared_types(declared: Sequence[str], columns: Sequence[str]) -> dict[str,
 def check_names(types: Mapping[str, ColumnType], format: str) -> None:
     """ConfigError for a column of bytes whose name a format has no room for."""
     for name, kind in types.items():
-        taken = name in _TAKEN or (format == "webdataset" and name in _MEMBERS)
+        taken = name in TAKEN or (format == "webdataset" and name in _MEMBERS)
         odd = format == "webdataset" and not _MEMBER.fullmatch(name)
         if kind == "bytes" and (taken or odd):
             raise ConfigError(
@@ -109,7 +109,7 @@ def own_columns(types: Mapping[str, ColumnType]) -> dict[str, ColumnType]:
     return {
         name: kind
         for name, kind in sorted(types.items())
-        if name not in _TAKEN and not name.startswith("image/")
+        if name not in TAKEN and not name.startswith("image/")
     }
 
 

@@ -103,6 +103,7 @@ class JobPlan:
     multi: bool = False  # True if samples have several classes
     # by value of an edit: the classes that it gives a sample
     edit_sets: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    images: tuple[str, ...] = ()  # names of the images of a sample, if it has several
 
     def __len__(self) -> int:
         return len(self.order)
@@ -204,6 +205,8 @@ class JobPlan:
             appended["columns"] = self.columns
         if self.multi:
             appended["multi"] = True
+        if self.images:
+            appended["images"] = list(self.images)
         return appended | {
             "version": 1,
             "recipe": self.recipe.document(),
@@ -290,6 +293,7 @@ class JobPlan:
                 header.get("columns", {}),
                 header.get("multi", False),
                 {value: tuple(own) for value, own in header.get("edits", {}).get("sets", ())},
+                tuple(header.get("images", ())),
             )
             loaded._check()
             if header["hash"] != (hash := loaded.edited_hash):
@@ -302,7 +306,7 @@ class JobPlan:
     def _check(self) -> None:
         """Raise ValueError for folders outside of the target, wrong types and numbers."""
         texts = [self.source, self.fingerprint, self.first_uri]
-        texts += [*self.classes, *self.edit_classes, *self.made_with.values()]
+        texts += [*self.classes, *self.edit_classes, *self.made_with.values(), *self.images]
         texts += [text for job in self.merged for text in astuple(job)[:-1]]
         numbers = [self.length, *self.left_out.values(), *(job.length for job in self.merged)]
         numbers += [k for value, own in self.edit_sets.items() for k in (value, *own)]

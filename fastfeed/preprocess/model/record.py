@@ -5,6 +5,7 @@ A shard counts as done when its record is there and matches the plan and the fil
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections import Counter
@@ -93,10 +94,10 @@ class Counts:
 
     @classmethod
     def of(cls, image: ProcessedImage | Entry) -> Counts:
-        """Counts of one image."""
+        """Counts of one sample; bytes and pixels of all its images, the rest of the first."""
         facts = image.facts if isinstance(image, ProcessedImage) else image.meta
         height, width = facts["source_height"], facts["source_width"]
-        return cls(
+        counts = cls(
             samples=1,
             bytes_in=facts["source_bytes"],
             bytes_out=len(image.image),
@@ -112,6 +113,12 @@ class Counts:
             aspects={f"{2 ** (math.floor(4 * math.log2(width / height) + 0.5) / 4):.2f}": 1},
             sizes={f"{image.height}x{image.width}": 1},
         )
+        for other in image.others.values():
+            counts.bytes_in += other.facts["source_bytes"]
+            counts.bytes_out += len(other.image)
+            counts.pixels_in += other.facts["source_height"] * other.facts["source_width"]
+            counts.pixels_out += other.height * other.width
+        return counts
 
     def add(self, more: Counts, sign: int = 1) -> None:
         """Count the images of `more` as well, or no longer with a sign of -1."""
@@ -226,6 +233,20 @@ def part_of_sum(sha256: str) -> str:
     return sha256[:_SUM]
 
 
+def combined_sum(first: str, others: Mapping[str, str]) -> str:
+    """One sha256 of the images of a sample, by theirs; "" if one is unknown."""
+    if not others or not all((first, *others.values())):
+        return "" if others else first
+    sums = (first, *(f"{name} {sum}" for name, sum in sorted(others.items())))
+    return hashlib.sha256(" ".join(sums).encode()).hexdigest()
+
+
+def content_sum(facts: Mapping[str, Any]) -> str:
+    """The sha256 of what a sample was made of, from its metadata."""
+    others = facts.get("images", {}).items()
+    return combined_sum(facts["sha256"], {name: own["sha256"] for name, own in others})
+
+
 # of the file that the first of several jobs read
 _ORIGINAL = ("uri", "format", "sha256", "orientation", "icc", "mode")
 _ORIGINAL += ("source_height", "source_width", "source_bytes")
@@ -247,6 +268,23 @@ class ProcessedImage:
     facts: dict[str, Any] = field(default_factory=dict)
     # by stage (decode, resize, encode); for statistics only
     seconds: dict[str, float] = field(default_factory=dict)
+    # further images of the sample by name; "images" of its facts has theirs
+    others: dict[str, ProcessedImage] = field(default_factory=dict)
+
+
+def with_others(
+    first: ProcessedImage, others: Mapping[str, tuple[str, ProcessedImage]]
+) -> ProcessedImage:
+    """The first image of a sample with the URI and image of each other, by name."""
+    seconds = Counter(first.seconds)
+    about: dict[str, Any] = {}
+    for name, (uri, image) in others.items():
+        seconds.update(image.seconds)
+        size = {"height": image.height, "width": image.width}
+        about[name] = {"uri": uri, "extension": image.extension, **size, **image.facts}
+    images = {name: image for name, (_, image) in others.items()}
+    facts = first.facts | {"images": about}
+    return replace(first, facts=facts, seconds=dict(seconds), others=images)
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +305,7 @@ class Entry:
     # of `extras`: little endian, C order
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
     blobs: dict[str, bytes] = field(default_factory=dict)  # metadata columns of bytes
+    others: dict[str, ProcessedImage] = field(default_factory=dict)  # further images by name
 
     def columns(self, types: Mapping[str, ColumnType]) -> list[tuple[str, ColumnType, Any]]:
         """Name, type and value of these metadata columns; None for a missing value."""
@@ -300,6 +339,7 @@ def entry_of(
         text=note.get("text"),
         meta=meta,
         blobs=note.get("blobs", {}),
+        others=image.others,
     )
     return labeled(entry, label, classes)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import os
@@ -19,14 +18,14 @@ from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
 from fastfeed.preprocess.inputs.inputs import Input
 from fastfeed.preprocess.inputs.labels import is_multi, label_names, labels_of
-from fastfeed.preprocess.inputs.readahead import read_each
+from fastfeed.preprocess.inputs.readahead import read_sums
 from fastfeed.preprocess.inputs.source_spec import listing_prefix
 from fastfeed.preprocess.model.edits import NO_EDITS, REPAIRED, Edits
 from fastfeed.preprocess.model.layout import JOB
 from fastfeed.preprocess.model.plan import JobPlan, plan_files
 from fastfeed.preprocess.model.record import Record, part_of_sum
 from fastfeed.preprocess.targets.target import Target
-from fastfeed.sources.base import Sharded
+from fastfeed.sources.base import Sharded, Source
 from fastfeed.sources.class_names import nfc
 from fastfeed.sources.listing.file_table import unpacked
 from fastfeed.sources.listing.listing_file import ARRAYS, read_listing
@@ -57,6 +56,9 @@ def added_since(
     before = load_samples(target.read(samples_file(plan)))  # None: of an earlier version
     changes = None if before is None else compare(before, input, plan.edits, retried)
     differences = [] if changes is None else changes.differences
+    if plan.images != input.images:
+        was, now = (", ".join(names) or "one image" for names in (plan.images, input.images))
+        differences.append(f"images of a sample: {was} -> {now}")
     if not differences and _columns(plan.fingerprint) != _columns(input.fingerprint):
         differences = ["captions or columns: this request has others than the job"]
     is_other = changes is None or not (len(changes.added) or len(plan.edits) or len(retried))
@@ -97,10 +99,10 @@ def check_content(
     changed = np.flatnonzero(touched(places))
     chosen = np.unique(np.concatenate([_spread(np.arange(len(known))), _spread(changed)]))
     chosen_places = places[chosen].tolist()
-    contents = read_each(input.source, chosen_places) if len(chosen) else []
-    for i, place, content in zip(known[chosen].tolist(), chosen_places, contents, strict=True):
+    sums = read_sums(input.source, chosen_places) if len(chosen) else []
+    for i, place, sha256 in zip(known[chosen].tolist(), chosen_places, sums, strict=True):
         part, shard = made_of[i]
-        if isinstance(content, bytes) and part_of_sum(hashlib.sha256(content).hexdigest()) != part:
+        if sha256 and part_of_sum(sha256) != part:
             line = f"source: {input.source.uri(place)} has another content than {shard} was made of"
             raise _different(target, plan, input, [line])
 
@@ -234,12 +236,13 @@ class Changes:
 def describe(input: Input) -> np.ndarray:
     """A row per sample: its name, and hashes of what is known without reading it."""
     rows = np.zeros(len(input.source), ROW)
-    names = _names(input)
+    names = _names(input.source, input.text)
     for first in range(0, len(rows), _AT_ONCE):
         part = rows[first : first + _AT_ONCE]
         last = first + len(part)
         part["name"] = [name_hash(next(names)) for _ in part]
-        part["size"] = _sizes(input, first, last)
+        found = _sizes(input.source, first, last)
+        part["size"] = np.where(found > 0, found % 0xFFFFFFFF + 1, 0)
         part["label"] = _labels(input, first, last)
         part["note"] = _notes(input, first, last)
     return rows
@@ -294,7 +297,7 @@ def _spell_as_before(now: np.ndarray, before: np.ndarray, input: Input) -> None:
         return code if code in known else next((form for form in forms if form in known), code)
 
     known = set(before["name"].tolist())
-    for row, name in enumerate(_names(input)):
+    for row, name in enumerate(_names(input.source, input.text)):
         if not name.isascii():
             code = int(now["name"][row])
             now["name"][row] = as_before(
@@ -336,15 +339,21 @@ def name_keys(names: np.ndarray, sums: np.ndarray) -> np.ndarray:
     return names + sums * _SPREAD
 
 
-def _names(input: Input) -> Iterator[bytes]:
-    """Paths below the source, as they are when it is moved."""
-    paths = getattr(input.source, "paths", None)
+def _names(source: Source, text: str) -> Iterator[bytes]:
+    """Paths below the source, as they are when it is moved; of several images the first's."""
+    paths = getattr(source, "paths", None)
     if paths is not None:
         yield from unpacked(paths)
         return
-    prefix = name_prefix(input.text)
-    for i in range(len(input.source)):
-        yield os.fsencode(input.source.uri(i).removeprefix(prefix))
+    prefix = _prefix(source, text)
+    for i in range(len(source)):
+        yield os.fsencode(source.uri(i).removeprefix(prefix))
+
+
+def _prefix(source: Source, text: str) -> str:
+    """The part of URIs that is not in names: the folder of several images, if they share one."""
+    root = getattr(source, "root", None) if getattr(source, "together", None) else None
+    return f"{root}/" if root else name_prefix(text)
 
 
 def name_prefix(text: str) -> str:
@@ -353,15 +362,16 @@ def name_prefix(text: str) -> str:
     return os.path.dirname(text[: magic.start()] if magic else text.rstrip("/"))
 
 
-def _sizes(input: Input, first: int, last: int) -> np.ndarray:
-    source = input.source
+def _sizes(source: Source, first: int, last: int) -> np.ndarray:
+    """Bytes of samples' files, int64; 0 if unknown."""
+    if images := getattr(source, "together", None):
+        sizes = np.array([_sizes(image, first, last) for image in images.values()], np.int64)
+        return np.where((sizes > 0).all(axis=0), sizes.sum(axis=0), 0)
     if callable(sizes := getattr(source, "file_sizes", None)):
-        found = np.asarray(sizes(first, last))
-    elif isinstance(source, Sharded):
-        found = np.asarray(source.sizes(np.arange(first, last)))
-    else:
-        return np.zeros(last - first, np.uint32)
-    return np.where(found > 0, found % 0xFFFFFFFF + 1, 0).astype(np.uint32)
+        return np.asarray(sizes(first, last), np.int64)
+    if isinstance(source, Sharded):
+        return np.asarray(source.sizes(np.arange(first, last)), np.int64)
+    return np.zeros(last - first, np.int64)
 
 
 def _labels(input: Input, first: int, last: int) -> np.ndarray:
@@ -393,7 +403,18 @@ def label_hash(text: str) -> int:
 
 
 def _notes(input: Input, first: int, last: int) -> np.ndarray:
-    """Return the notes of samples. Those of shards are in the shards and are not read."""
+    """Hashes of notes, and of the other images' names. Notes in shards are not read."""
+    hashes = _hashes_of_notes(input, first, last)
+    prefix = _prefix(input.source, input.text)
+    images: dict[str, Source] = getattr(input.source, "together", None) or {}
+    for image in [*images][1:]:
+        names = (images[image].uri(i).removeprefix(prefix) for i in range(first, last))
+        pairs = zip(hashes.tolist(), names, strict=True)
+        hashes = np.array([label_hash(f"{code} {image} {name}") for code, name in pairs], np.uint32)
+    return hashes
+
+
+def _hashes_of_notes(input: Input, first: int, last: int) -> np.ndarray:
     in_shards = isinstance(input.source, HasExtraColumns) and isinstance(input.source, Sharded)
     if not (input.caption or input.columns) or in_shards:
         return np.zeros(last - first, np.uint32)

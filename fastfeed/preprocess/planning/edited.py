@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 import json
 import os
@@ -19,11 +18,11 @@ import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.preprocess.inputs.inputs import Input
-from fastfeed.preprocess.inputs.readahead import read_each
+from fastfeed.preprocess.inputs.readahead import read_sums
 from fastfeed.preprocess.model.edits import NO_LABEL, REMOVED, REPAIRED, value_of
 from fastfeed.preprocess.model.layout import JOB, PREVIEWS
 from fastfeed.preprocess.model.plan import JobPlan, relative_uri
-from fastfeed.preprocess.model.record import Record, part_of_sum
+from fastfeed.preprocess.model.record import Record, content_sum, part_of_sum
 from fastfeed.preprocess.planning.check_source import name_hash, name_prefix
 from fastfeed.preprocess.planning.shares import counted
 from fastfeed.preprocess.shard.stored import DamagedShard, StoredShard
@@ -371,13 +370,15 @@ def stored_sums(job: Job, ids: Set[int]) -> dict[int, str]:
         sums |= {i: part for i, part in parts if i in ids}
         with suppress(DamagedShard):
             metas = stored_shard(job, record).metas(ids)
-            sums |= {i: meta["sha256"] for i, meta in metas.items() if meta.get("sha256")}
+            sums |= {i: content_sum(meta) for i, meta in metas.items() if meta.get("sha256")}
     return sums
 
 
 def stored_shard(job: Job, record: Record) -> StoredShard:
     """A shard of a job, to be read."""
-    return StoredShard(job.target, record, job.plan.recipe.packing.format, frozenset())
+    plan = job.plan
+    format = plan.recipe.packing.format
+    return StoredShard(job.target, record, format, frozenset(), images=plan.images)
 
 
 def removed_again(target: Target, plan: JobPlan, input: Input, rows: np.ndarray) -> np.ndarray:
@@ -395,10 +396,9 @@ def removed_again(target: Target, plan: JobPlan, input: Input, rows: np.ndarray)
     again: list[int] = []
     for first in range(0, len(new), _AT_ONCE):
         ids = new[first : first + _AT_ONCE].tolist()
-        for i, blob in zip(ids, read_each(input.source, ids), strict=True):
-            if not isinstance(blob, bytes):
+        for i, sha256 in zip(ids, read_sums(input.source, ids), strict=True):
+            if not sha256:
                 continue
-            sha256 = hashlib.sha256(blob).hexdigest()
             # of damaged shards a part is known, which is compared together with the size
             own = {0, int(rows["size"][i])}
             part = part_of_sum(sha256)

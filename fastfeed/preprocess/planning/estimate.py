@@ -17,7 +17,7 @@ import numpy as np
 from fastfeed.decode.base import DecodeFailure
 from fastfeed.errors import TargetError
 from fastfeed.preprocess.engines import Engine
-from fastfeed.preprocess.inputs.inputs import Input
+from fastfeed.preprocess.inputs.inputs import Input, check_images
 from fastfeed.preprocess.inputs.readahead import known_sizes
 from fastfeed.preprocess.model.condition import condition_of, unknown_name
 from fastfeed.preprocess.model.layout import CURRENT
@@ -132,6 +132,7 @@ def estimate(
     The function in `Metadata.extras` is not called, so a condition on what it returns keeps all.
     Raises errors of the source. After `longest_s` the estimate uses the finished ones.
     """
+    check_images(input, recipe)
     recipe = _without_function(recipe, input)
     candidates = np.arange(len(input.source)) if ids is None else ids
     sample_ids = candidates[sample_positions(len(candidates), sample)]
@@ -170,6 +171,7 @@ def processed(
         classes=tuple(input.source.classes),
         order=order,
         groups=groups,
+        images=input.images,
     )
     from fastfeed.preprocess.shard.build import ShardTask
 

@@ -213,6 +213,11 @@ def _check_mergeable(jobs: Sequence[Job]) -> None:
     for job in jobs:
         plan = job.plan
         text = job.target.text
+        if plan.images:
+            raise ConfigError(
+                f"merge is for jobs of one image per sample, {text} has {', '.join(plan.images)};"
+                " read the shards of all jobs as one source instead"
+            )
         if job.todo:
             raise ConfigError(
                 f"{text} is not complete: {len(job.todo):,} of {len(job.shards):,} shards are"

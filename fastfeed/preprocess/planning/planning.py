@@ -14,7 +14,7 @@ import numpy as np
 
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess.engines import Engine, run_pieces
-from fastfeed.preprocess.inputs.inputs import Input
+from fastfeed.preprocess.inputs.inputs import Input, check_images
 from fastfeed.preprocess.inputs.labels import coded, is_multi, label_codes, labels_of
 from fastfeed.preprocess.inputs.plan_ids import PlanIds
 from fastfeed.preprocess.inputs.source_spec import keep_listing
@@ -91,7 +91,8 @@ def check_free_space(
 ) -> None:
     """Raise TargetError if the target has too little space, estimated from a sample if unclear."""
     free = target.free_bytes()
-    if free is None or surely_fits(len(input.source), recipe, free):
+    count = len(input.source) * max(len(input.images), 1)
+    if free is None or surely_fits(count, recipe, free):
         return
     reporter.sample(0, min(len(input.source), SAMPLE_SIZE))
     estimated = estimate(input, recipe, engine, free=free, on_sample=reporter.sample, **_QUICK)
@@ -109,6 +110,7 @@ def create_plan(
 ) -> JobPlan:
     """Make the plan and write it, after a survey if the recipe needs one. TargetError."""
     check_names(input.types, recipe.packing.format)
+    check_images(input, recipe)
     if missing := input.missing():
         raise ConfigError(
             f"no checked sample of {input.text} has {', '.join(missing)}; "
@@ -147,6 +149,7 @@ def create_plan(
         rates=sizes.rates if sizes else (),
         columns=input.types,
         multi=is_multi(source),
+        images=input.images,
     )
     existing = load_plan(target)
     more = {samples_file(plan): saved(describe(input))}

@@ -17,7 +17,7 @@ from fastfeed.errors import SourceError
 from fastfeed.faults import Failure
 from fastfeed.preprocess.inputs.formats import ColumnNames, open_shards
 from fastfeed.preprocess.inputs.labels import label_names, labels_of
-from fastfeed.preprocess.inputs.previous_job import KINDS, NAMES
+from fastfeed.preprocess.inputs.previous_job import KINDS, NAMES, image_names
 from fastfeed.preprocess.model.layout import SUFFIXES
 from fastfeed.preprocess.model.record import Record
 from fastfeed.preprocess.targets.job_state import Job
@@ -103,6 +103,7 @@ def _thumbnail(sample: Any, side: int, title: str) -> tuple[Image.Image | None, 
 def open_shard(job: Job, record: Record, index: str, columns: Sequence[str] = ()) -> Source:
     """Open one shard as a source with these columns; `index` is a file. SourceError."""
     recipe, (root, storage) = job.plan.recipe, location_of(job.target)
+    image, extension = image_names(job.plan)
     kind = KINDS.get(recipe.packing.format, recipe.packing.format)
     path = f"{root}/{record.shard}{SUFFIXES[recipe.packing.format]}"
     classes = job.plan.classes
@@ -112,11 +113,11 @@ def open_shard(job: Job, record: Record, index: str, columns: Sequence[str] = ()
     return open_shards(
         kind,
         path if kind == "table" else [path],
-        ColumnNames(label, caption=""),
+        ColumnNames(label, image, caption=""),
         columns,
         storage,
         progress=False,
         classes=classes or None,
         label_kind="multi" if job.plan.multi else "index",
-        more={"index": index, "images": [recipe.encoding.extension]},
+        more={"index": index, "images": [extension]},
     )[0]

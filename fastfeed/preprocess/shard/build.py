@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 from fastfeed.decode.base import DecodeFailure
-from fastfeed.decode.pillow_warnings import named
 from fastfeed.errors import ConfigError, FastfeedError, TargetError
 from fastfeed.faults import Failure
 from fastfeed.preprocess.inputs.inputs import Input
 from fastfeed.preprocess.inputs.labels import labels_of
-from fastfeed.preprocess.inputs.readahead import DEFERRED, known_sizes, read_ahead, read_each
 from fastfeed.preprocess.model.condition import (
     DROPPED,
     UNKNOWN,
@@ -37,18 +34,16 @@ from fastfeed.preprocess.model.record import (
     ProcessedImage,
     Record,
     ShardFile,
+    content_sum,
     entry_of,
     labeled,
     part_of_sum,
 )
 from fastfeed.preprocess.model.task import (
-    MemoryLimitError,
-    NeedsMore,
-    ReservedContext,
     TaskContext,
     fault_of,
 )
-from fastfeed.preprocess.pixels.transform import Transformer
+from fastfeed.preprocess.shard.images import NO_SAMPLE, SampleImages
 from fastfeed.preprocess.shard.stored import DamagedShard, Run, StoredShard
 from fastfeed.preprocess.shard.user_function import (
     Drop,
@@ -62,7 +57,6 @@ from fastfeed.preprocess.targets.target import Target
 from fastfeed.preprocess.writers import Writer, new_writer
 from fastfeed.printable import log
 
-_NO_SAMPLE = -1
 # samples of a shard on which the function in `Metadata.extras` fails, before it succeeds on any
 _HOPELESS = 32
 
@@ -92,7 +86,14 @@ class ShardTask:
             return existing.summary({})
         if existing is not None:
             format = self.plan.recipe.packing.format
-            stored = StoredShard(self.target, existing, format, self._gone, self.plan.columns)
+            stored = StoredShard(
+                self.target,
+                existing,
+                format,
+                self._gone,
+                self.plan.columns,
+                images=self.plan.images,
+            )
             if not np.isin(existing.ids, self.plan.edits.ids).any():  # edits of bad images alone
                 record = replace(existing, plan=self.hashes[shard.index], bad=stored.bad)
                 self.target.write(record.name, record.dump())
@@ -128,7 +129,7 @@ class ShardTask:
                 builder.fill(context, poison)
             else:
                 builder.copy(stored, context)
-            context.begin(_NO_SAMPLE)
+            context.begin(NO_SAMPLE)
             started = perf_counter()
             offsets = builder.writer.close()
             records: list[Record] = []
@@ -153,9 +154,9 @@ class ShardTask:
 
     def alone(self, sample: int, context: TaskContext) -> None:
         """As in Task."""
-        with self.read_samples([sample], context) as blobs:
+        with self.images.read([sample], context) as blobs:
             for i, blob, _ in blobs:
-                image = self.make(i, blob, context)
+                image = self.images.make(i, blob, context)
                 if self.batch == 1 and isinstance(image, ProcessedImage):
                     label = labels_of(self.planned.source, [i])[0]
                     note = self.planned.notes([i], earlier=True)[0]
@@ -168,21 +169,6 @@ class ShardTask:
             return UNKNOWN
         has_caption = bool(self.planned.caption)
         return known_values(self.sample_uri(i), label, self.plan.classes, note, has_caption)
-
-    def make(
-        self, sample: int, blob: Any, context: TaskContext, known: Values = UNKNOWN
-    ) -> ProcessedImage | DecodeFailure:
-        """Transform an image from what `read_ahead` returned for it."""
-        if isinstance(blob, Failure):
-            return DecodeFailure(blob.reason, blob.detail)
-        try:
-            if blob is DEFERRED:
-                return self._make_large(sample, context, known)
-            context.begin(sample)
-            with named(partial(self.uri, sample)):
-                return self._transformer(blob, context, known)
-        except Exception as error:
-            return fault_of(error)
 
     def entry(self, i: int, label: Label, note: dict[str, Any], image: ProcessedImage) -> Entry:
         """The sample of an image in its shard."""
@@ -207,41 +193,17 @@ class ShardTask:
         if self.batch == 1:
             context.begin(int(entries[0].key))
         added = self._function([sample_of(entry) for entry in entries])
-        context.begin(_NO_SAMPLE)
+        context.begin(NO_SAMPLE)
         return [
             extended(entry, more, self.plan.columns) if isinstance(more, UserColumns) else more
             for entry, more in zip(entries, added, strict=True)
         ]
 
-    def _make_large(
-        self, sample: int, context: TaskContext, known: Values
-    ) -> ProcessedImage | DecodeFailure:
-        """Reserve memory before reading a file; start over with more if decoding needs it."""
-        source = self.planned.source
-        need = known_sizes(source, [sample])[0]
-        try:
-            while True:
-                context.begin(_NO_SAMPLE)  # waiting for memory must not count against its timeout
-                with context.room(need):
-                    (blob,) = read_each(source, [sample])
-                    if isinstance(blob, Failure):
-                        return DecodeFailure(blob.reason, blob.detail)
-                    context.begin(sample)
-                    reserved = ReservedContext(context, need - len(blob))
-                    try:
-                        with named(partial(self.uri, sample)):
-                            return self._transformer(blob, reserved, known)
-                    except NeedsMore as more:
-                        need = len(blob) + more.need
-                    del blob
-        except MemoryLimitError as error:
-            return DecodeFailure("oom", str(error))
-
-    def read_samples(
-        self, ids: Sequence[int], context: TaskContext
-    ) -> AbstractContextManager[Iterator[tuple[int, Any, float]]]:
-        """Read samples as `read_ahead` does; time spent waiting is attributed to no sample."""
-        return read_ahead(self.planned.source, ids, lambda: context.begin(_NO_SAMPLE))
+    @cached_property
+    def images(self) -> SampleImages:
+        """The images of the input's samples."""
+        recipe = self.plan.recipe
+        return SampleImages(self.planned.source, recipe, self.uri, self.sample_uri)
 
     @cached_property
     def _gone(self) -> frozenset[int]:
@@ -257,19 +219,19 @@ class ShardTask:
         base = self.hashes[shard.index].partition(".")[0]
         return record if record.index == shard.index and record.base == base else None
 
-    def uri(self, i: int) -> str:
+    def uri(self, i: int, image: str = "") -> str:
         """The URI as spelled in the plan; bytes that are not UTF-8 are escaped."""
         planned, here = self._prefixes
-        uri = self.planned.source.uri(i)
+        uri = self.images.source(image).uri(i)
         return _encodable(planned + uri[len(here) :] if uri.startswith(here) else uri)
 
-    def sample_uri(self, i: int) -> str:
-        """The URI in the sample's metadata."""
+    def sample_uri(self, i: int, image: str = "") -> str:
+        """The URI in the metadata of a sample, or of another image than its first."""
         if self.plan.recipe.metadata.absolute_uri:
-            return self.uri(i)
-        uri = self.planned.source.uri(i)
+            return self.uri(i, image)
+        uri = self.images.source(image).uri(i)
         relative = relative_uri(uri, self.planned.text, getattr(self.planned.source, "root", None))
-        return self.uri(i) if relative is None else _encodable(relative)
+        return self.uri(i, image) if relative is None else _encodable(relative)
 
     @cached_property
     def condition(self) -> Condition | None:
@@ -302,10 +264,6 @@ class ShardTask:
     def _shards(self) -> list[Shard]:
         return self.plan.shards
 
-    @cached_property
-    def _transformer(self) -> Transformer:
-        return Transformer(self.plan.recipe)
-
 
 @dataclass(slots=True)
 class _ShardBuilder:
@@ -336,16 +294,16 @@ class _ShardBuilder:
         }
         poison = {**poison, **self.unread(known)}
         rows = zip(ids.tolist(), plan.labels(ids, of_source), notes, strict=True)
-        with self.task.read_samples([i for i in known if i not in poison], context) as blobs:
+        with self.task.images.read([i for i in known if i not in poison], context) as blobs:
             for i, label, note in rows:
                 if i in poison:
                     result: ProcessedImage | DecodeFailure | Failure = poison[i]
                 else:
                     _, blob, waited = next(blobs)
                     self.seconds["read"] += waited
-                    result = self.task.make(i, blob, context, known[i])
+                    result = self.task.images.make(i, blob, context, known[i])
                     del blob
-                context.begin(_NO_SAMPLE)  # a slow target must not count against its timeout
+                context.begin(NO_SAMPLE)  # a slow target must not count against its timeout
                 if not isinstance(result, ProcessedImage):
                     self.reject(i, result)
                 elif isinstance(note, Failure):
@@ -383,7 +341,7 @@ class _ShardBuilder:
         labels = plan.edits.among(np.array(record.ids, np.int64)).by_id
         is_labeled = plan.edits.are_older(record, plan.order[self.shard.first : self.shard.last])
         for piece in stored.pieces(() if is_labeled else labels):
-            context.begin(_NO_SAMPLE)
+            context.begin(NO_SAMPLE)
             if isinstance(piece, Run):
                 self.writer.columns.declare(record.arrays)
                 self.writer.copy(piece.data, piece.starts, piece.others)
@@ -394,7 +352,7 @@ class _ShardBuilder:
             label = plan.label(labels[i]) if i in labels else piece.label
             self.writer.add(labeled(piece, label, plan.classes))
             self.ids.append(i)
-            self.sums.append(parts.get(i) or part_of_sum(piece.meta["sha256"]))
+            self.sums.append(parts.get(i) or part_of_sum(content_sum(piece.meta)))
             if stored.tally is None:
                 self.counts.add(Counts.of(piece))
         self.counts = stored.tally or self.counts
@@ -454,7 +412,7 @@ class _ShardBuilder:
                 self.give_up()
             return
         self.ids.append(i)
-        self.sums.append(part_of_sum(image.facts["sha256"]))
+        self.sums.append(part_of_sum(content_sum(image.facts)))
         self.counts.add(counts)
 
     def dropped_as(

@@ -31,9 +31,9 @@ class ProbeTask:
         rows = zip(ids, labels, task.planned.notes(ids, earlier=True), strict=True)
         known = {i: task.known(i, label, n) for i, label, n in rows if not isinstance(n, Failure)}
         good = []
-        with task.read_samples([i for i in known if i not in poison], context) as blobs:
+        with task.images.read([i for i in known if i not in poison], context) as blobs:
             for i, blob, _ in blobs:
-                if isinstance(task.make(i, blob, context, known[i]), ProcessedImage):
+                if isinstance(task.images.make(i, blob, context, known[i]), ProcessedImage):
                     good.append(i)
         context.begin(-1)
         return {"samples": len(ids), "good": good}
@@ -61,9 +61,9 @@ class ColumnsTask:
         rows = zip(ids, labels, task.planned.notes(ids, earlier=True), strict=True)
         known = {i: (label, note) for i, label, note in rows if not isinstance(note, Failure)}
         entries = []
-        with task.read_samples(list(known), context) as blobs:
+        with task.images.read(list(known), context) as blobs:
             for i, blob, _ in blobs:
-                image = task.make(i, blob, context)
+                image = task.images.make(i, blob, context)
                 if isinstance(image, ProcessedImage):
                     entries.append(task.entry(i, *known[i], image))
         results = task.extend(entries, context)

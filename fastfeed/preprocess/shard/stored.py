@@ -20,14 +20,16 @@ from fastfeed.preprocess.model.record import (
     BadSample,
     Counts,
     Entry,
+    ProcessedImage,
     Record,
     ShardFile,
+    content_sum,
     label_in,
     part_of_sum,
 )
 from fastfeed.preprocess.pixels.image_info import image_info
 from fastfeed.preprocess.shard.array_files import ArrayFiles
-from fastfeed.preprocess.targets.ranges import HashedFile, Read, reader
+from fastfeed.preprocess.targets.ranges import HashedFile, RangeFile, reader
 from fastfeed.preprocess.targets.target import Target
 from fastfeed.preprocess.writers.tar import parts_of
 from fastfeed.sources.mds.shard import column_locations, header
@@ -74,6 +76,7 @@ class StoredShard:
     types: dict[str, ColumnType] = field(default_factory=dict)  # of metadata columns
     # False: files of the size that is recorded are taken for the record's, until `check`
     careful: bool = False
+    images: tuple[str, ...] = ()  # names of the images of a sample, if it has several
 
     def entries(self) -> Iterator[Entry]:
         """All samples in order, of newer files maybe without those that are gone. DamagedShard."""
@@ -148,8 +151,8 @@ class StoredShard:
                 if i not in self.gone:
                     continue
                 entry = self._sample(*bounds)
-                if part_of_sum(entry.meta["sha256"]) != part:  # facts of the file before this one's
-                    return None
+                if part_of_sum(content_sum(entry.meta)) != part:
+                    return None  # these are facts of the file before this one's
                 tally.add(Counts.of(_measured(entry)), -1)
         return tally
 
@@ -260,6 +263,23 @@ class StoredShard:
         """Metadata columns of bytes that a sample has."""
         return {name: blob for name in self.binary if (blob := values.get(name))}
 
+    def others(
+        self, meta: Mapping[str, Any], image: Callable[[str, str], bytes]
+    ) -> dict[str, ProcessedImage]:
+        """Images of a sample after the first; `image` has their content by name and extension."""
+        others: dict[str, ProcessedImage] = {}
+        for name in self.images[1:]:
+            facts = meta["images"][name]
+            kind = facts["extension"]
+            size = facts["height"], facts["width"]
+            others[name] = ProcessedImage(image(name, kind), kind, *size, facts)
+        return others
+
+    @property
+    def image(self) -> str:
+        """Column of the first image."""
+        return self.images[0] if self.images else "image"
+
     def array(self, name: str, value: Any) -> np.ndarray:
         """An array of a sample with the type and shape that it was given with."""
         dtype, shape = self.record.arrays[name]
@@ -280,7 +300,8 @@ def _in_tar(shard: StoredShard) -> Iterator[Entry]:
 
 def _of_members(shard: StoredShard, key: str, parts: Mapping[str, bytes]) -> Entry:
     """A sample of its members by extension, with the image first, not yet `_measured`."""
-    extension, image = next(iter(parts.items()))
+    member, image = next(iter(parts.items()))
+    extension = member.rpartition(".")[2]
     text = parts.get("txt")
     meta = json.loads(parts["json"])
     return Entry(
@@ -294,6 +315,7 @@ def _of_members(shard: StoredShard, key: str, parts: Mapping[str, bytes]) -> Ent
         meta,
         {name: np.load(io.BytesIO(parts[f"{name}.npy"])) for name in shard.record.arrays},
         shard.blobs(parts),
+        shard.others(meta, lambda name, kind: parts[f"{name}.{kind}"]),
     )
 
 
@@ -336,9 +358,10 @@ def _in_tfrecord(shard: StoredShard) -> Iterator[Entry]:
 
 
 def _record_sample(shard: StoredShard, file: ForwardReader) -> Callable[[int, int], Entry]:
-    own = ("caption", "encoded", "filename", "height", "key", "meta", "width")
+    own = ("caption", "filename", "height", "key", "meta", "width")
+    encoded = [f"{name}/encoded" for name in shard.images] or ["encoded"]
     names = FeatureNames(
-        *(f"image/{name}".encode() for name in own),
+        *(f"image/{name}".encode() for name in (*own, *encoded)),
         *map(str.encode, (*shard.record.arrays, *shard.binary)),
     )
 
@@ -355,7 +378,7 @@ def _record_sample(shard: StoredShard, file: ForwardReader) -> Callable[[int, in
         meta = json.loads(value("image/meta"))
         return Entry(
             value("image/key").decode(),
-            value("image/encoded"),
+            value(f"image/{encoded[0]}"),
             value("image/filename").decode().partition(".")[2],
             int(value("image/height")),
             int(value("image/width")),
@@ -364,6 +387,7 @@ def _record_sample(shard: StoredShard, file: ForwardReader) -> Callable[[int, in
             meta,
             {name: shard.array(name, value(name)) for name in shard.record.arrays},
             shard.blobs({name: value(name) for name in shard.binary}),
+            shard.others(meta, lambda name, _: value(f"image/{name}/encoded")),
         )
 
     return sample
@@ -373,18 +397,18 @@ def _table(shard: StoredShard) -> Any:
     import pyarrow.parquet as pq
 
     file = shard.open()
-    return pq.ParquetFile(_RangeFile(file.read, file.size))
+    return pq.ParquetFile(RangeFile(file.read, file.size))
 
 
 def _in_parquet(shard: StoredShard) -> Iterator[Entry]:
-    own = ("key", "image", "extension", "height", "width", "text", "meta")
-    names = [*own, *shard.record.arrays, *shard.binary]
+    own = ("key", "extension", "height", "width", "text", "meta")
+    names = [*own, *(shard.images or ("image",)), *shard.record.arrays, *shard.binary]
     for batch in _table(shard).iter_batches(_ROWS, columns=names):
         for row in batch.to_pylist():
             meta = json.loads(row["meta"])
             yield Entry(
                 row["key"],
-                row["image"],
+                row[shard.image],
                 row["extension"],
                 row["height"],
                 row["width"],
@@ -393,35 +417,8 @@ def _in_parquet(shard: StoredShard) -> Iterator[Entry]:
                 meta,
                 {name: shard.array(name, row[name]) for name in shard.record.arrays},
                 shard.blobs(row),
+                shard.others(meta, lambda name, _, row=row: row[name]),
             )
-
-
-class _RangeFile(io.RawIOBase):
-    """A file for PyArrow from its byte ranges."""
-
-    def __init__(self, read: Read, size: int) -> None:
-        self._read = read
-        self._size = size
-        self._at = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def read(self, size: int = -1) -> bytes:
-        rest = max(self._size - self._at, 0)
-        data = self._read(self._at, rest if size < 0 else min(size, rest))
-        self._at += len(data)
-        return data
 
 
 def _in_mds(shard: StoredShard) -> Iterator[Entry]:
@@ -441,7 +438,7 @@ def _mds_sample(shard: StoredShard, file: ForwardReader) -> Callable[[int, int],
         meta = json.loads(row["meta"])
         return Entry(
             row["key"].decode(),
-            row["image"],
+            row[shard.image],
             row["extension"].decode(),
             height,
             width,
@@ -453,6 +450,7 @@ def _mds_sample(shard: StoredShard, file: ForwardReader) -> Callable[[int, int],
                 for name, (kind, _) in shard.record.arrays.items()
             },
             shard.blobs(row),
+            shard.others(meta, lambda name, _: row[name]),
         )
 
     return sample

@@ -198,7 +198,7 @@ def indexes(job: Job, records: list[Record]) -> dict[str, bytes]:
     from fastfeed.preprocess.writers.mds import index_json
 
     packing, image = job.plan.recipe.packing, job.plan.recipe.encoding.image
-    about = job.plan.columns, job.plan.multi
+    about = job.plan.columns, job.plan.multi, job.plan.images
     folders: dict[str, list[tuple[str, int, str, int, dict[str, Any]]]] = {}
     for record in records:
         folder, _, _ = record.shard.rpartition("/")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 from collections.abc import Callable
 
@@ -84,4 +85,32 @@ class HashedFile:
         if start <= self._hashed < start + len(data):
             self._hash.update(memoryview(data)[self._hashed - start :])
             self._hashed = start + len(data)
+        return data
+
+
+class RangeFile(io.RawIOBase):
+    """A file for PyArrow from its byte ranges."""
+
+    def __init__(self, read: Read, size: int) -> None:
+        self._read = read
+        self._size = size
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        rest = max(self._size - self._at, 0)
+        data = self._read(self._at, rest if size < 0 else min(size, rest))
+        self._at += len(data)
         return data

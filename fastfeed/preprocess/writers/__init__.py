@@ -22,4 +22,4 @@ def writer_for(packing: Packing) -> type[Writer]:
 def new_writer(create: Create, stem: str, plan: JobPlan) -> Writer:
     """A writer of one of the plan's shards."""
     packing = plan.recipe.packing
-    return writer_for(packing)(create, stem, packing, plan.columns, plan.multi)
+    return writer_for(packing)(create, stem, packing, plan.columns, plan.multi, plan.images)

@@ -16,7 +16,7 @@ import numpy as np
 from fastfeed.preprocess.model.columns import own_columns
 from fastfeed.preprocess.model.layout import SUFFIXES
 from fastfeed.preprocess.model.recipe import Packing
-from fastfeed.preprocess.model.record import Entry
+from fastfeed.preprocess.model.record import Entry, ProcessedImage
 from fastfeed.preprocess.model.task import SampleFault
 from fastfeed.sources.tables.column_types import ColumnType
 
@@ -48,6 +48,7 @@ class Writer(ABC):
         packing: Packing,
         types: Mapping[str, ColumnType] | None = None,
         multi: bool = False,
+        images: tuple[str, ...] = (),
     ) -> None:
         self._create = create
         self._stem = stem
@@ -55,6 +56,7 @@ class Writer(ABC):
         self._file = create(stem + SUFFIXES[self.format])
         self._offsets: list[int] = []
         self.multi = multi  # labels are lists
+        self.images = images  # names of a sample's images, if it has several
         self.types = own_columns(types or {})  # of metadata columns
         self.columns = ArrayColumns(self.types)
         self._begin()
@@ -66,6 +68,10 @@ class Writer(ABC):
     @abstractmethod
     def add(self, entry: Entry) -> None:
         """Write the next sample. An error, unless of the file, leaves the shard unchanged."""
+
+    def named_images(self, entry: Entry) -> dict[str, Entry | ProcessedImage]:
+        """The images of a sample by name; "" is the name of a single one."""
+        return {self.images[0] if self.images else "": entry, **entry.others}
 
     def copy(self, data: bytes, starts: Sequence[int], others: Mapping[str, bytes]) -> None:
         """Write the next samples, which begin at `starts` in bytes of a shard of this format.

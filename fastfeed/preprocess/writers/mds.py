@@ -4,7 +4,7 @@ A shard is `u32 n, u32 offsets[n + 1], configuration as JSON, samples`; a sample
 those columns that vary, then all columns, sorted by name: streaming/base/format/mds/writer.py.
 Little endian.
 
-Columns: image (encoded), label (-1: none), class, text, uri ("": none), meta (all metadata, JSON),
+Columns: image (encoded; of several images one by the name of each), label (-1: none), class, text, uri ("": none), meta (all metadata, JSON),
 extension, height, key, width, arrays with their type and shape, and metadata columns: texts as str,
 bytes as bytes, all else as json; a text or bytes that are missing are empty. In a shard images are declared
 as bytes, so that empty shards equal the others; streaming goes by the index, which declares JPEG
@@ -62,7 +62,7 @@ class Writer(base.Writer):
             "class": self._classes(entry),
             "extension": entry.extension.encode(),
             "height": entry.height,
-            "image": entry.image,
+            **{name or "image": image.image for name, image in self.named_images(entry).items()},
             "key": entry.key.encode(),
             "label": self._label(entry),
             "meta": as_json(entry.meta),
@@ -112,7 +112,7 @@ class Writer(base.Writer):
     @cached_property
     def _configuration(self) -> bytes:
         """JSON of the columns as of the first sample, which decides which arrays are written."""
-        about = _described("bytes", self.columns.kinds, self.types, self.multi)
+        about = _described("bytes", self.columns.kinds, self.types, self.multi, self.images)
         return json.dumps(about, sort_keys=True).encode()
 
 
@@ -134,27 +134,35 @@ def index_json(
     image: str = "jpeg",
     types: Mapping[str, ColumnType] | None = None,
     multi: bool = False,
+    images: Sequence[str] = (),
 ) -> bytes:
     """The index.json of a folder: name, bytes, SHA-256, samples and arrays of each shard.
 
     `image` is the recipe's `encoding.image`, `types` those of metadata columns, `multi` of labels
-    that are lists. Shards without samples are left out: streaming cannot open them.
+    that are lists, `images` names of several images. Shards without samples are left out: streaming cannot open them.
     """
     shards: list[Any] = []
     for name, size, sha256, samples, arrays in files:
         data = {"basename": name.rpartition("/")[2], "bytes": size, "hashes": {"sha256": sha256}}
         if samples:
             shards.append(
-                _described(_IMAGES.get(image, "bytes"), arrays, own_columns(types or {}), multi)
+                _described(
+                    _IMAGES.get(image, "bytes"), arrays, own_columns(types or {}), multi, images
+                )
                 | {"raw_data": data, "samples": samples, "zip_data": None}
             )
     return json.dumps({"shards": shards, "version": 2}, sort_keys=True).encode()
 
 
 def _described(
-    image: str, arrays: dict[str, list[Any]], types: Mapping[str, ColumnType], multi: bool
+    image: str,
+    arrays: dict[str, list[Any]],
+    types: Mapping[str, ColumnType],
+    multi: bool,
+    images: Sequence[str],
 ) -> dict[str, Any]:
-    columns = _COLUMNS | {"image": image} | (_LISTS if multi else {})
+    columns = {name: kind for name, kind in _COLUMNS.items() if name != "image"}
+    columns |= dict.fromkeys(images or ("image",), image) | (_LISTS if multi else {})
     for name, kind in types.items():
         columns[name] = "bytes" if kind == "bytes" else "str" if is_text(kind) else "json"
     sizes = {name: _INT for name, kind in columns.items() if kind == "int"}

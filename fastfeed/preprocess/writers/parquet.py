@@ -1,6 +1,6 @@
 """Writes Parquet: one row per sample, in row groups small enough to be read with little memory.
 
-Columns: key, image (binary: the encoded file), extension, height, width, label (null: none) and
+Columns: key, image (binary: the encoded file; of several images one by the name of each), extension, height, width, label (null: none) and
 class, which are lists where samples have several classes, text, uri, meta (all metadata, JSON), a (nested) list of numbers for each array, float32 for
 float16, which few readers know, and metadata columns in Parquet's own types. Hugging Face datasets read `image` with `cast_column("image",
 Image())`.
@@ -62,11 +62,16 @@ class Writer(base.Writer):
         self._bytes = self._loose = 0  # of the group; of rows not in a batch yet
         self._own = [pa.field(name, _arrow_type(kind)) for name, kind in self.types.items()]
         lists = [pa.field(name, pa.list_(_SCHEMA.field(name).type)) for name in ("label", "class")]
-        several = {field.name: field for field in lists if self.multi}
-        self._plain = [several.get(field.name, field) for field in _SCHEMA]
+        several = {field.name: [field] for field in lists if self.multi}
+        several["image"] = [_SCHEMA.field("image").with_name(name) for name in self._image_names]
+        self._plain = [own for field in _SCHEMA for own in several.get(field.name, [field])]
         self._schema = pa.schema([*self._plain, *self._own])
         self._values: dict[str, list[Any]] = {name: [] for name in self.types}  # of loose rows
         self._parquet = None
+
+    @property
+    def _image_names(self) -> tuple[str, ...]:
+        return self.images or ("image",)
 
     def add(self, entry: Entry) -> None:
         """Append the next row."""
@@ -77,7 +82,7 @@ class Writer(base.Writer):
             )
         row = {
             "key": entry.key,
-            "image": entry.image,
+            **{name or "image": image.image for name, image in self.named_images(entry).items()},
             "extension": entry.extension,
             "height": entry.height,
             "width": entry.width,
@@ -115,7 +120,8 @@ class Writer(base.Writer):
     def _opened(self) -> pq.ParquetWriter:
         """Created when the first row group is written: its arrays are known then."""
         if self._parquet is None:
-            compression = dict.fromkeys(self._schema.names, "ZSTD") | {"image": "NONE"}
+            compression = dict.fromkeys(self._schema.names, "ZSTD")
+            compression |= dict.fromkeys(self._image_names, "NONE")
             with self._guarded.in_use():
                 self._parquet = pq.ParquetWriter(
                     self._guarded,

@@ -1,6 +1,6 @@
 """WebDataset: a tar of `KEY.jpg`, `KEY.cls`, `KEY.txt`, `KEY.json` per sample, and DALI's index.
 
-Of several classes `KEY.label.json` is a list of their numbers: `cls` is an integer to WebDataset.
+Of several images `KEY.NAME.jpg`. Of several classes `KEY.label.json` is a list of their numbers: `cls` is an integer to WebDataset.
 
 Headers are POSIX.1-1988 ustar (GNU tar manual, "Basic Tar Format") without time, user or group. The
 index is that of DALI's `wds2idx`, v1.2: the number of samples, then per sample a line with
@@ -68,7 +68,10 @@ class Writer(base.Writer):
 
     def add(self, entry: Entry) -> None:
         """The next sample: image, label, caption, metadata as JSON, columns of bytes, arrays."""
-        parts = [(entry.extension, entry.image)]
+        parts = [
+            (f"{name}.{image.extension}".lstrip("."), image.image)
+            for name, image in self.named_images(entry).items()
+        ]
         if isinstance(entry.label, tuple):
             parts.append(("label.json", as_json(entry.label)))
         elif entry.label is not None:

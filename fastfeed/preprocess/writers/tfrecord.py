@@ -2,7 +2,8 @@
 
 The frame of a record and the message are described in fastfeed/sources, which reads them. Features
 are sorted by name, as in protobuf's deterministic serialization. A sample without label, class or
-caption has no such feature: give `FixedLenFeature` a default. Several classes are lists.
+caption has no such feature: give `FixedLenFeature` a default. Several classes are lists; several
+images are `image/NAME/encoded`.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ class Writer(base.Writer):
 
     def add(self, entry: Entry) -> None:
         """Append the next record."""
-        before, after = _message(entry, self.columns.arrays(entry), self.types)
+        images = self.named_images(entry).items()
+        encoded = {f"image/{name}/encoded" if name else _IMAGE: own.image for name, own in images}
+        before, after = _message(entry, encoded, self.columns.arrays(entry), self.types)
         size = len(before) + len(entry.image) + len(after)
         if size > _MAX_BYTES:
             raise ConfigError(
@@ -74,9 +77,13 @@ class Writer(base.Writer):
 
 
 def _message(
-    entry: Entry, arrays: list[tuple[str, np.ndarray]], types: Mapping[str, ColumnType]
+    entry: Entry,
+    images: Mapping[str, bytes],
+    arrays: list[tuple[str, np.ndarray]],
+    types: Mapping[str, ColumnType],
 ) -> tuple[bytes, bytes]:
-    """An Example without its image: the bytes before and after the image."""
+    """An Example without the first of `images`, by feature: the bytes before and after it."""
+    own, *_ = images
     words: dict[str, bytes | None] = {
         "image/caption": None if entry.text is None else as_text(entry.text).encode(),
         "image/filename": f"{entry.key}.{entry.extension}".encode(),
@@ -99,11 +106,12 @@ def _message(
         for name, kind, value in entry.columns(types)
         if value is not None
     }
-    features[_IMAGE] = _feature(_IMAGE, _BYTES, b"", to_follow=len(entry.image))
+    features |= {name: _feature(name, _BYTES, image) for name, image in images.items()}
+    features[own] = _feature(own, _BYTES, b"", to_follow=len(entry.image))
     total = sum(map(len, features.values())) + len(entry.image)
     ordered = sorted(features.items())
-    before = b"".join(piece for name, piece in ordered if name <= _IMAGE)
-    after = b"".join(piece for name, piece in ordered if name > _IMAGE)
+    before = b"".join(piece for name, piece in ordered if name <= own)
+    after = b"".join(piece for name, piece in ordered if name > own)
     return _FIRST + _varint(total) + before, after
 
 

@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 from pkgutil import resolve_name
 
@@ -377,3 +378,29 @@ def test_a_command_that_is_terminated_leaves_no_lock(monkeypatch, command, work)
     _, err = fastfeed(*command, code=143)
     assert "fastfeed: stopped" in err
     assert not any(map(Path.exists, places))
+
+
+def test_several_images_are_columns_of_a_table():
+    names = sorted(Path("photos/dogs").iterdir())[:4]
+    rows = [f"{names[k]},{names[k + 1]}" for k in range(3)]
+    Path("pairs.csv").write_text("\n".join(["before,after", *rows]))
+    images = ("--image", "before=before", "--image", "after=after")
+    out, _ = fastfeed("pairs.csv", "shards", *SMALL, *images)
+    assert out.startswith("shards: 1 of 1 shards, 3 images, ")
+    before = shard_bytes("shards")
+    with tarfile.open("shards/shard-000000.tar") as tar:
+        members = tar.getnames()
+    assert members[:3] == [f"000000000.{name}" for name in ("before.jpg", "after.jpg", "json")]
+    out, _ = fastfeed("status", "shards")
+    assert "3 of 3" in out or "1 of 1" in out
+    assert "All files match" in fastfeed("verify", "shards")[0]
+    fastfeed("preview", "shards")
+    _, err = fastfeed("resume", "shards", code=2)
+    assert " ".join(images) in err
+    Path("names.txt").write_text(f"{names[1]}\n")
+    out, _ = fastfeed("update", "pairs.csv", "shards", "--remove", "names.txt")
+    assert out.startswith("shards: 1 of 1 shards, 2 images, ")
+    assert shard_bytes("shards") != before
+    assert "pairs.csv" in fastfeed("pairs.csv", "dry", *SMALL, *images, "--dry-run")[0]
+    _, err = fastfeed("pairs.csv", "d", "--image", "before", "--image", "after", code=2)
+    assert "as in --image left=LEFT --image right=RIGHT" in err

@@ -359,3 +359,14 @@ def test_reports_read_the_shards(tmp_path: Path, format: str) -> None:
         True,
     ]
     assert verify(job).problems == ()
+
+
+def test_shards_are_the_source_of_another_job(tmp_path: Path) -> None:
+    shards = built(tmp_path, "parquet")
+    source = SourceSpec(f"{shards}/*.parquet", image=("b=right", "a=left"), label="class")
+    report = run(source, tmp_path / "again", recipe("parquet", 10), engine=InlineEngine())
+    assert report.classes == ("a", "b")
+    (found,) = (tmp_path / "again").glob("*.parquet")
+    rows = pq.read_table(found).to_pylist()
+    assert [size_of(rows[0][name]) for name in ("b", "a")] == [[32, 24], [34, 24]]
+    assert json.loads(rows[0]["meta"])["uri"] == "shard-000000.parquet#0"

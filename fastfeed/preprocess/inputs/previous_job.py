@@ -73,10 +73,11 @@ def open_previous_job(
             f"{root} holds {' and '.join(sorted(splits))}: name one of them,"
             f" {root}/{sorted(splits)[0]}"
         )
-    if plan.images and requested.image is None:
+    if plan.images:
         raise ConfigError(
-            f"{root} holds samples of several images, {', '.join(plan.images)}; open the shards"
-            " themselves, once for each image, in ff.Together",
+            f"{root} holds samples of several images, {', '.join(plan.images)}; name its shards,"
+            f" '{path.rstrip('/')}/*{SUFFIXES[format]}', and the column of each image, or open them"
+            " in ff.Together",
             field="image",
         )
     suffix = SUFFIXES[format]

@@ -38,12 +38,7 @@ class EachImage:
 
     def __init__(self, images: Sequence[Source]) -> None:
         self.images = tuple(images)
-        self.spec = self.images[0].spec
-        self.classes = ()
         self.remote = any(isinstance(own, Fetching) and own.remote for own in self.images)
-
-    def __len__(self) -> int:
-        return len(self.images) * len(self.images[0])
 
     def place(self, id: int) -> tuple[Source, int]:
         """The source of an image, and its id there."""
@@ -58,15 +53,6 @@ class EachImage:
     def read(self, ids: Sequence[int]) -> list[Any]:
         """Read images."""
         return [source.read([sample])[0] for source, sample in map(self.place, ids)]
-
-    def label(self, ids: np.ndarray) -> np.ndarray:
-        """No labels: int64, shape (len(ids),), -1."""
-        return np.full(len(ids), -1, np.int64)
-
-    @property
-    def fingerprint(self) -> str:
-        """The fingerprints of all sources."""
-        return " + ".join(source.fingerprint for source in self.images)
 
     def fetch(self, ids: Sequence[int]) -> list[Pending]:
         """Start reading images, those of each source together."""
@@ -86,17 +72,17 @@ class EachImage:
 def read_sums(source: Source, ids: Sequence[int]) -> list[str]:
     """The sha256 of each sample's content as in `content_sum`; "" if it cannot be read."""
     images = getattr(source, "together", None) or {"": source}
-    first, *others = images
-    sums: dict[str, list[str]] = {}
-    for name, own in images.items():
-        blobs = read_each(own, ids)
-        sums[name] = [
-            hashlib.sha256(blob).hexdigest() if isinstance(blob, bytes) else "" for blob in blobs
-        ]
-    return [
-        combined_sum(sums[first][k], {name: sums[name][k] for name in others})
-        for k in range(len(ids))
+    columns = [
+        [_sha256(blob) if isinstance(blob, bytes) else "" for blob in read_each(own, ids)]
+        for own in images.values()
     ]
+    rows = [dict(zip(images, sums, strict=True)) for sums in zip(*columns, strict=True)]
+    first = next(iter(images))
+    return [combined_sum(sums.pop(first), sums) for sums in rows]
+
+
+def _sha256(blob: bytes) -> str:
+    return hashlib.sha256(blob).hexdigest()
 
 
 def known_sizes(source: Source, ids: Sequence[int]) -> list[int]:

@@ -49,7 +49,8 @@ class SampleImages:
 
     def __init__(self, source: Source, recipe: Recipe, uri: Uri, sample_uri: Uri) -> None:
         self._images: dict[str, Source] = dict(getattr(source, "together", None) or {"": source})
-        self._source = source if len(self._images) == 1 else EachImage([*self._images.values()])
+        images = [*self._images.values()]
+        self._source: Any = source if len(images) == 1 else EachImage(images)
         self._recipe = recipe
         self._uri = uri
         self._sample_uri = sample_uri

@@ -196,7 +196,7 @@ def _check_name(name: Any, first: bool) -> None:
 
 
 def _common_folder(roots: Sequence[Any]) -> str | None:
-    """Folder that holds all of these folders; None if there is none."""
+    """Folder that holds all of these folders; None if they share no part of a path."""
     if not all(roots):
         return None
     levels = zip(*(os.fspath(root).rstrip("/").split("/") for root in roots), strict=False)

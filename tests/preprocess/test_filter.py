@@ -39,7 +39,8 @@ from fastfeed.preprocess.pixels.transform import Transformer
 from fastfeed.preprocess.planning.estimate import estimate
 from fastfeed.preprocess.reports.statistics import statistics, summary
 from fastfeed.preprocess.reports.status import job_status
-from fastfeed.preprocess.shard.build import ShardTask, _ShardBuilder
+from fastfeed.preprocess.shard.build import _ShardBuilder
+from fastfeed.preprocess.shard.images import SampleImages
 from fastfeed.preprocess.targets.job_state import open_job
 from fastfeed.preprocess.targets.target import open_target
 from fastfeed.sources.folder import ImageFolder
@@ -266,12 +267,12 @@ def test_a_repair_knows_the_columns_of_the_job_in_the_source(place):
     job("", "score", columns=())
     recipe = Recipe(Scaling(12), limits=Limits(where="score >= 2"))
     with pytest.MonkeyPatch.context() as storage:
-        make = ShardTask.make
+        make = SampleImages.make
 
-        def slow(task: ShardTask, i: int, *arguments: Any) -> Any:
+        def slow(task: SampleImages, i: int, *arguments: Any) -> Any:
             return DecodeFailure("timeout", "") if i in (1, 5) else make(task, i, *arguments)
 
-        storage.setattr(ShardTask, "make", slow)
+        storage.setattr(SampleImages, "make", slow)
         storage.setattr(_ShardBuilder, "unread", lambda *_: {})
         run("shards", "again", recipe, engine=InlineEngine())
     report = update("shards", "again", repair=True, engine=InlineEngine())

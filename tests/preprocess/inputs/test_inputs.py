@@ -203,8 +203,12 @@ def test_sources_from_python(tmp_path: Path) -> None:
     assert len(SourceSpec(str(tmp_path / "p"))(remote).source) == 2
     with pytest.raises(ConfigError, match="holds pixels, not encoded images"):
         job_source(Arrays(np.zeros((2, 4, 4, 3), np.uint8)))(remote)
-    with pytest.raises(ConfigError, match="source must have one image per sample, got Together"):
-        job_source(Together({"left": source, "right": source}))(remote)
+    pair = job_source(Together({"left": source, "right": source}))(remote)
+    assert (pair.images, pair.text) == (("left", "right"), str(source.root))
+    assert pair.fingerprint.endswith(" images left,right")
+    pixels = Arrays(np.zeros((2, 4, 4, 3), np.uint8))
+    with pytest.raises(ConfigError, match="holds pixels, not encoded images"):
+        job_source(Together({"left": source, "right": pixels}))(remote)
     with pytest.raises(ConfigError, match=r"must be a source such as ImageFolder.*got list"):
         job_source(["a.jpg"])(remote)  # type: ignore[arg-type]
 

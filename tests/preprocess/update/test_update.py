@@ -25,7 +25,7 @@ from fastfeed.preprocess.planning.edited import read_labels, read_names
 from fastfeed.preprocess.reports.statistics import statistics
 from fastfeed.preprocess.reports.status import job_status
 from fastfeed.preprocess.reports.verify import verify
-from fastfeed.preprocess.shard.build import ShardTask
+from fastfeed.preprocess.shard.images import SampleImages
 from fastfeed.preprocess.shard.stored import StoredShard
 from fastfeed.preprocess.targets.job_state import open_job
 from fastfeed.preprocess.targets.target import open_target
@@ -112,7 +112,7 @@ def test_images_are_copied_and_not_decoded(tmp_path: Path, monkeypatch: pytest.M
     finished_job(tmp_path)
     for path in (tmp_path / "source").rglob("*.jpg"):
         path.unlink()
-    monkeypatch.setattr(ShardTask, "make", None)
+    monkeypatch.setattr(SampleImages, "make", None)
     assert change(tmp_path, remove=["cats/0003.jpg"]).tally.samples == 17
 
 
@@ -210,13 +210,13 @@ def test_a_repaired_image_is_no_duplicate_of_its_bad_self(
 ) -> None:
     make_source(tmp_path / "source", reasons=())
     made = replace(recipe(), choice=Selection(dedupe="exact"))
-    make = ShardTask.make
+    make = SampleImages.make
 
-    def slow(task: ShardTask, i: int, *arguments: Any) -> Any:
+    def slow(task: SampleImages, i: int, *arguments: Any) -> Any:
         return DecodeFailure("timeout", "") if i == 3 else make(task, i, *arguments)
 
     with monkeypatch.context() as storage:
-        storage.setattr(ShardTask, "make", slow)
+        storage.setattr(SampleImages, "make", slow)
         run(str(tmp_path / "source"), tmp_path / "shards", made, engine=InlineEngine())
     report = change(tmp_path, repair=True)
     assert report.selection[0] == "1 image repaired: 1 of 3 shards is written again"

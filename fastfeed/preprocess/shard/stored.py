@@ -29,7 +29,7 @@ from fastfeed.preprocess.model.record import (
 )
 from fastfeed.preprocess.pixels.image_info import image_info
 from fastfeed.preprocess.shard.array_files import ArrayFiles
-from fastfeed.preprocess.targets.ranges import HashedFile, RangeFile, reader
+from fastfeed.preprocess.targets.ranges import HashedFile, RangeFile, Read, reader
 from fastfeed.preprocess.targets.target import Target
 from fastfeed.preprocess.writers.tar import parts_of
 from fastfeed.sources.mds.shard import column_locations, header
@@ -172,16 +172,19 @@ class StoredShard:
 
     def _sample(self, start: int, stop: int) -> Entry:
         """The sample in a byte range of the main file, of which nothing else is read."""
-        read = reader(self.target, self.main)
-        file = ForwardReader(self.main, stop, read, stop - start)
+        file = ForwardReader(self.main, stop, self._read, stop - start)
         return _SAMPLES[self.format](self, file)[0](start, stop)
 
     @cached_property
     def array_files(self) -> ArrayFiles:
         """Files of a raw shard; its pixels are read row by row."""
-        read = reader(self.target, self.main)
-        pixels = ForwardReader(self.main, self._main.size, read, _ROW)
+        pixels = ForwardReader(self.main, self._main.size, self._read, _ROW)
         return ArrayFiles(pixels, self.open, self.record.arrays, self.binary)
+
+    @cached_property
+    def _read(self) -> Read:
+        """Reads ranges of the main file."""
+        return reader(self.target, self.main)
 
     @cached_property
     def _main(self) -> ForwardReader:

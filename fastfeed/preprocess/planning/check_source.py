@@ -30,6 +30,7 @@ from fastfeed.sources.class_names import nfc
 from fastfeed.sources.listing.file_table import unpacked
 from fastfeed.sources.listing.listing_file import ARRAYS, read_listing
 from fastfeed.sources.shards.extra_columns import HasExtraColumns
+from fastfeed.sources.tables.source import TableSource
 from fastfeed.sources.tables.string_column import StringColumn
 from fastfeed.storage.storage import Storage
 
@@ -369,7 +370,7 @@ def _sizes(source: Source, first: int, last: int) -> np.ndarray:
         return np.where((sizes > 0).all(axis=0), sizes.sum(axis=0), 0)
     if callable(sizes := getattr(source, "file_sizes", None)):
         return np.asarray(sizes(first, last), np.int64)
-    if isinstance(source, Sharded):
+    if isinstance(source, Sharded) and not isinstance(source, TableSource):  # of row groups
         return np.asarray(source.sizes(np.arange(first, last)), np.int64)
     return np.zeros(last - first, np.int64)
 

@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from helpers.needs import require
 from helpers.photos import jpeg
 from helpers.preprocess.mosaic_streaming import streaming
+from helpers.s3 import S3Server
 from helpers.small_jobs import InlineEngine, recipe
 from PIL import Image
 
@@ -370,3 +372,47 @@ def test_shards_are_the_source_of_another_job(tmp_path: Path) -> None:
     rows = pq.read_table(found).to_pylist()
     assert [size_of(rows[0][name]) for name in ("b", "a")] == [[32, 24], [34, 24]]
     assert json.loads(rows[0]["meta"])["uri"] == "shard-000000.parquet#0"
+
+
+def test_a_repaired_pair_of_a_table_enters_a_new_shard(tmp_path: Path) -> None:
+    rows = {"left": [jpeg(k) for k in range(4)], "right": [jpeg(k) for k in range(9, 13)]}
+    place = str(tmp_path / "t.parquet")
+    source = SourceSpec(place, image=("left=left", "right=right"))
+
+    def write(images: list[bytes]) -> None:
+        pq.write_table(pa.table({**rows, "right": images}), place)
+
+    write([*rows["right"][:2], jpeg(11)[:200], jpeg(12)])
+    made = recipe(samples=4)
+    report = run(source, tmp_path / "shards", made, engine=InlineEngine())
+    assert [(image.id, image.reason) for image in report.bad] == [(2, "truncated")]
+    write(rows["right"])
+    report = update(source, tmp_path / "shards", repair=True, engine=InlineEngine())
+    assert (report.tally.samples, report.bad) == (4, ())
+    for name, images in rows.items():
+        read = ff.TarShards(f"{tmp_path / 'shards'}/*.tar", label=None, images=[f"{name}.jpg"])
+        pq.write_table(pa.table({"image": images}), tmp_path / f"{name}.parquet")
+        run(tmp_path / f"{name}.parquet", tmp_path / name, made, engine=InlineEngine())
+        alone = ff.TarShards(f"{tmp_path / name}/*.tar", label=None).read(range(4))
+        assert read.read(range(4)) == [alone[k] for k in (0, 1, 3, 2)]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_shards_in_a_store_and_their_updates_are_those_of_a_folder(
+    tmp_path: Path, format: str, s3: S3Server
+) -> None:
+    shards = built(tmp_path, format)
+    source = spec(str(tmp_path / "data/t.csv"))
+    s3.put("several/other", b"")
+    own = {"engine": InlineEngine(), "target_storage": s3.options}
+    store = f"s3://several/{format}"
+    run(source, store, recipe(format, 2), **own)
+    changes = {"remove": ["left/0.jpg"], "relabel": {"left/1.jpg": "b"}}
+    update(source, store, **changes, **own)
+    update(source, shards, **changes, engine=InlineEngine())
+    target = open_target(store, s3.options, writes=False)
+    names = [name for name in target.files() if "/" not in name]
+    assert names
+    assert {name: target.read(name) for name in names} == {
+        name: (shards / name).read_bytes() for name in names
+    }

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import importlib
 import math
+import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
 from fastfeed.adapters.batch_tuples import BatchTuples, refusal
 from fastfeed.adapters.device_convert import Where, on_device
+from fastfeed.adapters.torch_loader import (
+    EpochPosition,
+    RankSampler,
+    StepDataset,
+    StepSampler,
+    whole,
+)
 from fastfeed.distributed.rank_agreement import check_process_groups
 from fastfeed.errors import ConfigError, DeviceMemory, MissingExtra
 from fastfeed.feed.fields import Field, Yields
@@ -96,7 +104,20 @@ class TorchFeed:
     after `ToLayout("CHW")`, which PyTorch's own models need.
 
     For a source with annotations, labels are a dict of tensors: "boxes", "labels", "masks".
+
+    Trainers find what they ask a `DataLoader` for: `dataset`, `sampler` and `batch_sampler`, which
+    skip batches without reading them, `batch_size` (of this rank), `drop_last` and `set_epoch`.
     """
+
+    num_workers = 0
+    pin_memory = False
+    prefetch_factor = None
+    collate_fn = staticmethod(whole)
+    # for Accelerate: leave this loader as it is, and save its position with everything else
+    _is_accelerate_prepared = True
+    use_stateful_dataloader = True
+    end_of_dataloader = False
+    remainder = -1  # all samples of the last batch count
 
     def __init__(
         self, session: FeedSession, placement: TorchPlacement, raw: bool, tuples: BatchTuples
@@ -111,20 +132,73 @@ class TorchFeed:
         self._raw = raw
         self._place = lambda batch: placement.put(tuples(batch), convert=convert)
         self._nested = tuples.nested
+        self._position = EpochPosition(session)
+        self.sampler = RankSampler(session, self._position)
         session.place_on(placement, raw, tuples.names)
         session.notes = [line for line in session.notes if line != _CHANNELS_LAST]
         if session.program.spec.layout == "HWC":
             session.notes.append(_CHANNELS_LAST)
 
     def __iter__(self) -> Iterator[Any]:
+        return self._begin()
+
+    def _begin(self) -> LockedIterator[Any]:
         placed = self._session.placed(self._place, self._raw)
-        return LockedIterator(
-            (self._nested(self._placement.take(one)) for one in placed), placed.close
-        )
+        return LockedIterator(self._batches(placed), placed.close)
+
+    def _batches(self, placed: Iterator[Any]) -> Generator[Any, None, None]:
+        cursor = self._session.cursor
+        self._position.begun()
+        epoch = cursor.next_epoch
+        self.end_of_dataloader = False
+        accelerate: Any = sys.modules.get("accelerate.state")
+        syncs = accelerate.GradientState() if accelerate else None
+        if syncs:  # it ends an accumulation of gradients with the epoch
+            syncs._add_dataloader(self)
+        try:
+            for one in placed:
+                self.end_of_dataloader = cursor.position[0] != epoch
+                yield self._nested(self._placement.take(one))
+        finally:
+            if syncs:
+                syncs._remove_dataloader(self)
 
     def __len__(self) -> int:
         """Steps per epoch, the same on every rank."""
         return len(self._session)
+
+    @cached_property  # it refers to this loader, which is freed at once if no one asks
+    def dataset(self) -> StepDataset:
+        """The batches by the keys of `batch_sampler`; its length is samples of an epoch."""
+        return StepDataset(self._session, self._position, self._begin)
+
+    @cached_property
+    def batch_sampler(self) -> StepSampler:
+        """Positions of the batches of the next epoch."""
+        return StepSampler(self.sampler, self.dataset)
+
+    @property
+    def batch_size(self) -> int:
+        """Samples per step on this rank."""
+        return self._session.plan.batch
+
+    @property
+    def drop_last(self) -> bool:
+        """True if an incomplete last batch is left out of an epoch."""
+        return self._session.plan.tail == "drop"
+
+    def set_epoch(self, epoch: int) -> None:
+        """Begin the next iteration with this epoch.
+
+        A position that was restored inside the epoch is kept.
+
+        Args:
+            epoch: Counts from 0.
+
+        Raises:
+            ConfigError: If a position in another epoch was restored.
+        """
+        self._position.move(epoch)
 
     def state_dict(self) -> dict[str, Any]:
         """The position after the last batch that was yielded, valid at any world size."""
@@ -133,6 +207,7 @@ class TorchFeed:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume from a saved position."""
         self._session.restore(state)
+        self._position.loaded()
 
     def __repr__(self) -> str:
         return f"{self._session!r}.to_torch({str(self.device)!r})"

@@ -445,8 +445,8 @@ class Feed:
         """An iterable of tensors, one epoch per iteration, prefetched to a device.
 
         Images are (n, height, width, channels); with `ToLayout("CHW")` among the ops (n, channels,
-        height, width), as PyTorch's own models take them. The result has `state_dict()` and
-        `load_state_dict()`.
+        height, width), as PyTorch's own models take them. The result has `state_dict()`,
+        `load_state_dict()` and what trainers ask a `DataLoader` for.
 
         Args:
             device (Any): A torch.device or its name. Default: None, this rank's GPU.

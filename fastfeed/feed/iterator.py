@@ -171,7 +171,7 @@ class Cursor:
 
     def _iterate(self, place: PlaceFunction | None, raw: bool) -> Generator[Any, None, None]:
         if self._inside_epoch:
-            self.position = (self.position[0] + 1, 0)
+            self.position = (self.next_epoch, 0)
             self._inside_epoch = False
         owner = self._owner = object()
         epoch, iterator = self.position[0], self._continue(place, raw)
@@ -212,6 +212,11 @@ class Cursor:
             self._status.set_leader(iterator)
         self._meter.pause()
         return iterator
+
+    @property
+    def next_epoch(self) -> int:
+        """Epoch of the next iteration: the one after an epoch that was left early."""
+        return self.position[0] + self._inside_epoch
 
     def epoch_ended(self) -> None:
         """Count the time of the last batch as the consumer's."""

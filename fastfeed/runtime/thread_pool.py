@@ -73,7 +73,7 @@ class ThreadPool:
         if os.getpid() != self._pid:
             raise FeedClosed(
                 "this feed was started before fork(), its threads are missing here; create the feed"
-                " in the child"
+                " in the child, or pass num_workers=0 if this is a worker of a DataLoader"
             )
         with self._lock:
             self.check_open()

@@ -9,7 +9,7 @@ import numpy as np
 
 from fastfeed.decode.base import DecodeEngine, DecodeFailure, Header, Request, Stop, dct_denominator
 from fastfeed.decode.pixels import PixelsEngine
-from fastfeed.ops.base import Border, shade
+from fastfeed.ops.base import FILTERS, Border, shade
 from fastfeed.ops.program.window import Windows
 
 _NEAR = 1e-6  # of a pixel: sums of fractions
@@ -25,6 +25,8 @@ def decode_with_border(
     crop of the padded image.
     """
     windows, size = request.windows, out.shape[1:3]
+    if windows.filters is not None:
+        return _by_filters(engine, request, windows.filters, border, out, stop)
     if border is None or windows.limits is None:
         return engine.decode(request, out, stop)
     beyond = _beyond(windows.boxes, windows.limits)
@@ -54,6 +56,28 @@ def decode_with_border(
                 _write_with_border(
                     image, part, row, windows.flips[row], border.mode, fill, out[row]
                 )
+    return results
+
+
+def _by_filters(
+    engine: DecodeEngine,
+    request: Request,
+    filters: np.ndarray,
+    border: Border | None,
+    out: np.ndarray,
+    stop: Stop,
+) -> list[DecodeFailure | None]:
+    """`decode_with_border` of the images of each filter in turn."""
+    results: list[DecodeFailure | None] = [None] * len(request)
+    for code in np.unique(filters).tolist():
+        rows = np.flatnonzero(filters == code).tolist()
+        own = request[rows]
+        windows = replace(own.windows, filters=None)
+        pixels = np.empty((len(rows), *out.shape[1:]), np.uint8)
+        own = replace(own, windows=windows, filter=FILTERS[code])
+        made = decode_with_border(engine, own, border, pixels, stop)
+        for row, image, bad in zip(rows, pixels, made, strict=True):
+            results[row], out[row] = bad, image
     return results
 
 

@@ -187,7 +187,7 @@ def _branch(program: Program) -> list[tuple[str, ...]]:
     runs = [
         (
             verb,
-            f"{several}{_window(program.window)}, one {program.filter} resampling",
+            f"{several}{_window(program.window)}, one {' or '.join(program.filters)} resampling",
             str(program.pixels),
         )
     ]

@@ -27,6 +27,7 @@ __all__ = [
     "check_p",
     "check_range",
     "check_size",
+    "filters_of",
     "freeze",
     "need_bytes",
     "need_pixels",
@@ -233,10 +234,19 @@ def _plain(value: Any) -> Any:
     return tuple(_plain(item) for item in value) if isinstance(value, (list, tuple)) else value
 
 
-def check_filter(name: str, filter: str) -> None:
-    """Refuse an unknown resampling filter."""
-    if filter not in FILTERS:
-        raise ConfigError.of(f"{name} filter", f"one of {', '.join(FILTERS)}", filter)
+def check_filter(name: str, filter: Any, several: bool = False) -> None:
+    """Refuse an unknown resampling filter; `several`: a tuple of two or more may be drawn from."""
+    if several and isinstance(filter, tuple) and len(filter) > 1:
+        for each in filter:
+            check_filter(name, each)
+    elif filter not in FILTERS:
+        more = ", or a tuple of these" if several else ""
+        raise ConfigError.of(f"{name} filter", f"one of {', '.join(FILTERS)}{more}", filter)
+
+
+def filters_of(op: Any) -> tuple[str, ...]:
+    """The filters that an op that resamples draws from; its own, if it is one."""
+    return op.filter if isinstance(op.filter, tuple) else (op.filter,)
 
 
 def check_range(

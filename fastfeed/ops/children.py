@@ -32,6 +32,13 @@ __all__ = [
 def child(where: str, op: Any) -> Any:
     op = as_op(op)
     check_op(where, op, "RandomFlip() or a function")
+    if isinstance(getattr(op, "filter", None), tuple):
+        raise ConfigError.of(
+            where,
+            "an op with one filter",
+            op,
+            "put it directly into the list of ops, where each image draws its filter",
+        )
     if op.kind not in ("geometry", "change"):
         raise ConfigError.of(
             where,

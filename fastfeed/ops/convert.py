@@ -243,14 +243,6 @@ class Convert:
             values = values / xp.maximum(values.std(axes, keepdims=True), least)
         return values.astype(self.dtype)
 
-    def need_table(self, backend: str) -> None:
-        """Raise ConfigError unless all images share a table."""
-        if self.standardized:
-            raise ConfigError(
-                f'{backend} cannot run Standardize(), each image by its own mean; use backend="cpu"',
-                field="backend",
-            )
-
     @functools.lru_cache(maxsize=8)  # noqa: B019 - equal ones share theirs; they hold nothing else
     def table(self) -> np.ndarray:
         """The result for every byte: dtype, shape (256, channels), read-only."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError
-from fastfeed.ops.base import check_size
+from fastfeed.ops.base import check_size, filters_of
 from fastfeed.ops.compose import Maybe, OneOf, Sequential
 from fastfeed.ops.crops import CenterCrop, RandomCrop
 from fastfeed.ops.function import Function, as_op
@@ -28,7 +29,7 @@ def evaluation(ops: Sequence[Any]) -> list[Any]:
 
     `RandomResizedCrop(s)` becomes `Resize(round(s * 256 / 224))` and `CenterCrop(s)` (of a size
     that is no square, s is the short side), `RandomCrop` `CenterCrop`; of a `OneOf` remains what
-    all its ops become. Other ops that draw are left out (flips, colors, policies, erasing, noise),
+    all its ops become. Of several filters the first stays. Other ops that draw are left out (flips, colors, policies, erasing, noise),
     as are those that mix samples and `LabelSmoothing`; ops that do the same to every sample stay.
 
     Args:
@@ -72,7 +73,7 @@ def _evaluated(op: Any) -> list[Any]:
 
 def _resized_crop(op: RandomResizedCrop) -> list[Any]:
     side = min(check_size("RandomResizedCrop", op.size))
-    return [Resize(round(side * 256 / 224), filter=op.filter), CenterCrop(op.size)]
+    return [Resize(round(side * 256 / 224), filter=filters_of(op)[0]), CenterCrop(op.size)]
 
 
 def _sequence(op: Sequential) -> list[Any]:
@@ -111,6 +112,7 @@ def _multi_crop(op: MultiCrop) -> list[Any]:
 
 _RULES: dict[type, Callable[[Any], list[Any] | None]] = {
     RandomResizedCrop: _resized_crop,
+    Resize: lambda op: [replace(op, filter=filters_of(op)[0])],
     RandomCrop: lambda op: [CenterCrop(op.size)],
     Sequential: _sequence,
     Maybe: _maybe,

@@ -87,8 +87,10 @@ class Resize:
 
     Args:
         size (int | tuple[int, int]): One side, or (height, width), in [1, 65535] pixels.
-        filter (str): "bilinear", "bicubic", "lanczos", "box", or "nearest" for maps of classes or
-            depths, which is not antialiased. Default: "bilinear".
+        filter (str | tuple[str, ...]): "bilinear", "bicubic", "lanczos", "box", or "nearest" for
+            maps of classes or depths, which is not antialiased. Of a tuple, such as ("bilinear",
+            "bicubic"), each image draws one, as timm's interpolation="random"; on the cpu backend.
+            Default: "bilinear".
         fit (str | None): What `size` means. "exact": scale to that size whatever the aspect ratio
             (an int is a square). "short": the short side becomes `size`. "long": the long side
             does. "pad": as large as fits inside `size`, centered, with a border of `fill` (an int
@@ -108,17 +110,16 @@ class Resize:
     """
 
     size: int | tuple[int, int]
-    filter: str = "bilinear"
+    filter: str | tuple[str, ...] = "bilinear"
     fit: Literal["exact", "short", "long", "pad"] | None = None
     fill: tuple[int, int, int] = (0, 0, 0)
 
     kind: ClassVar[Kind] = "geometry"
-    draws: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
         freeze(self)
         check_size("Resize", self.size)
-        check_filter("Resize", self.filter)
+        check_filter("Resize", self.filter, several=True)
         check_fill("Resize fill", self.fill)
         if self.fit not in (None, "exact", "short", "long", "pad"):
             raise ConfigError.of("Resize fit", '"exact", "short", "long" or "pad"', self.fit)
@@ -137,6 +138,11 @@ class Resize:
         more = "" if self.fit is None else f", fit={self.fit!r}"
         more += "" if self.fill == (0, 0, 0) else f", fill={self.fill}"
         return f"Resize(size={self.size!r}, filter={self.filter!r}{more})"
+
+    @property
+    def draws(self) -> int:
+        """Random numbers per sample: one for the filter, if there is a choice."""
+        return int(isinstance(self.filter, tuple))
 
     @property
     def border(self) -> Border | None:
@@ -211,8 +217,10 @@ class RandomResizedCrop:
             Default: (0.08, 1.0).
         ratio (tuple[float, float]): Lowest and highest width / height, in (0, 1000]. Default: (3 /
             4, 4 / 3).
-        filter (str): "bilinear", "bicubic", "lanczos", "box", or "nearest" for maps of classes or
-            depths, which is not antialiased. Default: "bilinear".
+        filter (str | tuple[str, ...]): "bilinear", "bicubic", "lanczos", "box", or "nearest" for
+            maps of classes or depths, which is not antialiased. Of a tuple, such as ("bilinear",
+            "bicubic"), each image draws one, as timm's interpolation="random"; on the cpu backend.
+            Default: "bilinear".
 
     Raises:
         ConfigError: If a field is out of range.
@@ -225,15 +233,14 @@ class RandomResizedCrop:
     size: int | tuple[int, int]
     scale: tuple[float, float] = (0.08, 1.0)
     ratio: tuple[float, float] = (3 / 4, 4 / 3)
-    filter: str = "bilinear"
+    filter: str | tuple[str, ...] = "bilinear"
 
     kind: ClassVar[Kind] = "geometry"
-    draws: ClassVar[int] = 22  # ten areas, ten ratios, a place
 
     def __post_init__(self) -> None:
         freeze(self)
         check_size("RandomResizedCrop", self.size)
-        check_filter("RandomResizedCrop", self.filter)
+        check_filter("RandomResizedCrop", self.filter, several=True)
         check_range(
             "RandomResizedCrop scale",
             self.scale,
@@ -245,6 +252,11 @@ class RandomResizedCrop:
         hint = "width / height, such as (3 / 4, 4 / 3)"
         check_range("RandomResizedCrop ratio", self.ratio, 0, 1000, hint, above=True)
 
+    @property
+    def draws(self) -> int:
+        """Ten areas, ten ratios, a place, and last the filter if there is a choice."""
+        return 22 + isinstance(self.filter, tuple)
+
     def out(self, spec: Spec) -> Spec:
         need_pixels(self, spec)
         return spec.with_size(*height_width(self.size))
@@ -254,7 +266,7 @@ class RandomResizedCrop:
         ratios = np.exp(low + u[:, 10:20] * (math.log(self.ratio[1]) - low))
         n = len(sizes)
         boxes = np.empty((n, 4))
-        extension().resized_crops(u, ratios, sizes, *self.scale, *self.ratio, boxes)
+        extension().resized_crops(u[:, :22], ratios, sizes, *self.scale, *self.ratio, boxes)
         size = same_size(height_width(self.size), sizes)
         return {"box": boxes, "size": size, "flip": np.zeros((n, 2), bool)}
 

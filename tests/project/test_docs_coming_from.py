@@ -55,6 +55,8 @@ SAME: dict[str, dict[str, Any]] = {
         "fill": (0, 0, 0),
     },
     'ff.RandomResizedCrop(224, filter="bicubic")': CROP | {"filter": "bicubic"},
+    'ff.RandomResizedCrop(224, filter=("bilinear", "bicubic"))': CROP  # _RANDOM_INTERPOLATION
+    | {"filter": ("bilinear", "bicubic")},
     "ff.ColorJitter(0.4, 0.4, 0.4)": {"brightness": 0.4, "hue": 0.0},
     'ff.RandomErasing(0.25, (0.02, 1 / 3), (0.3, 1 / 0.3), "noise")': {
         "p": 0.25,

@@ -269,6 +269,7 @@ class NativeProgram:
                 codes,
                 spans,
                 call.stop,
+                None if windows is None else windows.filters,
             )
             call.record(spans[:used])
             if not any(codes.tolist()):
@@ -358,6 +359,7 @@ class NativeProgram:
                 "whole": program.views > 0,
                 "filter": FILTERS.index(program.filter),
                 "enlarge": ENLARGE[program.filter],
+                "enlarge_by_filter": tuple(ENLARGE[filter] for filter in FILTERS),
                 "max_pixels": 0 if program.decode is None else program.decode.max_pixels,
                 "matte": (0, 0, 0) if program.decode is None else program.decode.matte,
                 "border": 0 if border is None else BORDERS.index(border.mode),

@@ -41,7 +41,7 @@ GRAIN = _all("GRAIN")
 
 def check(program: Program) -> None:
     """Raise ConfigError if a program has an op that DALI cannot run."""
-    program.convert.need_table('backend="dali"')
+    program.refuse_per_image('backend="dali"')
     for op in [op for layer in program.layers for op in layer.ops]:
         if isinstance(op, Function):
             raise ConfigError(

@@ -95,7 +95,7 @@ class NvjpegBackend:
         )
         self.share = DecodeShare(kept_file(), f"cpu share alongside {where}", how.cpu_share)
         self._chain: Any = None
-        program.convert.need_table('engine="nvjpeg"')
+        program.refuse_per_image('engine="nvjpeg"')
         if program.layers:  # DALI has these ops; without them it is not needed
             pipeline = importlib.import_module("fastfeed.backends.dali.pipeline")
             importlib.import_module("fastfeed.backends.dali.chain").check(program)

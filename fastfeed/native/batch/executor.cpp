@@ -39,23 +39,30 @@ Cut cut_of(const Values& values, size_t row) {
   return cut;
 }
 
+Filter filter_of(const Program& program, const Values& values, size_t row) {
+  return values.filters ? Filter(values.filters[row]) : program.filter;
+}
+
 Slot slot_of(const Image& image) { return {image.at, ptrdiff_t(image.row()), image.height, image.width}; }
 
 // Cuts a window out of pixels.
 void cut_pixels(const Program& program, const Image& source, const Values& values, size_t row, const Image& into,
                 Worker& worker) {
   const Border border = values.limits ? program.border : Border();
-  cut(source, cut_of(values, row), border, program.filter, slot_of(into), worker.scratch);
+  cut(source, cut_of(values, row), border, filter_of(program, values, row), slot_of(into), worker.scratch);
 }
 
 // Decodes the window of an encoded sample.
 Status decode_window(const Program& program, const Sample& sample, const Values& values, size_t row, const Image& into,
                      Worker& worker) {
   const Border border = values.limits ? program.border : Border();
+  const Filter filter = filter_of(program, values, row);
+  Limits limits = program.limits;
+  if (values.filters) limits.enlarge = program.enlarge_by_filter[int(filter)];
   return cut_with_border(cut_of(values, row), border, slot_of(into), into.channels, worker.scratch,
                          [&](const double* box, const bool* flip, const Slot& slot) {
                            const Window window{box[0], box[1], box[2], box[3], flip[0], flip[1]};
-                           return worker.decode(sample.data, sample.size, window, program.filter, program.limits, slot);
+                           return worker.decode(sample.data, sample.size, window, filter, limits, slot);
                          });
 }
 

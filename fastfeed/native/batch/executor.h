@@ -16,6 +16,7 @@ struct Values {
   const double* boxes = nullptr;   // (rows, 4)
   const bool* flips = nullptr;     // (rows, 2)
   const double* limits = nullptr;  // (rows, 4), or null where no box reaches beyond its image
+  const int64_t* filters = nullptr;  // (rows,), or null where all have the program's filter
   std::vector<LayerValues> layers;
 };
 

@@ -83,6 +83,7 @@ struct Program {
   int out_height = 0, out_width = 0;        // after the layers
   Filter filter = Filter::bilinear;
   Limits limits;
+  double enlarge_by_filter[kFilters] = {};  // `limits.enlarge` where each sample has its own filter
   Border border;
   int views = 1;       // windows per sample
   bool whole = false;  // they are cut from the whole image, decoded once

@@ -62,6 +62,10 @@ Program program_of(const nb::dict& fields) {
   program.filter = Filter(small("filter"));
   program.limits.max_pixels = integer("max_pixels");
   program.limits.enlarge = nb::cast<double>(fields["enlarge"]);
+  if (fields.contains("enlarge_by_filter")) {
+    const auto parts = parts_of(fields["enlarge_by_filter"], kFilters);
+    for (size_t k = 0; k < kFilters; ++k) program.enlarge_by_filter[k] = nb::cast<double>(parts[k]);
+  }
   program.limits.matte = nb::cast<Matte>(fields["matte"]);
   program.border.mode = Border::Mode(small("border"));
   const auto fill = parts_of(fields["fill"], program.channels == 1 ? 1 : 3);
@@ -82,7 +86,8 @@ Program program_of(const nb::dict& fields) {
       throw std::invalid_argument("a table must be (256, channels) of 2 or 4 bytes");
     const auto* data = reinterpret_cast<const uint8_t*>(table.c_str());
     conversion.tables = std::make_shared<EntryTables>(data, channels, size);
-    conversion.standardized = standardized_of(nb::cast<std::string>(fields["standardized"]), size);
+    if (fields.contains("standardized"))
+      conversion.standardized = standardized_of(nb::cast<std::string>(fields["standardized"]), size);
   }
   if (!fields["noise"].is_none()) {
     const auto parts = parts_of(fields["noise"], 3);

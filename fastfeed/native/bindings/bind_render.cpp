@@ -94,7 +94,7 @@ LayerValues values_of(const Layer& layer, nb::handle entry, size_t rows) {
 // spans: thread, begin, and nanoseconds of decoding, ops and conversion, per chunk of samples.
 int render(Executor& executor, const Program& program, const SampleList& list, Flags skip, std::optional<Boxes> boxes,
            std::optional<Flips> flips, std::optional<Boxes> limits, const nb::tuple& layers, Rows out, Codes codes,
-           Spans spans, nb::object stop) {
+           Spans spans, nb::object stop, std::optional<Ids> filters) {
   const size_t n = list.samples.size(), views = size_t(program.views), rows = n * views;
   for (size_t got : {skip.shape(0), codes.shape(0), spans.shape(0)}) same_length(n, got, "an argument", "sample");
   Values values;
@@ -106,6 +106,13 @@ int render(Executor& executor, const Program& program, const SampleList& list, F
     values.boxes = boxes->data(), values.flips = flips->data(), values.limits = limits ? limits->data() : nullptr;
   } else if (program.encoded) {
     throw std::invalid_argument("encoded samples need boxes and flips");
+  }
+  if (filters) {
+    same_length(rows, filters->shape(0), "filters", "row");
+    values.filters = filters->data();
+    for (size_t k = 0; k < rows; ++k)
+      if (values.filters[k] < 0 || values.filters[k] >= kFilters || !(program.enlarge_by_filter[values.filters[k]] > 0))
+        throw std::out_of_range("a filter is not in the program");
   }
   for (size_t k = 0; k < n; ++k) {
     const Sample& sample = list.samples[k];
@@ -171,7 +178,8 @@ void bind_render(nb::class_<Executor>& executor) {
   executor.def("render", &render, nb::arg("program"), nb::arg("samples"), nb::arg("skip").noconvert(),
                nb::arg("boxes").noconvert().none(), nb::arg("flips").noconvert().none(),
                nb::arg("limits").noconvert().none(), nb::arg("layers"), nb::arg("out").noconvert(),
-               nb::arg("codes").noconvert(), nb::arg("spans").noconvert(), nb::arg("stop"));
+               nb::arg("codes").noconvert(), nb::arg("spans").noconvert(), nb::arg("stop"),
+               nb::arg("filters").noconvert().none() = nb::none());
   executor.def("mix", &mix, nb::arg("program"), nb::arg("samples").noconvert(), nb::arg("members").noconvert(),
                nb::arg("how").noconvert(), nb::arg("shares").noconvert(), nb::arg("box").noconvert(),
                nb::arg("out").noconvert(), nb::arg("spans").noconvert(), nb::arg("stop"));

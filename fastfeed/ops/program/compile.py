@@ -13,7 +13,7 @@ from fastfeed.ops.decode import Decode
 from fastfeed.ops.function import Function, as_op, check_op
 from fastfeed.ops.geometry import RandomFlip, Resize
 from fastfeed.ops.labels import targets
-from fastfeed.ops.program.program import Link, Program, Work, border_of, filter_of
+from fastfeed.ops.program.program import Link, Program, Work, border_of, window_filters
 from fastfeed.ops.program.window import Step, Windows
 from fastfeed.ops.views import ViewGroup
 from fastfeed.spec import CLASS_NUMBER, LabelSpec, Spec
@@ -120,7 +120,7 @@ def _program(steps: list[Step], input_spec: Spec) -> Program:
         steps=tuple(steps),
         decode=next((s.op for s in steps if isinstance(s.op, Decode)), None),
         window=tuple(window),
-        filter=filter_of(window),
+        filters=window_filters(window),
         border=border_of(window),
         pixels=pixels,
         chain=tuple(chain),
@@ -142,7 +142,13 @@ def _view_program(
         spec = op.out(spec)
         tail.append(Step(op, spec, slot, views=group.count))
         slot = next_slot(op, slot)
-    return replace(_program([*head, *tail], input_spec), views=group.count)
+    program = _program([*head, *tail], input_spec)
+    if len(program.filters) > 1:
+        raise SpecError(
+            f"views of an image need one filter, got {program.filters} before"
+            f" {steps[at].op!r}; write one of them"
+        )
+    return replace(program, views=group.count)
 
 
 def _mixing(steps: list[Step], views: bool) -> Step | None:

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.ops.base import Border
+from fastfeed.errors import ConfigError
+from fastfeed.ops.base import FILTERS, Border, filters_of
 from fastfeed.ops.convert import Convert
 from fastfeed.ops.decode import Decode
 from fastfeed.ops.function import Function
@@ -38,8 +39,9 @@ class Link:
             return cls(tuple(steps), input_spec, steps[-1].spec, layers(steps[0].op))
         spec = steps[-1].spec.as_bytes()
         height, width = spec.size
-        window = Window((height or 0, width or 0), filter_of(steps), border_of(steps))
-        return cls(tuple(steps), input_spec, spec, (Layer((window,)),))
+        size, border = (height or 0, width or 0), border_of(steps)
+        cuts = tuple(Window(size, filter, border) for filter in window_filters(steps))
+        return cls(tuple(steps), input_spec, spec, (Layer(cuts),))
 
     def choose(self, draws: Sequence[np.ndarray], n: int) -> list[Choices]:
         """The choices for n samples, one per layer; draws: one array per step."""
@@ -58,13 +60,24 @@ class Link:
             "flip": windows.flips,
             "limit": limit,
         }
-        return [Choices(np.zeros(n, np.int64), (values,))]
+        drawn = _drawn_filters(self.steps, draws)
+        choice = np.zeros(n, np.int64) if drawn is None else drawn
+        return [Choices(choice, (values,) * len(self.layers[0].ops))]
 
 
-def filter_of(steps: Sequence[Step]) -> str:
-    """The last filter named, since its op decides the output size."""
-    named = [s.op.filter for s in steps if hasattr(s.op, "filter")]
-    return named[-1] if named else "bilinear"
+def window_filters(steps: Sequence[Step]) -> tuple[str, ...]:
+    """The filters last named, since their op decides the output size; a window draws one."""
+    named = [filters_of(s.op) for s in steps if hasattr(s.op, "filter")]
+    return named[-1] if named else ("bilinear",)
+
+
+def _drawn_filters(steps: Sequence[Step], draws: Sequence[np.ndarray]) -> np.ndarray | None:
+    """Index into `window_filters` of each sample, int64 (n,); None if they have one filter."""
+    count = len(window_filters(steps))
+    if count == 1:
+        return None
+    last = max(k for k, step in enumerate(steps) if hasattr(step.op, "filter"))
+    return (draws[last][:, -1] * count).astype(np.int64)
 
 
 def border_of(steps: Sequence[Step]) -> Border | None:
@@ -103,7 +116,7 @@ class Program:
     steps: tuple[Step, ...]  # the user's list, with the implied Decode
     decode: Decode | None  # None for sources of arrays
     window: tuple[Step, ...]  # geometry, folded into one window per sample
-    filter: str  # resampling filter of that window
+    filters: tuple[str, ...]  # resampling filters of that window; of several, each image draws one
     border: Border | None  # pixels beyond the image, where a window may reach there
     pixels: Spec  # uint8 HWC, of one size: the result of decoding
     chain: tuple[Link, ...]  # ops on these pixels, in order
@@ -118,6 +131,11 @@ class Program:
     label: LabelSpec = CLASS_NUMBER  # of a batch's labels
     maps: tuple[Map, ...] = ()  # functions on fields of finished batches, in order
     transforms: bool = False  # batches say what was done to each image
+
+    @property
+    def filter(self) -> str:
+        """The window's filter; the first, if each image draws one."""
+        return self.filters[0]
 
     @property
     def layers(self) -> tuple[Layer, ...]:
@@ -152,6 +170,14 @@ class Program:
         shape = tuple(side or 0 for side in self.spec.shape)
         return (self.views, *shape) if self.views else shape
 
+    def refuse_per_image(self, backend: str) -> None:
+        """Raise ConfigError for what only the cpu backend does to each image by itself."""
+        why = "Standardize(), by each image's own mean" if self.convert.standardized else ""
+        if len(self.filters) > 1:
+            why = f"a random choice of {' or '.join(self.filters)}"
+        if why:
+            raise ConfigError(f'{backend} cannot run {why}; use backend="cpu"', field="backend")
+
     def raw(self) -> Program:
         """This program without conversion: uint8 images, for a device that converts them."""
         return replace(
@@ -185,6 +211,10 @@ class Program:
             ]
         at, choices = len(self.window), []
         windows = fold(self.window, draws[:at], sizes)
+        drawn = _drawn_filters(self.window, draws[:at])
+        if drawn is not None:
+            codes = np.array([FILTERS.index(filter) for filter in self.filters])
+            windows = replace(windows, filters=codes[drawn])
         for link in self.chain:
             choices += link.choose(draws[at : at + len(link.steps)], n * views)
             at += len(link.steps)

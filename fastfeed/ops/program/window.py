@@ -36,10 +36,12 @@ class Windows:
     sizes: np.ndarray  # int64 (n, 2): height, width of the result
     # float64 (n, 4): the part of the image that exists; beyond it is the program's border
     limits: np.ndarray | None = None
+    filters: np.ndarray | None = None  # int64 (n,): index into FILTERS, where each draws its own
 
     def __getitem__(self, rows: Any) -> Windows:
         limits = None if self.limits is None else self.limits[rows]
-        return Windows(self.boxes[rows], self.flips[rows], self.sizes[rows], limits)
+        filters = None if self.filters is None else self.filters[rows]
+        return Windows(self.boxes[rows], self.flips[rows], self.sizes[rows], limits, filters)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ EXAMPLES = {
         Resize(33, fit="long"),
         Resize((40, 30), fit="pad", fill=(10, 200, 30)),
         Resize(21, "box", "pad"),
+        Resize((13, 11), ["bilinear", "lanczos", "nearest"]),
     ],
     CenterCrop: [CenterCrop(24), CenterCrop((24, 20)), CenterCrop([9, 8])],
     Crop: [Crop(3, 4, 10), Crop(0, 1, [9, 24])],
@@ -25,6 +26,7 @@ EXAMPLES = {
     RandomResizedCrop: [
         RandomResizedCrop(24),
         RandomResizedCrop((9, 8), scale=[0.5, 0.9], ratio=[1, 2], filter="box"),
+        RandomResizedCrop(10, filter=("bilinear", "bicubic")),
     ],
     RandomFlip: [RandomFlip(), RandomFlip(1.0, "both"), RandomFlip(0.3, "both")],
 }

@@ -12,6 +12,7 @@ from fastfeed.ops import (
     convert,
     crops,
     decode,
+    distort,
     erasing,
     filters,
     function,
@@ -32,6 +33,7 @@ from fastfeed.ops.compose import *
 from fastfeed.ops.convert import *
 from fastfeed.ops.crops import *
 from fastfeed.ops.decode import *
+from fastfeed.ops.distort import *
 from fastfeed.ops.erasing import *
 from fastfeed.ops.filters import *
 from fastfeed.ops.function import *
@@ -59,6 +61,7 @@ __all__ += color.__all__
 __all__ += levels.__all__
 __all__ += jitter.__all__
 __all__ += warp.__all__
+__all__ += distort.__all__
 __all__ += views.__all__
 __all__ += function.__all__
 __all__ += map.__all__

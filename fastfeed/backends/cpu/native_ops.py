@@ -24,6 +24,7 @@ from fastfeed.ops.color import (
     Saturation,
     ToBGR,
 )
+from fastfeed.ops.distort import ElasticTransform, GridDistortion
 from fastfeed.ops.erasing import CutOut, GridMask, RandomErasing
 from fastfeed.ops.filters import (
     GaussianBlur,
@@ -130,6 +131,17 @@ _OPS: dict[type, NativeOp] = {
     ),
     Affine: _WARP,
     Perspective: _WARP,
+    ElasticTransform: _op(
+        "elastic",
+        "scale",
+        "offsets",
+        constants=lambda op, channels: (*_warp(op, channels), *op.weights),
+    ),
+    GridDistortion: NativeOp(
+        lambda op: "grid_distortion",
+        lambda op, channels: (*_warp(op, channels), op.steps),
+        lambda values: (values["lines"].reshape(len(values["lines"]), -1),),
+    ),
     CutOut: _ERASE,
     RandomErasing: NativeOp(
         lambda op: _ERASE_NAMES.get(op.fill, "erase"),
@@ -184,7 +196,8 @@ def layer_values(layer: Layer, choices: Choices) -> tuple[Any, ...]:
 def needs_noise(layer: Layer) -> bool:
     """True if an op of the layer reads a table of noise."""
     return any(
-        isinstance(op, GaussianNoise) or getattr(op, "fill", None) == "noise" for op in layer.ops
+        isinstance(op, (GaussianNoise, ElasticTransform)) or getattr(op, "fill", None) == "noise"
+        for op in layer.ops
     )
 
 

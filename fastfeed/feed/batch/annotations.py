@@ -284,8 +284,16 @@ def _check_functions(program: Program, source: Optionals, present: dict[str, boo
     for part in (program, *program.others):
         of_image = present if part.image == program.image else dict.fromkeys(present, False)
         for link in part.chain:
-            for op in (op for layer in link.layers for op in layer.ops if isinstance(op, Function)):
-                _check_function(op, link.spec.size != link.input_spec.size, source, of_image)
+            for op in (op for layer in link.layers for op in layer.ops):
+                if isinstance(op, Function):
+                    _check_function(op, link.spec.size != link.input_spec.size, source, of_image)
+                elif hasattr(op, "bends") and any(of_image.values()):
+                    places = ("boxes", "keypoints", "masks")
+                    what = " and ".join(name for name in places if of_image[name])
+                    raise SpecError(
+                        f"{op!r} moves every pixel by its own amount, and {what} cannot follow;"
+                        " leave it out, or give a mask as a second image of Together"
+                    )
 
 
 def _check_function(

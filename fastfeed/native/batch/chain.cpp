@@ -8,6 +8,7 @@
 #include "ops/blend.h"
 #include "ops/byte_tables.h"
 #include "ops/colors.h"
+#include "ops/distort.h"
 #include "ops/erasing.h"
 #include "ops/filters.h"
 #include "ops/warps.h"
@@ -109,6 +110,15 @@ void warp_image(const Op& op, const double* p, Image& image, Scratch& scratch) {
   image = out;
 }
 
+// constants: as those of a warp, then the weights of a blur. numbers: the scale, and offsets into the noise.
+void bend(const Op& op, const double* p, const NoiseTables& noise, Image& image, Scratch& scratch) {
+  const double* const weights = op.constants.data() + 2 + image.channels;
+  Elastic how{weights, int(op.constants.size()) - 2 - image.channels, float(within(p[0], 0, 1)), {}, noise.steps,
+              noise.length};
+  for (int k = 0; k < 2; ++k) how.offsets[k] = int64_t(within(p[1 + k], 0, kOffset));
+  elastic(image, how, border_of(op.constants.data() + 1, image.channels), Interpolation(int(op.constants[0])), scratch);
+}
+
 // numbers: the shares of the image and of its versions.
 Status augmix(const Op& op, const double* p, const OpValues& values, size_t row, const NoiseTables& noise, Image& image,
               Scratch& scratch) {
@@ -157,6 +167,10 @@ Status change(const Op& op, const OpValues& values, size_t row, const NoiseTable
       break;
     case Code::jpeg: jpeg_compression(image, whole_within(p[0], 1, 100), scratch); break;
     case Code::warp: warp_image(op, p, image, scratch); break;
+    case Code::elastic: bend(op, p, noise, image, scratch); break;
+    case Code::grid_distortion:
+      grid_distortion(image, p, int(c[2 + channels]), border_of(c + 1, channels), Interpolation(int(c[0])), scratch);
+      break;
     case Code::erase: {
       const Area area(p, image);
       const Fill fill(op.numbers > 4 ? p + 4 : c, channels);  // numbers: the box, and the color if that is drawn

@@ -18,6 +18,11 @@ bool has_color(const Op& op, size_t first, int channels) {
                      [](double c) { return c >= 0 && c <= 255; });
 }
 
+// How a warp looks: its interpolation, the mode of its border and the color.
+bool has_look(const Op& op, int channels) {
+  return has_color(op, 2, channels) && is_whole(op.constants[0], 0, 1) && is_whole(op.constants[1], 1, 4);
+}
+
 bool has_constants(const Op& op, int channels) {
   const std::vector<double>& c = op.constants;
   switch (op.code) {
@@ -25,7 +30,12 @@ bool has_constants(const Op& op, int channels) {
       return (c.size() == 256 || c.size() == 256 * size_t(channels)) &&
              std::all_of(c.begin(), c.end(), [](double v) { return is_whole(v, 0, 255); });
     case Code::blur: return !c.empty() && is_whole(c[0], 1, 65535);
-    case Code::warp: return has_color(op, 2, channels) && is_whole(c[0], 0, 1) && is_whole(c[1], 1, 4);
+    case Code::warp: return has_look(op, channels);
+    case Code::elastic:
+      return has_look(op, channels) && c.size() % 2 == size_t(channels + 3) % 2 && c.size() > size_t(channels + 2) &&
+             std::all_of(c.begin() + 2 + channels, c.end(), [](double v) { return is_whole(v, 0, 1 << 14); });
+    case Code::grid_distortion:
+      return has_look(op, channels) && c.size() == size_t(channels + 3) && is_whole(c.back(), 1, 64);
     case Code::solarize_add: return !c.empty() && is_whole(c[0], 0, 256);
     case Code::channels: return has_color(op, 0, 3);
     case Code::erase: return op.numbers > 4 || has_color(op, 0, channels);
@@ -46,7 +56,7 @@ void check_layers(const std::vector<Layer>& layers, const Program& program) {
         check_layers(op.chain, program);
       }
       const NoiseTables& noise = program.noise;
-      if (op.code == Code::noise)
+      if (op.code == Code::noise || op.code == Code::elastic)
         require(noise.steps && noise.length > 0 && noise.per_unit > 0, "noise needs a table of steps");
       if (op.code == Code::erase_noise) require(noise.gray && noise.length > 0, "noise needs a table of levels");
     }

@@ -13,6 +13,7 @@ const std::map<std::string, Kind>& kinds() {
       {"erase_noise", {Code::erase_noise, 5}}, {"grid_mask", {Code::grid_mask, 4}}, {"window", {Code::window, 10}},
       {"augmix", {Code::augmix, -1}},       {"channels", {Code::channels, 3}},
       {"warp_to", {Code::warp, 11}},       {"solarize_add", {Code::solarize_add, 1}}, {"erase_color", {Code::erase, 7}},
+      {"elastic", {Code::elastic, 3}},       {"grid_distortion", {Code::grid_distortion, -1}},
       {"motion", {Code::motion, 3}},         {"median", {Code::median, 1}},
   };
   return all;

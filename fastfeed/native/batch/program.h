@@ -19,10 +19,10 @@ enum class Code : int {
   brightness, solarize, solarize_add, posterize, invert, gamma, lut,       // a table known beforehand
   contrast, equalize, autocontrast,                          // a table that depends on the image
   grayscale, channels, saturation, hue, sharpness, blur, motion, median, noise, jpeg,  // all else
-  warp, erase, erase_noise, grid_mask, window, augmix,
+  warp, elastic, grid_distortion, erase, erase_noise, grid_mask, window, augmix,
 };
 
-// By name: the code, and how many numbers a sample has; -1: one per constant.
+// By name: the code, and how many numbers a sample has; -1: by the constants.
 struct Kind {
   Code code;
   int numbers;

@@ -28,6 +28,8 @@ Op op_of(nb::handle entry) {
   if (kind == kinds().end()) throw std::invalid_argument("no op of this name: " + name);
   Op op{kind->second.code, kind->second.numbers, {}, {}, 0};
   for (nb::handle constant : nb::cast<nb::tuple>(parts[1])) op.constants.push_back(nb::cast<double>(constant));
+  if (op.code == Code::grid_distortion)  // two lines of a grid's steps and one more
+    op.numbers = 2 * whole_within(op.constants.empty() ? 0 : op.constants.back(), 0, 64) + 2;
   if (op.code == Code::augmix) {
     op.versions = op.constants.empty() ? 0 : whole_within(op.constants[0], 0, 17);
     op.numbers = op.versions + 1;

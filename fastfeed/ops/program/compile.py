@@ -86,6 +86,8 @@ def with_transforms(program: Program, wanted: Any) -> Program:
         reason = "there are several views of each image"
     for link in program.chain:
         op = link.steps[0].op
+        for bending in (op for layer in link.layers for op in layer.ops if hasattr(op, "bends")):
+            reason = f"{bending!r} moves every pixel by its own amount"
         if isinstance(op, Function) and link.spec.size != link.input_spec.size:
             reason = f"{op!r} changes the size of images as it likes"
     if reason:

@@ -14,6 +14,7 @@ from fastfeed.ops.function import Function
 from helpers.opencv_ops import (
     augmix,
     colors,
+    distort,
     erasing,
     filters,
     noise,
@@ -25,6 +26,7 @@ from helpers.opencv_ops import (
 _MODULES: tuple[Any, ...] = (
     augmix,
     colors,
+    distort,
     erasing,
     filters,
     noise,

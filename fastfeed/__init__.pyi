@@ -20,6 +20,9 @@ from .feed.fields import Field as Field
 from .feed.transform import Transform as Transform
 from .live.meter import FeedStats as FeedStats
 from .ops import *
+from .ops.batch_sizes import BucketSize as BucketSize
+from .ops.batch_sizes import BySchedule as BySchedule
+from .ops.batch_sizes import RandomSizes as RandomSizes
 from .ops.evaluation import evaluation as evaluation
 from .ops.move_boxes import to_original as to_original
 from .ops.ops_file import load_ops as load_ops

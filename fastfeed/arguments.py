@@ -201,7 +201,9 @@ def _entries_fit(value: Any, kinds: Sequence[Any]) -> bool:
 
 
 def _is_plain(kind: type) -> bool:
-    return kind.__module__.startswith("fastfeed.") and not getattr(kind, "_is_protocol", False)
+    checks_nothing = getattr(kind, "_is_protocol", False)
+    checks_names = getattr(kind, "_is_runtime_protocol", False)
+    return kind.__module__.startswith("fastfeed.") and (checks_names or not checks_nothing)
 
 
 def _words(kind: Any) -> str:

@@ -167,7 +167,7 @@ def filled(structure: Any, values: Mapping[str, Any], lists: bool = True) -> Any
 def _field(session: FeedSession, name: str) -> Field:
     """The field of this name, if trainers can take it."""
     field = session.field(name)
-    if None in field.shape:
+    if None in field.shape and not field.is_array:
         raise refusal(field, f"its {field.dtype} values differ in shape between samples")
     if field.dtype == "object":
         raise refusal(field, "its values are Python objects other than texts")
@@ -243,9 +243,10 @@ def _as_declared(array: Any, field: Field) -> Any:
     Columns that are read with each sample have those of the samples of a batch, which may differ.
     """
     dtype = np.dtype(field.dtype if field.is_array else object)
-    if array.dtype == dtype and array.shape[1:] == field.shape:
+    fits = field.fits(array.shape[1:])
+    if array.dtype == dtype and fits:
         return array
-    if array.shape[1:] == field.shape and np.can_cast(array.dtype, dtype, "safe"):
+    if fits and np.can_cast(array.dtype, dtype, "safe"):
         return array.astype(dtype)
     raise ConfigError(
         f"the field {printable(repr(field.name), 80)} has to be {field.dtype} of shape"

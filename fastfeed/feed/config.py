@@ -15,8 +15,10 @@ from fastfeed.distributed.cores import cores_for
 from fastfeed.distributed.world import World
 from fastfeed.errors import ConfigError
 from fastfeed.faults import FaultPolicy, Outage, fault_policies
+from fastfeed.feed.batch_sizes import check_sizes
 from fastfeed.ops.base import Op
 from fastfeed.ops.per_image import fuse_images
+from fastfeed.ops.program.by_size import fuse_sizes
 from fastfeed.ops.program.compile import Program, fuse, with_transforms
 from fastfeed.runtime.guards import check_workers
 from fastfeed.sampling import Buckets, ClassBatches, Repeated, Weighted, bind
@@ -30,6 +32,7 @@ from fastfeed.sources.base import (
     images_of,
     says_where,
 )
+from fastfeed.sources.headers import read_headers
 
 # loaded on demand
 BACKENDS = {name: f"fastfeed.backends.{name}.backend" for name in ("cpu", "dali", "nvjpeg")}
@@ -102,7 +105,10 @@ class FeedConfig:
         chosen, decode = choose(decode, backend, BACKENDS)
         if not isinstance(side_process, bool):
             raise ConfigError.of("side_process", "True or False", side_process)
-        program = with_transforms(_program(ops, source), to_original)
+        sizes = shuffle.bucket_sizes if isinstance(shuffle, Buckets) else ()
+        program = fuse_sizes(
+            ops, lambda sized: with_transforms(_program(sized, source), to_original), sizes
+        )
         check_pixels(program, chosen)
         if program.image and chosen != "cpu":
             raise ConfigError(
@@ -115,11 +121,12 @@ class FeedConfig:
             global_batch=global_batch,
             seed=seed,
             world=world,
-            shuffle=bind(shuffle, source),
+            shuffle=bind(_with_image_sizes(shuffle, source), source),
             tail=tail,
             mixed=program.mix.op.group if program.mix is not None else False,
         )
         _check_fit(program, plan, source)
+        check_sizes(program, plan, chosen)
         if program.maps_images and chosen != "cpu":
             raise ConfigError(
                 f'backend="{chosen}" keeps images on the GPU, where a Map cannot take them; use'
@@ -144,6 +151,14 @@ class FeedConfig:
             name,
             weigh,
         )
+
+
+def _with_image_sizes(shuffle: Any, source: Source) -> Any:
+    """The order with the sizes of all images, if it groups by them and has none yet."""
+    if not isinstance(shuffle, Buckets) or not shuffle.needs_image_sizes:
+        return shuffle
+    image = next(iter(images_of(source).values()))
+    return shuffle.of_images(read_headers(image).sizes)
 
 
 def _program(ops: Any, source: Source) -> Program:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastfeed.decode.memory_limit import DECODING
 from fastfeed.feed.fields import Field, image_names, view_names
+from fastfeed.ops.base import SizeChoice
 from fastfeed.ops.function import Function
 from fastfeed.ops.map import Map
 from fastfeed.ops.program.program import Program
@@ -30,7 +31,7 @@ _UNBROKEN = "\N{NO-BREAK SPACE}"  # no line ends here
 
 def short(op: Any) -> str:
     """`RandomFlip()`, `Resize(256)`: an op with the fields that differ from their defaults."""
-    if isinstance(op, (Function, Map)):
+    if isinstance(op, (Function, Map, SizeChoice)):
         return repr(op)
     if dataclasses.is_dataclass(op) and op == _imagenet(type(op)):
         return f"{type(op).__name__}.imagenet()"
@@ -172,7 +173,10 @@ def program_text(program: Program, path: str) -> str:
         runs.append(("labels", f"soft labels{smoothed}", f"float32[{program.targets.classes}]"))
     for op in program.maps:
         runs.append(("map", f"{op!r}, yours, in Python", ", ".join(op.out_names)))
-    lines = ["  you wrote", *_columns(written), "  runs as", *_columns(runs), f"    on {path}"]
+    runs_as = "  runs as"
+    if program.by_size is not None:
+        runs_as += f", for the largest of {len(program.sized)} sizes that batches have"
+    lines = ["  you wrote", *_columns(written), runs_as, *_columns(runs), f"    on {path}"]
     return "\n".join(lines)
 
 

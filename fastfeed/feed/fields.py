@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -34,9 +34,11 @@ class Field:
     Args:
         name (str): As in `Batch` and in `yields`.
         shape (tuple[int | None, ...]): Shape of one sample; None for a length that differs between
-            samples.
+            samples, or from batch to batch.
         dtype (str): Of NumPy, such as "float32"; "str" for texts, "bytes" for bytes and "object"
             for other values, which are NumPy arrays of objects on the host.
+        largest (tuple[int, ...] | None): Shape of one sample in the largest batch, if all samples
+            of a batch have one shape that differs from batch to batch. Default: None.
 
     Example:
         >>> feed = ff.Feed(ff.Arrays(np.zeros((4, 8, 8, 3), np.uint8)), [], batch=2)
@@ -47,17 +49,40 @@ class Field:
     name: str
     shape: tuple[int | None, ...]
     dtype: str
+    largest: tuple[int, ...] | None = None
+
+    def __repr__(self) -> str:
+        more = "" if self.largest is None else f", largest={self.largest!r}"
+        return f"Field(name={self.name!r}, shape={self.shape!r}, dtype={self.dtype!r}{more})"
 
     @property
     def is_array(self) -> bool:
-        """True for numbers of one shape, which frameworks have tensors for."""
-        return self.dtype not in ("str", "bytes", "object") and None not in self.shape
+        """True for numbers of one shape in a batch, which frameworks have tensors for."""
+        is_of_one_shape = None not in self.shape or self.largest is not None
+        return self.dtype not in ("str", "bytes", "object") and is_of_one_shape
 
     @property
     def nbytes(self) -> int:
-        """Bytes of one sample; 0 if they differ between samples."""
-        size = math.prod(side or 0 for side in self.shape)
+        """Bytes of one sample, of the largest batch; 0 if they differ between samples."""
+        size = math.prod(side or 0 for side in self.largest or self.shape)
         return size * np.dtype(self.dtype).itemsize if self.is_array else 0
+
+    def fits(self, shape: tuple[int, ...]) -> bool:
+        """Test the shape of samples in a batch against this field.
+
+        Args:
+            shape (tuple[int, ...]): Shape of one sample in a batch.
+
+        Returns:
+            True if it is the field's, whose lengths of None are any.
+
+        Example:
+            >>> feed = ff.Feed(ff.Arrays(np.zeros((4, 8, 8, 3), np.uint8)), [], batch=2)
+            >>> feed.fields["image"].fits((8, 8, 1))
+            False
+        """
+        sides = zip(self.shape, shape, strict=False)
+        return len(shape) == len(self.shape) and all(want in (None, got) for want, got in sides)
 
 
 def known_fields(source: Any, program: Program) -> dict[str, Field | None]:
@@ -78,6 +103,23 @@ def known_fields(source: Any, program: Program) -> dict[str, Field | None]:
 
 def _own_fields(source: Any, program: Program) -> dict[str, Field]:
     """Fields that do not depend on columns and Maps."""
+    if program.by_size is None:
+        return _fields_of_one_size(source, program)
+    sized = [_fields_of_one_size(source, part) for part in program.sized]
+    return {name: _field_of_sizes([fields[name] for fields in sized]) for name in sized[0]}
+
+
+def _field_of_sizes(fields: Sequence[Field]) -> Field:
+    """A field that batches of several sizes have."""
+    sides = zip(*(field.shape for field in fields), strict=True)
+    shape = tuple(same[0] if len({*same}) == 1 else None for same in sides)
+    if shape == fields[0].shape:
+        return fields[0]
+    largest = max(fields, key=lambda field: field.nbytes).shape
+    return replace(fields[0], shape=shape, largest=largest)
+
+
+def _fields_of_one_size(source: Any, program: Program) -> dict[str, Field]:
     fields = [
         *_image_fields(program),
         Field("label", *program.label),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -22,7 +23,7 @@ from fastfeed.feed.faults.quarantine import Quarantine
 from fastfeed.gpu_support import runs_on_gpu
 from fastfeed.ops.program.program import Program
 from fastfeed.runtime.batch import Batch
-from fastfeed.runtime.buffers import Allocate
+from fastfeed.runtime.buffers import Allocate, BufferPool
 from fastfeed.runtime.placement import flatten
 from fastfeed.runtime.thread_pool import CancelToken, ParallelJob, Prefetcher, ThreadPool
 from fastfeed.runtime.timeline import Timeline
@@ -107,9 +108,13 @@ def open_builders(
     lanes = getattr(config.decode, "lanes", 2) if module.whole_batches else 0
     sizes = TaskSizes.of(plan.batch, group, threads, native, lanes)
 
-    def branches(programs: list[Program]) -> list[Branch]:
+    def branches(
+        program: Program, raw: bool, shared: Sequence[Branch] | None = None
+    ) -> list[Branch]:
+        """Branches of a program; shared: other ones whose memory these use."""
         made = []
-        for part in programs:
+        parts = [part.raw() if raw else part for part in (program, *program.others)]
+        for k, part in enumerate(parts):
             backend = module.compile(
                 part,
                 engine=decoders[part.image].engine,
@@ -120,15 +125,30 @@ def open_builders(
                 decode=config.decode,
                 executor=decoders[part.image].executor,
             )
-            made.append(Branch(part, backend, plan.batch, config.buffers, sizes))
+            buffers = None if shared is None else shared[k].buffers
+            if shared is None and program.by_size is not None:
+                shapes = [(each, *each.others)[k].shape for each in program.sized]
+                shape = (plan.batch, *max(shapes, key=math.prod))
+                buffers = BufferPool(shape, part.spec.dtype, config.buffers, backend.empty)
+            made.append(Branch(part, backend, plan.batch, config.buffers, sizes, buffers))
         return made
 
+    def with_sizes(builder: BatchBuilder, raw: bool) -> BatchBuilder:
+        """The builder, with one for each size of batches if there are several."""
+        if program.by_size is None:
+            return builder
+        parts = program.by_size.programs.items()
+        return builder.with_sizes(
+            {size: branches(part, raw, builder.branches) for size, part in parts}
+        )
+
     builder = BatchBuilder(
-        config, branches(programs), decoders, quarantine, timeline, sizes, native
+        config, branches(program, raw=False), decoders, quarantine, timeline, sizes, native
     )
     if module.whole_batches:  # a GPU converts where it decodes
         return builder, builder
-    return builder, builder.with_branches(branches([part.raw() for part in programs]))
+    raw_builder = builder.with_branches(branches(program, raw=True))
+    return with_sizes(builder, raw=False), with_sizes(raw_builder, raw=True)
 
 
 class ThreadProducer:

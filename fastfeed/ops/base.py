@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -20,10 +20,13 @@ __all__ = [
     "Mixing",
     "Op",
     "Simple",
+    "Size",
+    "SizeChoice",
     "Splitting",
     "check_fill",
     "check_filter",
     "check_flag",
+    "check_op_size",
     "check_p",
     "check_range",
     "check_size",
@@ -44,6 +47,8 @@ FILTERS = (
     "nearest",
 )
 
+
+Size = int | tuple[int, int]  # the side of a square, or (height, width), pixels
 
 Kind = Literal["decode", "geometry", "change", "convert", "label", "mix", "views", "map"]
 
@@ -216,9 +221,51 @@ def check_size(name: str, size: Any) -> tuple[int, int]:
     return height, width
 
 
-def height_width(size: int | tuple[int, int]) -> tuple[int, int]:
+@runtime_checkable
+class SizeChoice(Protocol):
+    """A size that differs from batch to batch; a feed puts the size of each batch in its place."""
+
+    @property
+    def starts(self) -> tuple[int, ...]:
+        """Epochs at which other sizes begin."""
+        ...
+
+    @property
+    def count(self) -> int:
+        """Number of sizes that the batch's random number chooses from, all equally likely."""
+        ...
+
+    def size_at(self, epoch: int, draw: float, bucket: Size | None) -> Size:
+        """The size of one batch.
+
+        Args:
+            epoch (int): Of the batch.
+            draw (float): Random number of the batch, in [0, 1).
+            bucket (int | tuple[int, int] | None): Size of its bucket, pixels; None if the order has
+                no sizes.
+
+        Returns:
+            The side of a square, or (height, width), pixels.
+        """
+        ...
+
+
+def check_op_size(name: str, size: Any) -> None:
+    """Raise ConfigError unless `size` is a size, or a choice of sizes."""
+    if not isinstance(size, SizeChoice):
+        check_size(name, size)
+
+
+def height_width(size: Any) -> tuple[int, int]:
     """(height, width) of a size that was checked, without the checks: ops need it in every batch."""
-    return size if isinstance(size, tuple) else (size, size)
+    if isinstance(size, tuple):
+        return size
+    if not isinstance(size, int):
+        raise SpecError(
+            f"{size!r} is the size of each batch of a Feed, and there are no batches here; write a"
+            " size instead, such as 224"
+        )
+    return size, size
 
 
 def freeze(op: Any) -> None:

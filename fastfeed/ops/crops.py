@@ -12,8 +12,9 @@ from fastfeed.errors import ConfigError, SpecError
 from fastfeed.ops.base import (
     Border,
     Kind,
+    SizeChoice,
     check_fill,
-    check_size,
+    check_op_size,
     freeze,
     height_width,
     need_pixels,
@@ -56,14 +57,14 @@ class CenterCrop:
                [ 9, 10]], dtype=uint8)
     """
 
-    size: int | tuple[int, int]
+    size: int | tuple[int, int] | SizeChoice
 
     kind: ClassVar[Kind] = "geometry"
     draws: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
         freeze(self)
-        check_size("CenterCrop", self.size)
+        check_op_size("CenterCrop", self.size)
 
     def out(self, spec: Spec) -> Spec:
         need_pixels(self, spec)
@@ -108,14 +109,14 @@ class Crop:
 
     top: int
     left: int
-    size: int | tuple[int, int]
+    size: int | tuple[int, int] | SizeChoice
 
     kind: ClassVar[Kind] = "geometry"
     draws: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
         freeze(self)
-        check_size("Crop", self.size)
+        check_op_size("Crop", self.size)
         for name in ("top", "left"):
             value = getattr(self, name)
             if (
@@ -167,7 +168,7 @@ class RandomCrop:
         HWC uint8[32, 32, 3]
     """
 
-    size: int | tuple[int, int]
+    size: int | tuple[int, int] | SizeChoice
     padding: Padding = 0
     mode: Mode = "constant"
     fill: tuple[int, int, int] = (0, 0, 0)
@@ -177,7 +178,7 @@ class RandomCrop:
 
     def __post_init__(self) -> None:
         freeze(self)
-        check_size("RandomCrop", self.size)
+        check_op_size("RandomCrop", self.size)
         _sides("RandomCrop", self.padding)
         check_fill("RandomCrop fill", self.fill)
         _border("RandomCrop", self.mode, self.fill)

@@ -16,11 +16,12 @@ from fastfeed.errors import ConfigError
 from fastfeed.ops.base import (
     Border,
     Kind,
+    SizeChoice,
     check_fill,
     check_filter,
+    check_op_size,
     check_p,
     check_range,
-    check_size,
     freeze,
     height_width,
     need_pixels,
@@ -94,7 +95,8 @@ class Resize:
         fit (str | None): What `size` means. "exact": scale to that size whatever the aspect ratio
             (an int is a square). "short": the short side becomes `size`. "long": the long side
             does. "pad": as large as fits inside `size`, centered, with a border of `fill` (an int
-            is a square). Default: None, which is "exact" for a pair and "short" for an int.
+            is a square). "cover": as small as covers `size`, for a crop of that size (an int is a
+            square). Default: None, which is "exact" for a pair and "short" for an int.
         fill (tuple[int, int, int]): RGB of the border under fit="pad", in [0, 255]. Default: (0, 0,
             0).
 
@@ -109,20 +111,22 @@ class Resize:
         HWC uint8[224, 224, 3]
     """
 
-    size: int | tuple[int, int]
+    size: int | tuple[int, int] | SizeChoice
     filter: str | tuple[str, ...] = "bilinear"
-    fit: Literal["exact", "short", "long", "pad"] | None = None
+    fit: Literal["exact", "short", "long", "pad", "cover"] | None = None
     fill: tuple[int, int, int] = (0, 0, 0)
 
     kind: ClassVar[Kind] = "geometry"
 
     def __post_init__(self) -> None:
         freeze(self)
-        check_size("Resize", self.size)
+        check_op_size("Resize", self.size)
         check_filter("Resize", self.filter, several=True)
         check_fill("Resize fill", self.fill)
-        if self.fit not in (None, "exact", "short", "long", "pad"):
-            raise ConfigError.of("Resize fit", '"exact", "short", "long" or "pad"', self.fit)
+        if self.fit not in (None, "exact", "short", "long", "pad", "cover"):
+            raise ConfigError.of(
+                "Resize fit", '"exact", "short", "long", "pad" or "cover"', self.fit
+            )
         if self.fit in ("short", "long") and isinstance(self.size, tuple):
             raise ConfigError(
                 f'Resize fit="{self.fit}" needs one side, got {self.size}; write'
@@ -152,8 +156,9 @@ class Resize:
     def out(self, spec: Spec) -> Spec:
         need_pixels(self, spec)
         height, width = spec.size
+        want = height_width(self.size)
         if self._fit in ("exact", "pad"):
-            return spec.with_size(*height_width(self.size))
+            return spec.with_size(*want)
         if height is None or width is None:
             return spec.with_size(None, None)
         new = self._sizes(np.array([[height, width]]))[0]
@@ -181,8 +186,9 @@ class Resize:
             >>> ff.Resize(256).largest_results(unlimited=65_535)
             ((256, 65535), (65535, 256))
         """
-        want = height_width(self.size)[0]
-        return {"short": ((want, unlimited), (unlimited, want)), "long": ((want, want),)}.get(
+        height, width = height_width(self.size)
+        one_side = (height, unlimited), (unlimited, width)
+        return {"short": one_side, "cover": one_side, "long": ((height, height),)}.get(
             self._fit, ()
         )
 
@@ -198,6 +204,9 @@ class Resize:
         if self._fit == "pad":
             scale = (want / sizes).min(axis=1, keepdims=True)
             return np.clip(np.rint(sizes * scale).astype(np.int64), 1, want)
+        if self._fit == "cover":
+            scale = (want / sizes).max(axis=1, keepdims=True)
+            return np.maximum(np.rint(sizes * scale).astype(np.int64), want)
         given_side = (sizes.min if self._fit == "short" else sizes.max)(axis=1, keepdims=True)
         return np.where(sizes == given_side, want[0], np.maximum(want[0] * sizes // given_side, 1))
 
@@ -230,7 +239,7 @@ class RandomResizedCrop:
         HWC uint8[224, 224, 3]
     """
 
-    size: int | tuple[int, int]
+    size: int | tuple[int, int] | SizeChoice
     scale: tuple[float, float] = (0.08, 1.0)
     ratio: tuple[float, float] = (3 / 4, 4 / 3)
     filter: str | tuple[str, ...] = "bilinear"
@@ -239,7 +248,7 @@ class RandomResizedCrop:
 
     def __post_init__(self) -> None:
         freeze(self)
-        check_size("RandomResizedCrop", self.size)
+        check_op_size("RandomResizedCrop", self.size)
         check_filter("RandomResizedCrop", self.filter, several=True)
         check_range(
             "RandomResizedCrop scale",

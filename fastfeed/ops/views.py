@@ -12,11 +12,13 @@ from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError, SpecError
 from fastfeed.ops.base import (
     Kind,
+    SizeChoice,
     check_filter,
     check_flag,
+    check_op_size,
     check_range,
-    check_size,
     freeze,
+    height_width,
     need_pixels,
 )
 from fastfeed.ops.function import as_op
@@ -64,14 +66,14 @@ class FiveCrop:
         array([0, 2, 6, 8, 4], dtype=uint8)
     """
 
-    size: int | tuple[int, int]
+    size: int | tuple[int, int] | SizeChoice
 
     kind: ClassVar[Kind] = "views"
     draws: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
         freeze(self)
-        check_size("FiveCrop", self.size)
+        check_op_size("FiveCrop", self.size)
 
     def out(self, spec: Spec) -> Spec:
         return _fits(self, spec)
@@ -101,7 +103,7 @@ class TenCrop:
         array([0, 2, 6, 8, 4, 2, 0, 8, 6, 4], dtype=uint8)
     """
 
-    size: int | tuple[int, int]
+    size: int | tuple[int, int] | SizeChoice
     vertical: bool = False
 
     kind: ClassVar[Kind] = "views"
@@ -109,7 +111,7 @@ class TenCrop:
 
     def __post_init__(self) -> None:
         freeze(self)
-        check_size("TenCrop", self.size)
+        check_op_size("TenCrop", self.size)
         check_flag("TenCrop vertical", self.vertical)
 
     def out(self, spec: Spec) -> Spec:
@@ -150,7 +152,7 @@ class View:
         (0.05, 0.4)
     """
 
-    size: int | tuple[int, int]
+    size: int | tuple[int, int] | SizeChoice
     count: int = 1
     scale: tuple[float, float] = (0.08, 1.0)
     ratio: tuple[float, float] = (3 / 4, 4 / 3)
@@ -166,7 +168,7 @@ class View:
         ):
             raise ConfigError.of("View count", "an integer in [1, 64]", self.count)
         self._check_ops()
-        check_size("View", self.size)
+        check_op_size("View", self.size)
         check_filter("View", self.filter)
         check_range(
             "View scale", self.scale, 0, 1, "shares of the area, such as (0.08, 1.0)", above=True
@@ -240,7 +242,7 @@ class MultiCrop:
 
     def out(self, spec: Spec) -> Spec:
         need_pixels(self, spec)
-        return spec.with_size(*check_size("View", self.views[0].size))
+        return spec.with_size(*height_width(self.views[0].size))
 
     @property
     def view_groups(self) -> tuple[ViewGroup, ...]:
@@ -251,17 +253,17 @@ class MultiCrop:
 class FiveCropWindows:
     """The windows of FiveCrop, or with `mirrored` of TenCrop: rows are views, sample by sample."""
 
-    size: int | tuple[int, int]
+    size: int | tuple[int, int] | SizeChoice
     mirrored: str = ""  # "horizontal" or "vertical"
 
     kind: ClassVar[Kind] = "geometry"
     draws: ClassVar[int] = 0
 
     def out(self, spec: Spec) -> Spec:
-        return spec.with_size(*check_size("FiveCrop", self.size))
+        return spec.with_size(*height_width(self.size))
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
-        want = np.array(check_size("FiveCrop", self.size), np.int64)
+        want = np.array(height_width(self.size), np.int64)
         view = np.arange(len(sizes)) % (10 if self.mirrored else 5)
         position = view % 5
         fit = np.minimum((sizes / want).min(axis=1, keepdims=True), 1.0)
@@ -286,7 +288,7 @@ class FiveCropWindows:
 
 def _fits(op: Any, spec: Spec) -> Spec:
     need_pixels(op, spec)
-    name, (height, width) = type(op).__name__, check_size(type(op).__name__, op.size)
+    name, (height, width) = type(op).__name__, height_width(op.size)
     if (spec.size[0] or height) < height or (spec.size[1] or width) < width:
         raise SpecError(
             f"{name} of {height}x{width} does not fit into {spec}; put Resize(...) before it"

@@ -15,6 +15,7 @@ from fastfeed.runtime.extension import extension
 PER_SLOT = 2 << 16  # numbers per sample: two per block; more would overlap the next slot
 SLOT_SUBSTITUTE = 0xFFFF  # op slots count up from 0; the fault policy draws from the last one
 SLOT_MAP = 0xFFFE  # slots of functions on fields count down from it
+SLOT_BATCH = 0xF000  # of the size of a batch, by its step
 
 _MUL0 = np.uint64(0xD2511F53)
 _MUL1 = np.uint64(0xCD9E8D57)

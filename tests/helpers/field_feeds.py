@@ -76,6 +76,7 @@ def annotated(source: Any, masks: bool = True, points: bool = False) -> ff.Objec
     return ff.Objects(source, boxes, labels, masks=pixels if masks else None, **more)
 
 
+SIZES = [ff.RandomResizedCrop(ff.RandomSizes([8, (6, 10)])), ff.RandomFlip(), ff.ToFloat()]
 VIEWS = [ff.MultiCrop((ff.View(8, 2), ff.View(6, 1)))]
 
 PAIR = ff.Together({"left": Described(IMAGES, LABELS), "right": ff.Arrays(255 - IMAGES)})
@@ -108,6 +109,7 @@ FEEDS: dict[str, Callable[[Path], tuple[Any, Any]]] = {
     "pairs": lambda _: (PAIR, FLIPS),
     "maps": lambda _: (Described(IMAGES, LABELS), [*MAPS, ff.RandomFlip(), ff.ToFloat()]),
     "maps of pairs": lambda _: (PAIR, [ff.RandomFlip(), MAPS[1]]),
+    "sizes": lambda _: (annotated(Described(IMAGES, LABELS)), SIZES),
     "views": lambda _: (Described(IMAGES, LABELS), [*VIEWS, ff.ToFloat(), ff.ToLayout("CHW")]),
 }
 

@@ -231,7 +231,7 @@ PADDING = (
     [
         (
             lambda: Resize(8, fit="crop"),
-            'Resize fit must be "exact", "short", "long" or "pad", got \'crop\'',
+            'Resize fit must be "exact", "short", "long", "pad" or "cover", got \'crop\'',
         ),
         (
             lambda: Resize((8, 9), fit="long"),

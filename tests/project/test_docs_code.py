@@ -145,6 +145,12 @@ def pairs(place: Path) -> None:
         folder(place / "data" / name, {"a": 6, "b": 6}, size)
 
 
+def shapes(place: Path) -> None:
+    """Photographs of three aspect ratios."""
+    for name, size in (("a", (64, 80)), ("b", (80, 64)), ("c", (72, 72))):
+        folder(place / "photos", {name: 16}, size)
+
+
 PLACES: dict[
     str, Callable[[Path], object]
 ] = {  # instead of photos/ with three classes of small photographs
@@ -162,6 +168,7 @@ PLACES: dict[
     "docs/guides/idle_gpu.md": traces,
     "docs/profile_json.md": traces,
     "docs/objects.md": coco,
+    "docs/guides/batch_sizes.md": shapes,
     "docs/guides/captions.md": captions,
     "docs/guides/regression.md": homes,
 }

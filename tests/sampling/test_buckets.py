@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import re
+
 import numpy as np
 import pytest
 from helpers.plans import Rows, buckets, limit, plans
@@ -11,6 +14,7 @@ from hypothesis import strategies as st
 import fastfeed as ff
 from fastfeed.errors import ConfigError
 from fastfeed.sampling import Buckets
+from fastfeed.sampling.orders.buckets import nearest_aspects
 from fastfeed.sampling.plan import Plan
 
 VALUES = np.repeat([3, 1, 2], [7, 4, 9])
@@ -163,3 +167,57 @@ def test_refuses(do, text):
 def test_a_global_batch_of_parts_of_runs_is_refused():
     with pytest.raises(ConfigError, match=r"needs a global batch that is a multiple of 4, got 6"):
         Plan(20, 6, shuffle=Buckets(VALUES, 4))
+
+
+def nearest(image: tuple[int, int], sizes: list[tuple[int, int]]) -> int:
+    """The slow definition: nearest ratio, then the largest that does not enlarge, then any."""
+    height, width = image
+    away = [abs(math.log(width / height) - math.log(w / h)) for h, w in sizes]
+    best = [k for k in range(len(sizes)) if away[k] < min(away) + 1e-9]
+    inside = [k for k in best if sizes[k][0] <= height and sizes[k][1] <= width]
+    area = [h * w for h, w in sizes]
+    return max(inside, key=area.__getitem__) if inside else min(best, key=area.__getitem__)
+
+
+SIDES = st.tuples(st.integers(1, 2000), st.integers(1, 2000))
+
+
+@given(
+    st.lists(SIDES, min_size=1, max_size=40), st.lists(SIDES, min_size=1, max_size=9, unique=True)
+)
+def test_images_go_to_the_nearest_aspect_ratio(images, sizes):
+    sizes += [(2 * h, 2 * w) for h, w in sizes if (2 * h, 2 * w) not in sizes]
+    found = nearest_aspects(np.array(images), sizes)
+    assert found.tolist() == [nearest(image, sizes) for image in images]
+
+
+def test_images_of_unknown_size_are_in_the_largest_bucket():
+    images = np.array([(4, 8), (0, 0), (8, 4), (4, 9)])
+    order = Buckets.by_aspect([(2, 4), (4, 2)], batch=1, images=images)
+    assert values_of(order).tolist() == [0, 0, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: Buckets([1, 2], 1, sizes={1: 4}), "no size for 2, which `by` holds"),
+        (lambda: Buckets([1, 1], 1, sizes={1: 4, 3: 4}), "a size for 3, which no sample is of"),
+        (lambda: Buckets([1], 1, sizes={1: 0}), "sides or (height, width) in pixels, got 0"),
+        (lambda: Buckets([1], 1, sizes={}), "sizes by value"),
+        (lambda: Buckets.by_aspect([], 1), "a list of sizes"),
+        (lambda: Buckets.by_aspect([4, (4, 4)], 1), "sizes must differ, got 4, (4, 4)"),
+        (
+            lambda: Buckets.by_aspect([4, (4, 8), (2, 9)], 1, images=[(5, 5)]),
+            "nearest to the aspect ratio of (4, 8), (2, 9); leave these out of sizes",
+        ),
+        (lambda: Buckets.by_aspect([4], 1, images=[5, 5]), "got int64[2]"),
+        (lambda: Buckets.by_aspect([4], 1, images=["height"]), "two names of columns"),
+        (
+            lambda: Plan(3, 2, shuffle=Buckets([1, 1, 2], 2, sizes={1: 4, 2: (4, 8)})),
+            "got 1 with the size (4, 8); pass leftovers",
+        ),
+    ],
+)
+def test_sizes_that_do_not_fit_are_refused(make, text):
+    with pytest.raises(ConfigError, match=re.escape(text)):
+        make()

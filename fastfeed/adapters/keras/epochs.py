@@ -58,7 +58,7 @@ class Epochs:
         """Shapes and types of a batch: zeros, weights of 1, empty texts."""
         batch, arrays = self.session.plan.batch, []
         for field in self.tuples.fields:
-            shape = batch, *(side or 0 for side in field.shape)
+            shape = batch, *(side or 0 for side in field.largest or field.shape)
             numbers = np.full(shape, field.name == "weight", field.dtype)
             arrays.append(numbers if field.is_array else np.full(batch, "", object))
         return self.tuples.nested(arrays)

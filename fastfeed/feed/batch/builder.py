@@ -9,7 +9,7 @@ import copy
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -20,11 +20,13 @@ from fastfeed.feed.batch.annotations import Annotations, annotator
 from fastfeed.feed.batch.maps import MapRunner
 from fastfeed.feed.batch.pending_batch import BatchRows, PendingBatch
 from fastfeed.feed.batch.readahead import READ_AHEAD_BYTES, ReadAhead, Ticket
-from fastfeed.feed.batch.rows import Branch, RowMaker, targets
+from fastfeed.feed.batch.rows import Branch, MadeRows, RowMaker, targets
 from fastfeed.feed.batch.sample_loader import Decoder, ReadImages, SampleLoader
 from fastfeed.feed.batch.task_sizes import TaskSizes
+from fastfeed.feed.batch_sizes import batch_sizes
 from fastfeed.feed.config import FeedConfig
 from fastfeed.feed.faults.quarantine import Quarantine
+from fastfeed.ops.base import Size
 from fastfeed.ops.mix import plan_of_batch
 from fastfeed.ops.program.program import Program
 from fastfeed.runtime.batch import Batch
@@ -33,13 +35,6 @@ from fastfeed.runtime.timeline import Timeline
 from fastfeed.sampling.plan import Plan, StepSampleCache
 from fastfeed.sampling.rng import uniform
 from fastfeed.sources.base import Optionals
-
-
-class MadeRows(NamedTuple):
-    """Samples whose rows have been made; those of bad ones are black."""
-
-    ids: np.ndarray
-    bad: dict[int, Failure | None]  # row -> its failure; None for a sample that was known to be bad
 
 
 class BatchBuilder:
@@ -67,8 +62,8 @@ class BatchBuilder:
         self._outage = config.outage
         self._loader = SampleLoader(config, decoders, quarantine, timeline, sizes.max_bytes, native)
         self._policy = config.policy
-        self._annotator = annotator(source, branches[0].program)
         self._use(branches)
+        self._by_size: dict[tuple[Size, ...], BatchBuilder] = {}
         self._maps = MapRunner(self.program, config.policy, timeline)
         mix = self.program.mix
         self._group = mix.op.group if mix is not None else 1
@@ -79,6 +74,7 @@ class BatchBuilder:
         # of the first branch: it also holds the parts that all branches share
         self.program: Program = self.branches[0].program
         self.backend: Backend = self.branches[0].backend  # those of others are of the same kind
+        self._annotator = annotator(self.source, self.program)
         self._rows = RowMaker(
             self.branches, self._annotator, self._loader.failure, self._loader.values
         )
@@ -89,11 +85,18 @@ class BatchBuilder:
         other._use(branches)
         return other
 
+    def with_sizes(self, branches: Mapping[tuple[Size, ...], Sequence[Branch]]) -> BatchBuilder:
+        """A builder of batches of several sizes, each through the branches of its size."""
+        other = copy.copy(self)
+        other._by_size = {sizes: self.with_branches(own) for sizes, own in branches.items()}
+        return other
+
     def with_plan(self, plan: Plan) -> BatchBuilder:
         """A builder of the batches of another plan of the same length."""
         other = copy.copy(self)
         other.plan = plan
         other._visits = StepSampleCache(plan)
+        other._by_size = {sizes: own.with_plan(plan) for sizes, own in self._by_size.items()}
         return other
 
     @property
@@ -120,6 +123,9 @@ class BatchBuilder:
         ahead: Mapping[str, ReadAhead],
     ) -> ParallelJob[Batch]:
         """The batch of one step; `number` counts batches for the timeline."""
+        if self._by_size:
+            sizes = batch_sizes(self.program, self.plan, epoch, step)
+            return self._by_size[sizes].job(epoch, step, number, stop, ahead)
         plan = self.plan
         rows = BatchRows.around(plan.first(step), plan.batch, self._group)
         visits = self._visits(epoch, step) if self._group == 1 else plan.at(epoch, rows.positions)
@@ -294,7 +300,7 @@ class BatchBuilder:
                 self.program.augmented.size,
             )
         batch.annotations = self._annotator.empty(self.plan.batch, mixed=mix is not None)
-        batch.images = [branch.buffers.take() for branch in self.branches]
+        batch.images = [branch.take() for branch in self.branches]
 
     def _draws(self, epoch: int, keys: np.ndarray) -> list[list[np.ndarray]]:
         """Random numbers of these samples, per branch."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 
@@ -33,19 +34,40 @@ class Underway(Protocol):
         ...
 
 
+class MadeRows(NamedTuple):
+    """Samples whose rows have been made; those of bad ones are black."""
+
+    ids: np.ndarray
+    bad: dict[int, Failure | None]  # row -> its failure; None for a sample that was known to be bad
+
+
 class Branch:
     """One program and its buffers; others exist for views of other sizes and further images."""
 
     def __init__(
-        self, program: Program, backend: Backend, batch: int, keep: int, sizes: TaskSizes
+        self,
+        program: Program,
+        backend: Backend,
+        batch: int,
+        keep: int,
+        sizes: TaskSizes,
+        buffers: BufferPool | None = None,
     ) -> None:
-        """Create the buffers; `keep` batches are reused."""
+        """Create the buffers; `keep` batches are reused. buffers: others, of larger images."""
         self.program, self.backend, empty = program, backend, backend.empty
-        self.buffers = BufferPool((batch, *program.shape), program.spec.dtype, keep, empty)
+        self._shape = (batch, *program.shape)
+        self.buffers = buffers or BufferPool(self._shape, program.spec.dtype, keep, empty)
         rendered = backend.rendered  # of one task, before mixing
         self.unmixed = BufferPool(
             (sizes.rows, *rendered.shape), rendered.spec.dtype, sizes.threads, empty
         )
+
+    def take(self) -> Any:
+        """An array for a batch, with undefined content."""
+        memory = self.buffers.take()
+        if memory.shape == self._shape:
+            return memory
+        return memory.reshape(-1)[: math.prod(self._shape)].reshape(self._shape)
 
     def black(self) -> Any:
         """A black pixel as `render` leaves it, in a shape that broadcasts to any image."""

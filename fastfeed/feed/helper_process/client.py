@@ -159,7 +159,7 @@ class HelperClient:
         self._quarantine.merge(bad)
         self._timeline.merge([Span(*span) for span in spans])
         self._timeline.progress.count(*read)
-        buffer = self._buffer(content[0], content[1], content[2], fds) if kind == "batch" else None
+        buffer = self._buffer(content[0], fds) if kind == "batch" else None
         inbox = self._inboxes.get(number)
         if inbox is None:  # the stream was closed meanwhile
             del buffer
@@ -169,17 +169,17 @@ class HelperClient:
             inbox.results.put((kind, unpack_error(*content[0]) if content else None))
         else:
             _, shape, dtype, rest = content
-            inbox.add(buffer.view(dtype).reshape(shape), rest, self._timeline)
+            size = math.prod(shape) * np.dtype(dtype).itemsize  # memory may be of larger batches
+            images = buffer[:size].view(dtype).reshape(shape)
+            inbox.add(images, rest, self._timeline)
             if number not in self._inboxes:  # closed while it was placed
                 inbox.discard()
 
-    def _buffer(
-        self, key: BufferKey, shape: tuple[int, ...], dtype: str, fds: Sequence[int]
-    ) -> np.ndarray:
+    def _buffer(self, key: BufferKey, fds: Sequence[int]) -> np.ndarray:
         """The memory of a buffer; when its last view is dropped it counts as released."""
         if fds:
             try:
-                memory = mapped(fds[0], math.prod(shape) * np.dtype(dtype).itemsize, populate=True)
+                memory = mapped(fds[0], os.fstat(fds[0]).st_size, populate=True)
             finally:
                 os.close(fds[0])
             if (

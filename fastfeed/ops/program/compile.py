@@ -239,9 +239,9 @@ def _check_crop_fits(op: Any, spec: Spec, last: Any) -> None:
         return
     sizes = last.largest_results(_UNLIMITED)
     if sizes and not any(_fits(op, spec.with_size(*size)) for size in sizes):
-        side = "long" if last.fit == "long" else "short"
+        side = {"long": "long side", "cover": "size"}.get(last.fit or "", "short side")
         raise SpecError(
-            f"{op!r} is larger than any image after {last!r}, whose {side} side is {last.size}; "
+            f"{op!r} is larger than any image after {last!r}, whose {side} is {last.size}; "
             "write a larger Resize or a smaller size"
         )
 

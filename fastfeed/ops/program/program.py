@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import ConfigError
-from fastfeed.ops.base import FILTERS, Border, filters_of
+from fastfeed.ops.base import FILTERS, Border, Size, SizeChoice, filters_of
 from fastfeed.ops.convert import Convert
 from fastfeed.ops.decode import Decode
 from fastfeed.ops.function import Function
@@ -20,7 +20,7 @@ from fastfeed.ops.program.window import Step, Window, Windows, fold
 from fastfeed.ops.soft_labels import Targets
 from fastfeed.spec import CLASS_NUMBER, LabelSpec, Spec
 
-__all__ = ["Link", "Program", "Work"]
+__all__ = ["BatchPrograms", "Link", "Program", "Work"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +131,12 @@ class Program:
     label: LabelSpec = CLASS_NUMBER  # of a batch's labels
     maps: tuple[Map, ...] = ()  # functions on fields of finished batches, in order
     transforms: bool = False  # batches say what was done to each image
+    by_size: BatchPrograms | None = None  # if sizes differ from batch to batch
+
+    @property
+    def sized(self) -> tuple[Program, ...]:
+        """The programs of batches of all sizes; this one alone if there is one size."""
+        return (self,) if self.by_size is None else tuple(self.by_size.programs.values())
 
     @property
     def filter(self) -> str:
@@ -219,3 +225,11 @@ class Program:
             choices += link.choose(draws[at : at + len(link.steps)], n * views)
             at += len(link.steps)
         return Work(windows, tuple(choices), views)
+
+
+@dataclass(frozen=True)
+class BatchPrograms:
+    """A program for each size of batches."""
+
+    choices: tuple[SizeChoice, ...]  # of the ops, as written
+    programs: Mapping[tuple[Size, ...], Program]  # by the sizes of all choices

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
@@ -15,6 +16,8 @@ from fastfeed.sampling.orders.classes import Classes
 from fastfeed.sampling.orders.columns import digest_of, read_column
 from fastfeed.sampling.permute import permute
 
+_AT_ONCE = 1 << 16  # images whose size is looked up in one call
+_SAME = 1e-9  # logarithms of one aspect ratio differ less
 _RUNS = 2**32  # in keys, in the place of a bucket, which is smaller
 
 
@@ -44,6 +47,27 @@ class Grouping:
             )
         found, codes = np.unique(array, return_inverse=True)
         return cls(Classes.of(codes), found, digest_of(codes))
+
+
+@dataclass(frozen=True, slots=True)
+class Aspects:
+    """Samples by the size whose aspect ratio is nearest to that of their image."""
+
+    # (height, width) of all images, int64 (n, 2), or the names of two columns; None: read headers
+    images: Any = None
+
+    def group(self, images: np.ndarray, sizes: Sequence[tuple[int, int]]) -> Grouping:
+        """Buckets of images by the index of their size."""
+        nearest = nearest_aspects(images, sizes)
+        counts = np.bincount(nearest[nearest >= 0], minlength=len(sizes))
+        if unused := [sizes[k] for k in np.flatnonzero(counts == 0).tolist()]:
+            raise ConfigError(
+                f"no image is nearest to the aspect ratio of {_listed(unused)}; leave"
+                f" {'it' if len(unused) == 1 else 'these'} out of sizes",
+                field="sizes",
+            )
+        nearest[nearest < 0] = counts.argmax()  # damaged: others of this bucket replace them
+        return Grouping.of(nearest)
 
 
 @checked
@@ -82,13 +106,123 @@ class Buckets:
     by: Any
     batch: int
     leftovers: Literal["drop", "fill"] = "drop"
+    sizes: Any = None  # a mapping; kept as pairs of a value and a size
+
+    def __repr__(self) -> str:  # saved states hold this text
+        more = "" if self.sizes is None else f", sizes={dict(self.sizes)}"
+        return f"Buckets(by={self.by!r}, batch={self.batch}, leftovers={self.leftovers!r}{more})"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "batch", check_count("Buckets.batch", self.batch))
         if self.leftovers not in ("drop", "fill"):
             raise ConfigError.of("Buckets.leftovers", '"drop" or "fill"', self.leftovers)
-        if not isinstance(self.by, (str, Grouping)):
+        if self.sizes is not None:
+            object.__setattr__(self, "sizes", _checked_sizes(self.sizes))
+        if not isinstance(self.by, (str, Grouping, Aspects)):
             object.__setattr__(self, "by", Grouping.of(self.by))
+        if isinstance(self.by, Grouping):
+            self._check_values()
+
+    @classmethod
+    @checked
+    def by_aspect(
+        cls,
+        sizes: Sequence[Any],
+        batch: int,
+        leftovers: Literal["drop", "fill"] = "drop",
+        images: Any = None,
+    ) -> Buckets:
+        """Buckets of aspect ratios: each image goes to the size whose width / height is nearest.
+
+        Ratios are compared by their logarithm. Of sizes with one ratio an image takes the largest
+        that does not enlarge it, or else the smallest.
+
+        Args:
+            sizes (Sequence[int | tuple[int, int]]): Sizes of batches: the side of a square or
+                (height, width), pixels, which ops take as `BucketSize()`.
+            batch (int): Positions of a run, as for `Buckets`.
+            leftovers (str): As for `Buckets`. Default: "drop".
+            images (Sequence | np.ndarray | None): (height, width) of every image as displayed, (n,
+                2), or the names of two columns that hold them. Default: None, `Feed` reads the
+                headers of all images once and keeps their sizes in FASTFEED_CACHE.
+
+        Returns:
+            The order.
+
+        Raises:
+            ConfigError: If an argument is out of range. A size that no image is nearest to is
+                refused as soon as the images are known, at the latest by `Feed`.
+
+        Example:
+            >>> images = [(600, 800), (800, 600), (700, 800), (900, 600)]
+            >>> order = ff.Buckets.by_aspect([(96, 128), (128, 96)], batch=2, images=images)
+            >>> feed = ff.Feed(
+            ...     ff.Arrays(np.zeros((4, 8, 8, 3), np.uint8)),
+            ...     [ff.Resize(ff.BucketSize())],
+            ...     batch=2,
+            ...     shuffle=order,
+            ... )
+            >>> [(batch.ids.tolist(), batch.images.shape[1:3]) for batch in feed]
+            [([1, 3], (128, 96)), ([0, 2], (96, 128))]
+        """
+        if not isinstance(sizes, (list, tuple)) or not sizes:
+            raise ConfigError.of("sizes", "a list of sizes such as [(832, 1216), 1024]", sizes)
+        if len({_pair(size) for size in sizes}) < len(sizes):
+            raise ConfigError(f"sizes must differ, got {_listed(sizes)}", field="sizes")
+        order = cls(Aspects(), batch, leftovers, dict(enumerate(sizes)))
+        if images is None:
+            return order
+        if isinstance(images, (list, tuple)) and all(isinstance(name, str) for name in images):
+            if len(images) != 2:
+                raise ConfigError.of("images", "two names of columns, height and width", images)
+            return replace(order, by=Aspects(tuple(images)))
+        return order.of_images(images)
+
+    @property
+    def bucket_sizes(self) -> tuple[tuple[int, int], ...]:
+        """(height, width) of the buckets, pixels; () if they have none."""
+        return tuple(size for _, size in self.sizes or ())
+
+    @property
+    def needs_image_sizes(self) -> bool:
+        """True if the sizes of all images have to be read from their headers."""
+        return isinstance(self.by, Aspects) and self.by.images is None
+
+    def of_images(self, images: Any) -> Buckets:
+        """This order of aspect ratios for images of these sizes.
+
+        Args:
+            images (np.ndarray): (height, width) of every image, (n, 2); 0 where it is not known.
+
+        Returns:
+            The order.
+
+        Raises:
+            ConfigError: If `images` is something else, or a size has no images.
+        """
+        pairs = np.asarray(images)
+        if pairs.ndim != 2 or pairs.shape[1:] != (2,) or pairs.dtype.kind not in "iu":
+            raise ConfigError(
+                "images must be (height, width) of every image, integers (n, 2), got"
+                f" {pairs.dtype}{list(pairs.shape)}",
+                field="images",
+            )
+        grouping = Aspects().group(pairs.astype(np.int64), self.bucket_sizes)
+        return replace(self, by=grouping)
+
+    def size_at(self, position: int, seed: int, epoch: int) -> tuple[int, int]:
+        """The size of the bucket at a position of an epoch.
+
+        Args:
+            position (int): Position in the epoch.
+            seed (int): Seed of the plan.
+            epoch (int): Counts from 0.
+
+        Returns:
+            (height, width), pixels.
+        """
+        bucket = self._place(np.array([position]), seed, epoch)[0]
+        return dict(self.sizes)[self.by.values[bucket[0]].item()]
 
     @property
     def run(self) -> int:
@@ -101,14 +235,18 @@ class Buckets:
         return self.leftovers == "drop"
 
     def bind(self, source: Any) -> Buckets:
+        if isinstance(self.by, Aspects) and self.by.images is not None:
+            columns = [read_column(source, name, "images") for name in self.by.images]
+            return self.of_images(np.stack(columns, axis=1))
         if not isinstance(self.by, str):
             return self
         return replace(self, by=Grouping.of(read_column(source, self.by, "Buckets.by")))
 
     def positions(self, samples: int) -> int:
         if not isinstance(self.by, Grouping):
+            what = "a column" if isinstance(self.by, str) else "the sizes of images"
             raise ConfigError(
-                f"Buckets(by={self.by!r}) takes a column of a source and is not bound to one;"
+                f"Buckets(by={self.by!r}) takes {what} of a source and is not bound to one;"
                 " create a Feed with it, or call its bind(source)"
             )
         grouped = self.by.samples
@@ -121,23 +259,24 @@ class Buckets:
         empty = np.flatnonzero(runs == 0)
         if len(empty):
             more = f" and {len(empty) - 1} more such buckets" if len(empty) > 1 else ""
-            value = printable(repr(self.by.values[empty[0]].item()))
+            value = self.by.values[empty[0]].item()
+            which = (
+                f"the value {value!r}"
+                if self.sizes is None
+                else f"the size {dict(self.sizes)[value]}"
+            )
             raise ConfigError(
                 f"Buckets(batch={self.batch}) needs as many samples in every bucket, got"
-                f" {grouped.sizes[empty[0]]} with the value {value}{more}; pass"
-                ' leftovers="fill", a smaller batch, or fewer values',
+                f" {grouped.sizes[empty[0]]} with {printable(which)}{more}; pass"
+                f' leftovers="fill", a smaller batch, or fewer {"values" if self.sizes is None else "sizes"}',
                 field="by",
             )
         return int(runs.sum()) * self.batch
 
     def visits(self, positions: np.ndarray, epoch: Epoch) -> SampleRefs:
-        runs, grouped = self._runs(), self.by.samples
-        ends = np.cumsum(runs)
-        run, row = np.divmod(positions, self.batch)
-        run = permute(run, int(ends[-1]), (epoch.seed, epoch.number, _RUNS))
-        bucket = np.searchsorted(ends, run, side="right")
+        grouped = self.by.samples
+        bucket, place = self._place(positions, epoch.seed, epoch.number)
         size = grouped.sizes[bucket]
-        place = (run - ends[bucket] + runs[bucket]) * self.batch + row
         # a last run that is filled continues with the first samples, which are in other runs
         occurrences, index = np.divmod(place, size)
         index = permute(index, size, (epoch.seed, epoch.number, bucket))
@@ -146,7 +285,76 @@ class Buckets:
     def alike(self, id: int) -> np.ndarray:
         return self.by.samples.alike(id)
 
+    def _place(self, positions: np.ndarray, seed: int, epoch: int) -> tuple[np.ndarray, np.ndarray]:
+        """Buckets at positions of an epoch, and the place of each position in its bucket."""
+        runs = self._runs()
+        ends = np.cumsum(runs)
+        run, row = np.divmod(positions, self.batch)
+        run = permute(run, int(ends[-1]), (seed, epoch, _RUNS))
+        bucket = np.searchsorted(ends, run, side="right")
+        return bucket, (run - ends[bucket] + runs[bucket]) * self.batch + row
+
+    def _check_values(self) -> None:
+        """Raise ConfigError if a value of a sample has no size."""
+        known = None if self.sizes is None else {value for value, _ in self.sizes}
+        values = self.by.values.tolist()
+        if known is None:
+            return
+        if missing := [value for value in values if value not in known]:
+            raise ConfigError(
+                f"Buckets.sizes has no size for {_listed(missing)}, which `by` holds; add one",
+                field="sizes",
+            )
+        if unused := [value for value in known if value not in values]:
+            raise ConfigError(
+                f"Buckets.sizes has a size for {_listed(unused)}, which no sample is of; leave"
+                " it out",
+                field="sizes",
+            )
+
     def _runs(self) -> np.ndarray:
         """Runs of each bucket in an epoch: int64."""
         sizes = self.by.samples.sizes
         return sizes // self.batch if self.leftovers == "drop" else -(-sizes // self.batch)
+
+
+def nearest_aspects(images: np.ndarray, sizes: Sequence[tuple[int, int]]) -> np.ndarray:
+    """Index of the size for each image, int64 (n,); -1 for an image of unknown size.
+
+    images: int64 (n, 2), height and width.
+    """
+    wanted = np.array(sizes, np.float64)
+    areas = wanted.prod(axis=1)
+    ratios = np.log(wanted[:, 1] / wanted[:, 0])
+    nearest = np.full(len(images), -1, np.int64)
+    for first in range(0, len(images), _AT_ONCE):
+        part = np.maximum(images[first : first + _AT_ONCE], 1)
+        away = np.abs(np.log(part[:, 1] / part[:, 0])[:, None] - ratios)
+        enlarged = (wanted > part[:, None]).any(axis=2)
+        rank = np.where(enlarged, areas.max() + areas, -areas)
+        rank[away > away.min(axis=1, keepdims=True) + _SAME] = np.inf
+        nearest[first : first + _AT_ONCE] = rank.argmin(axis=1)
+    nearest[(images <= 0).any(axis=1)] = -1
+    return nearest
+
+
+def _checked_sizes(sizes: Any) -> tuple[tuple[Any, Any], ...]:
+    pairs = sizes.items() if isinstance(sizes, Mapping) else sizes
+    if not isinstance(sizes, (Mapping, tuple)) or not pairs:
+        raise ConfigError.of(
+            "Buckets.sizes", "sizes by value, such as {'wide': (832, 1216)}", sizes
+        )
+    return tuple((value, _pair(size)) for value, size in pairs)
+
+
+def _pair(size: Any) -> tuple[int, int]:
+    """(height, width) of a size."""
+    pair = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
+    whole = [isinstance(side, int) and not isinstance(side, bool) and side > 0 for side in pair]
+    if len(pair) != 2 or not all(whole):
+        raise ConfigError.of("Buckets.sizes", "sides or (height, width) in pixels", size)
+    return pair
+
+
+def _listed(values: Sequence[Any]) -> str:
+    return printable(", ".join(map(repr, values)), 200)

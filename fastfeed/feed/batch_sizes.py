@@ -1,0 +1,43 @@
+"""The sizes of each batch, where these differ."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fastfeed.errors import ConfigError
+from fastfeed.ops.base import Size
+from fastfeed.ops.batch_sizes import BucketSize
+from fastfeed.ops.program.by_size import sizes_at
+from fastfeed.ops.program.program import Program
+from fastfeed.sampling import Buckets
+from fastfeed.sampling.plan import Plan
+from fastfeed.sampling.rng import SLOT_BATCH, uniform
+
+
+def batch_sizes(program: Program, plan: Plan, epoch: int, step: int) -> tuple[Size, ...]:
+    """The sizes of one batch, the same on all ranks: keys of the program's `by_size`."""
+    assert program.by_size is not None
+    draw = uniform(plan.seed, epoch, np.array([step]), SLOT_BATCH, 1)[0, 0]
+    order, bucket = plan.shuffle, None
+    if isinstance(order, Buckets) and order.sizes:
+        bucket = order.size_at(step * plan.global_batch, plan.seed, epoch)
+    return sizes_at(program.by_size.choices, epoch, float(draw), bucket)
+
+
+def check_sizes(program: Program, plan: Plan, backend: str) -> None:
+    """ConfigError if batches of these sizes cannot be made."""
+    if program.by_size is None:
+        return
+    if backend != "cpu":
+        raise ConfigError(
+            f"{program.by_size.choices[0]!r} needs the cpu backend, got {backend!r}, which compiles"
+            ' one size; pass decode="cpu", or a size'
+        )
+    order = plan.shuffle
+    of_bucket = any(isinstance(choice, BucketSize) for choice in program.by_size.choices)
+    if of_bucket and isinstance(order, Buckets) and plan.global_batch != order.run:
+        raise ConfigError(
+            f"BucketSize() needs all samples of a step in one bucket, got {plan.global_batch}"
+            f" samples per step and Buckets(batch={order.run}); pass global_batch={order.run}",
+            field="batch",
+        )

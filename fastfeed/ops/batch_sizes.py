@@ -1,0 +1,192 @@
+"""Sizes that differ from batch to batch: a feed compiles its ops once for each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from fastfeed.arguments import checked
+from fastfeed.errors import ConfigError
+from fastfeed.ops.base import Size, check_size
+
+__all__ = ["BucketSize", "BySchedule", "RandomSizes"]
+
+_MOST_EPOCHS = 2**31
+
+
+@checked
+@dataclass(frozen=True, slots=True)
+class BucketSize:
+    """The size of a batch's bucket, in place of the `size` of an op.
+
+    For a feed whose order is a `Buckets` with sizes. Each batch is of one bucket, and its images are
+    those of a feed with this size in the ops.
+
+    Example:
+        >>> source = ff.Arrays(np.zeros((4, 8, 8, 3), np.uint8))
+        >>> sizes = {"wide": (2, 4), "high": (4, 2)}
+        >>> order = ff.Buckets(["wide", "high"] * 2, batch=2, sizes=sizes)
+        >>> feed = ff.Feed(source, [ff.Resize(ff.BucketSize())], batch=2, shuffle=order)
+        >>> sorted(batch.images.shape for batch in feed)
+        [(2, 2, 4, 3), (2, 4, 2, 3)]
+    """
+
+    starts: ClassVar[tuple[int, ...]] = ()
+    count: ClassVar[int] = 1
+
+    def size_at(self, epoch: int, draw: float, bucket: Size | None) -> Size:
+        """The size of one batch.
+
+        Args:
+            epoch (int): Of the batch.
+            draw (float): Random number of the batch, in [0, 1).
+            bucket (int | tuple[int, int] | None): Size of the bucket, pixels; None if the order has
+                no sizes.
+
+        Returns:
+            The side of a square, or (height, width), pixels.
+
+        Raises:
+            ConfigError: If the order has no sizes.
+
+        Example:
+            >>> ff.BucketSize().size_at(epoch=0, draw=0.0, bucket=(2, 4))
+            (2, 4)
+        """
+        if bucket is None:
+            raise ConfigError(
+                "BucketSize() is the size of a batch's bucket, and the order of this feed has no"
+                " sizes; pass shuffle=Buckets(..., sizes=...) or Buckets.by_aspect(sizes, batch)",
+                field="shuffle",
+            )
+        return bucket
+
+
+@checked
+@dataclass(frozen=True, slots=True)
+class RandomSizes:
+    """One of several sizes for each batch, in place of the `size` of an op.
+
+    All ranks take the same size in a step, a function of the seed, the epoch and the step. Several
+    of these in a list go together: those of as many sizes take sizes of the same index.
+
+    Args:
+        sizes (Sequence[int | tuple[int, int]]): Sizes, equally likely: what the op takes, pixels.
+
+    Raises:
+        ConfigError: If `sizes` holds none, or another value than sizes.
+
+    Example:
+        >>> source = ff.Arrays(np.zeros((8, 8, 8, 3), np.uint8))
+        >>> ops = [ff.RandomResizedCrop(ff.RandomSizes([4, 6]))]
+        >>> [batch.images.shape for batch in ff.Feed(source, ops, batch=2)]
+        [(2, 6, 6, 3), (2, 4, 4, 3), (2, 4, 4, 3), (2, 6, 6, 3)]
+    """
+
+    sizes: Sequence[Size]
+
+    starts: ClassVar[tuple[int, ...]] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.sizes, (list, tuple)) or not self.sizes:
+            raise ConfigError.of(
+                "RandomSizes.sizes", "a list of sizes such as [192, 224, 256]", self.sizes
+            )
+        object.__setattr__(self, "sizes", tuple(_size("RandomSizes", s) for s in self.sizes))
+
+    @property
+    def count(self) -> int:
+        """Number of sizes that draws choose from."""
+        return len(self.sizes)
+
+    def size_at(self, epoch: int, draw: float, bucket: Size | None) -> Size:
+        """The size of one batch.
+
+        Args:
+            epoch (int): Of the batch.
+            draw (float): Random number of the batch, in [0, 1).
+            bucket (int | tuple[int, int] | None): Not used here.
+
+        Returns:
+            The side of a square, or (height, width), pixels.
+
+        Example:
+            >>> ff.RandomSizes([192, 224]).size_at(epoch=0, draw=0.7, bucket=None)
+            224
+        """
+        return self.sizes[int(draw * len(self.sizes))]
+
+
+@checked
+@dataclass(frozen=True, slots=True)
+class BySchedule:
+    """A size for each range of epochs, in place of the `size` of an op: progressive resizing.
+
+    Args:
+        sizes (Mapping[int, int | tuple[int, int]]): Sizes by the epoch at which each begins, pixels.
+            One must begin at epoch 0.
+
+    Raises:
+        ConfigError: If no size begins at epoch 0, or `sizes` holds another value than epochs and
+            sizes.
+
+    Example:
+        >>> source = ff.Arrays(np.zeros((2, 8, 8, 3), np.uint8))
+        >>> feed = ff.Feed(source, [ff.RandomResizedCrop(ff.BySchedule({0: 4, 2: 6}))], batch=2)
+        >>> [batch.images.shape[1] for batch in feed.batches(epochs=3)]
+        [4, 4, 6]
+    """
+
+    sizes: Any  # a mapping; kept as pairs, ascending
+
+    count: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        pairs = self.sizes.items() if isinstance(self.sizes, Mapping) else self.sizes
+        try:
+            sizes = dict(pairs)
+        except (TypeError, ValueError):
+            sizes = {}
+        whole = all(
+            isinstance(epoch, int) and not isinstance(epoch, bool) and 0 <= epoch < _MOST_EPOCHS
+            for epoch in sizes
+        )
+        if not whole or 0 not in sizes:
+            raise ConfigError.of(
+                "BySchedule.sizes",
+                "sizes by the first epoch of each, from epoch 0, such as {0: 160, 10: 224}",
+                self.sizes,
+            )
+        ordered = tuple((epoch, _size("BySchedule", sizes[epoch])) for epoch in sorted(sizes))
+        object.__setattr__(self, "sizes", ordered)
+
+    def __repr__(self) -> str:
+        return f"BySchedule({dict(self.sizes)})"
+
+    @property
+    def starts(self) -> tuple[int, ...]:
+        """Epochs at which sizes begin."""
+        return tuple(epoch for epoch, _ in self.sizes)
+
+    def size_at(self, epoch: int, draw: float, bucket: Size | None) -> Size:
+        """The size of one batch.
+
+        Args:
+            epoch (int): Of the batch.
+            draw (float): Not used here.
+            bucket (int | tuple[int, int] | None): Not used here.
+
+        Returns:
+            The side of a square, or (height, width), pixels.
+
+        Example:
+            >>> ff.BySchedule({0: 160, 10: 224}).size_at(epoch=9, draw=0.0, bucket=None)
+            160
+        """
+        return next(size for first, size in reversed(self.sizes) if first <= epoch)
+
+
+def _size(name: str, size: Any) -> Size:
+    height, width = check_size(name, size)
+    return (height, width) if isinstance(size, (tuple, list)) else height

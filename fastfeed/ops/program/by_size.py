@@ -1,0 +1,124 @@
+"""Compiles ops once for each size that batches may have."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from itertools import pairwise, product
+from typing import Any
+
+from fastfeed.errors import ConfigError
+from fastfeed.ops.base import Size, SizeChoice
+from fastfeed.ops.function import as_op
+from fastfeed.ops.program.program import BatchPrograms, Program
+from fastfeed.ops.program.window import Step
+
+__all__ = ["fuse_sizes", "sizes_at"]
+
+_HOLDERS = ("size", "op", "ops", "views")  # fields of ops that hold a size, or other ops
+_MOST = 256  # programs
+
+
+def fuse_sizes(ops: Any, compiled: Callable[[Any], Program], buckets: Sequence[Size]) -> Program:
+    """The program of ops, which is the largest one if batches are of several sizes.
+
+    ops: a list, or lists by image. compiled: compiles ops without choices of sizes. buckets: sizes
+    of the order's buckets, if it has any.
+    """
+    choices = tuple(dict.fromkeys(_choices(ops)))
+    if not choices:
+        return compiled(ops)
+    programs: dict[tuple[Size, ...], Program] = {}
+    for sizes in _size_sets(choices, buckets):
+        programs[sizes] = compiled(_with_sizes(ops, dict(zip(choices, sizes, strict=True))))
+    largest = max(programs, key=lambda sizes: math.prod(programs[sizes].shape))
+    program = programs[largest]
+    written = _as_written(ops, dict(zip(choices, largest, strict=True)), program.steps)
+    steps = zip(written, *(part.steps for part in programs.values()), strict=True)
+    return replace(
+        program,
+        steps=tuple(_without_size(step, others) for step, *others in steps),
+        by_size=BatchPrograms(choices, programs),
+    )
+
+
+def sizes_at(
+    choices: Sequence[SizeChoice], epoch: int, draw: float, bucket: Size | None
+) -> tuple[Size, ...]:
+    """The sizes of a batch, one per choice; draw: its random number."""
+    return tuple(choice.size_at(epoch, draw, bucket) for choice in choices)
+
+
+def _size_sets(choices: Sequence[SizeChoice], buckets: Sequence[Size]) -> list[tuple[Size, ...]]:
+    """All sizes that batches may have, a tuple with one per choice."""
+    epochs = sorted({0}.union(*(choice.starts for choice in choices)))
+    cuts = sorted({k / choice.count for choice in choices for k in range(choice.count + 1)})
+    draws = [(low + high) / 2 for low, high in pairwise(cuts)]
+    places = product(epochs, draws, dict.fromkeys(buckets) or (None,))
+    found = list(dict.fromkeys(sizes_at(choices, *place) for place in places))
+    if len(found) > _MOST:
+        raise ConfigError(
+            f"batches must be of at most {_MOST} sizes, got {len(found)}: one for every epoch of"
+            " a schedule, draw and bucket together; pass fewer sizes",
+            field="ops",
+        )
+    return found
+
+
+def _choices(value: Any) -> Iterator[SizeChoice]:
+    """The choices of sizes in ops."""
+    if isinstance(value, SizeChoice):
+        yield value
+    for part in _parts(value).values():
+        yield from _choices(part)
+
+
+def _parts(value: Any) -> Mapping[Any, Any]:
+    """Parts of a list, a mapping or an op that may hold sizes."""
+    if isinstance(value, Mapping):
+        return value
+    if isinstance(value, (list, tuple)):
+        return dict(enumerate(value))
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: getattr(value, f.name) for f in fields(value) if f.name in _HOLDERS}
+    return {}
+
+
+def _with_sizes(value: Any, sizes: Mapping[SizeChoice, Size]) -> Any:
+    """Ops with sizes in place of their choices."""
+    if isinstance(value, SizeChoice):
+        return sizes[value]
+    parts = _parts(value)
+    replaced = {key: _with_sizes(part, sizes) for key, part in parts.items()}
+    changed = {key: part for key, part in replaced.items() if part is not parts[key]}
+    if not changed:
+        return value
+    if isinstance(value, Mapping):
+        return replaced
+    if isinstance(value, (list, tuple)):
+        return type(value)(replaced.values())
+    return replace(value, **changed)
+
+
+def _as_written(
+    ops: Any, sizes: Mapping[SizeChoice, Size], steps: Sequence[Step]
+) -> Iterator[Step]:
+    """Steps with the ops that the user wrote."""
+    lists = ops if isinstance(ops, Mapping) else {"": ops}
+    written = {str(name): map(as_op, listed) for name, listed in lists.items()}
+    for step in steps:
+        if step.implied:
+            yield step
+            continue
+        sized = ((op, _with_sizes(op, sizes)) for op in written[step.image])
+        yield replace(step, op=next(op for op, same in sized if same == step.op))
+
+
+def _without_size(step: Step, others: Sequence[Step]) -> Step:
+    """A step whose spec has no lengths that differ between batches."""
+    shapes = [other.spec.shape for other in others]
+    if len({len(shape) for shape in shapes}) > 1:
+        return step
+    shape = tuple(sides[0] if len({*sides}) == 1 else None for sides in zip(*shapes, strict=True))
+    return replace(step, spec=replace(step.spec, shape=shape))

@@ -89,6 +89,31 @@ def coco(root: Path, count: int = 24) -> None:
     (root / "instances.json").write_text(json.dumps(parts))
 
 
+SIDED = ("eye", "ear", "shoulder", "elbow", "wrist", "hip", "knee", "ankle")
+POINTS = ("nose", *(f"{side}_{part}" for part in SIDED for side in ("left", "right")))  # of COCO
+
+
+def persons(root: Path, count: int = 16) -> None:
+    """root/images/*.jpg and root/persons.json: one person in each, some points not labeled."""
+    coco(root, count)
+    file = json.loads((root / "instances.json").read_text())
+    annotations = []
+    for i, place in enumerate(file["images"]):
+        _, (x, y, width, height), _ = image(i)
+        points = []
+        for k in range(len(POINTS)):
+            seen = (0, 1, 2, 2)[(i + k) % 4]
+            at = [x + k * width // 20, y + (7 * k % 17) * height // 20] if seen else [0, 0]
+            points += [*at, seen]
+        own = {"id": i + 1, "image_id": place["id"], "category_id": 1, "iscrowd": 0}
+        box = {"bbox": [x, y, width, height], "area": width * height}
+        found = sum(seen > 0 for seen in points[2::3])
+        annotations.append({**own, **box, "keypoints": points, "num_keypoints": found})
+    person = {"id": 1, "name": "person", "keypoints": list(POINTS)}
+    parts = {"images": file["images"], "annotations": annotations, "categories": [person]}
+    (root / "persons.json").write_text(json.dumps(parts))
+
+
 def captioned(root: Path, count: int = 32) -> None:
     """root/*.jpg and root/metadata.jsonl with a caption of each, as an "imagefolder" has it."""
     root.mkdir(parents=True, exist_ok=True)

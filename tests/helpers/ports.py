@@ -46,6 +46,7 @@ NEEDS = {  # packages of each port
     "timm_train": ("torch",),
     "torchvision_classification": ("torch",),
     "torchvision_detection": ("torch",),
+    "torchvision_keypoints": ("torch",),
     "torchvision_segmentation": ("torch",),
     "transformers_classification": ("torch", "transformers"),
     "transformers_segmentation": ("torch", "transformers"),

@@ -148,6 +148,34 @@ def test_torchvision_detection(tmp_path: Path) -> None:
     assert set(seen) <= set(wanted)
 
 
+def test_torchvision_keypoints(tmp_path: Path) -> None:
+    """Points as they are in the file, or those of the other side where the image is flipped."""
+    port = load("torchvision_keypoints")
+    root = made(port, "persons", tmp_path)
+    file = json.loads((root / "persons.json").read_text())
+    wanted = {
+        image["file_name"]: np.array(own["keypoints"], np.float32).reshape(17, 3)
+        for image, own in zip(file["images"], file["annotations"], strict=True)
+    }
+    feed = port.feeds(root, batch=4)
+    source: Any = FeedSession.of(feed).source
+    others = [0, *(k + (1 if k % 2 else -1) for k in range(1, 17))]
+    flips = []
+    for *batch, ids in feed.to_torch(yields=("image", "boxes", "keypoints", "box_counts", "id")):
+        _, targets = port.targets(batch)
+        for uri, target in zip(source.uris(np.asarray(ids)), targets, strict=True):
+            (found,) = target["keypoints"].numpy()
+            points = wanted[Path(uri).name]
+            seen = points[:, 2] > 0
+            points[seen, 1] += 12  # rows of the border above
+            flipped = points[others]
+            flipped[flipped[:, 2] > 0, 0] = 95 - flipped[flipped[:, 2] > 0, 0]
+            flips.append(not np.allclose(found, points, atol=1e-3))
+            np.testing.assert_allclose(found, flipped if flips[-1] else points, atol=1e-3)
+            assert target["labels"].tolist() == [1]
+    assert set(flips) == {False, True}
+
+
 def test_diffusers_text_to_image(tmp_path: Path) -> None:
     port = load("diffusers_text_to_image")
     root = made(port, "captioned", tmp_path)

@@ -120,13 +120,14 @@ class LabelSpec(NamedTuple):
 
 
 class ObjectSpec(NamedTuple):
-    """Keypoints of the objects in images, and rules for objects that ops cut off."""
+    """Parts of the objects in images, and rules for objects that ops cut off."""
 
     keypoints: int = 0  # of each object
     keypoint_names: tuple[str, ...] = ()
     # keypoints that trade places in a mirrored image; None: not known
     flip_pairs: tuple[tuple[int, int], ...] | None = None
     has_boxes: bool = True  # False: objects have only keypoints
+    instance_masks: bool = False  # each object has an outline, drawn as a mask
     normalized: bool = False  # boxes and keypoints are shares of the image's width and height
     # a box is dropped below any of these
     min_size: float = 1.0  # its shorter side, pixels

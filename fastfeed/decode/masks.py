@@ -17,13 +17,13 @@ _MODES = ("L", "P", "1")  # numbers, indices of a palette, 0 and 1
 
 
 def mask_pixels(content: Any, size: tuple[int, int]) -> np.ndarray | DecodeFailure:
-    """uint8 (height, width) of a PNG's bytes, or of pixels; a failure if the size differs.
+    """uint8 (height, width) of a PNG's bytes, or of an array; a failure if the size differs.
 
     Never raises for the content of a file, and allocates nothing for a wrong size.
     """
-    if isinstance(content, np.ndarray):
+    if hasattr(content, "shape"):  # of a map of classes, which is drawn here
         shape = (int(content.shape[0]), int(content.shape[1]))
-        return content if shape == size else _other(shape, size)
+        return np.asarray(content) if shape == size else _other(shape, size)
     try:
         format = sniff(content)
         if format != "PNG":

@@ -14,7 +14,8 @@ from fastfeed.faults import Failure
 from fastfeed.printable import printable
 
 _RESERVED = re.compile(
-    "(image|view)_[0-9]+|image|label|weight|id|boxes|box_labels|box_counts|keypoints|masks"
+    "(image|view)_[0-9]+|image|label|weight|id|boxes|box_labels|box_counts|keypoints|"
+    "instance_masks|masks"
 )
 
 
@@ -47,6 +48,8 @@ class Boxes:
         counts (np.ndarray): int64 (n,).
         keypoints (np.ndarray | None): float32 (n, boxes, keypoints, 3): x, y and visibility of the
             points of each object; 0 for padding. Default: None, of sources without keypoints.
+        instance_masks (np.ndarray | None): uint8 (n, boxes, height, width): 1 in the pixels of each
+            object, 0 in others and for padding. Default: None, of sources without them.
 
     Example:
         >>> images = ff.Arrays(np.zeros((2, 8, 8, 3), np.uint8))
@@ -60,15 +63,20 @@ class Boxes:
     labels: np.ndarray
     counts: np.ndarray
     keypoints: np.ndarray | None = None
+    instance_masks: np.ndarray | None = None
 
     @classmethod
-    def none(cls, n: int, boxes: int, keypoints: int = 0) -> Boxes:
+    def none(
+        cls, n: int, boxes: int, keypoints: int = 0, mask_size: tuple[int, int] | None = None
+    ) -> Boxes:
         """Padding only.
 
         Args:
             n (int): Images.
             boxes (int): Room for boxes in each image.
             keypoints (int): Points of each object, 0 for none. Default: 0.
+            mask_size (tuple[int, int] | None): (height, width) of the mask of each object, pixels.
+                Default: None, no masks of objects.
 
         Returns:
             Boxes whose counts are 0.
@@ -82,6 +90,7 @@ class Boxes:
             np.full((n, boxes), -1, np.int64),
             np.zeros(n, np.int64),
             np.zeros((n, boxes, keypoints, 3), np.float32) if keypoints else None,
+            None if mask_size is None else np.zeros((n, boxes, *mask_size), np.uint8),
         )
 
     def __len__(self) -> int:
@@ -89,7 +98,8 @@ class Boxes:
 
     def __getitem__(self, rows: Any) -> Boxes:
         points = None if self.keypoints is None else self.keypoints[rows]
-        return Boxes(self.boxes[rows], self.labels[rows], self.counts[rows], points)
+        masks = None if self.instance_masks is None else self.instance_masks[rows]
+        return Boxes(self.boxes[rows], self.labels[rows], self.counts[rows], points, masks)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,8 +108,8 @@ class Batch:
 
     Also a mapping of its fields, those of `Feed.fields`: `batch["image"]`, `"masks" in batch`,
     `batch.keys()`, `dict(batch)`. They are `image`, `label`, `weight`, `id`; `boxes`, `box_labels`,
-    `box_counts`, `keypoints` and `masks` where the source has them; `image_1` and so on, images of
-    further sizes of views; `view_0` and so on, single views of all sizes, (n, ...); the images of a
+    `box_counts`, `keypoints`, `instance_masks` and `masks` where the source has them; `image_1` and
+    so on, images of further sizes of views; `view_0` and so on, single views of all sizes, (n, ...); the images of a
     `Together` by their names; and every column by its name, or as `column:NAME` where its name is
     one of these. The length of a batch is n.
 
@@ -183,6 +193,8 @@ class Batch:
             whole["box_counts"] = self.objects.counts
             if self.objects.keypoints is not None:
                 whole["keypoints"] = self.objects.keypoints
+            if self.objects.instance_masks is not None:
+                whole["instance_masks"] = self.objects.instance_masks
         if self.masks is not None:
             whole["masks"] = self.masks
         sizes = () if self.image_names else self.views

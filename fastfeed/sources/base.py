@@ -303,13 +303,16 @@ class Instances(NamedTuple):
     sizes: np.ndarray | None = None
     # float64 (m, keypoints, 3): x, y, visibility (0, 1 or 2), in the pixels of the boxes
     keypoints: np.ndarray | None = None
+    # objects (m,): outline of each, in the pixels of the boxes: uint8 (height, width) of the image,
+    # or `Rings` or `Runs` of `sources.annotations.shapes`; with `object_spec.instance_masks`
+    shapes: np.ndarray | None = None
 
 
 @runtime_checkable
 class HasObjects(Protocol):
     """A source with boxes or masks; each of them is optional.
 
-    A source with keypoints has the attribute `object_spec`, an `ObjectSpec`.
+    A source with keypoints or outlines has the attribute `object_spec`, an `ObjectSpec`.
     """
 
     object_classes: tuple[str, ...]  # names by label of an object; empty if they have no names

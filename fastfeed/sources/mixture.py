@@ -111,8 +111,8 @@ class Mixture(SourceMethods):
         if len(set(specs.values())) > 1:
             raise ConfigError(
                 "Mixture: objects of all sources must have the same keypoints, flip_pairs,"
-                f" normalized, min_size, min_area and min_visible, got {specs}; pass the same to"
-                " each Objects",
+                " normalized, instance_masks, min_size, min_area and min_visible, got"
+                f" {specs}; pass the same to each Objects",
                 field="sources",
             )
 
@@ -384,7 +384,9 @@ class Mixture(SourceMethods):
         if not self._kinds:
             return None
         no_points = np.empty((0, self.object_spec.keypoints, 3))
-        parts = [(np.empty((0, 4)), np.empty(0, np.int64), np.empty(0, np.int64), no_points)]
+        no_shapes = np.empty(0, object)
+        none = np.empty(0, np.int64)
+        parts = [(np.empty((0, 4)), none, none, no_points, no_shapes)]
         counts, sizes = np.zeros(len(ids), np.int64), np.full((len(ids), 2), np.nan)
 
         def ask(part: int, _: Source, own: np.ndarray) -> tuple[int, Instances | None]:
@@ -399,11 +401,13 @@ class Mixture(SourceMethods):
                 labels = instances.labels if table is None else table[instances.labels]
                 rows = np.repeat(at, instances.counts)
                 points = no_points if instances.keypoints is None else instances.keypoints
-                parts.append((instances.boxes, labels, rows, points))
-        boxes, labels, rows, points = map(np.concatenate, zip(*parts, strict=True))
+                shapes = no_shapes if instances.shapes is None else instances.shapes
+                parts.append((instances.boxes, labels, rows, points, shapes))
+        boxes, labels, rows, points, shapes = map(np.concatenate, zip(*parts, strict=True))
         order = np.argsort(rows, kind="stable")
         keypoints = points[order] if self.object_spec.keypoints else None
-        return Instances(boxes[order], labels[order], counts, sizes, keypoints)
+        outlines = shapes[order] if self.object_spec.instance_masks else None
+        return Instances(boxes[order], labels[order], counts, sizes, keypoints, outlines)
 
     def masks(self, ids: Sequence[int]) -> list[Any] | None:
         """Masks, None for sources without; class ids are taken to mean the same in all sources."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -11,9 +12,9 @@ import numpy as np
 from fastfeed.arguments import checked_early
 from fastfeed.errors import ConfigError
 from fastfeed.faults import Failure
-from fastfeed.printable import printable
 from fastfeed.sources.access import allowed_values
-from fastfeed.sources.annotations.boxes import FORMATS, BoxLists
+from fastfeed.sources.annotations.boxes import FORMATS, BoxLists, checked_sizes
+from fastfeed.sources.annotations.class_maps import ClassMaps
 from fastfeed.sources.annotations.coco import read_coco
 from fastfeed.sources.annotations.keypoints import (
     MOST_KEYPOINTS,
@@ -34,6 +35,8 @@ from fastfeed.storage.disk_cache import Cache
 from fastfeed.storage.fingerprint import OBJECTS_SEPARATOR, fingerprint
 from fastfeed.storage.reads import Unread
 from fastfeed.storage.storage import Storage, open_storage
+
+_DRAWN = '"instances", "classes" or "both"'
 
 
 @checked_early
@@ -69,6 +72,13 @@ class Objects(Derived, SourceMethods):
         min_area (float): The same of the area of the box, square pixels. Default: 0.0.
         min_visible (float): The same of the share of the area that is not cut off, in [0, 1].
             Default: 0.1.
+        instance_masks (Sequence[Any] | None): One list per sample, of each object a list of rings
+            (x, y, x, y ... or (k, 2), in pixels as boxes; even-odd, joined), COCO's runs
+            {"size": ..., "counts": ...}, uint8 pixels, or None. Without `boxes`, these are
+            around them. Default: None, no masks of objects.
+        draw (str): What `instance_masks` become: "instances", `batch["instance_masks"]`, 1 in each
+            object; "classes", one map in `batch["masks"]`, 0 or label + 1, 255 where classes
+            overlap; "both". Default: "instances".
         classes (Sequence[str | int]): Names of `labels`, kept as `object_classes`. Default: ().
         format (str): "xyxy" (left, top, right, bottom), "yxyx", "xywh" (left, top, width, height),
             "yxhw" or "cxcywh" (center, width, height). Default: "xyxy".
@@ -86,8 +96,8 @@ class Objects(Derived, SourceMethods):
             Default: None, none is kept.
 
     Raises:
-        ConfigError: If boxes, labels, keypoints and masks are not one per sample, or a box, a label
-            or a keypoint makes no sense.
+        ConfigError: If boxes, labels, keypoints and masks are not one per sample, or a box, a
+            label, a keypoint or an outline makes no sense.
 
     Example:
         >>> images = ff.Arrays(np.zeros((2, 8, 8, 3), np.uint8))
@@ -103,6 +113,8 @@ class Objects(Derived, SourceMethods):
         masks: Sequence[Any] | None = None,
         *,
         keypoints: Sequence[Any] | Mapping[str, Sequence[str]] | None = None,
+        instance_masks: Sequence[Any] | None = None,
+        draw: Literal["instances", "classes", "both"] = "instances",
         keypoint_names: Sequence[str] = (),
         flip_pairs: Pairs | str | None = None,
         min_size: float = 1.0,
@@ -128,7 +140,15 @@ class Objects(Derived, SourceMethods):
                 f"Objects: classes must be a list of names, got {classes!r}; pass [{classes!r}]",
                 field="classes",
             )
-        has_objects = boxes is not None or keypoints is not None
+        if draw not in ("instances", "classes", "both"):
+            raise ConfigError.of("Objects: draw", _DRAWN, draw)
+        if draw != "instances" and (instance_masks is None or masks is not None):
+            raise ConfigError(
+                f"Objects: draw={draw!r} makes masks of instance_masks; pass these, and no masks",
+                field="draw",
+            )
+        given = (boxes, keypoints, instance_masks)
+        has_objects = any(values is not None for values in given)
         if not has_objects and masks is None:
             raise ConfigError(
                 "Objects needs boxes, keypoints or masks, got none of them; without them use the"
@@ -147,6 +167,7 @@ class Objects(Derived, SourceMethods):
         for option, values, none in (
             ("boxes", boxes, "an empty list"),
             ("keypoints", keypoints, "an empty list"),
+            ("instance_masks", instance_masks, "an empty list"),
             ("masks", masks, "None"),
         ):
             if isinstance(values, (str, bytes, os.PathLike)):
@@ -165,32 +186,36 @@ class Objects(Derived, SourceMethods):
         size: Any = source.spec.size
         known = np.tile(np.array(size, np.float64), (len(source), 1)) if source.spec.fixed else None
         if sizes is not None:
-            known = _sizes(sizes, len(source), known)
+            known = checked_sizes(sizes, len(source), known)
         lists = None
         if has_objects:
             lists = BoxLists.of(
-                boxes, labels, format, len(names), where, known, keypoints, normalized
+                boxes,
+                labels,
+                format,
+                len(names),
+                where,
+                known,
+                keypoints,
+                normalized,
+                instance_masks,
             )
+        storage = open_storage(storage, cache)
+        drawn: Masks | None = None if masks is None else masks_of(masks, where, storage)
+        if lists is not None and draw != "instances":
+            drawn = ClassMaps.of(lists, normalized)
+            lists = lists if draw == "both" else replace(lists, shapes=None)
         spec = object_spec(
             lists,
             keypoint_names,
             flip_pairs,
-            has_boxes=boxes is not None,
+            has_boxes=boxes is not None or instance_masks is not None,
             normalized=normalized,
             min_size=min_size,
             min_area=min_area,
             min_visible=min_visible,
         )
-        storage = open_storage(storage, cache)
-        self._set(
-            source,
-            lists,
-            None if masks is None else masks_of(masks, where, storage),
-            names,
-            spec,
-            most,
-            frame,
-        )
+        self._set(source, lists, drawn, names, spec, most, frame)
 
     @classmethod
     @checked_early
@@ -201,6 +226,7 @@ class Objects(Derived, SourceMethods):
         *,
         keep: Literal["all", "annotated", "boxes"] = "all",
         keypoints: bool = False,
+        draw: Literal["instances", "classes", "both"] | None = None,
         flip_pairs: Pairs | str | None = None,
         min_size: float = 1.0,
         min_area: float = 0.0,
@@ -212,13 +238,12 @@ class Objects(Derived, SourceMethods):
         storage: dict[str, Any] | Storage | None = None,
         cache: str | os.PathLike[str] | Cache | None = None,
     ) -> Objects:
-        """Images and boxes, and on request keypoints, of a COCO file.
+        """Images and boxes, and on request keypoints and masks, of a COCO file.
 
         Samples are the file's images in its order, unless `keep` leaves some out. An image whose
         size is not the file's `width` and `height` is a bad sample, with both sizes in its message.
         Labels count the categories by ascending category id: `object_classes` are their names.
-        Crowds (`iscrowd`: 1) are left out, as trainers do; so are segmentations, which would have
-        to be drawn: pass masks as PNGs to `Objects`.
+        Crowds (`iscrowd`: 1) are left out, as trainers do.
 
         Args:
             images (str | os.PathLike[str] | Source): The folder that `file_name`s begin at, local
@@ -231,6 +256,8 @@ class Objects(Derived, SourceMethods):
             keypoints (bool): True for keypoints, as of `person_keypoints_train2017.json`; all
                 categories that have any must have the same. The file counts pixels: 0.5 is added to
                 its x and y. Default: False.
+            draw (str | None): What segmentations (polygons, runs) become, as for `Objects`; in a
+                map of classes crowds are 255. Default: None, they are not read.
             flip_pairs (Sequence[tuple[int | str, int | str]] | str | None): As for `Objects`;
                 "names" fits COCO's persons. Default: None, not known.
             min_size (float): As for `Objects`. Default: 1.0.
@@ -242,7 +269,7 @@ class Objects(Derived, SourceMethods):
                 without EXIF orientation. Default: "displayed".
             memory (int | str): The most that the JSON file may take while it is read, bytes or a
                 string such as "8GB": its own bytes, and those of the objects for all but its
-                segmentations, about ten times their bytes. Default: "4GB".
+                polygons, about ten times their bytes. Default: "4GB".
             allow_path (str | os.PathLike[str] | Sequence[str | os.PathLike[str]]): Other folders
                 that `file_name`s, and links among the images, may lead to; as in `Table`. Default:
                 ().
@@ -264,11 +291,13 @@ class Objects(Derived, SourceMethods):
         """
         if keep not in ("all", "annotated", "boxes"):
             raise ConfigError.of("Objects.coco: keep", '"all", "annotated" or "boxes"', keep)
+        if draw not in (None, "instances", "classes", "both"):
+            raise ConfigError.of("Objects.coco: draw", f"None, {_DRAWN}", draw)
         allowed = allowed_values("allow_path", allow_path, "Objects.coco")
         storage = open_storage(storage, cache)
         limit = in_bytes(memory, "Objects.coco: memory")
         source, file, lists = read_coco(
-            images, os.fspath(annotations), storage, limit, allowed, keypoints, keep
+            images, os.fspath(annotations), storage, limit, allowed, keypoints, draw, keep
         )
         spec = object_spec(
             lists,
@@ -279,7 +308,7 @@ class Objects(Derived, SourceMethods):
             min_visible=min_visible,
         )
         objects = cls.__new__(cls)
-        objects._set(source, lists, None, file.classes, spec, most, frame, file.notes)
+        objects._set(source, lists, file.masks, file.classes, spec, most, frame, file.notes)
         return objects
 
     @classmethod
@@ -431,7 +460,7 @@ class Objects(Derived, SourceMethods):
         return max(1, self._lists.most) if self._most is None else int(self._most)
 
     def objects(self, ids: np.ndarray) -> Instances | None:
-        """Boxes and keypoints of these images, in pixels."""
+        """Boxes, keypoints and outlines of these images, in pixels."""
         return None if self._lists is None else self._lists.take(ids)
 
     def masks(self, ids: Sequence[int]) -> list[Any] | None:
@@ -460,28 +489,8 @@ class Objects(Derived, SourceMethods):
             parts.append(f"{len(self._lists.boxes)} {name}{kinds}")
         if self.object_spec.keypoints:
             parts.append(f"{self.object_spec.keypoints} keypoints")
+        if self.object_spec.instance_masks:
+            parts.append("instance masks")
         if self._masks is not None:
             parts.append("masks")
         return f" with {' and '.join(parts)}"
-
-
-def _sizes(sizes: Sequence[Any], samples: int, known: np.ndarray | None) -> np.ndarray:
-    """Sizes of annotated images: float64 (n, 2)."""
-    try:
-        array = np.asarray(sizes, np.float64)
-    except (TypeError, ValueError):
-        array = np.empty(0)
-    if array.shape != (samples, 2) or (array <= 0).any():
-        raise ConfigError(
-            f"Objects: sizes must be one (height, width) above 0 per sample, {samples} of them, got"
-            f" {printable(repr(sizes))}",
-            field="sizes",
-        )
-    if known is not None and (array != known).any():
-        i = int((array != known).any(axis=1).argmax())
-        raise ConfigError(
-            f"Objects: boxes of sample {i} are for {array[i, 0]:g}x{array[i, 1]:g} pixels (height x"
-            f" width), the image has {known[i, 0]:g}x{known[i, 1]:g}; pass the size of the image",
-            field="boxes",
-        )
-    return array

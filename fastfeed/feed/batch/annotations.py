@@ -23,6 +23,7 @@ from fastfeed.ops.mix_plan import MixPlan
 from fastfeed.ops.move_boxes import Stage, stages, transforms_of
 from fastfeed.ops.program.program import Program, Work
 from fastfeed.runtime.batch import Boxes
+from fastfeed.sources.annotations.shapes import wrong_sizes
 from fastfeed.sources.base import Optionals, frame_of
 
 # shape and dtype for one sample, by name of the field
@@ -82,7 +83,7 @@ class Annotations:
         if self.masks is not None:
             self.masks[rows] = made.masks
         if self.objects is not None and made.objects is not None:
-            for name in ("boxes", "labels", "counts", "keypoints"):
+            for name in Boxes.__slots__:
                 if (array := getattr(self.objects, name)) is not None:
                     array[rows] = getattr(made.objects, name)
         for name, array in self.transforms.items():
@@ -121,28 +122,37 @@ class Annotator:
             specs["box_counts"] = (), "int64"
             if keypoints := self.source.object_spec.keypoints:
                 specs["keypoints"] = (boxes, keypoints, 3), "float32"
+            if self.source.object_spec.instance_masks:
+                specs["instance_masks"] = (boxes, *self.size), "uint8"
         return specs | ({"masks": (self.size, "uint8")} if self.has_masks else {})
 
     def empty(self, n: int, mixed: bool = False) -> Annotations:
         """Arrays for n samples, to be filled; `mixed`: for samples after mixing."""
         boxes = self.max_boxes * (self.members if mixed else 1)
         masks = np.empty((n, *self.size), np.uint8) if self.has_masks else None
-        keypoints = self.source.object_spec.keypoints
-        objects = Boxes.none(n, boxes, keypoints) if self.max_boxes else None
+        spec = self.source.object_spec
+        mask_size = self.size if spec.instance_masks else None
+        objects = Boxes.none(n, boxes, spec.keypoints, mask_size) if self.max_boxes else None
         specs = TRANSFORMS if self.program.transforms else {}
         transforms = {name: np.zeros((n, *shape), dtype) for name, (shape, dtype) in specs.items()}
         return Annotations(objects, masks, transforms)
 
     def before(self, annotations: Annotations) -> Annotations:
         """Annotations as functions get them, before a change of size."""
-        masks = annotations.masks
-        if masks is None or not any("masks" in op.fields for op in self.program.functions):
+        masks, objects = annotations.masks, annotations.objects
+        fields = {name for op in self.program.functions for name in op.fields}
+        if not fields.intersection(("masks", "instance_masks")):
             return annotations
         height, width = self.program.chain[-1].input_spec.size
-        if (height, width) == self.size:
+        size = (height or 0, width or 0)
+        if size == self.size:
             return annotations
-        shape = (len(masks), height or 0, width or 0)
-        return replace(annotations, masks=np.empty(shape, np.uint8))
+        if masks is not None:
+            masks = np.empty((len(masks), *size), np.uint8)
+        if objects is not None and objects.instance_masks is not None:
+            shape = (*objects.labels.shape, *size)
+            objects = replace(objects, instance_masks=np.zeros(shape, np.uint8))
+        return replace(annotations, objects=objects, masks=masks)
 
     def fill(self, samples: LocatedSamples, work: Work, out: Annotations) -> None:
         """Fill `out`, and mark samples as bad whose mask or boxes do not fit the image."""
@@ -174,8 +184,14 @@ class Annotator:
                     samples, row, f"its boxes are for {_pixels(expected[row])}", int(turns[row])
                 )
         objects = ObjectRows.of(found)
+        stored = np.where((turns >= 5)[:, None], sizes[:, ::-1], sizes)
+        if objects.shapes is not None:
+            of_each = stored[objects.rows].astype(np.float64)
+            wrong = wrong_sizes(objects.shapes, of_each)
+            for row in np.unique(objects.rows[wrong]).tolist():
+                what = "the mask of an object has another size"
+                self._contradict(samples, row, what, int(turns[row]))
         if spec.normalized:
-            stored = np.where((turns >= 5)[:, None], sizes[:, ::-1], sizes)
             objects = objects.scaled(stored)
         if self.stored:
             objects = objects.displayed(turns, sizes, spec)
@@ -193,7 +209,7 @@ class Annotator:
         # parts outside of the image do not count as cut off
         objects = replace(objects, boxes=np.clip(boxes, 0, image))
         good = ~np.isin(objects.rows, list(samples.bad))
-        objects[good].after(transforms, spec).write(out)
+        objects[good].after(transforms, spec).write(out, transforms)
 
     def _contradict(self, samples: LocatedSamples, row: int, what: str, turn: int) -> None:
         """Mark a sample as bad whose boxes do not fit its image, unless it is bad already."""
@@ -251,8 +267,9 @@ def annotator(source: Any, program: Program) -> Annotator:
     max_boxes, has_masks = source.most, source.masks([]) is not None
     spec = source.object_spec
     has_keypoints = max_boxes > 0 and spec.keypoints > 0
+    has_outlines = max_boxes > 0 and spec.instance_masks
     present: dict[str, bool] = dict.fromkeys(("boxes", "box_labels"), max_boxes > 0)
-    present |= {"keypoints": has_keypoints, "masks": has_masks}
+    present |= {"keypoints": has_keypoints, "instance_masks": has_outlines, "masks": has_masks}
     _check_functions(program, source, present)
     if not max_boxes and not has_masks:
         return Annotator(source, program, 0, False, 1)
@@ -305,11 +322,12 @@ def _check_function(
         raise SpecError(
             f"{op!r} takes {', '.join(unknown)}, the source has {', '.join(sorted(names))}"
         )
-    if present["keypoints"] and "boxes" in op.fields and "keypoints" not in op.fields:
-        raise SpecError(
-            f"{op!r} moves boxes, and keypoints would stay as they are; add keypoints to its fields"
-            " and return them"
-        )
+    for name in ("keypoints", "instance_masks"):
+        if present[name] and "boxes" in op.fields and name not in op.fields:
+            raise SpecError(
+                f"{op!r} moves boxes, and {name} would stay as they are; add {name} to its fields"
+                " and return them"
+            )
     for name in ("boxes", "masks") if resizes else ():
         if present[name] and name not in op.fields:
             raise SpecError(

@@ -1,17 +1,20 @@
-"""The objects in the images of a batch, one after another: boxes, labels and keypoints."""
+"""Objects in the images of a batch, one after another: boxes, labels, keypoints and outlines."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
 
-from fastfeed.decode.orientation import displayed_boxes
+from fastfeed.backends.cpu.masks import mask_after, stage_arrays
+from fastfeed.decode.orientation import displayed, displayed_boxes
 from fastfeed.ops.mix_plan import BLEND, MOSAIC, MixPlan
 from fastfeed.ops.move_boxes import Stage, boxes_after, points_after
 from fastfeed.runtime.batch import Boxes
+from fastfeed.sources.annotations.shapes import Rings, Runs
 from fastfeed.sources.base import Instances
 from fastfeed.spec import ObjectSpec
 
@@ -28,16 +31,18 @@ class ObjectRows:
     boxes: np.ndarray  # float64 (m, 4): left, top, right, bottom
     labels: np.ndarray  # int64 (m,)
     keypoints: np.ndarray | None = None  # float64 (m, k, 3)
+    shapes: np.ndarray | None = None  # (m,): outlines before any stage; see `draw`
 
     @classmethod
     def of(cls, found: Instances) -> ObjectRows:
         """The objects of a source; an image is its place."""
         rows = np.repeat(np.arange(len(found.counts)), found.counts)
-        return cls(rows, found.boxes, found.labels, found.keypoints)
+        return cls(rows, found.boxes, found.labels, found.keypoints, found.shapes)
 
     def __getitem__(self, which: Any) -> ObjectRows:
         points = None if self.keypoints is None else self.keypoints[which]
-        return ObjectRows(self.rows[which], self.boxes[which], self.labels[which], points)
+        shapes = None if self.shapes is None else self.shapes[which]
+        return ObjectRows(self.rows[which], self.boxes[which], self.labels[which], points, shapes)
 
     def scaled(self, sizes: np.ndarray) -> ObjectRows:
         """Objects in pixels, of shares of the sides; sizes: height, width of the images (n, 2)."""
@@ -46,7 +51,11 @@ class ObjectRows:
         if points is not None:
             places = points[..., :2] * sides[:, None]
             points = np.concatenate([places, points[..., 2:]], axis=2)
-        return replace(self, boxes=self.boxes * np.tile(sides, 2), keypoints=points)
+        shapes = self.shapes
+        if shapes is not None:
+            shapes = _objects([scaled(*pair) for pair in zip(shapes, sides, strict=True)])
+        boxes = self.boxes * np.tile(sides, 2)
+        return replace(self, boxes=boxes, keypoints=points, shapes=shapes)
 
     def displayed(self, turns: np.ndarray, sizes: np.ndarray, spec: ObjectSpec) -> ObjectRows:
         """Objects of stored images in displayed pixels.
@@ -63,7 +72,11 @@ class ObjectRows:
             points = np.concatenate([moved.reshape(-1, k, 2), points[..., 2:]], axis=2)
             turned_over = np.isin(turns, _MIRRORED)[:, None, None]
             points = np.where(turned_over, points[:, spec.mirrored], points)
-        return replace(self, boxes=boxes, keypoints=points)
+        shapes = self.shapes
+        if shapes is not None:
+            triples = zip(shapes, turns.tolist(), sizes, strict=True)
+            shapes = _objects([turned(*triple) for triple in triples])
+        return replace(self, boxes=boxes, keypoints=points, shapes=shapes)
 
     def after(self, stages: Sequence[Stage], spec: ObjectSpec) -> ObjectRows:
         """The objects that remain after all stages; all of them if they have only keypoints."""
@@ -80,10 +93,10 @@ class ObjectRows:
                 boxes = around(points)
         return replace(left, boxes=boxes, keypoints=points)
 
-    def write(self, out: Boxes) -> None:
+    def write(self, out: Boxes, stages: Sequence[Stage] = ()) -> None:
         """Write the objects into their rows, of which the others get none.
 
-        The largest are kept if there are too many.
+        The largest are kept if there are too many. stages: those that outlines go through.
         """
         limit = out.labels.shape[1]
         counts = np.bincount(self.rows, minlength=len(out))
@@ -100,15 +113,76 @@ class ObjectRows:
         out.counts[:] = counts
         if out.keypoints is not None and kept.keypoints is not None:
             out.keypoints[places] = kept.keypoints
+        if out.instance_masks is not None and kept.shapes is not None:
+            for shape, row, place in zip(kept.shapes, *places, strict=True):
+                draw(shape, stages, row, out.instance_masks[row, place])
 
 
 def clear_objects(out: Boxes, rows: Any = slice(None)) -> None:
     """Reset these rows to images without objects."""
+    if out.instance_masks is not None:  # in other places they are 0
+        for row in np.arange(len(out))[rows].tolist():
+            out.instance_masks[row, : out.counts[row]] = 0
     out.boxes[rows] = 0
     out.labels[rows] = -1
     out.counts[rows] = 0
     if out.keypoints is not None:
         out.keypoints[rows] = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _MixedMask:
+    """The mask of an object in an image that becomes a part of another one."""
+
+    pixels: np.ndarray  # uint8 (height, width)
+    stage: Stage  # of its member of all mixed samples
+
+
+@singledispatch
+def draw(shape: Any, stages: Sequence[Stage], row: int, out: np.ndarray) -> None:
+    """Fill `out`, uint8 (height, width) of 0, with the mask of an object of image `row`.
+
+    shape: pixels, before these stages if there are any.
+    """
+    if len(stages):
+        mask_after(stages, row, shape, 0, out)
+    else:
+        out[...] = shape
+
+
+@draw.register
+def _(shape: Runs, stages: Sequence[Stage], row: int, out: np.ndarray) -> None:
+    draw(shape.pixels(shape.size), stages, row, out)
+
+
+@draw.register
+def _(shape: Rings, stages: Sequence[Stage], row: int, out: np.ndarray) -> None:
+    shape.draw(out, *stage_arrays(stages, row, "forward"))
+
+
+@draw.register
+def _(shape: _MixedMask, stages: Sequence[Stage], row: int, out: np.ndarray) -> None:
+    draw(shape.pixels, [shape.stage], row, out)
+
+
+def scaled(shape: Any, sides: np.ndarray) -> Any:
+    """An outline in pixels, of one in shares of the width and height `sides`."""
+    return shape.scaled(sides) if isinstance(shape, Rings) else shape
+
+
+def turned(shape: Any, turn: int, size: np.ndarray) -> Any:
+    """An outline of a stored image in displayed pixels; size: its height and width there."""
+    if isinstance(shape, (Rings, Runs)):
+        return shape.displayed(turn, size)
+    return displayed(turn, shape)
+
+
+def _objects(values: Sequence[Any]) -> np.ndarray:
+    """An array of objects, whatever these are: (len(values),)."""
+    objects = np.empty(len(values), object)
+    for place, value in enumerate(values):
+        objects[place] = value
+    return objects
 
 
 def around(points: np.ndarray) -> np.ndarray:
@@ -135,13 +209,17 @@ def mix_objects(
         rows, columns = np.nonzero(visible[:, None] & (numbers < samples.counts[member][:, None]))
         places = member[rows], columns
         points = None if samples.keypoints is None else samples.keypoints[places].astype(np.float64)
-        own = ObjectRows(rows, samples.boxes[places], samples.labels[places], points)
-        parts.append(own.after([_quarter(plan, k, size)], spec))
-    joined = [[getattr(part, name) for part in parts] for name in ("rows", "boxes", "labels")]
-    rows, boxes, labels = (np.concatenate(arrays) for arrays in joined)
-    found = [part.keypoints for part in parts if part.keypoints is not None]
-    objects = ObjectRows(rows, boxes, labels, np.concatenate(found) if found else None)
-    objects[np.argsort(rows, kind="stable")].write(out)
+        quarter = _quarter(plan, k, size)
+        shapes = None
+        if (masks := samples.instance_masks) is not None:
+            pairs = zip(*(place.tolist() for place in places), strict=True)
+            shapes = _objects([_MixedMask(masks[pair], quarter) for pair in pairs])
+        own = ObjectRows(rows, samples.boxes[places], samples.labels[places], points, shapes)
+        parts.append(own.after([quarter], spec))
+    joined = [[getattr(part, name) for part in parts] for name in ObjectRows.__slots__]
+    arrays: list[Any] = [None if own[0] is None else np.concatenate(own) for own in joined]
+    objects = ObjectRows(*arrays)
+    objects[np.argsort(objects.rows, kind="stable")].write(out)
 
 
 def _ranks(counts: np.ndarray) -> np.ndarray:

@@ -205,8 +205,9 @@ class SampleFields:
             count = int(objects.counts[0])
             taken["boxes"] = objects.boxes[0, :count].copy()
             taken["box_labels"] = objects.labels[0, :count].copy()
-            if objects.keypoints is not None:
-                taken["keypoints"] = objects.keypoints[0, :count].copy()
+            for name in ("keypoints", "instance_masks"):
+                if (array := getattr(objects, name)) is not None:
+                    taken[name] = array[0, :count].copy()
         if masks is not None:
             taken["masks"] = masks[0].copy()
         return {name: taken[name] for name in names}
@@ -232,8 +233,11 @@ class SampleFields:
             points = None
             if self.after.objects.keypoints is not None:
                 points = _points(results["keypoints"], len(boxes), self.after.objects.keypoints)
+            masks = None
+            if (out := self.after.objects.instance_masks) is not None:
+                masks = _instance_masks(results["instance_masks"], (len(boxes), *out.shape[2:]))
             rows = np.zeros(len(boxes), np.int64)
-            ObjectRows(rows, boxes, labels, points).write(self.after.objects)
+            ObjectRows(rows, boxes, labels, points, masks).write(self.after.objects)
         if "masks" in results and self.after.masks is not None:
             mask, shape = np.asarray(results["masks"]), self.after.masks.shape[1:]
             if mask.shape != shape or mask.dtype != np.uint8:
@@ -241,6 +245,16 @@ class SampleFields:
                     f"masks uint8{list(shape)}, returned {mask.dtype}{list(mask.shape)}"
                 )
             self.after.masks[0] = mask
+
+
+def _instance_masks(given: Any, shape: tuple[int, ...]) -> np.ndarray:
+    masks = np.asarray(given)
+    if masks.shape != shape or masks.dtype.name not in ("uint8", "bool") or (masks > 1).any():
+        raise ValueError(
+            f"instance_masks uint8{list(shape)} of 0 and 1, returned"
+            f" {masks.dtype}{list(masks.shape)}"
+        )
+    return masks
 
 
 def _points(given: Any, n: int, out: np.ndarray) -> np.ndarray:

@@ -126,7 +126,11 @@ class TransformConfig:
             memory=config.memory,
             input_spec=config.source.spec,
             objects=rules._replace(
-                keypoints=0, keypoint_names=(), has_boxes=True, normalized=False
+                keypoints=0,
+                keypoint_names=(),
+                has_boxes=True,
+                instance_masks=False,
+                normalized=False,
             ),
             to_original=config.program.transforms,
         )

@@ -47,12 +47,13 @@ class ItemFields:
         others = {name: fields[name] for name in fields if name not in ("label", *ANNOTATIONS)}
         self._columns = {name: _column(values) for name, values in others.items()}
         self._label = _labels(fields["label"]) if "label" in fields else unlabeled(n)
-        if ("boxes" in fields) != ("box_labels" in fields) and "keypoints" not in fields:
+        alone = "keypoints" in fields or "instance_masks" in fields
+        if ("boxes" in fields) != ("box_labels" in fields) and not alone:
             raise ConfigError(
                 "boxes and box_labels go together, got one of them; label every box", field="fields"
             )
         try:
-            if "boxes" in fields or "keypoints" in fields:
+            if "boxes" in fields or alone:
                 self._boxes = self._objects(fields)
             if "masks" in fields:
                 self._masks = masks_of(fields["masks"], uri, open_storage(None, None))
@@ -61,12 +62,18 @@ class ItemFields:
             raise ConfigError(f"fields: {text}", field="fields") from None
 
     def _objects(self, fields: Mapping[str, Any]) -> BoxLists:
-        boxes, labels, points = map(fields.get, ("boxes", "box_labels", "keypoints"))
-        lists = BoxLists.of(boxes, labels, "xyxy", 0, self.uri, keypoints=points)
+        names = ("boxes", "box_labels", "keypoints", "instance_masks")
+        boxes, labels, points, masks = map(fields.get, names)
+        lists = BoxLists.of(
+            boxes, labels, "xyxy", 0, self.uri, keypoints=points, instance_masks=masks
+        )
         k = 0 if lists.keypoints is None else lists.keypoints.shape[1]
         pairs = checked_pairs("flip_pairs", self.object_spec.flip_pairs, k) if k else None
         self.object_spec = self.object_spec._replace(
-            keypoints=k, flip_pairs=pairs, has_boxes=boxes is not None
+            keypoints=k,
+            flip_pairs=pairs,
+            has_boxes=boxes is not None or masks is not None,
+            instance_masks=masks is not None,
         )
         return lists
 
@@ -94,7 +101,7 @@ class ItemFields:
         return {name: values[name][rows] for name in names}
 
     def objects(self, rows: np.ndarray) -> Instances | None:
-        """Boxes and keypoints of items."""
+        """Boxes, keypoints and outlines of items."""
         return None if self._boxes is None else self._boxes.take(rows)
 
     def masks(self, rows: Sequence[int]) -> list[Any] | None:

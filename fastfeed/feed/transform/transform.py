@@ -165,9 +165,9 @@ class Transform:
             fields (Mapping[str, Any] | None): n values by name: "label"; "boxes" with "box_labels",
                 lists of arrays (k, 4): left, top, right, bottom in pixels of the displayed image,
                 and (k,); "masks", a list of uint8 arrays (height, width), or bytes or paths of
-                PNGs; "keypoints", a list of arrays (k, points, 3): x, y, visibility of the points
-                of each box, or of objects without boxes; other names are columns. All move with
-                the pixels, and reach `Function`, `Map` and the batch as in a feed. Default: None.
+                PNGs; "keypoints", arrays (k, points, 3): x, y, visibility; "instance_masks", as of
+                `Objects`, both with or without boxes; other names are columns. All move with the
+                pixels, and reach `Function`, `Map` and the batch as in a feed. Default: None.
             ids (Sequence[int] | np.ndarray | None): An integer >= 0 per item, `batch.ids`: random
                 ops draw what a feed draws for samples with these ids. Default: None, 0 to n - 1.
             epoch (int): Epoch of these random numbers, in [0, 2**32). Default: 0.

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import ConfigError
+from fastfeed.printable import printable
 from fastfeed.sources.annotations.keypoints import keypoint_arrays
+from fastfeed.sources.annotations.shapes import ShapeLists, shape_lists, wrong_sizes
 from fastfeed.sources.base import Instances
 
 # what the four numbers are -> columns of left and top, or of the center; columns of right and
@@ -27,7 +29,7 @@ Where = Callable[[int], str]  # sample -> its name, for messages
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BoxLists:
-    """Boxes and keypoints of n images, m objects in all."""
+    """Boxes, keypoints and outlines of n images, m objects in all."""
 
     # float32 (m, 4): left, top, right, bottom, pixels, or shares of the image's sides
     boxes: np.ndarray
@@ -36,6 +38,7 @@ class BoxLists:
     # float32 (n, 2): height, width of the annotated images; NaN where not known
     sizes: np.ndarray | None = None
     keypoints: np.ndarray | None = None  # float32 (m, k, 3): x, y, visibility
+    shapes: ShapeLists | None = None
 
     @classmethod
     def of(
@@ -48,29 +51,43 @@ class BoxLists:
         sizes: np.ndarray | None = None,
         keypoints: Sequence[Any] | None = None,
         normalized: bool = False,
+        instance_masks: Sequence[Any] | None = None,
     ) -> BoxLists:
         """Objects from arrays (k, 4) of boxes, (k,) of labels and (k, points, 3) per image.
 
-        Without boxes, these are all 0. ConfigError names the image; `classes` 0: any label >= 0.
+        Without boxes, these are around instance masks, or all 0. ConfigError names the image;
+        `classes` 0: any label >= 0.
         """
         points = None if keypoints is None else keypoint_arrays(keypoints, where)
-        if boxes is None:
-            arrays = [np.zeros((len(array), 4)) for array in points or ()]
-        else:
+        counts, shapes = (None, None)
+        if instance_masks is not None:
+            counts, shapes = shape_lists(instance_masks, where)
+        if boxes is not None:
             arrays = [_array(values, (4,), i, where, "boxes") for i, values in enumerate(boxes)]
+        elif counts is not None:
+            arrays = [np.zeros((count, 4)) for count in counts]
+        else:
+            arrays = [np.zeros((len(array), 4)) for array in points or ()]
         if points is not None:
-            _check_counts("keypoints", points, arrays, where)
+            _check_counts("keypoints", [len(array) for array in points], arrays, where)
+        if counts is not None:
+            _check_counts("instance masks", counts, arrays, where)
         ends = np.cumsum([0, *map(len, arrays)], dtype=np.int64)
         flat = np.concatenate([np.empty((0, 4)), *arrays])
+        if boxes is None and shapes is not None:
+            flat = shapes.bounds(normalized)
+            format = "xyxy"
         if labels is None:
             flat_labels = np.zeros(len(flat), np.int64)
         else:
             label_arrays = [
                 _array(values, (), i, where, "labels") for i, values in enumerate(labels)
             ]
-            _check_counts("labels", label_arrays, arrays, where)
+            _check_counts("labels", [len(array) for array in label_arrays], arrays, where)
             flat_labels = np.concatenate([np.empty(0, np.int64), *label_arrays])
-        kind = "keypoints" if boxes is None else "box"
+        kind = "box"
+        if boxes is None:
+            kind = "keypoints" if shapes is None else "instance mask"
         return cls.flat(
             flat,
             flat_labels,
@@ -81,6 +98,7 @@ class BoxLists:
             sizes,
             np.concatenate(points) if points else None,
             normalized,
+            shapes,
         )
 
     @classmethod
@@ -96,6 +114,7 @@ class BoxLists:
         sizes: (np.ndarray | None) = None,
         keypoints: np.ndarray | None = None,  # (m, k, 3)
         normalized: bool = False,  # shares of the image's sides, not pixels
+        shapes: ShapeLists | None = None,
     ) -> BoxLists:
         """Build from one array, and check finiteness, order of edges, labels and overlap."""
         first, last, before = FORMATS[format]
@@ -151,12 +170,17 @@ class BoxLists:
                 "has a keypoint without a place; mark it by visibility 0",
             )
             keypoints = np.nan_to_num(keypoints.astype(np.float32), posinf=0, neginf=0)
+        if shapes is not None and sizes is not None:
+            outlines = map(shapes.shape, range(len(boxes)))
+            wrong = wrong_sizes(outlines, np.repeat(sizes, np.diff(ends), axis=0))
+            refuse(wrong, "has a mask of another size than its image; pass one of the same size")
         return cls(
             corners,
             labels.astype(np.int32),
             ends,
             None if sizes is None else sizes.astype(np.float32),
             keypoints,
+            shapes,
         )
 
     def __len__(self) -> int:
@@ -177,7 +201,8 @@ class BoxLists:
         sizes = None if self.sizes is None else self.sizes[ids].astype(np.float64)
         points = None if self.keypoints is None else self.keypoints[rows].astype(np.float64)
         boxes, labels = self.boxes[rows].astype(np.float64), self.labels[rows].astype(np.int64)
-        return Instances(boxes, labels, counts, sizes, points)
+        shapes = None if self.shapes is None else self.shapes.take(rows)
+        return Instances(boxes, labels, counts, sizes, points, shapes)
 
     def content(self, first: int, last: int) -> tuple[Any, ...]:
         """Buffers that say all of images [first, last)."""
@@ -186,7 +211,8 @@ class BoxLists:
         arrays = [self.boxes[own], self.labels[own], counts]
         if self.keypoints is not None:
             arrays.append(self.keypoints[own])
-        return tuple(np.ascontiguousarray(array).data for array in arrays)
+        shapes = () if self.shapes is None else self.shapes.content(own.start, own.stop)
+        return (*(np.ascontiguousarray(array).data for array in arrays), *shapes)
 
 
 def _array(values: Any, shape: tuple[int, ...], i: int, where: Where, name: str) -> np.ndarray:
@@ -207,17 +233,37 @@ def _array(values: Any, shape: tuple[int, ...], i: int, where: Where, name: str)
     return array.astype(np.float64 if shape else np.int64, copy=False)
 
 
-def _check_counts(
-    name: str, values: list[np.ndarray], boxes: list[np.ndarray], where: Where
-) -> None:
-    if len(values) != len(boxes):
+def _check_counts(name: str, counts: list[int], boxes: list[np.ndarray], where: Where) -> None:
+    field = name.replace(" ", "_")
+    if len(counts) != len(boxes):
         raise ConfigError(
-            f"Objects: {name} must be one array per sample, got {len(values)} for {len(boxes)}",
-            field=name,
+            f"Objects: {name} must be one array per sample, got {len(counts)} for {len(boxes)}",
+            field=field,
         )
-    for i, (own, own_boxes) in enumerate(zip(values, boxes, strict=True)):
-        if len(own) != len(own_boxes):
+    for i, (count, own) in enumerate(zip(counts, boxes, strict=True)):
+        if count != len(own):
             raise ConfigError(
-                f"Objects: {where(i)} has {len(own_boxes)} boxes and {len(own)} {name}",
-                field=name,
+                f"Objects: {where(i)} has {len(own)} boxes and {count} {name}", field=field
             )
+
+
+def checked_sizes(sizes: Sequence[Any], samples: int, known: np.ndarray | None) -> np.ndarray:
+    """Sizes of annotated images: float64 (n, 2)."""
+    try:
+        array = np.asarray(sizes, np.float64)
+    except (TypeError, ValueError):
+        array = np.empty(0)
+    if array.shape != (samples, 2) or (array <= 0).any():
+        raise ConfigError(
+            f"Objects: sizes must be one (height, width) above 0 per sample, {samples} of them, got"
+            f" {printable(repr(sizes))}",
+            field="sizes",
+        )
+    if known is not None and (array != known).any():
+        i = int((array != known).any(axis=1).argmax())
+        raise ConfigError(
+            f"Objects: boxes of sample {i} are for {array[i, 0]:g}x{array[i, 1]:g} pixels (height x"
+            f" width), the image has {known[i, 0]:g}x{known[i, 1]:g}; pass the size of the image",
+            field="boxes",
+        )
+    return array

@@ -1,6 +1,6 @@
 """COCO's annotation files: one JSON for all images.
 
-Polygons, nine tenths of it, are skipped before it is parsed.
+Polygons, nine tenths of it, are parsed one by one, if at all.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import json
 import os
 from array import array
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -20,6 +21,8 @@ from fastfeed.runtime.addresses import SampleLocations
 from fastfeed.runtime.json_file import object_bytes
 from fastfeed.sources.access import Access
 from fastfeed.sources.annotations.boxes import BoxLists
+from fastfeed.sources.annotations.class_maps import ClassMaps
+from fastfeed.sources.annotations.shapes import Shape, ShapeLists, shape_of
 from fastfeed.sources.base import Source, StoredFile, sample_or_failure
 from fastfeed.sources.derived import Derived
 from fastfeed.sources.methods import SourceMethods
@@ -45,12 +48,14 @@ def read_coco(
     memory: int,  # bytes that the annotations may take meanwhile
     allow_path: Sequence[str],
     keypoints: bool,
+    draw: str | None,
     keep: Keep,
 ) -> tuple[Source, CocoFile, BoxLists]:
     """Images, the file that describes them, and their objects."""
     # may fail: before the file is read
     paths = [] if isinstance(images, (str, os.PathLike)) else _paths_of(images)
-    listed = CocoFile(annotations, _parsed(annotations, storage, memory), keypoints)
+    parsed = _parsed(annotations, storage, memory, draw is not None)
+    listed = CocoFile(annotations, *parsed, keypoints, draw)
     kept = listed.kept(keep)
     if isinstance(images, (str, os.PathLike)):
         order = np.flatnonzero(kept)
@@ -93,8 +98,10 @@ def _check_memory(uri: str, needed: int, memory: int) -> None:
         )
 
 
-def _parsed(uri: str, storage: Storage, memory: int) -> dict[str, Any]:
-    data = _bare(_read(uri, storage, memory))
+def _parsed(uri: str, storage: Storage, memory: int, places: bool) -> tuple[dict[str, Any], bytes]:
+    """The content, without polygons or with their places in the file, and the file."""
+    file = _read(uri, storage, memory)
+    data = _bare(file, places)
     _check_memory(uri, object_bytes(data), memory)
     try:
         content = json.loads(data)
@@ -106,11 +113,14 @@ def _parsed(uri: str, storage: Storage, memory: int) -> dict[str, Any]:
             f"Objects.coco: {uri} has no list {' and '.join(map(repr, missing))}; pass a file of"
             " instances, such as instances_train2017.json"
         )
-    return content
+    return content, file
 
 
-def _bare(data: bytes) -> bytes:
-    """Replace lists of polygons by 0; they hold no quotes and braces, so the next one ends them."""
+def _bare(data: bytes, places: bool = False) -> bytes:
+    """Replace lists of polygons by 0, or by their places [first byte, last byte].
+
+    They hold no quotes and braces, so the next one ends them.
+    """
     pieces, position = [], 0
     while (at := data.find(_KEY, position)) >= 0:
         at += len(_KEY)
@@ -118,11 +128,11 @@ def _bare(data: bytes) -> bytes:
         brace = data.find(b"}", at, quote if quote >= 0 else len(data))
         stop = quote if brace < 0 else brace
         begin, end = data.find(b"[", at, stop), data.rfind(b"]", at, stop)
-        if stop < 0 or begin < 0 or data[at:begin].strip(b" \t\r\n:"):
+        if stop < 0 or begin < 0 or end < begin or data[at:begin].strip(b" \t\r\n:"):
             begin = end = at - 1  # of another form: left as it is
             pieces.append(data[position:at])
         else:
-            pieces += [data[position:begin], b"0"]
+            pieces += [data[position:begin], b"[%d,%d]" % (begin, end) if places else b"0"]
         position = end + 1
     return b"".join([*pieces, data[position:]])
 
@@ -138,8 +148,14 @@ def _rows(content: Any, key: str) -> bool:
 class CocoFile:
     """A COCO file as arrays."""
 
-    def __init__(self, uri: str, content: dict[str, Any], keypoints: bool) -> None:
+    def __init__(
+        self, uri: str, content: dict[str, Any], data: bytes, keypoints: bool, draw: str | None
+    ) -> None:
+        """Check the content; data: the file, which polygons are read from."""
         self.uri = uri
+        self.masks: ClassMaps | None = None  # set by `lists`
+        self._data = data
+        self._draw = draw
         self.keypoint_names = _keypoint_names(uri, content) if keypoints else ()
         try:
             ids = np.array([image["id"] for image in content["images"]], np.int64)
@@ -169,13 +185,13 @@ class CocoFile:
         points = array("d")
         unlabeled = [0] * (3 * len(self.keypoint_names))
         self._ids = array("q")
-        crowds: list[Any] = []
-        crowded: set[Any] = set()  # ids of images
+        self._outlines: list[Any] = []  # of `_ids`, if these are drawn
+        crowds: list[tuple[int, Any]] = []  # row of the image, and annotation
         for annotation in content["annotations"]:
             try:
                 if annotation.get("iscrowd"):
-                    crowds.append(annotation.get("id"))
-                    crowded.add(annotation.get("image_id"))
+                    crowded = self._row.get(annotation.get("image_id"), -1)
+                    crowds.append((crowded, annotation))
                     continue
                 left, top, width, height = annotation["bbox"]
                 owners.append(self._row[annotation["image_id"]])
@@ -187,6 +203,8 @@ class CocoFile:
                         raise ValueError(f"{len(own)} numbers of keypoints, not {len(unlabeled)}")
                     points.extend(own)
                 self._ids.append(annotation.get("id", -1))
+                if draw:
+                    self._outlines.append(annotation["segmentation"])
             except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
                 fields = annotation if isinstance(annotation, dict) else {}
                 excerpt = (
@@ -201,10 +219,12 @@ class CocoFile:
         if crowds:
             note = (
                 f"left out {len(crowds):,} of its annotations, which are crowds, such as the one"
-                f" with id {crowds[0]}"
+                f" with id {crowds[0][1].get('id')}"
             )
             self.notes.append(f"{uri}: {note}")
-        self._crowded = [row for id, row in self._row.items() if id in crowded]
+        crowds = [(row, crowd) for row, crowd in crowds if row >= 0]
+        self._crowded = np.array([row for row, _ in crowds], np.int64)
+        self._crowds = [crowd for _, crowd in crowds] if draw else []
         self._owners = np.frombuffer(owners, np.int64)
         self._labels = np.frombuffer(labels, np.int64)
         self._boxes = np.frombuffer(boxes, np.float64).reshape(-1, 4)
@@ -249,9 +269,56 @@ class CocoFile:
 
         boxes, labels = self._boxes[by], self._labels[by]
         points = None if self._keypoints is None else self._keypoints[by]
-        return BoxLists.flat(
-            boxes, labels, ends, "xywh", len(self.classes), where, self.sizes[order], points
+        shapes = None
+        if self._draw:
+            own = [self._outlines[k] for k in by.tolist()]
+            shapes = self._shapes(own, [self._ids[k] for k in by.tolist()])
+        lists = BoxLists.flat(
+            boxes,
+            labels,
+            ends,
+            "xywh",
+            len(self.classes),
+            where,
+            self.sizes[order],
+            points,
+            shapes=shapes,
         )
+        if self._draw in ("classes", "both"):
+            self.masks = ClassMaps.of(lists, crowds=self._crowd_shapes(order))
+        self._data = b""
+        return lists if self._draw != "classes" else replace(lists, shapes=None)
+
+    def _crowd_shapes(self, order: np.ndarray) -> tuple[ShapeLists, np.ndarray]:
+        """Outlines of crowds by sample, and the ends of those of each."""
+        places = np.full(len(self.names), -1)
+        places[order] = np.arange(len(order))
+        owners = places[self._crowded]
+        by = [k for k in np.argsort(owners, kind="stable").tolist() if owners[k] >= 0]
+        crowds = [self._crowds[k] for k in by]
+        ids = [crowd.get("id", -1) for crowd in crowds]
+        shapes = self._shapes([crowd.get("segmentation") for crowd in crowds], ids)
+        counts = np.bincount(owners[by], minlength=len(order))
+        return shapes, np.cumsum([0, *counts], dtype=np.int64)
+
+    def _read(self, outline: Any) -> Any:
+        """Polygons at a place in the file; others, which hold no numbers alone, are read."""
+        is_place = isinstance(outline, list) and all(isinstance(at, int) for at in outline)
+        return json.loads(self._data[outline[0] : outline[1] + 1]) if is_place else outline
+
+    def _shapes(self, outlines: Sequence[Any], ids: Sequence[Any]) -> ShapeLists:
+        """Outlines that are places in the file, or runs."""
+
+        def shapes() -> Iterator[Shape]:
+            for outline, id in zip(outlines, ids, strict=True):
+                try:
+                    yield shape_of(self._read(outline))
+                except (ValueError, RecursionError) as error:
+                    raise SourceError(
+                        f"Objects.coco: {self.uri}: the segmentation of annotation {id} {error}"
+                    ) from None
+
+        return ShapeLists.of(shapes())
 
 
 def _keypoint_names(uri: str, content: dict[str, Any]) -> tuple[str, ...]:

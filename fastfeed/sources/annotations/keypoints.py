@@ -56,6 +56,7 @@ def object_spec(
         flip_pairs=pairs,
         has_boxes=has_boxes,
         normalized=normalized,
+        instance_masks=lists is not None and lists.shapes is not None,
     )
 
 

@@ -234,6 +234,8 @@ def test_a_bad_box_is_named_by_its_annotation(place: Path):
         ),
         ('{"segmentation":{"counts":[1,2],"size":[3,4]},"y":1}', None),
         ('{"segmentation":"[[1]]","y":[1]}', None),
+        ('{"segmentation":[[1,"x"],[2]],"y":[1]}', None),
+        ('{"segmentation":[{"a":1}],"y":[1]}', None),
         ('{"k":"segmentation","v":[[1]]}', None),
         ('["segmentation", [1, 2]]', None),
         (r'{"q":"\"segmentation\":[1]","z":[1]}', None),
@@ -260,3 +262,100 @@ def test_boxes_outside_of_their_images_are_refused_where_sizes_are_said(place: P
         del image["width"]
     write(place, found)
     assert len(loaded(place)) == 3
+
+
+def drawn(place: Path, *outlines: Any, **more: Any) -> Objects:
+    """A file of one annotation per outline, all of image 72, the last a crowd."""
+    boxes = annotated()["annotations"]
+    boxes[1]["segmentation"] = [[0, 0, 5, 0, 5, 7]]
+    listed = [boxes[0] | {"id": 11 + k, "segmentation": own} for k, own in enumerate(outlines)]
+    listed[-1] |= {"iscrowd": 1}
+    write(place, annotated(annotations=[boxes[1], *listed]))
+    return loaded(place, **more)
+
+
+def test_segmentations_are_read_on_request(place: Path):
+    """Polygons of several rings, and runs; without crowds."""
+    square, bar = [2, 3, 12, 3, 12, 13, 2, 13], [20.5, 10, 30.5, 10, 30.5, 12, 20.5, 12]
+    counts = [40 * 5 + 8, 4, 36, 4, 40 * 50 - 12]
+    runs = {"size": [40, 56], "counts": counts}
+    source = drawn(place, [square, bar], runs, [square], draw="instances")
+    found = source.objects(np.array([2, 0]))
+    assert found is not None and found.shapes is not None and found.counts.tolist() == [2, 1]
+    masks = [shape.pixels((40, 56)) for shape in found.shapes]
+    want = np.zeros((2, 40, 56), np.uint8)
+    want[0, 3:13, 2:12] = want[0, 10:12, 20:30] = 1
+    want[1, 8:12, 5:7] = 1
+    np.testing.assert_array_equal(masks[:2], want)
+    assert source.object_spec.instance_masks and source.masks([0]) is None
+    plain = loaded(place)
+    assert not plain.object_spec.instance_masks and plain.fingerprint != source.fingerprint
+    again = pickle.loads(pickle.dumps(source))
+    assert again.fingerprint == source.fingerprint
+    moved = drawn(place, [square, [x + 1 for x in bar]], runs, [square], draw="instances")
+    assert moved.fingerprint != source.fingerprint
+    kept = loaded(place, draw="instances", keep="boxes").objects(np.array([1]))
+    assert kept is not None and kept.shapes is not None and len(kept.shapes) == 2
+
+
+@pytest.mark.parametrize("keep", ["all", "boxes"])
+def test_one_map_of_classes_where_crowds_are_not_known(place: Path, keep: Any):
+    square, bar = [2, 3, 12, 3, 12, 13, 2, 13], [8, 10, 30, 10, 30, 14, 8, 14]
+    crowd = {"size": [40, 56], "counts": [40 * 40, 40 * 2, 40 * 14]}
+    source = drawn(place, [square], crowd, draw="classes", keep=keep)
+    want = np.zeros((40, 56), np.uint8)
+    want[3:13, 2:12] = 2  # a dog
+    want[:, 40:42] = 255
+    last = 2 if keep == "all" else 1
+    (mask,) = source.masks([last]) or ()
+    assert mask.shape == (40, 56)
+    np.testing.assert_array_equal(np.asarray(mask), want)
+    found = source.objects(np.array([last]))
+    assert found is not None and found.shapes is None and found.counts.tolist() == [1]
+    both = drawn(place, [square], [bar], crowd, draw="both", keep=keep)
+    found = both.objects(np.array([last]))
+    assert found is not None and found.shapes is not None
+    want[10:14, 8:30] = 2  # of the same class
+    np.testing.assert_array_equal(np.asarray((both.masks([last]) or ())[0]), want)
+    assert both.fingerprint != source.fingerprint
+
+
+def test_segmentations_that_make_no_sense_name_their_annotation(place: Path):
+    fine = [[2, 3, 12, 3, 12, 13]]
+    for wrong, message in (
+        ([[1, 2, 3, 4]], "segmentation of annotation 12 must have rings"),
+        ([[1, 2, 3, 4, 5, "x"]], "segmentation of annotation 12 .* not of numbers"),
+        ("polygon", "segmentation of annotation 12 must be a list of rings"),
+        ({"size": [40, 56], "counts": [1]}, "segmentation of annotation 12 must have runs"),
+    ):
+        with pytest.raises(SourceError, match=message):
+            drawn(place, fine, wrong, fine, draw="instances")
+        with pytest.raises(SourceError, match=message.replace("12", "13")):
+            drawn(place, fine, fine, wrong, draw="classes")
+    smaller = {"size": [4, 5], "counts": [20]}
+    with pytest.raises(
+        ConfigError, match=r"annotation 11 .* a mask of another size than its image"
+    ):
+        drawn(place, smaller, fine, draw="instances")
+    with pytest.raises(ConfigError, match='draw must be None, "instances", "classes" or "both"'):
+        drawn(place, fine, fine, draw=True)
+    boxes = [
+        {name: box[name] for name in box if name != "segmentation"}
+        for box in annotated()["annotations"]
+    ]
+    write(place, annotated(annotations=boxes))
+    with pytest.raises(SourceError, match=r"annotation .* needs .*: KeyError 'segmentation'"):
+        loaded(place, draw="instances")
+    images = [
+        {name: image[name] for name in ("id", "file_name")} for image in annotated()["images"]
+    ]
+    write(place, annotated(images=images, annotations=annotated()["annotations"][:1]))
+    assert (loaded(place, draw=None).masks([0])) is None
+    write(
+        place,
+        annotated(
+            images=images, annotations=[annotated()["annotations"][0] | {"segmentation": fine}]
+        ),
+    )
+    with pytest.raises(ConfigError, match='draw="classes" needs the size of each image'):
+        loaded(place, draw="classes")

@@ -1,0 +1,105 @@
+"""Maps of classes, drawn from the outlines of objects when they are needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fastfeed.errors import ConfigError
+from fastfeed.sources.annotations.boxes import BoxLists
+from fastfeed.sources.annotations.shapes import Rings, Shape, ShapeLists
+
+_UNKNOWN = 255
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClassMap:
+    """The class of each pixel of an image: `np.asarray` draws it.
+
+    0 where no object is, a label + 1 inside of one; 255 in crowds, and where objects of several
+    classes overlap.
+    """
+
+    shape: tuple[int, int]  # height, width
+    outlines: Sequence[Shape]
+    values: Sequence[int]
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        drawn = np.zeros(self.shape, np.uint8)
+        for outline, value in zip(self.outlines, self.values, strict=True):
+            inside = outline.pixels(self.shape) != 0
+            unknown = inside & (drawn != 0) & (drawn != value)
+            drawn[inside] = value
+            drawn[unknown] = _UNKNOWN
+        return drawn
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClassMaps:
+    """Maps of classes of n images."""
+
+    # outlines, of each the value in the map, uint8 (m,), and ends as of `BoxLists`
+    parts: Sequence[tuple[ShapeLists, np.ndarray, np.ndarray]]
+    sizes: np.ndarray  # float32 (n, 2): height, width of the annotated images
+    normalized: bool  # rings are in shares of the image's sides
+
+    @classmethod
+    def of(
+        cls,
+        lists: BoxLists,
+        normalized: bool = False,
+        crowds: tuple[ShapeLists, np.ndarray] | None = None,
+    ) -> ClassMaps:
+        """Maps of the labels of these objects.
+
+        crowds: outlines of what is not known, and ends. ConfigError for an image of unknown size,
+        and a label that has no place in a map.
+        """
+        assert lists.shapes is not None
+        if lists.sizes is None or np.isnan(lists.sizes).any():
+            raise ConfigError(
+                'Objects: draw="classes" needs the size of each image, got images of unknown size;'
+                " pass sizes=, or width and height in a COCO file",
+                field="draw",
+            )
+        most = int(lists.labels.max(initial=0))
+        if most >= _UNKNOWN - 1:
+            raise ConfigError.of(
+                "Objects: labels", f'below {_UNKNOWN - 1} with draw="classes"', most
+            )
+        parts = [(lists.shapes, (lists.labels + 1).astype(np.uint8), lists.ends)]
+        if crowds is not None:
+            shapes, ends = crowds
+            parts.append((shapes, np.full(len(shapes.heights), _UNKNOWN, np.uint8), ends))
+        return cls(parts, lists.sizes, normalized)
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def read(self, ids: Sequence[int]) -> list[Any]:
+        """Maps of images, which are not drawn yet."""
+        return [self._map(int(i)) for i in ids]
+
+    def _map(self, i: int) -> ClassMap:
+        outlines: list[Shape] = []
+        values: list[int] = []
+        for shapes, own, ends in self.parts:
+            rows = np.arange(ends[i], ends[i + 1])
+            outlines += shapes.take(rows).tolist()
+            values += own[rows].tolist()
+        height, width = map(int, self.sizes[i].tolist())
+        if self.normalized:
+            sides = np.array([width, height])
+            outlines = [o.scaled(sides) if isinstance(o, Rings) else o for o in outlines]
+        return ClassMap((height, width), outlines, values)
+
+    def content(self, first: int, last: int) -> Iterator[Any]:
+        """Buffers that change with the maps of images [first, last)."""
+        for shapes, values, ends in self.parts:
+            own = slice(int(ends[first]), int(ends[last]))
+            yield np.diff(ends[first : last + 1]).data
+            yield values[own].data
+            yield from shapes.content(own.start, own.stop)

@@ -3,6 +3,7 @@
 from . import errors as errors
 from . import recipes as recipes
 from . import scaling as scaling
+from . import timm as timm
 from .adapters.prefetch_to_device import prefetch_to_device as prefetch_to_device
 from .adapters.watch.keras import Watch as Watch
 from .adapters.watch.loader import Watched as Watched

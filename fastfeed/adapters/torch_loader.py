@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from fastfeed.errors import ConfigError
 from fastfeed.feed.session import FeedSession
-from fastfeed.printable import warn
+from fastfeed.printable import printable, warn
 from fastfeed.runtime.thread_pool import LockedIterator
 
 _ITERATE = "iterate what feed.to_torch() returned, without a DataLoader: the feed has its threads"
@@ -162,7 +162,7 @@ class StepDataset:
 
     def __getitem__(self, index: Any) -> NoReturn:
         raise ConfigError(
-            f"a feed has no samples by index, got [{index!r:.80}]: it has shuffled them and dealt"
+            f"a feed has no samples by index, got [{printable(repr(index), 80)}]: it has shuffled them and dealt"
             f" them out to ranks already; {_ITERATE}"
         )
 

@@ -50,6 +50,7 @@ PUBLIC: dict[str, Callable[..., Any]] = {
 }
 PUBLIC |= {f"recipes.{name}": getattr(ff.recipes, name) for name in ff.recipes.__all__}
 PUBLIC["scaling.plan_batch"] = ff.scaling.plan_batch
+PUBLIC["timm.create_loader"] = ff.timm.create_loader
 PUBLIC |= {
     call.__qualname__: call
     for call in (ff.Arrays.mnist, ff.Arrays.cifar, ff.Objects.coco, ff.Plan.make, ff.World.detect)

@@ -18,9 +18,15 @@ from fastfeed.ops import (
     AutoAugment,
     CenterCrop,
     ColorJitter,
+    GaussianBlur,
+    Grayscale,
+    Maybe,
+    Normalize,
     RandAugment,
     RandomFlip,
+    RandomGrayscale,
     Resize,
+    Solarize,
     TrivialAugmentWide,
 )
 from fastfeed.sources import Arrays, ImageFolder
@@ -31,12 +37,86 @@ LISTS: list[Any] = [
     recipes.imagenet_eval(40),
     recipes.cifar_train(policy=AutoAugment("cifar10")),
     recipes.stock_photo_train(64),
+    recipes.deit3_train(40),
+    recipes.deit3_train(40, jitter=0.0, whole=True),
+    recipes.mae_train(40),
+    recipes.clip_train(40),
+    recipes.sdxl_train(40, flip=True),
+    recipes.face_train(40),
+    recipes.reid_train((40, 40)),
 ]
+VIEWS = [recipes.simclr_train(40), recipes.byol_train(40), recipes.dinov2_train(40, local_size=20)]
+# of the named files of each reference, read on 2026-11-29
+CROP = {"ratio": (3 / 4, 4 / 3), "filter": "bicubic"}
+REFERENCES: dict[str, dict[str, Any]] = {
+    "deit3_train": {
+        "RandomResizedCrop": {"scale": (0.08, 1.0), **CROP},
+        "RandomFlip": {"p": 0.5},
+        "OneOf": {"ops": (Grayscale(), Solarize(128), GaussianBlur(sigma=(0.1, 2.0)))},
+        "ColorJitter": {"brightness": 0.3, "contrast": 0.3, "saturation": 0.3, "hue": 0},
+    },
+    "mae_train": {"RandomResizedCrop": {"scale": (0.2, 1.0), **CROP}, "RandomFlip": {"p": 0.5}},
+    "clip_train": {
+        "RandomResizedCrop": {"scale": (0.9, 1.0), **CROP},
+        "Normalize": {
+            "mean": (0.48145466, 0.4578275, 0.40821073),
+            "std": (0.26862954, 0.26130258, 0.27577711),
+        },
+    },
+    "sdxl_train": {
+        "Resize": {"size": 1024, "fit": None, "filter": "lanczos"},
+        "RandomCrop": {"size": 1024, "padding": 0},
+        "Normalize": {"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5)},
+    },
+    "face_train": {"Resize": {"size": (112, 112)}, "RandomFlip": {"p": 0.5}},
+    "reid_train": {
+        "Resize": {"size": (256, 128)},
+        "RandomFlip": {"p": 0.5},
+        "RandomCrop": {"size": (256, 128), "padding": 10, "fill": (0, 0, 0)},
+        "RandomErasing": {"p": 0.5, "scale": (0.02, 0.4), "ratio": (0.3, 1 / 0.3)},
+    },
+}
+FLIP, GRAY = RandomFlip(), RandomGrayscale(0.2)
+JITTER = Maybe(ColorJitter(0.4, 0.4, 0.2, 0.1), 0.8)
+VIEWS_OF: dict[str, list[Any]] = {  # size, count, scale, ops
+    "simclr_train": [
+        (
+            (224, 2, (0.08, 1.0)),
+            (FLIP, Maybe(ColorJitter(0.8, 0.8, 0.8, 0.2), 0.8), GRAY),
+            (Maybe(GaussianBlur(23, (0.1, 2.0)), 0.5),),
+        )
+    ],
+    "byol_train": [
+        ((224, 1, (0.08, 1.0)), (FLIP, JITTER, GRAY), (GaussianBlur(23, (0.1, 2.0)),)),
+        (
+            (224, 1, (0.08, 1.0)),
+            (FLIP, JITTER, GRAY),
+            (Maybe(GaussianBlur(23, (0.1, 2.0)), 0.1), Maybe(Solarize(128), 0.2)),
+        ),
+    ],
+    "dinov2_train": [
+        (
+            (224, 1, (0.32, 1.0)),
+            (FLIP, JITTER, GRAY),
+            (Maybe(GaussianBlur(9, (0.1, 2.0)), 0.0),),
+        ),
+        (
+            (224, 1, (0.32, 1.0)),
+            (FLIP, JITTER, GRAY),
+            (Maybe(GaussianBlur(9, (0.1, 2.0)), 0.9), Maybe(Solarize(128), 0.2)),
+        ),
+        (
+            (96, 8, (0.05, 0.32)),
+            (FLIP, JITTER, GRAY),
+            (Maybe(GaussianBlur(9, (0.1, 2.0)), 0.5),),
+        ),
+    ],
+}
 
 
 @pytest.mark.parametrize("ops", LISTS, ids=lambda ops: type(ops[0]).__name__)
 def test_prints_as_code(ops):
-    assert isinstance(ops, list) and 3 <= len(ops) <= 5
+    assert isinstance(ops, list) and 2 <= len(ops) <= 5
     assert (
         eval(
             repr(ops),
@@ -52,9 +132,52 @@ def test_makes_batches_of_photographs(ops, tmp_path):
     with Feed(source, ops, batch=3, threads=2, seed=1) as feed:
         batches = [batch.images for batch in feed]
         assert not feed.stats().bad
-    side = 32 if ops[0] == recipes.cifar_train()[0] else 64 if ops == LISTS[-1] else 40
+    side = 32 if ops[0] == recipes.cifar_train()[0] else 64 if ops == LISTS[4] else 40
     assert [images.shape for images in batches] == [(3, side, side, 3)] * 2
     assert all(images.dtype == np.float32 and np.isfinite(images).all() for images in batches)
+
+
+@pytest.mark.parametrize("name", REFERENCES)
+def test_ops_and_ranges_are_those_of_the_reference(name):
+    ops = getattr(recipes, name)()
+    expected = REFERENCES[name]
+    names = [type(op).__name__ for op in ops]
+    assert [each for each in names if each in expected] == list(expected)
+    assert {*names} <= {*expected, "Normalize"} and names[-1] == "Normalize"
+    for op in ops:
+        for field, value in expected.get(type(op).__name__, {}).items():
+            assert getattr(op, field) == value, (name, op, field)
+
+
+@pytest.mark.parametrize("name", VIEWS_OF)
+def test_views_are_those_of_the_reference(name):
+    views = getattr(recipes, name)()[0].views
+    assert [((v.size, v.count, v.scale), v.ops[:3], v.ops[3:]) for v in views] == VIEWS_OF[name]
+    assert all((v.ratio, v.filter) == (CROP["ratio"], CROP["filter"]) for v in views)
+
+
+@pytest.mark.parametrize("ops", VIEWS, ids=lambda ops: len(ops[0].views))
+def test_makes_views(ops):
+    images = np.stack([picture(i) for i in range(2)])
+    with Feed(Arrays(images), ops, batch=2) as feed:
+        views = next(iter(feed)).views
+    shapes = [(2, v.count, v.size, v.size, 3) for v in ops[0].views]
+    assert [view.shape for view in views] == shapes
+    assert all(view.dtype == np.float32 for view in views)
+
+
+def test_hidden_parts_of_persons_have_the_color_of_the_reference():
+    """It fills normalized images with the mean itself, instead of 0."""
+    *_, hide, normalize = recipes.reid_train()
+    table = Normalize.imagenet()
+    assert normalize == table
+    filled = (np.array(hide.fill) / 255 - table.mean) / table.std
+    np.testing.assert_allclose(filled, table.mean, atol=0.01)
+
+
+def test_dinov2_takes_three_probabilities():
+    with pytest.raises(ConfigError, match="dinov2_train blur must be three probabilities"):
+        recipes.dinov2_train(blur=(1.0, 0.1))
 
 
 def test_is_reached_by_name_and_edited():

@@ -1,6 +1,7 @@
 """The public names: one line each, and all ops, read by type checkers and, on import, by `__init__.py`."""
 
 from . import errors as errors
+from . import keras as keras
 from . import recipes as recipes
 from . import scaling as scaling
 from . import timm as timm

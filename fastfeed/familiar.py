@@ -78,9 +78,7 @@ _NAMES = {  # torchvision, PyTorch, Keras, tf.data, Albumentations, DALI, WebDat
     "WebDataset": "ff.TarShards(...)",
     "TFRecordDataset": "ff.TFRecords(...)",
     "StreamingDataset": "ff.MDSShards(...)",
-    "image_dataset_from_directory": (
-        "ff.Feed(ff.ImageFolder(root), [ff.Resize((224, 224))], batch=256).to_keras()"
-    ),
+    "image_dataset_from_directory": "ff.keras.image_dataset_from_directory(root)",
     "MultiLabelBinarizer": 'label_kind="multi", of ff.Table and other sources',
     "DistributedSampler": "nothing: ranks are detected, or Feed(..., world=ff.World(rank, size))",
     "MPerClassSampler": "Feed(..., shuffle=ff.ClassBatches(classes, per_class))",

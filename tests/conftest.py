@@ -38,8 +38,8 @@ _LAUNCHERS = re.compile(
 
 _NSYS = re.compile(r"/test_(runner|nsys|profile_command)[^/]*\.py$")
 _FRAMEWORKS = re.compile(
-    r"/(adapters/test_(torch|torch_transform|prefetch_to_device|gpu_\w+|tf_transform|views)"
-    r"|laws/test_(public_arguments|stated_memory|yields)|loaders/test_loaders"
+    r"/(adapters/test_(keras_datasets|torch|torch_transform|prefetch_to_device|gpu_\w+|tf_transform"
+    r"|views)|laws/test_(public_arguments|stated_memory|yields)|loaders/test_loaders"
     r"|ports/test_ports_(keras|torch)|project/test_serving|proof/test_(data|proof)_loaders"
     r"|sources/test_(mapped|split|tfrecord))\.py$"
 )

@@ -36,7 +36,7 @@ FEED = [
     "close",
 ]
 FEED += ["to_keras", "keras_backup", "to_tfdata", "to_jax", "to_torch"]
-MODULES = ("errors", "recipes", "scaling", "timm")
+MODULES = ("errors", "keras", "recipes", "scaling", "timm")
 SHORT = {"__version__", *MODULES}
 EXTENDING = {  # section of the page -> its first words, module, and the classes of it that are documented
     "Sources": ("A source of your own has these members: [how to add one](../CONTRIBUTING.md).",
@@ -65,6 +65,7 @@ PYTHON = {  # page -> title, first words, public names; ops are those of fastfee
     "watch": ("Watch", "Whether a trainer waits, while it runs: [the command](../watching.md).",
               "Watch Watched StepWatch watched GPUStarved"),
     "prove": ("Prove", "What a step's input costs: [the command](../proving.md).", "prove Proof"),
+    "keras": ("Keras", "Its functions of the same names: [one line changes](../coming_from.md#keras-and-tfdata).", "keras"),
     "timm": ("timm", "Its function of the same name: [one line changes](../coming_from.md#timm).", "timm"),
     "ranks": ("Ranks and recipes", "[How to launch ranks](../launching.md).", "World pin_gpu scaling recipes"),
 }  # fmt: skip

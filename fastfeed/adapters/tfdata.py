@@ -49,11 +49,15 @@ def to_tfdata(session: FeedSession, device: str | None = None, yields: Yields | 
 
     def epoch(session: FeedSession) -> Iterator[Any]:
         for batch in session.placed(None):
-            # a generator's element is NumPy's
-            yield tuples.nested([on_host(array) for array in tuples(batch)])
+            yield elements(batch, tuples)
 
     dataset = build_dataset(session, session, epoch, tuples)
     return dataset if device is None else on_device(dataset, device, session)
+
+
+def elements(batch: Batch, tuples: BatchTuples) -> Any:
+    """A batch as the element of a generator, which is NumPy's."""
+    return tuples.nested([on_host(array) for array in tuples(batch)])
 
 
 def on_device(dataset: Any, device: str, owner: Any) -> Any:
@@ -69,15 +73,18 @@ def build_dataset(
     owner: Any,
     epoch: Callable[[Any], Iterable[Any]],
     tuples: BatchTuples,
+    any_length: bool = False,
 ) -> Any:
     """A dataset over `epoch(owner)`, with tuples structured by `tuples.nested`.
+
+    With `any_length` its element spec leaves the length of batches open where all have the same.
 
     There is no `.prefetch()` at its end: the feed prefetches already, and a buffer between it and
     the trainer would hide wait times from the feed's statistics. The cardinality is not asserted,
     because an epoch resumed in the middle is shorter. Batches are page-aligned, so TensorFlow uses
     them without a copy.
     """
-    batch = None if tuples.loose else session.plan.batch
+    batch = None if tuples.loose or any_length else session.plan.batch
     # TensorFlow never releases a generator function or what it references
     owner_ref = weakref.ref(owner)
 

@@ -21,7 +21,14 @@ NEVER_SHRUNK = 1e9  # in ENLARGE: no window is that much larger than its target
 # The window, shrunk in the DCT domain, stays this much larger than the target. A box takes pixels
 # or leaves them, so at 1.5x it comes to SSIM 0.970 (mean 0.988) against full decoding; 3x costs it
 # a fifth of its speed on whole photographs.
-ENLARGE = {"bilinear": 1.5, "bicubic": 1.5, "lanczos": 2.0, "box": 3.0, "nearest": NEVER_SHRUNK}
+ENLARGE = {
+    "bilinear": 1.5,
+    "bicubic": 1.5,
+    "lanczos": 2.0,
+    "box": 3.0,
+    "nearest": NEVER_SHRUNK,
+    "linear": NEVER_SHRUNK,
+}
 
 
 class DecodeFailure(NamedTuple):

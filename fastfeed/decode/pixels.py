@@ -30,7 +30,8 @@ def resampled(
     The box may have fractions.
 
     Pillow's convolution: the filter's support grows with the reduction, weights are normalised
-    inside the box. "nearest" takes the pixel under the center of each pixel of the result.
+    inside the box. "nearest" takes the pixel under the center of each pixel of the result, "linear"
+    blends the nearest four, at any reduction.
     """
     top, left, height, width = box
     right, bottom = min(left + width, image.width), min(top + height, image.height)
@@ -39,7 +40,45 @@ def resampled(
         rows = _nearest(edges[1], bottom, image.height, size[0])
         columns = _nearest(edges[0], right, image.width, size[1])
         return Image.fromarray(np.asarray(image)[rows[:, None], columns])
+    if filter == "linear":
+        passes = [
+            (0, _nearest_two(edges[1], bottom, image.height, size[0])),
+            (1, _nearest_two(edges[0], right, image.width, size[1])),
+        ]
+        lower = image.height - size[0]
+        if lower <= 0 or lower <= 2 * (image.width - size[1]):  # Pillow's rule
+            passes.reverse()
+        pixels = np.asarray(image)
+        for axis, (places, weights) in passes:
+            pixels = _blended(pixels, places, weights, axis)
+        return Image.fromarray(pixels)
     return image.resize((size[1], size[0]), _FILTERS[filter], box=edges)
+
+
+def _nearest_two(
+    start: float, end: float, inputs: int, outputs: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Pixels before and after each of `outputs` centers in [start, end), and their weights.
+
+    Both int64 (2, outputs). Pillow takes the ends in single precision, and weights have 22 bits.
+    """
+    first, last = float(np.float32(start)), float(np.float32(end))
+    centers = first + (np.arange(outputs) + 0.5) * ((last - first) / outputs)
+    places = np.floor(centers - 0.5).astype(np.int64) + np.array([[0], [1]])
+    weights = np.maximum(1 - np.abs(places + 0.5 - centers), 0)
+    weights[(places < 0) | (places >= inputs)] = 0
+    weights /= weights.sum(0)
+    return np.clip(places, 0, inputs - 1), np.floor(weights * (1 << 22) + 0.5).astype(np.int64)
+
+
+def _blended(pixels: np.ndarray, places: np.ndarray, weights: np.ndarray, axis: int) -> np.ndarray:
+    """The pixels at these places of an axis, blended and rounded to uint8."""
+    shape = [-1 if k == axis else 1 for k in range(pixels.ndim)]
+    before, after = (
+        pixels.take(place, axis) * weight.reshape(shape)
+        for place, weight in zip(places, weights, strict=True)
+    )
+    return ((before + after + (1 << 21)) >> 22).astype(np.uint8)
 
 
 def _nearest(start: float, end: float, inputs: int, outputs: int) -> np.ndarray:

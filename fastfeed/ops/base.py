@@ -38,13 +38,14 @@ __all__ = [
 ]
 
 MEANING = 2  # of the ops: a higher number in every release in which an op gives other pixels
-# all but the last are antialiased: the support grows with the reduction
+# all but the last two are antialiased: the support grows with the reduction
 FILTERS = (
     "bilinear",
     "bicubic",
     "lanczos",
     "box",
     "nearest",
+    "linear",
 )
 
 

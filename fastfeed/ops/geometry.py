@@ -1,7 +1,7 @@
 """Ops that move pixels: resize, crop a random part and scale it, flip.
 
 A run of these ops is a single resampling: [Resize(256), CenterCrop(224), RandomFlip()] reads each
-source pixel once and blurs once. All resampling is antialiased.
+source pixel once and blurs once.
 """
 
 from __future__ import annotations
@@ -78,25 +78,28 @@ def fit_inside(want: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Resize:
-    """Scale an image, with an antialiased filter.
+    """Scale an image, with an antialiased filter by default.
 
     Same pixels as Pillow's `Image.resize`, within a level; with filter="nearest", exactly those of
     its NEAREST and of OpenCV's INTER_NEAREST_EXACT, which masks take too (of two that are equally
-    near, a file that EXIF turns may give the other one). A run of geometric ops is one resampling:
-    a border before a resize is rounded to whole pixels of the result and the image fills the rest,
-    so that its nearest pixels may be next to those of the mask.
+    near, a file that EXIF turns may give the other one). filter="linear" blends the nearest four
+    pixels at any reduction, as TensorFlow and Keras do, and PyTorch with antialias=False. A run of
+    geometric ops is one resampling: a border before a resize is rounded to whole pixels of the
+    result and the image fills the rest, so that its nearest pixels may be next to those of the
+    mask.
 
     Args:
         size (int | tuple[int, int]): One side, or (height, width), in [1, 65535] pixels.
-        filter (str | tuple[str, ...]): "bilinear", "bicubic", "lanczos", "box", or "nearest" for
-            maps of classes or depths, which is not antialiased. Of a tuple, such as ("bilinear",
+        filter (str | tuple[str, ...]): "bilinear", "bicubic", "lanczos" or "box"; not antialiased,
+            "linear", or "nearest" for maps of classes or depths. Of a tuple, such as ("bilinear",
             "bicubic"), each image draws one, as timm's interpolation="random"; on the cpu backend.
             Default: "bilinear".
         fit (str | None): What `size` means. "exact": scale to that size whatever the aspect ratio
             (an int is a square). "short": the short side becomes `size`. "long": the long side
-            does. "pad": as large as fits inside `size`, centered, with a border of `fill` (an int
-            is a square). "cover": as small as covers `size`, for a crop of that size (an int is a
-            square). Default: None, which is "exact" for a pair and "short" for an int.
+            does. "pad": as large as fits inside `size`, centered, with a border of `fill`.
+            "cover": as small as covers `size`, for a crop of that size. "crop": the largest
+            centered part that has the shape of `size` (for all three an int is a square). Default:
+            None, which is "exact" for a pair and "short" for an int.
         fill (tuple[int, int, int]): RGB of the border under fit="pad", in [0, 255]. Default: (0, 0,
             0).
 
@@ -113,7 +116,7 @@ class Resize:
 
     size: int | tuple[int, int] | SizeChoice
     filter: str | tuple[str, ...] = "bilinear"
-    fit: Literal["exact", "short", "long", "pad", "cover"] | None = None
+    fit: Literal["exact", "short", "long", "pad", "cover", "crop"] | None = None
     fill: tuple[int, int, int] = (0, 0, 0)
 
     kind: ClassVar[Kind] = "geometry"
@@ -123,9 +126,9 @@ class Resize:
         check_op_size("Resize", self.size)
         check_filter("Resize", self.filter, several=True)
         check_fill("Resize fill", self.fill)
-        if self.fit not in (None, "exact", "short", "long", "pad", "cover"):
+        if self.fit not in (None, "exact", "short", "long", "pad", "cover", "crop"):
             raise ConfigError.of(
-                "Resize fit", '"exact", "short", "long", "pad" or "cover"', self.fit
+                "Resize fit", '"exact", "short", "long", "pad", "cover" or "crop"', self.fit
             )
         if self.fit in ("short", "long") and isinstance(self.size, tuple):
             raise ConfigError(
@@ -157,7 +160,7 @@ class Resize:
         need_pixels(self, spec)
         height, width = spec.size
         want = height_width(self.size)
-        if self._fit in ("exact", "pad"):
+        if self._fit in ("exact", "pad", "crop"):
             return spec.with_size(*want)
         if height is None or width is None:
             return spec.with_size(None, None)
@@ -165,10 +168,14 @@ class Resize:
         return spec.with_size(int(new[0]), int(new[1]))
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
+        want = np.array(height_width(self.size), np.int64)
+        if self._fit == "crop":
+            part = np.clip(sizes[:, ::-1] * want // want[::-1], 1, sizes)
+            box = np.concatenate([(sizes - part) // 2, part], axis=1)
+            return window_params(box, same_size(want, sizes))
         new = self._sizes(sizes)
         if self._fit != "pad":
             return window_params(full_boxes(sizes), new)
-        want = np.array(height_width(self.size), np.int64)
         unit = sizes / new  # source pixels per pixel of the result
         box = np.concatenate([-((want - new) // 2) * unit, want * unit], axis=1)
         return window_params(box, same_size(want, sizes))
@@ -226,8 +233,8 @@ class RandomResizedCrop:
             Default: (0.08, 1.0).
         ratio (tuple[float, float]): Lowest and highest width / height, in (0, 1000]. Default: (3 /
             4, 4 / 3).
-        filter (str | tuple[str, ...]): "bilinear", "bicubic", "lanczos", "box", or "nearest" for
-            maps of classes or depths, which is not antialiased. Of a tuple, such as ("bilinear",
+        filter (str | tuple[str, ...]): "bilinear", "bicubic", "lanczos" or "box"; not antialiased,
+            "linear", or "nearest" for maps of classes or depths. Of a tuple, such as ("bilinear",
             "bicubic"), each image draws one, as timm's interpolation="random"; on the cpu backend.
             Default: "bilinear".
 

@@ -141,8 +141,8 @@ class View:
             4, 4 / 3).
         ops (Sequence[Op | Callable]): Ops for these crops alone, each crop with random numbers of
             its own. Default: ().
-        filter (str): "bilinear", "bicubic", "lanczos", "box", or "nearest" for maps of classes or
-            depths, which is not antialiased. Default: "bilinear".
+        filter (str): "bilinear", "bicubic", "lanczos" or "box"; not antialiased, "linear", or
+            "nearest" for maps of classes or depths. Default: "bilinear".
 
     Raises:
         ConfigError: If a field is out of range, or an op does not move or change pixels.

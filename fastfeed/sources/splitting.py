@@ -10,6 +10,8 @@ from fractions import Fraction
 
 import numpy as np
 
+from fastfeed.errors import ConfigError
+
 KERAS_FORMATS = (".bmp", ".gif", ".jpeg", ".jpg", ".png")
 
 
@@ -127,21 +129,28 @@ def sides_by_group(
     return sides
 
 
-def sides_by_keras(
-    paths: Sequence[str], labels: np.ndarray, validation: float, seed: int | None
-) -> np.ndarray:
-    """Sides as `keras.utils.image_dataset_from_directory` takes them: 0 training, 1 validation.
+def keras_order(paths: Sequence[str], labels: np.ndarray, seed: int | None) -> np.ndarray:
+    """Samples as `keras.utils.image_dataset_from_directory` lists them: int64, shape (n,).
 
-    Keras lists class after class, each folder by folder in the order of their paths; it shuffles
-    this list by RandomState(seed), or not, and takes the last samples for validation.
+    Keras lists class after class, each folder by folder in the order of their paths, and shuffles
+    this list by RandomState(seed), or not if `seed` is None.
     """
     folders = [os.path.split(path) for path in paths]
     order = sorted(range(len(paths)), key=lambda i: (labels[i], *folders[i]))
     listed = np.array(order, np.int64)
     if seed is not None:
+        if not 0 <= seed < 1 << 32:  # of a RandomState
+            raise ConfigError.of("seed", "in [0, 2**32)", seed)
         np.random.RandomState(seed).shuffle(listed)
+    return listed
+
+
+def sides_by_keras(
+    paths: Sequence[str], labels: np.ndarray, validation: float, seed: int | None
+) -> np.ndarray:
+    """Sides as Keras takes them, 0 training and 1 validation: the last samples of its list."""
     sides = np.zeros(len(paths), np.int64)
-    sides[listed[len(paths) - int(validation * len(paths)) :]] = 1
+    sides[keras_order(paths, labels, seed)[len(paths) - int(validation * len(paths)) :]] = 1
     return sides
 
 

@@ -49,6 +49,7 @@ PUBLIC: dict[str, Callable[..., Any]] = {
     if callable(value := getattr(ff, name)) and not inspect.ismodule(value) and name not in RESULTS
 }
 PUBLIC |= {f"recipes.{name}": getattr(ff.recipes, name) for name in ff.recipes.__all__}
+PUBLIC |= {f"keras.{name}": getattr(ff.keras, name) for name in ff.keras.__all__}
 PUBLIC["scaling.plan_batch"] = ff.scaling.plan_batch
 PUBLIC["timm.create_loader"] = ff.timm.create_loader
 PUBLIC |= {
@@ -115,6 +116,7 @@ REQUIRED: dict[str, Any] = {  # arguments without a default, by name; files are 
     "times": 2,
     "top": 0,
     "views": (ff.View(4),),
+    "directory": "photos",
     "dtype": "uint8",
     "annotations": "instances.json",
 }

@@ -246,7 +246,7 @@ RANGE = "size must be in [1, 65535] pixels, got"
         (lambda: Resize(70_000), f"Resize {RANGE} 70000"),
         (
             lambda: Resize(8, "area"),
-            "Resize filter must be one of bilinear, bicubic, lanczos, box, nearest, or a tuple of"
+            "Resize filter must be one of bilinear, bicubic, lanczos, box, nearest, linear, or a tuple of"
             " these, got 'area'",
         ),
         (lambda: CenterCrop((0, 5)), f"CenterCrop {RANGE} (0, 5)"),
@@ -282,7 +282,7 @@ RANGE = "size must be in [1, 65535] pixels, got"
         ),
         (
             lambda: RandomResizedCrop(8, filter="cubic"),
-            "RandomResizedCrop filter must be one of bilinear, bicubic, lanczos, box, nearest, or a"
+            "RandomResizedCrop filter must be one of bilinear, bicubic, lanczos, box, nearest, linear, or a"
             " tuple of these, got 'cubic'",
         ),
         (lambda: RandomFlip(1.5), "RandomFlip p must be in [0, 1], got 1.5"),

@@ -75,6 +75,7 @@ SAME: dict[str, dict[str, Any]] = {
         "scale": (0.02, 0.33),
         "ratio": (0.3, 3.3),
     },
+    'ff.Resize((224, 224), fit="crop")': {"size": (224, 224), "fit": "crop"},
     "ff.Resize((224, 224))": {"size": (224, 224), "filter": "bilinear"},
     'ff.Rotate(36, border="symmetric")': {
         "degrees": 0.1 * 360,

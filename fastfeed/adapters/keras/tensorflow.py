@@ -12,9 +12,36 @@ from typing import Any
 
 import tensorflow as tf
 
+from fastfeed.adapters.batch_tuples import BatchTuples
 from fastfeed.adapters.keras.epochs import Epochs, is_keras_peeking
-from fastfeed.adapters.tfdata import signature
-from fastfeed.errors import ConfigError
+from fastfeed.adapters.tfdata import build_dataset, elements, signature
+from fastfeed.errors import ConfigError, StateError
+from fastfeed.feed.fields import Yields
+from fastfeed.feed.session import FeedSession
+
+
+def whole_epochs(session: FeedSession, yields: Yields, unbatched: bool = False) -> Any:
+    """A dataset whose length is known, of batches or samples, with Keras's element spec."""
+    tuples = BatchTuples.of(session, yields, lists=False)
+
+    def epoch(session: FeedSession) -> Iterator[Any]:
+        for number, batch in enumerate(session.placed(None)):
+            if batch.step != number:
+                raise StateError(
+                    f"this data set yields whole epochs, and its feed stands at step {batch.step} of"
+                    " one; call feed.seek(epoch), or pass feed.to_keras() to fit to resume there"
+                )
+            yield elements(batch, tuples)
+
+    dataset = build_dataset(session, session, epoch, tuples, any_length=True)
+    plan = session.plan
+    length = plan.steps
+    if unbatched:
+        dataset = dataset.unbatch()
+        length = (plan.steps - 1) * plan.batch + int(plan.weights(plan.steps - 1).sum())
+    dataset = dataset.apply(tf.data.experimental.assert_cardinality(length))
+    setattr(dataset, "_fastfeed", session)  # noqa: B010
+    return dataset
 
 
 def is_chosen(strategy: Any) -> bool:

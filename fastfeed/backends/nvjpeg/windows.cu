@@ -2,12 +2,12 @@
 // and the conversion of bytes to numbers. One thread makes one pixel. CuPy compiles it on the machine that it runs on, once
 // per program, with
 //   ENTRY    unsigned integer of the size of a number in the batch
-//   FILTER   0 bilinear, 1 bicubic, 2 lanczos, 3 box, 4 nearest
+//   FILTER   0 bilinear, 1 bicubic, 2 lanczos, 3 box, 4 nearest, 5 linear
 //
 // Integers and the choice of pixels are those of libjpeg-turbo (jdsample.c, jdcolor.c) and of native/axis.cpp, so that a
 // result differs from the CPU's by the engine's inverse DCT and by the rounding of sums.
 
-#define SUPPORT (FILTER == 0 ? 1.0 : FILTER == 1 ? 2.0 : FILTER == 2 ? 3.0 : 0.5)
+#define SUPPORT (FILTER == 0 || FILTER == 5 ? 1.0 : FILTER == 1 ? 2.0 : FILTER == 2 ? 3.0 : 0.5)
 
 struct Task {  // as TASK in windows.py
   unsigned long long luma, blue, red;  // addresses of planes; no chroma: gray
@@ -30,11 +30,11 @@ struct Taps {  // weight(k) of pixel low + k, k < count
 __device__ inline int clamped(int value, int last) { return value < 0 ? 0 : value > last ? last : value; }
 
 __device__ inline float filtered(float x) {
-#if FILTER >= 3
+#if FILTER == 3 || FILTER == 4
   return x > -0.5f && x <= 0.5f ? 1 : 0;
 #else
   const float t = x < 0 ? -x : x;
-#if FILTER == 0
+#if FILTER == 0 || FILTER == 5
   return t < 1 ? 1 - t : 0;
 #elif FILTER == 1
   if (t < 1) return (1.5f * t - 2.5f) * t * t + 1;
@@ -52,7 +52,7 @@ __device__ inline float weight(const Taps &taps, int k) { return filtered((k + t
 
 // Output i of an axis on which [start, start + length) of `inputs` pixels becomes `outputs`.
 __device__ inline Taps taps_of(double start, double length, int inputs, int outputs, int i) {
-  const double scale = length / outputs, stretch = scale > 1 ? scale : 1, reach = SUPPORT * stretch;
+  const double scale = length / outputs, stretch = scale > 1 && FILTER != 5 ? scale : 1, reach = SUPPORT * stretch;
   const double center = start + (i + 0.5) * scale;
 #if FILTER == 4
   double at = start - floor(start) + 0.5 * scale;  // adds up steps, as native/image/axis.h

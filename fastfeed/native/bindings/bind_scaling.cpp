@@ -21,7 +21,7 @@ class Scaler {
     const bool sane = height >= 1 && width >= 1 && height <= kMostSide && width <= kMostSide && rows > 0 && columns > 0 &&
                       top >= 0 && left >= 0 && top + rows <= height && left + columns <= width;
     if (!sane) throw std::invalid_argument("a box lies outside its image");
-    if (filter < 0 || filter >= kFilters) throw std::invalid_argument("filter must be in [0, 4]");
+    if (filter < 0 || filter >= kFilters) throw std::invalid_argument("filter must be in [0, 5]");
     if (!out_.shape(0) || !out_.shape(1) || out_.shape(0) > kMostSide || out_.shape(1) > kMostSide)
       throw std::invalid_argument("sides of out must be in [1, 2^24]");
     vertical_.set(Filter(filter), top, rows, height, int(out_.shape(0)));

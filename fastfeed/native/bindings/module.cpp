@@ -114,7 +114,7 @@ class Ask {
     same_length(size(), boxes.shape(0), "boxes");
     same_length(size(), flips.shape(0), "flips");
     same_length(size(), codes.shape(0), "codes");
-    if (filter < 0 || filter >= kFilters) throw std::invalid_argument("filter must be in [0, 4]");
+    if (filter < 0 || filter >= kFilters) throw std::invalid_argument("filter must be in [0, 5]");
   }
 
   size_t size() const { return blobs.size(); }

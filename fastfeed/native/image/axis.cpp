@@ -10,7 +10,8 @@ constexpr double kPi = 3.14159265358979323846;
 
 double support(Filter filter) {
   switch (filter) {
-    case Filter::bilinear: return 1.0;
+    case Filter::bilinear:
+    case Filter::linear: return 1.0;
     case Filter::bicubic: return 2.0;
     case Filter::lanczos: return 3.0;
     case Filter::box:
@@ -30,7 +31,8 @@ double lanczos(double x) {
 double value(Filter filter, double x) {
   const double t = std::fabs(x);
   switch (filter) {
-    case Filter::bilinear: return t < 1.0 ? 1.0 - t : 0.0;
+    case Filter::bilinear:
+    case Filter::linear: return t < 1.0 ? 1.0 - t : 0.0;
     case Filter::bicubic:
       if (t < 1.0) return (1.5 * t - 2.5) * t * t + 1.0;
       return t < 2.0 ? ((-0.5 * t + 2.5) * t - 4.0) * t + 2.0 : 0.0;
@@ -44,7 +46,8 @@ double value(Filter filter, double x) {
 }  // namespace
 
 void Axis::set(Filter filter, double start, double length, int inputs, int outputs) {
-  const double scale = length / outputs, stretch = std::max(scale, 1.0), shrink = 1.0 / stretch;
+  const double scale = length / outputs, stretch = filter == Filter::linear ? 1.0 : std::max(scale, 1.0);
+  const double shrink = 1.0 / stretch;
   const double reach = support(filter) * stretch;
   taps = (int(std::ceil(reach)) * 2 + 4) & ~3;
   first.resize(size_t(outputs));

@@ -7,8 +7,8 @@
 
 namespace fastfeed {
 
-enum class Filter : int { bilinear = 0, bicubic = 1, lanczos = 2, box = 3, nearest = 4 };
-constexpr int kFilters = 5;
+enum class Filter : int { bilinear = 0, bicubic = 1, lanczos = 2, box = 3, nearest = 4, linear = 5 };
+constexpr int kFilters = 6;
 
 // Where the pixels are that [start, start + length) becomes `outputs` of, as Pillow's nearest filter has it after a crop
 // to that window: it adds up steps, which decides between pixels that are equally near. show(output, pixel, place).
@@ -27,8 +27,8 @@ struct Axis {
   int taps = 0, most = 0;
   bool copies = false;  // each output is an input, and the next one the next
 
-  // Map [start, start + length) of `inputs` pixels to `outputs`. The filter's support grows with the reduction and may
-  // reach outside the window, but not outside the inputs, as in Pillow's resize(box=...).
+  // Map [start, start + length) of `inputs` pixels to `outputs`. The filter's support grows with the reduction (linear's
+  // does not) and may reach outside the window, but not outside the inputs, as in Pillow's resize(box=...).
   void set(Filter filter, double start, double length, int inputs, int outputs);
   int low() const { return first.front(); }
   int high() const;  // one past the last input used

@@ -43,10 +43,12 @@ struct Mean {
   double operator()(double x) const { return x > -0.5 && x <= 0.5 ? 1.0 : 0.0; }
 };
 
-template <class Shape>
+// Antialiased if it is as wide as the reduction, at least.
+template <class Shape, bool kWidens = true>
 Weights weights_of(const Stretch& stretch, bool mirrored, Scratch::Frame& frame) {
   const Shape shape;
-  const double scale = double(stretch.end - stretch.start) / stretch.outputs, wide = std::max(scale, 1.0);
+  const double scale = double(stretch.end - stretch.start) / stretch.outputs;
+  const double wide = kWidens ? std::max(scale, 1.0) : 1.0;
   const double reach = Shape::kReach * wide, narrow = 1.0 / wide;
   Weights w{};
   w.outputs = stretch.outputs;
@@ -94,6 +96,7 @@ Weights Weights::of(const Stretch& stretch, Filter filter, bool mirrored, Scratc
     case Filter::bilinear: return weights_of<Triangle>(stretch, mirrored, frame);
     case Filter::bicubic: return weights_of<Cubic>(stretch, mirrored, frame);
     case Filter::lanczos: return weights_of<Lanczos>(stretch, mirrored, frame);
+    case Filter::linear: return weights_of<Triangle, false>(stretch, mirrored, frame);
     case Filter::box:
     case Filter::nearest: break;
   }

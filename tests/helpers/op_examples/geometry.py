@@ -13,6 +13,7 @@ EXAMPLES = {
         Resize((40, 30), fit="pad", fill=(10, 200, 30)),
         Resize(21, "box", "pad"),
         Resize((13, 11), ["bilinear", "lanczos", "nearest"]),
+        Resize((23, 15), "linear", "crop"),
     ],
     CenterCrop: [CenterCrop(24), CenterCrop((24, 20)), CenterCrop([9, 8])],
     Crop: [Crop(3, 4, 10), Crop(0, 1, [9, 24])],

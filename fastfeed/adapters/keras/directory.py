@@ -1,0 +1,159 @@
+"""Keras's function that makes a data set of a folder, with a feed behind it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from fastfeed.adapters.keras.forms import ImageForm, data_of, label_ops
+from fastfeed.adapters.keras.listing import list_images
+from fastfeed.arguments import checked
+from fastfeed.errors import ConfigError
+from fastfeed.feed import Feed
+from fastfeed.sources import Files
+
+_UNBATCHED = 32  # samples that a feed prepares at once where they are wanted one by one
+
+
+@checked
+def image_dataset_from_directory(
+    directory: str | os.PathLike[str],
+    labels: Any = "inferred",
+    label_mode: Literal["int", "categorical", "binary"] | None = "int",
+    class_names: Sequence[str] | None = None,
+    color_mode: Literal["rgb", "grayscale"] = "rgb",
+    batch_size: int | None = 32,
+    image_size: Any = (256, 256),
+    shuffle: bool = True,
+    seed: int | None = None,
+    validation_split: float | None = None,
+    subset: Literal["training", "validation", "both"] | None = None,
+    interpolation: str = "bilinear",
+    follow_links: bool = False,
+    crop_to_aspect_ratio: bool = False,
+    pad_to_aspect_ratio: bool = False,
+    data_format: Literal["channels_last", "channels_first"] | None = None,
+    format: Literal["tf", "keras"] = "tf",
+    verbose: bool = True,
+    *,
+    antialias: bool = True,
+) -> Any:
+    """The data set that Keras's function of this name makes, with a feed behind it.
+
+    Arguments, files, classes, sides of a split, shapes and dtypes are those of
+    `keras.utils.image_dataset_from_directory`. Several things differ: images are antialiased unless
+    `antialias=False`, and rounded to whole levels; each epoch shuffles all files, not a buffer; a
+    file that cannot be decoded is replaced by another one and listed, and does not end the epoch;
+    hidden files are left out; ranks of a launcher share the files.
+
+    Args:
+        directory (str | os.PathLike[str]): Folder, local or remote (`s3://bucket/train`).
+        labels (str | Sequence[int] | None): "inferred": the first folder below `directory` is the
+            class. A list has the class numbers of all images, in the order of their paths. None:
+            no labels. Default: "inferred".
+        label_mode (str | None): "int": int32 (n,). "categorical": one-hot, float32 (n, classes).
+            "binary", of two classes: float32 (n, 1). None: no labels. Default: "int".
+        class_names (Sequence[str] | None): Names of folders in the order of their labels; others
+            are left out. Default: None, all in alphanumerical order.
+        color_mode (str): "rgb" or "grayscale", which has one channel. Default: "rgb".
+        batch_size (int | None): Samples per batch, at least 1; the last batch of an epoch may have
+            fewer. None yields single samples, with format="tf". Default: 32.
+        image_size (int | tuple[int, int]): Height and width, pixels; an integer is both. Default:
+            (256, 256).
+        shuffle (bool): Shuffle in every epoch; False keeps the order of `file_paths`. Default:
+            True.
+        seed (int | None): Seed of the order and the split. Default: None, 0.
+        validation_split (float | None): Share of files for validation, in (0, 1). Default: None.
+        subset (str | None): "training", "validation", or "both" for a list of the two. Default:
+            None, all files.
+        interpolation (str): "bilinear", "bicubic", "lanczos3", "area" or "nearest". Default:
+            "bilinear".
+        follow_links (bool): Read folders that links in class folders lead to. Default: False.
+        crop_to_aspect_ratio (bool): Resize the largest centered part that has the shape of
+            `image_size`. Default: False.
+        pad_to_aspect_ratio (bool): Add black borders to keep the shape of the whole image; sides
+            are rounded to the nearest pixel, where Keras rounds down. Default: False.
+        data_format (str | None): "channels_last" or "channels_first". Default: None, as Keras is
+            configured.
+        format (str): "tf" for a `tf.data.Dataset`; "keras" for data that `fit`, `evaluate` and
+            `predict` take on any backend, without TensorFlow. Default: "tf".
+        verbose (bool): Print the numbers of files and classes. Default: True.
+        antialias (bool): False reads the nearest four pixels at any reduction, as Keras does,
+            and takes "bilinear" and "nearest" alone. Default: True.
+
+    Returns:
+        The data set, or a list of two. It has `class_names` and `file_paths`, as Keras's, and
+        `feed`, the `Feed` behind it.
+
+    Raises:
+        ConfigError: If an argument is wrong.
+        SourceError: If there are no images, or the folder cannot be listed.
+        MissingExtra: If Keras, or for format="tf" TensorFlow, is not installed.
+
+    Example:
+        >>> train, val = ff.keras.image_dataset_from_directory(  # doctest: +SKIP
+        ...     "photos", validation_split=0.2, subset="both", seed=0, image_size=(224, 224)
+        ... )
+        >>> model.fit(train, validation_data=val, epochs=10)  # doctest: +SKIP
+    """
+    listed = list_images(
+        directory,
+        labels if label_mode else None,
+        class_names,
+        seed=(seed or 0) if shuffle else None,
+        follow_links=follow_links,
+    )
+    label_mode = label_mode if listed.labels is not None else None
+    if label_mode == "binary" and len(listed.class_names) != 2:
+        raise ConfigError.of("label_mode='binary': classes", "two", listed.class_names)
+    images = ImageForm(
+        image_size,
+        interpolation,
+        color_mode,
+        data_format,
+        antialias,
+        _fit(crop_to_aspect_ratio, pad_to_aspect_ratio),
+    )
+    ops = [*images.ops, *label_ops(label_mode, len(listed.class_names))]
+    if verbose:
+        classes = f" belonging to {len(listed.class_names)} classes" if label_mode else ""
+        print(f"Found {len(listed.paths)} files{classes}.")
+    _check_seed(validation_split, shuffle, seed)
+    made = []
+    for side, part in listed.sides(validation_split, subset).items():
+        if verbose and side:
+            print(f"Using {len(part.paths)} files for {side}.")
+        feed = Feed(
+            Files(part.paths, part.labels, label_kind="index" if label_mode else None),
+            ops,
+            batch=min(_UNBATCHED if batch_size is None else batch_size, len(part.paths)),
+            shuffle=shuffle and not (side == "validation" and subset == "both"),
+            seed=seed or 0,
+            tail="pad",
+        )
+        yields = (images.field, "label") if label_mode else images.field
+        data = data_of(feed, yields, format, unbatched=batch_size is None)
+        data.class_names = list(listed.class_names) if label_mode else None
+        data.file_paths = part.paths
+        made.append(data)
+    return made if subset == "both" else made[0]
+
+
+def _fit(crop: bool, pad: bool) -> Literal["exact", "crop", "pad"]:
+    if crop and pad:
+        raise ConfigError(
+            "crop_to_aspect_ratio and pad_to_aspect_ratio are both True; pass one of them",
+            field="pad_to_aspect_ratio",
+        )
+    return "crop" if crop else "pad" if pad else "exact"
+
+
+def _check_seed(validation_split: float | None, shuffle: bool, seed: int | None) -> None:
+    """Refuse a split without a seed, as Keras does: two calls would have to agree on it."""
+    if validation_split is not None and shuffle and seed is None:
+        raise ConfigError(
+            "validation_split of shuffled files needs a seed, got None; pass the same seed=0 for"
+            ' both subsets, or subset="both"',
+            field="seed",
+        )

@@ -45,7 +45,7 @@ class ImageForm:
     @property
     def ops(self) -> list[Any]:
         """Ops that resize and convert images."""
-        size = (self.size,) * 2 if isinstance(self.size, int) else self.size
+        size = (self.size, self.size) if isinstance(self.size, int) else self.size
         is_gray = self.color_mode == "grayscale"
         ops: list[Any] = [Resize(size, self._filter, self.fit)]
         ops += [Grayscale()] if is_gray else []

@@ -19,7 +19,7 @@ class Listed:
     """Paths of images in the order in which Keras has them, with labels, or None."""
 
     paths: list[str]
-    labels: np.ndarray | None  # int64 (n,)
+    labels: Any  # int64 (n,), or None
     class_names: tuple[str, ...] = ()
 
     def sides(self, validation: float | None, subset: str | None) -> dict[str, Listed]:

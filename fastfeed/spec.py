@@ -12,7 +12,7 @@ from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError, MissingExtra
 
 LAYOUTS = ("encoded", "HWC", "CHW")
-DTYPES = ("uint8", "float16", "bfloat16", "float32")
+DTYPES = ("uint8", "uint16", "float16", "bfloat16", "float32")
 
 
 @checked
@@ -23,7 +23,7 @@ class Spec:
     Args:
         shape (tuple[int | None, ...]): In the order of `layout`, pixels; a length of None differs
             from sample to sample.
-        dtype (str): "uint8", "float16", "bfloat16" or "float32".
+        dtype (str): "uint8", "uint16", "float16", "bfloat16" or "float32".
         layout (str): "encoded" (a file's bytes), "HWC" or "CHW".
 
     Raises:
@@ -87,13 +87,18 @@ class Spec:
         shape = (height, width, channels) if self.layout == "HWC" else (channels, height, width)
         return Spec(shape, self.dtype, self.layout)
 
+    @property
+    def has_kernel(self) -> bool:
+        """Native code works on such pixels: uint8 of 1 or 3 channels."""
+        return self.dtype == "uint8" and self.channels in (1, 3)
+
     def as_bytes(self) -> Spec:
         """The spec of the same images as bytes.
 
         Returns:
             uint8 HWC of the same size and channels.
         """
-        return Spec((*self.size, self.channels), "uint8", "HWC")
+        return before_conversion(self, "uint8")
 
     def __str__(self) -> str:
         if self.encoded:
@@ -141,6 +146,11 @@ class ObjectSpec(NamedTuple):
         for first, second in self.flip_pairs or ():
             order[[first, second]] = second, first
         return order
+
+
+def before_conversion(spec: Spec, dtype: str) -> Spec:
+    """HWC pixels of this size and these channels, and of the dtype that they are decoded to."""
+    return Spec((*spec.size, spec.channels), dtype, "HWC")
 
 
 def need_bfloat16() -> None:

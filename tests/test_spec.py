@@ -34,7 +34,11 @@ def test_with_size_keeps_layout_and_channels():
     ("dtype", "layout", "text"),
     [
         ("uint8", "NHWC", "layout must be one of encoded, HWC, CHW, got 'NHWC'"),
-        ("int8", "HWC", "dtype must be one of uint8, float16, bfloat16, float32, got 'int8'"),
+        (
+            "int8",
+            "HWC",
+            "dtype must be one of uint8, uint16, float16, bfloat16, float32, got 'int8'",
+        ),
     ],
 )
 def test_refuses(dtype, layout, text):

@@ -83,7 +83,15 @@ def as_gpu_decode(decode: str | GpuDecode, engine: Literal["dali", "nvjpeg"]) ->
 
 def check_pixels(program: Program, backend: str) -> None:
     """Raise ConfigError for images that a GPU's backend cannot make."""
-    if backend != "cpu" and any(p.spec.dtype == "bfloat16" for p in (program, *program.others)):
+    if backend == "cpu":
+        return
+    decode = program.decode
+    if decode is not None and (decode.channels, decode.dtype) != (3, "uint8"):
+        raise ConfigError(
+            f'backend="{backend}" decodes to RGB of 8 bits, got {decode!r}; use backend="cpu"',
+            field="backend",
+        )
+    if any(part.spec.dtype == "bfloat16" for part in (program, *program.others)):
         raise ConfigError(
             f'backend="{backend}" cannot make bfloat16, got {program.spec}; use'
             ' ToFloat("float16"), or backend="cpu"',

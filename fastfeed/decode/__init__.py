@@ -27,11 +27,11 @@ __all__ = [
 def engine_for(program: Program, decode: str = "auto") -> DecodeEngine:
     """The engine for files: the native extension where it is built ("auto", "native"), and Pillow.
 
-    Arrays need no decoding.
+    Arrays need no decoding, and native code has no kernels for more than bytes and for alpha.
     """
     if program.decode is None:
         return PixelsEngine()
     pillow = PillowEngine(program.decode)
-    if decode == "pillow" or (decode == "auto" and not is_built()):
+    if decode == "pillow" or not program.pixels.has_kernel or (decode == "auto" and not is_built()):
         return pillow
     return RouterEngine(NativeEngine(program.decode), pillow)

@@ -34,7 +34,7 @@ def decode_with_border(
         return engine.decode(request, out, stop)
     part = _part(windows, beyond, border.mode, size)
     results: list[DecodeFailure | None] = [None] * len(request)
-    fill = shade(border.fill, out.shape[3])
+    fill = shade(border.fill, out.shape[3], out.dtype)
     for (height, width), rows in _rows_by_shape(part.high - part.low):
         if stop.is_set():
             break
@@ -45,7 +45,7 @@ def decode_with_border(
         inner = replace(
             request[rows], windows=Windows(part.boxes[rows], windows.flips[rows], sizes)
         )
-        pixels = np.empty((len(rows), height, width, out.shape[3]), np.uint8)
+        pixels = np.empty((len(rows), height, width, out.shape[3]), out.dtype)
         for row, image, bad in zip(rows, pixels, engine.decode(inner, pixels, stop), strict=True):
             results[row] = bad
             if bad is not None:
@@ -73,7 +73,7 @@ def _by_filters(
         rows = np.flatnonzero(filters == code).tolist()
         own = request[rows]
         windows = replace(own.windows, filters=None)
-        pixels = np.empty((len(rows), *out.shape[1:]), np.uint8)
+        pixels = np.empty((len(rows), *out.shape[1:]), out.dtype)
         own = replace(own, windows=windows, filter=FILTERS[code])
         made = decode_with_border(engine, own, border, pixels, stop)
         for row, image, bad in zip(rows, pixels, made, strict=True):
@@ -247,7 +247,7 @@ def decode_views(
         size, lengths = out.shape[2:4], windows.boxes[:, 2:].min(axis=0)
         by = dct_denominator((float(lengths[0]), float(lengths[1])), size, request.filter)
         height, width = -(-header.height // by), -(-header.width // by)
-        decoded = np.empty((1, height, width, out.shape[4]), np.uint8)
+        decoded = np.empty((1, height, width, out.shape[4]), out.dtype)
         box, no = np.array([[0.0, 0.0, header.height, header.width]]), np.zeros((1, 2), bool)
         full = Windows(box, no, np.array([[height, width]], np.int64))
         bad = engine.decode(Request([blob], [header], full, request.filter), decoded, stop)[0]

@@ -21,18 +21,20 @@ import numpy as np
 from PIL import BmpImagePlugin, Image, ImageFile, PpmImagePlugin, WebPImagePlugin
 
 from fastfeed.decode.base import DecodeFailure, Header, Request, Stop, dct_denominator
+from fastfeed.decode.deep import deep_values, fitted
 from fastfeed.decode.formats.avif import AvifFile
 from fastfeed.decode.formats.exif import stored_orientation
 from fastfeed.decode.formats.gif import GifFile
 from fastfeed.decode.formats.heic import HeicFile
 from fastfeed.decode.formats.jpeg import JpegFile
 from fastfeed.decode.formats.jpeg2000 import Jpeg2000File
+from fastfeed.decode.formats.npy import NpyFile, open_npy
 from fastfeed.decode.formats.png import PngFile, png_intact
-from fastfeed.decode.formats.tiff import TiffFile
+from fastfeed.decode.formats.tiff import NumbersTiff, TiffFile
 from fastfeed.decode.memory_limit import DECODING, MemoryLimit, Oversized, give_back, with_memory
 from fastfeed.decode.orientation import displayed, displayed_size, stored_box, swaps
 from fastfeed.decode.pillow_warnings import current_name, named, tell_current
-from fastfeed.decode.pixels import flipped, resampled
+from fastfeed.decode.pixels import cut, flipped, resampled
 from fastfeed.decode.sniff import content_kind, ends_early, sniff
 from fastfeed.errors import ConfigError
 from fastfeed.ops.decode import Decode
@@ -50,7 +52,11 @@ OPEN: dict[str, Any] = {
     "AVIF": AvifFile,
     "PPM": PpmImagePlugin.PpmImageFile,
     "HEIC": HeicFile,
+    "NPY": open_npy,
 }
+# where all bits of a file are kept
+_NUMBERS = OPEN | {"TIFF": NumbersTiff, "NPY": NpyFile}
+_NUMBER_BYTES = 32  # per pixel of such a file: as stored, as asked for, and a copy of floats
 # of a progressive JPEG; each costs a pass over all blocks, even if it has few bytes
 _MAX_SCANS = 500
 # beyond both, not an image: deflate cannot reach 1:1032 bytes
@@ -59,6 +65,13 @@ _PIXELS_PER_BYTE = 4_000
 # of a decoded image: above this, memory kept by each thread's allocator is returned
 _LARGE_BYTES = 32 << 20
 _CROP_PIXELS = 80_000_000  # Pillow's crop warns above 89 MP
+
+# by number of channels
+_MODES = {
+    1: "L",
+    3: "RGB",
+    4: "RGBA",
+}
 
 _FILTERS = threading.Lock()
 # the thread that holds it is not in the child
@@ -97,17 +110,17 @@ class Opened:
     If it were kept longer, it would keep all of its pixels.
     """
 
-    __slots__ = ("_format", "_image", "orientation")
+    __slots__ = ("_image", "_open", "orientation")
 
-    def __init__(self, format: str, image: Any, orientation: int) -> None:
-        self._format = format
+    def __init__(self, open: Callable[..., Any], image: Any, orientation: int) -> None:
+        self._open = open
         self._image = image
         self.orientation = orientation
 
     def look(self, blob: Any) -> Any:
         """The image, to read its properties."""
         if self._image is None:
-            self._image = OPEN[self._format](io.BytesIO(blob), "")
+            self._image = self._open(io.BytesIO(blob), "")
         return self._image
 
     def take(self, blob: Any) -> Any:
@@ -128,6 +141,7 @@ class PillowEngine:
                 " gray images; set it to False (a package you imported has set it)"
             )
         self._op = op
+        self._formats = OPEN if op.dtype == "uint8" else _NUMBERS
         self._memory = memory or DECODING
 
     def probe(self, blobs: Sequence[Any]) -> list[Header | DecodeFailure]:
@@ -160,10 +174,11 @@ class PillowEngine:
         format = sniff(blob)
         if format is None:
             return DecodeFailure("not_image", f"it is {content_kind(blob)}")
-        if format not in OPEN:
+        if format not in self._formats:
             return DecodeFailure("unsupported_format", format)
         try:
-            opening = partial(unwarned, lambda: OPEN[format](io.BytesIO(blob), ""))
+            open = self._formats[format]
+            opening = partial(unwarned, lambda: open(io.BytesIO(blob), ""))
             image = with_memory(opening, lambda: len(blob))
             height, width = image.height, image.width
             orientation = stored_orientation(blob, format, image.info)
@@ -193,7 +208,7 @@ class PillowEngine:
                 "bomb", f"more than {_MAX_SCANS} scans, each of which costs a pass over all pixels"
             )
         shown = displayed_size(orientation, (height, width))
-        return Header(*shown, format, Opened(format, image, orientation), current_name())
+        return Header(*shown, format, Opened(open, image, orientation), current_name())
 
     def _decode(
         self,
@@ -205,6 +220,11 @@ class PillowEngine:
         out: np.ndarray,
     ) -> None:
         image, orientation = header.handle.take(blob), header.handle.orientation
+        if self._op.dtype != "uint8":
+            with self._memory.reserve(_NUMBER_BYTES * header.height * header.width):
+                values = displayed(orientation, self._numbers(image, blob))
+                cut(values, box, filter, flip, out)
+            return
         # hand the bytes over at once: every piece costs a turn with the GIL
         image.decodermaxblock = len(blob)
         top, left, height, width = stored_box(orientation, box, (header.height, header.width))  # type: ignore[arg-type]
@@ -212,20 +232,32 @@ class PillowEngine:
         shrink = 1
         if header.format == "JPEG":
             shrink = dct_denominator((height, width), size, filter)
-            image.draft(image.mode, (image.width // shrink, image.height // shrink))
+            mode = "L" if self._op.channels == 1 and image.mode == "RGB" else image.mode
+            image.draft(mode, (image.width // shrink, image.height // shrink))
         need = _bytes(image, header)
         with self._memory.reserve(need):
             image.load()
             box = (top / shrink, left / shrink, height / shrink, width / shrink)
             image, box = _cropped(image, box)
-            image = plain(image, self._op.matte)
+            image = plain(image, self._op.matte, self._op.channels)
             small = resampled(image, box, size, filter)
-        if small.mode != "RGB":
-            small = small.convert("RGB")
-        out[:] = flipped(displayed(orientation, np.asarray(small)), flip)
+        mode = _MODES[self._op.channels]
+        if small.mode != mode:
+            small = small.convert(mode)
+        pixels = displayed(orientation, np.asarray(small)).reshape(out.shape)
+        out[:] = flipped(pixels, flip)
         if need > _LARGE_BYTES:
             del image
             give_back()
+
+    def _numbers(self, image: Any, blob: Any) -> np.ndarray:
+        """All numbers of an opened image, as stored: (height, width, channels)."""
+        values = deep_values(image, blob)
+        if values is None:
+            image.load()
+            pixels = np.asarray(plain(image, self._op.matte, self._op.channels))
+            values = pixels.reshape(*pixels.shape[:2], -1)
+        return fitted(values, self._op)
 
 
 def _bytes(image: Any, header: Header) -> int:
@@ -262,25 +294,28 @@ def _cropped(image: Any, box: tuple[float, ...]) -> tuple[Any, tuple[float, floa
     return image.crop(edges), (top - edges[1], left - edges[0], height, width)
 
 
-def plain(image: Any, matte: tuple[int, int, int]) -> Any:
-    """Convert to RGB or L with 8 bits and no transparency."""
-    mode = image.mode
-    if mode == "F":
+def plain(image: Any, matte: tuple[int, int, int], channels: int = 3) -> Any:
+    """Convert to 8 bits: RGBA for 4 channels, L for 1; else RGB or L, without transparency."""
+    if image.mode == "F":
         raise Unsupported("floating-point samples")
-    if mode.startswith(
+    if image.mode.startswith(
         "I"
     ):  # 16 bits: the high byte. Pillow's own convert() would clip nearly all to white
         wide = np.asarray(image).astype(np.int64)
         if wide.min() < 0 or wide.max() > 65_535:
             raise Unsupported("samples of more than 16 bits")
-        return Image.fromarray((wide >> 8).astype(np.uint8))
-    if mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:
+        image = Image.fromarray((wide >> 8).astype(np.uint8))
+    has_alpha = image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info
+    if has_alpha or channels == 4:
         # convert("RGB") would show the colors hidden under transparent pixels
-        clear = (image.convert("LA") if mode == "La" else image).convert("RGBA")
-        plain = Image.new("RGB", clear.size, matte)
-        plain.paste(clear, mask=clear.getchannel("A"))
-        return plain
-    return image if mode in ("RGB", "L") else image.convert("RGB")
+        clear = (image.convert("LA") if image.mode == "La" else image).convert("RGBA")
+        if channels == 4:
+            return clear
+        image = Image.new("RGB", clear.size, matte)
+        image.paste(clear, mask=clear.getchannel("A"))
+    if image.mode not in ("RGB", "L"):
+        image = image.convert("RGB")
+    return image.convert("L") if channels == 1 else image
 
 
 def unwarned(call: Callable[[], T]) -> T:

@@ -23,9 +23,9 @@ _FILTERS = {
 
 
 def resampled(
-    image: Image.Image, box: tuple[float, float, float, float], size: tuple[int, int], filter: str
+    image: Image.Image, box: tuple[float, ...], size: tuple[int, ...], filter: str
 ) -> Any:
-    """Scale a (top, left, height, width) box of an L or RGB image to size (height, width).
+    """Scale a (top, left, height, width) box of an image to size (height, width).
 
     The box may have fractions.
 
@@ -97,8 +97,40 @@ def flipped(pixels: np.ndarray, flip: np.ndarray) -> np.ndarray:
     return pixels[:: -1 if flip[0] else 1, :: -1 if flip[1] else 1]
 
 
+def cut(
+    pixels: np.ndarray,
+    box: tuple[float, ...],
+    filter: str,
+    flip: np.ndarray,
+    out: np.ndarray,
+) -> None:
+    """Scale a box of pixels into `out`, (height, width, channels) of one dtype.
+
+    uint8 has 1, 3 or 4 channels; other dtypes are resampled as floats, each channel by itself.
+    """
+    top, left, height, width = box
+    if (
+        (height, width) == out.shape[:2] and top.is_integer() and left.is_integer()
+    ):  # a cut, nothing to scale
+        result = pixels[int(top) : int(top + height), int(left) : int(left + width)]
+    elif pixels.dtype == np.uint8:
+        result = _scaled(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels, box, filter, out)
+    else:
+        planes = [_scaled(plane, box, filter, out) for plane in np.moveaxis(pixels, 2, 0)]
+        result = np.stack(planes, axis=2)
+        if out.dtype.kind == "u":  # bicubic and lanczos overshoot
+            result = np.rint(result).clip(0, np.iinfo(out.dtype).max)
+    out[:] = flipped(result.reshape(out.shape), flip)
+
+
+def _scaled(pixels: np.ndarray, box: tuple[float, ...], filter: str, out: np.ndarray) -> np.ndarray:
+    dtype = np.uint8 if pixels.dtype == np.uint8 else np.float32
+    image = Image.fromarray(np.ascontiguousarray(pixels, dtype))
+    return np.asarray(resampled(image, box, out.shape[:2], filter))
+
+
 class PixelsEngine:
-    """For sources that yield uint8 (height, width, channels) arrays with 1 or 3 channels."""
+    """For sources that yield arrays (height, width, channels): uint8 with 1 or 3 channels."""
 
     name = "pixels"
 
@@ -109,17 +141,6 @@ class PixelsEngine:
         for i, blob in enumerate(request.blobs):
             if stop.is_set():
                 break
-            top, left, height, width = (float(v) for v in request.windows.boxes[i])
-            if (
-                (height, width) == out.shape[1:3] and top.is_integer() and left.is_integer()
-            ):  # a cut, nothing to scale
-                cut = blob[int(top) : int(top + height), int(left) : int(left + width)]
-            else:
-                image = Image.fromarray(
-                    blob[:, :, 0] if blob.shape[2] == 1 else np.ascontiguousarray(blob)
-                )
-                cut = np.asarray(
-                    resampled(image, (top, left, height, width), out.shape[1:3], request.filter)
-                )
-            out[i] = flipped(cut.reshape(out.shape[1:]), request.windows.flips[i])
+            box = tuple(request.windows.boxes[i].tolist())
+            cut(blob, box, request.filter, request.windows.flips[i], out[i])
         return [None] * len(request)

@@ -25,6 +25,7 @@ _MAGIC = (
     (b"\x00\x00\x01\x00", "ICO"),
     (b"v/1\x01", "OpenEXR"),
     (b"DDS ", "DDS"),
+    (b"\x93NUMPY", "NPY"),
     (b"P7\n", "PAM"),
     (b"PF\n", "PFM"),
     (b"Pf\n", "PFM"),

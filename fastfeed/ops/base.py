@@ -200,7 +200,15 @@ def need_bytes(op: Any, spec: Spec) -> Spec:
     need_pixels(op, spec)
     name = type(op).__name__
     if spec.dtype != "uint8":
-        raise SpecError(f"{name} works on bytes, got {spec}; put it before ToFloat and Normalize")
+        advice = 'leave it out, or write Decode(dtype="uint8")'
+        if spec.dtype != "uint16":
+            advice = f"put it before ToFloat and Normalize; of Decode(dtype=...), {advice}"
+        raise SpecError(f"{name} works on bytes, got {spec}; {advice}")
+    if spec.channels not in (1, 3):
+        raise SpecError(
+            f"{name} works on images of 1 or 3 channels, got {spec}; leave it out, or write"
+            " Decode(channels=3)"
+        )
     if not spec.fixed:
         raise SpecError(
             f"{name} needs images of one size, got {spec}; put Resize((height, width)),"
@@ -343,12 +351,12 @@ def check_fill(name: str, fill: Any) -> None:
         raise ConfigError.of(name, "three integers in [0, 255], RGB", fill)
 
 
-def shade(fill: tuple[int, int, int], channels: int) -> tuple[int, ...]:
-    """An RGB color for an image with this many channels.
+def shade(fill: tuple[int, int, int], channels: int, dtype: Any = "uint8") -> tuple[int, ...]:
+    """An RGB color for an image with this many channels; of uint16, 255 becomes 65535.
 
-    Gray is ITU-R 601 luma, as in Pillow's convert("L").
+    Gray is ITU-R 601 luma, as in Pillow's convert("L"); alpha is opaque.
     """
-    if channels == 3:
-        return fill
     r, g, b = fill
-    return ((r * 19_595 + g * 38_470 + b * 7_471 + 0x8000) >> 16,)
+    gray = (r * 19_595 + g * 38_470 + b * 7_471 + 0x8000) >> 16
+    color = {1: (gray,), 3: fill, 4: (*fill, 255)}[channels]
+    return tuple(257 * value for value in color) if dtype == "uint16" else color

@@ -15,14 +15,15 @@ from fastfeed.spec import Spec, need_bfloat16
 
 __all__ = ["Normalize", "Standardize", "ToFloat", "ToLayout"]
 
+INTEGERS = ("uint8", "uint16")
 _FLOATS = ("float32", "float16", "bfloat16")
 
 
 @dataclass(frozen=True, slots=True)
 class ToFloat:
-    """Convert bytes in 0..255 to floats in 0..1.
+    """Convert bytes in 0..255, or 16 bits in 0..65535, to floats in 0..1.
 
-    As torchvision's `ToDtype(scale=True)`.
+    As torchvision's `ToDtype(scale=True)`. Floats stay as they are, but for their dtype.
 
     Args:
         dtype (str): "float32", "float16" or "bfloat16", which is float32 rounded to 8 bits of
@@ -60,8 +61,8 @@ class ToFloat:
 class Normalize:
     """Subtract a mean and divide by a standard deviation, per channel: (x - mean) / std, x in 0..1.
 
-    As torchvision's `Normalize`. Bytes are scaled to 0..1 and become float32 first, so no `ToFloat`
-    is needed.
+    As torchvision's `Normalize`. Integers are scaled to 0..1 and become float32 first, so no
+    `ToFloat` is needed.
 
     Args:
         mean (tuple[float, ...]): One finite number per channel, on the scale 0..1.
@@ -120,7 +121,7 @@ class Normalize:
                 f"Normalize has {len(self.mean)} channels, got {spec}; give one mean and one std"
                 " per channel"
             )
-        return Spec(spec.shape, "float32" if spec.dtype == "uint8" else spec.dtype, spec.layout)
+        return Spec(spec.shape, _float_of(spec), spec.layout)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +145,7 @@ class Standardize:
 
     def out(self, spec: Spec) -> Spec:
         _not_encoded(self, spec)
-        return Spec(spec.shape, "float32" if spec.dtype == "uint8" else spec.dtype, spec.layout)
+        return Spec(spec.shape, _float_of(spec), spec.layout)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,10 +200,11 @@ class Convert:
     dtype: str = "uint8"
     layout: str = "HWC"
     standardized: bool = False
+    given: str = "uint8"  # dtype of the pixels
 
     @classmethod
-    def of(cls, ops: list[Any], channels: int) -> Convert:
-        """Fold a run of ToFloat, Normalize or Standardize, and ToLayout."""
+    def of(cls, ops: list[Any], channels: int, given: str = "uint8") -> Convert:
+        """Fold a run of ToFloat, Normalize or Standardize, and ToLayout, on pixels of a dtype."""
         standardized = any(isinstance(op, Standardize) for op in ops)
         scaling = [op for op in ops if isinstance(op, (Normalize, Standardize))]
         if standardized and len(scaling) > 1:
@@ -211,31 +213,33 @@ class Convert:
                 f" {scaling[1]!r}; leave one of them out"
             )
         scale, offset = np.ones(channels), np.zeros(channels)
-        dtype, layout = "uint8", "HWC"
+        dtype, layout = given, "HWC"
         for op in ops:
             if isinstance(op, ToLayout):
                 layout = op.layout
                 continue
-            if dtype == "uint8":
-                scale, offset, dtype = scale / 255, offset / 255, "float32"
+            if dtype in INTEGERS:
+                scale, dtype = scale / np.iinfo(dtype).max, "float32"
             if isinstance(op, ToFloat):
                 dtype = op.dtype
             elif isinstance(op, Normalize):
                 mean, std = np.array(op.mean), np.array(op.std)
                 scale, offset = scale / std, (offset - mean) / std
-        return cls(tuple(scale.tolist()), tuple(offset.tolist()), dtype, layout, standardized)
+        numbers = tuple(scale.tolist()), tuple(offset.tolist())
+        return cls(*numbers, dtype, layout, standardized, given)
 
     @property
     def keeps_bytes(self) -> bool:
         """True if values stay as they are and only the layout may change."""
-        return self.dtype == "uint8"
+        is_scaled = any(self.offset) or any(factor != 1 for factor in self.scale)
+        return self.dtype == self.given and not (is_scaled or self.standardized)
 
-    def on_device(self, xp: Any, images: Any) -> Any:
-        """uint8 arrays (..., height, width, channels) of CuPy or JAX as numbers of `dtype`."""
+    def on_device(self, xp: Any, images: Any, precision: str = "float32") -> Any:
+        """Arrays (..., height, width, channels) of CuPy, JAX or NumPy as numbers of `dtype`."""
         if self.keeps_bytes:
             return images
-        scale, offset = xp.asarray(self.scale, "float32"), xp.asarray(self.offset, "float32")
-        values = images.astype("float32") * scale + offset
+        scale, offset = xp.asarray(self.scale, precision), xp.asarray(self.offset, precision)
+        values = images.astype(precision) * scale + offset
         if self.standardized:
             axes = (-3, -2, -1)
             values = values - values.mean(axes, keepdims=True)
@@ -250,6 +254,11 @@ class Convert:
         values = (levels * np.array(self.scale) + np.array(self.offset)).astype(self.dtype)
         values.flags.writeable = False
         return values
+
+
+def _float_of(spec: Spec) -> str:
+    """The dtype after a scaling: integers become float32."""
+    return "float32" if spec.dtype in INTEGERS else spec.dtype
 
 
 def _number(value: Any) -> bool:

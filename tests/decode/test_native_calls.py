@@ -116,7 +116,7 @@ READ_ONLY.flags.writeable = False
         ("out", np.zeros((1, 8, 8, 3), np.float32), TypeError),
         ("out", np.zeros((1, 8, 8), np.uint8), TypeError),
         ("out", np.zeros((1, 8, 8, 4), np.uint8), ValueError),
-        ("out", np.zeros((1, 8, 8, 1), np.uint8), ValueError),
+        ("out", np.zeros((1, 8, 8, 2), np.uint8), ValueError),
         ("out", np.zeros((2, 8, 8, 3), np.uint8), ValueError),
         ("out", np.zeros((1, 0, 8, 3), np.uint8), ValueError),
         ("out", np.zeros((1, 3, 8, 8), np.uint8).transpose(0, 2, 3, 1), ValueError),

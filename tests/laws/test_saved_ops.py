@@ -28,6 +28,7 @@ MORE = [
     ff.AugMix(1, 2, 4, 0.5, False, "nearest", (1, 2, 3)),
     ff.ColorJitter((0.1, 1), 0.25, 0.125, (-0.1, 0.2)),
     ff.CutOut(5, (1, 2, 3)),
+    ff.Decode((1, 2, 3), 99, 1, "float32"),
     ff.GaussianBlur(5, (0.5, 1.5)),
     ff.GridMask((9, 30), 0.25, (1, 2, 3)),
     ff.Function(labeled, 0, ["label"], ff.Spec((4, 5, 3), "float32", "HWC")),

@@ -13,12 +13,14 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import numpy as np
 import pytest
 from conftest import ROOT, environment
 from helpers.doc_pages import FRAMEWORK, INDENTED, Block, blocks
 from helpers.doc_sources import source_files
 from helpers.needs import require
 from helpers.photos import folder
+from helpers.pngs import png
 from helpers.s3 import S3Server
 from helpers.shards import samples as shard_samples
 from helpers.shards import tar_of
@@ -140,9 +142,13 @@ def halves(place: Path) -> None:
 
 
 def pairs(place: Path) -> None:
-    """The same pictures before and after, and a quarter of the size."""
+    """The same pictures before and after, a quarter of the size, and their depth."""
     for name, size in (("before", (160, 224)), ("after", (160, 224)), ("small", (40, 56))):
         folder(place / "data" / name, {"a": 6, "b": 6}, size)
+    for path in sorted((place / "data" / "before").rglob("*.jpg")):
+        depth = place / "data" / "depth" / path.parent.name / f"{path.stem}.png"
+        depth.parent.mkdir(parents=True, exist_ok=True)
+        depth.write_bytes(png(np.arange(160 * 224).reshape(160, 224, 1), 16))
 
 
 def shapes(place: Path) -> None:

@@ -22,6 +22,7 @@ from fastfeed.backends.cpu.native_ops import (
     native_layer,
     needs_noise,
 )
+from fastfeed.backends.cpu.without_kernel import without_kernel
 from fastfeed.decode.base import (
     DECLINED,
     ENLARGE,
@@ -104,7 +105,9 @@ class NativeProgram:
             for _ in link.layers
         ]
         self._sizes += [after[layer.number] for layer in self._layers]
-        self._parts, self._decoded_parts = self._split(decoded=False), self._split(decoded=True)
+        self._parts, self._decoded_parts = list[_Part](), list[_Part]()
+        if program.pixels.has_kernel or program.decode is None:
+            self._parts, self._decoded_parts = self._split(decoded=False), self._split(decoded=True)
         last = len(self._layers)
         self._mixing = (
             None
@@ -205,7 +208,8 @@ class NativeProgram:
         request = Request(
             [samples.handle.bytes(row)], [header], call.work[row : row + 1].windows, program.filter
         )
-        pixels = np.empty((1, self._views, *self._sizes[0], self._channels), np.uint8)
+        shape = (1, self._views, *self._sizes[0], self._channels)
+        pixels = np.empty(shape, program.pixels.dtype)
         with call.timed(_DECODE):
             if program.views:
                 (bad,) = decode_views(pillow, request, program.border, pixels, call.stop)
@@ -213,6 +217,11 @@ class NativeProgram:
                 (bad,) = decode_with_border(pillow, request, program.border, pixels[0], call.stop)
         if bad is not None:
             call.results[row] = bad
+        elif not program.pixels.has_kernel:
+            out = call.out[row].reshape(self._views, *program.spec.shape)
+            for k, image in enumerate(pixels[0]):
+                choices = [layer[row * self._views + k] for layer in call.work.choices]
+                out[k] = without_kernel(program, image, choices, call.stop)
         else:
             self._through(
                 self._decoded_parts,
@@ -426,7 +435,7 @@ def call_function(
 
 def _bits(out: np.ndarray) -> np.ndarray:
     """Memory for results as native code takes it, which does not know bfloat16."""
-    return out.view(np.uint16) if out.dtype.name == "bfloat16" else out
+    return out.view(np.uint16) if out.dtype.kind == "V" else out
 
 
 def _place(error: Exception) -> str:

@@ -133,6 +133,8 @@ class TiffFile(TiffImagePlugin.TiffImageFile):
         TiffImagePlugin.TiffImageFile._setup, OPEN_INFO=_OPEN_INFO, READ_LIBTIFF=True
     )
 
+    _takes_floats = False
+
     def _open(self) -> None:
         assert self.fp is not None
         blob = self.fp.read()
@@ -151,12 +153,13 @@ class TiffFile(TiffImagePlugin.TiffImageFile):
             del tags[tag]
         bits, formats = _values(tags, _BITS, 1), _values(tags, _FORMAT, 1)
         photometric, compression = tags.get(_PHOTOMETRIC), tags.get(_COMPRESSION, 1)
-        if set(formats) != {1}:
+        is_float = self._takes_floats and formats == (3,) and bits == (32,)
+        if set(formats) != {1} and not is_float:
             raise OSError(
                 "unsupported: samples that are not unsigned whole numbers (sample format"
                 f" {formats[0]})"
             )
-        if max(bits) > 16:
+        if max(bits) > 16 and not is_float:
             raise OSError(f"unsupported: samples of more than 16 bits ({max(bits)})")
         if _values(tags, _INK_SET, 1) != (1,):
             raise OSError("unsupported: inks other than cyan, magenta, yellow and black")
@@ -191,6 +194,12 @@ class TiffFile(TiffImagePlugin.TiffImageFile):
             image = Image.fromarray(levels if self.tag_v2.get(_PHOTOMETRIC) else ~levels)
             self.im = image.im
             self._mode = image.mode
+
+
+class NumbersTiff(TiffFile):
+    """The same, also of floating-point gray: mode F."""
+
+    _takes_floats = True
 
 
 _TOLD = {

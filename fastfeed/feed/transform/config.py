@@ -19,7 +19,7 @@ from fastfeed.ops.labels import MAX_CLASSES
 from fastfeed.ops.program.compile import Program, fuse, with_transforms
 from fastfeed.sampling.rng import check_seed
 from fastfeed.sources.base import Optionals
-from fastfeed.spec import PIXELS, PLAIN_OBJECTS, ObjectSpec, Spec
+from fastfeed.spec import PLAIN_OBJECTS, ObjectSpec, Spec
 
 Device = Literal["cpu", "cuda"]
 
@@ -147,7 +147,19 @@ class TransformConfig:
         if not self.input_spec.encoded:
             return self.program
         ops: Sequence[Any] = [op for op in self.ops if not isinstance(op, Decode)]
-        return with_transforms(fuse(ops, PIXELS, classes=self.classes), self.to_original)
+        decode = self.program.decode or Decode()
+        spec = decode.out(self.input_spec)
+        return with_transforms(fuse(ops, spec, classes=self.classes), self.to_original)
+
+    @cached_property
+    def takes_files(self) -> bool:
+        """True unless it takes only pixels."""
+        return self.input_spec.encoded
+
+    @cached_property
+    def takes_pixels(self) -> bool:
+        """True unless it decodes to more than 8 bits, or with alpha."""
+        return self.program.pixels.has_kernel
 
     @cached_property
     def random(self) -> bool:

@@ -75,9 +75,11 @@ def grouped(items: Sequence[Any]) -> dict[Kind, np.ndarray]:
     return {name: np.array(own) for name, own in rows.items()}
 
 
-def refusal(item: Any, spec: Spec) -> DecodeFailure:
-    """The failure of an item of another kind, or of a file where pixels of a spec are needed."""
-    needed = _KINDS if spec.encoded else f"an array or a PIL image, {spec}"
+def refusal(item: Any, spec: Spec, takes_pixels: bool) -> DecodeFailure:
+    """The failure of an item that is not of the kind that is needed: files, pixels of a spec."""
+    needed = f"an array or a PIL image, {spec}"
+    if spec.encoded:
+        needed = _KINDS if takes_pixels else "bytes of a file or a path, with this Decode"
     return DecodeFailure("not_image", f"it must be {needed}, got {type(item).__name__}")
 
 
@@ -140,6 +142,8 @@ def pixels(item: Any, spec: Spec, decode: Decode) -> np.ndarray | DecodeFailure:
         image = image[..., None]
     if image.shape[2] == 4:
         image = np.asarray(plain(Image.fromarray(np.ascontiguousarray(image)), decode.matte))
+    if image.shape[2] == 3 and spec.channels == 1:
+        image = np.asarray(Image.fromarray(np.ascontiguousarray(image)).convert("L"))[..., None]
     if image.shape[2] == 1 and spec.channels == 3:
         image = np.repeat(image, 3, axis=2)
     if any(side not in (None, own) for side, own in zip(spec.shape, image.shape, strict=True)):

@@ -231,10 +231,12 @@ class Pipeline:
 
     def _fill_first(self, name: Kind, rows: np.ndarray, call: Call) -> int:
         """Make the first of these rows, as many as fit into memory; returns their number."""
-        spec = self._config.input_spec
-        if name == "other" or (name != "pixels" and not spec.encoded):
+        config = self._config
+        is_file = name in ("file", "path")
+        if name == "other" or not (config.takes_files if is_file else config.takes_pixels):
             for row in rows.tolist():
-                call.bad[row] = call.failure(row, refusal(call.items[row], spec), "read")
+                bad = refusal(call.items[row], config.input_spec, config.takes_pixels)
+                call.bad[row] = call.failure(row, bad, "read")
             self.clear(call, rows.tolist())
             return len(rows)
         route = self._route(name == "pixels")

@@ -69,7 +69,7 @@ bool is_side(int pixels) { return pixels >= 1 && pixels <= kMostSide; }
 void check(const Program& program) {
   require(is_side(program.height) && is_side(program.width) && is_side(program.out_height) &&
               is_side(program.out_width), "a program needs a height and a width");
-  require(program.channels == 3 || (program.channels == 1 && !program.encoded), "a program needs 1 or 3 channels");
+  require(program.channels == 3 || program.channels == 1, "a program needs 1 or 3 channels");
   require(program.views >= 1 && program.views <= 65536, "a program needs 1 to 65536 views");
   const double most = double(kMostSide) * kMostSide;  // so that no product of sides, channels and views is too large
   require(double(program.height) * program.width * program.views <= most &&

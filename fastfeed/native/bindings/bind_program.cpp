@@ -69,6 +69,7 @@ Program program_of(const nb::dict& fields) {
     for (size_t k = 0; k < kFilters; ++k) program.enlarge_by_filter[k] = nb::cast<double>(parts[k]);
   }
   program.limits.matte = nb::cast<Matte>(fields["matte"]);
+  program.limits.channels = program.channels;
   program.border.mode = Border::Mode(small("border"));
   const auto fill = parts_of(fields["fill"], program.channels == 1 ? 1 : 3);
   for (size_t c = 0; c < (program.channels == 1 ? 1 : 3); ++c) program.border.fill[c] = nb::cast<uint8_t>(fill[c]);

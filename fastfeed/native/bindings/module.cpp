@@ -20,6 +20,8 @@
 #include "decode/worker.h"
 #include "decode/probe.h"
 #include "jpeg/libjpeg.h"
+#include "png/png.h"
+#include "tiff/tiff.h"
 #include "batch/pool.h"
 #include "system/admission.h"
 
@@ -79,6 +81,38 @@ int check_jpeg(const nb::object& blob) {
   return int(libjpeg_reader(libjpeg_huffman_reason().empty())->check(blobs.data(0), blobs.bytes(0)));
 }
 
+// Samples of a PNG or TIFF of 16 bits, as they are stored: (height, width, bytes of a pixel, all bytes); None where native
+// code does not read the file.
+nb::object stored_samples(const nb::object& blob) {
+  nb::list one;
+  one.append(blob);
+  const Blobs blobs(one);
+  const Header header = read_header(blobs.data(0), blobs.bytes(0));
+  const bool is_png = header.format == Format::png, is_tiff = header.format == Format::tiff;
+  if (header.status != Status::ok || header.precision != 16 || (!is_png && !is_tiff)) return nb::none();
+  const size_t pixel = 2 * size_t(png_samples(header.color)), stride = size_t(header.width) * pixel;
+  nb::bytes samples = nb::steal<nb::bytes>(PyBytes_FromStringAndSize(nullptr, Py_ssize_t(stride) * header.height));
+  if (!samples.is_valid()) throw nb::python_error();
+  uint8_t* out = reinterpret_cast<uint8_t*>(const_cast<char*>(samples.c_str()));
+  Status status;
+  {
+    const GilRelease release;
+    const auto reader = is_png ? png_reader() : tiff_reader();
+    Region region;
+    region.height = header.height, region.width = header.width, region.stored = true;
+    status = reader->start(blobs.data(0), blobs.bytes(0), header, region, false);
+    for (int left = header.height; status == Status::ok && left > 0;) {
+      const RowReader::Rows rows = reader->rows();
+      if (!rows.count) status = Status::corrupt;
+      for (int y = 0; y < rows.count; ++y, out += stride) std::memcpy(out, rows.at + size_t(y) * rows.stride, stride);
+      left -= rows.count;
+    }
+    if (status == Status::ok) status = reader->finish();
+  }
+  if (status != Status::ok) return nb::none();
+  return nb::make_tuple(header.height, header.width, pixel, samples);
+}
+
 using Sizes = nb::ndarray<const int64_t, nb::shape<-1, 2>, nb::c_contig, nb::device::cpu>;
 using Times = nb::ndarray<int64_t, nb::shape<-1, 2>, nb::c_contig, nb::device::cpu>;
 using Pixels = nb::ndarray<uint8_t, nb::ndim<4>, nb::device::cpu>;
@@ -108,8 +142,8 @@ void probe(const nb::list& list, Table out, int64_t max_pixels) {
 class Ask {
  public:
   Ask(const nb::list& list, const Boxes& boxes, const Flips& flips, const Codes& codes, int filter, int64_t max_pixels,
-      double enlarge, const Matte& matte)
-      : blobs(list), filter(Filter(filter)), limits{max_pixels, enlarge, matte}, codes(codes.data()), box_(boxes.data()),
+      double enlarge, const Matte& matte, int channels = 3)
+      : blobs(list), filter(Filter(filter)), limits{max_pixels, enlarge, matte, false, channels}, codes(codes.data()), box_(boxes.data()),
         flip_(flips.data()) {
     same_length(size(), boxes.shape(0), "boxes");
     same_length(size(), flips.shape(0), "flips");
@@ -151,10 +185,11 @@ int64_t* times_of(const std::optional<Times>& times, size_t samples) {
 
 void decode(Pool& pool, const nb::list& list, Boxes boxes, Flips flips, Pixels out, Codes codes, int filter,
             int64_t max_pixels, double enlarge, const Matte& matte, const std::optional<Times>& times) {
-  const Ask ask(list, boxes, flips, codes, filter, max_pixels, enlarge, matte);
+  const int channels = int(out.shape(3));
+  const Ask ask(list, boxes, flips, codes, filter, max_pixels, enlarge, matte, channels);
   same_length(ask.size(), out.shape(0), "out");
-  if (out.shape(3) != 3 || out.stride(3) != 1 || out.stride(2) != 3)
-    throw std::invalid_argument("out must be uint8 (n, height, width, 3) whose rows are contiguous");
+  if ((channels != 3 && channels != 1) || out.stride(3) != 1 || out.stride(2) != channels)
+    throw std::invalid_argument("out must be uint8 (n, height, width, 3 or 1) whose rows are contiguous");
   if (!out.shape(1) || !out.shape(2)) throw std::invalid_argument("out must have at least one pixel");
   uint8_t* pixels = out.data();
   const ptrdiff_t image = out.stride(0), row = out.stride(1);
@@ -225,6 +260,8 @@ NB_MODULE(_native, m) {
   m.def("probe", &probe, nb::arg("blobs"), nb::arg("out").noconvert(), nb::arg("max_pixels"));
   m.def("held_bytes", &held_by_denominator, nb::arg("blob"),
         "Bytes that decoding a file keeps at once, shrunk by 1, 2, 4 and 8; zeros where native code does not decode it.");
+  m.def("stored_samples", &stored_samples, nb::arg("blob"),
+        "Height, width, bytes of a pixel and samples of a PNG or TIFF of 16 bits; None for other files.");
   m.def("check_jpeg", &check_jpeg, nb::arg("blob"),
         "Status of a JPEG of any number of components, all of whose coded data are read.");
   bind_draws(m);

@@ -41,6 +41,18 @@ int shrunk_by(const Header& header, const Window& w, int height, int width, cons
   return shrinks ? denominator(w.height, w.width, height, width, limits.enlarge) : 1;
 }
 
+// The luma of rows of RGB, of `n` pixels each, one behind another: round(0.299 r + 0.587 g + 0.114 b), as Pillow has it.
+const uint8_t* gray_rows(const RowReader::Rows& rows, int count, size_t n, std::vector<uint8_t>& out) {
+  constexpr size_t kBehind = 64;  // bytes that are read on
+  out.resize(size_t(count) * n + kBehind);
+  for (size_t y = 0; y < size_t(count); ++y) {
+    const uint8_t* in = rows.at + y * rows.stride;
+    uint8_t* const to = out.data() + y * n;
+    for (size_t x = 0; x < n; ++x, in += 3) to[x] = uint8_t((19595u * in[0] + 38470u * in[1] + 7471u * in[2] + 0x8000u) >> 16);
+  }
+  return out.data();
+}
+
 // Whether a window is so much of a JPEG that nothing is lost when all of its blocks are transformed.
 bool shows_most(const Header& header, const Window& w) {
   return header.format == Format::jpeg && w.height * w.width >= 0.5 * header.shown_height() * header.shown_width();
@@ -105,7 +117,7 @@ Status Worker::decode(const uint8_t* data, size_t size, const Window& window, Fi
     return pixels(data, size, header, window, filter, limits, slot);
   });
   if (status != Status::ok)
-    for (int y = 0; y < slot.height; ++y) std::memset(slot.at + y * slot.row, 0, size_t(slot.width) * 3);
+    for (int y = 0; y < slot.height; ++y) std::memset(slot.at + y * slot.row, 0, size_t(slot.width) * size_t(limits.channels));
   return status;
 }
 
@@ -163,6 +175,7 @@ Status Worker::run(const uint8_t* data, size_t size, const Header& header, const
   const Axis& vertical = axes_.get(filter, box.top / d, box.height / d, height, rows);
   const Axis& horizontal = axes_.get(filter, box.left / d, box.width / d, width, columns);
   region.matte = limits.matte;
+  region.gray = limits.channels == 1;
   region.top = vertical.low();
   region.height = vertical.high() - region.top;
   region.left = std::max(horizontal.low() - kContext, 0);
@@ -172,7 +185,8 @@ Status Worker::run(const uint8_t* data, size_t size, const Header& header, const
   Status status = reader.start(data, size, header, region, plain);
   if (status != Status::ok) return status;
   Resampler& resampler = resamplers_[0];
-  resampler.begin(&vertical, &horizontal, reader.left(), target(slot, 3, header, window));
+  resampler.begin(&vertical, &horizontal, reader.left(), target(slot, limits.channels, header, window), limits.channels);
+  const size_t shown = size_t(region.left + region.width - reader.left());  // pixels of a row
   for (int left = region.height; left > 0;) {
     if (is_set(stopped)) {
       reader.release();
@@ -185,7 +199,9 @@ Status Worker::run(const uint8_t* data, size_t size, const Header& header, const
       return status == Status::ok ? Status::corrupt : status;
     }
     const int64_t begun = clock_ns();
-    resampler.push(rows.at, rows.stride, std::min(rows.count, left));
+    const int count = std::min(rows.count, left);
+    if (reader.channels() == limits.channels) resampler.push(rows.at, rows.stride, count);
+    else resampler.push(gray_rows(rows, count, shown, gray_), shown, count);
     resize_ns += clock_ns() - begun;
     left -= rows.count;
   }

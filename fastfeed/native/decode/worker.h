@@ -21,6 +21,7 @@ struct Limits {
   double enlarge = 1.5;  // the window, shrunk while it is decoded, stays this much larger than the target on both axes
   Matte matte{255, 255, 255};
   bool plain = false;    // entropy decoding by libjpeg too: slower, with the same pixels and reasons
+  int channels = 3;      // of results: RGB, or 1 for gray
 };
 
 struct Window {
@@ -72,7 +73,7 @@ class Worker {
   Resampler resamplers_[3];
   Axes axes_;
   JpegEncoder encoder_;
-  std::vector<uint8_t> pixels_;
+  std::vector<uint8_t> pixels_, gray_;
 };
 
 }  // namespace fastfeed

@@ -1,4 +1,4 @@
-// Reads rows of RGB pixels from a file.
+// Reads rows of pixels from a file.
 #pragma once
 
 #include <array>
@@ -24,6 +24,8 @@ struct Region {
   int denominator = 1;  // 1, 2, 4, 8
   int top = 0, left = 0, height = 0, width = 0;
   Matte matte{};
+  bool gray = false;    // a JPEG's rows are its luma
+  bool stored = false;  // a PNG's or TIFF's rows are its samples, as they are stored
 };
 
 // Decodes one region, top to bottom. Nothing here throws for what a file contains.
@@ -37,7 +39,8 @@ class RowReader {
   // leaves everything to libjpeg.
   virtual Status start(const uint8_t* data, size_t size, const Header& header, const Region& region, bool plain) = 0;
   virtual int left() const = 0;
-  // The next rows of RGB pixels, one after the other, valid until the next call; none after a failure or a stop.
+  virtual int channels() const { return 3; }  // of the rows below
+  // The next rows of pixels, one after the other, valid until the next call; none after a failure or a stop.
   struct Rows {
     const uint8_t* at;
     size_t stride;

@@ -85,9 +85,10 @@ class LibjpegReader final : public JpegReader {
   }
 
   int left() const override { return int(left_); }
+  int channels() const override { return info_.output_components; }
 
   Rows rows() override {
-    const size_t stride = size_t(info_.output_width) * 3;
+    const size_t stride = size_t(info_.output_width) * size_t(info_.output_components);
     return {rows_.data(), stride, errors_.status == Status::ok ? fill(stride) : 0};
   }
 
@@ -172,7 +173,7 @@ class LibjpegReader final : public JpegReader {
       return errors_.status = Status::unsupported_format;
     if (!is_as_checked(header)) return errors_.status = Status::corrupt;
     info_.raw_data_out = planes ? TRUE : FALSE;
-    info_.out_color_space = planes ? info_.jpeg_color_space : JCS_RGB;
+    info_.out_color_space = planes ? info_.jpeg_color_space : region.gray ? JCS_GRAYSCALE : JCS_RGB;
     info_.scale_num = 1;
     info_.scale_denom = unsigned(region.denominator);
     info_.dct_method = JDCT_ISLOW;

@@ -19,7 +19,7 @@ class PngReader final : public RowReader {
     release();
     if (!read_png_parts(data, size, parts_) || !inflate_.open(&parts_.pixels)) return kDeclined;
     color_ = header.color, depth_ = header.precision;
-    matte_ = region.matte;
+    matte_ = region.matte, stored_ = region.stored;
     const size_t samples = size_t(png_samples(color_));
     pixel_ = std::max(1, int(samples) * depth_ / 8);
     row_ = (size_t(header.width) * samples * depth_ + 7) / 8;
@@ -30,7 +30,7 @@ class PngReader final : public RowReader {
     lines_.assign(3 * stride_, 0);
     ready_ = false;
     lines_left_ = region.top + region.height;
-    rgb_.resize(size_t(kRows) * size_t(width_) * 3 + kBehind);
+    rgb_.resize(size_t(kRows) * std::max(size_t(width_) * 3, needed_) + kBehind);
     if (color_ == 0 || color_ == 3) set_colors();
     has_key_ = color_ != 3 && parts_.alpha.at != parts_.alpha.end;
     if (has_key_) set_key();
@@ -45,7 +45,7 @@ class PngReader final : public RowReader {
   int left() const override { return left_; }
 
   Rows rows() override {
-    const size_t stride = size_t(width_) * 3;
+    const size_t stride = stored_ ? needed_ : size_t(width_) * 3;
     const int count = std::min(kRows, rows_left_);
     for (int i = 0; i < count; ++i)
       if (!next_line() || !expand(rgb_.data() + size_t(i) * stride)) return {nullptr, 0, 0};
@@ -124,6 +124,10 @@ class PngReader final : public RowReader {
   // The row as RGB, from left_ on.
   bool expand(uint8_t* out) {
     const uint8_t* in = line(now_);
+    if (stored_) {
+      std::memcpy(out, in, needed_);
+      return true;
+    }
     const size_t n = size_t(width_), first = size_t(left_);
     if (color_ == 2 || color_ & 4) {
       const SampleLayout layout{color_ & 2 ? 3 : 1, (color_ & 4) != 0, depth_ / 8, 0};
@@ -165,7 +169,7 @@ class PngReader final : public RowReader {
   int pixel_ = 0, colors_ = 0, left_ = 0, width_ = 0, rows_left_ = 0;
   int now_ = 0, lines_left_ = 0;  // of three lines: the last one that was handed out; those that are not made yet
   bool to_end_ = false, ready_ = false;  // ready_: the line after line(now_) is made
-  bool has_key_ = false;
+  bool has_key_ = false, stored_ = false;
 };
 
 }  // namespace

@@ -57,8 +57,10 @@ class TiffReader final : public RowReader {
     matte_ = region.matte;
     next_ = region.top, last_ = region.top + region.height;
     left_ = region.left, width_ = region.width;
+    stored_ = region.stored;
+    pixel_ = stored_ ? layout_.samples.pixel() : 3;
     is_rgb_ = layout_.samples.colors == 3 && !layout_.samples.alpha && layout_.samples.bytes == 1;
-    rgb_.resize(size_t(kRows) * size_t(width_) * 3);
+    rgb_.resize(size_t(kRows) * size_t(width_) * pixel_);
     tile_row_ = -1;
     return Status::ok;
   }
@@ -66,7 +68,7 @@ class TiffReader final : public RowReader {
   int left() const override { return left_; }
 
   Rows rows() override {
-    const size_t stride = size_t(width_) * 3;
+    const size_t stride = size_t(width_) * pixel_;
     const int count = std::min(kRows, last_ - next_);
     if (is_rgb_ && first_tile() == last_tile()) return stored_rows();
     for (int i = 0; i < count; ++i, ++next_) {
@@ -169,8 +171,10 @@ class TiffReader final : public RowReader {
     for (int tile = first_tile(); tile <= last_tile(); ++tile) {
       const int begin = std::max(left_, tile * layout_.tile_width);
       const int end = std::min(left_ + width_, (tile + 1) * layout_.tile_width);
-      samples_to_rgb(layout_.samples, pixels(tile, y, begin), size_t(end - begin), matte_, out);
-      out += size_t(end - begin) * 3;
+      const size_t n = size_t(end - begin);
+      if (stored_) std::memcpy(out, pixels(tile, y, begin), n * pixel_);
+      else samples_to_rgb(layout_.samples, pixels(tile, y, begin), n, matte_, out);
+      out += n * pixel_;
     }
   }
 
@@ -181,7 +185,8 @@ class TiffReader final : public RowReader {
   std::vector<uint8_t> tiles_, rgb_;  // tiles of a row, one behind another; rows that are handed out
   const TiffLayout::Piece* pieces_ = nullptr;  // of the row of tiles at work
   int tile_row_ = -1, next_ = 0, last_ = 0, left_ = 0, width_ = 0;
-  bool is_rgb_ = false;
+  size_t pixel_ = 3;  // bytes of one that is handed out
+  bool is_rgb_ = false, stored_ = false;
 };
 
 }  // namespace

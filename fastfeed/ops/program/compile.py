@@ -16,7 +16,7 @@ from fastfeed.ops.labels import targets
 from fastfeed.ops.program.program import Link, Program, Work, border_of, window_filters
 from fastfeed.ops.program.window import Step, Windows
 from fastfeed.ops.views import ViewGroup
-from fastfeed.spec import CLASS_NUMBER, LabelSpec, Spec
+from fastfeed.spec import CLASS_NUMBER, LabelSpec, Spec, before_conversion
 
 __all__ = ["Program", "Step", "Windows", "Work", "fuse", "with_transforms"]
 
@@ -55,6 +55,8 @@ def fuse(
     soft = targets([step.op for step in steps], classes, label) if labeled else None
     if soft is not None:
         label = LabelSpec((soft.classes,), "float32")
+    if mix is not None:
+        _check_mixed(mix, input_spec, steps)
     if at is None:
         return replace(_program(steps, input_spec), mix=mix, targets=soft, label=label, maps=maps)
     programs = [
@@ -103,7 +105,7 @@ def _program(steps: list[Step], input_spec: Spec) -> Program:
     runs = _runs([s for s in steps if s.op.kind in ("geometry", "change")])
     window = runs.pop(0) if runs and runs[0][0].op.kind == "geometry" else []
     before = next((s.spec for s in reversed(steps) if s.op.kind == "decode"), input_spec)
-    pixels = (window[-1].spec if window else before).as_bytes()
+    pixels = before_conversion(window[-1].spec if window else before, before.dtype)
     if (
         runs and not pixels.fixed
     ):  # this can only be a second border: ops that change pixels have rejected the spec already
@@ -127,7 +129,9 @@ def _program(steps: list[Step], input_spec: Spec) -> Program:
         pixels=pixels,
         chain=tuple(chain),
         augmented=chain[-1].spec if chain else pixels,
-        convert=Convert.of([s.op for s in steps if s.op.kind == "convert"], last.channels or 0),
+        convert=Convert.of(
+            [s.op for s in steps if s.op.kind == "convert"], last.channels or 0, before.dtype
+        ),
         spec=last,
     )
 
@@ -151,6 +155,15 @@ def _view_program(
             f" {steps[at].op!r}; write one of them"
         )
     return replace(program, views=group.count)
+
+
+def _check_mixed(mix: Step, input_spec: Spec, steps: list[Step]) -> None:
+    decoded = next((s.spec for s in steps if s.op.kind == "decode"), input_spec)
+    if not decoded.has_kernel:
+        raise SpecError(
+            f"{type(mix.op).__name__} mixes bytes of 1 or 3 channels, got {decoded}; leave it out,"
+            " or write Decode(channels=3)"
+        )
 
 
 def _mixing(steps: list[Step], views: bool) -> Step | None:

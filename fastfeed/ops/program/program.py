@@ -18,7 +18,7 @@ from fastfeed.ops.map import Map
 from fastfeed.ops.program.layers import Choices, Layer, choose, layers
 from fastfeed.ops.program.window import Step, Window, Windows, fold
 from fastfeed.ops.soft_labels import Targets
-from fastfeed.spec import CLASS_NUMBER, LabelSpec, Spec
+from fastfeed.spec import CLASS_NUMBER, LabelSpec, Spec, before_conversion
 
 __all__ = ["BatchPrograms", "Link", "Program", "Work"]
 
@@ -37,7 +37,7 @@ class Link:
         """A link of one op, or of a run of geometry."""
         if steps[0].op.kind != "geometry":
             return cls(tuple(steps), input_spec, steps[-1].spec, layers(steps[0].op))
-        spec = steps[-1].spec.as_bytes()
+        spec = before_conversion(steps[-1].spec, input_spec.dtype)
         height, width = spec.size
         size, border = (height or 0, width or 0), border_of(steps)
         cuts = tuple(Window(size, filter, border) for filter in window_filters(steps))
@@ -118,9 +118,9 @@ class Program:
     window: tuple[Step, ...]  # geometry, folded into one window per sample
     filters: tuple[str, ...]  # resampling filters of that window; of several, each image draws one
     border: Border | None  # pixels beyond the image, where a window may reach there
-    pixels: Spec  # uint8 HWC, of one size: the result of decoding
+    pixels: Spec  # HWC, of one size, mostly uint8: the result of decoding
     chain: tuple[Link, ...]  # ops on these pixels, in order
-    augmented: Spec  # after the chain: uint8 HWC of one size, or what a function returns
+    augmented: Spec  # after the chain: the same of one size, or what a function returns
     convert: Convert
     spec: Spec  # of one image in the batch
     views: int = 0  # images per sample, if an op makes several of one
@@ -187,7 +187,9 @@ class Program:
     def raw(self) -> Program:
         """This program without conversion: uint8 images, for a device that converts them."""
         return replace(
-            self, convert=Convert.of([], self.augmented.channels or 0), spec=self.augmented
+            self,
+            convert=Convert.of([], self.augmented.channels or 0, self.pixels.dtype),
+            spec=self.augmented,
         )
 
     def draw(self, uniform: Callable[[int, int], np.ndarray]) -> list[np.ndarray]:

@@ -29,7 +29,7 @@ from fastfeed.preprocess.inputs.labels import check_labels
 from fastfeed.preprocess.inputs.previous_job import METADATA, open_previous_job
 from fastfeed.preprocess.model.columns import declared_types
 from fastfeed.preprocess.model.layout import CURRENT, JOB
-from fastfeed.preprocess.model.plan import PLAN, plan_files
+from fastfeed.preprocess.model.plan import PLAN, is_merged, plan_files
 from fastfeed.sources.base import Optionals, Source, check_source
 from fastfeed.sources.detect import kind_of
 from fastfeed.sources.label_values import LabelKind
@@ -63,6 +63,11 @@ class SourceSpec:
     storage: dict[str, Any] | Storage | None = None
     label_kind: LabelKind | None = None
     column_types: Sequence[str] = ()
+
+    @property
+    def text(self) -> str:
+        """The source as the user named it."""
+        return self.place
 
     def with_column(self, column: str) -> SourceSpec:
         """This source with one more column, which the plan is made from; "": as it is."""
@@ -286,6 +291,13 @@ class _Given:
 
     source: Source | Input | Callable[[Target], Input]
 
+    @property
+    def text(self) -> str:
+        """The source as the user named it; "" if it is not known before it is opened."""
+        if isinstance(self.source, Input):
+            return self.source.text
+        return "" if callable(self.source) else repr(self.source)
+
     def document(self) -> None:
         return None
 
@@ -314,6 +326,11 @@ class _Hiding:
 
     source: SourceSpec | _Given
     column: str
+
+    @property
+    def text(self) -> str:
+        """The source as the user named it."""
+        return self.source.text
 
     def document(self) -> dict[str, Any] | None:
         document = self.source.document()
@@ -366,13 +383,16 @@ def job_source(
 def listing_prefix(target: Target, name: str | None = None) -> str | None:
     """Prefix of a folder's listing files in a local target; None for remote targets.
 
-    `name` distinguishes listings. None: that of the plan in the target.
+    `name` distinguishes listings. None: that of the plan in the target. A merged job keeps none.
     """
     folder, layout = getattr(target, "folder", None), getattr(target, "layout", CURRENT)
     if folder is None:
         return None
     if name is None:
-        files = plan_files(target.read(PLAN) or b"")
+        head = target.read(PLAN) or b""
+        if is_merged(head):
+            return None
+        files = plan_files(head)
         name = files[0].rpartition("/")[2].removeprefix("order").removesuffix("npy").strip("-.")
     return os.path.join(folder, layout.path(f"{JOB}/")) + (f"{name}-" if name else "")
 

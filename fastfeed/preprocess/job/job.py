@@ -11,6 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from fastfeed.errors import ConfigError, TooManyFailures
 from fastfeed.faults import format_reasons
 from fastfeed.preprocess.engines import Engine, Outcome, run_pieces
@@ -27,7 +29,13 @@ from fastfeed.preprocess.model.recipe import Recipe
 from fastfeed.preprocess.model.record import EXCLUDED, Counts
 from fastfeed.preprocess.model.report import OnProgress, Progress, Report, Reporter
 from fastfeed.preprocess.planning.bad_images import select_bad
-from fastfeed.preprocess.planning.check_source import added_since, check_content, planned_ids
+from fastfeed.preprocess.planning.check_source import (
+    added_since,
+    check_content,
+    load_samples,
+    planned_ids,
+    samples_file,
+)
 from fastfeed.preprocess.planning.planning import (
     append_plan,
     check_plan,
@@ -180,6 +188,7 @@ class JobRun:
         input: Input | None = None
         notes: tuple[str, ...] = ()
         rebuilt: list[Shard] = []
+        copies = False
         if plan is None:
             if append:
                 raise ConfigError(
@@ -191,12 +200,13 @@ class JobRun:
         else:
             self.reporter.stage("resume")
             job, part_shards = self._open_part(plan, before)
-            if plan.merged and (
-                retry or append or (not copies_only(job) and (job.todo or compare))
-            ):
-                raise _is_merged(plan, target)
+            if plan.merged and job.outdated:  # copies come first: they may be of other sources
+                part_shards = [shard for shard in part_shards if shard.index in job.outdated]
+            elif plan.merged and (retry or append or compare or job.todo):
+                part_shards = self._own_shards(job, part_shards)
             check_plan(target, plan, self.recipe, decodes=not copies_only(job) or bool(retry))
             rebuilt = _take_records(job, part_shards, retry)
+            copies = bool(job.outdated) if plan.merged else copies_only(job)
             if not job.todo and compare:
                 plan, input, notes = self._compare(plan, job, append)
                 append = False  # done
@@ -206,7 +216,7 @@ class JobRun:
         state.report_progress()
         state.check_limit()
         if pieces:
-            if input is None and not copies_only(job):
+            if input is None and not copies:
                 input = self._resume(plan, job)
             _remove_records(job, rebuilt)  # nothing is written before every check has passed
             try:
@@ -224,10 +234,9 @@ class JobRun:
             finalize(after)
         if state.errors:
             raise state.errors[0]
-        if pieces and input is None and after.todo and not copies_only(after):
-            return self.build(
-                BadFilter(), append, compare
-            )  # damaged shards are built from the source
+        if pieces and copies and (retry or after.todo) and not copies_only(after):
+            # damaged shards are built from the source
+            return self.build(retry, append, compare)
         if append and not after.todo:
             # an earlier run was interrupted: new images come after its shards
             return self.build(BadFilter(), append=True)
@@ -256,7 +265,7 @@ class JobRun:
         self.reporter.stage("source")
         with self.source.now(self.target) as (now, listing):
             changes = added_since(self.target, plan, now)
-            kept = plan.source_ids if changes is None else changes.kept
+            kept = plan.places_in(now.text) if changes is None else changes.kept
             check_content(self.target, plan, now, job.records, kept, listing)
             if changes is None or not len(changes.added):
                 return plan, None, ()
@@ -274,6 +283,21 @@ class JobRun:
         check_content(self.target, plan, input, job.records, ids)
         return planned_input(plan, input, ids)
 
+    def _own_shards(self, job: Job, shards: Sequence[Shard]) -> list[Shard]:
+        """Those of a merged job's shards that the source can build. ConfigError if it is unknown."""
+        plan = job.plan
+        check_names(job, load_samples(self.target.read(samples_file(plan))))
+        try:
+            own = plan.ids_of(self.source.text or self.source(self.target).text)
+        except ConfigError as error:
+            if not job.todo:
+                raise
+            raise _not_here(job, str(error)) from error
+        is_own = np.isin(plan.order[[shard.first for shard in job.shards]], own)
+        if job.todo and not is_own[job.todo].any():
+            raise _not_here(job, f"{self.source.text} is not the source of these")
+        return [shard for shard in shards if is_own[shard.index]]
+
     def _engine(self, job: Job, pieces: Sequence[int], has_input: bool) -> Engine:
         """The engine for these shards. Few copies are not worth a start of local processes."""
         engine = self.engine
@@ -289,13 +313,20 @@ class JobRun:
         return job, [job.shards[k] for k in select_part(range(len(job.shards)), self.part)]
 
 
-def _is_merged(plan: JobPlan, target: Target) -> ConfigError:
-    jobs = shlex.join(job.target for job in plan.merged)
-    return ConfigError(
-        f"{target.text} is merged from jobs: to mend its shards, say\n"
-        f"  fastfeed preprocess merge {jobs} -o {shlex.quote(target.text)}\n"
-        "to add images, make a job of them, and merge it with this one into an empty folder"
-    )
+def check_names(job: Job, rows: np.ndarray | None) -> None:
+    """ConfigError if a merged job does not know the names and keys of its images.
+
+    rows: `describe` of these, if there is such a file.
+    """
+    plan = job.plan
+    first = plan.parts[1][0] if plan.merged else plan.length
+    records = job.records.values()
+    has_keys = all(record.start for record in records if min(record.ids, default=0) >= first)
+    if plan.merged and (rows is None or not has_keys):
+        raise ConfigError(
+            f"{job.target.text} was merged by an earlier version, or from jobs of one, and does not"
+            " know the names of its images; update those jobs, and merge them into an empty folder"
+        )
 
 
 def _take_records(job: Job, part_shards: Sequence[Shard], retry: BadFilter) -> list[Shard]:
@@ -305,6 +336,18 @@ def _take_records(job: Job, part_shards: Sequence[Shard], retry: BadFilter) -> l
     for shard in shards:
         job.records.pop(shard.index, None)
     return shards
+
+
+def _not_here(job: Job, why: str) -> ConfigError:
+    """The error for missing shards of a merged job that are of another source."""
+    jobs = shlex.join(dict.fromkeys(part.target for part in job.plan.merged if part.target))
+    place = job.target.text
+    verb = "is" if len(job.todo) == 1 else "are"
+    return ConfigError(
+        f"{place} is merged from jobs, and {len(job.todo):,} of its {len(job.shards):,} shards"
+        f" {verb} missing or damaged: {why}\nor take them from these jobs again:\n"
+        f"  fastfeed preprocess merge {jobs} -o {shlex.quote(place)}"
+    )
 
 
 def copies_only(job: Job) -> bool:

@@ -286,7 +286,8 @@ def _is_of(existing: JobPlan, plan: JobPlan) -> bool:
     values = existing.edits.at(plan.edits.ids)
     is_kept = (values == plan.edits.values) | np.isin(plan.edits.ids, existing.edits.gone)
     classes = plan.classes == existing.classes[: len(plan.classes)]
-    return existing.hash == plan.hash and classes and bool(is_kept.all())
+    hashes = {existing.hash, *(step.hash for step in existing.earlier)}  # before it was extended
+    return plan.hash in hashes and classes and bool(is_kept.all())
 
 
 def _damaged(job: Job, name: str) -> SourceError:

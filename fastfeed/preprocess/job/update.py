@@ -16,7 +16,7 @@ from fastfeed.errors import ConfigError
 from fastfeed.preprocess.engines import Engine, run_pieces
 from fastfeed.preprocess.engines.named import engine_for
 from fastfeed.preprocess.inputs.source_spec import InputLike, job_source
-from fastfeed.preprocess.job.job import JobRun, report_of
+from fastfeed.preprocess.job.job import JobRun, check_names, report_of
 from fastfeed.preprocess.model.bad_filter import BadFilter
 from fastfeed.preprocess.model.edits import REMOVED
 from fastfeed.preprocess.model.plan import JobPlan
@@ -133,14 +133,6 @@ def update(
     plan = load_plan(target)
     if plan is None:
         raise ConfigError(f"{target.text} holds no job of fastfeed preprocess; start one with run")
-    if plan.merged and (repair or add or drop_missing):
-        sources = " and ".join(f"{job.source} (in {job.target})" for job in plan.merged)
-        raise ConfigError(
-            f"{target.text} is merged from jobs of {sources}. To add images, make a job of them, and"
-            " merge it with this one into an empty folder. To repair images, or drop missing ones,"
-            " update these jobs, each with its source; then merge them, and remove and label again"
-            " what was removed and labeled here"
-        )
     if not dry_run:
         target = open_target(dst, target_storage)
     choice = plan.recipe.choice
@@ -180,7 +172,7 @@ class _Update:
             job_run.build(BadFilter(), append=False, compare=False)
             job = open_job(target)
         plan = job.plan
-        place = getattr(job_run.source, "place", plan.source)
+        place = job_run.source.text or plan.source
         reporter.stage("resume")
         rows = _rows(job, job_run)
         now, names = edited(job, rows, place, self.names, self.labels, self.ignore_unknown)
@@ -191,15 +183,15 @@ class _Update:
             bad = np.array([bad.id for bad in job.bad if bad.reason not in EXCLUDED], np.int64)
             retried = bad if self.repair else NO_IDS
             if self.drop_missing:
-                gone = compare(rows, input, now.edits, retried).gone
+                gone = compare(rows, now, input, retried).gone
                 dropped = now.edits.merged(gone, np.full(len(gone), REMOVED, np.int64))
                 names |= stored_uris(job, gone)
                 now = replace(now, edits=dropped)
                 now = replace(now, shares=counted(now, rows))
             changes = added_since(target, now, input, retried)
-            kept = plan.source_ids if changes is None else changes.kept
+            kept = plan.places_in(input.text) if changes is None else changes.kept
             check_content(target, plan, input, job.records, kept, listing)
-            changes = changes or compare(rows, input, now.edits, retried)
+            changes = changes or compare(rows, now, input, retried)
             if not self.add:
                 changes = replace(changes, added=NO_IDS)
             repaired = _repaired(job_run, now, changes, retried)
@@ -249,23 +241,11 @@ def _rows(job: Job, job_run: JobRun) -> np.ndarray:
     target = job.target
     plan = job.plan
     rows = load_samples(target.read(samples_file(plan)))
-    if plan.merged and (rows is None or not _has_keys(job)):
-        raise ConfigError(
-            f"{target.text} was merged by an earlier version, or from jobs of one, and does not know"
-            " the names of its images; update those jobs, and merge them into an empty folder"
-        )
+    check_names(job, rows)
     if rows is None:  # of an earlier version
         input = job_run.source(target)
         rows = describe(planned_input(plan, input, planned_ids(target, plan, input)))
     return rows
-
-
-def _has_keys(job: Job) -> bool:
-    """True if the records of a merged job list the keys of its files."""
-    first = job.plan.merged[0].length
-    return all(
-        record.start for record in job.records.values() if min(record.ids, default=0) >= first
-    )
 
 
 def _repaired(job_run: JobRun, plan: JobPlan, changes: Changes, retried: np.ndarray) -> np.ndarray:

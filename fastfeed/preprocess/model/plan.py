@@ -56,13 +56,16 @@ class Earlier:
 
 @dataclass(frozen=True, slots=True)
 class MergedJob:
-    """A job whose shards a plan took over: its ids follow those of the ones before."""
+    """A job whose shards a plan took over, or images that were appended to one of these later.
 
-    target: str  # as the user named it
+    Its ids follow those of the ones before.
+    """
+
+    target: str  # as the user named it; "" for appended images
     source: str
     fingerprint: str  # of the source
-    first_uri: str
-    length: int  # images in the source
+    first_uri: str  # "" for appended images
+    length: int  # images in the source, or those that were appended
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +110,47 @@ class JobPlan:
 
     def __len__(self) -> int:
         return len(self.order)
+
+    @property
+    def parts(self) -> list[tuple[int, MergedJob]]:
+        """The parts of a merged job, or the whole of another one, each with its first id."""
+        whole = MergedJob("", self.source, self.fingerprint, self.first_uri, self.length)
+        parts = self.merged or (whole,)
+        starts = accumulate((part.length for part in parts), initial=0)
+        return list(zip(starts, parts, strict=False))
+
+    @property
+    def sources(self) -> list[str]:
+        """The sources of all parts."""
+        return list({_place(part.source): part.source for _, part in self.parts}.values())
+
+    def parts_of(self, source: str) -> list[tuple[int, MergedJob]]:
+        """Those of the `parts` that are of a source. ConfigError if a merged job has none."""
+        parts = self.parts
+        if not self.merged:
+            return parts
+        own = [(start, part) for start, part in parts if _place(part.source) == _place(source)]
+        if not own:
+            names = "".join(f"\n  {name}" for name in self.sources)
+            raise ConfigError(
+                f"{source} is none of the sources that this job was merged from; pass one of"
+                f" these:{names}"
+            )
+        return own
+
+    def ids_of(self, source: str) -> np.ndarray:
+        """Ids of the images of a source: int64. ConfigError as of `parts_of`."""
+        parts = self.parts_of(source)
+        return np.concatenate([np.arange(start, start + part.length) for start, part in parts])
+
+    def places_in(self, source: str) -> np.ndarray | None:
+        """Where the ids are in a source: int64, -1 for those of other sources; None: the same."""
+        if not self.merged or self.source_ids is None:
+            return self.source_ids
+        own = self.ids_of(source)
+        places = np.full(self.length, -1, np.int64)
+        places[own] = self.source_ids[own]
+        return places
 
     @property
     def planned(self) -> int:
@@ -367,6 +411,14 @@ def plan_files(head: bytes) -> list[str]:
     return [f"{JOB}/order-{name}.npy", f"{JOB}/source-ids-{name}.npy"] if name else [ORDER]
 
 
+def is_merged(head: bytes) -> bool:
+    """True if a plan's head has the sources of several jobs."""
+    try:
+        return bool(json.loads(head).get("merged"))
+    except (ValueError, AttributeError):  # damaged: `load` says so
+        return False
+
+
 def edits_file(head: bytes) -> str:
     """Name of the file with a plan's edits; "" if it has none."""
     try:
@@ -415,6 +467,12 @@ def uri_prefixes(planned: str, here: str) -> tuple[str, str]:
         planned_parts.pop()
         here_parts.pop()
     return "/".join([*planned_parts, ""]), "/".join([*here_parts, ""])
+
+
+def _place(source: str) -> str:
+    """A source's text, the same for all spellings of a folder."""
+    source = source.removeprefix("file://")
+    return source.rstrip("/") if "://" in source else os.path.abspath(source)
 
 
 def relative_uri(uri: str, source: str, root: str | os.PathLike[str] | None = None) -> str | None:

@@ -68,12 +68,16 @@ def bad_images(job: Job, classes: PlannedClasses | None = None) -> list[BadImage
     if not bad:
         return []
     classes = classes or PlannedClasses(job.target, job.plan)
-    source = job.plan.source
+    sources = job.plan.sources
     names = classes.of([sample.id for _, sample in bad])
     return [
-        BadImage(sample, index, relative_uri(sample.uri, source) or sample.uri, name)
+        BadImage(sample, index, _name_in(sources, sample.uri), name)
         for (index, sample), name in zip(bad, names, strict=True)
     ]
+
+
+def _name_in(sources: Sequence[str], uri: str) -> str:
+    return next(filter(None, (relative_uri(uri, source) for source in sources)), uri)
 
 
 def select_bad(job: Job, criteria: BadFilter) -> list[BadImage]:

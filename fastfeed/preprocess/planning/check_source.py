@@ -20,7 +20,7 @@ from fastfeed.preprocess.inputs.inputs import Input
 from fastfeed.preprocess.inputs.labels import is_multi, label_names, labels_of
 from fastfeed.preprocess.inputs.readahead import read_sums
 from fastfeed.preprocess.inputs.source_spec import listing_prefix
-from fastfeed.preprocess.model.edits import NO_EDITS, REPAIRED, Edits
+from fastfeed.preprocess.model.edits import REPAIRED
 from fastfeed.preprocess.model.layout import JOB
 from fastfeed.preprocess.model.plan import JobPlan, plan_files
 from fastfeed.preprocess.model.record import Record, part_of_sum
@@ -41,7 +41,7 @@ _READ = 16  # images whose content is compared, of the job and of those with ano
 def planned_ids(target: Target, plan: JobPlan, input: Input) -> np.ndarray | None:
     """Places of the plan's images in the input: int64; None: the same. ConfigError."""
     changes = added_since(target, plan, input)
-    return plan.source_ids if changes is None else changes.kept
+    return plan.places_in(input.text) if changes is None else changes.kept
 
 
 def added_since(
@@ -51,16 +51,17 @@ def added_since(
 
     Images that were edited may be gone or labeled otherwise. Those in `retried` may be other ones.
     """
-    if input.fingerprint == plan.fingerprint:
+    _, last = plan.parts_of(input.text)[-1]
+    if input.fingerprint == last.fingerprint:
         return None
     input = replace(input, types=plan.columns)
     before = load_samples(target.read(samples_file(plan)))  # None: of an earlier version
-    changes = None if before is None else compare(before, input, plan.edits, retried)
+    changes = None if before is None else compare(before, plan, input, retried)
     differences = [] if changes is None else changes.differences
     if plan.images != input.images:
         was, now = (", ".join(names) or "one image" for names in (plan.images, input.images))
         differences.append(f"images of a sample: {was} -> {now}")
-    if not differences and _columns(plan.fingerprint) != _columns(input.fingerprint):
+    if not differences and _columns(last.fingerprint) != _columns(input.fingerprint):
         differences = ["captions or columns: this request has others than the job"]
     is_other = changes is None or not (len(changes.added) or len(plan.edits) or len(retried))
     if changes is None or differences or is_other:
@@ -147,7 +148,8 @@ def _different(
 ) -> ConfigError:
     """The error for a source that is not that of the plan."""
     now = len(input.source)
-    has = f"has {now} now" if now != plan.length else "differs"
+    length = len(plan.ids_of(input.text))
+    has = f"has {now} now" if now != length else "differs"
     lines = "".join(f"  {line}\n" for line in differences or _other_kind_of_labels(plan, input))
     return ConfigError(
         f"{target.text} holds a job of {plan.source} with {plan.length} images; {input.text}"
@@ -188,9 +190,11 @@ class Changes:
     """Differences between a job's source and the source now; ids are of now."""
 
     now: Input
-    before: int  # images of the job
+    before: int  # images of the job that are of this source
     added: np.ndarray  # int64: not in the job
-    kept: np.ndarray  # int64 (before,): where the job's images are now; -1: gone
+    kept: (
+        np.ndarray
+    )  # int64 (before,): where the job's images are now; -1: gone, or of another source
     resized: np.ndarray  # int64: of another size
     relabeled: np.ndarray  # int64
     unlabeled: bool  # the job has labels, this request has none
@@ -250,15 +254,18 @@ def describe(input: Input) -> np.ndarray:
 
 
 def compare(
-    before: np.ndarray, input: Input, edits: Edits = NO_EDITS, retried: np.ndarray = NO_IDS
+    before: np.ndarray, plan: JobPlan, input: Input, retried: np.ndarray = NO_IDS
 ) -> Changes:
-    """Differences between `describe` of the plan's source and the source now.
+    """Differences between `describe` of the plan's images and the source now.
 
-    Edited images and those in `retried`, ids of the job, are compared by name alone.
+    Edited images and those in `retried`, ids of the job, are compared by name alone. Images of
+    other sources are not compared.
     """
+    edits = plan.edits
     now = describe(input)
-    _spell_as_before(now, before, input)
-    own = np.setdiff1d(np.arange(len(before)), edits.with_value(REPAIRED))  # others come again
+    of_source = plan.ids_of(input.text)
+    _spell_as_before(now, before[of_source], input)
+    own = np.setdiff1d(of_source, edits.with_value(REPAIRED))  # others come again
     old_keys = _keys(before[own])
     new_keys = _keys(now)
     order = np.argsort(new_keys, kind="stable")
@@ -267,7 +274,8 @@ def compare(
     kept[own] = np.where(new_keys[order[at]] == old_keys, order[at], -1)
     is_old = np.zeros(len(now), bool)
     is_old[kept[kept >= 0]] = True
-    is_gone = kept < 0
+    is_gone = np.zeros(len(before), bool)
+    is_gone[own] = kept[own] < 0
     is_gone[edits.gone] = False
     is_compared = kept >= 0
     is_compared[edits.ids] = False
@@ -276,10 +284,10 @@ def compare(
     ids = kept[is_compared]
     there = now[ids]
     sized = (rows["size"] != there["size"]) & (rows["size"] > 0) & (there["size"] > 0)
-    unlabeled = bool(before["label"].any()) and not bool(now["label"].any())
+    unlabeled = bool(before["label"][of_source].any()) and not bool(now["label"].any())
     return Changes(
         input,
-        len(before),
+        len(of_source),
         np.flatnonzero(~is_old),
         kept,
         ids[sized],

@@ -192,19 +192,16 @@ def _find_in_jobs(
     plan: JobPlan, rows: np.ndarray, names: Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray]:
     """As `_find`, of merged jobs. ConfigError for names that images of several of them have."""
-    start = 0
+    sources = plan.sources
     found: list[tuple[np.ndarray, np.ndarray]] = []
     jobs = np.zeros(len(names), np.int64)  # that have an image of each name
-    for part in plan.merged:
-        own = rows[start : start + part.length]
-        which, ids = _find_in_source(part.source, own, part.source, names)
-        is_own = ~np.isin(start + ids, plan.edits.with_value(REPAIRED))
-        found.append((which[is_own], start + ids[is_own]))
-        jobs[np.unique(which[is_own])] += 1
-        start += part.length
+    for source in sources:
+        own = np.setdiff1d(plan.ids_of(source), plan.edits.with_value(REPAIRED))
+        which, places = _find_in_source(source, rows[own], source, names)
+        found.append((which, own[places]))
+        jobs[np.unique(which)] += 1
     if (jobs > 1).any():
-        sources = " or ".join(part.source for part in plan.merged)
-        advice = f"write the names in full, below {sources}"
+        advice = f"write the names in full, below {' or '.join(sources)}"
         problem = "in several of the jobs that were merged"
         raise _refused(names, np.flatnonzero(jobs > 1), problem, advice)
     which, ids = (np.concatenate([pair[k] for pair in found]) for k in (0, 1))

@@ -41,8 +41,7 @@ def merged_plan(jobs: Sequence[Job]) -> JobPlan:
             replace(step, shards=shards + step.shards, length=ids + step.length)
             for step in (*plan.earlier, last)
         ]
-        about = job.target.text, plan.source, plan.fingerprint, plan.first_uri, plan.length
-        merged.append(MergedJob(*about))
+        merged += [replace(part, target=job.target.text) for _, part in plan.parts]
         ids += plan.length
         shards += len(job.shards)
     starts = [0, *(int(n) for n in np.cumsum([plan.length for plan in plans]))]
@@ -51,7 +50,7 @@ def merged_plan(jobs: Sequence[Job]) -> JobPlan:
         left_out.update(plan.left_out)
     return replace(
         first,
-        source=", ".join(job.source for job in merged),
+        source=", ".join(dict.fromkeys(job.source for job in merged)),
         fingerprint=f"merged {digest([plan.fingerprint for plan in plans])}",
         length=ids,
         classes=classes,

@@ -21,8 +21,8 @@ from fastfeed.preprocess.inputs.source_spec import keep_listing
 from fastfeed.preprocess.model.columns import check_names
 from fastfeed.preprocess.model.edits import REPAIRED, UNCHANGED, Edits
 from fastfeed.preprocess.model.layout import is_job_file
-from fastfeed.preprocess.model.plan import PLAN, Earlier, JobPlan, ordered, saved
-from fastfeed.preprocess.model.recipe import Recipe
+from fastfeed.preprocess.model.plan import PLAN, Earlier, JobPlan, MergedJob, ordered, saved
+from fastfeed.preprocess.model.recipe import Recipe, digest
 from fastfeed.preprocess.model.report import Reporter
 from fastfeed.preprocess.planning.check_source import (
     NO_IDS,
@@ -188,6 +188,7 @@ def append_plan(
     recipe = plan.recipe
     now = replace(changes.now, types=plan.columns)
     ids = np.concatenate([changes.kept, changes.kept[repaired], changes.added])
+    first = plan.length if plan.merged else 0  # earlier images are of several sources
     known = class_numbers(plan.classes)
     classes = (*plan.classes, *(name for name in now.source.classes if nfc(name) not in known))
     hashes = plan.shard_hashes
@@ -201,32 +202,36 @@ def append_plan(
         source_ids=ids,
         edits=with_repaired(plan, repaired),
     )
+    if plan.merged:
+        grown = replace(grown, **_grown_part(plan, now, ids))
     input = planned_input(grown, now, ids)
+    looked = planned_input(grown, now, ids[first:])
     survey = None
     if recipe.looks:
-        bounds = _bounds([*(part.length for part in earlier), len(ids)])
-        survey = _run_survey(target, input, recipe, engine, bounds, reporter, earlier)
-    all_ids = np.arange(len(ids))
+        known = () if plan.merged else earlier
+        bounds = _bounds([*(part.length for part in known), len(ids) - first])
+        of = digest(ids[first:].tolist()) if plan.merged else ""
+        survey = _run_survey(target, looked, recipe, engine, bounds, reporter, known, of=of)
+    all_ids = np.arange(first, len(ids))
     if plan.multi:
         labels, sets = coded(grown.labels(all_ids, labels_of(input.source, all_ids)))
     else:
         labels = grown.edits.labels(all_ids, input.source.label(all_ids))
         sets = ()
-    facts: dict[str, Any] = _facts(input, recipe, survey)
+    facts: dict[str, Any] = _facts(looked, recipe, survey)
     gone = grown.edits.gone
-    unwanted = facts.setdefault("unwanted", np.zeros(len(ids), bool))
-    unwanted[gone] = True
-    placed = _sides(plan, gone)
+    unwanted = facts.setdefault("unwanted", np.zeros(len(all_ids), bool))
+    unwanted[gone[gone >= first] - first] = True
     selection = select(
         recipe,
-        len(ids),
+        len(all_ids),
         labels,
         survey,
-        input.source.uri,
-        sides=placed,
+        looked.source.uri,
+        sides=None if plan.merged else _sides(plan, gone),
         label_sets=sets,
         **facts,
-    )
+    ).shifted(first)
     rows = describe(now)[ids]
     before = load_samples(target.read(samples_file(plan)))
     assert before is not None, "the source was compared with it"
@@ -242,6 +247,8 @@ def append_plan(
         left_out["removed"] += count
     groups = [(folder, group[~np.isin(group, barred)]) for folder, group in selection.groups]
     groups = [(folder, group) for folder, group in groups if len(group)]
+    failed = {i: detail for i, detail in plan.failed.items() if i < first}
+    failed |= {first + i: detail for i, detail in survey.failed.items()} if survey else {}
     cuts = plan.cuts
     if recipe.packing.shard_bytes:
         sizes = ExpectedSizes(recipe, plan.rates, source_bytes(now.source)[ids])
@@ -253,13 +260,29 @@ def append_plan(
         order=np.concatenate([plan.order, *(group for _, group in groups)]).astype(np.int64),
         groups=(*plan.groups, *((folder, len(group)) for folder, group in groups)),
         left_out=dict(left_out),
-        failed=survey.failed if survey else {},
-        shares=selection.shares,
+        failed=failed,
+        shares={} if plan.merged else selection.shares,
     )
     grown = replace(grown, shares=counted(grown, rows))
-    keep_listing(listing, target, grown.hash)
+    if not plan.merged:
+        keep_listing(listing, target, grown.hash)
     write_plan(target, grown, written or plan, {samples_file(grown): saved(rows)})
     return grown, input
+
+
+def _grown_part(plan: JobPlan, now: Input, ids: np.ndarray) -> dict[str, Any]:
+    """Fields of a merged job that gets a further part, of images of one of its sources."""
+    assert plan.source_ids is not None, "a merged plan has them"
+    own = plan.ids_of(now.text)
+    source_ids = np.concatenate([plan.source_ids, ids[plan.length :]])
+    source_ids[own] = ids[own]
+    source = plan.parts_of(now.text)[0][1].source
+    part = MergedJob("", source, now.fingerprint, "", len(ids) - plan.length)
+    return {
+        "fingerprint": f"merged {digest([plan.fingerprint, now.fingerprint])}",
+        "source_ids": source_ids,
+        "merged": (*plan.merged, part),
+    }
 
 
 def with_repaired(plan: JobPlan, repaired: np.ndarray) -> Edits:
@@ -343,13 +366,15 @@ def _run_survey(
     reporter: Reporter,
     earlier: Sequence[Earlier] = (),
     part: tuple[int, int] = (0, 1),
+    of: str = "",
 ) -> Survey:
     """Survey the remaining pieces, and load all.
 
-    Each part (i, n) of a job begins elsewhere, and skips what another has completed.
+    Each part (i, n) of a job begins elsewhere, and skips what another has completed. of: a hash of
+    the ids of `input` in its source, if these do not begin with those of earlier surveys.
     """
     pixels, max_pixels = recipe.choice.compares, recipe.limits.max_pixels
-    fingerprint, pieces, length = input.fingerprint, len(bounds) - 1, int(bounds[-1])
+    fingerprint, pieces, length = input.fingerprint + of, len(bounds) - 1, int(bounds[-1])
     known = [(part.length, part.fingerprint) for part in earlier]
     done = completed_pieces(target, bounds, fingerprint, pixels, max_pixels, known)
     remaining = [piece for piece in range(pieces) if piece not in done]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,14 @@ class PlannedGroups:
     left_out: dict[str, int] = field(default_factory=dict)  # how many by reason
     pairs: list[DuplicatePair] = field(default_factory=list)  # by the id that was dropped
     shares: dict[str, Any] = field(default_factory=dict)  # see `shares_of`
+
+    def shifted(self, by: int) -> PlannedGroups:
+        """These groups with all ids larger by this number."""
+        groups = [(folder, ids + by) for folder, ids in self.groups]
+        pairs = [
+            replace(pair, kept=pair.kept + by, dropped=pair.dropped + by) for pair in self.pairs
+        ]
+        return replace(self, groups=groups, pairs=pairs)
 
 
 def select(

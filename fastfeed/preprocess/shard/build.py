@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -104,8 +105,9 @@ class ShardTask:
                 except DamagedShard as error:
                     problem = error
             log.warning("%s; it is built from the source", problem)
+            for name in (existing.name, *(file.name for file in existing.files[1:])):
+                self.target.remove(name)  # it may not get them again
         if self.input is None:
-            self.target.remove(record_name(shard.name))
             return {"samples": 0, "bad": {}, "bytes_in": 0, "bytes_out": 0, "seconds": {}}
         return self._build(shard, None, context, poison)
 
@@ -135,7 +137,7 @@ class ShardTask:
             records: list[Record] = []
 
             def record(files: Sequence[ShardFile]) -> tuple[str, bytes]:
-                start = 0 if stored is None else stored.record.start
+                start = self.start(shard) if stored is None else stored.record.start
                 records.append(replace(builder.record(files, offsets), start=start))
                 if stored is not None:
                     stored.make_way(files)
@@ -161,7 +163,7 @@ class ShardTask:
                     label = labels_of(self.planned.source, [i])[0]
                     note = self.planned.notes([i], earlier=True)[0]
                     if not isinstance(note, Failure):
-                        list(self.extend([self.entry(i, label, note, image)], context))
+                        list(self.extend([self.entry(i, label, note, image)], context, i))
 
     def known(self, i: int, label: Label, note: dict[str, Any] | Failure) -> Values:
         """Values that `Limits.where` may name and that are known before the file is read."""
@@ -172,7 +174,15 @@ class ShardTask:
 
     def entry(self, i: int, label: Label, note: dict[str, Any], image: ProcessedImage) -> Entry:
         """The sample of an image in its shard."""
-        return entry_of(i, image, self.sample_uri(i), label, self.plan.classes, note)
+        key = i - self._start_of(i)
+        return entry_of(key, image, self.sample_uri(i), label, self.plan.classes, note)
+
+    def start(self, shard: Shard) -> int:
+        """The first id of the part that a shard is of: keys count from there."""
+        return self._start_of(int(self.plan.order[shard.first]))
+
+    def _start_of(self, i: int) -> int:
+        return self._starts[bisect_right(self._starts, i) - 1]
 
     @property
     def calls_function(self) -> bool:
@@ -185,13 +195,16 @@ class ShardTask:
         return self.plan.recipe.metadata.extras_batch if self.calls_function else 1
 
     def extend(
-        self, entries: Sequence[Entry], context: TaskContext
+        self, entries: Sequence[Entry], context: TaskContext, first: int
     ) -> Sequence[Entry | Drop | Exception]:
-        """Add the results of the function in `Metadata.extras`, or the errors it raises."""
+        """Add the results of the function in `Metadata.extras`, or the errors it raises.
+
+        first: the id of the first one.
+        """
         if not self.calls_function or not entries:
             return entries
         if self.batch == 1:
-            context.begin(int(entries[0].key))
+            context.begin(first)
         added = self._function([sample_of(entry) for entry in entries])
         context.begin(NO_SAMPLE)
         return [
@@ -250,8 +263,9 @@ class ShardTask:
 
     @cached_property
     def _prefixes(self) -> tuple[str, str]:
-        first = "" if 0 in self._gone else self.plan.first_uri
-        return uri_prefixes(first, self.planned.source.uri(0)) if first else ("", "")
+        uri = self.planned.source.uri  # "" for images of other sources
+        firsts = [(part.first_uri, uri(i)) for i, part in self.plan.parts if i not in self._gone]
+        return next((uri_prefixes(*pair) for pair in firsts if all(pair)), ("", ""))
 
     @cached_property
     def planned(self) -> Input:
@@ -263,6 +277,10 @@ class ShardTask:
     @cached_property
     def _shards(self) -> list[Shard]:
         return self.plan.shards
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [start for start, _ in self.plan.parts]
 
 
 @dataclass(slots=True)
@@ -380,7 +398,8 @@ class _ShardBuilder:
         """Write the samples that wait for the function in `Metadata.extras`, if there is one."""
         started = perf_counter()
         waiting, self.waiting = self.waiting, []
-        entries = self.task.extend([entry for _, entry, _, _ in waiting], context)
+        first = waiting[0][0] if waiting else _NO_SAMPLE
+        entries = self.task.extend([entry for _, entry, _, _ in waiting], context, first)
         extended = perf_counter()
         for (i, _, image, known), entry in zip(waiting, entries, strict=True):
             self.write_one(i, entry, image, known)

@@ -66,7 +66,7 @@ class ColumnsTask:
                 image = task.images.make(i, blob, context)
                 if isinstance(image, ProcessedImage):
                     entries.append(task.entry(i, *known[i], image))
-        results = task.extend(entries, context)
+        results = task.extend(entries, context, ids[0] if ids else -1)
         context.begin(-1)
         columns = [
             sorted({*entry.meta.get("columns", {}), *entry.arrays})

@@ -11,12 +11,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from helpers.photos import jpeg
+from helpers.photos import folder, jpeg
 from helpers.preprocess.outcomes import tree
 from helpers.small_jobs import FORMATS, InlineEngine, recipe
 from helpers.small_jobs import source as make_source
 
-from fastfeed.preprocess import run, update
+from fastfeed.preprocess import merge, run, update
 from fastfeed.preprocess.job import update as update_module
 from fastfeed.preprocess.targets import local
 
@@ -52,12 +52,18 @@ class Writes:
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A source of ten images and two bad ones, and a job of it in each format."""
+    """A source of ten images and two bad ones, a job of it in each format, and one merged of two."""
     root = tmp_path_factory.mktemp("original")
     make_source(root / "source", 5, ("truncated", "empty"))
-    for format in FORMATS:
-        made = recipe(format, 4)
-        run(str(root / "source"), root / format, made, engine=InlineEngine())
+    folder(root / "other", {"dogs": 1, "eels": 3}, (48, 56))
+    (root / "other/dogs/0000.jpg").rename(root / "other/dogs/other.jpg")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        for format in FORMATS:
+            made = recipe(format, 4)
+            for place in ("source", "other"):
+                run(place, f"{place}-{format}", made, engine=InlineEngine())
+            merge([f"other-{format}", f"source-{format}"], f"merged-{format}")
     return root
 
 
@@ -87,7 +93,7 @@ def without_source(history: list[Command]) -> list[Command]:
     return [command for command in history if not command.keys() & {"repair", "add"}]
 
 
-def carry_out(root: Path, format: str, history: list[Command], kill: Callable[[], int]) -> Any:
+def carry_out(root: Path, job: str, history: list[Command], kill: Callable[[], int]) -> Any:
     """The files at the end of a history; each command is repeated until it is not killed."""
     if history == without_source(history):
         shutil.rmtree(root / "source")
@@ -99,22 +105,22 @@ def carry_out(root: Path, format: str, history: list[Command], kill: Callable[[]
         while True:
             local.os = Writes(kill())  # type: ignore[attr-defined]
             try:
-                update(str(root / "source"), root / format, engine=InlineEngine(), **command)
+                update(str(root / "source"), root / job, engine=InlineEngine(), **command)
                 break
             except Killed:
-                shutil.rmtree(root / format / "__job/locks", ignore_errors=True)
+                shutil.rmtree(root / job / "__job/locks", ignore_errors=True)
             finally:
                 local.os = os  # type: ignore[attr-defined]
-    files = tree(root / format)
+    files = tree(root / job)
     for name in ("plan.json", "removed.jsonl"):
-        path = root / format / "__job" / name
+        path = root / job / "__job" / name
         files[name] = path.read_text() if path.exists() else ""
     return files
 
 
-def begin(original: Path, root: Path, format: str) -> Path:
+def begin(original: Path, root: Path, job: str) -> Path:
     shutil.copytree(original / "source", root / "source")
-    shutil.copytree(original / format, root / format)
+    shutil.copytree(original / job, root / job)
     return root
 
 
@@ -125,22 +131,29 @@ SEEDS = [
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("kind", ["source", "merged"])
 def test_kills_change_nothing(
-    original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str, seed: int
+    original: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    format: str,
+    kind: str,
+    seed: int,
 ) -> None:
     monkeypatch.setattr(update_module, "_today", lambda: SimpleNamespace(isoformat=lambda: "day"))
-    chance = random.Random(f"{format} {seed}")
+    job = f"{kind}-{format}"
+    chance = random.Random(f"{job} {seed}")
     history = commands(chance) if seed % 2 else without_source(commands(chance))
     here = tmp_path / "here"
-    monkeypatch.chdir(begin(original, here, format))
-    undisturbed = carry_out(Path(), format, history, lambda: 1 << 30)
+    monkeypatch.chdir(begin(original, here, job))
+    undisturbed = carry_out(Path(), job, history, lambda: 1 << 30)
     shutil.rmtree(here)
-    monkeypatch.chdir(begin(original, tmp_path / "here", format))
-    killed = carry_out(Path(), format, history, lambda: chance.choice([*range(24), 1 << 30]))
+    monkeypatch.chdir(begin(original, tmp_path / "here", job))
+    killed = carry_out(Path(), job, history, lambda: chance.choice([*range(24), 1 << 30]))
     assert killed == undisturbed
     if history != without_source(history):
         return
     shutil.rmtree(here)
-    monkeypatch.chdir(begin(original, tmp_path / "here", format))
+    monkeypatch.chdir(begin(original, tmp_path / "here", job))
     chance.shuffle(history)
-    assert carry_out(Path(), format, history, lambda: 1 << 30) == undisturbed, "in another order"
+    assert carry_out(Path(), job, history, lambda: 1 << 30) == undisturbed, "in another order"

@@ -343,12 +343,20 @@ def test_jobs_are_merged(tmp_path: Path):
     assert "All files match" in fastfeed("verify", "c")[0]
     out, _ = fastfeed("status", "c")
     assert "source photos, more" in " ".join(out.split())
-    assert "fastfeed preprocess status a\n" in out and "preprocess bad" not in out
-    _, err = fastfeed("bad", "photos", "c", "-o", "x.zip", code=2)
-    assert "c is merged from jobs: look at their bad images, fastfeed preprocess status a" in err
+    assert "fastfeed preprocess update photos c --repair\n" in out and "preprocess bad" not in out
+    out, _ = fastfeed("bad", "photos", "c", "-o", "x.zip")
+    assert out.startswith("3 of 3 bad images -> x.zip")
+    assert "c: no bad image" in fastfeed("bad", "more", "c", "-o", "y.zip")[1]
+    _, err = fastfeed("bad", "c", "-o", "x.zip", code=2)
+    assert "fastfeed preprocess bad photos c -o x.zip" in err
     assert "merge takes two or more jobs, got a" in fastfeed("merge", "a", "-o", "d", code=2)[1]
+    Path("c/shard-000004.tar").unlink()
     _, err = fastfeed("resume", "photos", "c", code=2)
     assert "fastfeed preprocess merge a b -o c" in err
+    for path in Path("c").rglob("*"):
+        os.utime(path, (1, 1))  # not just stopped
+    assert "fastfeed preprocess resume more c\n" in fastfeed("status", "c")[0]
+    assert fastfeed("resume", "more", "c")[0].startswith("c: 6 of 6 shards")
 
 
 @pytest.mark.parametrize(

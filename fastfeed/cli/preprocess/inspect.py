@@ -66,11 +66,17 @@ def status(dst: Place, target_option: Options = None, as_json: AsJson = False) -
     for kind in groups:
         _show_groups(console, kind)
     if groups and job.plan.merged:
-        _say("\nTo repair them, look at the jobs that were merged:")
-        for part in job.plan.merged:
-            _say(f"    {command_line('status', part.target)}", style="dim")
+        _say("\nTo repair them, name each source, with the options that open it:")
+        for source in job.plan.sources:
+            _say(f"    {command_line('update', source, dst, '--repair')}", style="dim")
     if result.todo and not result.running:
         _say(f"\nResume:  {command('resume')}")
+
+
+def _missing_source(job: Job) -> str:
+    """The source of the first shard that is not done."""
+    first = int(job.plan.order[job.shards[job.todo[0]].first])
+    return next(part.source for start, part in reversed(job.plan.parts) if start <= first)
 
 
 def _command(job: Job, dst: str, target: list[str] | None) -> Command:
@@ -79,9 +85,8 @@ def _command(job: Job, dst: str, target: list[str] | None) -> Command:
     place = plan.source, dst, plan.recipe.metadata.extras
 
     def command(verb: str, *options: str) -> str:
-        if plan.merged:  # its bad images are repaired in the jobs that were merged
-            parts = (job.target for job in plan.merged)
-            return command_line("merge", *parts, "-o", dst) if verb == "resume" else ""
+        if plan.merged:  # of several sources
+            return command_line("resume", _missing_source(job), dst) if verb == "resume" else ""
         return again(verb, *place, *options, request=plan.request, target=target)
 
     return command

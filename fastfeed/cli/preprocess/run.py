@@ -130,11 +130,9 @@ def bad(
     words += ["-o", str(output)]
     src, dst, _ = _job_in_plan("bad", paths, values, words)
     job = open_job(open_target(dst, preprocess_values.target_options(values), writes=False))
-    if job.plan.merged:
-        shown = " or ".join(f"fastfeed preprocess status {part.target}" for part in job.plan.merged)
-        raise ConfigError(f"{dst} is merged from jobs: look at their bad images, {shown}")
     check_outside(dst, output)
-    images = select_bad(job, criteria)
+    own = set(job.plan.ids_of(src).tolist())
+    images = [image for image in select_bad(job, criteria) if image.sample.id in own]
     print_line = printer(Console(stderr=True, emoji=False))
     if not images:
         print_line(f"fastfeed: {printable(dst)}: no bad image{' matches' * bool(criteria)}")
@@ -235,7 +233,7 @@ def _job_in_plan(
         start = f"fastfeed preprocess SRC {shlex.quote(dst)}"
         raise ConfigError(f"{dst} holds no job: start one with {start}")
     extras = plan.recipe.metadata.extras
-    source = paths[0] if len(paths) == 2 else plan.source
+    source = paths[0] if len(paths) == 2 else plan.sources[0]
     given = {"request": plan.request, "target": values["target_option"]}
     line = again(verb, source, dst, extras if "with_" in values else "", *more, **given)
     if len(paths) == 1:

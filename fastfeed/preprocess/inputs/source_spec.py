@@ -29,7 +29,7 @@ from fastfeed.preprocess.inputs.labels import check_labels
 from fastfeed.preprocess.inputs.previous_job import METADATA, open_previous_job
 from fastfeed.preprocess.model.columns import declared_types
 from fastfeed.preprocess.model.layout import CURRENT, JOB
-from fastfeed.preprocess.model.plan import PLAN, is_merged, plan_files
+from fastfeed.preprocess.model.plan import PLAN, plan_files
 from fastfeed.sources.base import Optionals, Source, check_source
 from fastfeed.sources.detect import kind_of
 from fastfeed.sources.label_values import LabelKind
@@ -390,11 +390,18 @@ def listing_prefix(target: Target, name: str | None = None) -> str | None:
         return None
     if name is None:
         head = target.read(PLAN) or b""
-        if is_merged(head):
+        if _is_merged(head):
             return None
         files = plan_files(head)
         name = files[0].rpartition("/")[2].removeprefix("order").removesuffix("npy").strip("-.")
     return os.path.join(folder, layout.path(f"{JOB}/")) + (f"{name}-" if name else "")
+
+
+def _is_merged(head: bytes) -> bool:
+    """True if a plan's head has the sources of several jobs."""
+    with suppress(ValueError, AttributeError):  # damaged: `load` says so
+        return bool(json.loads(head).get("merged"))
+    return False
 
 
 def keep_listing(prefix: str | None, target: Target, name: str) -> None:

@@ -36,6 +36,7 @@ from fastfeed.preprocess.planning.check_source import (
     planned_ids,
     samples_file,
 )
+from fastfeed.preprocess.planning.merged_plan import check_names
 from fastfeed.preprocess.planning.planning import (
     append_plan,
     check_plan,
@@ -311,22 +312,6 @@ class JobRun:
         self.target.sweep()
         job = open_job(self.target, plan, before)
         return job, [job.shards[k] for k in select_part(range(len(job.shards)), self.part)]
-
-
-def check_names(job: Job, rows: np.ndarray | None) -> None:
-    """ConfigError if a merged job does not know the names and keys of its images.
-
-    rows: `describe` of these, if there is such a file.
-    """
-    plan = job.plan
-    first = plan.parts[1][0] if plan.merged else plan.length
-    records = job.records.values()
-    has_keys = all(record.start for record in records if min(record.ids, default=0) >= first)
-    if plan.merged and (rows is None or not has_keys):
-        raise ConfigError(
-            f"{job.target.text} was merged by an earlier version, or from jobs of one, and does not"
-            " know the names of its images; update those jobs, and merge them into an empty folder"
-        )
 
 
 def _take_records(job: Job, part_shards: Sequence[Shard], retry: BadFilter) -> list[Shard]:

@@ -16,7 +16,7 @@ from fastfeed.errors import ConfigError
 from fastfeed.preprocess.engines import Engine, run_pieces
 from fastfeed.preprocess.engines.named import engine_for
 from fastfeed.preprocess.inputs.source_spec import InputLike, job_source
-from fastfeed.preprocess.job.job import JobRun, check_names, report_of
+from fastfeed.preprocess.job.job import JobRun, report_of
 from fastfeed.preprocess.model.bad_filter import BadFilter
 from fastfeed.preprocess.model.edits import REMOVED
 from fastfeed.preprocess.model.plan import JobPlan
@@ -40,6 +40,7 @@ from fastfeed.preprocess.planning.edited import (
     stored_shard,
     withdraw,
 )
+from fastfeed.preprocess.planning.merged_plan import check_names
 from fastfeed.preprocess.planning.planning import (
     append_plan,
     check_plan,

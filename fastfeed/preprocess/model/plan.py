@@ -411,14 +411,6 @@ def plan_files(head: bytes) -> list[str]:
     return [f"{JOB}/order-{name}.npy", f"{JOB}/source-ids-{name}.npy"] if name else [ORDER]
 
 
-def is_merged(head: bytes) -> bool:
-    """True if a plan's head has the sources of several jobs."""
-    try:
-        return bool(json.loads(head).get("merged"))
-    except (ValueError, AttributeError):  # damaged: `load` says so
-        return False
-
-
 def edits_file(head: bytes) -> str:
     """Name of the file with a plan's edits; "" if it has none."""
     try:

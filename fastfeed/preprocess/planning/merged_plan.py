@@ -240,6 +240,22 @@ def _check_mergeable(jobs: Sequence[Job]) -> None:
             )
 
 
+def check_names(job: Job, rows: np.ndarray | None) -> None:
+    """ConfigError if a merged job does not know the names and keys of its images.
+
+    rows: `describe` of these, if there is such a file.
+    """
+    plan = job.plan
+    first = plan.parts[1][0] if plan.merged else plan.length
+    records = job.records.values()
+    has_keys = all(record.start for record in records if min(record.ids, default=0) >= first)
+    if plan.merged and (rows is None or not has_keys):
+        raise ConfigError(
+            f"{job.target.text} was merged by an earlier version, or from jobs of one, and does not"
+            " know the names of its images; update those jobs, and merge them into an empty folder"
+        )
+
+
 def united_classes(jobs: Sequence[Job]) -> tuple[str, ...]:
     """Class names of all jobs: those of the first, then the new ones of each. ConfigError."""
     first = jobs[0]

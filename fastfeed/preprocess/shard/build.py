@@ -398,7 +398,7 @@ class _ShardBuilder:
         """Write the samples that wait for the function in `Metadata.extras`, if there is one."""
         started = perf_counter()
         waiting, self.waiting = self.waiting, []
-        first = waiting[0][0] if waiting else _NO_SAMPLE
+        first = waiting[0][0] if waiting else NO_SAMPLE
         entries = self.task.extend([entry for _, entry, _, _ in waiting], context, first)
         extended = perf_counter()
         for (i, _, image, known), entry in zip(waiting, entries, strict=True):

@@ -363,24 +363,59 @@ def test_stratified_splits_count_sets_of_classes(tmp_path: Path) -> None:
     assert open_job(target).plan.shares["by_label"] == [[0, 10, 10], [1, 5, 5]]
 
 
-@pytest.mark.parametrize(
-    "changes", [{"remove": ["1.jpg", "3.jpg"]}, {"relabel": {"1.jpg": ["a"], "3.jpg": "c"}}]
-)
-def test_an_update_keeps_no_shares_of_classes_that_changed(
-    tmp_path: Path, changes: dict[str, Any]
+def by_class(root: Path) -> list[list[int]]:
+    """Samples of each class in train/ and val/, counted in the shards."""
+    counts: dict[int, list[int]] = {}
+    for at, side in enumerate(("train", "val")):
+        for numbers in pq.read_table(root / side)["label"].to_pylist():
+            for k in numbers:
+                counts.setdefault(k, [0, 0])[at] += 1
+    return [[k, *counts[k]] for k in sorted(counts)]
+
+
+CHANGES: list[dict[str, Any]] = [
+    {"remove": ["1.jpg", "4.jpg"]},
+    {"relabel": {"2.jpg": ["a", "c"], "3.jpg": "c", "5.jpg": ""}},
+    {"remove": ["3.jpg"], "relabel": {"2.jpg": ["b"]}},
+    {"drop_missing": True},
+    {"add": True},
+    {"remove": ["21.jpg"], "relabel": {"20.jpg": ["a"]}},
+    {"repair": True},
+]
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3, 4, 5, 6), (4, 3, 2, 0, 6, 5), (6, 1, 0, 3)])
+def test_updates_count_the_classes_of_the_samples_that_are_left(
+    tmp_path: Path, order: tuple[int, ...]
 ) -> None:
-    lists = [["a", "b"] if k in (1, 3) else ["a"] for k in range(20)]
-    made = replace(recipe("parquet"), choice=Selection(split={"train": 0.5, "val": 0.5}))
-    data = opened(table(tmp_path / "d", lists))
-    run(data, tmp_path / "s", made, engine=InlineEngine())
+    lists = [["a", "b"] if k % 4 == 1 else ["b"] if k % 4 == 2 else ["a"] for k in range(20)]
+    made = replace(recipe("parquet", 4), choice=Selection(split={"train": 0.5, "val": 0.5}))
+    place = table(tmp_path / "d", lists)
+    bad = tmp_path / "d/7.jpg"
+    bad.write_bytes(bytes(len(bad.read_bytes())))
+    run(opened(place), tmp_path / "s", made, engine=InlineEngine())
     target = open_target(tmp_path / "s", writes=False)
-    before = open_job(target).plan.shares
-    assert [label for label, *_ in before["by_label"]] == [0, 1]
-    report = update(data, tmp_path / "s", engine=InlineEngine(), **changes)
-    shares = open_job(target).plan.shares
-    assert "by_label" not in shares
-    assert sum(shares["images"].values()) == report.tally.samples
-    assert not any("class" in line for line in report.selection)
+    for number in order:
+        changes = CHANGES[number]
+        if "drop_missing" in changes:
+            rows = Path(place).read_text().splitlines()
+            Path(place).write_text("\n".join([*rows[:7], *rows[8:]]) + "\n")  # without 6.jpg
+        if "add" in changes:
+            with open(place, "a") as file:
+                file.write('20.jpg,b; c\n21.jpg,"[""a""]"\n')
+            for k in (20, 21):
+                (tmp_path / f"d/{k}.jpg").write_bytes(jpeg(k, (40, 56)))
+        if "repair" in changes:
+            bad.write_bytes(jpeg(7, (40, 56)))
+        report = update(opened(place), tmp_path / "s", engine=InlineEngine(), **changes)
+        shares = open_job(target).plan.shares
+        planned = by_class(tmp_path / "s")
+        if not report.bad:
+            assert shares["by_label"] == planned
+        else:  # which are counted with the split that they were drawn for
+            off = np.array(shares["by_label"]) - planned
+            assert [*off[:, 0]] == [0] * len(off) and off[:, 1:].sum() == len(report.bad) == 1
+        assert sum(shares["images"].values()) == report.tally.samples + len(report.bad)
 
 
 def test_lists_without_any_class_are_refused(tmp_path: Path) -> None:

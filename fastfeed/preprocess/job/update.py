@@ -37,6 +37,7 @@ from fastfeed.preprocess.planning.edited import (
     edited,
     read_labels,
     read_names,
+    shares_after,
     stored_shard,
     withdraw,
 )
@@ -47,7 +48,6 @@ from fastfeed.preprocess.planning.planning import (
     planned_input,
     with_repaired,
 )
-from fastfeed.preprocess.planning.shares import counted
 from fastfeed.preprocess.shard.build import ShardTask
 from fastfeed.preprocess.shard.probe import ProbeTask
 from fastfeed.preprocess.targets.job_lock import job_lock
@@ -187,8 +187,8 @@ class _Update:
                 gone = compare(rows, now, input, retried).gone
                 dropped = now.edits.merged(gone, np.full(len(gone), REMOVED, np.int64))
                 names |= stored_uris(job, gone)
-                now = replace(now, edits=dropped)
-                now = replace(now, shares=counted(now, rows))
+                fewer = replace(now, edits=dropped)
+                now = replace(fewer, shares=shares_after(job, now, fewer, rows))
             changes = added_since(target, now, input, retried)
             kept = plan.places_in(input.text) if changes is None else changes.kept
             check_content(target, plan, input, job.records, kept, listing)

@@ -24,7 +24,7 @@ from fastfeed.preprocess.model.layout import JOB, PREVIEWS
 from fastfeed.preprocess.model.plan import JobPlan, relative_uri
 from fastfeed.preprocess.model.record import Record, content_sum, part_of_sum
 from fastfeed.preprocess.planning.check_source import name_hash, name_prefix
-from fastfeed.preprocess.planning.shares import counted
+from fastfeed.preprocess.planning.shares import counted, recounted
 from fastfeed.preprocess.shard.stored import DamagedShard, StoredShard
 from fastfeed.preprocess.targets.job_state import Job
 from fastfeed.preprocess.targets.target import Target
@@ -130,10 +130,41 @@ def edited(
         classes=(*plan.classes, *classes),
         edit_classes=(*plan.edit_classes, *classes),
     )
-    grown = replace(grown, shares=counted(grown, rows))
+    grown = replace(grown, shares=shares_after(job, plan, grown, rows))
     pairs = zip(removed.tolist(), which[is_removal].tolist(), strict=True)
     places = [place, plan.source, *(part.source for part in plan.merged)]
     return grown, {i: _relative(plan, places, names[k]) for i, k in pairs}
+
+
+def shares_after(job: Job, before: JobPlan, plan: JobPlan, rows: np.ndarray) -> dict[str, Any]:
+    """The shares of a plan that has more edits than `before`, which has those of the job or more.
+
+    rows: `describe` of the plan's images.
+    """
+    if not plan.multi or "by_label" not in before.shares:
+        return counted(plan, rows)
+    new = np.setdiff1d(plan.edits.ids, before.edits.ids)
+    sets = _sets_in_shards(job, rows["label"], np.unique(rows["label"][new]))
+    return counted(plan, rows, recounted(before, plan, rows, sets))
+
+
+def _sets_in_shards(job: Job, codes: np.ndarray, wanted: np.ndarray) -> dict[int, tuple[int, ...]]:
+    """Classes by the `wanted` codes of them, each from one sample in the shards.
+
+    codes: those of all images, by id.
+    """
+    ids = np.array([i for record in job.records.values() for i in record.ids], np.int64)
+    ids = np.sort(ids[~np.isin(ids, job.plan.edits.ids)])
+    known, first = np.unique(codes[ids], return_index=True)
+    chosen = frozenset(ids[first[np.isin(known, wanted)]].tolist())
+    sets: dict[int, tuple[int, ...]] = {0: ()}
+    for record in job.records.values():
+        if chosen.isdisjoint(record.ids):
+            continue
+        with suppress(DamagedShard):
+            metas = stored_shard(job, record).metas(chosen.intersection(record.ids))
+            sets |= {int(codes[i]): tuple(meta.get("label", ())) for i, meta in metas.items()}
+    return sets
 
 
 def _refused(names: Sequence[str], which: np.ndarray, problem: str, advice: str) -> ConfigError:

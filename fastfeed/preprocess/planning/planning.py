@@ -44,7 +44,7 @@ from fastfeed.preprocess.planning.estimate import (
 from fastfeed.preprocess.planning.groups import read_groups
 from fastfeed.preprocess.planning.select import PlannedGroups, select
 from fastfeed.preprocess.planning.semantic import read_vectors
-from fastfeed.preprocess.planning.shares import counted
+from fastfeed.preprocess.planning.shares import counted, counts_by_class
 from fastfeed.preprocess.planning.survey import Survey, SurveyTask, completed_pieces, load_survey
 from fastfeed.preprocess.planning.wanted import check_where, unwanted
 from fastfeed.preprocess.shard.versions import versions
@@ -263,7 +263,12 @@ def append_plan(
         failed=failed,
         shares={} if plan.merged else selection.shares,
     )
-    grown = replace(grown, shares=counted(grown, rows))
+    by_class = None
+    if plan.multi and not plan.merged:  # of which the classes of all images are not known
+        stay = grown.order[~np.isin(grown.order, gone)]
+        of_all = [*sets, ()]  # the last: of -1
+        by_class = counts_by_class(grown, stay, [of_all[k] for k in labels[stay].tolist()])
+    grown = replace(grown, shares=counted(grown, rows, by_class))
     if not plan.merged:
         keep_listing(listing, target, grown.hash)
     write_plan(target, grown, written or plan, {samples_file(grown): saved(rows)})

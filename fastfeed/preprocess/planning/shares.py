@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from fastfeed.preprocess.model.plan import JobPlan
 from fastfeed.preprocess.model.recipe import Selection
+from fastfeed.preprocess.model.record import Label
 from fastfeed.preprocess.planning.check_source import label_hash
 from fastfeed.preprocess.planning.groups import Groups
 from fastfeed.preprocess.planning.split import Split
@@ -83,33 +84,75 @@ def _by_class(
     return [[k, *totals[k]] for k in sorted(totals)]
 
 
-def counted(plan: JobPlan, rows: np.ndarray) -> dict[str, Any]:
+def counted(plan: JobPlan, rows: np.ndarray, by_class: np.ndarray | None = None) -> dict[str, Any]:
     """The shares of a plan, with images and classes of each split counted as its edits leave them.
 
-    Classes are left out of an edited plan whose samples have several: `describe` does not keep
-    them. rows: `describe` of its images.
+    rows: `describe` of its images. by_class: where samples have several, `counts_by_class` of all;
+    None: not known, and left out.
     """
     shares = current(plan.shares)
     names = list(shares.get("images", {}))
     if not names:
         return plan.shares
-    sides = [np.full(count, names.index(folder.split("/")[0])) for folder, count in plan.groups]
-    stays = ~np.isin(plan.order, plan.edits.gone)
-    ids = plan.order[stays]
-    side = np.concatenate([*sides, np.zeros(0, np.int64)])[stays]
+    ids = plan.order[~np.isin(plan.order, plan.edits.gone)]
+    side = _sides(plan)[ids]
     totals = np.bincount(side, minlength=len(names)).tolist()
     shares = shares | {"images": dict(zip(names, totals, strict=True))}
-    if plan.multi and not len(plan.edits):
-        return shares
     shares.pop("by_label", None)
     if plan.multi:
-        return shares
+        table = [] if by_class is None else by_class.tolist()
+        by_label = [[k, *counts] for k, counts in enumerate(table) if any(counts)]
+        return shares | ({"by_label": by_label} if by_label else {})
     labels = plan.edits.labels(ids, _labels(plan, rows["label"][ids]))
     known = np.unique(labels)
     counts = np.zeros((len(known), len(names)), np.int64)
     np.add.at(counts, (np.searchsorted(known, labels), side), 1)
     by_label = np.column_stack([known, counts])[known >= 0].tolist()
     return shares | ({"by_label": by_label} if by_label else {})
+
+
+def _sides(plan: JobPlan) -> np.ndarray:
+    """The split of each image, by position in the counts of shares: int64, shape (length,)."""
+    names = list(current(plan.shares).get("images", {}))
+    sides = np.full(plan.length, -1, np.int64)
+    of_groups = [names.index(folder.split("/")[0]) for folder, _ in plan.groups]
+    sides[plan.order] = np.repeat(of_groups, [count for _, count in plan.groups])
+    return sides
+
+
+def counts_by_class(plan: JobPlan, ids: np.ndarray, labels: Sequence[Label]) -> np.ndarray:
+    """Samples of each class and split, if these have several: int64, shape (classes, splits).
+
+    ids: of images of the plan that are not gone. labels: their classes.
+    """
+    counts = np.zeros((len(plan.classes), len(current(plan.shares).get("images", {}))), np.int64)
+    if counts.size:
+        for side, label in zip(_sides(plan)[ids].tolist(), labels, strict=True):
+            counts[list(label) if isinstance(label, tuple) else [], side] += 1
+    return counts
+
+
+def recounted(
+    before: JobPlan, plan: JobPlan, rows: np.ndarray, sets: Mapping[int, tuple[int, ...]]
+) -> np.ndarray | None:
+    """`counts_by_class` of a plan, from those of the plan before its last edits; None if unknown.
+
+    rows: `describe` of its images. sets: classes by the hash that the rows have of them.
+    """
+    rows_before = before.shares.get("by_label")
+    ids = np.union1d(before.edits.ids, plan.edits.ids)
+    ids = ids[before.edits.at(ids) != plan.edits.at(ids)]
+    ids = ids[np.isin(ids, plan.order)]
+    of_source = [sets.get(code) for code in rows["label"][ids].tolist()]
+    labels = before.labels(ids, of_source)
+    if rows_before is None or None in labels:
+        return None
+    counts = -counts_by_class(plan, ids, labels)
+    for k, *row in rows_before:
+        counts[k] += row
+    stays = ~np.isin(ids, plan.edits.gone)
+    now = [label for label, stay in zip(plan.labels(ids, labels), stays, strict=True) if stay]
+    return counts + counts_by_class(plan, ids[stays], now)
 
 
 def _labels(plan: JobPlan, hashes: np.ndarray) -> np.ndarray:

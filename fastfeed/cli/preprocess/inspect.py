@@ -66,9 +66,11 @@ def status(dst: Place, target_option: Options = None, as_json: AsJson = False) -
     for kind in groups:
         _show_groups(console, kind)
     if groups and job.plan.merged:
-        _say("\nTo repair them, name each source, with the options that open it:")
+        _say("\nTo repair them, name their source, with the options that open it:")
+        bad = {image.id for image in job.bad}
         for source in job.plan.sources:
-            _say(f"    {command_line('update', source, dst, '--repair')}", style="dim")
+            if not bad.isdisjoint(job.plan.ids_of(source).tolist()):
+                _say(f"    {command_line('update', source, dst, '--repair')}", style="dim")
     if result.todo and not result.running:
         _say(f"\nResume:  {command('resume')}")
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
-from glob import escape, glob
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,15 +25,16 @@ from fastfeed.preprocess.inputs.formats import (
     resolve_columns,
 )
 from fastfeed.preprocess.inputs.inputs import Input
+from fastfeed.preprocess.inputs.kept_listing import listing_prefix
 from fastfeed.preprocess.inputs.labels import check_labels
 from fastfeed.preprocess.inputs.previous_job import METADATA, open_previous_job
 from fastfeed.preprocess.model.columns import declared_types
-from fastfeed.preprocess.model.layout import CURRENT, JOB
-from fastfeed.preprocess.model.plan import PLAN, plan_files
+from fastfeed.preprocess.model.layout import TEMPORARY
+from fastfeed.preprocess.model.plan import PLAN
+from fastfeed.preprocess.targets.lock import temporary_name
 from fastfeed.sources.base import Optionals, Source, check_source
 from fastfeed.sources.detect import kind_of
 from fastfeed.sources.label_values import LabelKind
-from fastfeed.sources.listing.listing_file import ARRAYS
 from fastfeed.sources.shards.extra_columns import column_names
 from fastfeed.sources.tables.column_types import ColumnType
 from fastfeed.sources.together import Together
@@ -93,13 +94,15 @@ class SourceSpec:
     @contextmanager
     def now(self, target: Target) -> Iterator[tuple[Input, str | None]]:
         """The source as it is now, and the prefix of its listing, which is removed at the end."""
-        prefix = listing_prefix(target, f"check-{os.getpid()}")
+        folder = getattr(target, "folder", None)
+        prefix = None if folder is None else os.path.join(folder, TEMPORARY, temporary_name(), "")
         try:
             yield self._as_planned(target).open(prefix, fresh=True), prefix
         finally:
-            for path in glob(escape(prefix) + "*") if prefix is not None else ():
-                with suppress(OSError):
-                    os.unlink(path)
+            if prefix is not None:
+                shutil.rmtree(prefix, ignore_errors=True)
+                with suppress(OSError):  # others are there
+                    os.rmdir(os.path.dirname(os.path.dirname(prefix)))
 
     def _as_planned(self, target: Target) -> SourceSpec:
         """This source with integer labels as in the job in `target`: earlier ones keep indices."""
@@ -378,37 +381,6 @@ def job_source(
     grouped = source.with_column(group)
     opened = grouped.with_column(embedding)
     return opened if opened is grouped else _Hiding(opened, embedding)
-
-
-def listing_prefix(target: Target, name: str | None = None) -> str | None:
-    """Prefix of a folder's listing files in a local target; None for remote targets.
-
-    `name` distinguishes listings. None: that of the plan in the target. A merged job keeps none.
-    """
-    folder, layout = getattr(target, "folder", None), getattr(target, "layout", CURRENT)
-    if folder is None:
-        return None
-    if name is None:
-        head = target.read(PLAN) or b""
-        if _is_merged(head):
-            return None
-        files = plan_files(head)
-        name = files[0].rpartition("/")[2].removeprefix("order").removesuffix("npy").strip("-.")
-    return os.path.join(folder, layout.path(f"{JOB}/")) + (f"{name}-" if name else "")
-
-
-def _is_merged(head: bytes) -> bool:
-    """True if a plan's head has the sources of several jobs."""
-    with suppress(ValueError, AttributeError):  # damaged: `load` says so
-        return bool(json.loads(head).get("merged"))
-    return False
-
-
-def keep_listing(prefix: str | None, target: Target, name: str) -> None:
-    """Make the listing with this prefix that of the plan called `name`."""
-    keep = listing_prefix(target, name)
-    if prefix is not None and keep is not None and os.path.exists(prefix + "listing" + ARRAYS):
-        os.replace(prefix + "listing" + ARRAYS, keep + "listing" + ARRAYS)
 
 
 def open_input(

@@ -17,9 +17,9 @@ import numpy as np
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
 from fastfeed.preprocess.inputs.inputs import Input
+from fastfeed.preprocess.inputs.kept_listing import listing_prefix
 from fastfeed.preprocess.inputs.labels import is_multi, label_names, labels_of
 from fastfeed.preprocess.inputs.readahead import read_sums
-from fastfeed.preprocess.inputs.source_spec import listing_prefix
 from fastfeed.preprocess.model.edits import REPAIRED
 from fastfeed.preprocess.model.layout import JOB
 from fastfeed.preprocess.model.plan import JobPlan, plan_files

@@ -15,9 +15,9 @@ import numpy as np
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess.engines import Engine, run_pieces
 from fastfeed.preprocess.inputs.inputs import Input, check_images
+from fastfeed.preprocess.inputs.kept_listing import keep_listing
 from fastfeed.preprocess.inputs.labels import coded, is_multi, label_codes, labels_of
 from fastfeed.preprocess.inputs.plan_ids import PlanIds
-from fastfeed.preprocess.inputs.source_spec import keep_listing
 from fastfeed.preprocess.model.columns import check_names
 from fastfeed.preprocess.model.edits import REPAIRED, UNCHANGED, Edits
 from fastfeed.preprocess.model.layout import is_job_file

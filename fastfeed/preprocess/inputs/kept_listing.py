@@ -1,0 +1,46 @@
+"""The listing of a folder that a job keeps, so that later runs see the same images."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from fastfeed.preprocess.model.layout import CURRENT, JOB
+from fastfeed.preprocess.model.plan import PLAN, plan_files
+from fastfeed.sources.listing.listing_file import ARRAYS
+
+if TYPE_CHECKING:
+    from fastfeed.preprocess.targets.target import Target
+
+
+def listing_prefix(target: Target, name: str | None = None) -> str | None:
+    """Prefix of a folder's listing files in a local target; None for remote targets.
+
+    `name` distinguishes listings. None: that of the plan in the target. A merged job keeps none.
+    """
+    folder, layout = getattr(target, "folder", None), getattr(target, "layout", CURRENT)
+    if folder is None:
+        return None
+    if name is None:
+        head = target.read(PLAN) or b""
+        if _is_merged(head):
+            return None
+        files = plan_files(head)
+        name = files[0].rpartition("/")[2].removeprefix("order").removesuffix("npy").strip("-.")
+    return os.path.join(folder, layout.path(f"{JOB}/")) + (f"{name}-" if name else "")
+
+
+def _is_merged(head: bytes) -> bool:
+    """True if a plan's head has the sources of several jobs."""
+    with suppress(ValueError, AttributeError):  # damaged: `load` says so
+        return bool(json.loads(head).get("merged"))
+    return False
+
+
+def keep_listing(prefix: str | None, target: Target, name: str) -> None:
+    """Make the listing with this prefix that of the plan called `name`."""
+    keep = listing_prefix(target, name)
+    if prefix is not None and keep is not None and os.path.exists(prefix + "listing" + ARRAYS):
+        os.replace(prefix + "listing" + ARRAYS, keep + "listing" + ARRAYS)

@@ -144,7 +144,7 @@ class JobPlan:
         return np.concatenate([np.arange(start, start + part.length) for start, part in parts])
 
     def places_in(self, source: str) -> np.ndarray | None:
-        """Where the ids are in a source: int64, -1 for those of other sources; None: the same."""
+        """Places of the ids in a source: int64, -1 for those of other sources; None: the same."""
         if not self.merged or self.source_ids is None:
             return self.source_ids
         own = self.ids_of(source)

@@ -59,10 +59,14 @@ CASES = {
     "Affine": "Affine(15, (0.1, 0.1), (0.9, 1.1), 10)",
     "Perspective": "Perspective(0.5, 1.0)",
     "Perspective, edge": "Perspective(0.5, 1.0, border='edge')",
+    "ElasticTransform": "ElasticTransform()",
+    "GridDistortion": "GridDistortion()",
     "RandomFlip": "RandomFlip(1.0)",
+    "Standardize": "Standardize()",
     "RandAugment": "RandAugment()",
     "TrivialAugmentWide": "TrivialAugmentWide()",
     "AutoAugment": "AutoAugment('imagenet')",
+    "TimmRandAugment": "TimmRandAugment('rand-m7-mstd0.5-inc1')",
     "AugMix": "AugMix()",
 }
 
@@ -149,6 +153,7 @@ FORMS: list[tuple[str, str, Callable[[np.ndarray], Any]]] = [
     ("torchvision, PIL", "vision", Image.fromarray),
     ("torchvision, tensors", "vision", tensor),
     ("Albumentations", "albumentations_ops", lambda image: image),
+    ("timm, PIL", "timm_ops", Image.fromarray),
 ]
 
 

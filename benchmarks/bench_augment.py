@@ -63,7 +63,16 @@ ON_BYTES = (
     ff.Solarize,
     ff.SolarizeAdd,
 )
-POLICIES = ("RandAugment", "TrivialAugmentWide", "AutoAugment", "AugMix")
+# without parameters of single images, or composed of ops that have them
+OTHERS = (
+    "RandAugment",
+    "TimmRandAugment",
+    "TrivialAugmentWide",
+    "AutoAugment",
+    "AugMix",
+    "ColorJitter",
+    "Standardize",
+)
 
 
 def main() -> None:
@@ -71,7 +80,7 @@ def main() -> None:
     made.add_argument(
         "--with", dest="first", metavar="MODULE", help="import this before torchvision"
     )
-    made.add_argument("--only", nargs="+", default=[], help="these ops alone")
+    made.add_argument("--only", nargs="+", default=[], help="these ops alone, or mix")
     made.add_argument("--instructions", help="the newest that our kernels may use")
     options = made.parse_args()
     extension().testing.use_instruction_set(options.instructions)
@@ -81,23 +90,27 @@ def main() -> None:
         importlib.import_module(options.first)
     tables = {
         name: table(name, missing)
-        for name in ("opencv", "pillow", "vision", "dali", "albumentations_ops")
+        for name in ("opencv", "pillow", "vision", "dali", "albumentations_ops", "timm_ops")
     }
     images = photographs()
     ops = {
-        name: one(images, tables, options.rounds, name, missing) for name in options.only or CASES
+        name: one(images, tables, options.rounds, name, missing)
+        for name in options.only or CASES
+        if name != "mix"
     }
     result: dict[str, Any] = {
         "images": IMAGES,
         "unit": "microseconds of processor time per image",
         "ops": ops,
     }
+    if "mix" in options.only:
+        result["mix"] = batches(options.rounds)
     if not options.only:
         result |= {"tables, to floats": to_floats(images, tables["opencv"], options.rounds)}
         result |= {"feed": recipe(options.rounds, options.threads), "mix": batches(options.rounds)}
     rivals = {
         name: version(name)
-        for name in ("torch", "torchvision", "nvidia-dali-cuda130", "albumentations")
+        for name in ("torch", "torchvision", "nvidia-dali-cuda130", "albumentations", "timm")
     }
     more = {"rivals": {name: found for name, found in rivals.items() if found}, "missing": missing}
     finish("What does each op cost on one core?", result | more, options.out)
@@ -130,7 +143,7 @@ def one(
     """
     op, kind = evaluated(name), name.split(",")[0]
     u, sizes = np.random.default_rng(1).random((IMAGES, op.draws)), np.full((IMAGES, 2), SIDE)
-    values = choose(op, u, sizes)[0].values[0] if kind not in (*POLICIES, "ColorJitter") else {}
+    values = choose(op, u, sizes)[0].values[0] if kind not in OTHERS else {}
     rows = rows_of(values)
     mine, copies, picture = ours(op, u, images)
     runs: dict[str, Run] = {"ours": mine, "copies": copies}
@@ -253,23 +266,51 @@ def batches(rounds: int) -> dict[str, Any]:
     source, found = ff.Arrays(made), {}
     executor = Executor(None, 2)
     members = np.stack([np.arange(BATCH), np.arange(BATCH) + 1], axis=1)
-    for name, op in (("MixUp", ff.MixUp(0.8)), ("CutMix", ff.CutMix(1.0))):
+    for name, op, by_hand in (
+        ("MixUp", ff.MixUp(0.8), blended),
+        ("MixUp, per batch", ff.MixUp(0.8, per="batch"), blended),
+        ("CutMix", ff.CutMix(1.0), pasted),
+        ("CutMix, per batch", ff.CutMix(1.0, per="batch"), pasted),
+    ):
         program = fuse([op], source.spec, classes=10)
         native = NativeProgram(program, program.convert, executor)
         out = np.empty((BATCH, *program.shape), program.spec.dtype)
-        how = op.mix_plan(rng.random((BATCH, op.draws)), (SIDE, SIDE))
+        u = rng.random((1 if op.per == "batch" else BATCH, op.draws))
+        how = op.mix_plan(np.broadcast_to(u, (BATCH, op.draws)), (SIDE, SIDE))
 
         def whole(native: NativeProgram = native, how: Any = how, out: np.ndarray = out) -> int:
             native.mix(made, members, how, out, Event(), lambda spans: None)
             return BATCH
 
+        def theirs(make: Any = by_hand, how: Any = how, out: np.ndarray = out) -> int:
+            for row in range(BATCH):
+                make(made[row], made[row + 1], how, row, out[row])
+            return BATCH
+
+        times = cpu_rounds(rounds, {"ours": whole, "OpenCV by hand": theirs})
         rates = interleaved(rounds, {name: whole})[name]
         found[name] = {
+            "cpu us per image": {
+                label: round(statistics.median(took), 1) for label, took in times.items()
+            },
+            "faster than OpenCV by hand": against(times, ["OpenCV by hand"]),
             "ms per batch": round(1e3 * BATCH / rates["images_per_second"], 2),
             "best": round(1e3 * BATCH / rates["spread"][1], 2),
             "cpu ms per batch": round(rates["cpu_ms_per_image"] * BATCH, 2),
         }
     return found
+
+
+def blended(first: np.ndarray, second: np.ndarray, how: Any, row: int, out: np.ndarray) -> None:
+    share = float(how.shares[row, 0])
+    cv2.addWeighted(first, share, second, 1 - share, 0, dst=out)
+
+
+def pasted(first: np.ndarray, second: np.ndarray, how: Any, row: int, out: np.ndarray) -> None:
+    top, left, height, width = how.box[row]
+    np.copyto(out, first)
+    box = slice(top, top + height), slice(left, left + width)
+    out[box] = second[box]
 
 
 if __name__ == "__main__":

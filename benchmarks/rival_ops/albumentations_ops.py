@@ -36,5 +36,8 @@ OPS = {
     "ChannelDropout": plain("ChannelDropout", channel_drop_range=(1, 2)),
     "MotionBlur": plain("MotionBlur", blur_limit=(3, 15)),
     "MedianBlur": median,
+    "ElasticTransform": plain("ElasticTransform", alpha=25.0, sigma=5.0),
+    "GridDistortion": plain("GridDistortion"),
+    "Standardize": plain("Normalize", normalization="image"),
     "Rotate": rotate,
 }

@@ -11,6 +11,7 @@ import numpy as np
 
 RNG = np.random.default_rng(0)
 RAMP = np.arange(256)
+PLACES = np.meshgrid(np.arange(224, dtype=np.float32), np.arange(224, dtype=np.float32))
 BORDERS = {
     "constant": cv2.BORDER_CONSTANT,
     "edge": cv2.BORDER_REPLICATE,
@@ -173,6 +174,33 @@ def warp(image: np.ndarray, op: Any, v: dict[str, Any]) -> np.ndarray:
     return cv2.warpPerspective(image, matrix, size, **how)
 
 
+def elastic(image: np.ndarray, op: Any, v: dict[str, Any]) -> np.ndarray:
+    """Uniform noise, blurred, as float maps."""
+    height, width = image.shape[:2]
+    maps = []
+    for axis in (0, 1):
+        noise = np.empty((height, width), np.float32)
+        cv2.randu(noise, -1, 1)
+        blurred = cv2.GaussianBlur(noise, (41, 41), op.sigma)
+        maps.append(blurred * (op.alpha / 2) + PLACES[axis])
+    return cv2.remap(image, *maps, cv2.INTER_LINEAR, borderMode=BORDERS[op.border])
+
+
+def grid_distortion(image: np.ndarray, op: Any, v: dict[str, Any]) -> np.ndarray:
+    along = [
+        np.interp(np.arange(n) + 0.5, np.linspace(0, n, op.steps + 1), lines) - 0.5
+        for n, lines in zip(image.shape[1::-1], v["lines"], strict=True)
+    ]
+    maps = np.meshgrid(*(places.astype(np.float32) for places in along))
+    return cv2.remap(image, *maps, cv2.INTER_LINEAR, borderMode=BORDERS[op.border])
+
+
+def standardized(image: np.ndarray, op: Any, v: dict[str, Any]) -> np.ndarray:
+    mean, spread = (float(x[0, 0]) for x in cv2.meanStdDev(image.reshape(-1, 1)))
+    spread = max(spread, 255 / image.size**0.5)
+    return image.astype(np.float32) * np.float32(1 / spread) - np.float32(mean / spread)
+
+
 def flip(image: np.ndarray, op: Any, v: dict[str, Any]) -> np.ndarray:
     return cv2.flip(image, 1)
 
@@ -206,5 +234,8 @@ OPS = {
     "Rotate": warp,
     "Affine": warp,
     "Perspective": warp,
+    "ElasticTransform": elastic,
+    "GridDistortion": grid_distortion,
+    "Standardize": standardized,
     "RandomFlip": flip,
 }

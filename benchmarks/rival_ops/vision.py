@@ -84,7 +84,16 @@ def perspective(image: Any, op: Any, v: dict[str, Any]) -> Any:
     return F.perspective(image, source, target, BILINEAR, fill=list(op.fill))
 
 
+def standardized(image: Any, op: Any, v: dict[str, Any]) -> Any:
+    if not isinstance(image, torch.Tensor):
+        return None
+    values = F.to_dtype(image, torch.float32, scale=True)
+    return (values - values.mean()) / values.std(correction=0).clamp(min=values.numel() ** -0.5)
+
+
 OPS = {
+    "ElasticTransform": lambda image, op, v: transform(v2.ElasticTransform)(image),
+    "Standardize": standardized,
     "Brightness": lambda image, op, v: F.adjust_brightness(image, v["factor"]),
     "Contrast": lambda image, op, v: F.adjust_contrast(image, v["factor"]),
     "Saturation": lambda image, op, v: F.adjust_saturation(image, v["factor"]),

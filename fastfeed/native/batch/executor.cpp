@@ -9,6 +9,7 @@
 #include "batch/pool.h"
 #include "decode/probe.h"
 #include "system/system.h"
+#include "ops/statistics.h"
 #include "pixels/tables.h"
 #include "system/admission.h"
 
@@ -135,18 +136,12 @@ uint16_t half_of(float value) {
   return uint16_t(sign | upper_half((bits & 0x7fffffff) - (112u << 23), 13));
 }
 
-// Tables by which an image, once it went through `tables`, gets mean 0 and standard deviation 1 on the scale of 0..1.
-EntryTables standardizing(const Conversion& how, const Image& image, const Tables& tables) {
+// Tables by which an image gets mean 0 and standard deviation 1 on the scale of 0..1.
+EntryTables standardizing(const Conversion& how, const Image& image) {
   const int channels = image.channels, size = how.tables->size;
-  const auto after = [&](int c, int v) { return tables.count ? int(tables.of[tables.count == 1 ? 0 : c][v]) : v; };
-  uint32_t counts[3][256];
-  count(image.at, image.pixels(), channels, counts);
-  uint64_t total = 0, squares = 0;
-  for (int c = 0; c < channels; ++c)
-    for (int v = 0; v < 256; ++v) {
-      const uint64_t value = uint64_t(after(c, v));
-      total += counts[c][v] * value, squares += counts[c][v] * value * value;
-    }
+  uint64_t sums[3] = {};
+  sum(image.at, image.pixels(), channels, sums);
+  const uint64_t total = sums[0] + sums[1] + sums[2], squares = sum_of_squares(image.at, image.bytes());
   const double numbers = double(image.bytes()), mean = double(total) / numbers;
   const double spread = std::sqrt(std::max(0.0, double(squares) / numbers - mean * mean));
   const double deviation = std::max(spread, 255 / std::sqrt(numbers));
@@ -154,7 +149,7 @@ EntryTables standardizing(const Conversion& how, const Image& image, const Table
   for (int v = 0; v < 256; ++v)
     for (int c = 0; c < channels; ++c) {
       uint8_t* const entry = entries.data() + (v * channels + c) * size;
-      const float value = float((after(c, v) - mean) / deviation);
+      const float value = float((v - mean) / deviation);
       uint32_t bits;
       std::memcpy(&bits, &value, sizeof bits);
       const bool is_half = how.standardized == Conversion::Standardized::float16;
@@ -174,7 +169,7 @@ void convert_image(const Conversion& how, const Image& image, const Tables& tabl
     return;
   }
   if (how.standardized != Conversion::Standardized::none)
-    return convert(image.at, out, image.pixels(), standardizing(how, image, tables), how.planar);
+    return convert(image.at, out, image.pixels(), standardizing(how, image), how.planar);
   if (tables.count) convert(image.at, out, image.pixels(), how.tables->after(tables.of, tables.count), how.planar);
   else convert(image.at, out, image.pixels(), *how.tables, how.planar);
 }
@@ -203,6 +198,7 @@ Status run_sample(const Program& program, const Values& values, size_t index, co
     const size_t row = first + view;
     const Scratch::Frame of_view(scratch);
     const bool bytes = !program.conversion.tables;
+    const bool measured = program.conversion.standardized != Conversion::Standardized::none;
     Image image{out, program.height, program.width, program.channels};
     if (!bytes || program.conversion.planar || image.bytes() != row_bytes) image.at = scratch.memory(image.bytes());
     if (windows) {
@@ -219,7 +215,7 @@ Status run_sample(const Program& program, const Values& values, size_t index, co
     Tables tables;
     if (!program.layers.empty()) {
       const Status status = run_layers(program.layers, values.layers.data(), row, program.noise, image, scratch,
-                                       bytes ? nullptr : &tables);
+                                       bytes || measured ? nullptr : &tables);
       if (status != Status::ok) return status;
       watch.lap(spent.augment);
     }

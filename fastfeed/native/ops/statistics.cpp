@@ -52,6 +52,34 @@ size_t sum_blocks(const uint8_t* in, size_t bytes, uint64_t* places) {
   return i;
 }
 
+// Adds up squares as 32 bits, as many as fit. Returns how many bytes there were.
+size_t square_blocks(const uint8_t* in, size_t bytes, uint64_t& total) {
+  const hn::Repartition<int16_t, U8> d16;
+  const hn::Repartition<int32_t, U8> d32;
+  const U8 d;
+  constexpr size_t kMost = 8192;  // times 4 squares fits into 31 bits
+  const size_t lanes = hn::Lanes(d);
+  const auto low = hn::Set(d16, 255);
+  HWY_ALIGN int32_t sums[HWY_MAX_BYTES / 4];
+  size_t i = 0;
+  while (i + lanes <= bytes) {
+    const size_t end = i + std::min(kMost, (bytes - i) / lanes) * lanes;
+    auto first = hn::Zero(d32), second = first;
+    for (; i < end; i += lanes) {
+      const auto both = hn::LoadU(d, in + i);
+      const auto even = hn::And(hn::BitCast(d16, both), low);
+      const auto odd = hn::BitCast(d16, hn::ShiftRight<8>(hn::BitCast(U16(), both)));
+      first = hn::ReorderWidenMulAccumulate(d32, even, even, first, second);
+      first = hn::ReorderWidenMulAccumulate(d32, odd, odd, first, second);
+    }
+    hn::Store(first, d32, sums);
+    for (size_t k = 0; k < lanes / 4; ++k) total += uint32_t(sums[k]);
+    hn::Store(second, d32, sums);
+    for (size_t k = 0; k < lanes / 4; ++k) total += uint32_t(sums[k]);
+  }
+  return i;
+}
+
 size_t extremes_of_blocks(const uint8_t* in, size_t bytes, uint8_t* least, uint8_t* greatest) {
   const U8 d;
   const size_t lanes = hn::Lanes(d), block = kAtOnce * lanes;
@@ -74,6 +102,7 @@ size_t extremes_of_blocks(const uint8_t* in, size_t bytes, uint8_t* least, uint8
 #else
 
 size_t sum_blocks(const uint8_t*, size_t, uint64_t*) { return 0; }
+size_t square_blocks(const uint8_t*, size_t, uint64_t&) { return 0; }
 size_t extremes_of_blocks(const uint8_t*, size_t, uint8_t*, uint8_t*) { return 0; }
 #endif
 
@@ -84,6 +113,12 @@ void sum_bytes(const uint8_t* in, size_t pixels, int channels, uint64_t* sums) {
   for (size_t rest = 0; i < bytes; ++i, rest = rest + 1 < kPlaces ? rest + 1 : 0) places[rest] += in[i];
   std::fill(sums, sums + channels, 0);
   for (size_t k = 0; k < kPlaces; ++k) sums[channels == 1 ? 0 : k % 3] += places[k];
+}
+
+uint64_t square_bytes(const uint8_t* in, size_t bytes) {
+  uint64_t total = 0;
+  for (size_t i = square_blocks(in, bytes, total); i < bytes; ++i) total += uint64_t(in[i]) * in[i];
+  return total;
 }
 
 void extremes_of_bytes(const uint8_t* in, size_t pixels, int channels, uint8_t* least, uint8_t* greatest) {
@@ -115,10 +150,13 @@ namespace fastfeed {
 
 HWY_EXPORT(sum_bytes);
 HWY_EXPORT(extremes_of_bytes);
+HWY_EXPORT(square_bytes);
 
 void sum(const uint8_t* in, size_t pixels, int channels, uint64_t* sums) {
   HWY_DYNAMIC_DISPATCH(sum_bytes)(in, pixels, channels, sums);
 }
+
+uint64_t sum_of_squares(const uint8_t* in, size_t bytes) { return HWY_DYNAMIC_DISPATCH(square_bytes)(in, bytes); }
 
 void extremes(const uint8_t* in, size_t pixels, int channels, uint8_t* least, uint8_t* greatest) {
   HWY_DYNAMIC_DISPATCH(extremes_of_bytes)(in, pixels, channels, least, greatest);

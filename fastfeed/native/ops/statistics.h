@@ -9,6 +9,8 @@ namespace fastfeed {
 // sums[c]: of all bytes of channel c.
 void sum(const uint8_t* in, size_t pixels, int channels, uint64_t* sums);
 
+uint64_t sum_of_squares(const uint8_t* in, size_t bytes);
+
 // The least and the greatest byte of each channel. At least one pixel.
 void extremes(const uint8_t* in, size_t pixels, int channels, uint8_t* least, uint8_t* greatest);
 

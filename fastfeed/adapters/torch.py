@@ -414,7 +414,8 @@ class DeviceConvert:
 
     def __call__(self, images: Any) -> Any:
         if not self._how.keeps_bytes:
-            images = images.to(torch.float32).mul_(self._scale).add_(self._offset)
+            floats = images.to(torch.float32, copy=True)  # floats may be the feed's own memory
+            images = floats.mul_(self._scale).add_(self._offset)
             if self._how.standardized:
                 axes = (-3, -2, -1)
                 images -= images.mean(axes, keepdim=True)

@@ -210,7 +210,8 @@ def _branch(program: Program) -> list[tuple[str, ...]]:
         partners += "" if op.off_epoch is None else f", before epoch {op.off_epoch}"
         runs.append(("mix", partners, str(program.augmented)))
     if program.spec != program.augmented:
-        how = "layout" if program.convert.keeps_bytes else "scale and offset by table"
+        how = "layout" if program.convert.keeps_bytes else "scale and offset"
+        how += " by table" if program.pixels.has_kernel and how != "layout" else ""
         how = "scale and offset by image" if program.convert.standardized else how
         runs.append(("convert", how, str(program.spec)))
     return runs

@@ -33,6 +33,7 @@ __all__ = [
     "filters_of",
     "freeze",
     "need_bytes",
+    "need_movable",
     "need_pixels",
     "shade",
 ]
@@ -209,9 +210,26 @@ def need_bytes(op: Any, spec: Spec) -> Spec:
             f"{name} works on images of 1 or 3 channels, got {spec}; leave it out, or write"
             " Decode(channels=3)"
         )
+    return _need_size(op, spec)
+
+
+def need_movable(op: Any, spec: Spec) -> Spec:
+    """Return the spec; refuse pixels that are not bytes if the op would change their values."""
+    need_pixels(op, spec)
+    if spec.has_kernel:
+        return _need_size(op, spec)
+    if op.filter != "nearest" or any(op.fill):
+        raise SpecError(
+            f"{type(op).__name__} works on bytes, got {spec}; put it before ToFloat and Normalize;"
+            ' for other pixels write filter="nearest", and leave fill out'
+        )
+    return _need_size(op, spec)
+
+
+def _need_size(op: Any, spec: Spec) -> Spec:
     if not spec.fixed:
         raise SpecError(
-            f"{name} needs images of one size, got {spec}; put Resize((height, width)),"
+            f"{type(op).__name__} needs images of one size, got {spec}; put Resize((height, width)),"
             " CenterCrop(size) or RandomResizedCrop(size) before it, which is also cheaper"
         )
     return spec

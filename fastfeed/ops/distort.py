@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fastfeed.ops.base import Kind, freeze, need_bytes
+from fastfeed.ops.base import Kind, freeze, need_movable
 from fastfeed.ops.noise_table import LENGTH, STEPS
 from fastfeed.ops.ranges import check_integer, value_range
 from fastfeed.ops.warp import check_look
@@ -84,7 +84,7 @@ class ElasticTransform:
         return np.rint(weights / weights.sum() * _UNIT).astype(np.int64)
 
     def out(self, spec: Spec) -> Spec:
-        return need_bytes(self, spec)
+        return need_movable(self, spec)
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         low, high = self._alphas()
@@ -149,7 +149,7 @@ class GridDistortion:
         return 2 * self.steps
 
     def out(self, spec: Spec) -> Spec:
-        return need_bytes(self, spec)
+        return need_movable(self, spec)
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         low, high = self._limits()

@@ -15,7 +15,7 @@ from fastfeed.ops.base import (
     check_p,
     check_range,
     freeze,
-    need_bytes,
+    need_movable,
 )
 from fastfeed.ops.ranges import degree_range
 from fastfeed.spec import Spec
@@ -139,7 +139,7 @@ class Rotate:
         return _count([degree_range("Rotate", self.degrees)])
 
     def out(self, spec: Spec) -> Spec:
-        need_bytes(self, spec)
+        need_movable(self, spec)
         if not self.expand:
             return spec
         height, width = self._canvas(np.array([spec.size]))[0].tolist()
@@ -236,7 +236,7 @@ class Affine:
         return _count(self._ranges())
 
     def out(self, spec: Spec) -> Spec:
-        return need_bytes(self, spec)
+        return need_movable(self, spec)
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         angle, across, down, scale, shear_x, shear_y = _spread(self._ranges(), u, len(sizes))
@@ -302,7 +302,7 @@ class Perspective:
         return 0 if self.p == 0 or self.distortion == 0 else 9 if self.p < 1 else 8
 
     def out(self, spec: Spec) -> Spec:
-        return need_bytes(self, spec)
+        return need_movable(self, spec)
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         n = len(sizes)

@@ -26,7 +26,7 @@ from fastfeed.sources.mmap_arrays import load, save
 from fastfeed.sources.progress import progress_bar
 from fastfeed.system.processes import usable_cores
 
-_VERSION = 1  # of what is kept
+_VERSION = 2  # of what is kept
 _AT_ONCE = 1024  # samples that are read and looked at together
 _READ_AT_ONCE = 64  # samples that Python reads
 
@@ -93,7 +93,8 @@ def _read(source: Source, progress: bool | None) -> tuple[Headers, bool]:
     names = [""]
     failures: list[Failure] = []
     lasting = True
-    executor = Executor(Decode(), usable_cores())
+    # it knows the sizes of all files that any other takes
+    executor = Executor(Decode(dtype="float32"), usable_cores())
     with (
         closing(executor),
         progress_bar("reading headers of images", progress) as bar,

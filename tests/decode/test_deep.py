@@ -15,6 +15,7 @@ from PIL import Image
 
 import fastfeed as ff
 from fastfeed.errors import ConfigError, SampleError, SpecError
+from fastfeed.sources.headers import read_headers
 
 SIZE = (12, 10)
 RNG = np.random.default_rng(0)
@@ -152,6 +153,32 @@ def test_orientation_borders_and_flips():
     fill[top : top + 8, left : left + 9] = shown
     expected = np.pad(fill[:, ::-1], ((1, 1), (1, 1), (0, 0)))
     np.testing.assert_array_equal(pixels, expected)
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        ff.Rotate((33, 33), "nearest"),
+        ff.Rotate((33, 33), "nearest", border="reflect"),
+        ff.Rotate((30, 30), "nearest", expand=True),
+        ff.Affine(20, (0.1, 0.1), (0.8, 1.2), filter="nearest"),
+        ff.Perspective(0.4, 1.0, "nearest"),
+        ff.ElasticTransform(20, 2, "nearest"),
+        ff.GridDistortion(3, filter="nearest"),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("dtype", ["uint16", "float32"])
+def test_turns_move_all_bits_as_they_move_bytes(op, dtype):
+    """Of numbers that are 256 times a byte, and of floats that are bytes."""
+    small = (WIDE[..., :3] >> 8).astype(np.uint8)
+    blob = png(small.astype(np.uint16) * 256, 16) if dtype == "uint16" else png(small)
+    ops = [WHOLE, op, ff.RandomFlip(1.0), ff.Resize((9, 11), filter="nearest")]
+    expected = made(png(small), ff.Decode(), *ops)
+    factor = 256 if dtype == "uint16" else 1
+    pixels = made(blob, ff.Decode(dtype=dtype), *ops, ff.ToLayout("CHW"))
+    assert len(np.unique(pixels)) > 50
+    np.testing.assert_array_equal(pixels, expected.transpose(2, 0, 1).astype(dtype) * factor)
 
 
 def test_views():
@@ -319,6 +346,8 @@ def test_damage_is_found():
         ),
         ([ff.Decode(dtype="float32"), WHOLE, ff.Equalize()], "Decode(dtype=...), leave it out"),
         ([ff.Decode(channels=4), WHOLE, ff.Invert()], "works on images of 1 or 3 channels, got"),
+        ([ff.Decode(dtype="uint16"), WHOLE, ff.Rotate(9)], 'pixels write filter="nearest", and'),
+        ([WHOLE, ff.ToFloat(), ff.Rotate(9, "nearest")], "as they are decoded, got HWC float32["),
     ],
     ids=str,
 )
@@ -369,7 +398,11 @@ def test_depth_follows_the_geometry_of_its_image(tmp_path):
     pairs = ff.Together(
         {name: ff.ImageFolder(tmp_path / name, labeled=False) for name in ("image", "depth")}
     )
-    geometry = [ff.RandomResizedCrop(16, filter="nearest"), ff.RandomFlip()]
+    geometry = [
+        ff.RandomResizedCrop(16, filter="nearest"),
+        ff.RandomFlip(),
+        ff.Rotate(30, "nearest"),
+    ]
     ops = {
         "image": [*geometry, ff.Brightness((1.0, 1.0))],
         "depth": [ff.Decode(channels=1, dtype="uint16"), *geometry],
@@ -379,3 +412,26 @@ def test_depth_follows_the_geometry_of_its_image(tmp_path):
         for epoch in range(2):
             for batch in feed.batches(epoch):
                 np.testing.assert_array_equal(batch["depth"] >> 8, batch["image"][..., :1])
+
+
+def test_sizes_of_float_files_are_known(tmp_path):
+    (tmp_path / "0.npy").write_bytes(npy(FLOATS))
+    (tmp_path / "1.tiff").write_bytes(pillow(Image.fromarray(FLOATS), "TIFF"))
+    source = ff.ImageFolder(tmp_path, labeled=False, extensions=(".npy", ".tiff"))
+    assert read_headers(source).sizes.tolist() == [[*SIZE]] * 2
+
+
+@pytest.mark.parametrize("dtype", ["uint16", "float32"])
+def test_feeds_of_a_helper_process_and_of_pytorch(dtype, tmp_path):
+    pytest.importorskip("torch")
+    for k in range(4):
+        (tmp_path / f"{k}.npy").write_bytes(npy(WIDE[..., k]))
+    source = ff.ImageFolder(tmp_path, labeled=False, extensions=(".npy",))
+    ops = [ff.Decode(channels=1, dtype=dtype), WHOLE, ff.Normalize((0.5,), (0.5,))]
+    expected = WIDE.transpose(2, 0, 1)[..., None].astype(np.float64)
+    expected = (expected / (65_535 if dtype == "uint16" else 1) - 0.5) / 0.5
+    with ff.Feed(source, ops, batch=4, shuffle=False, side_process=True) as feed:
+        for convert in ("host", "device"):
+            images, _ = next(iter(feed.to_torch("cpu", convert=convert)))
+            np.testing.assert_allclose(images.numpy(), expected, rtol=1e-6, atol=1e-6)
+            feed.seek(0)

@@ -84,6 +84,8 @@ class PixelGraph:
         for op in listed:
             _check(op)
         program = fuse(listed, input_spec)
+        if not program.pixels.has_kernel:
+            raise SpecError(f"a graph takes uint8 of 1 or 3 channels, got {program.pixels}")
         height, width = program.pixels.size if size is None else check_size("export", size)
         shape = (height or 0, width or 0, program.pixels.channels or 0)
         steps: list[Cut | Gray | Table] = []

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fastfeed.backends.cpu.native_program import NativeProgram
+from fastfeed.backends.cpu.without_kernel import WithoutKernel
 from fastfeed.decode.base import DecodeEngine, DecodeFailure, Stop
 from fastfeed.decode.executor import Executor, Samples, executor_for
 from fastfeed.ops.mix_plan import MixPlan
@@ -42,7 +43,10 @@ class CpuBackend:
         self.rendered = program if program.mix is None else program.raw()
         self._engine = engine
         self._timeline = timeline
-        self._native = NativeProgram(self.rendered, program.convert, executor)
+        finish = None
+        if program.decode is not None and not program.pixels.has_kernel:
+            finish = WithoutKernel(self.rendered, executor)
+        self._native = NativeProgram(self.rendered, program.convert, executor, finish)
 
     def render_native(
         self,
@@ -75,6 +79,8 @@ class CpuBackend:
     def decode_path(self) -> str:
         names = dict.fromkeys(map(repr, self._native.python_ops))
         in_python = f"; in Python: {', '.join(names)}" if names else ""
+        if not self.rendered.pixels.has_kernel:
+            return f"{self._engine.name} and NumPy, all channels and bits"
         return f"{self._engine.name} -> native threads{in_python}"
 
 

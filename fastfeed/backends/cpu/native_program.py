@@ -22,7 +22,6 @@ from fastfeed.backends.cpu.native_ops import (
     native_layer,
     needs_noise,
 )
-from fastfeed.backends.cpu.without_kernel import without_kernel
 from fastfeed.decode.base import (
     DECLINED,
     ENLARGE,
@@ -44,6 +43,7 @@ from fastfeed.ops.mix_plan import MixPlan
 from fastfeed.ops.noise_table import STEPS, gray, steps
 from fastfeed.ops.program.layers import Choices, Layer
 from fastfeed.ops.program.program import Program, Work
+from fastfeed.ops.program.window import Windows
 from fastfeed.system.clocks import steady_ns
 
 _SLICE = 32  # samples that a thread takes through ops in Python at a time, at most
@@ -52,6 +52,8 @@ _DECODE, _AUGMENT = 2, 3  # columns of spans
 
 # int64 (n, 5): thread, begin, ns of decoding, of ops, of conversion
 RecordSpans = Callable[[np.ndarray], None]
+# (height, width, channels) and its choices -> as in the batch
+Finish = Callable[[np.ndarray, Sequence[Choices], Stop], np.ndarray]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +87,16 @@ class _Part:
 class NativeProgram:
     """A compiled program for an executor's threads."""
 
-    def __init__(self, program: Program, final: Convert, executor: Executor) -> None:
-        """`final`: the conversion of mixed samples, if the program renders bytes to be mixed."""
+    def __init__(
+        self, program: Program, final: Convert, executor: Executor, finish: Finish | None = None
+    ) -> None:
+        """`final`: the conversion of mixed samples, if the program renders bytes to be mixed.
+
+        `finish`: what comes after decoding, if native code has no kernel for the pixels.
+        """
         self._program = program
         self._executor = executor
+        self._finish = finish
         self._views = max(1, program.views)
         height, width, self._channels = (side or 0 for side in program.pixels.shape)
         self._layers = tuple(
@@ -106,7 +114,7 @@ class NativeProgram:
         ]
         self._sizes += [after[layer.number] for layer in self._layers]
         self._parts, self._decoded_parts = list[_Part](), list[_Part]()
-        if program.pixels.has_kernel or program.decode is None:
+        if finish is None:
             self._parts, self._decoded_parts = self._split(decoded=False), self._split(decoded=True)
         last = len(self._layers)
         self._mixing = (
@@ -181,6 +189,17 @@ class NativeProgram:
         )
         record(spans[:used, [0, 1, 4]])
 
+    def change(self, pixels: np.ndarray, choices: Sequence[Choices], stop: Stop) -> np.ndarray:
+        """Decoded samples (n, views, height, width, channels) after the layers and conversion."""
+        n = len(pixels)
+        out = np.empty((n, *self._program.shape), self._program.spec.dtype)
+        whole = np.empty((0, 4)), np.empty((0, 2), bool), np.empty((0, 2), np.int64)
+        work = Work(Windows(*whole), tuple(choices), self._views)
+        call = _Call(n, work, out, {}, stop, lambda spans: None)
+        handle = self._images(pixels)
+        self._through(self._decoded_parts, handle, np.zeros(n, bool), call, range(n))
+        return out
+
     def _render(self, handle: Any, skip: np.ndarray, call: _Call) -> None:
         if not self.python_ops:
             self._through(self._parts, handle, skip, call, range(len(skip)))
@@ -217,11 +236,11 @@ class NativeProgram:
                 (bad,) = decode_with_border(pillow, request, program.border, pixels[0], call.stop)
         if bad is not None:
             call.results[row] = bad
-        elif not program.pixels.has_kernel:
+        elif self._finish is not None:
             out = call.out[row].reshape(self._views, *program.spec.shape)
-            for k, image in enumerate(pixels[0]):
-                choices = [layer[row * self._views + k] for layer in call.work.choices]
-                out[k] = without_kernel(program, image, choices, call.stop)
+            for k, image in enumerate(pixels[0], row * self._views):
+                choices = [layer[k : k + 1] for layer in call.work.choices]
+                out[k - row * self._views] = self._finish(image, choices, call.stop)
         else:
             self._through(
                 self._decoded_parts,

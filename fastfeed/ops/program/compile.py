@@ -157,8 +157,13 @@ def _view_program(
     return replace(program, views=group.count)
 
 
+def _decoded(steps: list[Step], input_spec: Spec) -> Spec:
+    """The spec of pixels before all other ops."""
+    return next((step.spec for step in steps if step.op.kind == "decode"), input_spec)
+
+
 def _check_mixed(mix: Step, input_spec: Spec, steps: list[Step]) -> None:
-    decoded = next((s.spec for s in steps if s.op.kind == "decode"), input_spec)
+    decoded = _decoded(steps, input_spec)
     if not decoded.has_kernel:
         raise SpecError(
             f"{type(mix.op).__name__} mixes bytes of 1 or 3 channels, got {decoded}; leave it out,"
@@ -228,7 +233,12 @@ def _checked(ops: list[Any], input_spec: Spec, slot: int) -> list[Step]:
             _check_crop_fits(op, spec, before_crop)
         if isinstance(op, Function) and (kinds := _next_kinds(op, spec)):
             last = op, kinds
-        spec = op.out(spec)
+        given, spec = spec, op.out(spec)
+        if op.kind == "change" and given.dtype != _decoded(steps, input_spec).dtype:
+            raise SpecError(
+                f"{type(op).__name__} works on pixels as they are decoded, got {given}; put it"
+                " before ToFloat and Normalize"
+            )
         steps.append(Step(op, spec, slot, implied and not steps))
         slot = next_slot(op, slot)
         before[op.kind] = type(op).__name__

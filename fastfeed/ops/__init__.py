@@ -22,6 +22,7 @@ from fastfeed.ops import (
     levels,
     map,
     mix,
+    object_crops,
     policy,
     timm_policy,
     views,
@@ -43,6 +44,7 @@ from fastfeed.ops.labels import *
 from fastfeed.ops.levels import *
 from fastfeed.ops.map import *
 from fastfeed.ops.mix import *
+from fastfeed.ops.object_crops import *
 from fastfeed.ops.policy import *
 from fastfeed.ops.timm_policy import *
 from fastfeed.ops.views import *
@@ -66,6 +68,7 @@ __all__ += views.__all__
 __all__ += function.__all__
 __all__ += map.__all__
 __all__ += crops.__all__
+__all__ += object_crops.__all__
 __all__ += policy.__all__
 __all__ += timm_policy.__all__
 __all__ += augmix.__all__

@@ -39,7 +39,7 @@ def child(where: str, op: Any) -> Any:
             op,
             "put it directly into the list of ops, where each image draws its filter",
         )
-    if op.kind not in ("geometry", "change"):
+    if op.kind not in ("geometry", "change") or hasattr(op, "needs_boxes"):
         raise ConfigError.of(
             where,
             "an op that moves or changes pixels, such as RandomFlip() or ColorJitter(0.4)",

@@ -15,6 +15,7 @@ from fastfeed.ops.function import Function, as_op
 from fastfeed.ops.geometry import RandomResizedCrop, Resize
 from fastfeed.ops.labels import LabelSmoothing
 from fastfeed.ops.map import Map
+from fastfeed.ops.object_crops import IoUCrop, ZoomOut
 from fastfeed.ops.views import MultiCrop
 from fastfeed.spec import Spec
 
@@ -121,4 +122,6 @@ _RULES: dict[type, Callable[[Any], list[Any] | None]] = {
     Map: _function,
     MultiCrop: _multi_crop,
     LabelSmoothing: lambda op: [],
+    IoUCrop: lambda op: [],
+    ZoomOut: lambda op: [],
 }

@@ -13,8 +13,8 @@ from fastfeed.arguments import checked_early
 from fastfeed.errors import ConfigError
 from fastfeed.faults import Failure
 from fastfeed.sources.access import allowed_values
-from fastfeed.sources.annotations.boxes import FORMATS, BoxLists, checked_sizes
-from fastfeed.sources.annotations.class_maps import ClassMaps
+from fastfeed.sources.annotations.boxes import FORMATS, ROTATED, BoxLists, checked_sizes
+from fastfeed.sources.annotations.class_maps import ClassMaps, check_draw
 from fastfeed.sources.annotations.coco import read_coco
 from fastfeed.sources.annotations.keypoints import (
     MOST_KEYPOINTS,
@@ -35,8 +35,6 @@ from fastfeed.storage.disk_cache import Cache
 from fastfeed.storage.fingerprint import OBJECTS_SEPARATOR, fingerprint
 from fastfeed.storage.reads import Unread
 from fastfeed.storage.storage import Storage, open_storage
-
-_DRAWN = '"instances", "classes" or "both"'
 
 
 @checked_early
@@ -81,7 +79,9 @@ class Objects(Derived, SourceMethods):
             overlap; "both". Default: "instances".
         classes (Sequence[str | int]): Names of `labels`, kept as `object_classes`. Default: ().
         format (str): "xyxy" (left, top, right, bottom), "yxyx", "xywh" (left, top, width, height),
-            "yxhw" or "cxcywh" (center, width, height). Default: "xyxy".
+            "yxhw", "cxcywh" (center, width, height), or "cxcywhr": also degrees that the box is
+            rotated counterclockwise; its corners are keypoints, `boxes` around them. Default:
+            "xyxy".
         normalized (bool): True for boxes and keypoints in shares of the image's width and height,
             not pixels. Default: False.
         most (int | None): Room for boxes per image in a batch; of more, the largest as they are
@@ -130,23 +130,23 @@ class Objects(Derived, SourceMethods):
         cache: str | os.PathLike[str] | Cache | None = None,
     ) -> None:
         check_source(source, "Objects: source")
-        if format not in FORMATS:
-            raise ConfigError(
-                f"Objects: format must be one of {', '.join(FORMATS)}, got {format!r}",
-                field="format",
-            )
+        if format not in (*FORMATS, ROTATED):
+            known_formats = ", ".join((*FORMATS, ROTATED))
+            raise ConfigError.of("Objects: format", f"one of {known_formats}", format)
+        if format == ROTATED:
+            if boxes is None or keypoints is not None or normalized:
+                raise ConfigError(
+                    f"Objects: format={ROTATED!r} is of boxes in pixels, whose corners are the"
+                    " keypoints; pass boxes, and neither keypoints nor normalized=True",
+                    field="format",
+                )
+            flip_pairs = ()
         if isinstance(classes, str):
             raise ConfigError(
                 f"Objects: classes must be a list of names, got {classes!r}; pass [{classes!r}]",
                 field="classes",
             )
-        if draw not in ("instances", "classes", "both"):
-            raise ConfigError.of("Objects: draw", _DRAWN, draw)
-        if draw != "instances" and (instance_masks is None or masks is not None):
-            raise ConfigError(
-                f"Objects: draw={draw!r} makes masks of instance_masks; pass these, and no masks",
-                field="draw",
-            )
+        check_draw("Objects", draw, instance_masks is not None and masks is None)
         given = (boxes, keypoints, instance_masks)
         has_objects = any(values is not None for values in given)
         if not has_objects and masks is None:
@@ -291,8 +291,7 @@ class Objects(Derived, SourceMethods):
         """
         if keep not in ("all", "annotated", "boxes"):
             raise ConfigError.of("Objects.coco: keep", '"all", "annotated" or "boxes"', keep)
-        if draw not in (None, "instances", "classes", "both"):
-            raise ConfigError.of("Objects.coco: draw", f"None, {_DRAWN}", draw)
+        check_draw("Objects.coco", draw)
         allowed = allowed_values("allow_path", allow_path, "Objects.coco")
         storage = open_storage(storage, cache)
         limit = in_bytes(memory, "Objects.coco: memory")

@@ -25,7 +25,12 @@ MIXING = [op for op in ALL if op.kind == "mix"]
 
 
 def ops_of(op: Any) -> list[Any]:
-    return [op, ff.Resize((24, 32))] if op.kind == "decode" else [ff.Resize(SIZE), op]
+    last = [ff.Resize((24, 32))]
+    if op.kind == "decode":
+        return [op, *last]
+    ops = [ff.Resize(SIZE), op]
+    is_fixed = op.kind != "geometry" or op.out(ff.Spec((*SIZE, 3), "uint8", "HWC")).fixed
+    return ops if is_fixed else [*ops, *last]
 
 
 def same(one: Batch, other: Batch) -> bool:

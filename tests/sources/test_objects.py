@@ -202,7 +202,7 @@ def test_bad_boxes_are_refused(box: list[float], error: str):
         ),
         (
             {"boxes": BOXES, "format": "cyxhw"},
-            "format must be one of xyxy, yxyx, xywh, yxhw, cxcywh, got 'cyxhw'",
+            "format must be one of xyxy, yxyx, xywh, yxhw, cxcywh, cxcywhr, got 'cyxhw'",
         ),
         (
             {"boxes": BOXES, "labels": LABELS[:2]},

@@ -22,6 +22,7 @@ from fastfeed.ops.geometry import RandomFlip
 from fastfeed.ops.mix_plan import MixPlan
 from fastfeed.ops.move_boxes import Stage, stages, transforms_of
 from fastfeed.ops.program.program import Program, Work
+from fastfeed.ops.program.window import Located
 from fastfeed.runtime.batch import Boxes
 from fastfeed.sources.annotations.shapes import wrong_sizes
 from fastfeed.sources.base import Optionals, frame_of
@@ -163,15 +164,25 @@ class Annotator:
         if out.transforms:
             out.transforms["transform"][:] = transforms_of(transforms)
             out.transforms["original_size"][:] = samples.image_sizes
-        turns = samples.orientations() if self.stored else np.ones(len(samples.ids), np.int64)
+        turns = self._turns(samples)
         if out.objects is not None:
-            self._fill_objects(samples, turns, transforms, out.objects)
+            objects = self._objects(samples, turns)
+            left = objects.after(transforms, self.source.object_spec)
+            left.write(out.objects, transforms)
         if out.masks is not None:
             self._fill_masks(samples, turns, transforms, out.masks)
 
-    def _fill_objects(
-        self, samples: LocatedSamples, turns: np.ndarray, transforms: list[Stage], out: Boxes
-    ) -> None:
+    def located(self, samples: LocatedSamples) -> Located:
+        """Boxes in the pixels of the displayed images, before any op."""
+        objects = self._objects(samples, self._turns(samples))
+        return Located(objects.rows, objects.boxes)
+
+    def _turns(self, samples: LocatedSamples) -> np.ndarray:
+        """EXIF orientations that annotations have to follow: int64 (n,)."""
+        return samples.orientations() if self.stored else np.ones(len(samples.ids), np.int64)
+
+    def _objects(self, samples: LocatedSamples, turns: np.ndarray) -> ObjectRows:
+        """Objects of samples that are good, in displayed pixels; others become bad."""
         sizes, found = samples.image_sizes, self.source.objects(samples.ids)
         spec = self.source.object_spec
         assert found is not None
@@ -209,7 +220,7 @@ class Annotator:
         # parts outside of the image do not count as cut off
         objects = replace(objects, boxes=np.clip(boxes, 0, image))
         good = ~np.isin(objects.rows, list(samples.bad))
-        objects[good].after(transforms, spec).write(out, transforms)
+        return objects[good]
 
     def _contradict(self, samples: LocatedSamples, row: int, what: str, turn: int) -> None:
         """Mark a sample as bad whose boxes do not fit its image, unless it is bad already."""
@@ -271,6 +282,11 @@ def annotator(source: Any, program: Program) -> Annotator:
     present: dict[str, bool] = dict.fromkeys(("boxes", "box_labels"), max_boxes > 0)
     present |= {"keypoints": has_keypoints, "instance_masks": has_outlines, "masks": has_masks}
     _check_functions(program, source, present)
+    if (needs := program.needs_boxes) is not None and (not max_boxes or program.image):
+        raise SpecError(
+            f"{needs!r} needs boxes of objects in one image per sample, got a source without; pass"
+            " ff.Objects(source, boxes), or leave it out"
+        )
     if not max_boxes and not has_masks:
         return Annotator(source, program, 0, False, 1)
     if has_keypoints and spec.flip_pairs is None:

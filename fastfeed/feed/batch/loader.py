@@ -21,6 +21,7 @@ from fastfeed.feed.batch.pending_batch import PendingBatch
 from fastfeed.feed.faults.outages import Outages, endpoint_of
 from fastfeed.feed.faults.quarantine import Quarantine
 from fastfeed.ops.program.program import Program, Work
+from fastfeed.ops.program.window import Located
 from fastfeed.ops.source_crop import parts
 from fastfeed.runtime.addresses import SampleLocations
 from fastfeed.runtime.timeline import Timeline
@@ -80,10 +81,15 @@ class LoadedSamples:
                 found[row] = orientation(native.handle.view(row), native.others.get(row))
         return found
 
-    def work(self, program: Program, draws: list[np.ndarray]) -> Work:
-        """Crops and parameters of a program for these samples."""
+    def work(
+        self, program: Program, draws: list[np.ndarray], objects: Located | None = None
+    ) -> Work:
+        """Crops and parameters of a program for these samples; objects: in their images."""
         seen = self.sizes if self.seen is None else self.seen
-        work = program.work([u[: len(self.ids)] for u in draws], seen)
+        if objects is not None and isinstance(self.corners, np.ndarray):
+            moved = objects.boxes - np.tile(self.corners[objects.rows, ::-1], 2)
+            objects = Located(objects.rows, moved)
+        work = program.work([u[: len(self.ids)] for u in draws], seen, objects)
         rows = np.flatnonzero((self.sizes != seen).any(axis=1)) if self.seen is not None else []
         corners = self.corners
         if isinstance(corners, np.ndarray) and work.views > 1:

@@ -110,7 +110,10 @@ class RowMaker:
         for branch, numbers, out in zip(self._branches, draws, outs, strict=True):
             name = branch.program.image
             samples = images[name]
-            work = samples.work(branch.program, numbers)
+            located = None
+            if branch.program.needs_boxes is not None:
+                located = self._annotator.located(samples)
+            work = samples.work(branch.program, numbers, located)
             if samples is first:
                 before = self._annotator.before(annotations)
                 self._annotator.fill(samples, work, before)

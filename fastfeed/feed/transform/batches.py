@@ -60,7 +60,8 @@ def make_batch(
     values = values or ItemFields({}, len(items), uri)
     check_transforms(program, fields or {}, "fields=")
     annotates = Annotator(Optionals(values), program, 0, False, 1)
-    if values.has_annotations or program.functions or program.transforms:
+    needs = program.functions or program.transforms or program.needs_boxes is not None
+    if values.has_annotations or needs:
         annotates = annotator(values, program)
     call = Call(
         items,

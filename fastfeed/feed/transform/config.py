@@ -179,7 +179,7 @@ class TransformConfig:
         """True if native code alone makes the images of files, one for each."""
         program = self.program
         has_more = program.others or program.views or program.maps or program.functions
-        has_more = has_more or self.to_original
+        has_more = has_more or self.to_original or program.needs_boxes is not None
         return self.input_spec.encoded and self.device == "cpu" and not has_more
 
     def __getstate__(self) -> dict[str, Any]:

@@ -102,6 +102,8 @@ def _unchecked(config: TransformConfig) -> str:
     parts = (config.program, *config.program.others)
     if any(part.functions or part.maps for part in parts):
         return "pixels of your functions are not checked"
+    if config.program.needs_boxes is not None:
+        return f"pixels of {config.program.needs_boxes!r} depend on boxes and are not checked"
     shapes = [config.input_spec.shape, *(part.shape for part in parts)]
     shapes += [(part.views or 1, *step.spec.shape) for part in parts for step in part.steps]
     largest = max(math.prod(side or 1 for side in shape) for shape in shapes)

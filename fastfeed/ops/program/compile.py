@@ -117,6 +117,11 @@ def _program(steps: list[Step], input_spec: Spec) -> Program:
             " adds a border; put Resize((height, width)) between them, or leave one out"
         )
     chain: list[Link] = []
+    for late in (step.op for run in runs for step in run if hasattr(step.op, "needs_boxes")):
+        raise SpecError(
+            f"{late!r} looks where objects are in the image as it was read; put it before ops that"
+            " change pixels, and before a second border"
+        )
     for run in runs:
         chain.append(Link.of(run, chain[-1].spec if chain else pixels))
     return Program(

@@ -16,7 +16,7 @@ from fastfeed.ops.decode import Decode
 from fastfeed.ops.function import Function
 from fastfeed.ops.map import Map
 from fastfeed.ops.program.layers import Choices, Layer, choose, layers
-from fastfeed.ops.program.window import Step, Window, Windows, fold
+from fastfeed.ops.program.window import Located, Step, Window, Windows, fold
 from fastfeed.ops.soft_labels import Targets
 from fastfeed.spec import CLASS_NUMBER, LabelSpec, Spec, before_conversion
 
@@ -166,6 +166,12 @@ class Program:
         return any(name in images or name.startswith(("image", "view_")) for name in inputs)
 
     @property
+    def needs_boxes(self) -> Any:
+        """The first op that looks where objects are; None if no op does."""
+        ops = (step.op for step in self.steps)
+        return next((op for op in ops if getattr(op, "needs_boxes", False)), None)
+
+    @property
     def ends_in_function(self) -> bool:
         """True if the last op of the chain is a function whose images have no kernel."""
         return self.augmented != self.pixels.with_size(*self.augmented.size)
@@ -206,8 +212,10 @@ class Program:
         """Fold the geometry for displayed sizes (height, width), int64 (n, 2)."""
         return self.work(draws, sizes).windows
 
-    def work(self, draws: list[np.ndarray], sizes: np.ndarray) -> Work:
-        """All parameters of n samples, from the result of `draw` and their sizes."""
+    def work(
+        self, draws: list[np.ndarray], sizes: np.ndarray, objects: Located | None = None
+    ) -> Work:
+        """All parameters of n samples, from the result of `draw`, their sizes and their boxes."""
         steps = self.drawing
         views, n = self.views or 1, len(sizes)
         if views > 1:
@@ -218,7 +226,7 @@ class Program:
                 for s, u in spread
             ]
         at, choices = len(self.window), []
-        windows = fold(self.window, draws[:at], sizes)
+        windows = fold(self.window, draws[:at], sizes, objects)
         drawn = _drawn_filters(self.window, draws[:at])
         if drawn is not None:
             codes = np.array([FILTERS.index(filter) for filter in self.filters])

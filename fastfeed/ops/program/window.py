@@ -11,7 +11,7 @@ import numpy as np
 from fastfeed.ops.base import Border, Kind
 from fastfeed.runtime.extension import extension
 
-__all__ = ["Step", "Window", "Windows", "fold"]
+__all__ = ["Located", "Step", "Window", "Windows", "fold"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +64,38 @@ class Window:
         return cls(None, getattr(op, "filter", "bilinear"), getattr(op, "border", None))
 
 
-def fold(steps: Sequence[Step], draws: Sequence[np.ndarray], sizes: np.ndarray) -> Windows:
-    """Fold steps into one window per sample; sizes: (height, width) of the input, int64 (n, 2)."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Located:
+    """Boxes of the objects in n images, m in all, for ops that look where these are."""
+
+    rows: np.ndarray  # int64 (m,): the image of each
+    boxes: np.ndarray  # float64 (m, 4): left, top, right, bottom, pixels
+
+    def seen(self, windows: Windows | None, sizes: np.ndarray) -> Located:
+        """Boxes in the pixels that windows show so far, without those that are cut off."""
+        boxes = self.boxes
+        if windows is not None:
+            rows = self.rows
+            corner, size = windows.boxes[rows, 1::-1], windows.sizes[rows, ::-1]
+            scale = np.tile(size / windows.boxes[rows, :1:-1], 2)
+            boxes = (boxes - np.tile(corner, 2)) * scale
+            flips = np.tile(windows.flips[rows, ::-1], 2)
+            boxes = np.where(flips, np.tile(size, 2) - boxes[:, [2, 3, 0, 1]], boxes)
+        boxes = np.clip(boxes, 0, np.tile(sizes[self.rows, ::-1], 2))
+        left = (boxes[:, 2:] > boxes[:, :2]).all(axis=1)
+        return Located(self.rows[left], boxes[left])
+
+
+def fold(
+    steps: Sequence[Step],
+    draws: Sequence[np.ndarray],
+    sizes: np.ndarray,
+    objects: Located | None = None,
+) -> Windows:
+    """Fold steps into one window per sample.
+
+    sizes: (height, width) of the input, int64 (n, 2); objects: for ops that need boxes.
+    """
     native = extension()
     move = _move if native is None else native.fold
     windows: Windows | None = None
@@ -74,7 +104,12 @@ def fold(steps: Sequence[Step], draws: Sequence[np.ndarray], sizes: np.ndarray) 
         if getattr(step.op, "border", None) is not None:
             # pixels removed by an earlier crop do not return
             limits = (_whole(sizes) if windows is None else windows).boxes.copy()
-        by = step.op.params(u, sizes if windows is None else windows.sizes)
+        now = sizes if windows is None else windows.sizes
+        if objects is not None and getattr(step.op, "needs_boxes", False):
+            seen = objects.seen(windows, now)
+            by = step.op.params(u, now, seen.rows, seen.boxes)
+        else:
+            by = step.op.params(u, now)
         if windows is None:  # moved from the whole image, its window stays as it is
             windows = Windows(by["box"].copy(), by["flip"].copy(), by["size"].copy())
         else:

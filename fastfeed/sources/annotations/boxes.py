@@ -24,6 +24,8 @@ FORMATS: dict[str, tuple[list[int], list[int], float | None]] = {
     "cxcywh": ([0, 1], [2, 3], 0.5),
 }
 
+ROTATED = "cxcywhr"  # five numbers, whose corners become keypoints
+
 Where = Callable[[int], str]  # sample -> its name, for messages
 
 
@@ -63,7 +65,8 @@ class BoxLists:
         if instance_masks is not None:
             counts, shapes = shape_lists(instance_masks, where)
         if boxes is not None:
-            arrays = [_array(values, (4,), i, where, "boxes") for i, values in enumerate(boxes)]
+            shape = (5,) if format == ROTATED else (4,)
+            arrays = [_array(values, shape, i, where, "boxes") for i, values in enumerate(boxes)]
         elif counts is not None:
             arrays = [np.zeros((count, 4)) for count in counts]
         else:
@@ -73,7 +76,15 @@ class BoxLists:
         if counts is not None:
             _check_counts("instance masks", counts, arrays, where)
         ends = np.cumsum([0, *map(len, arrays)], dtype=np.int64)
-        flat = np.concatenate([np.empty((0, 4)), *arrays])
+        flat = np.concatenate([np.empty((0, arrays[0].shape[1] if arrays else 4)), *arrays])
+        flat_points = np.concatenate(points) if points else None
+        if format == ROTATED:
+            flat_points = _corners(
+                flat, lambda k: f"box {k - ends[_image(ends, k)]} of {where(_image(ends, k))}"
+            )
+            places = flat_points[..., :2]
+            flat = np.concatenate([places.min(axis=1), places.max(axis=1)], axis=1)
+            format = "xyxy"
         if boxes is None and shapes is not None:
             flat = shapes.bounds(normalized)
             format = "xyxy"
@@ -96,7 +107,7 @@ class BoxLists:
             classes,
             lambda i, k: f"{kind} {k} of {where(i)}",
             sizes,
-            np.concatenate(points) if points else None,
+            flat_points,
             normalized,
             shapes,
         )
@@ -130,7 +141,7 @@ class BoxLists:
         def refuse(wrong: Any, message: str) -> None:
             if wrong.any():
                 at = int(wrong.argmax())
-                image = int(np.searchsorted(ends, at, side="right")) - 1
+                image = _image(ends, at)
                 box = where(image, at - int(ends[image]))
                 raise ConfigError(
                     f"Objects: {box} {message.format(box=boxes[at].tolist(), label=labels[at])}",
@@ -215,6 +226,28 @@ class BoxLists:
         return (*(np.ascontiguousarray(array).data for array in arrays), *shapes)
 
 
+def _image(ends: np.ndarray, k: int) -> int:
+    """The image that object k is in."""
+    return int(np.searchsorted(ends, k, side="right")) - 1
+
+
+def _corners(boxes: np.ndarray, name: Callable[[int], str]) -> np.ndarray:
+    """Corners of rotated boxes (m, 5), clockwise from the upper left one: float64 (m, 4, 3)."""
+    for k in np.flatnonzero((boxes[:, 2:4] < 0).any(axis=1)).tolist():
+        raise ConfigError(
+            f"Objects: {name(k)} got {boxes[k].tolist()} as {ROTATED}: its width or height is"
+            " negative",
+            field="boxes",
+        )
+    angles = np.deg2rad(boxes[:, 4:])
+    half = boxes[:, None, 2:4] / 2 * [[-1, -1], [1, -1], [1, 1], [-1, 1]]
+    x, y = half[..., 0], half[..., 1]
+    with np.errstate(invalid="ignore"):
+        across = boxes[:, :1] + x * np.cos(angles) + y * np.sin(angles)
+        down = boxes[:, 1:2] - x * np.sin(angles) + y * np.cos(angles)
+    return np.stack([across, down, np.full_like(across, 2)], axis=2)
+
+
 def _array(values: Any, shape: tuple[int, ...], i: int, where: Where, name: str) -> np.ndarray:
     try:
         array = np.asarray(values)
@@ -224,7 +257,7 @@ def _array(values: Any, shape: tuple[int, ...], i: int, where: Where, name: str)
     if not array.size and array.dtype != object:
         return np.empty((0, *shape), np.float64 if shape else np.int64)
     if array.ndim != 1 + len(shape) or array.shape[1:] != shape or array.dtype.kind not in kinds:
-        expected = "numbers of shape (k, 4)" if shape else "integers of shape (k,)"
+        expected = f"numbers of shape (k, {shape[0]})" if shape else "integers of shape (k,)"
         raise ConfigError(
             f"Objects: {name} of {where(i)} must be {expected}, got"
             f" {array.dtype}{list(array.shape)}; an image without objects has an empty list",

@@ -15,6 +15,17 @@ from fastfeed.sources.annotations.shapes import Rings, Shape, ShapeLists
 _UNKNOWN = 255
 
 
+def check_draw(who: str, draw: Any, has_outlines: bool = True) -> None:
+    """ConfigError for what outlines cannot become; None is what `Objects.coco` takes alone."""
+    if draw not in ("instances", "classes", "both") and (draw is not None or who == "Objects"):
+        raise ConfigError.of(f"{who}: draw", '"instances", "classes" or "both"', draw)
+    if draw in ("classes", "both") and not has_outlines:
+        raise ConfigError(
+            f"Objects: draw={draw!r} makes masks of instance_masks; pass these, and no masks",
+            field="draw",
+        )
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ClassMap:
     """The class of each pixel of an image: `np.asarray` draws it.

@@ -14,8 +14,10 @@ from typing import Any
 
 from fastfeed.ops import OPS
 from fastfeed.ops.program.layers import simple
+from fastfeed.spec import Spec
 from helpers.meaning import Meaning, Within
 
+_FIXED = Spec((24, 32, 3), "uint8", "HWC")
 EXAMPLES: dict[type, list[Any]] = {}
 MEANING: dict[type, Meaning] = {}
 ON_DALI: dict[type, Within | None] = {}
@@ -25,7 +27,9 @@ for _info in pkgutil.iter_modules(__path__):
     MEANING |= getattr(_module, "MEANING", {})
     ON_DALI |= getattr(_module, "ON_DALI", {})
 
-ALL = [op for kind in OPS for op in EXAMPLES.get(kind, ())]
+_EVERY = [op for kind in OPS for op in EXAMPLES.get(kind, ())]
+# those that need boxes have their laws in ops/test_object_crops.py
+ALL = [op for op in _EVERY if not hasattr(op, "needs_boxes")]
 CHANGES = [op for op in ALL if op.kind == "change"]
 SIMPLE = [op for op in CHANGES if simple(op)]
 
@@ -34,4 +38,6 @@ def listed(op: Any, size: tuple[int, int] = (24, 32)) -> list[Any]:
     """A list in which the op may stand, for pixels."""
     from fastfeed.ops import Resize
 
+    if op.kind == "geometry" and not op.out(_FIXED).fixed:
+        return [op, Resize(size)]
     return [op] if op.kind in ("geometry", "convert", "views") else [Resize(size), op]

@@ -2,6 +2,7 @@
 
 from fastfeed.ops.crops import CenterCrop, Crop, Pad, RandomCrop
 from fastfeed.ops.geometry import RandomFlip, RandomResizedCrop, Resize
+from fastfeed.ops.object_crops import IoUCrop, ZoomOut
 
 EXAMPLES = {
     Resize: [
@@ -29,5 +30,7 @@ EXAMPLES = {
         RandomResizedCrop((9, 8), scale=[0.5, 0.9], ratio=[1, 2], filter="box"),
         RandomResizedCrop(10, filter=("bilinear", "bicubic")),
     ],
+    IoUCrop: [IoUCrop(), IoUCrop([0.2, 0.4], scale=[0.2, 0.8], ratio=(0.6, 1.5))],
+    ZoomOut: [ZoomOut(), ZoomOut(1.0, [1, 2], fill=(3, 2, 200))],
     RandomFlip: [RandomFlip(), RandomFlip(1.0, "both"), RandomFlip(0.3, "both")],
 }

@@ -16,6 +16,7 @@ from helpers.photos import folder, jpeg
 from helpers.preprocess.outcomes import tree
 from helpers.small_jobs import FORMATS, InlineEngine, recipe
 
+import fastfeed as ff
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess import Metadata, Recipe, Report, Selection, merge, run, update
 from fastfeed.preprocess.engines import Outcome
@@ -108,6 +109,17 @@ def test_bytes_depend_on_no_worker_and_no_spelling(
     extended("b/../b/photos/", tmp_path / "again", how, engine=Backwards())
     assert tree(tmp_path / "again") == tree(c)
     assert samples(c)[-1][1] == f"{b}/eels/new2.jpg"
+
+
+def test_a_source_that_was_opened_is_known_when_it_has_grown(tmp_path: Path) -> None:
+    for name, first in (("a", 0), ("b", 8)):
+        folder(tmp_path / name, {"cats": 2}, (40 + first, 56))
+        run(ff.ImageFolder(tmp_path / name), tmp_path / f"{name}-job", recipe(), engine=ENGINE)
+    merge([tmp_path / "a-job", tmp_path / "b-job"], tmp_path / "c")
+    add(str(tmp_path / "b"), "cats/new.jpg")
+    source = ff.ImageFolder(tmp_path / "b")
+    report = run(source, tmp_path / "c", recipe(), append=True, engine=ENGINE)
+    assert report.tally.samples == 5 and samples(tmp_path / "c")[-1][1] == "cats/new.jpg"
 
 
 def test_a_source_of_no_part_is_refused(tmp_path: Path) -> None:

@@ -115,7 +115,9 @@ def test_other_libraries_read_it(tmp_path: Path, format: str) -> None:
     b = built(tmp_path / "b", {"cats": 2, "dogs": 1}, how, first=8)
     c = tmp_path / "c"
     merge([a, b], c)
-    uris = ["cats/0000.jpg", "cats/0000.jpg", "cats/0001.jpg", "dogs/0000.jpg"]
+    (b.parent / "photos/dogs/new.jpg").write_bytes(jpeg(99, (48, 56)))
+    run(str(b.parent / "photos"), c, how, append=True, engine=InlineEngine())
+    uris = ["cats/0000.jpg", "cats/0000.jpg", "cats/0001.jpg", "dogs/0000.jpg", "dogs/new.jpg"]
     shards = [str(path) for path in sorted(c.glob("shard-*")) if path.suffix != ".idx"]
     if format == "webdataset":
         wds = pytest.importorskip("webdataset", reason="no webdataset; pip install webdataset")
@@ -131,7 +133,7 @@ def test_other_libraries_read_it(tmp_path: Path, format: str) -> None:
         found = json.loads(streaming(READ_MDS, str(c), folder=tmp_path))
     else:
         arrays = [np.load(path) for path in shards if path.count(".") == 1]
-        assert sum(map(len, arrays)) == 4 and arrays[0].shape == (1, 16, 24, 3)
+        assert sum(map(len, arrays)) == 5 and arrays[0].shape == (1, 16, 24, 3)
         lines = "".join(path.read_text() for path in sorted(c.glob("*.meta.jsonl"))).splitlines()
         found = [json.loads(line)["meta"]["uri"] for line in lines]
     assert found == uris

@@ -462,8 +462,8 @@ def uri_prefixes(planned: str, here: str) -> tuple[str, str]:
 
 
 def _place(source: str) -> str:
-    """A source's text, the same for all spellings of a folder."""
-    source = source.removeprefix("file://")
+    """A source's text, the same for all spellings of a folder, and whatever it holds now."""
+    source = re.sub(r"\): \d.*", ")", source.removeprefix("file://"))  # of a repr
     return source.rstrip("/") if "://" in source else os.path.abspath(source)
 
 

@@ -350,7 +350,16 @@ def test_jobs_are_merged(tmp_path: Path):
     _, err = fastfeed("bad", "c", "-o", "x.zip", code=2)
     assert "fastfeed preprocess bad photos c -o x.zip" in err
     assert "merge takes two or more jobs, got a" in fastfeed("merge", "a", "-o", "d", code=2)[1]
-    Path("c/shard-000004.tar").unlink()
+    shard = Path("c/shard-000004.tar")
+    whole = shard.read_bytes()
+    shard.unlink()
+    shard.write_bytes(whole[:-1] + b"x")
+    out, _ = fastfeed("verify", "c", code=1)
+    assert (
+        "1 shards are broken; run with --fix, then: fastfeed preprocess resume more c"
+        in " ".join(out.split())
+    )
+    shard.unlink()
     _, err = fastfeed("resume", "photos", "c", code=2)
     assert "fastfeed preprocess merge a b -o c" in err
     for path in Path("c").rglob("*"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -75,20 +76,21 @@ def status(dst: Place, target_option: Options = None, as_json: AsJson = False) -
         _say(f"\nResume:  {command('resume')}")
 
 
-def _missing_source(job: Job) -> str:
-    """The source of the first shard that is not done."""
-    first = int(job.plan.order[job.shards[job.todo[0]].first])
-    return next(part.source for start, part in reversed(job.plan.parts) if start <= first)
+def _source_of(job: Job, broken: Sequence[int]) -> str:
+    """The source of the first shard that is broken, or else not done."""
+    shard = job.shards[[*broken, *job.todo, 0][0]]
+    id = int(job.plan.order[shard.first])
+    return next(part.source for start, part in reversed(job.plan.parts) if start <= id)
 
 
-def _command(job: Job, dst: str, target: list[str] | None) -> Command:
+def _command(job: Job, dst: str, target: list[str] | None, broken: Sequence[int] = ()) -> Command:
     """A function that writes a command line about the job, on one line."""
     plan = job.plan
     place = plan.source, dst, plan.recipe.metadata.extras
 
     def command(verb: str, *options: str) -> str:
         if plan.merged:  # of several sources
-            return command_line("resume", _missing_source(job), dst) if verb == "resume" else ""
+            return command_line("resume", _source_of(job, broken), dst) if verb == "resume" else ""
         return again(verb, *place, *options, request=plan.request, target=target)
 
     return command
@@ -181,7 +183,7 @@ def verify(
     if not result.problems:
         _say("All files match their checksums.", style="green")
         return
-    resume_command = _command(job, dst, target_option)("resume")
+    resume_command = _command(job, dst, target_option, result.broken)("resume")
     if removed := len(set(fixed) & {shard.name for shard in job.shards}):
         _say(f"the records of {removed:,} shards are removed; to rebuild them:  {resume_command}")
     elif fixed:

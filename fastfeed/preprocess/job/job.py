@@ -113,7 +113,8 @@ def run(
         retry (Collection[str] | BadFilter): Reasons, such as "io_error", or a BadFilter. Shards
             with bad images that match are built again. Default: ().
         append (bool): Add what is new in the source since the job was complete, in shards of its
-            own. Earlier shards keep their bytes. Default: False.
+            own. Earlier shards keep their bytes. Of a merged job, `source` is that of one of the
+            jobs that were merged. Default: False.
         storage (dict[str, Any] | None): fsspec options for the source. Default: None.
         target_storage (dict[str, Any] | None): fsspec options for `dst`. Default: None.
         on_progress (Callable[[Progress], None] | None): Called with a Progress several times a

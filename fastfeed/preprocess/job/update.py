@@ -84,7 +84,8 @@ def update(
 
     Args:
         source (str | os.PathLike[str] | Source | Input | Callable): As of `run`. It is read for
-            `repair`, `add` and `drop_missing`, and for damaged shards.
+            `repair`, `add` and `drop_missing`, and for damaged shards. Of a merged job: the source
+            of one of the jobs that were merged, whose images alone these change.
         dst (str | os.PathLike[str]): Folder or URL of the job. If it is not complete, it is
             completed first.
         remove (Sequence[str] | str | os.PathLike[str]): Names of images, as in the `uri` of their

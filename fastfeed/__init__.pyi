@@ -24,6 +24,7 @@ from .live.meter import FeedStats as FeedStats
 from .ops import *
 from .ops.batch_sizes import BucketSize as BucketSize
 from .ops.batch_sizes import BySchedule as BySchedule
+from .ops.batch_sizes import LargestSize as LargestSize
 from .ops.batch_sizes import RandomSizes as RandomSizes
 from .ops.evaluation import evaluation as evaluation
 from .ops.move_boxes import to_original as to_original

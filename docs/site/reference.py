@@ -59,7 +59,7 @@ PYTHON = {  # page -> title, first words, public names; ops are those of fastfee
               "Plan Blocks Balanced ClassBatches Weighted Repeated Buckets Curriculum CustomOrder save_state load_state"),
     "lists": ("Lists of ops", "[For evaluation](../augmentations.md#for-evaluation), and"
               " [in files](../augmentations.md#in-files).",
-              "evaluation save_ops load_ops BucketSize RandomSizes BySchedule"),
+              "evaluation save_ops load_ops BucketSize RandomSizes BySchedule LargestSize"),
     "faults": ("Faults and errors", "[What happens when something fails](../failures.md).",
                "FaultPolicy Failure Outage errors"),
     "watch": ("Watch", "Whether a trainer waits, while it runs: [the command](../watching.md).",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fastfeed.errors import ConfigError
-from fastfeed.ops.base import Size
+from fastfeed.ops.base import BatchFacts, Size
 from fastfeed.ops.batch_sizes import BucketSize
 from fastfeed.ops.program.by_size import sizes_at
 from fastfeed.ops.program.program import Program
@@ -21,7 +21,15 @@ def batch_sizes(program: Program, plan: Plan, epoch: int, step: int) -> tuple[Si
     order, bucket = plan.shuffle, None
     if isinstance(order, Buckets) and order.sizes:
         bucket = order.size_at(step * plan.global_batch, plan.seed, epoch)
-    return sizes_at(program.by_size.choices, epoch, float(draw), bucket)
+    largest = None
+    if program.by_size.image_sizes is not None:
+        first = step * plan.global_batch
+        last = min(first + plan.global_batch, plan.length)
+        ids = plan.at(epoch, np.arange(first, last, dtype=np.int64)).ids
+        height, width = program.by_size.image_sizes[ids].max(axis=0).tolist()
+        largest = (height, width)
+    batch = BatchFacts(epoch, float(draw), bucket, largest)
+    return sizes_at(program.by_size.choices, batch)
 
 
 def check_sizes(program: Program, plan: Plan, backend: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from fastfeed.ops.base import Op
 from fastfeed.ops.per_image import fuse_images
 from fastfeed.ops.program.by_size import fuse_sizes
 from fastfeed.ops.program.compile import Program, fuse, with_transforms
+from fastfeed.ops.source_crop import parts
 from fastfeed.runtime.guards import check_workers
 from fastfeed.sampling import Buckets, ClassBatches, Repeated, Weighted, bind
 from fastfeed.sampling.plan import Plan
@@ -107,7 +109,7 @@ class FeedConfig:
             raise ConfigError.of("side_process", "True or False", side_process)
         sizes = shuffle.bucket_sizes if isinstance(shuffle, Buckets) else ()
         program = fuse_sizes(
-            ops, lambda sized: with_transforms(_program(sized, source), to_original), sizes
+            ops, partial(_program, source, to_original), sizes, partial(_image_sizes, source)
         )
         check_pixels(program, chosen)
         if program.image and chosen != "cpu":
@@ -157,11 +159,23 @@ def _with_image_sizes(shuffle: Any, source: Source) -> Any:
     """The order with the sizes of all images, if it groups by them and has none yet."""
     if not isinstance(shuffle, Buckets) or not shuffle.needs_image_sizes:
         return shuffle
+    return shuffle.of_images(_image_sizes(source))
+
+
+def _image_sizes(source: Source) -> np.ndarray:
+    """(height, width) of all images as ops get them, of a sample's first one: int64 (n, 2)."""
     image = next(iter(images_of(source).values()))
-    return shuffle.of_images(read_headers(image).sizes)
+    sizes = read_headers(image).sizes.astype(np.int64)
+    boxes = Optionals(image).boxes(np.arange(len(image)))
+    return sizes if boxes is None else parts(boxes, sizes)[1]
 
 
-def _program(ops: Any, source: Source) -> Program:
+def _program(source: Source, to_original: bool, ops: Any) -> Program:
+    """Compile ops, all of one size."""
+    return with_transforms(_fused(ops, source), to_original)
+
+
+def _fused(ops: Any, source: Source) -> Program:
     options: dict[str, Any] = {
         "classes": len(source.classes),
         "objects": says_where(source),

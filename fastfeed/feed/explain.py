@@ -175,7 +175,7 @@ def program_text(program: Program, path: str) -> str:
         runs.append(("map", f"{op!r}, yours, in Python", ", ".join(op.out_names)))
     runs_as = "  runs as"
     if program.by_size is not None:
-        runs_as += f", for the largest of {len(program.sized)} sizes that batches have"
+        runs_as += ", for the largest size that batches have"
     lines = ["  you wrote", *_columns(written), runs_as, *_columns(runs), f"    on {path}"]
     return "\n".join(lines)
 

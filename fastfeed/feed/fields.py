@@ -12,7 +12,7 @@ import numpy as np
 
 from fastfeed.errors import ConfigError, SampleError
 from fastfeed.faults import Failure, ends_run
-from fastfeed.feed.batch.annotations import TRANSFORMS, annotator, check_transforms
+from fastfeed.feed.batch.annotations import annotator, check_transforms, field_specs
 from fastfeed.feed.batch.maps import MapFailed, map_draws, outputs
 from fastfeed.ops.program.program import Program
 from fastfeed.runtime.batch import UnknownField, column_field
@@ -89,8 +89,9 @@ def known_fields(source: Any, program: Program) -> dict[str, Field | None]:
     """Fields by name, and None for columns that have to be read first: see `read_fields`."""
     known = _own_fields(source, program) | _known_columns(source)
     check_transforms(program, known, repr(source))
-    for name, spec in TRANSFORMS.items() if program.transforms else ():
-        known[name] = Field(name, *spec)
+    sized = [field_specs(part) for part in program.sized]
+    for name in sized[0]:
+        known[name] = _field_of_sizes([Field(name, *specs[name]) for specs in sized])
     for op in program.maps:
         if unknown := [name for name in op.inputs if name not in known]:
             raise UnknownField(unknown[0], known, f"{op!r}: a batch")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ from fastfeed.feed.batch.task_sizes import TaskSizes
 from fastfeed.feed.config import BACKENDS, FeedConfig
 from fastfeed.feed.faults.quarantine import Quarantine
 from fastfeed.gpu_support import runs_on_gpu
+from fastfeed.ops.base import Size
 from fastfeed.ops.program.program import Program
 from fastfeed.runtime.batch import Batch
 from fastfeed.runtime.buffers import Allocate, BufferPool
@@ -33,6 +35,8 @@ from fastfeed.sources.base import BlockReader
 # called with each finished batch ahead of time, for example to copy it to a device; its result is
 # yielded
 PlaceFunction = Callable[[Batch], Any]
+
+_SIZES_KEPT = 256  # builders
 
 
 class BatchStream(Protocol):
@@ -133,14 +137,17 @@ def open_builders(
             made.append(Branch(part, backend, plan.batch, config.buffers, sizes, buffers))
         return made
 
-    def with_sizes(builder: BatchBuilder, raw: bool) -> BatchBuilder:
-        """The builder, with one for each size of batches if there are several."""
+    def set_sizes(builder: BatchBuilder, raw: bool) -> None:
+        """Let it make batches of several sizes, each by a builder of its sizes."""
         if program.by_size is None:
-            return builder
-        parts = program.by_size.programs.items()
-        return builder.with_sizes(
-            {size: branches(part, raw, builder.branches) for size, part in parts}
-        )
+            return
+        program_of = program.by_size.of_sizes
+
+        @functools.lru_cache(_SIZES_KEPT)
+        def of_sizes(sizes: tuple[Size, ...]) -> BatchBuilder:
+            return builder.with_branches(branches(program_of(sizes), raw, builder.branches))
+
+        builder.of_sizes = of_sizes
 
     builder = BatchBuilder(
         config, branches(program, raw=False), decoders, quarantine, timeline, sizes, native
@@ -148,7 +155,9 @@ def open_builders(
     if module.whole_batches:  # a GPU converts where it decodes
         return builder, builder
     raw_builder = builder.with_branches(branches(program, raw=True))
-    return with_sizes(builder, raw=False), with_sizes(raw_builder, raw=True)
+    set_sizes(builder, raw=False)
+    set_sizes(raw_builder, raw=True)
+    return builder, raw_builder
 
 
 class ThreadProducer:

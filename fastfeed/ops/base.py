@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -50,6 +50,7 @@ FILTERS = (
 )
 
 
+LARGEST_SIDE = 65_535  # pixels
 Size = int | tuple[int, int]  # the side of a square, or (height, width), pixels
 
 Kind = Literal["decode", "geometry", "change", "convert", "label", "mix", "views", "map"]
@@ -243,9 +244,19 @@ def check_size(name: str, size: Any) -> tuple[int, int]:
     if len(pair) != 2 or len(plain) != 2:
         raise ConfigError.of(f"{name} size", "an int or (height, width)", size)
     height, width = plain
-    if not (1 <= height <= 65_535 and 1 <= width <= 65_535):
+    if not (1 <= height <= LARGEST_SIDE and 1 <= width <= LARGEST_SIDE):
         raise ConfigError.of(f"{name} size", "in [1, 65535] pixels", size)
     return height, width
+
+
+class BatchFacts(NamedTuple):
+    """Facts about a batch, the same on all ranks, that its size may depend on."""
+
+    epoch: int = 0
+    draw: float = 0.0  # random number of the batch, in [0, 1)
+    bucket: Size | None = None  # of its order; None if that has no sizes
+    # height and width that hold each image of the global batch, as the ops before make it
+    largest: tuple[int, int] | None = None
 
 
 @runtime_checkable
@@ -262,14 +273,11 @@ class SizeChoice(Protocol):
         """Number of sizes that the batch's random number chooses from, all equally likely."""
         ...
 
-    def size_at(self, epoch: int, draw: float, bucket: Size | None) -> Size:
+    def size_at(self, batch: BatchFacts) -> Size:
         """The size of one batch.
 
         Args:
-            epoch (int): Of the batch.
-            draw (float): Random number of the batch, in [0, 1).
-            bucket (int | tuple[int, int] | None): Size of its bucket, pixels; None if the order has
-                no sizes.
+            batch (BatchFacts): What is known of the batch.
 
         Returns:
             The side of a square, or (height, width), pixels.

@@ -8,11 +8,12 @@ from typing import Any, ClassVar
 
 from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError
-from fastfeed.ops.base import Size, check_size
+from fastfeed.ops.base import LARGEST_SIDE, BatchFacts, Size, check_size
 
-__all__ = ["BucketSize", "BySchedule", "RandomSizes"]
+__all__ = ["BucketSize", "BySchedule", "LargestSize", "RandomSizes"]
 
 _MOST_EPOCHS = 2**31
+_MOST_MULTIPLE = 4096
 
 
 @checked
@@ -35,14 +36,11 @@ class BucketSize:
     starts: ClassVar[tuple[int, ...]] = ()
     count: ClassVar[int] = 1
 
-    def size_at(self, epoch: int, draw: float, bucket: Size | None) -> Size:
+    def size_at(self, batch: BatchFacts) -> Size:
         """The size of one batch.
 
         Args:
-            epoch (int): Of the batch.
-            draw (float): Random number of the batch, in [0, 1).
-            bucket (int | tuple[int, int] | None): Size of the bucket, pixels; None if the order has
-                no sizes.
+            batch (BatchFacts): What is known of the batch.
 
         Returns:
             The side of a square, or (height, width), pixels.
@@ -51,16 +49,17 @@ class BucketSize:
             ConfigError: If the order has no sizes.
 
         Example:
-            >>> ff.BucketSize().size_at(epoch=0, draw=0.0, bucket=(2, 4))
+            >>> from fastfeed.ops.base import BatchFacts
+            >>> ff.BucketSize().size_at(BatchFacts(bucket=(2, 4)))
             (2, 4)
         """
-        if bucket is None:
+        if batch.bucket is None:
             raise ConfigError(
                 "BucketSize() is the size of a batch's bucket, and the order of this feed has no"
                 " sizes; pass shuffle=Buckets(..., sizes=...) or Buckets.by_aspect(sizes, batch)",
                 field="shuffle",
             )
-        return bucket
+        return batch.bucket
 
 
 @checked
@@ -81,7 +80,7 @@ class RandomSizes:
         >>> source = ff.Arrays(np.zeros((8, 8, 8, 3), np.uint8))
         >>> ops = [ff.RandomResizedCrop(ff.RandomSizes([4, 6]))]
         >>> [batch.images.shape for batch in ff.Feed(source, ops, batch=2)]
-        [(2, 6, 6, 3), (2, 4, 4, 3), (2, 4, 4, 3), (2, 6, 6, 3)]
+        [(2, 4, 4, 3), (2, 6, 6, 3), (2, 6, 6, 3), (2, 4, 4, 3)]
     """
 
     sizes: Sequence[Size]
@@ -100,22 +99,21 @@ class RandomSizes:
         """Number of sizes that draws choose from."""
         return len(self.sizes)
 
-    def size_at(self, epoch: int, draw: float, bucket: Size | None) -> Size:
+    def size_at(self, batch: BatchFacts) -> Size:
         """The size of one batch.
 
         Args:
-            epoch (int): Of the batch.
-            draw (float): Random number of the batch, in [0, 1).
-            bucket (int | tuple[int, int] | None): Not used here.
+            batch (BatchFacts): What is known of the batch.
 
         Returns:
             The side of a square, or (height, width), pixels.
 
         Example:
-            >>> ff.RandomSizes([192, 224]).size_at(epoch=0, draw=0.7, bucket=None)
+            >>> from fastfeed.ops.base import BatchFacts
+            >>> ff.RandomSizes([192, 224]).size_at(BatchFacts(draw=0.7))
             224
         """
-        return self.sizes[int(draw * len(self.sizes))]
+        return self.sizes[int(batch.draw * len(self.sizes))]
 
 
 @checked
@@ -169,22 +167,77 @@ class BySchedule:
         """Epochs at which sizes begin."""
         return tuple(epoch for epoch, _ in self.sizes)
 
-    def size_at(self, epoch: int, draw: float, bucket: Size | None) -> Size:
+    def size_at(self, batch: BatchFacts) -> Size:
         """The size of one batch.
 
         Args:
-            epoch (int): Of the batch.
-            draw (float): Not used here.
-            bucket (int | tuple[int, int] | None): Not used here.
+            batch (BatchFacts): What is known of the batch.
 
         Returns:
             The side of a square, or (height, width), pixels.
 
         Example:
-            >>> ff.BySchedule({0: 160, 10: 224}).size_at(epoch=9, draw=0.0, bucket=None)
+            >>> from fastfeed.ops.base import BatchFacts
+            >>> ff.BySchedule({0: 160, 10: 224}).size_at(BatchFacts(epoch=9))
             160
         """
-        return next(size for first, size in reversed(self.sizes) if first <= epoch)
+        return next(size for first, size in reversed(self.sizes) if first <= batch.epoch)
+
+
+@checked
+@dataclass(frozen=True, slots=True)
+class LargestSize:
+    """The smallest size that holds every image of a batch, for `Resize(size, fit="corner")`.
+
+    Images keep the size that the ops before give them, and a border fills the rest; the field
+    `valid` of the batch is True where an image is. A batch of one image has its size. `Feed` reads
+    the sizes of all images from their headers, once, and keeps them in FASTFEED_CACHE. All ranks
+    have the size of the global batch.
+
+    Args:
+        multiple (int): Height and width are rounded up to multiples of this, in [1, 4096] pixels.
+            Default: 1.
+
+    Raises:
+        ConfigError: If `multiple` is out of range.
+
+    Example:
+        >>> source = ff.Arrays(np.zeros((2, 5, 6, 3), np.uint8))
+        >>> feed = ff.Feed(source, [ff.Resize(ff.LargestSize(4), fit="corner")], batch=2)
+        >>> batch = next(iter(feed))
+        >>> batch.images.shape, batch["valid"][0].sum()
+        ((2, 8, 8, 3), np.int64(30))
+    """
+
+    multiple: int = 1
+
+    starts: ClassVar[tuple[int, ...]] = ()
+    count: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        if isinstance(self.multiple, bool) or not 1 <= self.multiple <= _MOST_MULTIPLE:
+            raise ConfigError.of(
+                "LargestSize.multiple", f"an integer in [1, {_MOST_MULTIPLE}]", self.multiple
+            )
+
+    def size_at(self, batch: BatchFacts) -> Size:
+        """The size of one batch.
+
+        Args:
+            batch (BatchFacts): What is known of the batch.
+
+        Returns:
+            (height, width), pixels.
+
+        Example:
+            >>> from fastfeed.ops.base import BatchFacts
+            >>> ff.LargestSize(32).size_at(BatchFacts(largest=(480, 500)))
+            (480, 512)
+        """
+        height, width = batch.largest or (LARGEST_SIDE, LARGEST_SIDE)
+        most = LARGEST_SIDE - LARGEST_SIDE % self.multiple
+        up = self.multiple
+        return min(height + -height % up, most), min(width + -width % up, most)
 
 
 def _size(name: str, size: Any) -> Size:

@@ -97,11 +97,12 @@ class Resize:
         fit (str | None): What `size` means. "exact": scale to that size whatever the aspect ratio
             (an int is a square). "short": the short side becomes `size`. "long": the long side
             does. "pad": as large as fits inside `size`, centered, with a border of `fill`.
-            "cover": as small as covers `size`, for a crop of that size. "crop": the largest
-            centered part that has the shape of `size` (for all three an int is a square). Default:
-            None, which is "exact" for a pair and "short" for an int.
-        fill (tuple[int, int, int]): RGB of the border under fit="pad", in [0, 255]. Default: (0, 0,
-            0).
+            "corner": as it is, in the top left corner of `size`, with a border of `fill`; a larger
+            image is scaled until it fits. "cover": as small as covers `size`, for a crop of that
+            size. "crop": the largest centered part that has the shape of `size` (for all four an
+            int is a square). Default: None, which is "exact" for a pair and "short" for an int.
+        fill (tuple[int, int, int]): RGB of the border under fit="pad" and "corner", in [0, 255].
+            Default: (0, 0, 0).
 
     Raises:
         ConfigError: If a field is out of range, or `fit` does not go with `size` or `fill`.
@@ -116,7 +117,7 @@ class Resize:
 
     size: int | tuple[int, int] | SizeChoice
     filter: str | tuple[str, ...] = "bilinear"
-    fit: Literal["exact", "short", "long", "pad", "cover", "crop"] | None = None
+    fit: Literal["exact", "short", "long", "pad", "corner", "cover", "crop"] | None = None
     fill: tuple[int, int, int] = (0, 0, 0)
 
     kind: ClassVar[Kind] = "geometry"
@@ -126,17 +127,16 @@ class Resize:
         check_op_size("Resize", self.size)
         check_filter("Resize", self.filter, several=True)
         check_fill("Resize fill", self.fill)
-        if self.fit not in (None, "exact", "short", "long", "pad", "cover", "crop"):
-            raise ConfigError.of(
-                "Resize fit", '"exact", "short", "long", "pad", "cover" or "crop"', self.fit
-            )
+        if self.fit not in (None, "exact", "short", "long", "pad", "corner", "cover", "crop"):
+            must = '"exact", "short", "long", "pad", "corner", "cover" or "crop"'
+            raise ConfigError.of("Resize fit", must, self.fit)
         if self.fit in ("short", "long") and isinstance(self.size, tuple):
             raise ConfigError(
                 f'Resize fit="{self.fit}" needs one side, got {self.size}; write'
                 f' Resize({min(self.size)}, fit="{self.fit}"), or fit="pad" for both',
                 field="size",
             )
-        if self.fill != (0, 0, 0) and self.fit != "pad":
+        if self.fill != (0, 0, 0) and self.fit not in ("pad", "corner"):
             raise ConfigError(
                 f'Resize fill is for fit="pad", got fit={self.fit!r}; leave it out', field="fill"
             )
@@ -153,14 +153,14 @@ class Resize:
 
     @property
     def border(self) -> Border | None:
-        """The border around the image with fit="pad"."""
-        return Border("constant", self.fill) if self.fit == "pad" else None
+        """The border around the image with fit="pad" and "corner"."""
+        return Border("constant", self.fill) if self.fit in ("pad", "corner") else None
 
     def out(self, spec: Spec) -> Spec:
         need_pixels(self, spec)
         height, width = spec.size
         want = height_width(self.size)
-        if self._fit in ("exact", "pad", "crop"):
+        if self._fit in ("exact", "pad", "corner", "crop"):
             return spec.with_size(*want)
         if height is None or width is None:
             return spec.with_size(None, None)
@@ -174,10 +174,11 @@ class Resize:
             box = np.concatenate([(sizes - part) // 2, part], axis=1)
             return window_params(box, same_size(want, sizes))
         new = self._sizes(sizes)
-        if self._fit != "pad":
+        if self._fit not in ("pad", "corner"):
             return window_params(full_boxes(sizes), new)
         unit = sizes / new  # source pixels per pixel of the result
-        box = np.concatenate([-((want - new) // 2) * unit, want * unit], axis=1)
+        before = (want - new) // 2 if self._fit == "pad" else 0  # of the border
+        box = np.concatenate([-before * unit, want * unit], axis=1)
         return window_params(box, same_size(want, sizes))
 
     def largest_results(self, unlimited: int) -> tuple[tuple[int, int], ...]:
@@ -204,12 +205,14 @@ class Resize:
         return self.fit or ("exact" if isinstance(self.size, tuple) else "short")
 
     def _sizes(self, sizes: np.ndarray) -> np.ndarray:
-        """Return the sizes of the scaled images, without the padding of "pad"."""
+        """Return the sizes of the scaled images, without the border."""
         want = np.array(height_width(self.size), np.int64)
         if self._fit == "exact":
             return same_size(want, sizes)
-        if self._fit == "pad":
+        if self._fit in ("pad", "corner"):
             scale = (want / sizes).min(axis=1, keepdims=True)
+            if self._fit == "corner":
+                scale = np.minimum(scale, 1)
             return np.clip(np.rint(sizes * scale).astype(np.int64), 1, want)
         if self._fit == "cover":
             scale = (want / sizes).max(axis=1, keepdims=True)

@@ -20,7 +20,15 @@ from fastfeed.ops.program.layers import Choices, Layer
 from fastfeed.ops.program.program import Program, Work
 from fastfeed.ops.program.window import Window
 
-__all__ = ["Stage", "boxes_after", "points_after", "stages", "to_original", "transforms_of"]
+__all__ = [
+    "Stage",
+    "boxes_after",
+    "fill_valid",
+    "points_after",
+    "stages",
+    "to_original",
+    "transforms_of",
+]
 
 _ROUNDING = 1e-6  # pixels by which arithmetic moves a point that is on an edge
 
@@ -99,6 +107,25 @@ def transforms_of(stages: Sequence[Stage]) -> np.ndarray:
     for stage in stages[1:]:
         path = _product(stage.forward, path)
     return path / path[:, 2:, 2:]
+
+
+def fill_valid(stages: Sequence[Stage], out: np.ndarray) -> None:
+    """Set pixels of results to True whose center is in the image: bool (n, height, width)."""
+    back = np.linalg.inv(transforms_of(stages))
+    edges = _edges(stages[0].limits)
+    y, x = (np.arange(side) + 0.5 for side in out.shape[1:])
+    for matrix, (left, top, right, bottom), valid in zip(back, edges, out, strict=True):
+        if np.count_nonzero(matrix) == np.count_nonzero(matrix[[0, 0, 1, 1, 2], [0, 2, 1, 2, 2]]):
+            across = matrix[0, 0] * x + matrix[0, 2]
+            down = matrix[1, 1] * y + matrix[1, 2]
+            columns, rows = across[None], down[:, None]
+        else:
+            points = np.einsum(
+                "ij,jyx->iyx", matrix, np.stack(np.broadcast_arrays(x, y[:, None], 1.0))
+            )
+            columns, rows = points[0] / points[2], points[1] / points[2]
+        inside = (columns >= left) & (columns < right), (rows >= top) & (rows < bottom)
+        np.logical_and(*inside, out=valid)
 
 
 @checked

@@ -20,7 +20,7 @@ from fastfeed.arguments import checked, checked_early
 from fastfeed.errors import ConfigError
 from fastfeed.familiar import name_hint, option_hint
 from fastfeed.ops.base import MEANING
-from fastfeed.ops.batch_sizes import BucketSize, BySchedule, RandomSizes
+from fastfeed.ops.batch_sizes import BucketSize, BySchedule, LargestSize, RandomSizes
 from fastfeed.ops.function import as_op
 from fastfeed.printable import printable
 from fastfeed.runtime.import_path import find_function, import_path
@@ -41,7 +41,7 @@ _MORE = (
 )  # of a transform
 _CLASSES: dict[str, type] = {name: getattr(public_ops, name) for name in public_ops.__all__}
 _CLASSES |= {"Spec": Spec}  # a value of `Function(returns=)`
-_CLASSES |= {kind.__name__: kind for kind in (BucketSize, BySchedule, RandomSizes)}
+_CLASSES |= {kind.__name__: kind for kind in (BucketSize, BySchedule, LargestSize, RandomSizes)}
 _FUNCTION = "function"  # name of the parameter that takes a user's function
 _NAMES = {"op": "of"}  # parameters with other names in files, where "op" names the class
 _DEEPEST = 16  # lists and ops inside of each other

@@ -230,8 +230,9 @@ PADDING = (
     ("make", "text"),
     [
         (
-            lambda: Resize(8, fit="crop"),
-            'Resize fit must be "exact", "short", "long", "pad" or "cover", got \'crop\'',
+            lambda: Resize(8, fit="inside"),
+            'Resize fit must be "exact", "short", "long", "pad", "corner", "cover" or "crop", got'
+            " 'inside'",
         ),
         (
             lambda: Resize((8, 9), fit="long"),

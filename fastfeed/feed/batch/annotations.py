@@ -20,7 +20,7 @@ from fastfeed.feed.batch.object_rows import ObjectRows, clear_objects, mix_objec
 from fastfeed.ops.function import Function
 from fastfeed.ops.geometry import RandomFlip
 from fastfeed.ops.mix_plan import MixPlan
-from fastfeed.ops.move_boxes import Stage, stages, transforms_of
+from fastfeed.ops.move_boxes import Stage, fill_valid, stages, transforms_of
 from fastfeed.ops.program.program import Program, Work
 from fastfeed.ops.program.window import Located
 from fastfeed.runtime.batch import Boxes
@@ -35,12 +35,22 @@ _STORED = 'if it was annotated without EXIF orientation, pass Objects(frame="sto
 
 def check_transforms(program: Program, names: Container[str], owner: str) -> None:
     """ConfigError if other values have the name of a field that says what was done to an image."""
-    for name in TRANSFORMS if program.transforms else ():
+    for name in field_specs(program):
         if name in names:
+            maker = "to_original=True" if name in TRANSFORMS else "LargestSize()"
             raise ConfigError(
-                f"to_original=True makes the field {name!r}, and {owner} has a column of this"
+                f"{maker} makes the field {name!r}, and {owner} has a column of this"
                 " name; name the column otherwise, or leave it out"
             )
+
+
+def field_specs(program: Program) -> dict[str, tuple[tuple[int, ...], str]]:
+    """Shape and dtype for one sample of fields that say what was done to an image, by name."""
+    specs = dict(TRANSFORMS) if program.transforms else {}
+    if program.valid:
+        height, width = program.augmented.size
+        specs["valid"] = (height or 0, width or 0), "bool"
+    return specs
 
 
 class LocatedSamples(Protocol):
@@ -61,7 +71,7 @@ class Annotations:
 
     objects: Boxes | None = None
     masks: np.ndarray | None = None  # uint8 (n, height, width)
-    # `transform` and `original_size`, if they are asked for
+    # `transform`, `original_size` and `valid`, if they are asked for
     transforms: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def __getitem__(self, rows: Any) -> Annotations:
@@ -134,8 +144,8 @@ class Annotator:
         spec = self.source.object_spec
         mask_size = self.size if spec.instance_masks else None
         objects = Boxes.none(n, boxes, spec.keypoints, mask_size) if self.max_boxes else None
-        specs = TRANSFORMS if self.program.transforms else {}
-        transforms = {name: np.zeros((n, *shape), dtype) for name, (shape, dtype) in specs.items()}
+        specs = field_specs(self.program).items()
+        transforms = {name: np.zeros((n, *shape), dtype) for name, (shape, dtype) in specs}
         return Annotations(objects, masks, transforms)
 
     def before(self, annotations: Annotations) -> Annotations:
@@ -161,9 +171,11 @@ class Annotator:
             return
         clear(out)
         transforms = stages(self.program, work)
-        if out.transforms:
+        if self.program.transforms:
             out.transforms["transform"][:] = transforms_of(transforms)
             out.transforms["original_size"][:] = samples.image_sizes
+        if self.program.valid:
+            fill_valid(transforms, out.transforms["valid"])
         turns = self._turns(samples)
         if out.objects is not None:
             objects = self._objects(samples, turns)
@@ -377,9 +389,8 @@ def clear(out: Annotations, rows: Any = slice(None)) -> None:
         clear_objects(out.objects, rows)
     if out.masks is not None:
         out.masks[rows] = _UNKNOWN
-    if out.transforms:
-        out.transforms["transform"][rows] = np.eye(3)
-        out.transforms["original_size"][rows] = 0
+    for name, array in out.transforms.items():
+        array[rows] = np.eye(3) if name == "transform" else 0
 
 
 def _pixels(size: np.ndarray) -> str:

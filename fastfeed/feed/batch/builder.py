@@ -63,7 +63,8 @@ class BatchBuilder:
         self._loader = SampleLoader(config, decoders, quarantine, timeline, sizes.max_bytes, native)
         self._policy = config.policy
         self._use(branches)
-        self._by_size: dict[tuple[Size, ...], BatchBuilder] = {}
+        # the builder of batches of these sizes, where these differ
+        self.of_sizes: Callable[[tuple[Size, ...]], BatchBuilder] | None = None
         self._maps = MapRunner(self.program, config.policy, timeline)
         mix = self.program.mix
         self._group = mix.op.group if mix is not None else 1
@@ -83,12 +84,7 @@ class BatchBuilder:
         """A builder of the same batches through other programs."""
         other = copy.copy(self)
         other._use(branches)
-        return other
-
-    def with_sizes(self, branches: Mapping[tuple[Size, ...], Sequence[Branch]]) -> BatchBuilder:
-        """A builder of batches of several sizes, each through the branches of its size."""
-        other = copy.copy(self)
-        other._by_size = {sizes: self.with_branches(own) for sizes, own in branches.items()}
+        other.of_sizes = None
         return other
 
     def with_plan(self, plan: Plan) -> BatchBuilder:
@@ -96,7 +92,6 @@ class BatchBuilder:
         other = copy.copy(self)
         other.plan = plan
         other._visits = StepSampleCache(plan)
-        other._by_size = {sizes: own.with_plan(plan) for sizes, own in self._by_size.items()}
         return other
 
     @property
@@ -123,9 +118,10 @@ class BatchBuilder:
         ahead: Mapping[str, ReadAhead],
     ) -> ParallelJob[Batch]:
         """The batch of one step; `number` counts batches for the timeline."""
-        if self._by_size:
+        if self.of_sizes is not None:
             sizes = batch_sizes(self.program, self.plan, epoch, step)
-            return self._by_size[sizes].job(epoch, step, number, stop, ahead)
+            builder = self.of_sizes(sizes).with_plan(self.plan)
+            return builder.job(epoch, step, number, stop, ahead)
         plan = self.plan
         rows = BatchRows.around(plan.first(step), plan.batch, self._group)
         visits = self._visits(epoch, step) if self._group == 1 else plan.at(epoch, rows.positions)

@@ -5,14 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
+from functools import partial
 from itertools import pairwise, product
 from typing import Any
 
-from fastfeed.errors import ConfigError
-from fastfeed.ops.base import Size, SizeChoice
+import numpy as np
+
+from fastfeed.errors import ConfigError, SpecError
+from fastfeed.ops.base import BatchFacts, Size, SizeChoice
+from fastfeed.ops.batch_sizes import LargestSize
 from fastfeed.ops.function import as_op
+from fastfeed.ops.program.compile import unmapped
 from fastfeed.ops.program.program import BatchPrograms, Program
-from fastfeed.ops.program.window import Step
+from fastfeed.ops.program.window import Step, fold
 
 __all__ = ["fuse_sizes", "sizes_at"]
 
@@ -20,43 +25,111 @@ _HOLDERS = ("size", "op", "ops", "views")  # fields of ops that hold a size, or 
 _MOST = 256  # programs
 
 
-def fuse_sizes(ops: Any, compiled: Callable[[Any], Program], buckets: Sequence[Size]) -> Program:
+def fuse_sizes(
+    ops: Any,
+    compiled: Callable[[Any], Program],
+    buckets: Sequence[Size],
+    image_sizes: Callable[[], np.ndarray],
+) -> Program:
     """The program of ops, which is the largest one if batches are of several sizes.
 
     ops: a list, or lists by image. compiled: compiles ops without choices of sizes. buckets: sizes
-    of the order's buckets, if it has any.
+    of the order's buckets, if it has any. image_sizes: reads (height, width) of all images, int64
+    (n, 2).
     """
     choices = tuple(dict.fromkeys(_choices(ops)))
     if not choices:
         return compiled(ops)
-    programs: dict[tuple[Size, ...], Program] = {}
-    for sizes in _size_sets(choices, buckets):
-        programs[sizes] = compiled(_with_sizes(ops, dict(zip(choices, sizes, strict=True))))
-    largest = max(programs, key=lambda sizes: math.prod(programs[sizes].shape))
-    program = programs[largest]
-    written = _as_written(ops, dict(zip(choices, largest, strict=True)), program.steps)
+    of_sizes = partial(_compiled, compiled, ops, choices)
+    by_size = BatchPrograms(choices, {})
+    largest: list[tuple[int, int]] = []
+    if any(isinstance(choice, LargestSize) for choice in choices):
+        first = _size_sets(choices, buckets)[0]
+        sizes = _sizes_before(
+            ops, of_sizes(first), dict(zip(choices, first, strict=True)), image_sizes
+        )
+        largest = [tuple(sizes.max(axis=0).tolist()), tuple(sizes.min(axis=0).tolist())]
+        by_size = replace(by_size, image_sizes=sizes, compiled=of_sizes)
+    programs = {sizes: of_sizes(sizes) for sizes in _size_sets(choices, buckets, largest)}
+    most = max(programs, key=lambda sizes: math.prod(programs[sizes].shape))
+    program = programs[most]
+    written = _as_written(ops, dict(zip(choices, most, strict=True)), program.steps)
     steps = zip(written, *(part.steps for part in programs.values()), strict=True)
     return replace(
         program,
         steps=tuple(_without_size(step, others) for step, *others in steps),
-        by_size=BatchPrograms(choices, programs),
+        by_size=replace(by_size, programs=programs),
     )
 
 
-def sizes_at(
-    choices: Sequence[SizeChoice], epoch: int, draw: float, bucket: Size | None
-) -> tuple[Size, ...]:
-    """The sizes of a batch, one per choice; draw: its random number."""
-    return tuple(choice.size_at(epoch, draw, bucket) for choice in choices)
+def _compiled(
+    compiled: Callable[[Any], Program],
+    ops: Any,
+    choices: Sequence[SizeChoice],
+    sizes: Sequence[Size],
+) -> Program:
+    """The program of these sizes."""
+    program = compiled(_with_sizes(ops, dict(zip(choices, sizes, strict=True))))
+    if not any(isinstance(choice, LargestSize) for choice in choices):
+        return program
+    if reason := unmapped(program):
+        raise SpecError(
+            f"LargestSize() makes the field `valid`, which says where each image is, and {reason};"
+            " leave one of them out"
+        )
+    return replace(program, valid=True)
 
 
-def _size_sets(choices: Sequence[SizeChoice], buckets: Sequence[Size]) -> list[tuple[Size, ...]]:
+def _sizes_before(
+    ops: Any,
+    program: Program,
+    sizes: Mapping[SizeChoice, Size],
+    image_sizes: Callable[[], np.ndarray],
+) -> np.ndarray:
+    """Sizes of all images before the first op that takes the largest of a batch: int32 (n, 2)."""
+    written = [step.op for step in _as_written(ops, sizes, program.steps)]
+    geometry = [op for op in written if op.kind == "geometry"]
+    places = (k for k, op in enumerate(geometry) if isinstance(getattr(op, "size", 0), LargestSize))
+    k = next(places, len(program.window))
+    if k >= len(program.window) or getattr(geometry[k], "fit", "") != "corner":
+        raise SpecError(
+            'LargestSize() is the size of a Resize(..., fit="corner") that comes before ops which'
+            f" change pixels, got {written}; write Resize(LargestSize(), fit='corner') there"
+        )
+    steps = program.window[:k]
+    images = np.maximum(image_sizes(), 0).astype(np.int64)
+    known = images[(images > 0).all(axis=1)]
+    if not len(known):
+        raise ConfigError("LargestSize() needs sizes of images, and no image has one")
+    images = np.where((images > 0).all(axis=1, keepdims=True), images, known[0])
+    found = [
+        fold(steps, [np.full((len(images), step.op.draws), u) for step in steps], images).sizes
+        for u in (0.0, 0.999)
+    ]
+    if (found[0] != found[1]).any():
+        raise SpecError(
+            "LargestSize() needs sizes that do not depend on random numbers, got"
+            f" {[step.op for step in steps]} before it; leave the op out that draws a size"
+        )
+    return found[0].astype(np.int32)
+
+
+def sizes_at(choices: Sequence[SizeChoice], batch: BatchFacts) -> tuple[Size, ...]:
+    """The sizes of a batch, one per choice."""
+    return tuple(choice.size_at(batch) for choice in choices)
+
+
+def _size_sets(
+    choices: Sequence[SizeChoice],
+    buckets: Sequence[Size],
+    largest: Sequence[tuple[int, int]] = (),
+) -> list[tuple[Size, ...]]:
     """All sizes that batches may have, a tuple with one per choice."""
     epochs = sorted({0}.union(*(choice.starts for choice in choices)))
     cuts = sorted({k / choice.count for choice in choices for k in range(choice.count + 1)})
     draws = [(low + high) / 2 for low, high in pairwise(cuts)]
-    places = product(epochs, draws, dict.fromkeys(buckets) or (None,))
-    found = list(dict.fromkeys(sizes_at(choices, *place) for place in places))
+    places = product(epochs, draws, dict.fromkeys(buckets) or (None,), largest or (None,))
+    found = list(dict.fromkeys(sizes_at(choices, BatchFacts(*place)) for place in places))
     if len(found) > _MOST:
         raise ConfigError(
             f"batches must be of at most {_MOST} sizes, got {len(found)}: one for every epoch of"

@@ -81,6 +81,16 @@ def with_transforms(program: Program, wanted: Any) -> Program:
     check_flag("to_original", wanted)
     if not wanted:
         return program
+    if reason := unmapped(program):
+        raise SpecError(
+            f"to_original=True says how each image became the result, and {reason}; leave one of"
+            " them out"
+        )
+    return replace(program, transforms=True)
+
+
+def unmapped(program: Program) -> str:
+    """Reason why no matrix leads from the original image to the result; empty if one does."""
     reason = ""
     if program.mix is not None:
         reason = f"{type(program.mix.op).__name__} makes one image of several"
@@ -92,12 +102,7 @@ def with_transforms(program: Program, wanted: Any) -> Program:
             reason = f"{bending!r} moves every pixel by its own amount"
         if isinstance(op, Function) and link.spec.size != link.input_spec.size:
             reason = f"{op!r} changes the size of images as it likes"
-    if reason:
-        raise SpecError(
-            f"to_original=True says how each image became the result, and {reason}; leave one of"
-            " them out"
-        )
-    return replace(program, transforms=True)
+    return reason
 
 
 def _program(steps: list[Step], input_spec: Spec) -> Program:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -131,6 +131,7 @@ class Program:
     label: LabelSpec = CLASS_NUMBER  # of a batch's labels
     maps: tuple[Map, ...] = ()  # functions on fields of finished batches, in order
     transforms: bool = False  # batches say what was done to each image
+    valid: bool = False  # batches say where in each result the image is
     by_size: BatchPrograms | None = None  # if sizes differ from batch to batch
 
     @property
@@ -242,4 +243,16 @@ class BatchPrograms:
     """A program for each size of batches."""
 
     choices: tuple[SizeChoice, ...]  # of the ops, as written
-    programs: Mapping[tuple[Size, ...], Program]  # by the sizes of all choices
+    # by the sizes of all choices; with `compiled`, those of the largest and the smallest images
+    programs: Mapping[tuple[Size, ...], Program]
+    compiled: Callable[[Sequence[Size]], Program] | None = None  # makes programs of other sizes
+    # int32 (n, 2): of all samples, before the op that takes the largest of a batch
+    image_sizes: np.ndarray | None = field(default=None, compare=False)
+
+    def of_sizes(self, sizes: tuple[Size, ...]) -> Program:
+        """The program of these sizes, one per choice."""
+        program = self.programs.get(sizes)
+        if program is not None:
+            return program
+        assert self.compiled is not None
+        return self.compiled(sizes)

@@ -87,11 +87,14 @@ class Buckets:
         leftovers (str): Samples of a bucket that do not fill a run: "drop" leaves them out of this
             epoch, others in every epoch; "fill" adds samples of the bucket that have come before in
             the epoch, augmented differently. Default: "drop".
+        sizes (Mapping | None): Size of the images of each bucket, by its value: the side of a
+            square or (height, width), pixels, which ops take as `BucketSize()`. Default: None, all
+            batches have one size.
 
     Raises:
-        ConfigError: If an argument is out of range or `by` holds other values. A column that the
-            source does not have, a bucket that would never fill a run, and a global batch that is
-            not a multiple of `batch` are refused by `Feed`.
+        ConfigError: If an argument is out of range, `by` holds other values, or `sizes` are not
+            those of these values. A column that the source does not have, a bucket that would never
+            fill a run, and a global batch that is not a multiple of `batch` are refused by `Feed`.
 
     Example:
         >>> source = ff.Arrays(np.zeros((8, 1, 1, 3), np.uint8), np.arange(8))
@@ -163,7 +166,7 @@ class Buckets:
             ...     shuffle=order,
             ... )
             >>> [(batch.ids.tolist(), batch.images.shape[1:3]) for batch in feed]
-            [([1, 3], (128, 96)), ([0, 2], (96, 128))]
+            [([2, 0], (96, 128)), ([3, 1], (128, 96))]
         """
         if not isinstance(sizes, (list, tuple)) or not sizes:
             raise ConfigError.of("sizes", "a list of sizes such as [(832, 1216), 1024]", sizes)
@@ -199,6 +202,11 @@ class Buckets:
 
         Raises:
             ConfigError: If `images` is something else, or a size has no images.
+
+        Example:
+            >>> order = ff.Buckets.by_aspect([(96, 128), (128, 96)], batch=1)
+            >>> order.of_images([(600, 800), (800, 600)]).positions(samples=2)
+            2
         """
         pairs = np.asarray(images)
         if pairs.ndim != 2 or pairs.shape[1:] != (2,) or pairs.dtype.kind not in "iu":
@@ -220,6 +228,11 @@ class Buckets:
 
         Returns:
             (height, width), pixels.
+
+        Example:
+            >>> order = ff.Buckets(["wide", "high"], 1, sizes={"wide": (2, 4), "high": (4, 2)})
+            >>> [order.size_at(position, seed=0, epoch=0) for position in (0, 1)]
+            [(4, 2), (2, 4)]
         """
         bucket = self._place(np.array([position]), seed, epoch)[0]
         return dict(self.sizes)[self.by.values[bucket[0]].item()]

@@ -364,9 +364,11 @@ def test_mixing_and_other_backends_are_refused(tmp_path):
     ops = [ff.Decode(dtype="uint16"), WHOLE]
     with pytest.raises(SpecError, match=r"MixUp mixes bytes of 1 or 3 channels, got HWC uint16\["):
         ff.Feed(source, [*ops, ff.MixUp()], batch=1)
-    for decode in (ops[0], ff.Decode(channels=1)):
-        with pytest.raises(ConfigError, match='backend="dali" decodes to RGB of 8 bits, got Dec'):
-            ff.Feed(source, [decode, WHOLE], batch=1, backend="dali")
+    with pytest.raises(ConfigError, match='backend="dali" makes gray or RGB of 8 bits, got Dec'):
+        ff.Feed(source, ops, batch=1, backend="dali")
+    nvjpeg = ff.GpuDecode("nvjpeg")
+    with pytest.raises(ConfigError, match='backend="nvjpeg" makes RGB of 8 bits, got Decode'):
+        ff.Feed(source, [ff.Decode(channels=1), WHOLE], batch=1, decode=nvjpeg)
     with ff.Feed(
         source, [ff.Decode(channels=1, dtype="uint16"), WHOLE], batch=1, on_bad="raise"
     ) as feed:

@@ -223,12 +223,20 @@ def test_fuses(op):
 @pytest.mark.parametrize("op", CHANGES, ids=repr)
 @pytest.mark.parametrize(
     "before",
-    [ENCODED, PIXELS, Spec((3, 24, 32), "uint8", "CHW"), Spec((24, 32, 3), "float32", "HWC")],
+    [ENCODED, PIXELS, Spec((3, 24, 32), "uint8", "CHW")],
 )
 def test_changes_of_pixels_refuse_what_they_cannot_follow(op, before):
     with pytest.raises(SpecError, match="put") as error:
         op.out(before)
     assert str(before) in str(error.value)
+
+
+@pytest.mark.parametrize("op", CHANGES, ids=repr)
+def test_changes_of_pixels_cannot_follow_a_conversion(op):
+    """Those that only move pixels may follow a Decode to floats."""
+    with pytest.raises(SpecError, match="put it before ToFloat") as error:
+        fuse([every.ToFloat(), op], FIXED)
+    assert "got HWC float32[24, 32, 3]" in str(error.value)
 
 
 def test_the_window_takes_geometry_and_the_chain_the_rest():

@@ -24,7 +24,7 @@ from fastfeed.backends.cpu.native_program import NativeProgram
 from fastfeed.backends.dali import chain
 from fastfeed.backends.dali.graph import Graph, gpu_count, no_gpu
 from fastfeed.backends.dali.pipeline import RenderPipeline
-from fastfeed.backends.dali.plain import plain_rows, supports_filters
+from fastfeed.backends.dali.plain import plain_rows, supports
 from fastfeed.backends.decode_share import DecodeShare, decodes_on_cpu, kept_file, read_measured
 from fastfeed.backends.gpu_memory import GpuMemory, HostMemory, refused_all
 from fastfeed.backends.options import GpuDecode, as_gpu_decode
@@ -185,7 +185,7 @@ class DaliBackend:
 
     def decode_path(self) -> str:
         where = self._memory.place
-        if not supports_filters(self._program):
+        if not supports(self._program):
             return f"{self._engine.name}; converted on {where}"
         if self._program.decode is None:
             return f"DALI on {where}"

@@ -21,20 +21,23 @@ from fastfeed.ops.program.program import Program
 from fastfeed.ops.program.window import Window
 from fastfeed.runtime.extension import extension
 
+RGB = 3  # channels that DALI decodes to
 _EIGHT_BITS = (b"\x08\x00", b"\x08\x02")  # depth and color type of a PNG: gray, RGB
 _NOT_PLAIN = {b"eXIf", b"tRNS", b"acTL"}  # chunks of one that is rotated, transparent or animated
 
 
-def supports_filters(program: Program) -> bool:
-    """True if DALI has the filters of all windows."""
+def supports(program: Program) -> bool:
+    """True if DALI decodes to these channels, and has the filters of all windows."""
+    if program.decode is not None and program.decode.channels != RGB:
+        return False
     ops = [op for layer in program.layers for op in layer.ops if isinstance(op, Window)]
     return program.filter in FILTERS and all(op.filter in FILTERS for op in ops)
 
 
 def plain_rows(program: Program, blobs: Sequence[Any], headers: Sequence[Header]) -> list[bool]:
     """True for each sample that DALI decodes as the cpu backend does."""
-    if not supports_filters(program) or program.decode is None:
-        return [supports_filters(program)] * len(blobs)
+    if not supports(program) or program.decode is None:
+        return [supports(program)] * len(blobs)
     # the native extension's word: 8-bit JPEGs of one component or three
     by_extension = [header.format == "JPEG" and header.handle is None for header in headers]
     plain = iter(extension().plain_jpegs(list(compress(blobs, by_extension))))

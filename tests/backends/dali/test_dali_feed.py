@@ -247,3 +247,16 @@ for k in range(0, len(files), 64):
             pixels.append([path.name, far])
 print(json.dumps({"files": len(files), "verdicts": verdicts, "pixels": pixels}))
 """
+
+
+@needs_dali
+def test_gray_files_are_decoded_by_the_cpu(folder):
+    ops = [ff.Decode(channels=1), ff.RandomResizedCrop(32), ff.Invert(), ff.ToFloat()]
+    made = {}
+    for backend in ("cpu", "dali"):
+        options = {"batch": 8, "seed": 3, "threads": 2, "backend": backend, "on_bad": "mask"}
+        decode = "pillow" if backend == "cpu" else "auto"
+        with ff.Feed(ff.ImageFolder(folder), ops, decode=decode, **options) as f:
+            made[backend] = next(iter(f)).images
+            assert ("pillow; converted on" in str(f)) == (backend == "dali")
+    np.testing.assert_allclose(made["dali"], made["cpu"], atol=1e-6)

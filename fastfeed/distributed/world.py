@@ -16,10 +16,10 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError
@@ -35,9 +35,12 @@ class World:
         size (int): Number of processes in all. At least 1. Default: 1.
         local_rank (int): Rank among the processes on this machine. Range [0, local_size). Default:
             0.
-        local_size (int): Number of processes on this machine. Range [1, size]. Default: 1.
+        local_size (int): Number of processes on this machine. Range [1, size * replicas]. Default:
+            1.
         found_by (str): The launcher and the variables read, for people. Not compared. Default:
             "default".
+        replicas (int): Number of processes that read the samples of each rank, as those of tensor
+            parallelism do. At least 1. Default: 1.
 
     Raises:
         ConfigError: A number is not an integer or outside its range.
@@ -52,9 +55,10 @@ class World:
     local_rank: int = 0
     local_size: int = 1
     found_by: str = field(default="default", compare=False)
+    replicas: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("rank", "size", "local_rank", "local_size"):
+        for name in ("rank", "size", "local_rank", "local_size", "replicas"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int):
                 raise ConfigError.of(name, "an integer", value, f"pass int({name})")
@@ -64,10 +68,13 @@ class World:
             raise ConfigError.of(
                 "rank", f"in [0, {self.size})", self.rank, "pass the global rank, not the local one"
             )
-        if not 1 <= self.local_size <= self.size:
+        if self.replicas < 1:
+            raise ConfigError.of("replicas", ">= 1", self.replicas, "pass processes per rank")
+        processes = self.size * self.replicas
+        if not 1 <= self.local_size <= processes:
             raise ConfigError.of(
                 "local_size",
-                f"in [1, {self.size}]",
+                f"in [1, {processes}]",
                 self.local_size,
                 "pass the processes on this machine",
             )
@@ -119,6 +126,58 @@ class World:
                 raise ConfigError(text, field=found.variable) from None
         return cls(found_by="default: no launcher in the environment")
 
+    @classmethod
+    @checked
+    def of_mesh(cls, mesh: Any, dims: str | Sequence[str]) -> World:
+        """The rank of this process among those that split the data of a PyTorch DeviceMesh.
+
+        Processes that differ in other dimensions, as those of tensor, context or pipeline
+        parallelism, read the same samples.
+
+        Args:
+            mesh (torch.distributed.device_mesh.DeviceMesh): The whole mesh of the job.
+            dims (str | Sequence[str]): Names of the dimensions that split the data, the outermost
+                first, such as "dp" or ("dp_replicate", "dp_shard").
+
+        Returns:
+            The world, with the rank on this machine as `detect` reads it; without a launcher, all
+            processes are taken to be on this machine.
+
+        Raises:
+            ConfigError: This is no mesh with this process in it, or it has no such dimension.
+
+        Example:
+            >>> mesh = init_device_mesh(  # doctest: +SKIP
+            ...     "cuda", (4, 2), mesh_dim_names=("dp", "tp")
+            ... )
+            >>> feed = ff.Feed(source, ops, batch=64, world=ff.World.of_mesh(mesh, "dp"))  # doctest: +SKIP
+        """
+        names = tuple(getattr(mesh, "mesh_dim_names", None) or ())
+        at = mesh.get_coordinate() if hasattr(mesh, "get_coordinate") else None
+        if not names or at is None:
+            raise ConfigError.of(
+                "mesh",
+                "a DeviceMesh of PyTorch with names of dimensions, and this process in it",
+                mesh,
+                "make it by init_device_mesh(..., mesh_dim_names=...)",
+            )
+        wanted = (dims,) if isinstance(dims, str) else tuple(dims)
+        if unknown := [name for name in wanted if name not in names]:
+            raise ConfigError.of(
+                "dims", f"of {', '.join(names)}", unknown[0], "name those that split the data"
+            )
+        rank, size = 0, 1
+        for name in wanted:
+            axis = names.index(name)
+            rank = rank * mesh.size(axis) + at[axis]
+            size *= mesh.size(axis)
+        launched = cls.detect()
+        local_rank, local_size, processes = mesh.get_rank(), mesh.size(), mesh.size()
+        if launched.size > 1:
+            local_rank, local_size = launched.local_rank, launched.local_size
+            processes = launched.size
+        return cls(rank, size, local_rank, local_size, "device mesh", processes // size)
+
     @property
     def gpu(self) -> int:
         """GPU of this process on its machine; 0 if the launcher shows it only one."""
@@ -131,6 +190,8 @@ class World:
 
     def __str__(self) -> str:
         text = f"rank {self.rank} of {self.size} (local {self.local_rank} of {self.local_size})"
+        if self.replicas > 1:
+            text += f", {self.replicas} processes each"
         name, _, what = self.found_by.partition(": ")
         if name == "default":
             return f"{text}, {what}" if what else text

@@ -362,12 +362,13 @@ def read_job(folder: str | Path) -> dict[str, Any]:
 
 
 def _timeline_path(world: World) -> str | None:
-    """The path in FASTFEED_TIMELINE, with `.rank1` before its suffix if there are several ranks."""
+    """The path in FASTFEED_TIMELINE, with `.rank1` before its suffix if there are several."""
     path = os.environ.get("FASTFEED_TIMELINE")
-    if not path or world.size == 1:
+    if not path or world.size * world.replicas == 1:
         return path or None
     stem, suffix = os.path.splitext(path)
-    return f"{stem}.rank{world.rank}{suffix}"
+    process = f".process{world.local_rank}" if world.replicas > 1 else ""
+    return f"{stem}.rank{world.rank}{process}{suffix}"
 
 
 def _live_status(

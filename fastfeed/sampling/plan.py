@@ -262,6 +262,26 @@ class Plan:
         weights[: last - first] = 1
         return weights
 
+    def count(self, step: int) -> int:
+        """Samples of a step over all ranks, without padding.
+
+        Gradients that are accumulated over steps of unequal length are those of the mean loss if
+        each rank divides the sum of its losses by this, and the ranks' gradients are added up.
+
+        Args:
+            step (int): Within the epoch, in [0, steps).
+
+        Returns:
+            `global_batch`, or what is left for the last step.
+
+        Example:
+            >>> plan = ff.Plan(10, 4, tail="pad")
+            >>> [plan.count(step) for step in range(plan.steps)]
+            [4, 4, 2]
+        """
+        _check_index("step", step, self.steps)
+        return min(self.length - int(step) * self.global_batch, self.global_batch)
+
     def first(self, step: int) -> int:
         """Position in an epoch of this rank's first sample of a step, counted over all ranks.
 
@@ -278,9 +298,8 @@ class Plan:
 
     def _own(self, step: int) -> tuple[int, int]:
         """The positions [first, last) of a step on this rank that are not padding."""
-        _check_index("step", step, self.steps)
+        first, last = self._share(self.count(step))
         begin = int(step) * self.global_batch
-        first, last = self._share(min(self.length - begin, self.global_batch))
         return begin + first, begin + last
 
     def _share(self, count: int) -> tuple[int, int]:

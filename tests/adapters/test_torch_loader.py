@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import itertools
 
 import numpy as np
@@ -161,6 +162,74 @@ def test_accumulated_gradients_are_applied_where_an_epoch_ends():
                     syncs.append(accelerator.sync_gradients)
             assert syncs == [False, False, True, False, True]
         assert not accelerator.gradient_state.in_dataloader
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_accumulated_gradients_of_unequal_batches_are_those_of_the_mean(size):
+    """Two groups of an epoch, the second with the incomplete last batch."""
+    group = 4
+    model = torch.nn.Linear(48, 1)
+    with feed(batch=8, tail="pad", shuffle=False) as data:
+        epoch = [images.flatten(1) for images, _ in data.to_torch("cpu")]
+    wanted = [
+        torch.autograd.grad(model(torch.cat(part)).square().mean(), model.weight)[0]
+        for part in (epoch[:group], epoch[group:])
+    ]
+    gradients = [0, 0]
+    for rank in range(size):
+        world = ff.World(rank, size, rank, size)
+        with feed(global_batch=8, batch=None, tail="pad", shuffle=False, world=world) as data:
+            for step, (images, _) in enumerate(data.to_torch("cpu")):
+                part = range(step - step % group, min(step - step % group + group, len(data)))
+                count = sum(map(data.plan.count, part))
+                loss = model(images.flatten(1)).square().sum() / count
+                gradients[step // group] += torch.autograd.grad(loss, model.weight)[0]
+    for found, gradient in zip(gradients, wanted, strict=True):
+        torch.testing.assert_close(found, gradient)
+
+
+def test_a_distributed_checkpoint_holds_the_position(tmp_path, pure):
+    """Of `torch.distributed.checkpoint`, which finds state_dict and load_state_dict by itself."""
+    checkpoint = importlib.import_module("torch.distributed.checkpoint")
+    with feed() as data, feed(batch=None, global_batch=8, world=ff.World(1, 2, 1, 2)) as other:
+        loader = data.to_torch("cpu")
+        for _ in itertools.islice(loader, 3):
+            pass
+        model = torch.nn.Linear(1, 1)
+        state = {"model": model.state_dict(), "data": loader}
+        checkpoint.save(state, checkpoint_id=tmp_path, no_dist=True)
+        again = other.to_torch("cpu")
+        checkpoint.load({"data": again}, checkpoint_id=tmp_path, no_dist=True)
+        assert labels(again) == [step[4:] for step in pure[0][3:]]
+
+
+@needs("torchdata")
+def test_a_node_of_torchdata_resumes_by_the_position(pure):
+    nodes = importlib.import_module("torchdata.nodes")
+    with feed() as data, feed() as fresh:
+        first, again = (
+            nodes.Loader(nodes.Prefetcher(nodes.IterableWrapper(made.to_torch("cpu")), 2))
+            for made in (data, fresh)
+        )
+        assert labels(first) == pure[0]
+        assert labels(itertools.islice(first, 2)) == pure[1][:2]
+        again.load_state_dict(first.state_dict())
+        assert labels(again) == pure[1][2:]
+        assert labels(again) == pure[2]
+        assert fresh.stats().batches == 3 + STEPS
+        for node in (first, again):
+            node.root.shutdown()
+
+
+def test_a_compiled_model_is_compiled_once():
+    counter = importlib.import_module("torch._dynamo.testing").CompileCounter()
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 1))
+    compiled = torch.compile(model, backend=counter)
+    with feed() as data:
+        loader = data.to_torch("cpu")
+        for images, _ in itertools.chain(loader, loader):
+            compiled(images).mean().backward()
+    assert counter.frame_count == 1
 
 
 def dealt_out(loader):

@@ -9,6 +9,7 @@ import itertools
 import json
 import pickle
 import random
+from typing import Any
 
 import pytest
 
@@ -392,12 +393,65 @@ def test_tf_config_error(value: str) -> None:
         ),
         ((0, 4, 0, 8), "local_size must be in [1, 4], got 8; pass the processes on this machine"),
         ((0, 4, 0, 0), "local_size must be in [1, 4], got 0; pass the processes on this machine"),
+        ((0, 2, 0, 8, "", 3), "local_size must be in [1, 6], got 8; pass the processes on this"),
+        ((0, 2, 0, 1, "", 0), "replicas must be >= 1, got 0; pass processes per rank"),
     ],
 )
 def test_world_checks_its_numbers(arguments: tuple, text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         World(*arguments)
-    assert str(caught.value) == text
+    assert str(caught.value).startswith(text)
+
+
+class Mesh:
+    """What a DeviceMesh of 2 x 3 x 2 processes tells one of them."""
+
+    mesh_dim_names = ("replicate", "shard", "tp")
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+
+    def get_coordinate(self) -> list[int] | None:
+        return [self.rank // 6, self.rank // 2 % 3, self.rank % 2] if self.rank >= 0 else None
+
+    def get_rank(self) -> int:
+        return self.rank
+
+    def size(self, axis: int | None = None) -> int:
+        return 12 if axis is None else (2, 3, 2)[axis]
+
+
+@pytest.mark.parametrize(
+    ("dims", "ranks", "replicas"),
+    [
+        (("replicate", "shard"), [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5], 2),
+        ("shard", [0, 0, 1, 1, 2, 2] * 2, 4),
+        (("shard", "replicate"), [0, 0, 2, 2, 4, 4, 1, 1, 3, 3, 5, 5], 2),
+        (("replicate", "shard", "tp"), list(range(12)), 1),
+    ],
+)
+def test_processes_of_a_mesh_share_the_samples_of_a_rank(
+    dims: Any, ranks: list[int], replicas: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worlds = [World.of_mesh(Mesh(rank), dims) for rank in range(12)]
+    assert [world.rank for world in worlds] == ranks
+    assert {(world.size, world.replicas) for world in worlds} == {(12 // replicas, replicas)}
+    assert [world.gpu for world in worlds] == list(range(12))
+    names = "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"
+    for name, value in zip(names, (9, 12, 1, 4), strict=True):
+        monkeypatch.setenv(name, str(value))
+    world = World.of_mesh(Mesh(9), dims)
+    assert (world.rank, world.gpu, world.local_size) == (ranks[9], 1, 4)
+    each = f", {replicas} processes each" if replicas > 1 else ""
+    assert str(world).endswith(f"(local 1 of 4){each}, found by device mesh")
+
+
+def test_a_mesh_says_what_it_lacks() -> None:
+    with pytest.raises(ConfigError, match=r"dims must be of replicate, shard, tp, got 'dp'; name"):
+        World.of_mesh(Mesh(0), "dp")
+    for mesh in (Mesh(-1), object()):
+        with pytest.raises(ConfigError, match=r"mesh must be a DeviceMesh .* by init_device_mesh"):
+            World.of_mesh(mesh, "dp")
 
 
 def test_world_reads_aloud_and_is_a_value() -> None:

@@ -54,7 +54,14 @@ PUBLIC["scaling.plan_batch"] = ff.scaling.plan_batch
 PUBLIC["timm.create_loader"] = ff.timm.create_loader
 PUBLIC |= {
     call.__qualname__: call
-    for call in (ff.Arrays.mnist, ff.Arrays.cifar, ff.Objects.coco, ff.Plan.make, ff.World.detect)
+    for call in (
+        ff.Arrays.mnist,
+        ff.Arrays.cifar,
+        ff.Objects.coco,
+        ff.Plan.make,
+        ff.World.detect,
+        ff.World.of_mesh,
+    )
 }
 WRONG: dict[str, list[Any]] = {  # by annotation; an object is wrong wherever there is one
     "bool": ["yes", 1, None, 0.0],

@@ -296,7 +296,16 @@ def test_transforms_of_another_library_run_in_a_feed(run: Run, photos: Path) -> 
         assert words in text
 
 
+FOUR = (*TORCHRUN[:-1], "4")
 RESUMED = [
+    Run(
+        "fsdp_torch.py",
+        ("torch",),
+        ("--checkpoint", "fsdp", "--epochs", "1"),
+        FOUR,
+        says=("epoch 0 step 40", "rank 0 of 2 (local 0 of 4), 2 processes each"),
+        nightly=True,
+    ),
     Run(
         "landmarks_torch_ddp.py",
         ("torch",),
@@ -344,7 +353,8 @@ def test_every_example_is_run_and_explained() -> None:
     }
     assert (
         files
-        == {run.script for run in (*RUNS, *PROOFS, *RECIPES, *FUNCTIONS, FILTERS, COCO)} | HELPERS
+        == {run.script for run in (*RUNS, *PROOFS, *RECIPES, *FUNCTIONS, *RESUMED, FILTERS, COCO)}
+        | HELPERS
     ), "a new example needs a row in RUNS"
     table = (EXAMPLES / "README.md").read_text()
     assert [name for name in sorted(files) if f"`{name}`" not in table] == []

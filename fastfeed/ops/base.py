@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -34,6 +35,7 @@ __all__ = [
     "freeze",
     "need_bytes",
     "need_movable",
+    "need_movable_by",
     "need_pixels",
     "shade",
 ]
@@ -225,6 +227,15 @@ def need_movable(op: Any, spec: Spec) -> Spec:
             ' for other pixels write filter="nearest", and leave fill out'
         )
     return _need_size(op, spec)
+
+
+def need_movable_by(op: Any, parts: Sequence[Any], spec: Spec) -> Spec:
+    """`need_movable` of an op that is composed of others."""
+    if all(part.kind == "change" and hasattr(part, "filter") for part in parts):
+        for part in parts:
+            part.out(spec)
+        return spec
+    return need_bytes(op, spec)
 
 
 def _need_size(op: Any, spec: Spec) -> Spec:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import ConfigError, SpecError
-from fastfeed.ops.base import Kind, check_p, freeze, need_bytes
+from fastfeed.ops.base import Kind, check_p, freeze, need_movable_by
 from fastfeed.ops.children import (
     check_keeps_size,
     child,
@@ -81,7 +81,7 @@ class Maybe:
 
     def out(self, spec: Spec) -> Spec:
         if self.kind != "geometry":
-            need_bytes(self, spec)
+            need_movable_by(self, (self.op,), spec)
         check_keeps_size(self, self.op, spec)
         return spec
 
@@ -175,7 +175,7 @@ class OneOf:
                     f" {filters}; give all its ops the same, or put Resize((height, width))"
                     " before it"
                 )
-            need_bytes(self, spec)
+            need_movable_by(self, self.ops, spec)
             for op in self.ops:
                 check_keeps_size(self, op, spec)
             return spec
@@ -268,7 +268,7 @@ class Sequential:
 
     def out(self, spec: Spec) -> Spec:
         if self.kind != "geometry":
-            need_bytes(self, spec)
+            need_movable_by(self, self.ops, spec)
             for op in self.ops:
                 check_keeps_size(self, op, spec)
             return spec

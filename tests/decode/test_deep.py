@@ -165,6 +165,9 @@ def test_orientation_borders_and_flips():
         ff.Perspective(0.4, 1.0, "nearest"),
         ff.ElasticTransform(20, 2, "nearest"),
         ff.GridDistortion(3, filter="nearest"),
+        ff.Maybe(ff.Rotate((33, 33), "nearest"), 1.0),
+        ff.OneOf([ff.Rotate((33, 33), "nearest"), ff.Affine(20, filter="nearest")]),
+        ff.Sequential([ff.Rotate((9, 9), "nearest"), ff.Affine((9, 9), filter="nearest")]),
     ],
     ids=repr,
 )
@@ -347,6 +350,7 @@ def test_damage_is_found():
         ([ff.Decode(dtype="float32"), WHOLE, ff.Equalize()], "Decode(dtype=...), leave it out"),
         ([ff.Decode(channels=4), WHOLE, ff.Invert()], "works on images of 1 or 3 channels, got"),
         ([ff.Decode(dtype="uint16"), WHOLE, ff.Rotate(9)], 'pixels write filter="nearest", and'),
+        ([ff.Decode(dtype="uint16"), WHOLE, ff.Maybe(ff.Invert())], "Maybe works on bytes, got"),
         ([WHOLE, ff.ToFloat(), ff.Rotate(9, "nearest")], "as they are decoded, got HWC float32["),
     ],
     ids=str,

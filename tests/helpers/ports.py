@@ -27,6 +27,7 @@ HELPERS = {"data", "torch_steps", "transformers_steps"}
 NEEDS = {  # packages of each port
     "diffusers_text_to_image": ("torch",),
     "diffusers_unconditional": ("torch",),
+    "diffusers_sdxl": ("torch",),
     "ffcv_cifar": ("torch",),
     "flax_imagenet": ("jax", "tensorflow"),
     "horovod_keras_resnet50": ("keras", "tensorflow"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -195,6 +196,36 @@ def test_diffusers_text_to_image(tmp_path: Path) -> None:
             same = center(short_side(root / name, 64, Image.Resampling.LANCZOS), 64)
             flipped = np.abs(image - same).mean() > np.abs(image - same[:, ::-1]).mean()
             assert_close(image, same[:, ::-1] if flipped else same)
+    assert seen == captions.keys()
+
+
+def test_diffusers_sdxl(tmp_path: Path) -> None:
+    port = load("diffusers_sdxl")
+    root = made(port, "captioned", tmp_path)
+    lines = [json.loads(line) for line in (root / "metadata.jsonl").read_text().splitlines()]
+    captions = {line["file_name"]: line["text"] for line in lines}
+    feed = port.feeds(root)
+    fields = {name: name for name in ("input_ids", "transform", "original_size", "id")}
+    source: Any = FeedSession.of(feed).source
+    seen = set()
+    for batch in feed.to_torch(yields=fields | {"pixel_values": "image"}):
+        names = [Path(uri).name for uri in source.uris(np.asarray(batch["id"]))]
+        seen.update(names)
+        np.testing.assert_array_equal(
+            batch["input_ids"], port.data.tokens([captions[name] for name in names])
+        )
+        pixels = as_bytes(batch["pixel_values"], 0.5, 0.5)
+        for image, name, ids in zip(pixels, names, port.time_ids(batch).tolist(), strict=True):
+            with Image.open(root / name) as opened:
+                height, width = opened.height, opened.width
+                ratios = [abs(math.log(width / height) - math.log(w / h)) for h, w in port.SIZES]
+                high, wide = port.SIZES[ratios.index(min(ratios))]
+                scale = max(high / height, wide / width)
+                size = round(width * scale), round(height * scale)
+                scaled = np.asarray(opened.resize(size, Image.Resampling.BILINEAR))
+            assert ids[:2] == [height, width] and ids[4:] == [high, wide] == [*image.shape[:2]]
+            top, left = ids[2:4]
+            assert_close(image, scaled[top : top + high, left : left + wide])
     assert seen == captions.keys()
 
 

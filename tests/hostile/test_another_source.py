@@ -155,7 +155,7 @@ def test_more_photographs_are_told() -> None:
             "notes"
         ][0]
     )
-    assert not Path("shards/__tmp").exists()
+    assert not list(Path("shards").rglob("check-*"))
 
 
 def test_a_wrong_source_leaves_an_interrupted_job_its_list() -> None:

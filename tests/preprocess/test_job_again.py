@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from helpers.preprocess.outcomes import photographs, tree
+from helpers.small_jobs import InlineEngine, recipe
 
 from fastfeed.decode.native import is_built
 from fastfeed.errors import ConfigError, TargetError, TooManyFailures
@@ -27,6 +28,7 @@ from fastfeed.preprocess.shard.build import ShardTask
 from fastfeed.preprocess.shard.versions import versions
 from fastfeed.preprocess.targets.job_state import open_job
 from fastfeed.preprocess.targets.local import LocalTarget
+from fastfeed.preprocess.targets.lock import temporary_name
 from fastfeed.preprocess.targets.target import open_target
 
 RECIPE = Recipe(Scaling(48), packing=Packing(samples=8))
@@ -136,6 +138,18 @@ def test_another_name_of_the_same_source_changes_no_byte(
 )
 def test_how_addresses_begin(planned: str, here: str, begin: tuple[str, str]) -> None:
     assert uri_prefixes(planned, here) == begin
+
+
+def test_listings_of_killed_processes_are_removed(source: Path, tmp_path: Path) -> None:
+    run(str(source), tmp_path / "out", recipe(), engine=InlineEngine())
+    mine = temporary_name()
+    host, _, rest, random = mine.rsplit("-", 3)
+    ended = f"{host}-{2**22 + 7}-{rest}-{random}"
+    for name in (mine, ended):
+        (tmp_path / f"out/__job/check-{name}-listing.ffarrays").write_bytes(b"1")
+    run(str(source), tmp_path / "out", recipe(), engine=InlineEngine())
+    left = [path.name for path in (tmp_path / "out/__job").glob("check-*")]
+    assert left == [f"check-{mine}-listing.ffarrays"]
 
 
 def test_a_relative_source_is_below_the_working_directory_of_now(

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from glob import escape, glob
 from typing import TYPE_CHECKING
 
 from fastfeed.preprocess.model.layout import CURRENT, JOB
 from fastfeed.preprocess.model.plan import PLAN, plan_files
+from fastfeed.preprocess.targets.lock import has_ended, temporary_name
 from fastfeed.sources.listing.listing_file import ARRAYS
 
 if TYPE_CHECKING:
     from fastfeed.preprocess.targets.target import Target
+
+_CHECK = "check"  # in names of listings that are compared with the job's
 
 
 def listing_prefix(target: Target, name: str | None = None) -> str | None:
@@ -37,6 +42,21 @@ def _is_merged(head: bytes) -> bool:
     with suppress(ValueError, AttributeError):  # damaged: `load` says so
         return bool(json.loads(head).get("merged"))
     return False
+
+
+@contextmanager
+def temporary_listing(target: Target) -> Iterator[str | None]:
+    """Prefix of a listing that is removed at the end, as are those that killed processes left."""
+    prefix = listing_prefix(target, f"{_CHECK}-{temporary_name()}")
+    try:
+        yield prefix
+    finally:
+        every = listing_prefix(target, _CHECK)
+        for path in glob(escape(every) + "*") if every is not None else ():
+            owner = os.path.basename(path).removeprefix(f"{_CHECK}-").rpartition("-listing")[0]
+            if path.startswith(prefix or path) or has_ended(owner):
+                with suppress(OSError):
+                    os.unlink(path)
 
 
 def keep_listing(prefix: str | None, target: Target, name: str) -> None:

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,13 +24,11 @@ from fastfeed.preprocess.inputs.formats import (
     resolve_columns,
 )
 from fastfeed.preprocess.inputs.inputs import Input
-from fastfeed.preprocess.inputs.kept_listing import listing_prefix
+from fastfeed.preprocess.inputs.kept_listing import listing_prefix, temporary_listing
 from fastfeed.preprocess.inputs.labels import check_labels
 from fastfeed.preprocess.inputs.previous_job import METADATA, open_previous_job
 from fastfeed.preprocess.model.columns import declared_types
-from fastfeed.preprocess.model.layout import TEMPORARY
 from fastfeed.preprocess.model.plan import PLAN
-from fastfeed.preprocess.targets.lock import temporary_name
 from fastfeed.sources.base import Optionals, Source, check_source
 from fastfeed.sources.detect import kind_of
 from fastfeed.sources.label_values import LabelKind
@@ -94,15 +91,8 @@ class SourceSpec:
     @contextmanager
     def now(self, target: Target) -> Iterator[tuple[Input, str | None]]:
         """The source as it is now, and the prefix of its listing, which is removed at the end."""
-        folder = getattr(target, "folder", None)
-        prefix = None if folder is None else os.path.join(folder, TEMPORARY, temporary_name(), "")
-        try:
+        with temporary_listing(target) as prefix:
             yield self._as_planned(target).open(prefix, fresh=True), prefix
-        finally:
-            if prefix is not None:
-                shutil.rmtree(prefix, ignore_errors=True)
-                with suppress(OSError):  # others are there
-                    os.rmdir(os.path.dirname(os.path.dirname(prefix)))
 
     def _as_planned(self, target: Target) -> SourceSpec:
         """This source with integer labels as in the job in `target`: earlier ones keep indices."""

@@ -72,12 +72,14 @@ def _nearest_two(
 
 
 def _blended(pixels: np.ndarray, places: np.ndarray, weights: np.ndarray, axis: int) -> np.ndarray:
-    """The pixels at these places of an axis, blended and rounded to uint8."""
+    """The pixels at these places of an axis, blended; bytes are rounded to bytes."""
     shape = [-1 if k == axis else 1 for k in range(pixels.ndim)]
     before, after = (
         pixels.take(place, axis) * weight.reshape(shape)
         for place, weight in zip(places, weights, strict=True)
     )
+    if pixels.dtype != np.uint8:
+        return ((before + after) / (1 << 22)).astype(pixels.dtype)
     return ((before + after + (1 << 21)) >> 22).astype(np.uint8)
 
 

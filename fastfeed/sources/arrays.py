@@ -71,10 +71,14 @@ class Arrays(SourceMethods):
                 field="images",
             )
         if images.dtype != np.uint8:
+            advice = "convert with (x * 255).astype('uint8')"
+            if images.dtype == np.uint16:
+                advice = (
+                    "convert with (x >> 8).astype('uint8'), or save each with np.save for a feed of"
+                    ' files with Decode(dtype="uint16")'
+                )
             raise ConfigError(
-                f"Arrays needs uint8 images, got {images.dtype}; convert with (x *"
-                " 255).astype('uint8')",
-                field="images",
+                f"Arrays needs uint8 images, got {images.dtype}; {advice}", field="images"
             )
         if images.ndim >= 3 and not len(images):
             raise ConfigError(

@@ -138,6 +138,14 @@ def test_windows_are_resampled_as_floats(filter):
         np.testing.assert_array_equal(pixels[..., channel], expected)
 
 
+@pytest.mark.parametrize("size", [(5, 4), (20, 30)])
+def test_linear_is_that_of_opencv(size):
+    decode = ff.Decode(channels=1, dtype="float32")
+    pixels = made(npy(FLOATS), decode, ff.Resize(size, filter="linear"))
+    expected = cv2.resize(FLOATS, size[::-1], interpolation=cv2.INTER_LINEAR)
+    np.testing.assert_allclose(pixels[..., 0], expected, rtol=1e-5, atol=1e-5)
+
+
 def test_nearest_keeps_values():
     pixels = made(DEEP_COLOR, ff.Decode(dtype="uint16"), ff.Resize((6, 5), filter="nearest"))
     np.testing.assert_array_equal(pixels, WIDE[1::2, 1::2, :3])

@@ -93,6 +93,12 @@ INTEGERS = (
             None,
             "Arrays needs uint8 images, got float64; convert with (x * 255).astype('uint8')",
         ),
+        (
+            RGB.astype(np.uint16),
+            None,
+            "Arrays needs uint8 images, got uint16; convert with (x >> 8).astype('uint8'), or save"
+            ' each with np.save for a feed of files with Decode(dtype="uint16")',
+        ),
         (RGB.transpose(0, 3, 1, 2), None, SHAPE.format((4, 3, 5, 6))),
         (RGB[0, 0], None, SHAPE.format((6, 3))),
         (RGB[..., :2], None, SHAPE.format((4, 5, 6, 2))),

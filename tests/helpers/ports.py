@@ -48,6 +48,7 @@ NEEDS = {  # packages of each port
     "torchvision_classification": ("torch",),
     "torchvision_detection": ("torch",),
     "torchvision_keypoints": ("torch",),
+    "torchvision_masks": ("torch",),
     "torchvision_segmentation": ("torch",),
     "transformers_classification": ("torch", "transformers"),
     "transformers_segmentation": ("torch", "transformers"),

@@ -26,6 +26,7 @@ pytestmark = pytest.mark.slow
 albumentations: Any = LazyModule("albumentations")
 auto_augment: Any = LazyModule("timm.data.auto_augment")
 clip: Any = LazyModule("open_clip.transform")
+coco: Any = LazyModule("pycocotools.coco")
 datasets: Any = LazyModule("datasets")
 optax: Any = LazyModule("optax")
 presets: Any = LazyModule("torchvision.transforms._presets")
@@ -373,6 +374,24 @@ def test_torchvision_detection(tmp_path: Path) -> None:
         file = Path(source.uris(np.asarray(ids))[0]).name
         seen[file] = sorted(zip(target["labels"].tolist(), sides, strict=True))
     assert seen == wanted
+
+
+@needs("pycocotools")
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # its own
+def test_torchvision_masks(tmp_path: Path) -> None:
+    """Masks of pycocotools, but for pixels at the edges, where no image is flipped."""
+    port = load("torchvision_masks")
+    root = made(port, "polygons", tmp_path)
+    there = coco.COCO(root / "instances.json")
+    source = ff.Objects.coco(root / "images", root / "instances.json", draw="instances")
+    found = source.objects(np.arange(len(source)))
+    assert found is not None and found.shapes is not None
+    rows = np.repeat(np.arange(len(source)), found.counts)
+    numbers = {image["file_name"]: number for number, image in there.imgs.items()}
+    for row, shape in zip(rows.tolist(), found.shapes, strict=True):
+        own = there.loadAnns(there.getAnnIds(numbers[Path(source.uri(row)).name], iscrowd=False))
+        mask = there.annToMask(own[0])  # all diamonds of an image are one
+        assert (shape.pixels(mask.shape) != mask).sum() < 0.1 * mask.sum()
 
 
 @needs("tensorflow")

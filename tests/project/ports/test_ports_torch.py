@@ -149,6 +149,30 @@ def test_torchvision_detection(tmp_path: Path) -> None:
     assert set(seen) <= set(wanted)
 
 
+def test_torchvision_masks(tmp_path: Path) -> None:
+    """A diamond in each box, flipped with it; of images with nothing but a crowd there is none."""
+    port = load("torchvision_masks")
+    root = made(port, "polygons", tmp_path)
+    feed = port.feeds(root, batch=4)
+    fields = ("image", "boxes", "box_labels", "instance_masks", "box_counts")
+    seen = 0
+    for batch in feed.to_torch(yields=fields):
+        images, targets = port.targets(batch)
+        assert len(images) == 4
+        for target in targets:
+            assert target["masks"].shape == (len(target["boxes"]), 96, 96)
+            for (left, top, right, bottom), mask in zip(
+                target["boxes"].tolist(), target["masks"].numpy(), strict=True
+            ):
+                y, x = np.indices((96, 96)) + 0.5
+                width, height = right - left, bottom - top
+                away = abs(x - (left + right) / 2) / width + abs(y - (top + bottom) / 2) / height
+                sure = abs(away - 0.5) > 1 / min(width, height)
+                np.testing.assert_array_equal(mask[sure], (away < 0.5)[sure])
+                seen += 1
+    assert seen > 15
+
+
 def test_torchvision_keypoints(tmp_path: Path) -> None:
     """Points as they are in the file, or those of the other side where the image is flipped."""
     port = load("torchvision_keypoints")

@@ -449,3 +449,19 @@ def test_feeds_of_a_helper_process_and_of_pytorch(dtype, tmp_path):
             images, _ = next(iter(feed.to_torch("cpu", convert=convert)))
             np.testing.assert_allclose(images.numpy(), expected, rtol=1e-6, atol=1e-6)
             feed.seek(0)
+
+
+def test_padding_to_the_largest_image(tmp_path, monkeypatch):
+    monkeypatch.setenv("FASTFEED_CACHE", str(tmp_path / "cache"))
+    arrays = [WIDE[:height, : height - 3, 0] for height in (8, 12)]
+    for k, array in enumerate(arrays):
+        (tmp_path / f"{k}.npy").write_bytes(npy(array))
+    source = ff.ImageFolder(tmp_path, labeled=False, extensions=(".npy",))
+    decode = ff.Decode(channels=1, dtype="uint16")
+    ops = [decode, ff.Resize(ff.LargestSize(), fit="corner")]
+    with ff.Feed(source, ops, batch=2, shuffle=False) as feed:
+        batch = next(iter(feed))
+    assert batch.images.dtype == np.uint16
+    for array, image, valid in zip(arrays, batch.images, batch["valid"], strict=True):
+        np.testing.assert_array_equal(image[valid][:, 0], array.ravel())
+        assert not image[~valid].any()

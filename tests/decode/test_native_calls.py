@@ -124,7 +124,7 @@ READ_ONLY.flags.writeable = False
         ("out", READ_ONLY, TypeError),
         ("codes", np.zeros(2, np.int8), ValueError),
         ("codes", np.zeros(1, np.int64), TypeError),
-        ("filter", 5, ValueError),
+        ("filter", 6, ValueError),
         ("filter", -1, ValueError),
     ],
 )

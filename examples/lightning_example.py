@@ -1,4 +1,4 @@
-"""Lightning: a feed is a loader for `Trainer.fit`, and a checkpoint taken inside an epoch resumes
+"""Lightning: a feed is a loader of a DataModule, and a checkpoint taken inside an epoch resumes
 at its next batch.
 
 python examples/lightning_example.py                                # crashes in the middle of an
@@ -50,15 +50,20 @@ class Classifier(lightning.LightningModule):
         return torch.optim.AdamW(self.parameters(), lr=2e-3)
 
 
-def loaders():
-    feed = ff.Feed(
-        made.pictures(2000, seed=0),
-        [ff.RandomResizedCrop(32, scale=(0.6, 1)), *values],
-        batch=64,
-        seed=0,
-    )
-    held_out = ff.Feed(made.pictures(1000, seed=1), values, batch=256, shuffle=False, tail="pad")
-    return feed, feed.to_torch(), held_out.to_torch()
+class Pictures(lightning.LightningDataModule):
+    def __init__(self):
+        super().__init__()
+        crops = [ff.RandomResizedCrop(32, scale=(0.6, 1)), *values]
+        self.feed = ff.Feed(made.pictures(2000, seed=0), crops, batch=64, seed=0)
+        self.held_out = ff.Feed(
+            made.pictures(1000, seed=1), values, batch=256, shuffle=False, tail="pad"
+        )
+
+    def train_dataloader(self):
+        return self.feed.to_torch()
+
+    def val_dataloader(self):
+        return self.held_out.to_torch()
 
 
 def trainer(feed, *callbacks):
@@ -88,15 +93,17 @@ with tempfile.TemporaryDirectory() as folder:
     # saved inside fit: what is saved after a fit that max_steps has ended counts, for Lightning, as
     # a finished epoch
     saving = ModelCheckpoint(folder, every_n_train_steps=20, save_top_k=1)
-    feed, loader, val = loaders()
+    data = Pictures()
+    feed = data.feed
     try:
-        trainer(feed, saving, Crash()).fit(Classifier(), loader, val)
+        trainer(feed, saving, Crash()).fit(Classifier(), data)
     except ConnectionError as error:
         print(f"{error}, at epoch {feed.state()['epoch']} step {feed.state()['step']}")
 
-    feed, loader, val = loaders()  # as a new process would
+    data = Pictures()  # as a new process would
+    feed = data.feed
     again = trainer(feed)
-    again.fit(Classifier(), loader, val, ckpt_path=saving.best_model_path, weights_only=False)
+    again.fit(Classifier(), data, ckpt_path=saving.best_model_path, weights_only=False)
 
 print(
     f"{again.global_step} steps in all, {feed.stats().batches} since the checkpoint, to epoch"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import math
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -21,6 +20,7 @@ from fastfeed.adapters.torch_loader import (
     RankSampler,
     StepDataset,
     StepSampler,
+    gradient_state,
     whole,
 )
 from fastfeed.distributed.rank_agreement import check_process_groups
@@ -151,8 +151,7 @@ class TorchFeed:
         self._position.begun()
         epoch = cursor.next_epoch
         self.end_of_dataloader = False
-        accelerate: Any = sys.modules.get("accelerate.state")
-        syncs = accelerate.GradientState() if accelerate else None
+        syncs = gradient_state()
         if syncs:  # it ends an accumulation of gradients with the epoch
             syncs._add_dataloader(self)
         try:

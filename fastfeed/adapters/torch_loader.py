@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, NoReturn
 
-from fastfeed.errors import ConfigError
+from fastfeed.errors import ConfigError, MissingExtra
 from fastfeed.feed.session import FeedSession
 from fastfeed.printable import printable, warn
 from fastfeed.runtime.thread_pool import LockedIterator
@@ -209,3 +209,22 @@ class StepSampler:
 def whole(batch: Any) -> Any:
     """The batch as it is, where a `DataLoader` would collate samples."""
     return batch
+
+
+def gradient_state() -> Any:
+    """Accelerate's record of loaders, for ends of epochs; None if it is not imported.
+
+    Raises:
+        MissingExtra: If it has no such record yet.
+    """
+    accelerate: Any = sys.modules.get("accelerate")
+    if accelerate is None:
+        return None
+    state: Any = getattr(sys.modules.get("accelerate.state"), "GradientState", None)
+    if not hasattr(state, "_add_dataloader"):
+        version = getattr(accelerate, "__version__", "without a version")
+        raise MissingExtra(
+            f"Accelerate {version} does not learn from a loader where an epoch ends, so that"
+            " accumulated gradients would run into the next one; pip install 'accelerate>=1.1'"
+        )
+    return state()

@@ -19,6 +19,7 @@ BY_HAND = {  # large, or for a test each: what brings them
     "pyspark": "pyspark",
     "spdl": "spdl",
     "timm": "timm",
+    "torchft": "torchft",
     "torchvision": "torchvision",
 }
 

@@ -128,6 +128,9 @@ RUNS = [
             "the machine is gone, at epoch 1 step 14\n93 steps in all, 53 since the checkpoint\n",
         ),
     ),
+    Run(
+        "torchft_example.py", ("torch", "torchft"), says=("[(0, 2", ", ended at [(1, 29), (1, 29)]")
+    ),
     Run("timm_example.py", ("torch",), (*PHOTOS, "--epochs", "8")),
     Run(
         "grain_watched.py",

@@ -53,6 +53,7 @@ struct Case {
   std::unique_ptr<bool[]> flips;
   std::deque<std::vector<double>> numbers;
   std::deque<std::vector<int64_t>> choices;
+  std::vector<int64_t> filters;
 };
 
 struct Size {
@@ -96,10 +97,18 @@ Op op_of(Ask& ask, int channels, bool resizes, bool inner, Size& size) {
       if (ask.wild) constants.resize(size_t(ask.whole(0, 800)), ask.number(0, 255));
       break;
     case Code::blur: constants = {2.0 * ask.whole(0, 20) + 1}; break;
-    case Code::warp:
-      constants = {double(ask.yes())};
+    case Code::warp: case Code::elastic: case Code::grid_distortion:
+      constants = {double(ask.yes()), double(ask.whole(1, 4))};
       for (double c : color(ask, channels)) constants.push_back(c);
+      if (op.code == Code::elastic)
+        for (int n = 2 * ask.whole(0, 10) + 1; n > 0; --n) constants.push_back(ask.whole(0, 16384));
+      if (op.code == Code::grid_distortion) {
+        constants.push_back(ask.whole(1, 8));
+        op.numbers = 2 * int(constants.back()) + 2;
+      }
       break;
+    case Code::channels: constants = color(ask, 3); break;
+    case Code::solarize_add: constants = {double(ask.whole(0, 256))}; break;
     case Code::erase: case Code::grid_mask: constants = color(ask, channels); break;
     case Code::window:
       if (resizes) size = {ask.whole(1, kSide), ask.whole(1, kSide)};
@@ -132,6 +141,20 @@ void numbers_of(Ask& ask, const Op& op, Size size, double* p) {
   switch (op.code) {
     case Code::brightness: case Code::contrast: p[0] = ask.number(0, 3); break;
     case Code::solarize: p[0] = ask.number(0, 256); break;
+    case Code::solarize_add: p[0] = ask.number(0, 255, true); break;
+    case Code::channels:
+      for (int k = 0; k < 3; ++k) p[k] = ask.number(-1, 2, true);
+      break;
+    case Code::motion:
+      p[0] = 2 * ask.number(0, 49, true) + 1, p[1] = ask.number(-1, 1), p[2] = ask.number(-1, 1);
+      break;
+    case Code::median: p[0] = 2 * ask.number(0, 7, true) + 1; break;
+    case Code::elastic:
+      p[0] = ask.number(0, 1e-4), p[1] = ask.number(0, 3 * kNoise, true), p[2] = ask.number(0, 3 * kNoise, true);
+      break;
+    case Code::grid_distortion:
+      for (int k = 0; k < op.numbers; ++k) p[k] = ask.number(-size.width, 2 * size.width);
+      break;
     case Code::posterize: p[0] = ask.number(0, 8, true); break;
     case Code::gamma: p[0] = ask.number(0.1, 5); break;
     case Code::saturation: case Code::sharpness: p[0] = ask.number(0, 4); break;
@@ -146,9 +169,13 @@ void numbers_of(Ask& ask, const Op& op, Size size, double* p) {
         const double reach = k == 2 ? size.width : k == 5 ? size.height : k >= 6 ? (perspective ? 0.02 : 0) : 1;
         p[k] = identity[k] + ask.number(-reach, reach, whole && k < 6);
       }
+      if (op.numbers > 9) p[9] = size.height, p[10] = size.width;
       break;
     }
-    case Code::erase: rectangle(); break;
+    case Code::erase:
+      rectangle();
+      for (int k = 4; k < op.numbers; ++k) p[k] = ask.number(0, 255, true);
+      break;
     case Code::erase_noise: rectangle(), p[4] = ask.number(0, 3 * kNoise, true); break;
     case Code::grid_mask:
       p[0] = ask.number(2, 70, true), p[1] = ask.number(0, 1);
@@ -223,7 +250,12 @@ void make(Ask& ask, Sample& sample, Case& all) {
           all.boxes.data() + 4 * i, all.limits.data() + 4 * i);
       all.flips[2 * i] = ask.yes(), all.flips[2 * i + 1] = ask.yes();
     }
-    all.values = {all.boxes.data(), all.flips.get(), limits ? all.limits.data() : nullptr, {}};
+    all.values = {all.boxes.data(), all.flips.get(), limits ? all.limits.data() : nullptr, nullptr, {}};
+    if (!program.whole && ask.yes()) {
+      for (double& enlarge : program.enlarge_by_filter) enlarge = program.limits.enlarge;
+      for (size_t i = 0; i < rows; ++i) all.filters.push_back(ask.whole(0, kFilters - 1));
+      all.values.filters = all.filters.data();
+    }
   } else {  // windows already
     program.whole = false;
     sample.height = program.height, sample.width = program.width;
@@ -248,6 +280,10 @@ void make(Ask& ask, Sample& sample, Case& all) {
   std::vector<uint8_t> table(256 * 3 * 4);
   unsigned value = unsigned(ask.byte());
   for (uint8_t& each : table) each = uint8_t(value = value * 5 + 1);
+  using Standardized = Conversion::Standardized;
+  if (entry > 1 && ask.byte() < 64)
+    conversion.standardized =
+        entry == 4 ? Standardized::float32 : ask.yes() ? Standardized::float16 : Standardized::bfloat16;
   if (entry > 1) conversion.tables = std::make_shared<EntryTables>(table.data(), channels, entry);
   if (ask.wild) {
     if (ask.byte() < 8) program.border.mode = Border::Mode(ask.whole(-1, 5));

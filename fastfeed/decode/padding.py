@@ -20,8 +20,9 @@ def decode_with_border(
 ) -> list[DecodeFailure | None]:
     """Like `engine.decode`; where a window extends beyond its limit, the border is drawn.
 
-    The edge of the image falls on the nearest whole pixels of the result. "edge" and "reflect"
-    continue all pixels within the limit, visible in the window or not: padding, then cropping, is a
+    The edge of the image falls on the nearest whole pixels of the result. Modes other than
+    "constant" continue all pixels within the limit, visible in the window or not: padding, then
+    cropping, is a
     crop of the padded image.
     """
     windows, size = request.windows, out.shape[1:3]
@@ -93,7 +94,8 @@ def place_windows(
         return windows.boxes, windows.sizes, np.zeros_like(windows.sizes)
     part = _part(windows, _beyond(windows.boxes, windows.limits), mode, size)
     low, high, boxes = part.low, part.high, part.boxes
-    if mode == "reflect":  # up to the edge that is the mirror, whether it is seen or not
+    if mode in ("reflect", "symmetric"):
+        # up to the edge that is the mirror, whether it is seen or not
         low = np.where(part.first > 0, 0, low)
         high = np.where(part.first + part.length < np.array(size), part.length, high)
         moved, unit = (low != part.low) | (high != part.high), windows.limits[:, 2:] / part.length
@@ -162,9 +164,10 @@ def source_index(at: np.ndarray, length: Any, mode: str) -> np.ndarray:
     """The index in [0, length) whose pixel is shown at an index outside of it."""
     if mode == "edge":
         return np.clip(at, 0, length - 1)
-    period = np.maximum(2 * (length - 1), 1)
-    back = np.abs(at) % period
-    return np.minimum(np.minimum(back, period - back), length - 1)
+    turn = int(mode == "symmetric")
+    period = np.maximum(2 * (length - 1 + turn), 1)
+    place = at % period
+    return np.minimum(np.minimum(place, period - turn - place), length - 1)
 
 
 def add_border(

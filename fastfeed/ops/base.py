@@ -181,13 +181,13 @@ class Splitting(Op, Protocol):
 class Border:
     """The pixels beyond the edge of an image."""
 
-    # reflect: dcb|abcd|cba, the edge itself once
-    mode: Literal["constant", "edge", "reflect"] = "constant"
+    # reflect: dcb|abcd|cba, the edge itself once; symmetric: cba|abcd|dcb
+    mode: Literal["constant", "edge", "reflect", "symmetric"] = "constant"
     fill: tuple[int, int, int] = (0, 0, 0)  # RGB, for "constant"
 
     def __post_init__(self) -> None:
-        if self.mode not in ("constant", "edge", "reflect"):
-            raise ConfigError.of("mode", '"constant", "edge" or "reflect"', self.mode)
+        if self.mode not in ("constant", "edge", "reflect", "symmetric"):
+            raise ConfigError.of("mode", '"constant", "edge", "reflect" or "symmetric"', self.mode)
 
 
 def need_pixels(op: Any, spec: Spec) -> None:

@@ -32,7 +32,7 @@ SHOWCASE = (  # examples that `fastfeed show --ops` draws
 )
 
 Padding = int | tuple[int, int] | tuple[int, int, int, int]
-Mode = Literal["constant", "edge", "reflect"]
+Mode = Literal["constant", "edge", "reflect", "symmetric"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ class RandomCrop:
         padding (int | tuple[int, ...]): All sides, (top and bottom, left and right), or (top, left,
             bottom, right), in [0, 65535] pixels. Default: 0.
         mode (str): Pixels of the padding. "constant": `fill`; "edge": the outermost pixels;
-            "reflect": dcb|abcd|cba. Default: "constant".
+            "reflect": dcb|abcd|cba; "symmetric": cba|abcd|dcb. Default: "constant".
         fill (tuple[int, int, int]): RGB under mode="constant", in [0, 255]. Default: (0, 0, 0).
 
     Raises:
@@ -224,7 +224,7 @@ class Pad:
         padding (int | tuple[int, ...]): All sides, (top and bottom, left and right), or (top, left,
             bottom, right), in [0, 65535] pixels.
         mode (str): Pixels of the padding. "constant": `fill`; "edge": the outermost pixels;
-            "reflect": dcb|abcd|cba. Default: "constant".
+            "reflect": dcb|abcd|cba; "symmetric": cba|abcd|dcb. Default: "constant".
         fill (tuple[int, int, int]): RGB under mode="constant", in [0, 255]. Default: (0, 0, 0).
 
     Raises:
@@ -308,8 +308,9 @@ def _larger(size: tuple[int | None, int | None], want: tuple[int, int]) -> bool:
 
 
 def _border(name: str, mode: Mode, fill: tuple[int, int, int]) -> Border:
-    if mode not in ("constant", "edge", "reflect"):
-        raise ConfigError.of(f"{name} mode", '"constant", "edge" or "reflect"', mode)
+    if mode not in ("constant", "edge", "reflect", "symmetric"):
+        must = '"constant", "edge", "reflect" or "symmetric"'
+        raise ConfigError.of(f"{name} mode", must, mode)
     if mode != "constant" and fill != (0, 0, 0):
         raise ConfigError(
             f'{name} fill is for mode="constant", got mode={mode!r}; leave it out', field="fill"

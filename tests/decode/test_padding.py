@@ -39,7 +39,7 @@ ENGINES = [
     "pillow",
     pytest.param("native", marks=pytest.mark.skipif(not is_built(), reason=jpegs.NO_KERNEL)),
 ]
-MODES = st.sampled_from(["constant", "edge", "reflect"])
+MODES = st.sampled_from(["constant", "edge", "reflect", "symmetric"])
 NEVER = threading.Event()
 FILL = (9, 200, 77)
 
@@ -200,7 +200,7 @@ def test_letterbox_of_files(engine, filter, tmp_path):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("mode", ["constant", "edge", "reflect"])
+@pytest.mark.parametrize("mode", ["constant", "edge", "reflect", "symmetric"])
 def test_random_crops_of_padded_files(engine, mode):
     """Against the whole image, decoded and padded: the native extension's windows may differ by
     rounding at their chroma.

@@ -101,7 +101,7 @@ Op op_of(Ask& ask, int channels, bool resizes, bool inner, Size& size) {
       constants = {double(ask.yes()), double(ask.whole(1, 4))};
       for (double c : color(ask, channels)) constants.push_back(c);
       if (op.code == Code::elastic)
-        for (int n = 2 * ask.whole(0, 10) + 1; n > 0; --n) constants.push_back(ask.whole(0, 16384));
+        for (int n = 2 * ask.whole(0, 10) + 1, most = 16384 / n; n > 0; --n) constants.push_back(ask.whole(0, most));
       if (op.code == Code::grid_distortion) {
         constants.push_back(ask.whole(1, 8));
         op.numbers = 2 * int(constants.back()) + 2;
@@ -113,7 +113,7 @@ Op op_of(Ask& ask, int channels, bool resizes, bool inner, Size& size) {
     case Code::window:
       if (resizes) size = {ask.whole(1, kSide), ask.whole(1, kSide)};
       constants = {resizes ? double(size.height) : 0, resizes ? double(size.width) : 0, ask.number(0, 3, true),
-                   ask.number(0, 3, true)};
+                   ask.number(0, 4, true)};
       for (double c : color(ask, channels)) constants.push_back(c);
       break;
     case Code::augmix:

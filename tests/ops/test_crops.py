@@ -257,7 +257,7 @@ PADDING = (
         (lambda: RandomCrop(8, (1, 2, 3)), f"RandomCrop {PADDING}, got (1, 2, 3)"),
         (
             lambda: RandomCrop(8, 1, "wrap"),
-            'RandomCrop mode must be "constant", "edge" or "reflect", got \'wrap\'',
+            'RandomCrop mode must be "constant", "edge", "reflect" or "symmetric", got \'wrap\'',
         ),
         (
             lambda: RandomCrop(8, 1, "edge", (1, 2, 3)),

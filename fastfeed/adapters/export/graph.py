@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from fastfeed.decode.padding import source_index
 from fastfeed.errors import ConfigError, SpecError
 from fastfeed.feed.transform.batches import make_batch
 from fastfeed.feed.transform.config import TransformConfig
@@ -186,10 +187,7 @@ def _line(
     if windows.flips[0, axis]:
         at = at[::-1]
     inside = (at >= low) & (at < high)
-    if border.mode == "reflect":
-        period = max(2 * (high - low - 1), 1)
-        at = low + (high - low - 1) - np.abs((at - low) % period - (high - low - 1))
-        inside[:] = True
-    elif border.mode == "edge":
+    if border.mode != "constant":
+        at = low + source_index(at - low, high - low, border.mode)
         inside[:] = True
     return np.clip(at, low, high - 1), inside

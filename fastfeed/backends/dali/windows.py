@@ -17,7 +17,7 @@ FILTERS = {  # of pixels that are equally near, DALI takes others than masks do
     "bicubic": types.INTERP_CUBIC,
     "lanczos": types.INTERP_LANCZOS3,
 }
-_BEYOND = {"edge": "replicate", "reflect": "reflect_101"}
+_BEYOND = {"edge": "replicate", "reflect": "reflect_101", "symmetric": "reflect_1001"}
 
 
 def resize_inputs(windows: Windows, corners: np.ndarray | None) -> np.ndarray:

@@ -115,13 +115,14 @@ __device__ inline int level(float sum, float total) {
 // Where in [0, length) the pixel lies that is shown at an index outside of it.
 __device__ inline int source_index(int at, int length, int mode) {
   if (mode == 2) return clamped(at, length - 1);
-  const int period = length > 1 ? 2 * (length - 1) : 1;
-  const int back = (at < 0 ? -at : at) % period;
-  return clamped(back < period - back ? back : period - back, length - 1);
+  const int turn = mode == 4, period = length + turn > 1 ? 2 * (length - 1 + turn) : 1;
+  const int place = (at % period + period) % period, back = period - turn - place;
+  return clamped(place < back ? place : back, length - 1);
 }
 
 // out: number (y, x, channel) of row k lies at k * to_row + y * to_y + x * to_x + channel * to_channel.
-// table: what stands in the batch for each of 256 levels of each of 3 channels. border: 0 none, 1 constant, 2 edge, 3 reflect.
+// table: what stands in the batch for each of 256 levels of each of 3 channels. border: 0 none, 1 constant, 2 edge, 3 reflect,
+// 4 symmetric.
 extern "C" __global__ void cut_windows(const Task *tasks, const ENTRY *table, ENTRY *out, int height, int width,
                                        long long to_row, int to_y, int to_x, int to_channel, int border, int fill_red, int fill_green,
                                        int fill_blue) {

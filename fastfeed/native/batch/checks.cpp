@@ -1,5 +1,7 @@
 #include "batch/checks.h"
 
+#include <numeric>
+
 namespace fastfeed {
 namespace {
 
@@ -33,7 +35,8 @@ bool has_constants(const Op& op, int channels) {
     case Code::warp: return has_look(op, channels);
     case Code::elastic:
       return has_look(op, channels) && c.size() % 2 == size_t(channels + 3) % 2 && c.size() > size_t(channels + 2) &&
-             std::all_of(c.begin() + 2 + channels, c.end(), [](double v) { return is_whole(v, 0, 1 << 14); });
+             std::all_of(c.begin() + 2 + channels, c.end(), [](double v) { return is_whole(v, 0, 1 << 14); }) &&
+             std::accumulate(c.begin() + 2 + channels, c.end(), 0.0) <= 1 << 15;  // times 2^15 fits into 31 bits
     case Code::grid_distortion:
       return has_look(op, channels) && c.size() == size_t(channels + 3) && is_whole(c.back(), 1, 64);
     case Code::solarize_add: return !c.empty() && is_whole(c[0], 0, 256);
@@ -42,7 +45,7 @@ bool has_constants(const Op& op, int channels) {
     case Code::grid_mask: return has_color(op, 0, channels);
     case Code::window:
       return has_color(op, 4, channels) && is_whole(c[0], 0, kMostSide) && is_whole(c[1], c[0] ? 1 : 0, kMostSide) &&
-             is_whole(c[2], 0, kFilters - 1) && is_whole(c[3], 0, 3);
+             is_whole(c[2], 0, kFilters - 1) && is_whole(c[3], 0, 4);
     default: return true;
   }
 }
@@ -75,7 +78,7 @@ void check(const Program& program) {
   require(double(program.height) * program.width * program.views <= most &&
               double(program.out_height) * program.out_width * program.views <= most, "a program needs smaller images");
   require(int(program.filter) >= 0 && int(program.filter) < kFilters, "a program needs a filter");
-  require(program.border.mode >= 0 && program.border.mode <= 3, "a program needs a mode of its border");
+  require(program.border.mode >= 0 && program.border.mode <= 4, "a program needs a mode of its border");
   require(program.limits.enlarge > 0 && std::isfinite(program.limits.enlarge), "enlarge must be > 0");
   const EntryTables* tables = program.conversion.tables.get();
   require(!tables || (tables->channels == program.channels && (tables->size == 2 || tables->size == 4)),

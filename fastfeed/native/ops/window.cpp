@@ -17,8 +17,9 @@ constexpr double kNear = 1e-6;  // of a pixel: sums of fractions
 // The index in [0, length) whose pixel is shown at an index outside of it.
 int64_t source_index(int64_t at, int64_t length, Border::Mode mode) {
   if (mode == Border::edge) return std::min(std::max(at, int64_t(0)), length - 1);
-  const int64_t period = std::max(2 * (length - 1), int64_t(1)), back = std::abs(at) % period;
-  return std::min(std::min(back, period - back), length - 1);
+  const int64_t turn = mode == Border::symmetric, period = std::max(2 * (length - 1 + turn), int64_t(1));
+  const int64_t place = (at % period + period) % period;
+  return std::min(std::min(place, period - turn - place), length - 1);
 }
 
 // The source indices that are seen at [from, to], both included: the lowest, and one past the highest.
@@ -28,9 +29,9 @@ void visible(int64_t from, int64_t to, Border::Mode mode, Placement::Span& span)
   span.low = std::min(a, b);
   span.high = std::max(a, b) + 1;
   if (mode == Border::edge || last <= 0 || (from >= 0 && to <= last)) return;
-  // a reflection turns around at every multiple of the last index: at 0 where that is even
+  // a reflection turns around at the first and the last index, in turn; a symmetric one is there twice
   const auto turns = [&](int64_t parity) {
-    const int64_t period = 2 * last, start = from - parity * last;
+    const int64_t period = 2 * (last + (mode == Border::symmetric)), start = from - parity * last;
     const int64_t next = start + ((-start) % period + period) % period;
     return next + parity * last <= to;
   };
@@ -99,9 +100,9 @@ void repeat(uint8_t* at, size_t bytes, ptrdiff_t row, int rows) {
 }
 
 // The pixel at which the one `distance` beyond an end of `length` pixels is found: that many back from that end, or, if
-// negative, that many further on, where it has been drawn already.
-int reflected(int distance, int length) {
-  return distance < length ? distance : std::max(2 * (length - 1), 1) - distance;
+// negative, that many further on, where it has been drawn already. turn: 1 if the end itself comes first.
+int reflected(int distance, int length, int turn) {
+  return distance - turn < length ? distance - turn : std::max(2 * (length - 1 + turn), 1) - distance;
 }
 
 // What is left and right of the part.
@@ -119,10 +120,11 @@ void draw_sides(const Placement& p, const Border& border, const Slot& slot) {
     return;
   }
   const bool edge = border.mode == Border::edge;
+  const int turn = border.mode == Border::symmetric;
   constexpr int kVbmi = 8;  // pixels that are worth a call
   if (!edge && std::max(left, after) >= kVbmi && std::max(left, after) < p.width) {
-    copy_rows(first + kChannels, slot.row, first - left * kChannels, slot.row, p.height, left, kChannels, true);
-    copy_rows(last - after * kChannels, slot.row, last + kChannels, slot.row, p.height, after, kChannels, true);
+    copy_rows(first + (1 - turn) * kChannels, slot.row, first - left * kChannels, slot.row, p.height, left, kChannels, true);
+    copy_rows(last - (after - turn) * kChannels, slot.row, last + kChannels, slot.row, p.height, after, kChannels, true);
     return;
   }
   for (int y = 0; y < p.height; ++y, first += slot.row, last += slot.row) {
@@ -132,9 +134,9 @@ void draw_sides(const Placement& p, const Border& border, const Slot& slot) {
       continue;
     }
     for (int x = 1; x <= left; ++x)
-      put_pixel<kChannels>(first - x * kChannels, first + reflected(x, p.width) * kChannels);
+      put_pixel<kChannels>(first - x * kChannels, first + reflected(x, p.width, turn) * kChannels);
     for (int x = 1; x <= after; ++x)
-      put_pixel<kChannels>(last + x * kChannels, last - reflected(x, p.width) * kChannels);
+      put_pixel<kChannels>(last + x * kChannels, last - reflected(x, p.width, turn) * kChannels);
   }
 }
 
@@ -183,10 +185,11 @@ void draw_border(const Placement& p, const Border& border, const Slot& slot, int
     return;
   }
   const bool edge = border.mode == Border::edge;
+  const int turn = border.mode == Border::symmetric;
   for (int y = 1; y <= before; ++y)
-    std::memcpy(row(p.top - y), row(edge ? p.top : p.top + reflected(y, p.height)), bytes);
+    std::memcpy(row(p.top - y), row(edge ? p.top : p.top + reflected(y, p.height, turn)), bytes);
   for (int y = 1; y <= after; ++y)
-    std::memcpy(row(last + y), row(edge ? last : last - reflected(y, p.height)), bytes);
+    std::memcpy(row(last + y), row(edge ? last : last - reflected(y, p.height, turn)), bytes);
 }
 
 void draw_reflection(const Placement& p, const Cut& cut, const Border& border, const Slot& part, const Slot& slot,

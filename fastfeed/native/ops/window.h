@@ -8,7 +8,7 @@
 namespace fastfeed {
 
 struct Border {
-  enum Mode : int { none = 0, constant = 1, edge = 2, reflect = 3, symmetric = 4 };  // symmetric: of warps alone
+  enum Mode : int { none = 0, constant = 1, edge = 2, reflect = 3, symmetric = 4 };
   Mode mode = none;
   uint8_t fill[3] = {0, 0, 0};  // only the first for an image of one channel
 };

@@ -23,8 +23,15 @@ EXAMPLES = {
         RandomCrop((28, 24), padding=4, fill=(255, 0, 9)),
         RandomCrop([12, 60], padding=[3, 70], mode="reflect"),
         RandomCrop(25, (0, 1, 2, 3), "edge"),
+        RandomCrop([12, 60], padding=[3, 70], mode="symmetric"),
     ],
-    Pad: [Pad(3), Pad([2, 5], "reflect"), Pad((0, 30, 1, 2), fill=(1, 2, 3)), Pad(0, "edge")],
+    Pad: [
+        Pad(3),
+        Pad([2, 5], "reflect"),
+        Pad((0, 30, 1, 2), fill=(1, 2, 3)),
+        Pad(0, "edge"),
+        Pad(9, "symmetric"),
+    ],
     RandomResizedCrop: [
         RandomResizedCrop(24),
         RandomResizedCrop((9, 8), scale=[0.5, 0.9], ratio=[1, 2], filter="box"),

@@ -14,6 +14,7 @@ from fastfeed.ops.base import shade
 from fastfeed.ops.program.window import Window, Windows
 
 _ENGINE, _NEVER = PixelsEngine(), threading.Event()
+_MIRRORS = ("reflect", "symmetric")
 
 
 def cut(op: Window, values: dict[str, Any], row: int, image: np.ndarray) -> np.ndarray:
@@ -63,7 +64,7 @@ def _whole_pixels(
     if visible.shape[:2] == size:
         return visible
     edges = [max(0, y - top), max(0, bottom - y - high), max(0, x - left), max(0, right - x - wide)]
-    reach = (max(edges[:2]), max(edges[2:])) if op.border.mode == "reflect" else (0, 0)
+    reach = (max(edges[:2]), max(edges[2:])) if op.border.mode in _MIRRORS else (0, 0)
     if visible.shape[0] <= reach[0] or visible.shape[1] <= reach[1]:
         return None
     out = np.empty((*size, image.shape[2]), np.uint8)

@@ -17,9 +17,14 @@ import numpy as np
 from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError
 from fastfeed.ops import (
+    Brightness,
+    ChannelShuffle,
     ColorJitter,
+    Contrast,
     GaussianBlur,
     Grayscale,
+    Hue,
+    IoUCrop,
     Maybe,
     MultiCrop,
     Normalize,
@@ -30,9 +35,12 @@ from fastfeed.ops import (
     RandomGrayscale,
     RandomResizedCrop,
     Resize,
+    Saturation,
+    Sequential,
     Solarize,
     ToFloat,
     View,
+    ZoomOut,
 )
 from fastfeed.ops.base import check_p, check_size
 from fastfeed.ops.evaluation import evaluation
@@ -51,6 +59,7 @@ __all__ = [
     "reid_train",
     "sdxl_train",
     "simclr_train",
+    "ssd_train",
     "stock_photo_train",
 ]
 
@@ -83,15 +92,10 @@ def imagenet_train(size: int = 224, *, policy: Any = None, erase: float = 0.0) -
         ['RandomResizedCrop', 'RandomFlip', 'Normalize']
     """
     check_p("imagenet_train erase", erase)
-    erasing = [RandomErasing(erase, fill=_MEAN)] if erase else []
+    changes = _policy_ops("imagenet_train", policy)
+    changes += [RandomErasing(erase, fill=_MEAN)] if erase else []
     crop = RandomResizedCrop(_side("imagenet_train", size))
-    return [
-        crop,
-        RandomFlip(),
-        *_policy_ops("imagenet_train", policy),
-        *erasing,
-        Normalize.imagenet(),
-    ]
+    return [crop, RandomFlip(), *changes, Normalize.imagenet()]
 
 
 @checked
@@ -169,9 +173,7 @@ def stock_photo_train(size: int = 299, *, policy: Any = None) -> list[Any]:
         ['RandomResizedCrop', 'RandomFlip', 'ColorJitter', 'Normalize']
     """
     crop = RandomResizedCrop(_side("stock_photo_train", size), scale=(0.35, 1.0))
-    colors = _policy_ops("stock_photo_train", policy) or [
-        ColorJitter(brightness=0.2, contrast=0.2, saturation=0.2)
-    ]
+    colors = _policy_ops("stock_photo_train", policy) or [ColorJitter(0.2, 0.2, 0.2)]
     return [crop, RandomFlip(), *colors, _TO_ONE]
 
 
@@ -236,8 +238,7 @@ def simclr_train(size: int = 224, *, strength: float = 1.0) -> list[Any]:
     """Pretrain by SimCLR: two views of each image, as (n, 2, height, width, 3).
 
     Chen et al., "A Simple Framework for Contrastive Learning of Visual Representations" (2020);
-    google-research/simclr, data_util.py. Colors are changed as by Pillow, whose contrast is around
-    the mean gray instead of the mean of each channel.
+    google-research/simclr, data_util.py, but contrast is around the mean gray, as Pillow's.
 
     Args:
         size (int): Height and width, in [1, 65535] pixels. Default: 224.
@@ -265,8 +266,8 @@ def byol_train(size: int = 224) -> list[Any]:
     """Pretrain by BYOL: two views of each image, which are blurred and solarized unequally.
 
     Grill et al., "Bootstrap Your Own Latent" (2020), table 6; deepmind-research,
-    byol/utils/augmentations.py. `batch.views` holds both, (n, 1, height, width, 3) each. Brightness
-    is a factor as in PyTorch's ports; the original adds to it.
+    byol/utils/augmentations.py, where brightness is added. `batch.views` holds both, (n, 1, height,
+    width, 3) each.
 
     Args:
         size (int): Height and width, in [1, 65535] pixels. Default: 224.
@@ -283,9 +284,8 @@ def byol_train(size: int = 224) -> list[Any]:
     """
     side = _side("byol_train", size)
     blur, colors = GaussianBlur(_tenth(side), (0.1, 2.0)), (0.4, 0.4, 0.2, 0.1)
-    second = [Maybe(blur, 0.1), Maybe(Solarize(128), 0.2)]
-    views = (_view(side, colors, [blur]), _view(side, colors, second))
-    return [MultiCrop(views), Normalize.imagenet()]
+    second = _view(side, colors, [Maybe(blur, 0.1), Maybe(Solarize(128), 0.2)])
+    return [MultiCrop((_view(side, colors, [blur]), second)), Normalize.imagenet()]
 
 
 @checked
@@ -430,10 +430,37 @@ def reid_train(size: tuple[int, int] = (256, 128)) -> list[Any]:
         ['Resize', 'RandomFlip', 'RandomCrop', 'RandomErasing', 'Normalize']
     """
     size = check_size("reid_train", size)
-    mean_of_normalized = (152, 142, 127)
-    hide = RandomErasing(0.5, (0.02, 0.4), (0.3, 1 / 0.3), mean_of_normalized)
-    crop = RandomCrop(size, padding=10)
-    return [Resize(size), RandomFlip(), crop, hide, Normalize.imagenet()]
+    hide = RandomErasing(0.5, (0.02, 0.4), (0.3, 1 / 0.3), fill=(152, 142, 127))
+    moves = [Resize(size), RandomFlip(), RandomCrop(size, padding=10)]
+    return [*moves, hide, Normalize.imagenet()]
+
+
+@checked
+def ssd_train(size: int = 300) -> list[Any]:
+    """Train SSD on a source with boxes: zoomed out, cropped around objects, colors distorted.
+
+    Liu et al., "SSD: Single Shot MultiBox Detector" (2016); torchvision's references/detection,
+    presets.py. Colors are distorted last, since that takes images of one size.
+
+    Args:
+        size (int): Height and width, in [1, 65535] pixels. Default: 300.
+
+    Returns:
+        A list of ops, which ends with float32 HWC, as SSD300_VGG16's weights expect it.
+
+    Raises:
+        ConfigError: If `size` is out of range.
+
+    Example:
+        >>> ff.recipes.ssd_train()[0]
+        ZoomOut(p=0.5, scale=(1.0, 4.0), fill=(123, 117, 104))
+    """
+    side = _side("ssd_train", size)
+    moves = [ZoomOut(fill=(123, 117, 104)), IoUCrop(), RandomFlip(), Resize((side, side))]
+    contrast, *colors = (Maybe(op, 0.5) for op in (Contrast(0.5), Saturation(0.5), Hue(0.05)))
+    either = OneOf([Sequential([contrast, *colors]), Sequential([*colors, contrast])])
+    values = Normalize((0.48235, 0.45882, 0.40784), (1 / 255, 1 / 255, 1 / 255))
+    return [*moves, Maybe(Brightness(0.125), 0.5), either, Maybe(ChannelShuffle(), 0.5), values]
 
 
 def _view(
@@ -444,14 +471,12 @@ def _view(
     count: int = 1,
 ) -> View:
     """Views of self-supervised learning: mirrored, jittered and gray, then `ops`."""
-    jitter = [Maybe(ColorJitter(*colors), 0.8)] if any(colors) else []
-    changes = [RandomFlip(), *jitter, RandomGrayscale(0.2), *ops]
+    changes = [RandomFlip(), Maybe(ColorJitter(*colors), 0.8), RandomGrayscale(0.2), *ops]
     return View(side, count, scale, ops=changes, filter="bicubic")
 
 
 def _tenth(side: int) -> int:
-    """Width of a blur: a tenth of the image, made odd as in SimCLR."""
-    return side // 10 // 2 * 2 + 1
+    return side // 10 // 2 * 2 + 1  # of the image, as wide as SimCLR's blur
 
 
 def _side(name: str, size: Any) -> int:

@@ -22,12 +22,14 @@ from fastfeed.ops import (
     Grayscale,
     Maybe,
     Normalize,
+    OneOf,
     RandAugment,
     RandomFlip,
     RandomGrayscale,
     Resize,
     Solarize,
     TrivialAugmentWide,
+    ZoomOut,
 )
 from fastfeed.sources import Arrays, ImageFolder
 
@@ -173,6 +175,27 @@ def test_hidden_parts_of_persons_have_the_color_of_the_reference():
     assert normalize == table
     filled = (np.array(hide.fill) / 255 - table.mean) / table.std
     np.testing.assert_allclose(filled, table.mean, atol=0.01)
+
+
+def test_ssd_follows_boxes_in_the_ranges_of_its_reference():
+    zoom, crop, flip, _, bright, (first, second), shuffle, values = [
+        op.ops if isinstance(op, OneOf) else op for op in recipes.ssd_train()
+    ]
+    assert zoom == ZoomOut(0.5, (1.0, 4.0), (123, 117, 104))
+    overlaps, ratio = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0), (0.5, 2.0)
+    assert (crop.min_overlaps, crop.scale, crop.ratio) == (overlaps, (0.3, 1.0), ratio)
+    assert flip.p == bright.p == shuffle.p == 0.5
+    assert first.ops == (second.ops[2], *second.ops[:2])
+    amounts = [(each.p, each.op.bounds()) for each in (bright, *first.ops)]
+    assert amounts == [
+        (0.5, pair) for pair in [(0.875, 1.125), (0.5, 1.5), (0.5, 1.5), (-0.05, 0.05)]
+    ]
+    assert values.mean == (0.48235, 0.45882, 0.40784)  # of SSD300_VGG16_Weights
+    images = Arrays(np.stack([picture(i, (60, 80)) for i in range(8)]))
+    source = fastfeed.Objects(images, boxes=[[[10.0, 10, 60, 50]]] * 8)
+    with Feed(source, recipes.ssd_train(40), batch=8) as feed:
+        batch = next(iter(feed))
+    assert batch.images.shape == (8, 40, 40, 3) and batch["boxes"].max() <= 40
 
 
 def test_dinov2_takes_three_probabilities():

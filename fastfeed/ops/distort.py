@@ -21,6 +21,7 @@ SHOWCASE = (  # examples that `fastfeed show --ops` draws
 )
 
 _UNIT = 1 << 14  # of weights: sums of noise fit into 32 bits
+DISPLACEMENT = 256 / (2 * 3**0.5 * STEPS * _UNIT)  # per sum and alpha, in 1/256 of a pixel
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +90,7 @@ class ElasticTransform:
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         low, high = self._alphas()
         alpha = low + u[:, 2] * (high - low) if low < high else np.full(len(sizes), float(low))
-        # of 1/256 of a pixel, per unit of a blurred sum
-        scale = alpha / 2 / np.sqrt(3) / STEPS / _UNIT * 256
-        return {"scale": scale, "offsets": (u[:, :2] * LENGTH).astype(np.int64)}
+        return {"alpha": alpha, "offsets": (u[:, :2] * LENGTH).astype(np.int64)}
 
     def _alphas(self) -> tuple[float, float]:
         return value_range(

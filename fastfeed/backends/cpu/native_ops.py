@@ -24,7 +24,7 @@ from fastfeed.ops.color import (
     Saturation,
     ToBGR,
 )
-from fastfeed.ops.distort import ElasticTransform, GridDistortion
+from fastfeed.ops.distort import DISPLACEMENT, ElasticTransform, GridDistortion
 from fastfeed.ops.erasing import CutOut, GridMask, RandomErasing
 from fastfeed.ops.filters import (
     GaussianBlur,
@@ -131,11 +131,10 @@ _OPS: dict[type, NativeOp] = {
     ),
     Affine: _WARP,
     Perspective: _WARP,
-    ElasticTransform: _op(
-        "elastic",
-        "scale",
-        "offsets",
-        constants=lambda op, channels: (*_warp(op, channels), *op.weights),
+    ElasticTransform: NativeOp(
+        lambda op: "elastic",
+        lambda op, channels: (*_warp(op, channels), *op.weights),
+        lambda values: (values["alpha"] * DISPLACEMENT, values["offsets"]),
     ),
     GridDistortion: NativeOp(
         lambda op: "grid_distortion",

@@ -45,7 +45,7 @@ def elastic(op: Any, values: dict[str, Any], row: int, image: np.ndarray) -> np.
     """OpenCV's GaussianBlur of the noise around the image, and its remap."""
     height, width = image.shape[:2]
     half = (int(8 * op.sigma + 1) | 1) // 2
-    alpha = values["scale"][row] * 4096 * 16384 / 256  # pixels: the strength / 2, / sqrt(3)
+    alpha = values["alpha"][row] / 2 / np.sqrt(3)  # of normal noise with the variance of uniform
     moves = []
     for offset in values["offsets"][row].tolist():
         shape = (height + 2 * half, width + 2 * half)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fastfeed.ops.base import shade
-from fastfeed.ops.distort import ElasticTransform, GridDistortion
+from fastfeed.ops.distort import DISPLACEMENT, ElasticTransform, GridDistortion
 from fastfeed.ops.noise_table import read_wrapped, steps
 
 
@@ -24,7 +24,7 @@ def elastic_places(
         down = sum(w * noise[k : k + height] for k, w in enumerate(weights))
         down = (down + (1 << 13)) >> 14
         across = sum(w * down[:, k : k + width] for k, w in enumerate(weights))
-        moved = across.astype(np.float32) * np.float32(values["scale"][row])
+        moved = across.astype(np.float32) * np.float32(values["alpha"][row] * DISPLACEMENT)
         places.append(np.rint(moved).astype(np.int64))
     return [places[0] + 256 * np.arange(width), places[1] + 256 * np.arange(height)[:, None]]
 

@@ -181,6 +181,9 @@ def test_without_boxes_it_is_refused(tmp_path: Path) -> None:
     assert ff.Transform.load(tmp_path / "ops.json").ops == transform.ops
     with pytest.raises(SpecError, match="put it before ops that change pixels"):
         fuse([ff.Resize((40, 40)), ff.Invert(), ff.IoUCrop(), ff.Resize((9, 9))], PIXELS)
+    padded = [ff.IoUCrop(), ff.Resize(ff.LargestSize(), fit="corner")]
+    with pytest.raises(SpecError, match="needs sizes that do not depend on random numbers"):
+        ff.Feed(located(), padded, batch=2)
     with pytest.raises(ConfigError, match="put it directly into the list of ops"):
         ff.Maybe(ff.IoUCrop())
     assert ff.evaluation(OPS) == [ff.Resize((48, 48))]

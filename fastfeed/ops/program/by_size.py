@@ -106,7 +106,8 @@ def _sizes_before(
         fold(steps, [np.full((len(images), step.op.draws), u) for step in steps], images).sizes
         for u in (0.0, 0.999)
     ]
-    if (found[0] != found[1]).any():
+    looks_at_boxes = any(hasattr(step.op, "needs_boxes") for step in steps)
+    if looks_at_boxes or (found[0] != found[1]).any():
         raise SpecError(
             "LargestSize() needs sizes that do not depend on random numbers, got"
             f" {[step.op for step in steps]} before it; leave the op out that draws a size"

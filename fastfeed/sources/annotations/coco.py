@@ -22,7 +22,7 @@ from fastfeed.runtime.json_file import object_bytes
 from fastfeed.sources.access import Access
 from fastfeed.sources.annotations.boxes import BoxLists
 from fastfeed.sources.annotations.class_maps import ClassMaps
-from fastfeed.sources.annotations.shapes import Shape, ShapeLists, shape_of
+from fastfeed.sources.annotations.shapes import Shape, ShapeLists, shape_of, wrong_sizes
 from fastfeed.sources.base import Source, StoredFile, sample_or_failure
 from fastfeed.sources.derived import Derived
 from fastfeed.sources.methods import SourceMethods
@@ -298,6 +298,13 @@ class CocoFile:
         crowds = [self._crowds[k] for k in by]
         ids = [crowd.get("id", -1) for crowd in crowds]
         shapes = self._shapes([crowd.get("segmentation") for crowd in crowds], ids)
+        outlines = map(shapes.shape, range(len(ids)))
+        wrong = wrong_sizes(outlines, self.sizes[self._crowded[by]])
+        for k in np.flatnonzero(wrong).tolist():
+            raise SourceError(
+                f"Objects.coco: {self.uri}: the segmentation of annotation {ids[k]} has another"
+                " size than its image"
+            )
         counts = np.bincount(owners[by], minlength=len(order))
         return shapes, np.cumsum([0, *counts], dtype=np.int64)
 

@@ -337,6 +337,8 @@ def test_segmentations_that_make_no_sense_name_their_annotation(place: Path):
         ConfigError, match=r"annotation 11 .* a mask of another size than its image"
     ):
         drawn(place, smaller, fine, draw="instances")
+    with pytest.raises(SourceError, match="annotation 12 has another size than its image"):
+        drawn(place, fine, smaller, draw="classes")
     with pytest.raises(ConfigError, match='draw must be "instances", "classes" or "both"'):
         drawn(place, fine, fine, draw=True)
     boxes = [

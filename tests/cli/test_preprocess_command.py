@@ -16,6 +16,7 @@ from pkgutil import resolve_name
 import pytest
 from conftest import environment
 from helpers.commands import STRICT
+from helpers.photos import folder, jpeg
 from helpers.small_jobs import InlineEngine, source
 from typer.testing import CliRunner
 
@@ -366,6 +367,26 @@ def test_jobs_are_merged(tmp_path: Path):
         os.utime(path, (1, 1))  # not just stopped
     assert "fastfeed preprocess resume more c\n" in fastfeed("status", "c")[0]
     assert fastfeed("resume", "more", "c")[0].startswith("c: 6 of 6 shards")
+
+
+def test_sources_of_a_merged_job_are_opened_as_before(tmp_path: Path):
+    for name, first in (("a", 0), ("b", 8)):
+        folder(tmp_path / name, {"x": 3}, (40 + first, 56))
+        rows = [f"x/{k:04d}.jpg,{name}{k % 2},{k}" for k in range(3)]
+        Path(name, "t.csv").write_text("\n".join(["path,animal,price", *rows]))
+        fastfeed(f"{name}/t.csv", f"{name}-job", "--label", "animal", "--columns", "price", *SMALL)
+    fastfeed("merge", "a-job", "b-job", "-o", "c")
+    (tmp_path / "b/x/new.jpg").write_bytes(jpeg(30, (40, 56)))
+    with open("b/t.csv", "a") as file:
+        file.write("\nx/new.jpg,b1,9")
+    out, _ = fastfeed("update", "b/t.csv", "c", "--add")
+    assert "1 image added" in out
+    Path("c/shard-000002.tar").unlink()
+    for path in Path("c").rglob("*"):
+        os.utime(path, (1, 1))
+    line = "fastfeed preprocess resume b/t.csv c --label animal --columns price\n"
+    assert line in fastfeed("status", "c")[0]
+    assert fastfeed("resume", "b/t.csv", "c")[0].startswith("c: 3 of 3 shards, 7 images")
 
 
 @pytest.mark.parametrize(

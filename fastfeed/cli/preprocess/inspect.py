@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fastfeed.cli.preprocess import values as preprocess_values
-from fastfeed.cli.preprocess.values import again, command_line
+from fastfeed.cli.preprocess.values import again
 from fastfeed.cli.screen.help import argument, flag, option
 from fastfeed.cli.screen.streams import Console
 from fastfeed.cli.screen.table import show_facts
@@ -67,11 +67,12 @@ def status(dst: Place, target_option: Options = None, as_json: AsJson = False) -
     for kind in groups:
         _show_groups(console, kind)
     if groups and job.plan.merged:
-        _say("\nTo repair them, name their source, with the options that open it:")
+        _say("\nTo repair them, name their source:")
         bad = {image.id for image in job.bad}
         for source in job.plan.sources:
             if not bad.isdisjoint(job.plan.ids_of(source).tolist()):
-                _say(f"    {command_line('update', source, dst, '--repair')}", style="dim")
+                line = _again_of(job, source, dst, target_option, "update", "--repair")
+                _say(f"    {line}", style="dim")
     if result.todo and not result.running:
         _say(f"\nResume:  {command('resume')}")
 
@@ -83,6 +84,15 @@ def _source_of(job: Job, broken: Sequence[int]) -> str:
     return next(part.source for start, part in reversed(job.plan.parts) if start <= id)
 
 
+def _again_of(
+    job: Job, source: str, dst: str, target: list[str] | None, verb: str, *options: str
+) -> str:
+    """A command line about the images of one source of a merged job."""
+    request = job.plan.parts_of(source)[0][1].request
+    place = source, dst, job.plan.recipe.metadata.extras
+    return again(verb, *place, *options, request=request, target=target)
+
+
 def _command(job: Job, dst: str, target: list[str] | None, broken: Sequence[int] = ()) -> Command:
     """A function that writes a command line about the job, on one line."""
     plan = job.plan
@@ -90,7 +100,8 @@ def _command(job: Job, dst: str, target: list[str] | None, broken: Sequence[int]
 
     def command(verb: str, *options: str) -> str:
         if plan.merged:  # of several sources
-            return command_line("resume", _source_of(job, broken), dst) if verb == "resume" else ""
+            source = _source_of(job, broken)
+            return _again_of(job, source, dst, target, verb) if verb == "resume" else ""
         return again(verb, *place, *options, request=plan.request, target=target)
 
     return command

@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -234,7 +234,10 @@ def _job_in_plan(
         raise ConfigError(f"{dst} holds no job: start one with {start}")
     extras = plan.recipe.metadata.extras
     source = paths[0] if len(paths) == 2 else plan.sources[0]
-    given = {"request": plan.request, "target": values["target_option"]}
+    request: Mapping[str, Any] = {}
+    with suppress(ConfigError):  # of a merged job any SRC will do where none is read
+        request = plan.parts_of(source)[0][1].request
+    given = {"request": request, "target": values["target_option"]}
     line = again(verb, source, dst, extras if "with_" in values else "", *more, **given)
     if len(paths) == 1:
         raise ConfigError(
@@ -249,12 +252,12 @@ def _job_in_plan(
             f"--with is {values['with_'] or 'missing'}, the job in {dst} has {extras}: no code is"
             f" imported that only its plan names. If it is yours, say\n  {line}"
         )
-    if plan.request.get("labels_file") and values["labels"] is None:
+    if request.get("labels_file") and values["labels"] is None:
         raise ConfigError(
-            f"--labels is missing, the job in {dst} has {plan.request['labels_file']}: no file is"
+            f"--labels is missing, the job in {dst} has {request['labels_file']}: no file is"
             f" read that only its plan names. If you trust it, say\n  {line}"
         )
-    _take_names(values, plan.request)
+    _take_names(values, request)
     return paths[0], dst, plan.recipe
 
 

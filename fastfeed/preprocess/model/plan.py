@@ -66,6 +66,13 @@ class MergedJob:
     fingerprint: str  # of the source
     first_uri: str  # "" for appended images
     length: int  # images in the source, or those that were appended
+    request: dict[str, Any] = field(default_factory=dict)  # of the source: SourceSpec.document
+
+    @property
+    def row(self) -> list[Any]:
+        """The fields in a plan's file; earlier versions know no options."""
+        *fields, request = astuple(self)
+        return [*fields, request] if request else fields
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,8 +121,8 @@ class JobPlan:
     @property
     def parts(self) -> list[tuple[int, MergedJob]]:
         """The parts of a merged job, or the whole of another one, each with its first id."""
-        whole = MergedJob("", self.source, self.fingerprint, self.first_uri, self.length)
-        parts = self.merged or (whole,)
+        about = self.source, self.fingerprint, self.first_uri, self.length, self.request
+        parts = self.merged or (MergedJob("", *about),)
         starts = accumulate((part.length for part in parts), initial=0)
         return list(zip(starts, parts, strict=False))
 
@@ -273,7 +280,7 @@ class JobPlan:
         }
         about |= {name: value for name in ("shares", "request") if (value := getattr(self, name))}
         if self.merged:
-            about["merged"] = [list(astuple(job)) for job in self.merged]
+            about["merged"] = [job.row for job in self.merged]
         edited: dict[str, Any] = {}
         if edits := self._edits_header():
             # versions without edits take the plan for a damaged one, not the samples for missing
@@ -351,7 +358,7 @@ class JobPlan:
         """Raise ValueError for folders outside of the target, wrong types and numbers."""
         texts = [self.source, self.fingerprint, self.first_uri]
         texts += [*self.classes, *self.edit_classes, *self.made_with.values(), *self.images]
-        texts += [text for job in self.merged for text in astuple(job)[:-1]]
+        texts += [text for job in self.merged for text in astuple(job)[:4]]
         numbers = [self.length, *self.left_out.values(), *(job.length for job in self.merged)]
         numbers += [k for value, own in self.edit_sets.items() for k in (value, *own)]
         if self.earlier and self.source_ids is None:
@@ -360,7 +367,7 @@ class JobPlan:
             raise ValueError("a text or a number is something else")
         for kind in self.columns.values():
             words(kind)
-        for value in self.request.values():
+        for value in (value for _, part in self.parts for value in part.request.values()):
             if {*map(type, value if isinstance(value, list) else [value])} - {str}:
                 raise ValueError("an option of its source is not text")
         for folder, count in self.groups:

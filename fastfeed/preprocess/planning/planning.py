@@ -21,7 +21,7 @@ from fastfeed.preprocess.inputs.plan_ids import PlanIds
 from fastfeed.preprocess.model.columns import check_names
 from fastfeed.preprocess.model.edits import REPAIRED, UNCHANGED, Edits
 from fastfeed.preprocess.model.layout import is_job_file
-from fastfeed.preprocess.model.plan import PLAN, Earlier, JobPlan, MergedJob, ordered, saved
+from fastfeed.preprocess.model.plan import PLAN, Earlier, JobPlan, ordered, saved
 from fastfeed.preprocess.model.recipe import Recipe, digest
 from fastfeed.preprocess.model.report import Reporter
 from fastfeed.preprocess.planning.check_source import (
@@ -281,8 +281,9 @@ def _grown_part(plan: JobPlan, now: Input, ids: np.ndarray) -> dict[str, Any]:
     own = plan.ids_of(now.text)
     source_ids = np.concatenate([plan.source_ids, ids[plan.length :]])
     source_ids[own] = ids[own]
-    source = plan.parts_of(now.text)[0][1].source
-    part = MergedJob("", source, now.fingerprint, "", len(ids) - plan.length)
+    _, first = plan.parts_of(now.text)[0]
+    about = {"target": "", "fingerprint": now.fingerprint, "first_uri": ""}
+    part = replace(first, **about, length=len(ids) - plan.length)
     return {
         "fingerprint": f"merged {digest([plan.fingerprint, now.fingerprint])}",
         "source_ids": source_ids,

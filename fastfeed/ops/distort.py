@@ -16,7 +16,7 @@ from fastfeed.spec import Spec
 __all__ = ["ElasticTransform", "GridDistortion"]
 
 SHOWCASE = (  # examples that `fastfeed show --ops` draws
-    "ElasticTransform(300.0, 6.0)",
+    "ElasticTransform(120.0, 6.0)",
     "GridDistortion(5, 0.4)",
 )
 

@@ -61,6 +61,7 @@ _NAMES = {  # torchvision, PyTorch, Keras, tf.data, Albumentations, DALI, WebDat
     "CoarseDropout": "ff.RandomErasing(p)",
     "RandomCutout": "ff.RandomErasing(p)",
     "DataLoader": _LOADER,
+    "create_loader": "ff.timm.create_loader(dataset, input_size, batch_size)",
     "IterableDataset": "a source, such as ff.TarShards(...)",
     "Dataset": "ff.Mapped(dataset), ff.HuggingFace(dataset) or ff.Files(paths, labels)",
     "MapDataset": "ff.Mapped(dataset)",

@@ -319,6 +319,7 @@ class Objects(Derived, SourceMethods):
         *,
         classes: Sequence[str | int] = (),
         keypoints: int = 0,
+        instance_masks: bool = False,
         keypoint_names: Sequence[str] = (),
         flip_pairs: Pairs | str | None = None,
         min_size: float = 1.0,
@@ -342,6 +343,8 @@ class Objects(Derived, SourceMethods):
             classes (Sequence[str | int]): Names of classes, in the order of their numbers. Default:
                 ().
             keypoints (int): Keypoints of each object, the first number of `kpt_shape`. Default: 0.
+            instance_masks (bool): True for lines of a class and a polygon, x, y of its points.
+                Default: False.
             keypoint_names (Sequence[str]): As for `Objects`. Default: ().
             flip_pairs (Sequence[tuple[int | str, int | str]] | str | None): As for `Objects`.
                 Default: None, not known.
@@ -361,16 +364,17 @@ class Objects(Derived, SourceMethods):
         Example:
             >>> ff.Objects.yolo("photos", "labels", classes=["cat", "dog"])  # doctest: +SKIP
         """
-        if isinstance(keypoints, bool) or not 0 <= keypoints <= MOST_KEYPOINTS:
+        most_points = 0 if instance_masks else MOST_KEYPOINTS  # a line has one of both
+        if isinstance(keypoints, bool) or not 0 <= keypoints <= most_points:
             raise ConfigError.of(
-                "Objects.yolo: keypoints", f"an integer in [0, {MOST_KEYPOINTS}]", keypoints
+                "Objects.yolo: keypoints", f"an integer in [0, {most_points}]", keypoints
             )
         source: Any = images
         if isinstance(images, (str, os.PathLike)):
             source = ImageFolder(images, labeled=False)
         check_source(source, "Objects.yolo: images")
         names = tuple(map(str, classes))
-        lists, notes = read_yolo(source, os.fspath(labels), keypoints, len(names))
+        lists, notes = read_yolo(source, os.fspath(labels), keypoints, instance_masks, len(names))
         spec = object_spec(
             lists,
             keypoint_names,

@@ -122,7 +122,11 @@ def test_normalized_boxes_are_checked_as_shares() -> None:
             0,
             r"line 1 of .*0000.txt must be a class number and cx, .* 5 numbers, got 4",
         ),
-        ("0 0.5 0.5 1 1\n0 .5 .5 .1 .1 .1 .1", 0, "line 2 .* lines of polygons are not read"),
+        (
+            "0 0.5 0.5 1 1\n0 .5 .5 .1 .1 .1 .1",
+            0,
+            "line 2 .* lines of polygons need instance_masks=True",
+        ),
         ("0 0.5 0.5 1 1", 2, "then 2 keypoints of 2 or 3 numbers: 9 or 11 numbers, got 5 values"),
         ("0.5 0.5 0.5 1 1", 0, "must be a class number"),
         ("inf 0.5 0.5 1 1", 0, "must be a class number"),
@@ -161,6 +165,7 @@ def test_objects_that_make_no_sense_are_refused(text: str, error: str, tmp_path:
         ({"labels": "s3://bucket/labels"}, "is not a local folder"),
         ({"keypoints": -1}, r"keypoints must be an integer in \[0, 4096\], got -1"),
         ({"keypoints": True}, "keypoints must be"),
+        ({"keypoints": 2, "instance_masks": True}, r"keypoints must be an integer in \[0, 0\]"),
         ({"flip_pairs": [(0, 1)]}, "flip_pairs are of keypoints, got them without"),
     ],
 )
@@ -168,3 +173,39 @@ def test_bad_arguments_are_refused(arguments: dict[str, Any], error: str, tmp_pa
     root = place(tmp_path, LABELS)
     with pytest.raises((ConfigError, SourceError), match=error):
         ff.Objects.yolo(root / "images", **({"labels": root / "labels"} | arguments))
+
+
+def test_polygons_of_a_folder(tmp_path: Path) -> None:
+    """Boxes are around them; masks are those of the polygons in pixels."""
+    lines = {
+        "a/0000.txt": "1 0.25 0.25 0.75 0.25 0.75 0.75 0.25 0.75\n0 0 0 0.5 0 0.5 1\n",
+        "a/0001.txt": "",
+    }
+    root = place(tmp_path, lines, a=3)
+    source = ff.Objects.yolo(root / "images", root / "labels", instance_masks=True)
+    with ff.Feed(source, [ff.Resize((20, 28))], batch=3, shuffle=False) as feed:
+        (batch,) = feed
+    assert batch["box_counts"].tolist() == [2, 0, 0]
+    assert batch["boxes"][0].tolist() == [[7, 5, 21, 15], [0, 0, 14, 20]]
+    assert batch["box_labels"][0].tolist() == [1, 0]
+    square, triangle = batch["instance_masks"][0]
+    want = np.zeros((20, 28), np.uint8)
+    want[5:15, 7:21] = 1
+    np.testing.assert_array_equal(square, want)
+    assert abs(int(triangle.sum()) - 140) <= 10 and not triangle[:, 14:].any()
+    assert not batch["instance_masks"][1:].any()
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("0 0.5 0.5 1 1", "line 1 of .* x, y of a polygon's points, .* three points or more"),
+        ("0 0 0 1 0 1 1\n0 0 0 1 x 1 1", "line 2 of .* could not convert string to float"),
+        ("cat 0 0 1 0 1 1", "line 1 of .* invalid literal for int"),
+        ("0 0 0 1 nan 1 1", "line 1 of .* finite"),
+    ],
+)
+def test_lines_that_are_no_polygons_are_refused(text: str, error: str, tmp_path: Path) -> None:
+    root = place(tmp_path, {"a/0000.txt": text}, a=1)
+    with pytest.raises(SourceError, match=error):
+        ff.Objects.yolo(root / "images", root / "labels", instance_masks=True)

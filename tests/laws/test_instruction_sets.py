@@ -14,7 +14,7 @@ from helpers.photos import folder, picture
 import fastfeed.backends.cpu.backend as cpu
 from fastfeed.decode import Recoder, engine_for, is_built
 from fastfeed.decode.executor import Executor
-from fastfeed.ops import Normalize, RandomResizedCrop, Resize, ToFloat, ToLayout
+from fastfeed.ops import Normalize, RandomResizedCrop, Resize, Standardize, ToFloat, ToLayout
 from fastfeed.ops.base import FILTERS
 from fastfeed.ops.program.compile import fuse
 from fastfeed.runtime.timeline import Timeline
@@ -142,6 +142,7 @@ def test_resampling(filter):
         [ToFloat("float16")],
         [Normalize.imagenet(), ToLayout("CHW")],
         [ToLayout("CHW")],
+        [Standardize()],
     ],
     ids=repr,
 )

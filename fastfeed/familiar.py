@@ -33,6 +33,7 @@ _NAMES = {  # torchvision, PyTorch, Keras, tf.data, Albumentations, DALI, WebDat
     "RandomZoom": "ff.Affine(0, scale=(low, high))",
     "RandomShear": "ff.Affine(0, shear=degrees)",
     "RandomIoUCrop": "ff.IoUCrop(), and ff.Resize((height, width)) behind it",
+    "RandomShortestSize": "ff.RandomResize((lowest, highest), longest=)",
     "RandomZoomOut": "ff.ZoomOut(p, scale), and ff.Resize((height, width)) behind it",
     "LetterBox": 'ff.Resize((height, width), fit="pad", fill=(114, 114, 114))',
     "RandomPerspective": "ff.Perspective(distortion, p=)",

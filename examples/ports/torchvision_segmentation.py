@@ -18,10 +18,10 @@ def feeds(root, batch=8, base=52, crop=48, world=None):
         source = ff.Objects(images, masks=masks)
         return ff.Feed(source, [*ops, *pixels], batch=batch, world=world, **options)
 
-    scale = (crop / base / 2) ** 2, 1.0
-    crops = [ff.RandomResizedCrop(crop, scale=scale, ratio=(1, 1)), ff.RandomFlip()]
-    val = part("val", [ff.Resize((base, base))], shuffle=False, tail="pad")
-    return part("train", crops), val
+    cut = ff.RandomCrop(crop, pad_if_needed=True)
+    crops = [ff.RandomResize((base // 2, 2 * base)), ff.RandomFlip(), cut]
+    whole = [ff.Resize(base), ff.Resize(ff.LargestSize(), fit="corner")]
+    return part("train", crops), part("val", whole, shuffle=False, tail="pad")
 
 
 def main():

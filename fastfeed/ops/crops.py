@@ -14,6 +14,7 @@ from fastfeed.ops.base import (
     Kind,
     SizeChoice,
     check_fill,
+    check_flag,
     check_op_size,
     freeze,
     height_width,
@@ -159,6 +160,8 @@ class RandomCrop:
         mode (str): Pixels of the padding. "constant": `fill`; "edge": the outermost pixels;
             "reflect": dcb|abcd|cba; "symmetric": cba|abcd|dcb. Default: "constant".
         fill (tuple[int, int, int]): RGB under mode="constant", in [0, 255]. Default: (0, 0, 0).
+        pad_if_needed (bool): Pad an image that is too small, on both of these sides by as much as
+            is missing, instead of enlarging it. Default: False.
 
     Raises:
         ConfigError: If a field is out of range, or `fill` is given with another mode.
@@ -172,6 +175,7 @@ class RandomCrop:
     padding: Padding = 0
     mode: Mode = "constant"
     fill: tuple[int, int, int] = (0, 0, 0)
+    pad_if_needed: bool = False
 
     kind: ClassVar[Kind] = "geometry"
     draws: ClassVar[int] = 2
@@ -180,6 +184,7 @@ class RandomCrop:
         freeze(self)
         check_op_size("RandomCrop", self.size)
         _sides("RandomCrop", self.padding)
+        check_flag("RandomCrop pad_if_needed", self.pad_if_needed)
         check_fill("RandomCrop fill", self.fill)
         _border("RandomCrop", self.mode, self.fill)
 
@@ -188,14 +193,15 @@ class RandomCrop:
         """The border of the padding; None without padding."""
         return (
             _border("RandomCrop", self.mode, self.fill)
-            if _checked_sides(self.padding).any()
+            if self.pad_if_needed or _checked_sides(self.padding).any()
             else None
         )
 
     def out(self, spec: Spec) -> Spec:
         need_pixels(self, spec)
         want = height_width(self.size)
-        if spec.fixed and not _larger(_padded(spec.size, self.padding), want):
+        padded = _padded(spec.size, self.padding)
+        if spec.fixed and not self.pad_if_needed and not _larger(padded, want):
             raise SpecError(
                 f"{self!r} needs images at least that large, got {spec}; write padding=..., or put"
                 " Resize before it"
@@ -206,11 +212,16 @@ class RandomCrop:
         want = np.array(height_width(self.size), np.int64)
         sides = _checked_sides(self.padding)
         padded = sizes + sides[:2] + sides[2:]
+        before: np.ndarray = sides[:2]
+        if self.pad_if_needed:
+            missing = np.maximum(want - padded, 0)
+            before = before + missing
+            padded = padded + 2 * missing
         cut_size, fits = fit_inside(want, padded)
         room = padded - cut_size
         corner = np.where(fits, np.minimum(np.floor(u * (room + 1)), room), u * room)
         return window_params(
-            np.concatenate([corner - sides[:2], cut_size], axis=1), same_size(want, sizes)
+            np.concatenate([corner - before, cut_size], axis=1), same_size(want, sizes)
         )
 
 

@@ -22,6 +22,7 @@ from fastfeed.ops.base import (
     check_op_size,
     check_p,
     check_range,
+    check_size,
     freeze,
     height_width,
     need_pixels,
@@ -29,7 +30,7 @@ from fastfeed.ops.base import (
 from fastfeed.runtime.extension import extension
 from fastfeed.spec import Spec
 
-__all__ = ["RandomFlip", "RandomResizedCrop", "Resize"]
+__all__ = ["RandomFlip", "RandomResize", "RandomResizedCrop", "Resize"]
 
 SHOWCASE = (  # examples that `fastfeed show --ops` draws
     "Resize((160, 160))",
@@ -219,6 +220,63 @@ class Resize:
             return np.maximum(np.rint(sizes * scale).astype(np.int64), want)
         given_side = (sizes.min if self._fit == "short" else sizes.max)(axis=1, keepdims=True)
         return np.where(sizes == given_side, want[0], np.maximum(want[0] * sizes // given_side, 1))
+
+
+@dataclass(frozen=True, slots=True)
+class RandomResize:
+    """Scale an image to a short side of random length, for a crop of one size behind it.
+
+    As torchvision's `RandomResize`, whose `max_size` is not included, and with `longest` as
+    `RandomShortestSize` of detectors.
+
+    Args:
+        sizes (tuple[int, int]): Lowest and highest length of the short side, in [1, 65535] pixels;
+            all between, and these, are equally likely.
+        longest (int | None): The long side is at most this, in [1, 65535] pixels; the short side is
+            then shorter. Default: None, without a limit.
+        filter (str): As for `Resize`. Default: "bilinear".
+
+    Raises:
+        ConfigError: If a field is out of range.
+
+    Example:
+        >>> image = np.zeros((1, 20, 40, 3), np.uint8)
+        >>> ops = [ff.RandomResize((10, 30)), ff.RandomCrop(24, pad_if_needed=True)]
+        >>> next(iter(ff.Feed(ff.Arrays(image), ops, batch=1))).images.shape
+        (1, 24, 24, 3)
+    """
+
+    sizes: tuple[int, int]
+    longest: int | None = None
+    filter: str = "bilinear"
+
+    kind: ClassVar[Kind] = "geometry"
+    draws: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        freeze(self)
+        low, high = check_size("RandomResize", self.sizes)
+        if not isinstance(self.sizes, tuple) or low > high:
+            raise ConfigError.of("RandomResize sizes", "a pair (lowest, highest)", self.sizes)
+        if self.longest is not None:
+            check_size("RandomResize longest", self.longest)
+            if not isinstance(self.longest, int):
+                raise ConfigError.of("RandomResize longest", "one side or None", self.longest)
+        check_filter("RandomResize", self.filter)
+
+    def out(self, spec: Spec) -> Spec:
+        need_pixels(self, spec)
+        return spec.with_size(None, None)
+
+    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
+        low, high = self.sizes
+        short, long = sizes.min(axis=1, keepdims=True), sizes.max(axis=1, keepdims=True)
+        wanted = np.minimum(low + np.floor(u * (high - low + 1)).astype(np.int64), high)
+        new = np.where(sizes == short, wanted, wanted * sizes // short)
+        if self.longest is not None:
+            scaled = np.where(sizes == long, self.longest, self.longest * sizes // long)
+            new = np.where(new.max(axis=1, keepdims=True) > self.longest, scaled, new)
+        return window_params(full_boxes(sizes), np.maximum(new, 1))
 
 
 @dataclass(frozen=True, slots=True)

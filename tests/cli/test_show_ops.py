@@ -30,6 +30,7 @@ from fastfeed.ops import (
     Normalize,
     RandomErasing,
     RandomFlip,
+    RandomResize,
     Rotate,
     ZoomOut,
 )
@@ -57,7 +58,7 @@ def folder(tmp_path_factory):
 def test_all_is_every_op_that_can_be_seen():
     shown = {type(op) for op in SEEN}
     visible = {op for op in OPS if op.kind not in UNSEEN}
-    of_any_size = {IoUCrop, ZoomOut}  # a picture needs one size
+    of_any_size = {IoUCrop, RandomResize, ZoomOut}  # a picture needs one size
     missing = visible - shown - {Function} - of_any_size
     advice = [f"{op.__name__} needs an example in SHOWCASE of {op.__module__}" for op in missing]
     assert not missing, f"{'; '.join(advice)}; then run docs/augmentations/draw.py"

@@ -120,6 +120,8 @@ def test_frameworks_take_the_mask(source):
     [
         ([ff.Resize(ff.LargestSize())], "write Resize(LargestSize(), fit='corner')"),
         ([ff.RandomCrop(8), ff.Invert(), corner()], "comes before ops which change pixels"),
+        ([ff.RandomResize((8, 9)), corner()], "sizes that do not depend on random numbers"),
+        ([ff.IoUCrop(), corner()], "sizes that do not depend on random numbers"),
         ([corner(), ff.CenterCrop(32)], "CenterCrop of 32x32 does not fit into"),
         ([corner(), ff.MixUp(1.0), ff.OneHot(3)], "MixUp makes one image of several"),
         ([corner(), ff.MultiCrop((ff.View(8, 2),))], "there are several views of each image"),

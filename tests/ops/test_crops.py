@@ -289,7 +289,8 @@ def test_refuses(make, text):
         (
             RandomCrop(40, 3),
             (
-                "RandomCrop(size=40, padding=3, mode='constant', fill=(0, 0, 0)) needs images at"
+                "RandomCrop(size=40, padding=3, mode='constant', fill=(0, 0, 0),"
+                " pad_if_needed=False) needs images at"
                 " least that large, got uint8[32, 40, 3]; write padding=..., or put Resize"
                 " before it"
             ),
@@ -318,7 +319,8 @@ def test_a_second_border_needs_images_of_one_size():
         fuse(ops, ENCODED)
     assert (
         str(error.value)
-        == "RandomCrop(size=24, padding=4, mode='constant', fill=(0, 0, 0)) cannot follow"
+        == "RandomCrop(size=24, padding=4, mode='constant', fill=(0, 0, 0), pad_if_needed=False)"
+        " cannot follow"
         " Pad(padding=5, mode='constant', fill=(0, 0, 0)) where images are of many sizes, got"
         " HWC uint8[?, ?, 3]: each adds a border; put Resize((height, width)) between them, or"
         " leave one out"

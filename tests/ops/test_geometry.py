@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastfeed.errors import ConfigError, SpecError
-from fastfeed.ops import CenterCrop, RandomFlip, RandomResizedCrop, Resize
+from fastfeed.ops import CenterCrop, RandomCrop, RandomFlip, RandomResize, RandomResizedCrop, Resize
 from fastfeed.sampling.rng import uniform
 from fastfeed.spec import ENCODED, PIXELS, Spec
 
@@ -313,3 +313,46 @@ def test_needs_pixels_with_channels_last(op):
         str(error.value)
         == f"{name} needs HWC pixels, got CHW uint8[3, 9, 9]; put ToLayout after it"
     )
+
+
+def test_random_resize_draws_every_length_as_torchvision_scales():
+    """Chi-square over the lengths; sizes by torchvision's rule, int(size * long / short)."""
+    op = RandomResize((5, 9))
+    u = np.random.default_rng(0).random((5000, 1))
+    new = op.params(u, np.tile([[30, 47]], (5000, 1)))["size"]
+    counts = np.bincount(new[:, 0] - 5, minlength=5)
+    assert ((counts - 1000) ** 2 / 1000).sum() < 23.5  # p 1e-4, 4 degrees of freedom
+    assert (new[:, 1] == new[:, 0] * 47 // 30).all()
+    edges = op.params(np.array([[0.0], [1 - 1e-16]]), np.array([[40, 30], [30, 47]]))["size"]
+    assert edges.tolist() == [[6, 5], [9, 14]]
+    limited = RandomResize((20, 20), longest=25).params(
+        np.zeros((2, 1)), np.array([[30, 47], [9, 9]])
+    )
+    assert limited["size"].tolist() == [[15, 25], [20, 20]]
+
+
+def test_random_crop_pads_what_is_too_small_as_torchvision():
+    """Both sides get as much as is missing, and the place is any of that."""
+    op = RandomCrop((8, 6), pad_if_needed=True)
+    u = np.random.default_rng(0).random((400, 2))
+    boxes = op.params(u, np.tile([[5, 9]], (400, 1)))["box"]
+    assert {*boxes[:, 0].tolist()} == {-3, -2, -1, 0}  # 3 rows above, 3 below
+    assert {*boxes[:, 1].tolist()} == {0, 1, 2, 3}
+    assert (boxes[:, 2:] == (8, 6)).all()
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: RandomResize((9, 5)), "a pair (lowest, highest), got (9, 5)"),
+        (lambda: RandomResize(5), "a pair (lowest, highest), got 5"),
+        (lambda: RandomResize((0, 5)), "in [1, 65535] pixels, got (0, 5)"),
+        (lambda: RandomResize((4, 5), longest=0), "in [1, 65535] pixels, got 0"),
+        (lambda: RandomResize((4, 5), filter="sharp"), "RandomResize filter must be one of"),
+        (lambda: RandomCrop(4, pad_if_needed=1), "pad_if_needed must be True or False, got 1"),
+    ],
+)
+def test_wrong_random_sizes_are_refused(make, text):
+    with pytest.raises(ConfigError) as error:
+        make()
+    assert text in str(error.value)

@@ -110,7 +110,7 @@ def _sizes_before(
     if looks_at_boxes or (found[0] != found[1]).any():
         raise SpecError(
             "LargestSize() needs sizes that do not depend on random numbers, got"
-            f" {[step.op for step in steps]} before it; leave the op out that draws a size"
+            f" {[step.op for step in steps]} before it; leave out the op that draws a size"
         )
     return found[0].astype(np.int32)
 

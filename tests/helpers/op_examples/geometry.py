@@ -1,7 +1,7 @@
 """Examples of the ops that cut, scale, mirror and pad."""
 
 from fastfeed.ops.crops import CenterCrop, Crop, Pad, RandomCrop
-from fastfeed.ops.geometry import RandomFlip, RandomResizedCrop, Resize
+from fastfeed.ops.geometry import RandomFlip, RandomResize, RandomResizedCrop, Resize
 from fastfeed.ops.object_crops import IoUCrop, ZoomOut
 
 EXAMPLES = {
@@ -15,6 +15,8 @@ EXAMPLES = {
         Resize(21, "box", "pad"),
         Resize((13, 11), ["bilinear", "lanczos", "nearest"]),
         Resize((23, 15), "linear", "crop"),
+        Resize((40, 36), fit="corner", fill=(10, 200, 30)),
+        Resize((30, 20), fit="cover"),
     ],
     CenterCrop: [CenterCrop(24), CenterCrop((24, 20)), CenterCrop([9, 8])],
     Crop: [Crop(3, 4, 10), Crop(0, 1, [9, 24])],
@@ -24,6 +26,7 @@ EXAMPLES = {
         RandomCrop([12, 60], padding=[3, 70], mode="reflect"),
         RandomCrop(25, (0, 1, 2, 3), "edge"),
         RandomCrop([12, 60], padding=[3, 70], mode="symmetric"),
+        RandomCrop((60, 20), mode="reflect", pad_if_needed=True),
     ],
     Pad: [
         Pad(3),
@@ -39,5 +42,6 @@ EXAMPLES = {
     ],
     IoUCrop: [IoUCrop(), IoUCrop([0.2, 0.4], scale=[0.2, 0.8], ratio=(0.6, 1.5))],
     ZoomOut: [ZoomOut(), ZoomOut(1.0, [1, 2], fill=(3, 2, 200))],
+    RandomResize: [RandomResize((9, 40)), RandomResize([30, 30], longest=35, filter="box")],
     RandomFlip: [RandomFlip(), RandomFlip(1.0, "both"), RandomFlip(0.3, "both")],
 }

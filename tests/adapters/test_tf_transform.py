@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.needs import LazyModule, needs
-from helpers.op_examples import ALL
+from helpers.op_examples import ALL, listed
 from helpers.photos import jpeg
 from PIL import Image
 
@@ -80,7 +80,8 @@ ONE_BY_ONE = [op for op in ALL if op.kind != "mix" and None not in getattr(op, "
 @pytest.mark.slow
 @pytest.mark.parametrize("op", ONE_BY_ONE, ids=repr)
 def test_all_fields_of_all_ops_have_their_shapes_before(op):
-    ops = [op, ff.Resize((40, 56))] if op.kind == "decode" else [ff.Resize((40, 56)), op]
+    resize = ff.Resize((40, 56))
+    ops = [op, resize] if op.kind == "decode" else [resize, *listed(op, (40, 56))]
     ids = np.arange(7)
     with ff.Transform(ops, seed=3, threads=1, classes=3) as transform:
         wanted = transform(FILES, ids=ids, epoch=1, fields={"label": LABELS})

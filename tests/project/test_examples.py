@@ -125,7 +125,8 @@ RUNS = [
         says=(
             "'feed_wait': ",
             "% of the time for batches",
-            "the machine is gone, at epoch 1 step 14\n93 steps in all, 53 since the checkpoint\n",
+            "the machine is gone, at epoch 1 step 14\n",
+            "\n93 steps in all, 53 since the checkpoint\n",
         ),
     ),
     Run(

@@ -122,10 +122,10 @@ def create_loader(
         num_aug_splits (int): Only 0. Default: 0.
         interpolation (str): Filter of resizing; "random" draws "bilinear" or "bicubic" for each
             image. Default: "bilinear".
-        mean (Sequence[float]): Per channel, in [0, 1]. Default: ImageNet's.
-        std (Sequence[float]): Per channel. Default: ImageNet's.
+        mean (Sequence[float]): Per channel, in [0, 1]. Default: (0.485, 0.456, 0.406).
+        std (Sequence[float]): Per channel. Default: (0.229, 0.224, 0.225).
         num_workers (int): Without effect, as a feed has threads. Default: 1.
-        distributed (bool): Each rank reads its part. Default: False, the whole data on each.
+        distributed (bool): Each rank reads its part, not all. Default: False.
         crop_pct (float | None): Part of a resized image that a center crop keeps. Default: None,
             0.875.
         crop_mode (str | None): "center", "squash" or "border". Default: None, "center".

@@ -70,7 +70,7 @@ _NAMES = {  # torchvision, PyTorch, Keras, tf.data, Albumentations, DALI, WebDat
     "from_tensor_slices": "ff.Files(paths, labels) or ff.Arrays(images, labels)",
     "load_dataset": 'ff.HuggingFace("hf://datasets/user/name", split="train"), or its folder',
     "load_from_disk": "ff.HuggingFace(folder)",
-    "flow_from_dataframe": 'ff.Table(frame, image="path", label="label")',
+    "flow_from_dataframe": "ff.keras.flow_from_dataframe(frame)",
     "DataFrameIterator": 'ff.Table(frame, image="path", label="label")',
     "CIFAR10": "ff.Arrays.cifar(folder)",
     "CIFAR100": "ff.Arrays.cifar(folder)",

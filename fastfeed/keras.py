@@ -6,6 +6,7 @@ train, val = fastfeed.keras.image_dataset_from_directory(
 model.fit(train, validation_data=val)
 """
 
+from fastfeed.adapters.keras.dataframe import flow_from_dataframe
 from fastfeed.adapters.keras.directory import image_dataset_from_directory
 
-__all__ = ["image_dataset_from_directory"]
+__all__ = ["flow_from_dataframe", "image_dataset_from_directory"]

@@ -227,6 +227,83 @@ def test_any_backend_takes_the_keras_format(photos: Path):
     assert found.steps == [6, 6] and found.positions == [(4, 0), (5, 0)]
 
 
+ROWS = {
+    "filename": ["a/x/1.png", "b/0.png", "gone.png", "c/0.png", "b/1.png", "c-d/0.jpg", "b/2.png"],
+    "class": ["a", "b", "b", "c", "b", "c", "b"],
+    "two": ["x", "y", "x", "x", "y", "y", "y"],
+    "tags": [["p"], ["q", "p"], ["p"], ["q"], ["q", "p"], ["p"], ["p"]],
+    "price": [0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5],
+    "age": [1, 2, 3, 4, 5, 6, 7],
+    "trust": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0],
+}
+FRAMES: list[tuple[dict[str, Any], float | None]] = [
+    ({}, None),
+    ({"class_mode": "binary", "y_col": "two", "weight_col": "trust"}, None),
+    ({"class_mode": "sparse", "classes": ["c", "b"]}, None),
+    ({"y_col": "tags"}, None),
+    ({"class_mode": "raw", "y_col": ["price", "age"]}, None),
+    ({"class_mode": "multi_output", "y_col": ["price", "age"]}, None),
+    ({"class_mode": "input", "color_mode": "grayscale"}, None),
+    ({"class_mode": None, "subset": "training"}, 0.4),
+    ({"class_mode": "raw", "y_col": "age", "subset": "validation"}, 0.4),
+]
+
+
+def leaves(item: Any) -> list[np.ndarray]:
+    """Arrays of a batch."""
+    if isinstance(item, (tuple, list)):
+        return [array for part in item for array in leaves(part)]
+    return [np.asarray(item)]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*(invalid image|left out):UserWarning")
+@pytest.mark.parametrize(("options", "validation"), FRAMES, ids=str)
+def test_rows_of_a_table_are_those_of_keras(photos: Path, options: Any, validation: float | None):
+    require("keras", "pandas")
+    import pandas
+    from keras.src.legacy.preprocessing.image import ImageDataGenerator
+
+    options = {"target_size": (16, 12), "batch_size": 4, "shuffle": False, **options}
+    generator = ImageDataGenerator(validation_split=validation or 0.0)
+    frame = pandas.DataFrame(ROWS)
+    theirs = generator.flow_from_dataframe(frame, str(photos), **options)
+    made = ff.keras.flow_from_dataframe(frame, photos, validation_split=validation, **options)
+    assert made.filenames == theirs.filenames and made.n == theirs.n
+    assert made.class_indices == getattr(theirs, "class_indices", {})
+    items = list(made.get_numpy_iterator())
+    for wanted, found in zip([theirs[k] for k in range(len(theirs))], items, strict=True):
+        for one, other in zip(leaves(wanted), leaves(found), strict=True):
+            assert other.shape == one.shape
+            assert np.abs(other - one.astype(float)).max() <= (4 if one.ndim == 4 else 1e-6)
+
+
+def test_a_table_without_pandas(photos: Path):
+    require("keras")
+    with pytest.warns(UserWarning, match="1 rows are left out, whose file does not exist"):
+        data = ff.keras.flow_from_dataframe(ROWS, photos, target_size=8, batch_size=5, seed=1)
+    assert data.class_indices == {"a": 0, "b": 1, "c": 2} and data.n == 6
+    (images, labels), (rest, _) = data.get_numpy_iterator()
+    assert images.shape == (5, 8, 8, 3) and images.dtype == np.float32 and len(rest) == 1
+    assert labels.sum(axis=1).tolist() == [1] * 5
+
+
+WRONG_FRAMES = [
+    ({"x_col": "path"}, "a column must be one of filename, class.* got 'path'"),
+    ({"class_mode": "binary"}, r"classes must be two, got \['a', 'b', 'c'\]"),
+    ({"y_col": "age"}, "classes must be texts or lists of texts, got 1; use class_mode='raw'"),
+    ({"subset": "training"}, "go together with subset, got validation_split=None"),
+    ({"subset": "validation", "validation_split": 0.1}, "the validation side is empty"),
+]
+
+
+@pytest.mark.filterwarnings("ignore:.*left out:UserWarning")
+@pytest.mark.parametrize(("options", "text"), WRONG_FRAMES, ids=str)
+def test_wrong_columns_say_what_to_write(photos: Path, options: dict[str, Any], text: str):
+    with pytest.raises(ConfigError, match=text):
+        ff.keras.flow_from_dataframe(ROWS, photos, **options)
+
+
 def test_what_it_prints_is_what_keras_prints(photos: Path, capsys: pytest.CaptureFixture[str]):
     require("tensorflow")
     ff.keras.image_dataset_from_directory(

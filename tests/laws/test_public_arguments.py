@@ -124,6 +124,7 @@ REQUIRED: dict[str, Any] = {  # arguments without a default, by name; files are 
     "top": 0,
     "views": (ff.View(4),),
     "directory": "photos",
+    "dataframe": {"filename": ["photos/a/0000.jpg"], "class": ["a"]},
     "dtype": "uint8",
     "annotations": "instances.json",
 }

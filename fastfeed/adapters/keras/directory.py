@@ -114,6 +114,7 @@ def image_dataset_from_directory(
         data_format,
         antialias,
         _fit(crop_to_aspect_ratio, pad_to_aspect_ratio),
+        keeps_bytes=True,
     )
     ops = [*images.ops, *label_ops(label_mode, len(listed.class_names))]
     if verbose:

@@ -28,7 +28,7 @@ _PLAIN = {"bilinear": "linear", "nearest": "nearest"}  # not antialiased
 
 @dataclass(frozen=True, slots=True)
 class ImageForm:
-    """Images as float32 in [0, 255], of three channels or one; as uint8 with "nearest"."""
+    """Images as float32 in [0, 255], of three channels or one."""
 
     size: Any  # (height, width), pixels, or one for both
     interpolation: str  # Keras's name
@@ -36,6 +36,7 @@ class ImageForm:
     data_format: str | None
     antialias: bool = True
     fit: Literal["exact", "crop", "pad"] = "exact"
+    keeps_bytes: bool = False  # uint8 with "nearest"
 
     @property
     def field(self) -> str:
@@ -49,7 +50,7 @@ class ImageForm:
         is_gray = self.color_mode == "grayscale"
         ops: list[Any] = [Resize(size, self._filter, self.fit)]
         ops += [Grayscale()] if is_gray else []
-        if self._filter != "nearest":
+        if self._filter != "nearest" or not self.keeps_bytes:
             ops.append(Normalize((0.0,) * 3, (1 / 255,) * 3))  # floats of the same levels
         channels_first = self._is_channels_first()
         ops += [ToLayout("CHW")] if channels_first else []

@@ -99,6 +99,9 @@ def on_files(files: Files, config: Any) -> Files:
             files.append(File.generated(config, in_site(name), content=text))
         elif (ROOT / name).is_file() and not name.startswith("docs/"):
             files.append(File.generated(config, in_site(name), abs_src_path=str(ROOT / name)))
+    pages = {in_site(name): text for name, text in texts.items()}
+    index = reference.llms(pages | reference.pages())
+    files.append(File.generated(config, "llms.txt", content=index))
     for file in files.documentation_pages():
         if file.src_uri.endswith(".py.md") or file.src_uri.startswith(
             ("benchmarks/", "fastfeed/native/")

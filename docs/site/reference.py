@@ -120,8 +120,12 @@ def python(title: str, words: str, names: list[str], package: Any = fastfeed) ->
     for name in names:
         value = getattr(package, name)
         if inspect.ismodule(value):
-            public = [key for key in value.__all__ if callable(getattr(value, key))]
-            entries = [(f"{value.__name__}.{key}", f"{prefix}.{name}.{key}") for key in public]
+            held = {key: getattr(value, key) for key in value.__all__}
+            entries = [
+                (f"{each.__module__}.{each.__qualname__}", f"{prefix}.{name}.{key}")
+                for key, each in held.items()
+                if callable(each)
+            ]
         elif hasattr(value, "__qualname__"):
             entries = [(f"{value.__module__}.{value.__qualname__}", f"{prefix}.{name}")]
         else:
@@ -142,6 +146,38 @@ def python(title: str, words: str, names: list[str], package: Any = fastfeed) ->
                 lines.append(f"      inherited_members: {inherited}")
             lines.append("")
     return "\n".join(lines)
+
+
+def llms(pages: dict[str, str]) -> str:
+    """llms.txt: the pages of the site, and the API on one page, for editors and agents.
+
+    pages: the source of each page by its name in the site.
+    """
+    lines = ["# fastfeed", "", f"> {inspect.getdoc(fastfeed).splitlines()[0]}", "", "## Pages", ""]
+    for name, text in sorted(pages.items()):
+        title = next((line[2:] for line in text.splitlines() if line.startswith("# ")), name)
+        lines.append(f"- [{title}]({name.removesuffix('.md')}/)")
+    lines += ["", "## API", "", "`import fastfeed as ff`", ""]
+    for name in sorted(set(fastfeed.__all__) - {"__version__"}):  # type: ignore[attr-defined]
+        value = getattr(fastfeed, name)
+        if inspect.ismodule(value):
+            lines += [line(f"ff.{name}.{key}", getattr(value, key)) for key in value.__all__]
+        else:
+            lines.append(line(f"ff.{name}", value))
+        if name == "Feed":
+            lines += [line(f"feed.{key}", getattr(value, key)) for key in FEED]
+    return "\n".join(lines) + "\n"
+
+
+def line(name: str, value: Any) -> str:
+    """One public thing: how it is called, and the first line of its text."""
+    call = ""
+    if callable(value) and not (inspect.isclass(value) and issubclass(value, BaseException)):
+        parameters = inspect.signature(value).parameters
+        own = [each.replace(annotation=each.empty) for each in parameters.values()]
+        call = f"({', '.join(str(each) for each in own if each.name != 'self')})"
+    text = inspect.getdoc(value) or ""
+    return f"- `{name}{call}`: {text.splitlines()[0] if text else ''}"
 
 
 def members(op: type) -> list[str] | str:

@@ -34,6 +34,16 @@ def test_the_reference_has_every_public_name_and_command(reference: dict[str, An
     assert "### fastfeed preprocess verify" in pages["reference/cli.md"]
 
 
+def test_llms_txt_has_the_api_on_one_page(reference: dict[str, Any]) -> None:
+    text = reference["llms"]({"get_started.md": "# Get started\n", **reference["pages"]()})
+    assert "\n- [Get started](get_started/)\n" in text
+    named = set(re.findall(r"^- `([\w.]+)", text, re.M))
+    public = {f"ff.{name}" for name in ff.__all__ if not inspect.ismodule(getattr(ff, name))}
+    assert public - {"ff.__version__"} <= named
+    assert {"feed.to_keras", "ff.keras.flow_from_dataframe", "ff.errors.ConfigError"} <= named
+    assert "- `ff.Resize(size, filter='bilinear', fit=None, fill=(0, 0, 0))`: Scale an" in text
+
+
 def test_every_page_is_in_the_navigation(reference: dict[str, Any]) -> None:
     named = set(re.findall(r"[:-] ([\w/]+\.md)$", NAV, re.M))
     there = {path.relative_to(ROOT / "docs").as_posix() for path in ROOT.glob("docs/**/*.md")}

@@ -11,7 +11,13 @@ from typing import Any
 import numpy as np
 
 from fastfeed.adapters.batch_tuples import refusal
-from fastfeed.adapters.keras.checks import check_whole, follow_fit, refuse_ignored, refuse_same_feed
+from fastfeed.adapters.keras.checks import (
+    check_whole,
+    ends_by_steps,
+    follow_fit,
+    refuse_ignored,
+    refuse_same_feed,
+)
 from fastfeed.adapters.keras.epochs import Epochs
 from fastfeed.errors import ConfigError, MissingExtra
 from fastfeed.feed.fields import Yields
@@ -208,13 +214,18 @@ def _adapter(epochs: Epochs, backend: Any) -> Any:
 
         @property
         def num_batches(self) -> int | None:
-            refuse_ignored(sys._getframe(1).f_locals)
+            caller = sys._getframe(1).f_locals
+            refuse_ignored(caller)
             refuse_same_feed(session)
             check_whole(session)
+            epochs.endless = ends_by_steps(session, caller)
             follow_fit(session)
-            return (
-                None if session.is_proving else len(session)
-            )  # an epoch lasts as long as the proof
+            # of a proof, an epoch lasts as long as that
+            return None if session.is_proving or epochs.endless else len(session)
+
+        @property
+        def _is_endless(self) -> bool:
+            return epochs.endless
 
         @property
         def batch_size(self) -> int:

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from fastfeed.adapters.keras.checks import check_fitted
+from fastfeed.adapters.keras.checks import check_fitted, is_endless
 from fastfeed.errors import ConfigError, MissingExtra, StateError
 from fastfeed.feed.session import FeedSession
 from fastfeed.sampling.checkpoint import load_state, save_state
@@ -73,11 +73,13 @@ def _backup_class() -> Any:
             steps = len(self._session)
             # with several steps per execution Keras counts full ones, also where the data has ended
             # before
-            self._at += min(batch + 1 - self._batch, steps - self._at % steps)
+            done = batch + 1 - self._batch
+            endless = is_endless()
+            self._at += done if endless else min(done, steps - self._at % steps)
             self._batch = batch + 1
             if self._every != "epoch" and self._at - self._saved >= int(self._every):
-                # Keras ends an epoch where the feed's ends, and after `steps_per_epoch` steps
-                over = self._at % steps == 0 or self._batch >= (self.params.get("steps") or steps)
+                over = self._batch >= (self.params.get("steps") or steps)
+                over = over or (self._at % steps == 0 and not endless)
                 self._save(self._epoch + over)
 
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:

@@ -52,6 +52,21 @@ def check_fitted(session: FeedSession) -> None:
         )
 
 
+def ends_by_steps(session: FeedSession, caller: Mapping[str, Any]) -> bool:
+    """True if `fit` ends epochs of this feed by `steps_per_epoch`, and goes on in its data.
+
+    `caller`: local variables of Keras's iterator, which may have another limit than `fit`.
+    """
+    iterator = caller.get("self")
+    steps = caller.get("steps_per_epoch") or getattr(iterator, "steps_per_epoch", None)
+    return bool(steps) and fitted_feed() is session and not session.is_proving
+
+
+def is_endless() -> bool:
+    """True if the data of the running `fit` goes on after the feed's epoch: it ends by steps."""
+    return bool(getattr(_fit_locals().get("x"), "_is_endless", False))
+
+
 def follow_fit(session: FeedSession) -> None:
     """Move a feed to the epoch at which `fit` begins, if it is behind and not moved by hand.
 
@@ -66,6 +81,9 @@ def follow_fit(session: FeedSession) -> None:
     ):
         return
     steps = fit.get("steps_per_epoch") or len(session)
+    if is_endless():
+        session.advance(*divmod(begins * steps, len(session)))
+        return
     # Keras ends one of its epochs where the feed's ends
     epoch, part = divmod(begins, -(-len(session) // steps))
     session.advance(epoch, part * steps)

@@ -39,20 +39,24 @@ class Epochs:
         self.tuples = BatchTuples.of(session, yields, weighted=True, factors=factors, lists=False)
         self._placement: Placement | None = None
         self._place = _host(self.tuples)
+        self.endless = False  # the next epoch follows, within an iteration
         self._live: Iterator[tuple[int, Any]] = iter(())
         self._delivered = 0  # batches, in all
         self._peeked: tuple[int, Any] | None = None  # the first, while it is the only one
         self._moves = session.cursor.moves
 
     def walk(self) -> Iterator[Any]:
-        """One epoch of (images, labels[, weights]), or what `yields` says."""
+        """One epoch, or all, of (images, labels[, weights]), or what `yields` says."""
         if is_keras_peeking():
             yield self.zeros()
             return
-        for _, placed in self._batches():
-            yield self.tuples.nested(
-                placed if self._placement is None else self._placement.take(placed)
-            )
+        while True:
+            for _, placed in self._batches():
+                yield self.tuples.nested(
+                    placed if self._placement is None else self._placement.take(placed)
+                )
+            if not self.endless:
+                return
 
     def zeros(self) -> Any:
         """Shapes and types of a batch: zeros, weights of 1, empty texts."""
@@ -84,7 +88,7 @@ class Epochs:
                 self._moves = self.session.cursor.moves
             yield step, placed
             self._peeked = None
-        if first > 0:
+        if first > 0 and not self.endless:
             log.warning(
                 "this epoch began at step %d of %d, where it was resumed, so it is shorter for"
                 " Keras, which says that the input ran out of data; nothing was left out, and the"

@@ -38,7 +38,7 @@ def flow_from_dataframe(
     *,
     validation_split: float | None = None,
 ) -> Any:
-    """What `ImageDataGenerator().flow_from_dataframe` of Keras makes, with a feed behind it.
+    """The data that `flow_from_dataframe` of Keras makes, with a feed behind it.
 
     Rows, classes, sides of a split, shapes and values are those of Keras; images are scaled as
     Pillow does. Random transforms and `rescale` of the generator belong into the model, as layers.

@@ -53,7 +53,7 @@ def test_masked_samples_weigh_nothing(told):
 
 
 def test_fewer_steps_per_epoch_go_through_the_data_without_gaps(told):
-    """The feed's epoch has 5 steps: Keras's third goes on in the next one."""
+    """The feed's epoch has 5 steps: Keras's third continues in the next one."""
     short = told["steps_per_epoch"]
     assert list(map(len, short["steps"])) == [2] * 5
     assert short["state"] == [2, 0]

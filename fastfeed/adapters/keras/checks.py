@@ -53,7 +53,7 @@ def check_fitted(session: FeedSession) -> None:
 
 
 def ends_by_steps(session: FeedSession, caller: Mapping[str, Any]) -> bool:
-    """True if `fit` ends epochs of this feed by `steps_per_epoch`, and goes on in its data.
+    """True if `fit` ends epochs of this feed by `steps_per_epoch`, and its data continues.
 
     `caller`: local variables of Keras's iterator, which may have another limit than `fit`.
     """
@@ -63,7 +63,7 @@ def ends_by_steps(session: FeedSession, caller: Mapping[str, Any]) -> bool:
 
 
 def is_endless() -> bool:
-    """True if the data of the running `fit` goes on after the feed's epoch: it ends by steps."""
+    """True if the data of the running `fit` continues after the feed's epoch: it ends by steps."""
     return bool(getattr(_fit_locals().get("x"), "_is_endless", False))
 
 

@@ -36,6 +36,7 @@ MORE = [
         basic.shares, "label", "weight", out=["a", "label"], shape={"a": (None, 2)}, dtype="int64"
     ),
     ff.MultiCrop([ff.View((9, 8), 3, (0.1, 0.5), (0.5, 2), [basic.darker], "box")]),
+    ff.IoUCrop((0.1, 0.5), (0.5, 0.9), (0.75, 1.5)),
     ff.Perspective(0.25, 1.0, "nearest", (1, 2, 3)),
     ff.RandAugment(3, 4, 7, "bilinear", (1, 2, 3)),
     ff.RandomErasing(0.1, (0.1, 0.2), (1, 2), "noise"),

@@ -33,6 +33,7 @@ from fastfeed.ops import (
     RandomErasing,
     RandomFlip,
     RandomGrayscale,
+    RandomResize,
     RandomResizedCrop,
     Resize,
     Saturation,
@@ -56,6 +57,7 @@ __all__ = [
     "imagenet_eval",
     "imagenet_train",
     "mae_train",
+    "mask2former_train",
     "reid_train",
     "sdxl_train",
     "simclr_train",
@@ -356,6 +358,38 @@ def clip_train(size: int = 224) -> list[Any]:
     crop = RandomResizedCrop(_side("clip_train", size), (0.9, 1.0), filter="bicubic")
     mean, std = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
     return [crop, Normalize(mean, std)]
+
+
+@checked
+def mask2former_train(
+    size: int = 1024, *, scale: tuple[float, float] = (0.1, 2.0), flip: bool = True
+) -> list[Any]:
+    """Train instance or panoptic segmentation with large-scale jitter, as Mask2Former on COCO.
+
+    Cheng et al., "Masked-attention Mask Transformer for Universal Image Segmentation" (2022);
+    facebookresearch/Mask2Former, coco_instance_new_baseline_dataset_mapper.py, with detectron2's
+    `ResizeScale` and `FixedSizeCrop`. Boxes, keypoints and masks follow; the border is no object's.
+
+    Args:
+        size (int): Height and width, in [1, 65535] pixels. Default: 1024.
+        scale (tuple[float, float]): Lowest and highest factor of `size`, into which the image fits.
+            Default: (0.1, 2.0).
+        flip (bool): Mirror half of the images. Default: True.
+
+    Returns:
+        A list of ops, which ends with float32 HWC.
+
+    Raises:
+        ConfigError: If a value is out of range.
+
+    Example:
+        >>> [type(op).__name__ for op in ff.recipes.mask2former_train()]
+        ['RandomFlip', 'RandomResize', 'RandomCrop', 'Normalize']
+    """
+    side = _side("mask2former_train", size)
+    cut = RandomCrop(side, fill=(128, 128, 128), pad_if_needed="corner")
+    flips = [RandomFlip()] if flip else []
+    return [*flips, RandomResize(side, scale=scale), cut, Normalize.imagenet()]
 
 
 @checked

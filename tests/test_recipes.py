@@ -28,6 +28,7 @@ from fastfeed.ops import (
     RandomGrayscale,
     Resize,
     Solarize,
+    ToFloat,
     TrivialAugmentWide,
     ZoomOut,
 )
@@ -43,6 +44,7 @@ LISTS: list[Any] = [
     recipes.deit3_train(40, jitter=0.0, whole=True),
     recipes.mae_train(40),
     recipes.clip_train(40),
+    recipes.mask2former_train(40),
     recipes.sdxl_train(40, flip=True),
     recipes.face_train(40),
     recipes.reid_train((40, 40)),
@@ -64,6 +66,11 @@ REFERENCES: dict[str, dict[str, Any]] = {
             "mean": (0.48145466, 0.4578275, 0.40821073),
             "std": (0.26862954, 0.26130258, 0.27577711),
         },
+    },
+    "mask2former_train": {  # COCO_Instance's LSJ: ResizeScale, FixedSizeCrop, PIXEL_MEAN
+        "RandomFlip": {"p": 0.5, "direction": "horizontal"},
+        "RandomResize": {"sizes": 1024, "scale": (0.1, 2.0), "filter": "bilinear"},
+        "RandomCrop": {"size": 1024, "fill": (128, 128, 128), "pad_if_needed": "corner"},
     },
     "sdxl_train": {
         "Resize": {"size": 1024, "fit": None, "filter": "lanczos"},
@@ -196,6 +203,40 @@ def test_ssd_follows_boxes_in_the_ranges_of_its_reference():
     with Feed(source, recipes.ssd_train(40), batch=8) as feed:
         batch = next(iter(feed))
     assert batch.images.shape == (8, 40, 40, 3) and batch["boxes"].max() <= 40
+
+
+def test_mask2former_moves_all_annotations_alike():
+    """The mask of an object, its pixels, its box and the class map agree at every scale."""
+    pixels = np.zeros((64, 40, 60, 3), np.uint8)
+    pixels[:, 10:30, 20:50] = 255
+    mask = pixels[0, ..., 0] // 255
+    source = fastfeed.Objects(
+        Arrays(pixels),
+        boxes=[[[20.0, 10, 50, 30]]] * 64,
+        instance_masks=[[mask]] * 64,
+        masks=[mask] * 64,
+    )
+    with Feed(source, [*recipes.mask2former_train(48)[:-1], ToFloat()], batch=64) as feed:
+        batch = next(iter(feed))
+    images = np.asarray(batch.images)[..., 0]
+    low, whole = 0, 0
+    for i in range(64):
+        classes = batch["masks"][i]
+        rows, columns = np.nonzero(classes != 255)
+        assert (rows.min(), columns.min()) == (0, 0)  # an image smaller than the crop stays there
+        np.testing.assert_allclose(images[i][classes == 255], 128 / 255)
+        low += (classes == 255).any()
+        if not batch["box_counts"][i]:
+            continue
+        own = batch["instance_masks"][i, 0]
+        assert (own == (classes == 1)).mean() > 0.99
+        left, top, right, bottom = batch["boxes"][i, 0]
+        ys, xs = np.nonzero(own)
+        if len(ys):
+            found = [xs.min(), ys.min(), xs.max() + 1, ys.max() + 1]
+            np.testing.assert_allclose(found, [left, top, right, bottom], atol=1)
+            whole += 1
+    assert low > 20 and whole > 30
 
 
 def test_dinov2_takes_three_probabilities():

@@ -369,10 +369,10 @@ def check_p(name: str, p: Any) -> None:
         raise ConfigError.of(name, "in [0, 1]", p)
 
 
-def check_flag(name: str, value: Any) -> None:
+def check_flag(name: str, value: Any, must: str = "True or False") -> None:
     """Raise ConfigError unless `value` is True or False."""
     if not isinstance(value, bool):
-        raise ConfigError.of(name, "True or False", value)
+        raise ConfigError.of(name, must, value)
 
 
 def check_fill(name: str, fill: Any) -> None:

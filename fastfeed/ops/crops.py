@@ -160,8 +160,10 @@ class RandomCrop:
         mode (str): Pixels of the padding. "constant": `fill`; "edge": the outermost pixels;
             "reflect": dcb|abcd|cba; "symmetric": cba|abcd|dcb. Default: "constant".
         fill (tuple[int, int, int]): RGB under mode="constant", in [0, 255]. Default: (0, 0, 0).
-        pad_if_needed (bool): Pad an image that is too small, on both of these sides by as much as
-            is missing, instead of enlarging it. Default: False.
+        pad_if_needed (bool | str): Pad an image that is too small instead of enlarging it. True: on
+            both of these sides, by as much as is missing on each; "corner": below and to the right,
+            so that the image stays in the top left corner, as detectron2's `FixedSizeCrop`.
+            Default: False.
 
     Raises:
         ConfigError: If a field is out of range, or `fill` is given with another mode.
@@ -175,7 +177,7 @@ class RandomCrop:
     padding: Padding = 0
     mode: Mode = "constant"
     fill: tuple[int, int, int] = (0, 0, 0)
-    pad_if_needed: bool = False
+    pad_if_needed: bool | Literal["corner"] = False
 
     kind: ClassVar[Kind] = "geometry"
     draws: ClassVar[int] = 2
@@ -184,7 +186,8 @@ class RandomCrop:
         freeze(self)
         check_op_size("RandomCrop", self.size)
         _sides("RandomCrop", self.padding)
-        check_flag("RandomCrop pad_if_needed", self.pad_if_needed)
+        if self.pad_if_needed != "corner":
+            check_flag("RandomCrop pad_if_needed", self.pad_if_needed, 'True, False or "corner"')
         check_fill("RandomCrop fill", self.fill)
         _border("RandomCrop", self.mode, self.fill)
 
@@ -215,8 +218,9 @@ class RandomCrop:
         before: np.ndarray = sides[:2]
         if self.pad_if_needed:
             missing = np.maximum(want - padded, 0)
-            before = before + missing
-            padded = padded + 2 * missing
+            above = 0 if self.pad_if_needed == "corner" else missing
+            before = before + above
+            padded = padded + above + missing
         cut_size, fits = fit_inside(want, padded)
         room = padded - cut_size
         corner = np.where(fits, np.minimum(np.floor(u * (room + 1)), room), u * room)

@@ -224,20 +224,25 @@ class Resize:
 
 @dataclass(frozen=True, slots=True)
 class RandomResize:
-    """Scale an image to a short side of random length, for a crop of one size behind it.
+    """Scale an image to a short side of random length, or into a box that is scaled at random.
 
-    As torchvision's `RandomResize`, whose `max_size` is not included, and with `longest` as
-    `RandomShortestSize` of detectors.
+    For a crop of one size behind it. As torchvision's `RandomResize`, whose `max_size` is not
+    included, and with `longest` as `RandomShortestSize` of detectors. With `scale`, as
+    `ResizeScale` of detectron2: large-scale jitter.
 
     Args:
-        sizes (tuple[int, int]): Lowest and highest length of the short side, in [1, 65535] pixels;
-            all between, and these, are equally likely.
+        sizes (int | tuple[int, int]): Lowest and highest length of the short side, in [1, 65535]
+            pixels; all between, and these, are equally likely. With `scale`, (height, width) of a
+            box, or the side of a square.
         longest (int | None): The long side is at most this, in [1, 65535] pixels; the short side is
             then shorter. Default: None, without a limit.
         filter (str): As for `Resize`. Default: "bilinear".
+        scale (tuple[float, float] | None): Lowest and highest factor of the box `sizes`, uniform
+            above 0; the image fits into the box that results, and keeps its aspect ratio. Default:
+            None.
 
     Raises:
-        ConfigError: If a field is out of range.
+        ConfigError: If a field is out of range, or both `longest` and `scale` are given.
 
     Example:
         >>> image = np.zeros((1, 20, 40, 3), np.uint8)
@@ -246,9 +251,10 @@ class RandomResize:
         (1, 24, 24, 3)
     """
 
-    sizes: tuple[int, int]
+    sizes: int | tuple[int, int]
     longest: int | None = None
     filter: str = "bilinear"
+    scale: tuple[float, float] | None = None
 
     kind: ClassVar[Kind] = "geometry"
     draws: ClassVar[int] = 1
@@ -256,12 +262,22 @@ class RandomResize:
     def __post_init__(self) -> None:
         freeze(self)
         low, high = check_size("RandomResize", self.sizes)
-        if not isinstance(self.sizes, tuple) or low > high:
+        if self.scale is None and (not isinstance(self.sizes, tuple) or low > high):
             raise ConfigError.of("RandomResize sizes", "a pair (lowest, highest)", self.sizes)
         if self.longest is not None:
             check_size("RandomResize longest", self.longest)
             if not isinstance(self.longest, int):
                 raise ConfigError.of("RandomResize longest", "one side or None", self.longest)
+        if self.scale is not None:
+            most = 65_535 / max(low, high)
+            hint = "factors of the box, such as (0.1, 2.0)"
+            check_range("RandomResize scale", self.scale, 0, most, hint, above=True)
+            if self.longest is not None:
+                raise ConfigError(
+                    "RandomResize longest is for lengths of the short side, got"
+                    f" scale={self.scale}, which limits both; leave one out",
+                    field="longest",
+                )
         check_filter("RandomResize", self.filter)
 
     def out(self, spec: Spec) -> Spec:
@@ -269,14 +285,24 @@ class RandomResize:
         return spec.with_size(None, None)
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
-        low, high = self.sizes
+        new = self._in_boxes(u, sizes) if self.scale else self._by_short_side(u, sizes)
+        return window_params(full_boxes(sizes), np.maximum(new, 1))
+
+    def _in_boxes(self, u: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+        assert self.scale is not None
+        low, high = self.scale
+        boxes = np.array(height_width(self.sizes)) * (low + u * (high - low))
+        return np.rint(sizes * (boxes / sizes).min(axis=1, keepdims=True))
+
+    def _by_short_side(self, u: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+        low, high = height_width(self.sizes)
         short, long = sizes.min(axis=1, keepdims=True), sizes.max(axis=1, keepdims=True)
         wanted = np.minimum(low + np.floor(u * (high - low + 1)).astype(np.int64), high)
         new = np.where(sizes == short, wanted, wanted * sizes // short)
         if self.longest is not None:
             scaled = np.where(sizes == long, self.longest, self.longest * sizes // long)
             new = np.where(new.max(axis=1, keepdims=True) > self.longest, scaled, new)
-        return window_params(full_boxes(sizes), np.maximum(new, 1))
+        return new
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ SIDES = [1, 31, 32, 96, 224, 299, 384, 57_000]
 KNOWN = [
     op
     for op in ALL
-    if not isinstance(op, (ff.Function, ff.MultiCrop))
+    if not isinstance(op, (ff.Function, ff.MultiCrop, ff.RandomResize))
     and not (op.kind == "map" and op.draws)
     and not getattr(op, "expand", False)
 ]
@@ -101,6 +101,7 @@ def test_rules(op, after):
         (ff.Sequential([basic.darker]), "takes random numbers"),
         (ff.MultiCrop((ff.View(8, 2), ff.View(4, 6))), "MultiCrop makes 8 random crops.*by hand"),
         (ff.Rotate(30, expand=True), "Rotate.*size of images.*by hand"),
+        (ff.RandomResize((30, 60)), "RandomResize.*size of images.*by hand"),
         (ff.OneOf([ff.RandomCrop(24), ff.RandomResizedCrop(24)]), "OneOf.*size of images.*by hand"),
         (ff.Resize, "ops must be ops such as"),
         (3, "ops must be ops such as"),

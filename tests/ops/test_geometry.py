@@ -331,6 +331,28 @@ def test_random_resize_draws_every_length_as_torchvision_scales():
     assert limited["size"].tolist() == [[15, 25], [20, 20]]
 
 
+def test_random_resize_scales_as_detectron2():
+    """ResizeScale: np.round(size * min(box * scale / size)), of a uniform scale."""
+    u = np.random.default_rng(0).random((500, 1))
+    sizes = np.random.default_rng(1).integers(1, 900, (500, 2))
+    new = RandomResize((1024, 768), scale=(0.1, 2.0)).params(u, sizes)["size"]
+    for (height, width), value, found in zip(sizes.tolist(), u[:, 0], new.tolist(), strict=True):
+        scale = 0.1 + value * 1.9
+        fit = min(1024 * scale / height, 768 * scale / width)
+        assert found == [max(round(height * fit), 1), max(round(width * fit), 1)]
+    ends = RandomResize(1024, scale=(0.1, 2.0)).params(np.array([[0.0], [1.0]]), np.full((2, 2), 9))
+    assert ends["size"].tolist() == [[102, 102], [2048, 2048]]
+
+
+def test_random_crop_keeps_small_images_in_the_corner_as_detectron2():
+    """FixedSizeCrop: an offset in [0, size - crop], and a border below and to the right."""
+    op = RandomCrop((8, 6), pad_if_needed="corner")
+    boxes = op.params(np.random.default_rng(0).random((400, 2)), np.tile([[5, 9]], (400, 1)))["box"]
+    assert {*boxes[:, 0].tolist()} == {0}
+    assert {*boxes[:, 1].tolist()} == {0, 1, 2, 3}
+    assert (boxes[:, 2:] == (8, 6)).all()
+
+
 def test_random_crop_pads_what_is_too_small_as_torchvision():
     """Both sides get as much as is missing, and the place is any of that."""
     op = RandomCrop((8, 6), pad_if_needed=True)
@@ -349,7 +371,10 @@ def test_random_crop_pads_what_is_too_small_as_torchvision():
         (lambda: RandomResize((0, 5)), "in [1, 65535] pixels, got (0, 5)"),
         (lambda: RandomResize((4, 5), longest=0), "in [1, 65535] pixels, got 0"),
         (lambda: RandomResize((4, 5), filter="sharp"), "RandomResize filter must be one of"),
-        (lambda: RandomCrop(4, pad_if_needed=1), "pad_if_needed must be True or False, got 1"),
+        (lambda: RandomResize(4, scale=(0, 1)), "RandomResize scale must be 0 < low <= high <= "),
+        (lambda: RandomResize(4, scale=2.0), "scale must be a pair (low, high), got 2.0"),
+        (lambda: RandomResize(4, 8, scale=(1, 2)), "which limits both; leave one out"),
+        (lambda: RandomCrop(4, pad_if_needed=1), 'must be True, False or "corner", got 1'),
     ],
 )
 def test_wrong_random_sizes_are_refused(make, text):

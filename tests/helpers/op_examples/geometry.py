@@ -27,6 +27,7 @@ EXAMPLES = {
         RandomCrop(25, (0, 1, 2, 3), "edge"),
         RandomCrop([12, 60], padding=[3, 70], mode="symmetric"),
         RandomCrop((60, 20), mode="reflect", pad_if_needed=True),
+        RandomCrop((60, 20), fill=(3, 200, 9), pad_if_needed="corner"),
     ],
     Pad: [
         Pad(3),
@@ -42,6 +43,10 @@ EXAMPLES = {
     ],
     IoUCrop: [IoUCrop(), IoUCrop([0.2, 0.4], scale=[0.2, 0.8], ratio=(0.6, 1.5))],
     ZoomOut: [ZoomOut(), ZoomOut(1.0, [1, 2], fill=(3, 2, 200))],
-    RandomResize: [RandomResize((9, 40)), RandomResize([30, 30], longest=35, filter="box")],
+    RandomResize: [
+        RandomResize((9, 40)),
+        RandomResize([30, 30], longest=35, filter="box"),
+        RandomResize([40, 30], scale=[0.1, 2.0]),
+    ],
     RandomFlip: [RandomFlip(), RandomFlip(1.0, "both"), RandomFlip(0.3, "both")],
 }

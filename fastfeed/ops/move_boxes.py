@@ -49,12 +49,15 @@ class Stage:
         return Stage(self.forward[rows], self.back[rows], self.limits[rows], self.sizes[rows])
 
 
-def stages(program: Program, work: Work) -> list[Stage]:
-    """All moves of these samples in order: the decoded window, then ops that move pixels."""
+def stages(program: Program, work: Work, layers: int | None = None) -> list[Stage]:
+    """All moves of these samples in order: the decoded window, then ops that move pixels.
+
+    layers: number of the chain's layers to follow. Default: None, all.
+    """
     windows = work.windows
     limits = windows.boxes if windows.limits is None else windows.limits
     moves = [_cut(windows.boxes, windows.sizes, windows.flips, limits)]
-    for layer, choices in zip(program.layers, work.choices, strict=True):
+    for layer, choices in list(zip(program.layers, work.choices, strict=True))[:layers]:
         moves += _stage(layer, choices, moves[-1].sizes)
     return moves
 

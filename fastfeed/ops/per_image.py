@@ -12,8 +12,8 @@ import numpy as np
 from fastfeed.errors import ConfigError, SpecError
 from fastfeed.ops.base import next_slot
 from fastfeed.ops.function import as_op
-from fastfeed.ops.move_boxes import stages
-from fastfeed.ops.program.compile import SLOTS, Program, fuse
+from fastfeed.ops.move_boxes import Stage, stages
+from fastfeed.ops.program.compile import SLOTS, Program, Work, fuse
 from fastfeed.sampling.rng import uniform
 from fastfeed.spec import Spec
 
@@ -22,6 +22,8 @@ __all__ = ["fuse_images"]
 _OF_IMAGES = ("decode", "geometry", "change", "convert")  # kinds of ops; others are of samples
 _SIZES = [(480, 640), (333, 500), (768, 512), (97, 64)]  # of images on which geometry is compared
 _SAMPLES = 32
+_BENT_SAMPLES = 1024  # more, since a bend that the other image lacks may be rare
+_LOOK = {"filter": "nearest", "fill": (0, 0, 0), "border": "edge"}  # of ops that bend
 
 
 def fuse_images(
@@ -84,27 +86,57 @@ def _of_image(ops: list[Any], name: str, first: str, listed: bool) -> list[Any]:
 
 def _check_geometry(first: Program, other: Program) -> None:
     """Refuse ops that move pixels of two images differently, for images of one size."""
-    n = _SAMPLES
     fixed = first.input_spec.size if first.input_spec.fixed else None
-    sizes = np.resize(np.array([fixed] if fixed else _SIZES, np.int64), (n, 2))
-    ids = np.arange(n)
+    sizes = np.resize(np.array([fixed] if fixed else _SIZES, np.int64), (_BENT_SAMPLES, 2))
+    ids = np.arange(len(sizes))
+    programs = (first, other)
+    works = [
+        program.work(program.draw(lambda slot, k: uniform(0, 0, ids, slot, k)), sizes)
+        for program in programs
+    ]
+    bends = [_bends(program, work) for program, work in zip(programs, works, strict=True)]
+    same = [*bends[0].values()] == [*bends[1].values()]
+    for ends in zip([*bends[0], None], [*bends[1], None], strict=True) if same else ():
+        moves = [
+            stages(program, work[:_SAMPLES], end)
+            for program, work, end in zip(programs, works, ends, strict=True)
+        ]
+        same = same and _same_places(*moves)
+    if not same:
+        raise ConfigError(
+            f"the ops of {first.image!r} and {other.image!r} crop, flip, turn or bend images"
+            f" differently: {_moves(first)} and {_moves(other)}; put the same ones into both lists,"
+            " before other random ops, and those that bend where images are of one size, or pass"
+            ' Together(..., geometry="own")'
+        )
+
+
+def _bends(program: Program, work: Work) -> dict[int, list[Any]]:
+    """Bends of the samples at each layer that has any, by the number of layers before it."""
+    bends: dict[int, list[Any]] = {}
+    sizes = [link.input_spec.size for link in program.chain for _ in link.layers]
+    for k, (layer, choices) in enumerate(zip(program.layers, work.choices, strict=True)):
+        for i, (op, values) in enumerate(zip(layer.ops, choices.values, strict=True)):
+            if hasattr(op, "bends"):
+                on = choices.choice == i
+                drawn = [on.tobytes(), *(array[on].tobytes() for array in values.values())]
+                bends.setdefault(k, []).append((replace(op, **_LOOK), sizes[k], drawn))
+    return bends
+
+
+def _same_places(moves: Sequence[Stage], others: Sequence[Stage]) -> bool:
+    """True if pixels of two images get to the same share of the results, within a pixel."""
+    n = len(moves[0].sizes)
     paths, outs = [], []
-    for program in (first, other):
-        work = program.work(program.draw(lambda slot, k: uniform(0, 0, ids, slot, k)), sizes)
-        moves = stages(program, work)
-        paths.append(reduce(np.matmul, [move.forward for move in reversed(moves)]))
-        outs.append(moves[-1].sizes[:, ::-1].astype(np.float64))  # width, height
+    for each in (moves, others):
+        paths.append(reduce(np.matmul, [move.forward for move in reversed(each)]))
+        outs.append(each[-1].sizes[:, ::-1].astype(np.float64))  # width, height
     corners = np.array([[0, 0, 1], [1, 0, 1], [0, 1, 1], [1, 1, 1]], np.float64)
     points = corners * np.concatenate([outs[0], np.ones((n, 1))], axis=1)[:, None]
     there = (paths[1] @ np.linalg.inv(paths[0]) @ points.transpose(0, 2, 1)).transpose(0, 2, 1)
     shares = there[..., :2] / there[..., 2:]
     expected = points[..., :2] * (outs[1] / outs[0])[:, None]
-    if (np.abs(shares - expected) > 1).any():  # pixels
-        raise ConfigError(
-            f"the ops of {first.image!r} and {other.image!r} crop, flip or turn images differently:"
-            f" {_moves(first)} and {_moves(other)}; put the same ones into both lists, before"
-            ' other random ops, or pass Together(..., geometry="own")'
-        )
+    return not (np.abs(shares - expected) > 1).any()  # pixels
 
 
 def _moves(program: Program) -> str:

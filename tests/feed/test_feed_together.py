@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +135,32 @@ def test_lists_of_their_own():
     np.testing.assert_array_equal(batch["depth"], first(same, moves).images)
     np.testing.assert_array_equal(batch["image"], first(same, [*moves, jitter, norm]).images)
     assert batch.images.dtype == np.float32
+
+
+BENDS = [ff.ElasticTransform((20.0, 90.0), border="reflect"), ff.GridDistortion(3)]
+
+
+@pytest.mark.parametrize("bend", BENDS, ids=["elastic", "grid"])
+def test_bent_images_are_bent_alike(bend: Any):
+    mask = replace(bend, filter="nearest", fill=(9, 9, 9), border="constant")
+    alike = {
+        "left": [ff.RandomFlip(), ff.Maybe(ff.Sequential([bend, ff.Brightness(0.5)]), 0.5)],
+        "right": [ff.RandomFlip(), ff.Maybe(mask, 0.5)],
+    }
+    ff.Feed(PAIR, alike, batch=4)
+    crop = ff.CenterCrop(20)
+    resize = ff.Resize((30, 40), fit="exact")
+    for left, right in (
+        ([ff.Maybe(ff.Grayscale(), 0.01), bend], [mask]),  # other random numbers
+        ([bend], []),
+        ([ff.Maybe(bend, 0.001)], []),
+        ([ff.Maybe(bend, 0.5)], [ff.Maybe(mask, 0.51)]),
+        ([bend], [ff.ElasticTransform(20.0, 3.0)]),
+        ([bend], [ff.Resize((60, 80)), mask]),
+        ([bend, crop, resize], [crop, resize, mask]),  # at other places
+    ):
+        with pytest.raises(ConfigError, match="turn or bend images differently"):
+            ff.Feed(PAIR, {"left": left, "right": right}, batch=4)
 
 
 def test_crops_of_larger_images_are_the_same_shares():
@@ -360,7 +387,7 @@ PAIR = ff.Together({"left": IMAGE, "right": IMAGE})
         (
             {"left": [ff.CenterCrop(20)], "right": [ff.CenterCrop(10)]},
             ConfigError,
-            "the ops of 'left' and 'right' crop, flip or turn images differently",
+            "the ops of 'left' and 'right' crop, flip, turn or bend images differently",
         ),
         (
             {"left": [ff.Rotate((-10, 10))], "right": [ff.Rotate((-20, 20))]},

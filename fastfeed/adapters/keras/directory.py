@@ -45,7 +45,8 @@ def image_dataset_from_directory(
     `keras.utils.image_dataset_from_directory`. Several things differ: images are antialiased unless
     `antialias=False`, and rounded to whole levels; each epoch shuffles all files, not a buffer; a
     file that cannot be decoded is replaced by another one and listed, and does not end the epoch;
-    hidden files are left out; ranks of a launcher share the files.
+    hidden files are left out; images are turned as their EXIF orientation says, and transparent
+    ones lie on white; ranks of a launcher share the files.
 
     Args:
         directory (str | os.PathLike[str]): Folder, local or remote (`s3://bucket/train`).
@@ -107,6 +108,8 @@ def image_dataset_from_directory(
     label_mode = label_mode if listed.labels is not None else None
     if label_mode == "binary" and len(listed.class_names) != 2:
         raise ConfigError.of("label_mode='binary': classes", "two", listed.class_names)
+    if label_mode == "categorical":
+        listed.check_one_hot()
     images = ImageForm(
         image_size,
         interpolation,

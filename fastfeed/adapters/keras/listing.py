@@ -38,6 +38,16 @@ class Listed:
             side: self._part(side, rows) for side, rows in sides.items() if subset in (side, "both")
         }
 
+    def check_one_hot(self) -> None:
+        """ConfigError if a label is not below the number of classes."""
+        most = 0 if self.labels is None else int(self.labels.max())
+        if most >= len(self.class_names):
+            raise ConfigError(
+                f'labels for label_mode="categorical" must be below {len(self.class_names)}, the'
+                f" number of classes, got {most}; number them from 0",
+                field="labels",
+            )
+
     def _part(self, side: str, rows: slice) -> Listed:
         if not self.paths[rows]:
             raise ConfigError(
@@ -108,6 +118,8 @@ def _class_folders(
             found |= {entry.name for entry in entries if entry.is_dir() and entry.name[0] != "."}
     if requested is None:
         return sorted(found)
+    if len(set(requested)) < len(requested):
+        raise ConfigError.of("class_names", "each folder once", list(requested))
     if missing := [name for name in requested if name not in found]:
         raise ConfigError.of(
             "class_names", f"folders in {folder.root} ({', '.join(sorted(found))})", missing
@@ -124,6 +136,8 @@ def _given(labels: Any, count: int) -> np.ndarray:
             f" {numbers.shape}",
             field="labels",
         )
+    if count and numbers.min() < 0:
+        raise ConfigError.of("labels", "integers from 0", int(numbers.min()))
     return numbers.astype(np.int64)
 
 

@@ -34,7 +34,7 @@ from fastfeed.decode.formats.tiff import NumbersTiff, TiffFile
 from fastfeed.decode.memory_limit import DECODING, MemoryLimit, Oversized, give_back, with_memory
 from fastfeed.decode.orientation import displayed, displayed_size, stored_box, swaps
 from fastfeed.decode.pillow_warnings import current_name, named, tell_current
-from fastfeed.decode.pixels import cut, flipped, resampled
+from fastfeed.decode.pixels import cut, flipped, resampled, rows_read
 from fastfeed.decode.sniff import content_kind, ends_early, sniff
 from fastfeed.errors import ConfigError
 from fastfeed.ops.decode import Decode
@@ -238,7 +238,7 @@ class PillowEngine:
         with self._memory.reserve(need):
             image.load()
             box = (top / shrink, left / shrink, height / shrink, width / shrink)
-            image, box = _cropped(image, box)
+            image, box = _cropped(image, box, size, filter)
             image = plain(image, self._op.matte, self._op.channels)
             small = resampled(image, box, size, filter)
         mode = _MODES[self._op.channels]
@@ -278,20 +278,18 @@ def _needed(header: Header, blob: Any) -> int:
     return _bytes(header.handle.look(blob), header)
 
 
-def _cropped(image: Any, box: tuple[float, ...]) -> tuple[Any, tuple[float, float, float, float]]:
-    """The pixels under the box alone, when conversion would otherwise go over many more."""
+def _cropped(
+    image: Any, box: tuple[float, ...], size: tuple[int, ...], filter: str
+) -> tuple[Any, tuple[float, ...]]:
+    """The pixels that scaling the box reads, if conversion would otherwise go over many more."""
+    if image.mode in ("RGB", "L"):
+        return image, box
     top, left, height, width = box
-    if image.mode in ("RGB", "L") or height * width > min(
-        0.5 * image.width * image.height, _CROP_PIXELS
-    ):
-        return image, (top, left, height, width)
-    edges = (
-        int(left),
-        int(top),
-        min(int(left + width) + 1, image.width),
-        min(int(top + height) + 1, image.height),
-    )
-    return image.crop(edges), (top - edges[1], left - edges[0], height, width)
+    first, last = rows_read(top, height, image.height, size[0], filter)
+    start, end = rows_read(left, width, image.width, size[1], filter)
+    if (last - first) * (end - start) > min(0.5 * image.width * image.height, _CROP_PIXELS):
+        return image, box
+    return image.crop((start, first, end, last)), (top - first, left - start, height, width)
 
 
 def plain(image: Any, matte: tuple[int, int, int], channels: int = 3) -> Any:

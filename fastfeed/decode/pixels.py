@@ -20,6 +20,14 @@ _FILTERS = {
     "lanczos": Image.Resampling.LANCZOS,
     "box": Image.Resampling.BOX,
 }
+# of the filters, in output pixels
+_SUPPORT = {"bilinear": 1, "bicubic": 2, "lanczos": 3, "box": 0.5, "linear": 1, "nearest": 0.5}
+
+
+def rows_read(top: float, height: float, total: int, out_rows: int, filter: str) -> tuple[int, int]:
+    """Rows [first, last) of `total` that scaling `height` rows from `top` to `out_rows` reads."""
+    support = _SUPPORT[filter] * max(height / out_rows, 1) + 2
+    return max(math.floor(top - support), 0), min(math.ceil(top + height + support), total)
 
 
 def resampled(

@@ -174,6 +174,22 @@ def test_orientation_windows_and_flips(format, orientation):
     assert difference(cut, shown[3:23, 5:35][:, ::-1]) <= 4
 
 
+@pytest.mark.parametrize("filter", ["bilinear", "bicubic", "lanczos", "box"])
+@pytest.mark.parametrize("size", [(7, 5), (23, 31), (60, 70)], ids=str)
+def test_a_window_is_scaled_with_the_pixels_around_it(filter, size):
+    """Also of modes that are converted, of which only a part of the image is."""
+    noise = np.random.default_rng(0).integers(0, 256, (96, 120, 3)).astype(np.uint8)
+    palette = Image.fromarray(noise).quantize(64)
+    top, left, height, width = box = (20.25, 31.5, 40.0, 50.0)
+    want = palette.convert("RGB").resize(
+        size[::-1],
+        Image.Resampling[filter.upper()],
+        box=(left, top, left + width, top + height),
+    )
+    got = decoded(encoded(palette, "PNG"), box=box, size=size, filter=filter)
+    assert difference(got, np.asarray(want)) <= 1
+
+
 @pytest.mark.parametrize("shrink", [2, 4, 8])
 def test_dct_scaling_is_close_to_full_decoding(shrink):
     big = Image.fromarray(scene(601, 811))  # odd sizes: the last block is not full

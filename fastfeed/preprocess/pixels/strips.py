@@ -6,7 +6,6 @@ strips horizontally, then their result vertically: the same pixels as in one go.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from time import perf_counter
 from typing import Any
@@ -15,14 +14,12 @@ import numpy as np
 from PIL import Image
 
 from fastfeed.decode.pillow import Unsupported
-from fastfeed.decode.pixels import resampled
+from fastfeed.decode.pixels import resampled, rows_read
 from fastfeed.ops.base import FILTERS
 from fastfeed.preprocess.pixels.color import Profile
 from fastfeed.runtime.extension import extension, is_built
 
 STRIP_PIXELS = 1 << 20
-# of the filters, in output pixels
-_SUPPORT = {"bilinear": 1, "bicubic": 2, "lanczos": 3, "box": 0.5}
 _GRAY = ("1", "L", "LA", "La")
 Box = tuple[float, float, float, float]
 
@@ -32,12 +29,6 @@ def color_model(mode: str) -> str:
     if mode in _GRAY or mode.startswith("I"):
         return "L"
     return mode if mode in ("CMYK", "LAB") else "RGB"
-
-
-def rows_read(top: float, height: float, total: int, out_rows: int, filter: str) -> tuple[int, int]:
-    """Rows [first, last) of `total` that scaling `height` rows from `top` to `out_rows` reads."""
-    support = _SUPPORT[filter] * max(height / out_rows, 1) + 2
-    return max(math.floor(top - support), 0), min(math.ceil(top + height + support), total)
 
 
 def scale_strips(

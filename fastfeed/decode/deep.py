@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from fastfeed.decode.formats.exr import ExrFile
 from fastfeed.decode.formats.npy import NpyFile
 from fastfeed.ops.decode import Decode
 from fastfeed.runtime.extension import extension
@@ -17,14 +18,14 @@ _BYTES = ("JPEG", "BMP", "GIF", "WEBP")  # formats of 8 bits alone
 
 def deep_values(image: Any, blob: Any) -> np.ndarray | None:
     """The numbers of an opened image, (height, width, channels) as stored; None if it is of bytes."""
-    if isinstance(image, NpyFile):
+    if isinstance(image, (NpyFile, ExrFile)):
         return image.array
     if image.format in _BYTES:
         return None
     if image.format not in _DEEP:
         raise OSError(
             f"unsupported: {image.format} may have more than 8 bits, of which not all would be read;"
-            " only PNG, TIFF and .npy are read with all bits"
+            " only PNG, TIFF, OpenEXR and .npy are read with all bits"
         )
     is_png = image.format == "PNG"
     bits = blob[24] if is_png else np.max(image.tag_v2.get(_BITS, 1))

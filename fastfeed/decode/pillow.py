@@ -24,6 +24,7 @@ from fastfeed.decode.base import DecodeFailure, Header, Request, Stop, dct_denom
 from fastfeed.decode.deep import deep_values, fitted
 from fastfeed.decode.formats.avif import AvifFile
 from fastfeed.decode.formats.exif import stored_orientation
+from fastfeed.decode.formats.exr import ExrFile, open_exr
 from fastfeed.decode.formats.gif import GifFile
 from fastfeed.decode.formats.heic import HeicFile
 from fastfeed.decode.formats.jpeg import JpegFile
@@ -53,9 +54,10 @@ OPEN: dict[str, Any] = {
     "PPM": PpmImagePlugin.PpmImageFile,
     "HEIC": HeicFile,
     "NPY": open_npy,
+    "OpenEXR": open_exr,
 }
 # where all bits of a file are kept
-_NUMBERS = OPEN | {"TIFF": NumbersTiff, "NPY": NpyFile}
+_NUMBERS = OPEN | {"TIFF": NumbersTiff, "NPY": NpyFile, "OpenEXR": ExrFile}
 _NUMBER_BYTES = 32  # per pixel of such a file: as stored, as asked for, and a copy of floats
 # of a progressive JPEG; each costs a pass over all blocks, even if it has few bytes
 _MAX_SCANS = 500

@@ -329,7 +329,7 @@ def test_the_first_page_of_16_bits_counts():
             ff.Decode(dtype="float32"),
             "not",
         ),
-        (pillow(FRAMES[0], "PPM"), ff.Decode(dtype="float32"), "only PNG, TIFF and .npy"),
+        (pillow(FRAMES[0], "PPM"), ff.Decode(dtype="float32"), "only PNG, TIFF, OpenEXR and .npy"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -147,6 +147,23 @@ class ObjectSpec(NamedTuple):
             order[[first, second]] = second, first
         return order
 
+    def missing_in(self, found: Any) -> str:
+        """Error text for `Instances` without these keypoints or outlines; empty if all are there."""
+        m = len(found.labels)
+        keypoints, shapes = found.keypoints, found.shapes
+        if self.keypoints and m and np.shape(keypoints) != (m, self.keypoints, 3):
+            return (
+                f"must give keypoints ({m}, {self.keypoints}, 3) for object_spec.keypoints="
+                f"{self.keypoints}, got {'none' if keypoints is None else np.shape(keypoints)}; add"
+                " them, or leave that out"
+            )
+        if self.instance_masks and m and (shapes is None or len(shapes) != m):
+            return (
+                f"must give shapes ({m},) for object_spec.instance_masks=True, got"
+                f" {'none' if shapes is None else len(shapes)}; add them, or leave that out"
+            )
+        return ""
+
 
 def before_conversion(spec: Spec, dtype: str) -> Spec:
     """HWC pixels of this size and these channels, and of the dtype that they are decoded to."""

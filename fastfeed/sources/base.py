@@ -401,8 +401,11 @@ class Optionals:
         return int(most) if isinstance(most, (int, np.integer)) else 0
 
     def objects(self, ids: np.ndarray) -> Instances | None:
-        """Boxes of objects, with their labels."""
-        return self._call("objects", ids)
+        """Boxes of objects, with their labels. ConfigError without what `object_spec` says."""
+        found = self._call("objects", ids)
+        if found is not None and (wrong := self.object_spec.missing_in(found)):
+            raise ConfigError(f"objects() of {type(self._source).__name__} {wrong}")
+        return found
 
     def masks(self, ids: Sequence[int]) -> list[Any] | None:
         """The class of each pixel."""

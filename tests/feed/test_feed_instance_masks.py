@@ -13,6 +13,8 @@ from PIL import Image
 import fastfeed as ff
 from fastfeed.errors import ConfigError, SpecError
 from fastfeed.sources.annotations.shapes import shape_of
+from fastfeed.sources.base import Instances
+from fastfeed.spec import ObjectSpec
 
 N = 8
 SIZE = (60, 90)
@@ -238,3 +240,52 @@ def test_a_transform_takes_outlines_as_it_takes_boxes() -> None:
         [np.zeros((4, 5, 3), np.uint8)], fields={"instance_masks": [[np.eye(4) > 0]]}, ids=[0]
     )
     assert "the mask of an object has another size" in bad.bad[0].detail
+
+
+class Incomplete:
+    """A user's source whose `object_spec` promises more than `objects` gives."""
+
+    spec = ff.Spec((8, 8, 3), "uint8", "HWC")
+    classes = ()
+    most = 2
+    object_classes = ()
+
+    def __init__(self, object_spec: ObjectSpec, **parts: np.ndarray) -> None:
+        self.object_spec = object_spec
+        self.parts = parts
+
+    def __len__(self) -> int:
+        return 4
+
+    def read(self, ids: Any) -> list[Any]:
+        return [np.zeros((8, 8, 3), np.uint8) for _ in ids]
+
+    def label(self, i: int) -> int:
+        return 0
+
+    def uri(self, i: int) -> str:
+        return f"image {i}"
+
+    def objects(self, ids: np.ndarray) -> Instances:
+        n = len(ids)
+        boxes = np.tile([0.0, 0, 4, 4], (n, 1))
+        return Instances(boxes, np.zeros(n, np.int64), np.ones(n, np.int64), **self.parts)
+
+
+@pytest.mark.parametrize(
+    ("spec", "parts", "text"),
+    [
+        (ObjectSpec(instance_masks=True), {}, "must give shapes (2,) for object_spec.instance_mas"),
+        (ObjectSpec(keypoints=5), {}, "must give keypoints (2, 5, 3) for object_spec.keypoints=5"),
+        (ObjectSpec(keypoints=5), {"keypoints": np.zeros((2, 4, 3))}, "got (2, 4, 3); add them"),
+    ],
+)
+def test_sources_that_give_less_than_they_say_are_refused(
+    spec: ObjectSpec, parts: dict[str, np.ndarray], text: str
+) -> None:
+    with (
+        pytest.raises(ConfigError) as error,
+        ff.Feed(Incomplete(spec, **parts), [ff.ToFloat()], batch=2, threads=1) as feed,
+    ):
+        next(iter(feed))
+    assert "objects() of Incomplete" in str(error.value) and text in str(error.value)

@@ -299,6 +299,54 @@ def test_new_pairs_are_appended_and_other_partners_are_refused(tmp_path: Path) -
         run(spec(place), shards, recipe(samples=2), engine=InlineEngine())
 
 
+def with_row(place: str, row: str) -> None:
+    """Add a pair to the table."""
+    with open(place, "a", encoding="utf-8") as file:
+        file.write(f"{row}\n")
+
+
+def left_names(shards: Path) -> list[str]:
+    """The first image of each sample, in order; a row's number is not part of it."""
+    names = plan_table(str(shards))["uri"].to_pylist()
+    return [name.partition("#")[0] for name in names]
+
+
+@pytest.mark.parametrize("row", ["left/0.jpg,right/3.jpg,a,9", "left/0.jpg,right/0.jpg,a,9"])
+def test_images_of_a_job_are_used_in_a_new_pair(tmp_path: Path, row: str) -> None:
+    shards = built(tmp_path, "webdataset")
+    place = str(tmp_path / "data/t.csv")
+    with_row(place, row)
+    own = {"engine": InlineEngine()}
+    report = run(spec(place), shards, recipe(samples=2), append=True, **own)
+    assert report.tally.samples == COUNT + 1
+    with_row(place, "left/9.jpg,right/3.jpg,b,9")
+    (tmp_path / "data/left/9.jpg").write_bytes(jpeg(9, (40, 56)))
+    assert update(spec(place), shards, add=True, **own).tally.samples == COUNT + 2
+    with_row(place, row)
+    report = update(spec(place), shards, add=True, drop_missing=True, **own)
+    assert report.selection[0].startswith("1 image added: ")
+    names = [*(f"left/{k}.jpg" for k in range(COUNT)), "left/0.jpg", "left/9.jpg", "left/0.jpg"]
+    assert left_names(shards) == names
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "found"),
+    [
+        ("right/1", "right/2", r"\n  other images: .*left/1.jpg has other ones\n"),
+        (",b,1", ",b,7", r"\n  captions or columns: .*left/1.jpg has other ones\n"),
+    ],
+)
+def test_other_partners_are_told_from_other_columns(
+    tmp_path: Path, old: str, new: str, found: str
+) -> None:
+    shards = built(tmp_path, "webdataset")
+    place = tmp_path / "data/t.csv"
+    place.write_text(place.read_text().replace(old, new))
+    with pytest.raises(ConfigError, match=found) as error:
+        run(spec(str(place)), shards, recipe(samples=2), engine=InlineEngine())
+    assert str(error.value).count("has other ones") == 1
+
+
 def test_another_content_of_the_second_image_is_found(tmp_path: Path) -> None:
     shards = built(tmp_path, "webdataset")
     other = bytearray(jpeg(102, (48, 64)))

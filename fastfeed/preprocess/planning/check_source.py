@@ -180,6 +180,8 @@ ROW = np.dtype(
         ("note", "<u4"),  # hash of caption and columns; 0: none, or not compared
     ]
 )
+# of samples of several images: also a hash of the paths of all but the first
+_SEVERAL = np.dtype([*ROW.descr, ("others", "<u8")])
 _AT_ONCE = 1 << 14  # samples
 _MAGIC = re.compile(r"[*?\[{]")
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)  # tells samples of one name apart: 2^64 / golden ratio
@@ -199,6 +201,7 @@ class Changes:
     relabeled: np.ndarray  # int64
     unlabeled: bool  # the job has labels, this request has none
     noted: np.ndarray  # int64: with another caption, or other columns
+    regrouped: np.ndarray  # int64: with other images next to the first
     gone: np.ndarray  # int64: ids of the job whose images are gone, but those that it lacks itself
 
     @property
@@ -222,6 +225,8 @@ class Changes:
             lines.append(f"labels: {self._count(self.relabeled)} another label")
         if len(self.noted):
             lines.append(f"captions or columns: {self._count(self.noted)} other ones")
+        if len(self.regrouped):
+            lines.append(f"other images: {self._count(self.regrouped)} other ones")
         return lines
 
     @property
@@ -240,8 +245,9 @@ class Changes:
 
 def describe(input: Input) -> np.ndarray:
     """A row per sample: its name, and hashes of what is known without reading it."""
-    rows = np.zeros(len(input.source), ROW)
+    rows = np.zeros(len(input.source), _SEVERAL if input.images else ROW)
     names = _names(input.source, input.text)
+    others = [_names(input.source, input.text, image) for image in input.images[1:]]
     for first in range(0, len(rows), _AT_ONCE):
         part = rows[first : first + _AT_ONCE]
         last = first + len(part)
@@ -250,6 +256,8 @@ def describe(input: Input) -> np.ndarray:
         part["size"] = np.where(found > 0, found % 0xFFFFFFFF + 1, 0)
         part["label"] = _labels(input, first, last)
         part["note"] = _notes(input, first, last)
+        if others:
+            part["others"] = [name_hash(b"\0".join(map(next, others))) for _ in part]
     return rows
 
 
@@ -284,6 +292,8 @@ def compare(
     ids = kept[is_compared]
     there = now[ids]
     sized = (rows["size"] != there["size"]) & (rows["size"] > 0) & (there["size"] > 0)
+    several = rows.dtype == there.dtype == _SEVERAL
+    regrouped = rows["others"] != there["others"] if several else np.zeros(len(rows), bool)
     unlabeled = bool(before["label"][of_source].any()) and not bool(now["label"].any())
     return Changes(
         input,
@@ -294,6 +304,7 @@ def compare(
         ids[rows["label"] != there["label"]],
         unlabeled,
         ids[rows["note"] != there["note"]],
+        ids[regrouped],
         np.flatnonzero(is_gone),
     )
 
@@ -330,7 +341,7 @@ def load_samples(content: bytes | None) -> np.ndarray | None:
         rows = np.load(io.BytesIO(content or b""), allow_pickle=False)
     except (ValueError, EOFError):
         return None
-    return rows if rows.dtype == ROW else None
+    return rows if rows.dtype in (ROW, _SEVERAL) else None
 
 
 def _keys(rows: np.ndarray) -> np.ndarray:
@@ -348,21 +359,21 @@ def name_keys(names: np.ndarray, sums: np.ndarray) -> np.ndarray:
     return names + sums * _SPREAD
 
 
-def _names(source: Source, text: str) -> Iterator[bytes]:
-    """Paths below the source, as they are when it is moved; of several images the first's."""
-    paths = getattr(source, "paths", None)
-    if paths is not None:
+def _names(source: Source, text: str, image: str = "") -> Iterator[bytes]:
+    """Paths below the source, as they are when it is moved; of several images the first's.
+
+    image: another image than the first.
+    """
+    images: dict[str, Source] | None = getattr(source, "together", None)
+    own = images[image or next(iter(images))] if images else source
+    paths = getattr(own, "paths", None)
+    if paths is not None and (not images or isinstance(own, TableSource)):
         yield from unpacked(paths)
         return
-    prefix = _prefix(source, text)
-    for i in range(len(source)):
-        yield os.fsencode(source.uri(i).removeprefix(prefix))
-
-
-def _prefix(source: Source, text: str) -> str:
-    """The part of URIs that is not in names: the folder of several images, if they share one."""
-    root = getattr(source, "root", None) if getattr(source, "together", None) else None
-    return f"{root}/" if root else name_prefix(text)
+    root = getattr(source, "root", None) if images else None  # the folder that they share
+    prefix = f"{root}/" if root else name_prefix(text)
+    for i in range(len(own)):
+        yield os.fsencode(own.uri(i).removeprefix(prefix))
 
 
 def name_prefix(text: str) -> str:
@@ -412,18 +423,7 @@ def label_hash(text: str) -> int:
 
 
 def _notes(input: Input, first: int, last: int) -> np.ndarray:
-    """Hashes of notes, and of the other images' names. Notes in shards are not read."""
-    hashes = _hashes_of_notes(input, first, last)
-    prefix = _prefix(input.source, input.text)
-    images: dict[str, Source] = getattr(input.source, "together", None) or {}
-    for image in [*images][1:]:
-        names = (images[image].uri(i).removeprefix(prefix) for i in range(first, last))
-        pairs = zip(hashes.tolist(), names, strict=True)
-        hashes = np.array([label_hash(f"{code} {image} {name}") for code, name in pairs], np.uint32)
-    return hashes
-
-
-def _hashes_of_notes(input: Input, first: int, last: int) -> np.ndarray:
+    """Hashes of captions and columns. Those in shards are not read."""
     in_shards = isinstance(input.source, HasExtraColumns) and isinstance(input.source, Sharded)
     if not (input.caption or input.columns) or in_shards:
         return np.zeros(last - first, np.uint32)

@@ -329,6 +329,24 @@ def test_images_of_a_job_are_used_in_a_new_pair(tmp_path: Path, row: str) -> Non
     assert left_names(shards) == names
 
 
+def test_pairs_that_are_gone_do_not_bar_the_same_images(tmp_path: Path) -> None:
+    """A pair under another name is the only one that the job has, and was never withdrawn."""
+    shards = built(tmp_path, "webdataset")
+    place = tmp_path / "data/t.csv"
+    own = {"engine": InlineEngine()}
+    for old, new in (("left/0", "left/x"), ("left/x", "left/y")):
+        (tmp_path / f"data/{old}.jpg").rename(tmp_path / f"data/{new}.jpg")
+        place.write_text(place.read_text().replace(old, new))
+        report = update(spec(str(place)), shards, add=True, drop_missing=True, **own)
+        assert report.selection[0].startswith("1 image removed, 1 added: ")
+        assert report.tally.samples == COUNT
+    update(spec(str(place)), shards, remove=["left/y.jpg"], **own)
+    (tmp_path / "data/left/y.jpg").rename(tmp_path / "data/left/z.jpg")
+    place.write_text(place.read_text().replace("left/y", "left/z"))
+    report = update(spec(str(place)), shards, add=True, drop_missing=True, **own)
+    assert report.tally.samples == COUNT - 1  # what was withdrawn by name stays out
+
+
 @pytest.mark.parametrize(
     ("old", "new", "found"),
     [

@@ -97,7 +97,8 @@ def update(
             classes get the numbers after the existing ones. Default: None.
         repair (bool): Put bad images that can be read now into new shards. Default: False.
         add (bool): Put images that are new in the source into new shards. Default: False.
-        drop_missing (bool): Remove images that are gone from the source. Default: False.
+        drop_missing (bool): Remove images that are gone from the source. With `add`, those that
+            have another name now are added under it. Default: False.
         ignore_unknown (bool): Skip names that the job does not have, and labels of removed images.
             Default: False.
         dry_run (bool): Write nothing; the report says what would be done. Default: False.
@@ -184,6 +185,7 @@ class _Update:
         with job_run.source.now(target) as (input, listing):
             bad = np.array([bad.id for bad in job.bad if bad.reason not in EXCLUDED], np.int64)
             retried = bad if self.repair else NO_IDS
+            gone = NO_IDS
             if self.drop_missing:
                 gone = compare(rows, now, input, retried).gone
                 dropped = now.edits.merged(gone, np.full(len(gone), REMOVED, np.int64))
@@ -193,7 +195,7 @@ class _Update:
             changes = added_since(target, now, input, retried)
             kept = plan.places_in(input.text) if changes is None else changes.kept
             check_content(target, plan, input, job.records, kept, listing)
-            changes = changes or compare(rows, now, input, retried)
+            changes = replace(changes or compare(rows, now, input, retried), gone=gone)
             if not self.add:
                 changes = replace(changes, added=NO_IDS)
             repaired = _repaired(job_run, now, changes, retried)

@@ -409,12 +409,18 @@ def stored_shard(job: Job, record: Record) -> StoredShard:
     return StoredShard(job.target, record, format, frozenset(), images=plan.images)
 
 
-def removed_again(target: Target, plan: JobPlan, input: Input, rows: np.ndarray) -> np.ndarray:
+def removed_again(
+    target: Target, plan: JobPlan, input: Input, rows: np.ndarray, gone: np.ndarray
+) -> np.ndarray:
     """Ids after the plan's whose content is that of a removed image: int64.
 
-    rows: `describe` of all images of `input`. Images of another size are not read.
+    rows: `describe` of all images of `input`. Images of another size are not read. gone: ids that
+    this update removes because the source lacks them; what it has under another name stays.
     """
     lines = [line for line in removed_list(target, plan) if line["sha256"]]
+    lost = set(gone.tolist())
+    kept = {part_of_sum(line["sha256"]) for line in lines if line["id"] in lost}
+    lines = [line for line in lines if part_of_sum(line["sha256"]) not in kept]
     whole = {line["sha256"] for line in lines}
     sizes = {int(rows["size"][line["id"]]) for line in lines}
     parts = {(line["sha256"], int(rows["size"][line["id"]])) for line in lines}

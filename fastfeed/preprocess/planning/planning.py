@@ -238,7 +238,7 @@ def append_plan(
     is_old = ids[: len(before)] < 0
     is_old[plan.edits.gone] = True
     rows[: len(before)][is_old] = before[is_old]
-    barred = removed_again(target, plan, input, rows)
+    barred = removed_again(target, plan, input, rows, changes.gone)
     _write_pairs(target, input.source, selection, barred)
     left_out = Counter(plan.left_out)
     left_out.update(selection.left_out)

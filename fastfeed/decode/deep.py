@@ -40,7 +40,11 @@ def deep_values(image: Any, blob: Any) -> np.ndarray | None:
         raise OSError(f"unsupported or damaged: {bits} bits, {how}")
     height, width, _, samples = found
     order = ">" if is_png or bytes(blob[:2]) == b"MM" else "<"
-    return np.frombuffer(samples, f"{order}u2").reshape(height, width, -1)
+    values = np.frombuffer(samples, f"{order}u2").reshape(height, width, -1)
+    if "transparency" not in image.info:
+        return values
+    clear = (values == image.info["transparency"]).all(axis=2, keepdims=True)
+    return np.concatenate([values, np.where(clear, 0, _opaque(values))], axis=2)
 
 
 def fitted(values: np.ndarray, op: Decode) -> np.ndarray:

@@ -66,6 +66,22 @@ def test_png_of_16_bits(channels, filters):
     assert pixels.dtype == np.uint16
 
 
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("dtype", ["uint16", "float32"])
+def test_a_transparent_color_of_16_bits_is_alpha(channels, dtype):
+    samples = WIDE[..., :channels].copy()
+    samples[2, 3] += 1
+    key = WIDE[2, 3, :channels]
+    samples[4, 5] = key
+    blob = png(samples, 16, key.tolist())
+    pixels = made(blob, ff.Decode(channels=4, dtype=dtype))
+    np.testing.assert_array_equal(pixels[..., :3], np.broadcast_to(samples, (*SIZE, 3)))
+    assert np.argwhere(pixels[..., 3] == 0).tolist() == [[4, 5]]
+    assert np.unique(pixels[..., 3]).tolist() == [0, 65_535]
+    stated = reason(blob, ff.Decode(channels=channels, dtype=dtype))
+    assert f"{channels + 1} channels of uint16, and Decode takes {channels}" in stated
+
+
 @pytest.mark.parametrize("channels", [1, 3, 4])
 @pytest.mark.parametrize(
     "layout",

@@ -16,7 +16,7 @@ from helpers.photos import picture
 from fastfeed import recipes
 from fastfeed.distributed.world import World
 from fastfeed.feed.feed import Feed
-from fastfeed.ops import CutMix, MixUp, Mosaic, RandomChoice
+from fastfeed.ops import CutMix, MixUp, Mosaic, RandomChoice, RandomResize
 from fastfeed.sources import Arrays
 
 SOURCE = Arrays(
@@ -61,7 +61,10 @@ def test_samples_are_pure(ops):
 
 
 @pytest.mark.parametrize(
-    "ops", [ops for ops in LISTS if any(op.draws for op in ops)], ids=lambda ops: repr(ops[-1])
+    "ops",
+    # a size that is drawn is undone by the Resize behind it
+    [ops for ops in LISTS if any(op.draws for op in ops if not isinstance(op, RandomResize))],
+    ids=lambda ops: repr(ops[-1]),
 )
 def test_epochs_differ(ops):
     """In the same order, so that partners of mixing are the same, too."""

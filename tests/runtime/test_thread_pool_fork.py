@@ -29,6 +29,6 @@ def test_a_forked_child_is_told_instead_of_hanging(python):
     assert done.returncode == 0, done.stderr
     text = (
         "this feed was started before fork(), its threads are missing here; create the feed in the"
-        " child\n"
+        " child, or pass num_workers=0 if this is a worker of a DataLoader\n"
     )
     assert done.stdout == text

@@ -142,7 +142,7 @@ def pixels(item: Any, spec: Spec, decode: Decode) -> np.ndarray | DecodeFailure:
         image = image[..., None]
     if image.shape[2] == 4:
         image = np.asarray(plain(Image.fromarray(np.ascontiguousarray(image)), decode.matte))
-    if image.shape[2] == 3 and spec.channels == 1:
+    if image.shape[2] == 3 and decode.channels == 1:
         image = np.asarray(Image.fromarray(np.ascontiguousarray(image)).convert("L"))[..., None]
     if image.shape[2] == 1 and spec.channels == 3:
         image = np.repeat(image, 3, axis=2)

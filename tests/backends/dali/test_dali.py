@@ -50,6 +50,9 @@ CASES = {  # every op that is not in ON_DALI, in the smallest program that holds
     "RandomCrop": Case([ff.RandomCrop((32, 48), padding=9, mode="reflect")], FIXED, SAME),
     "Pad": Case([ff.Pad((7, 40), "reflect"), ff.RandomFlip()], FIXED, SAME),
     "RandomResizedCrop": Case([ff.RandomResizedCrop((32, 48))], PIXELS, RESAMPLED),
+    "RandomResize": Case(
+        [ff.RandomResize((24, 40)), ff.RandomCrop(20, pad_if_needed=True)], PIXELS, RESAMPLED
+    ),
     "RandomFlip": Case([ff.RandomFlip(direction="both")], FIXED, SAME),
     "ToFloat": Case(
         [ff.ToFloat("float16")], FIXED, Within(0.07, 0.07, 0.03)
@@ -93,12 +96,29 @@ def no_gpu(monkeypatch):
 
 
 def test_every_op_has_a_case():
-    """Views, labels and what mixes samples: see test_dali_chain."""
-    named = {op.__name__ for op in OPS if getattr(op, "kind", "") not in ELSEWHERE}
+    """Views, labels and what mixes samples: see test_dali_chain; with boxes: a test of feeds."""
+    named = {
+        op.__name__
+        for op in OPS
+        if getattr(op, "kind", "") not in ELSEWHERE and op not in (ff.IoUCrop, ff.ZoomOut)
+    }
     missing = named - {*CASES, *(op.__name__ for op in ON_DALI)}
     assert not missing, (
         f"{', '.join(sorted(missing))}: a case is missing in CASES, or in ON_DALI of op_examples"
     )
+
+
+@needs_dali
+@pytest.mark.parametrize("op", [ff.IoUCrop(), ff.ZoomOut(1.0)], ids=repr)
+def test_crops_by_boxes_agree(op):
+    images = np.stack([picture(40, 56, k) for k in range(4)])
+    source = ff.Objects(ff.Arrays(images), boxes=[[[5, 5, 30, 30]]] * 4)
+    made = [
+        next(iter(ff.Feed(source, [op, ff.Resize((24, 24))], batch=4, backend=backend))).images
+        for backend in ("cpu", "dali")
+    ]
+    *_, mean, _far = differences(*made)
+    assert mean < 1
 
 
 @needs_dali

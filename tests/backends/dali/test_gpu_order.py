@@ -180,7 +180,7 @@ def test_rows_of_a_second_size_are_written_on_that_sizes_stream(cupy):
         headers=[None] * 4,
         image_sizes=None,
     )
-    samples.work = lambda program, draws: np.arange(4)
+    samples.work = lambda program, draws, located: np.arange(4)
     annotator = types.SimpleNamespace(fill=lambda *_: None, before=lambda annotations: annotations)
     outs = [branch.buffers.take() for branch in branches]
     batch = types.SimpleNamespace(stop=threading.Event(), number=0)

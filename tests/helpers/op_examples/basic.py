@@ -61,4 +61,4 @@ MEANING = {
         source="itself",
     ),
 }
-ON_DALI = {Function: None}  # it cannot call Python
+ON_DALI = {Function: None, Standardize: None}  # it calls no Python, nor measures an image

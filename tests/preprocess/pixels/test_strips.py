@@ -108,7 +108,7 @@ def scaler(height=8, width=6, box=(0.0, 0.0, 8.0, 6.0), out=None, filter=LANCZOS
         ({"box": (0, 0, 0, 6)}, ValueError),
         ({"box": (0, float("nan"), 8, 6)}, ValueError),
         ({"box": (0, 0, float("inf"), 6)}, ValueError),
-        ({"filter": 5}, ValueError),
+        ({"filter": 6}, ValueError),
         ({"out": np.zeros((0, 3, 3), np.uint8)}, ValueError),
         ({"out": np.zeros((4, 3), np.uint8)}, TypeError),
         ({"out": np.zeros((4, 3, 3), np.int16)}, TypeError),

@@ -89,9 +89,7 @@ def known_fields(source: Any, program: Program) -> dict[str, Field | None]:
     """Fields by name, and None for columns that have to be read first: see `read_fields`."""
     known = _own_fields(source, program) | _known_columns(source)
     check_transforms(program, known, repr(source))
-    sized = [field_specs(part) for part in program.sized]
-    for name in sized[0]:
-        known[name] = _field_of_sizes([Field(name, *specs[name]) for specs in sized])
+    known |= _of_sizes([_transform_fields(part) for part in program.sized])
     for op in program.maps:
         if unknown := [name for name in op.inputs if name not in known]:
             raise UnknownField(unknown[0], known, f"{op!r}: a batch")
@@ -104,14 +102,21 @@ def known_fields(source: Any, program: Program) -> dict[str, Field | None]:
 
 def _own_fields(source: Any, program: Program) -> dict[str, Field]:
     """Fields that do not depend on columns and Maps."""
-    if program.by_size is None:
-        return _fields_of_one_size(source, program)
-    sized = [_fields_of_one_size(source, part) for part in program.sized]
+    return _of_sizes([_fields_of_one_size(source, part) for part in program.sized])
+
+
+def _of_sizes(sized: Sequence[Mapping[str, Field]]) -> dict[str, Field]:
+    """Fields of batches of all sizes, from those of each size."""
     return {name: _field_of_sizes([fields[name] for fields in sized]) for name in sized[0]}
 
 
 def _field_of_sizes(fields: Sequence[Field]) -> Field:
     """A field that batches of several sizes have."""
+    if len({(len(field.shape), field.dtype) for field in fields}) > 1:
+        raise ConfigError(
+            f"the field {fields[0].name!r} must have one dtype and number of dimensions, got"
+            f" {fields} of batches of several sizes; return arrays of the same kind from its Map"
+        )
     sides = zip(*(field.shape for field in fields), strict=True)
     shape = tuple(same[0] if len({*same}) == 1 else None for same in sides)
     if shape == fields[0].shape:
@@ -130,6 +135,11 @@ def _fields_of_one_size(source: Any, program: Program) -> dict[str, Field]:
         *_view_fields(program),
     ]
     return {field.name: field for field in fields}
+
+
+def _transform_fields(program: Program) -> dict[str, Field]:
+    """Fields that say what was done to each image."""
+    return {name: Field(name, *spec) for name, spec in field_specs(program).items()}
 
 
 def image_names(program: Program) -> list[str]:
@@ -158,18 +168,19 @@ def _map_fields(source: Any, program: Program) -> dict[str, Field]:
     """Outputs of Maps as these are for some samples, or for one, with zeros for pixels and boxes."""
     rows = _sample_rows(source, program)
     try:
-        return _outputs_of(source, program, rows)
+        return _of_sizes([_outputs_of(source, part, rows) for part in program.sized])
     except ConfigError:
-        return _outputs_of(source, program, rows[:1])
+        return _of_sizes([_outputs_of(source, part, rows[:1]) for part in program.sized])
 
 
 def _outputs_of(
     source: Any, program: Program, rows: Sequence[Mapping[str, Any]]
 ) -> dict[str, Field]:
     n = len(rows)
+    fields = _fields_of_one_size(source, program) | _transform_fields(program)
     values: dict[str, Any] = {
         name: np.broadcast_to(np.zeros((), field.dtype), (n, *(side or 0 for side in field.shape)))
-        for name, field in _own_fields(source, program).items()
+        for name, field in fields.items()
         if field.is_array
     }
     values |= {name: as_array([row[name] for row in rows]) for name in rows[0]}

@@ -37,6 +37,24 @@ def test_fields_and_the_text_of_a_feed_have_open_lengths():
     assert "a batch is uint8[2, 3, ?, ?], 328 bytes" in str(feed)
 
 
+def test_outputs_of_maps_have_open_lengths():
+    maps = [
+        ff.Map(lambda images: images[..., :1], "image", out="red"),
+        ff.Map(lambda images: images.max(axis=(1, 2, 3)), "image", out="most"),
+        ff.Map(lambda images: images[:, :4, :4], "image", out="corner"),
+    ]
+    feed = ff.Feed(SOURCE, [ff.RandomResizedCrop(SIZES), *maps], batch=2)
+    red = feed.fields["red"]
+    assert (red.shape, red.largest, red.dtype) == ((None, None, 1), (6, 8, 1), "uint8")
+    assert feed.fields["most"].shape == () and feed.fields["corner"].shape == (4, 4, 3)
+    for batch in feed.batches(epochs=2):
+        assert batch["red"].shape == (*batch.images.shape[:3], 1)
+    flat = ff.Map(lambda images: images[:, 0] if images.shape[1] > 4 else images, "image", out="x")
+    uneven = ff.Feed(SOURCE, [ff.RandomResizedCrop(SIZES), flat], batch=2)
+    with pytest.raises(ConfigError, match="'x' must have one dtype and number of dimensions"):
+        dict(uneven.fields)
+
+
 def test_batches_of_all_sizes_share_memory():
     feed = ff.Feed(SOURCE, [ff.CenterCrop(SIZES)], batch=2, prefetch=1)
     seen = set()

@@ -107,6 +107,14 @@ def test_a_helper_process_makes_the_same(source):
     feeds[1].close()
 
 
+def test_maps_take_the_mask(source):
+    count = ff.Map(lambda valid: valid.sum(axis=(1, 2)), "valid", out="pixels")
+    feed = ff.Feed(source, [corner(), count], batch=2, to_original=True)
+    assert feed.fields["pixels"].shape == ()
+    for batch in feed:
+        np.testing.assert_array_equal(batch["pixels"], batch["original_size"].prod(axis=1))
+
+
 @needs("torch")
 def test_frameworks_take_the_mask(source):
     feed = ff.Feed(source, [corner(), ff.ToFloat()], batch=2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import index
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -138,7 +139,7 @@ def _ring(ring: Any) -> np.ndarray:
 
 def _runs(value: Mapping[str, Any]) -> Runs:
     try:
-        height, width = (int(side) for side in value["size"])
+        height, width = map(index, value["size"])
         given = value["counts"]
         if isinstance(given, str):
             given = given.encode("ascii")
@@ -150,8 +151,10 @@ def _runs(value: Mapping[str, Any]) -> Runs:
         ) from None
     if counts.ndim != 1 or counts.dtype.kind not in "iu" or min(height, width) < 1:
         raise ValueError(f'must have integers as "counts" of sides >= 1, got size {value["size"]}')
-    total = int(counts.sum(dtype=np.int64))
-    if (counts < 0).any() or total != height * width or total > np.iinfo(np.uint32).max:
+    most = min(height * width, np.iinfo(np.uint32).max)
+    may_wrap = (counts > most).any()  # their sum as int64
+    total = sum(counts.tolist()) if may_wrap else int(counts.sum(dtype=np.int64))
+    if (counts < 0).any() or total != height * width or total > most:
         raise ValueError(
             f"must have runs >= 0 of {height}x{width} = {height * width} pixels, got runs of"
             f" {total}"

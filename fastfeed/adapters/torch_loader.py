@@ -212,17 +212,17 @@ def whole(batch: Any) -> Any:
 
 
 def gradient_state() -> Any:
-    """Accelerate's record of loaders, for ends of epochs; None if it is not imported.
+    """Accelerate's record of loaders, for ends of epochs; None if it is not in use.
 
     Raises:
-        MissingExtra: If it has no such record yet.
+        MissingExtra: If an `Accelerator` has no such record yet.
     """
-    accelerate: Any = sys.modules.get("accelerate")
-    if accelerate is None:
-        return None
-    state: Any = getattr(sys.modules.get("accelerate.state"), "GradientState", None)
+    module: Any = sys.modules.get("accelerate.state")
+    if not getattr(getattr(module, "AcceleratorState", None), "_shared_state", None):
+        return None  # no Accelerator has been made
+    state: Any = getattr(module, "GradientState", None)
     if not hasattr(state, "_add_dataloader"):
-        version = getattr(accelerate, "__version__", "without a version")
+        version = getattr(sys.modules.get("accelerate"), "__version__", "without a version")
         raise MissingExtra(
             f"Accelerate {version} does not learn from a loader where an epoch ends, so that"
             " accumulated gradients would run into the next one; pip install 'accelerate>=1.1'"

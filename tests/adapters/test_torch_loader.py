@@ -168,8 +168,11 @@ def test_accumulated_gradients_are_applied_where_an_epoch_ends():
 
 def test_an_accelerate_that_is_too_old_is_refused(monkeypatch):
     monkeypatch.setitem(sys.modules, "accelerate", SimpleNamespace(__version__="0.12.0"))
-    monkeypatch.setitem(sys.modules, "accelerate.state", SimpleNamespace())
+    kept = SimpleNamespace(_shared_state={})
+    monkeypatch.setitem(sys.modules, "accelerate.state", SimpleNamespace(AcceleratorState=kept))
     with feed() as data:
+        assert len(list(data.to_torch("cpu"))) == 5, "it was only imported"
+        kept._shared_state["device"] = "cpu"
         with pytest.raises(ImportError, match=r"Accelerate 0.12.0 does not .*'accelerate>=1.1'"):
             next(iter(data.to_torch("cpu")))
 

@@ -196,12 +196,19 @@ def _check_name(name: Any, first: bool) -> None:
 
 
 def _common_folder(roots: Sequence[Any]) -> str | None:
-    """Folder that holds all of these folders; None if they share no part of a path."""
+    """Folder or bucket that holds all of these folders; None if they share no part of a path."""
     if not all(roots):
         return None
-    levels = zip(*(os.fspath(root).rstrip("/").split("/") for root in roots), strict=False)
+    levels = zip(*map(_levels, roots), strict=False)
     shared = takewhile(lambda level: len({*level}) == 1, levels)
     return "/".join(level[0] for level in shared) or None
+
+
+def _levels(root: str | os.PathLike[str]) -> list[str]:
+    """Parts of a path; a bucket is one part with its scheme."""
+    scheme, colon, path = os.fspath(root).rstrip("/").rpartition("://")
+    first, *rest = path.split("/")
+    return [scheme + colon + first, *rest]
 
 
 def _by_name(sources: Mapping[str, Source]) -> tuple[dict[str, Source], list[str]]:

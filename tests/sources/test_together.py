@@ -138,3 +138,20 @@ def test_pairs_are_split_and_filtered_as_pairs():
         assert np.unique(batch["left"][:, 0, 0, 0]).size == count
         np.testing.assert_array_equal(batch["left"] + np.uint8(100), batch["right"])
         np.testing.assert_array_equal(batch.labels, batch["left"][:, 0, 0, 0] % 5)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "root"),
+    [
+        ("/data/a", "/data/b/c", "/data"),
+        ("s3://photos/a/", "s3://photos/b", "s3://photos"),
+        ("s3://photos", "s3://depths", None),
+        ("s3://photos/a", "gs://photos/a", None),
+        ("/data", "/photos", None),
+    ],
+)
+def test_the_folder_that_holds_all_images(left: str, right: str, root: str | None):
+    sources = {"left": Named(["1.jpg"]), "right": Named(["1.jpg"])}
+    for source, folder in zip(sources.values(), (left, right), strict=True):
+        vars(source)["root"] = folder
+    assert ff.Together(sources).root == root

@@ -18,9 +18,10 @@ from helpers.small_jobs import FORMATS, InlineEngine, recipe
 
 import fastfeed as ff
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess import Metadata, Recipe, Report, Selection, merge, run, update
+from fastfeed.preprocess import BadFilter, Metadata, Recipe, Report, Selection, merge, run, update
 from fastfeed.preprocess.engines import Outcome
 from fastfeed.preprocess.model.task import Task
+from fastfeed.preprocess.planning.bad_images import bad_images, select_bad
 from fastfeed.preprocess.planning.edited import stored_shard
 from fastfeed.preprocess.reports.verify import verify
 from fastfeed.preprocess.targets.job_state import Job, open_job
@@ -246,3 +247,24 @@ def test_an_extended_merged_job_is_merged_and_extended_again(tmp_path: Path) -> 
     job = job_in(tmp_path / "all")
     ids = np.concatenate([job.records[index].ids for index in sorted(job.records)])
     assert ids.tolist() == [k for k in range(19) if k not in (3, 10, 14)]
+
+
+@pytest.mark.parametrize("how", ["in full", "below the working folder"])
+def test_images_of_sibling_folders_are_named_below_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    root = tmp_path if how == "in full" else Path()
+    for name in ("a", "b"):
+        place = root / "m" / name
+        folder(place, {"x": 2, name: 2}, (40 + 8 * (name == "b"), 56))
+        (place / name / "bad.jpg").write_bytes(b"text")
+        run(str(place), root / f"{name}-job", recipe(), engine=ENGINE)
+    merge([root / "a-job", root / "b-job"], root / "c")
+    job = job_in(root / "c")
+    assert [image.name for image in bad_images(job)] == ["a/bad.jpg", "b/bad.jpg"]
+    for criteria in (BadFilter(folders=["b"]), BadFilter(names=["b/bad.jpg"])):
+        assert [image.name for image in select_bad(job, criteria)] == ["b/bad.jpg"]
+    update(".", root / "c", remove=[str(root / "m/b/x/0000.jpg")], engine=ENGINE)
+    (line,) = (root / "c/__job/removed.jsonl").read_text().splitlines()
+    assert json.loads(line)["uri"] == "x/0000.jpg"

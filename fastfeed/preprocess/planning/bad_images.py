@@ -13,7 +13,8 @@ from fastfeed.errors import ConfigError
 from fastfeed.preprocess.model.bad_filter import BadFilter, BadImage
 from fastfeed.preprocess.model.condition import DROPPED
 from fastfeed.preprocess.model.edits import NO_LABEL
-from fastfeed.preprocess.model.plan import JobPlan, relative_uri
+from fastfeed.preprocess.model.plan import JobPlan, MergedJob, relative_uri
+from fastfeed.preprocess.model.record import BadSample
 from fastfeed.preprocess.planning.check_source import label_hash, load_samples, samples_file
 from fastfeed.preprocess.targets.job_state import Job
 from fastfeed.preprocess.targets.target import Target
@@ -68,16 +69,18 @@ def bad_images(job: Job, classes: PlannedClasses | None = None) -> list[BadImage
     if not bad:
         return []
     classes = classes or PlannedClasses(job.target, job.plan)
-    sources = job.plan.sources
+    parts = job.plan.parts
     names = classes.of([sample.id for _, sample in bad])
     return [
-        BadImage(sample, index, _name_in(sources, sample.uri), name)
+        BadImage(sample, index, _name_in(parts, sample), name)
         for (index, sample), name in zip(bad, names, strict=True)
     ]
 
 
-def _name_in(sources: Sequence[str], uri: str) -> str:
-    return next(filter(None, (relative_uri(uri, source) for source in sources)), uri)
+def _name_in(parts: Sequence[tuple[int, MergedJob]], sample: BadSample) -> str:
+    """The name of an image below the source of its part."""
+    source = next(part.source for first, part in reversed(parts) if first <= sample.id)
+    return relative_uri(sample.uri, source) or sample.uri
 
 
 def select_bad(job: Job, criteria: BadFilter) -> list[BadImage]:

@@ -177,10 +177,11 @@ def _refused(names: Sequence[str], which: np.ndarray, problem: str, advice: str)
 
 
 def _relative(plan: JobPlan, places: Sequence[str], name: str) -> str:
-    """A name as in the metadata of samples."""
+    """A name as in the metadata of samples: below the innermost of the places that hold it."""
     if plan.recipe.metadata.absolute_uri:
         return name
-    return next(filter(None, (relative_uri(name, place) for place in places)), name)
+    names = filter(None, (relative_uri(name, place) for place in places))
+    return min(names, key=len, default=name)
 
 
 def _find(

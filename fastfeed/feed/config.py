@@ -108,8 +108,13 @@ class FeedConfig:
         if not isinstance(side_process, bool):
             raise ConfigError.of("side_process", "True or False", side_process)
         sizes = shuffle.bucket_sizes if isinstance(shuffle, Buckets) else ()
+        name_of_first, image = next(iter(images_of(source).items()))
         program = fuse_sizes(
-            ops, partial(_program, source, to_original), sizes, partial(_image_sizes, source)
+            ops,
+            partial(_program, source, to_original),
+            sizes,
+            (name_of_first, image.spec),
+            partial(_image_sizes, source),
         )
         check_pixels(program, chosen)
         if program.image and chosen != "cpu":

@@ -173,6 +173,12 @@ def made(*ops, source=SOURCE, batch=2, **options):
             lambda: made(ff.Resize(16), ff.CenterCrop(ff.BySchedule({0: 12, 4: 20}))),
             "CenterCrop of 20x20 does not fit",
         ),
+        (
+            lambda: made(
+                ff.Resize(SIZES, fit="cover"), ff.CenterCrop(20), source=ff.Files(["a.jpg"] * 4)
+            ),
+            "after Resize(size=RandomSizes(sizes=(4, (6, 8))), filter='bilinear', fit='cover'),",
+        ),
         (lambda: made(ff.Resize(ff.RandomSizes([*range(1, 300)]))), "at most 256 sizes, got 299"),
         (lambda: ff.BySchedule({1: 4}), "from epoch 0, such as {0: 160, 10: 224}, got {1: 4}"),
         (lambda: ff.BySchedule({0: 4, -1: 5}), "from epoch 0"),

@@ -83,6 +83,16 @@ def test_all_ranks_have_the_size_of_the_global_batch(source):
         assert np.array_equal(expected["valid"], np.concatenate([part["valid"] for part in parts]))
 
 
+@pytest.mark.parametrize(
+    ("op", "size"), [(ff.JPEGCompression(50), (64, 33)), (ff.Rotate(30, expand=True), (64, 33))]
+)
+def test_ops_after_see_sizes_of_the_images_alone(source, op, size):
+    """As of a feed of the size of the largest image, which every op can take."""
+    feed = ff.Feed(source, [corner(), op], batch=1, shuffle="none")
+    plain = ff.Feed(source, [ff.Resize(size, fit="corner"), op], batch=1, shuffle="none")
+    np.testing.assert_array_equal(list(feed)[2].images, list(plain)[2].images)
+
+
 def test_turned_images_have_a_turned_mask(source):
     feed = ff.Feed(source, [corner(), ff.Rotate((90, 90))], batch=1, shuffle="none")
     batch = next(iter(feed))  # of 30 x 40 pixels, turned around the center
@@ -129,6 +139,8 @@ def test_frameworks_take_the_mask(source):
         ([ff.Resize(ff.LargestSize())], "write Resize(LargestSize(), fit='corner')"),
         ([ff.RandomCrop(8), ff.Invert(), corner()], "comes before ops which change pixels"),
         ([ff.RandomResize((8, 9)), corner()], "sizes that do not depend on random numbers"),
+        ([ff.ToFloat(), corner(), ff.Invert()], "put it before ToFloat"),
+        ([ff.Pad(2), corner()], "comes before ops which change pixels, got [Pad("),
         ([ff.IoUCrop(), corner()], "sizes that do not depend on random numbers"),
         ([corner(), ff.CenterCrop(32)], "CenterCrop of 32x32 does not fit into"),
         ([corner(), ff.MixUp(1.0), ff.OneHot(3)], "MixUp makes one image of several"),

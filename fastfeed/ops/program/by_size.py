@@ -11,17 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.errors import ConfigError, SpecError
+from fastfeed.errors import ConfigError, FastfeedError, SpecError
 from fastfeed.ops.base import BatchFacts, Size, SizeChoice
 from fastfeed.ops.batch_sizes import LargestSize
 from fastfeed.ops.function import as_op
-from fastfeed.ops.program.compile import unmapped
+from fastfeed.ops.program.compile import fuse, unmapped
 from fastfeed.ops.program.program import BatchPrograms, Program
 from fastfeed.ops.program.window import Step, fold
+from fastfeed.spec import Spec
 
 __all__ = ["fuse_sizes", "sizes_at"]
 
 _HOLDERS = ("size", "op", "ops", "views")  # fields of ops that hold a size, or other ops
+_PIXELS = ("decode", "geometry", "change")  # kinds of ops; others do not matter to sizes
 _MOST = 256  # programs
 
 
@@ -29,13 +31,14 @@ def fuse_sizes(
     ops: Any,
     compiled: Callable[[Any], Program],
     buckets: Sequence[Size],
+    image: tuple[str, Spec],
     image_sizes: Callable[[], np.ndarray],
 ) -> Program:
     """The program of ops, which is the largest one if batches are of several sizes.
 
     ops: a list, or lists by image. compiled: compiles ops without choices of sizes. buckets: sizes
-    of the order's buckets, if it has any. image_sizes: reads (height, width) of all images, int64
-    (n, 2).
+    of the order's buckets, if it has any. image: name and spec of the first image. image_sizes:
+    reads (height, width) of all images, int64 (n, 2).
     """
     choices = tuple(dict.fromkeys(_choices(ops)))
     if not choices:
@@ -44,10 +47,12 @@ def fuse_sizes(
     by_size = BatchPrograms(choices, {})
     largest: list[tuple[int, int]] = []
     if any(isinstance(choice, LargestSize) for choice in choices):
-        first = _size_sets(choices, buckets)[0]
-        sizes = _sizes_before(
-            ops, of_sizes(first), dict(zip(choices, first, strict=True)), image_sizes
-        )
+        name, spec = image
+        listed = ops.get(name) if isinstance(ops, Mapping) else ops
+        if not isinstance(listed, (list, tuple)):
+            return compiled(ops)  # which refuses them
+        first = dict(zip(choices, _size_sets(choices, buckets)[0], strict=True))
+        sizes = _sizes_before([as_op(op) for op in listed], spec, first, image_sizes)
         largest = [tuple(sizes.max(axis=0).tolist()), tuple(sizes.min(axis=0).tolist())]
         by_size = replace(by_size, image_sizes=sizes, compiled=of_sizes)
     programs = {sizes: of_sizes(sizes) for sizes in _size_sets(choices, buckets, largest)}
@@ -68,8 +73,16 @@ def _compiled(
     choices: Sequence[SizeChoice],
     sizes: Sequence[Size],
 ) -> Program:
-    """The program of these sizes."""
-    program = compiled(_with_sizes(ops, dict(zip(choices, sizes, strict=True))))
+    """The program of these sizes; errors name the ops as they were written."""
+    chosen = dict(zip(choices, sizes, strict=True))
+    try:
+        program = compiled(_with_sizes(ops, chosen))
+    except FastfeedError as error:
+        text = str(error)
+        for op in _sized_ops(ops):
+            text = text.replace(repr(_with_sizes(op, chosen)), repr(op))
+        error.args = (text, *error.args[1:])
+        raise
     if not any(isinstance(choice, LargestSize) for choice in choices):
         return program
     if reason := unmapped(program):
@@ -81,22 +94,24 @@ def _compiled(
 
 
 def _sizes_before(
-    ops: Any,
-    program: Program,
+    ops: Sequence[Any],
+    spec: Spec,
     sizes: Mapping[SizeChoice, Size],
     image_sizes: Callable[[], np.ndarray],
 ) -> np.ndarray:
     """Sizes of all images before the first op that takes the largest of a batch: int32 (n, 2)."""
-    written = [step.op for step in _as_written(ops, sizes, program.steps)]
-    geometry = [op for op in written if op.kind == "geometry"]
-    places = (k for k, op in enumerate(geometry) if isinstance(getattr(op, "size", 0), LargestSize))
-    k = next(places, len(program.window))
-    if k >= len(program.window) or getattr(geometry[k], "fit", "") != "corner":
+    places = (k for k, op in enumerate(ops) if isinstance(getattr(op, "size", 0), LargestSize))
+    k = next(places, None)
+    before = None
+    if k is not None and getattr(ops[k], "fit", "") == "corner":
+        moves = [op for op in ops[:k] if getattr(op, "kind", "") in _PIXELS]
+        before = fuse(_with_sizes(moves, sizes), spec, fixed=False)
+    if before is None or before.chain or before.border:
         raise SpecError(
             'LargestSize() is the size of a Resize(..., fit="corner") that comes before ops which'
-            f" change pixels, got {written}; write Resize(LargestSize(), fit='corner') there"
+            f" change pixels, got {[*ops]}; write Resize(LargestSize(), fit='corner') there"
         )
-    steps = program.window[:k]
+    steps = before.window
     images = np.maximum(image_sizes(), 0).astype(np.int64)
     known = images[(images > 0).all(axis=1)]
     if not len(known):
@@ -146,6 +161,15 @@ def _choices(value: Any) -> Iterator[SizeChoice]:
         yield value
     for part in _parts(value).values():
         yield from _choices(part)
+
+
+def _sized_ops(value: Any) -> Iterator[Any]:
+    """The ops that have a choice of sizes."""
+    parts = _parts(value).values()
+    if is_dataclass(value) and any(isinstance(part, SizeChoice) for part in parts):
+        yield value
+    for part in parts:
+        yield from _sized_ops(part)
 
 
 def _parts(value: Any) -> Mapping[Any, Any]:

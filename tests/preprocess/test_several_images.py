@@ -329,6 +329,17 @@ def test_images_of_a_job_are_used_in_a_new_pair(tmp_path: Path, row: str) -> Non
     assert left_names(shards) == names
 
 
+def test_one_of_two_pairs_with_the_same_image_is_removed(tmp_path: Path) -> None:
+    place = table(tmp_path / "data")
+    with_row(place, "left/3.jpg,right/1.jpg,a,9")
+    own = {"engine": InlineEngine()}
+    shards = tmp_path / "shards"
+    run(spec(place), shards, recipe(samples=2), **own)
+    update(spec(place), shards, remove=["left/3.jpg#row 5"], **own)
+    names = plan_table(str(shards))["uri"].to_pylist()
+    assert names == [f"left/{k}.jpg{'#row 3' * (k == 3)}" for k in range(COUNT)]
+
+
 def test_pairs_that_are_gone_do_not_bar_the_same_images(tmp_path: Path) -> None:
     """A pair under another name is the only one that the job has, and was never withdrawn."""
     shards = built(tmp_path, "webdataset")

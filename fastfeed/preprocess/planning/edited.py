@@ -37,6 +37,7 @@ REMOVED_LIST = f"{JOB}/removed.jsonl"
 _SHOWN = 10  # names in an error
 _SKIP = ", or pass ignore_unknown=True (--ignore-unknown) to skip them"
 _AT_ONCE = 16  # images read at once
+_OF_A_ROW = re.compile(r"#row \d+$")  # of a path that a table has twice
 _ESCAPED = re.compile(r"\\x([89a-f][0-9a-f])")
 
 
@@ -192,7 +193,8 @@ def _find(
         return _find_in_jobs(job.plan, rows, names)
     which, ids = _find_in_source(job.plan.source, rows, place, names)
     left = np.setdiff1d(np.arange(len(names)), which)
-    if len(left) and _has_other_names(job, rows, place):
+    of_rows = any(_OF_A_ROW.search(names[int(k)]) for k in left)
+    if of_rows or (len(left) and _has_other_names(job, rows, place)):
         stored = _stored_names(job, {names[int(k)] for k in left})
         pairs = [(int(k), i) for k in left for i in stored.get(names[int(k)], ())]
         more = np.array(pairs, np.int64).reshape(-1, 2)

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError
-from fastfeed.ops.base import check_size, filters_of
+from fastfeed.ops.base import (
+    BatchFacts,
+    Size,
+    SizeChoice,
+    check_size,
+    filters_of,
+    height_width,
+)
+from fastfeed.ops.batch_sizes import BySchedule, RandomSizes
 from fastfeed.ops.compose import Maybe, OneOf, Sequential
 from fastfeed.ops.crops import CenterCrop, RandomCrop
 from fastfeed.ops.function import Function, as_op
@@ -16,6 +25,7 @@ from fastfeed.ops.geometry import RandomResizedCrop, Resize
 from fastfeed.ops.labels import LabelSmoothing
 from fastfeed.ops.map import Map
 from fastfeed.ops.object_crops import IoUCrop, ZoomOut
+from fastfeed.ops.program.by_size import size_choices, with_sizes
 from fastfeed.ops.views import MultiCrop
 from fastfeed.spec import Spec
 
@@ -30,8 +40,10 @@ def evaluation(ops: Sequence[Any]) -> list[Any]:
 
     `RandomResizedCrop(s)` becomes `Resize(round(s * 256 / 224))` and `CenterCrop(s)` (of a size
     that is no square, s is the short side), `RandomCrop` `CenterCrop`; of a `OneOf` remains what
-    all its ops become. Of several filters the first stays. Other ops that draw are left out (flips, colors, policies, erasing, noise),
-    as are those that mix samples and `LabelSmoothing`; ops that do the same to every sample stay.
+    all its ops become. Of several filters the first stays, of `BySchedule` the last size, and of
+    `RandomSizes` the largest. Other ops that draw are left out (flips, colors, policies, erasing,
+    noise), as are those that mix samples and `LabelSmoothing`; ops that do the same to every sample
+    stay.
 
     Args:
         ops (Sequence[Op | Callable]): The list for training.
@@ -40,8 +52,9 @@ def evaluation(ops: Sequence[Any]) -> list[Any]:
         A list of ops, whose images have the same spec as those of `ops`.
 
     Raises:
-        ConfigError: If a `Function` or `Map` takes random numbers, images become several crops of random
-            place, or a random op without a rule decides their size.
+        ConfigError: If a `Function` or `Map` takes random numbers, an op has `BucketSize` or
+            `LargestSize`, images become several crops of random place, or a random op without a
+            rule decides their size.
 
     Example:
         >>> ff.evaluation([ff.RandomResizedCrop(224), ff.RandomFlip(), ff.Normalize.imagenet()])
@@ -49,7 +62,21 @@ def evaluation(ops: Sequence[Any]) -> list[Any]:
     """
     if not isinstance(ops, Sequence) or isinstance(ops, str):
         raise ConfigError.of("ops", "a list of ops such as [RandomResizedCrop(224)]", ops)
-    return [kept for op in ops for kept in _evaluated(as_op(op))]
+    listed = [as_op(op) for op in ops]
+    listed = with_sizes(listed, {choice: _one_size(choice) for choice in size_choices(listed)})
+    return [kept for op in listed for kept in _evaluated(op)]
+
+
+def _one_size(choice: SizeChoice) -> Size:
+    if isinstance(choice, BySchedule):
+        return choice.size_at(BatchFacts(epoch=choice.starts[-1]))
+    if isinstance(choice, RandomSizes):
+        return max(choice.sizes, key=lambda size: math.prod(height_width(size)))
+    raise ConfigError(
+        f"{choice!r} depends on the batches of a feed, so its size in evaluation is unknown; write"
+        " a size in its place, such as 224, in the list that is evaluated",
+        field="ops",
+    )
 
 
 def _evaluated(op: Any) -> list[Any]:

@@ -20,7 +20,7 @@ from fastfeed.ops.program.program import BatchPrograms, Program
 from fastfeed.ops.program.window import Step, fold
 from fastfeed.spec import Spec
 
-__all__ = ["fuse_sizes", "sizes_at"]
+__all__ = ["fuse_sizes", "size_choices", "sizes_at", "with_sizes"]
 
 _HOLDERS = ("size", "op", "ops", "views")  # fields of ops that hold a size, or other ops
 _PIXELS = ("decode", "geometry", "change")  # kinds of ops; others do not matter to sizes
@@ -40,7 +40,7 @@ def fuse_sizes(
     of the order's buckets, if it has any. image: name and spec of the first image. image_sizes:
     reads (height, width) of all images, int64 (n, 2).
     """
-    choices = tuple(dict.fromkeys(_choices(ops)))
+    choices = tuple(dict.fromkeys(size_choices(ops)))
     if not choices:
         return compiled(ops)
     of_sizes = partial(_compiled, compiled, ops, choices)
@@ -76,11 +76,11 @@ def _compiled(
     """The program of these sizes; errors name the ops as they were written."""
     chosen = dict(zip(choices, sizes, strict=True))
     try:
-        program = compiled(_with_sizes(ops, chosen))
+        program = compiled(with_sizes(ops, chosen))
     except FastfeedError as error:
         text = str(error)
         for op in _sized_ops(ops):
-            text = text.replace(repr(_with_sizes(op, chosen)), repr(op))
+            text = text.replace(repr(with_sizes(op, chosen)), repr(op))
         error.args = (text, *error.args[1:])
         raise
     if not any(isinstance(choice, LargestSize) for choice in choices):
@@ -105,7 +105,7 @@ def _sizes_before(
     before = None
     if k is not None and getattr(ops[k], "fit", "") == "corner":
         moves = [op for op in ops[:k] if getattr(op, "kind", "") in _PIXELS]
-        before = fuse(_with_sizes(moves, sizes), spec, fixed=False)
+        before = fuse(with_sizes(moves, sizes), spec, fixed=False)
     if before is None or before.chain or before.border:
         raise SpecError(
             'LargestSize() is the size of a Resize(..., fit="corner") that comes before ops which'
@@ -155,12 +155,12 @@ def _size_sets(
     return found
 
 
-def _choices(value: Any) -> Iterator[SizeChoice]:
+def size_choices(value: Any) -> Iterator[SizeChoice]:
     """The choices of sizes in ops."""
     if isinstance(value, SizeChoice):
         yield value
     for part in _parts(value).values():
-        yield from _choices(part)
+        yield from size_choices(part)
 
 
 def _sized_ops(value: Any) -> Iterator[Any]:
@@ -183,12 +183,12 @@ def _parts(value: Any) -> Mapping[Any, Any]:
     return {}
 
 
-def _with_sizes(value: Any, sizes: Mapping[SizeChoice, Size]) -> Any:
+def with_sizes(value: Any, sizes: Mapping[SizeChoice, Size]) -> Any:
     """Ops with sizes in place of their choices."""
     if isinstance(value, SizeChoice):
         return sizes[value]
     parts = _parts(value)
-    replaced = {key: _with_sizes(part, sizes) for key, part in parts.items()}
+    replaced = {key: with_sizes(part, sizes) for key, part in parts.items()}
     changed = {key: part for key, part in replaced.items() if part is not parts[key]}
     if not changed:
         return value
@@ -209,7 +209,7 @@ def _as_written(
         if step.implied:
             yield step
             continue
-        sized = ((op, _with_sizes(op, sizes)) for op in written[step.image])
+        sized = ((op, with_sizes(op, sizes)) for op in written[step.image])
         yield replace(step, op=next(op for op, same in sized if same == step.op))
 
 

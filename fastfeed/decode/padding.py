@@ -22,8 +22,7 @@ def decode_with_border(
 
     The edge of the image falls on the nearest whole pixels of the result. Modes other than
     "constant" continue all pixels within the limit, visible in the window or not: padding, then
-    cropping, is a
-    crop of the padded image.
+    cropping, is a crop of the padded image.
     """
     windows, size = request.windows, out.shape[1:3]
     if windows.filters is not None:

@@ -23,7 +23,6 @@ class Decode:
             (255, 255, 255).
         max_pixels (int): Height times width, at least 1; a larger image is a bad sample and no
             pixel of it is allocated. Default: 300_000_000.
-
         channels (int): 3 for RGB; 1 for gray, of a JPEG its luma and of other files Pillow's mode
             L, decoded faster; 4 for RGB and alpha, which is 255 in files without it. Default: 3.
         dtype (str): "uint8"; 16 bits become their upper 8. "uint16" for files of 16 bits, and

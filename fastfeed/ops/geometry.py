@@ -139,7 +139,8 @@ class Resize:
             )
         if self.fill != (0, 0, 0) and self.fit not in ("pad", "corner"):
             raise ConfigError(
-                f'Resize fill is for fit="pad", got fit={self.fit!r}; leave it out', field="fill"
+                f'Resize fill is for fit="pad" and "corner", got fit={self.fit!r}; leave it out',
+                field="fill",
             )
 
     def __repr__(self) -> str:

@@ -243,7 +243,7 @@ PADDING = (
         ),
         (
             lambda: Resize(8, fill=(1, 1, 1)),
-            'Resize fill is for fit="pad", got fit=None; leave it out',
+            'Resize fill is for fit="pad" and "corner", got fit=None; leave it out',
         ),
         (
             lambda: Resize(8, fit="pad", fill=3),

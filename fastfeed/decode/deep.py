@@ -20,12 +20,12 @@ def deep_values(image: Any, blob: Any) -> np.ndarray | None:
     """The numbers of an opened image, (height, width, channels) as stored; None if it is of bytes."""
     if isinstance(image, (NpyFile, ExrFile)):
         return image.array
-    if image.format in _BYTES:
+    if _has_bytes(image):
         return None
     if image.format not in _DEEP:
         raise OSError(
-            f"unsupported: {image.format} may have more than 8 bits, of which not all would be read;"
-            " only PNG, TIFF, OpenEXR and .npy are read with all bits"
+            f"unsupported: {image.format} of mode {image.mode}, which may have more than 8 bits; all"
+            " bits are read of PNG, TIFF, OpenEXR and .npy alone"
         )
     is_png = image.format == "PNG"
     bits = blob[24] if is_png else np.max(image.tag_v2.get(_BITS, 1))
@@ -45,6 +45,15 @@ def deep_values(image: Any, blob: Any) -> np.ndarray | None:
         return values
     clear = (values == image.info["transparency"]).all(axis=2, keepdims=True)
     return np.concatenate([values, np.where(clear, 0, _opaque(values))], axis=2)
+
+
+def _has_bytes(image: Any) -> bool:
+    """True if an opened image, of no format in _DEEP, is known to have 8 bits or fewer."""
+    if image.format == "PPM":
+        return image.mode in ("1", "L") or (image.mode == "RGB" and image.tile[0][0] == "raw")
+    if image.format == "JPEG2000":
+        return image.mode in ("L", "P")
+    return image.format in _BYTES or image.info.get("bit_depth") == 8  # of HEIC
 
 
 def fitted(values: np.ndarray, op: Decode) -> np.ndarray:

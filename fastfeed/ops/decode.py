@@ -26,8 +26,9 @@ class Decode:
         channels (int): 3 for RGB; 1 for gray, of a JPEG its luma and of other files Pillow's mode
             L, decoded faster; 4 for RGB and alpha, which is 255 in files without it. Default: 3.
         dtype (str): "uint8"; 16 bits become their upper 8. "uint16" for files of 16 bits, and
-            "float32" for the numbers of any file, unscaled: of these dtypes an image is bad unless
-            it has the channels, except that gray becomes RGB. Default: "uint8".
+            "float32" for the numbers, unscaled, of PNG, TIFF, OpenEXR, .npy and other files of 8
+            bits, except AVIF and JPEG 2000 in color, whose depth is not known. With these two, an
+            image is bad unless it has the channels, except that gray becomes RGB. Default: "uint8".
 
     Raises:
         ConfigError: If a field is out of range.

@@ -135,7 +135,20 @@ def test_npy(array, dtype):
     np.testing.assert_array_equal(pixels, array.reshape(*SIZE, -1).astype(dtype))
 
 
-def test_floats_are_the_numbers_of_any_file():
+@pytest.mark.parametrize(
+    "blob",
+    [
+        pillow(Image.fromarray(picture(1, SIZE)), "PPM"),
+        pillow(Image.fromarray(picture(1, SIZE)).convert("L"), "PPM"),
+        pillow(Image.fromarray(picture(1, SIZE)).convert("L"), "JPEG2000"),
+    ],
+)
+def test_floats_are_the_numbers_of_files_known_to_have_8_bits(blob):
+    decode = ff.Decode(channels=3, dtype="float32")
+    np.testing.assert_array_equal(made(blob, decode), made(blob, ff.Decode()))
+
+
+def test_floats_are_the_numbers_of_jpeg_and_png():
     decode = ff.Decode(channels=3, dtype="float32")
     for blob in (jpeg(1, SIZE), pillow(Image.fromarray(picture(1, SIZE)), "PNG")):
         expected = np.asarray(Image.open(io.BytesIO(blob)), np.float32)
@@ -345,7 +358,12 @@ def test_the_first_page_of_16_bits_counts():
             ff.Decode(dtype="float32"),
             "not",
         ),
-        (pillow(FRAMES[0], "PPM"), ff.Decode(dtype="float32"), "only PNG, TIFF, OpenEXR and .npy"),
+        (
+            b"P6 12 10 65535\n" + bytes(720),
+            ff.Decode(dtype="float32"),
+            "PPM of mode RGB, which may",
+        ),
+        (pillow(FRAMES[0], "AVIF"), ff.Decode(dtype="float32"), "AVIF of mode RGB, which may have"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -141,6 +141,19 @@ def test_the_upper_bits(depth, channels):
 
 
 @needs_libheif
+@pytest.mark.parametrize("depth", [8, 10])
+def test_floats_are_those_of_8_bits(depth):
+    samples = RGB if depth == 8 else RGB.astype(np.uint16) * 4
+    ops = [Decode(dtype="float32"), ff.CenterCrop(RGB.shape[:2])]
+    with ff.Transform(ops, threads=1) as transform:
+        batch = transform([heic([picture(samples, depth)])])
+    if depth == 8:
+        np.testing.assert_array_equal(batch.images[0], RGB)
+    else:
+        assert "HEIC of mode RGB, which may have more than 8 bits" in batch.bad[0].detail
+
+
+@needs_libheif
 def test_subsampled_colors():
     samples = np.full((48, 70, 3), 128, np.uint8)
     samples[..., 0] = RGB[..., 0]

@@ -81,13 +81,15 @@ def fit_inside(want: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndar
 class Resize:
     """Scale an image, with an antialiased filter by default.
 
-    Same pixels as Pillow's `Image.resize`, within a level; with filter="nearest", exactly those of
-    its NEAREST and of OpenCV's INTER_NEAREST_EXACT, which masks take too (of two that are equally
-    near, a file that EXIF turns may give the other one). filter="linear" blends the nearest four
-    pixels at any reduction, as TensorFlow and Keras do, and PyTorch with antialias=False. A run of
-    geometric ops is one resampling: a border before a resize is rounded to whole pixels of the
-    result and the image fills the rest, so that its nearest pixels may be next to those of the
-    mask.
+    Same pixels as Pillow's `Image.resize`, within a level, but at hard edges "bicubic" and
+    "lanczos" may differ by tens of levels: Pillow clips bytes between its two passes, as is done
+    for arrays and files that Pillow decodes; native code clips once, as Pillow's resize of floats.
+    With filter="nearest", exactly those of its NEAREST and of OpenCV's INTER_NEAREST_EXACT, which
+    masks take too (of two that are equally near, a file that EXIF turns may give the other one).
+    filter="linear" blends the nearest four pixels at any reduction, as TensorFlow and Keras do, and
+    PyTorch with antialias=False. A run of geometric ops is one resampling: a border before a resize
+    is rounded to whole pixels of the result and the image fills the rest, so that its nearest
+    pixels may be next to those of the mask.
 
     Args:
         size (int | tuple[int, int]): One side, or (height, width), in [1, 65535] pixels.

@@ -25,6 +25,7 @@ from helpers.jpegs import (
 )
 from PIL import Image
 
+import fastfeed as ff
 from fastfeed.decode.base import ENLARGE
 
 pytestmark = pytest.mark.skipif(jpegs.native is None, reason=jpegs.NO_KERNEL)
@@ -79,6 +80,26 @@ def test_pixels_are_those_of_the_filter(layout, filter, shapes):
                 assert not isinstance(got, str), (height, width, box, got)
                 off = np.abs(got - resized(pixels, box, size, filter)).max()
                 assert off <= ROUNDING, f"{height}x{width} {box} -> {size}: {off:.2f} levels"
+
+
+@pytest.mark.parametrize("filter", ["bicubic", "lanczos"])
+def test_hard_edges_are_clipped_once(filter):
+    """Pillow's resize of floats is the same; that of bytes clips between its two passes."""
+    y, x = np.mgrid[0:60, 0:80]
+    pixels = np.uint8(255) * ((x // 9 + y // 7) % 2).astype(np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "PNG")
+    expected = {}
+    for engine, dtype in (("native", np.float32), ("pillow", np.uint8)):
+        scaled = Image.fromarray(pixels.astype(dtype)).resize(
+            (50, 70), Image.Resampling[filter.upper()]
+        )
+        expected[engine] = np.rint(np.asarray(scaled)).clip(0, 255).astype(int)
+        ops = [ff.Decode(channels=1), ff.Resize((70, 50), filter=filter)]
+        with ff.Transform(ops, threads=1, decode=engine) as transform:
+            images = transform([file.getvalue()]).images
+        np.testing.assert_allclose(images[0, ..., 0], expected[engine], atol=1)
+    assert np.abs(expected["native"] - expected["pillow"]).max() > 9
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,16 +12,19 @@ import numpy as np
 
 from fastfeed.adapters.batch_tuples import BatchTuples, refusal
 from fastfeed.adapters.device_convert import Where, on_device
+from fastfeed.distributed.mesh import DataPart, data_part
 from fastfeed.distributed.rank_agreement import check_ranks
-from fastfeed.errors import ConfigError, MissingExtra
+from fastfeed.errors import ConfigError, MissingExtra, StateError
 from fastfeed.feed.fields import Field, Yields
 from fastfeed.feed.session import FeedSession
 from fastfeed.gpu_support import runs_on_gpu
 from fastfeed.ops.convert import Convert
+from fastfeed.printable import printable
 from fastfeed.runtime.buffers import aligned
 from fastfeed.runtime.guards import guarded
 from fastfeed.runtime.placement import is_of_objects, on_host, out_of_memory
 from fastfeed.runtime.thread_pool import LockedIterator
+from fastfeed.sampling.plan import Plan
 
 try:
     # by name: type checkers would resolve `import jax` to this file
@@ -39,7 +43,7 @@ def to_jax(
     """Implementation of `Feed.to_jax`."""
     check(session)
     placement = JaxPlacement(sharding, session.prefetch + 2)
-    placement.check(session.plan.batch, session.plan.global_batch)
+    placement.check(session.plan)
     tuples = BatchTuples.of(session, yields, padded=True, weighted=True)
     return JaxFeed(session, placement, on_device(session, placement, convert), tuples)
 
@@ -68,6 +72,8 @@ def placement(device: Any, live_batches: int) -> JaxPlacement:
 class JaxFeed:
     """Iterable of (images, labels[, weights]), or what `yields` says, one epoch per iteration.
 
+    It and its iterators have `get_state` and `set_state`, as those of Grain.
+
     Texts are NumPy arrays of objects, those of this process. Weights are included if they may differ from 1; with `tail="pad"` always, for any number of
     processes.
 
@@ -86,7 +92,11 @@ class JaxFeed:
         self._place = lambda batch: placement.put(tuples(batch))
         session.place_on(placement, raw, tuples.names)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> JaxIterator:
+        return JaxIterator(self)
+
+    def begin(self) -> LockedIterator[Any]:
+        """Begin an epoch, or the rest of one after `set_state`."""
         batches = self._session.placed(self._place, raw=self._convert is not None)
         return LockedIterator(self._taken(batches), batches.close)
 
@@ -104,11 +114,69 @@ class JaxFeed:
         """Steps per epoch, the same on every process."""
         return len(self._session)
 
+    def get_state(self) -> bytes:
+        """The position after the last batch that was yielded, valid at any number of processes.
+
+        Returns:
+            JSON, which `grain.checkpoint.CheckpointSave(loader)` saves as a Grain iterator's.
+        """
+        return json.dumps(self._session.state()).encode()
+
+    def set_state(self, state: bytes) -> None:
+        """Resume from a saved position in the next iteration.
+
+        Args:
+            state: What `get_state` returned.
+
+        Raises:
+            StateError: If this is no position of a feed, or of one with another order.
+        """
+        try:
+            position = json.loads(state)
+        except (ValueError, TypeError) as error:
+            raise StateError(
+                "a saved state must be the bytes that get_state() returned, got"
+                f" {printable(repr(state), 80)}; pass what feed.state() returned to feed.restore()"
+            ) from error
+        self._session.restore(position)
+
+    def start_prefetch(self) -> None:
+        """Do nothing: an iteration prepares batches from its beginning on."""
+
     def __repr__(self) -> str:
         return f"{self._session!r}.to_jax({self._placement.where})"
 
     def __str__(self) -> str:
         return self._session.explain()
+
+
+class JaxIterator:
+    """One epoch of batches, with the state of a Grain iterator.
+
+    Threads may share it: each batch is given to one of them.
+    """
+
+    def __init__(self, loader: JaxFeed) -> None:
+        self._loader = loader
+        self._batches = loader.begin()
+        self.get_state = loader.get_state
+        self.start_prefetch = loader.start_prefetch
+
+    def __iter__(self) -> JaxIterator:
+        return self
+
+    def __next__(self) -> Any:
+        return next(self._batches)
+
+    def set_state(self, state: bytes) -> None:
+        """Continue at a saved position, as returned by `get_state`."""
+        self._loader.set_state(state)
+        self._batches.close()
+        self._batches = self._loader.begin()
+
+    def close(self) -> None:
+        """End the iteration, also from another thread."""
+        self._batches.close()
 
 
 @runs_on_gpu("jax")
@@ -138,30 +206,56 @@ class JaxPlacement:
             else sorted(where.device_set, key=lambda d: d.id)
         )
         self._global = isinstance(where, jax.sharding.Sharding) and not where.is_fully_addressable
+        self._part = self._own_part() if self._global else None
         self.accelerator = devices[0].platform != "cpu"
         self.name = f"JAX {devices[0].platform}:{devices[0].id}" + (
             f" and {len(devices) - 1} more" if devices[1:] else ""
         )
 
-    def check(self, batch: int, global_batch: int) -> None:
-        """Raise if the batch size does not fit the sharding."""
+    def check(self, plan: Plan) -> None:
+        """Raise if the batches of this rank do not fit the sharding."""
         if isinstance(self.where, jax.Device):
             return
+        batch = plan.global_batch if self._global else plan.batch
         try:
-            self._sharding(1).shard_shape((global_batch if self._global else batch,))
+            self._sharding(1).shard_shape((batch,))
         except ValueError as error:
-            count, got = len(self.where.device_set), global_batch if self._global else batch
+            count = len(self.where.device_set)
             raise ConfigError(
-                f"the batch must divide among the devices of its sharding, got {got} samples for"
+                f"the batch must divide among the devices of its sharding, got {batch} samples for"
                 f" {count} devices; change batch to a multiple of {count}",
                 field="batch",
             ) from error
-        if self._global and global_batch % jax.process_count():
+        if self._global:
+            self._check_world(plan)
+
+    def _check_world(self, plan: Plan) -> None:
+        """Raise if processes would fill the same rows with other samples, or leave rows out."""
+        world, part = plan.world, self._part
+        if part is None:
             raise ConfigError(
-                f"the global batch must divide by the number of processes, {jax.process_count()},"
-                f" got {global_batch}",
-                field="batch",
+                "a sharding must give each process the same rows as another one, or none in common,"
+                f" got {printable(str(self.where), 200)}; make the axis of the batch a multiple or a"
+                f" divisor of the {jax.process_count()} processes",
+                field="sharding",
             )
+        if part.size != world.size or (part.replicas > 1 and part.rank != world.rank):
+            named = isinstance(self.where, jax.sharding.NamedSharding)
+            axes = (*self.where.spec, None)[0] if named else "axes of the batch"
+            raise ConfigError(
+                f"the sharding gives this process part {part.rank} of {part.size} of each batch, but"
+                f" the feed reads as rank {world.rank} of {world.size}: rows of one array would"
+                " differ between processes; pass"
+                f" Feed(world=ff.World.of_mesh(mesh, {() if axes is None else axes!r}))",
+                field="world",
+            )
+
+    def _own_part(self) -> DataPart | None:
+        """The rows that this process's devices hold of an array over all processes."""
+        rows = (len(self.where.device_set),)
+        places = self._sharding(1).devices_indices_map(rows).items()
+        held = [(device.process_index, index[0].start or 0) for device, index in places]
+        return data_part(jax.process_index(), held)
 
     def _sharding(self, ndim: int, most: int = 1) -> Any:
         """The sharding for arrays with fewer axes than the images: only the first is common."""
@@ -202,12 +296,22 @@ class JaxPlacement:
         placed = [self._readable(array) for array in arrays]
         rows = [row for row, array in enumerate(placed) if not is_of_objects(array)]
         if self._global:
-            put = [jax.make_array_from_process_local_data(where[row], placed[row]) for row in rows]
+            put = [self._joined(where[row], placed[row]) for row in rows]
         else:
             put = jax.device_put([placed[row] for row in rows], [where[row] for row in rows])
         for row, array in zip(rows, put, strict=True):
             placed[row] = array
         return tuple(placed)
+
+    def _joined(self, where: Any, array: Any) -> Any:
+        """This process's rows as its share of an array over all processes.
+
+        Other axes are whole in each process, also where the sharding splits them among processes.
+        """
+        shape = None
+        if self._part is not None and array.ndim:
+            shape = (self._part.size * len(array), *array.shape[1:])
+        return jax.make_array_from_process_local_data(where, array, shape)
 
     def _readable(self, array: Any) -> Any:
         """The array in memory that JAX can copy from to any device."""

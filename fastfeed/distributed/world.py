@@ -22,6 +22,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from fastfeed.arguments import checked
+from fastfeed.distributed.mesh import place_in
 from fastfeed.errors import ConfigError
 
 
@@ -129,22 +130,24 @@ class World:
     @classmethod
     @checked
     def of_mesh(cls, mesh: Any, dims: str | Sequence[str]) -> World:
-        """The rank of this process among those that split the data of a PyTorch DeviceMesh.
+        """The rank of this process among those that split the data of a mesh of PyTorch or JAX.
 
         Processes that differ in other dimensions, as those of tensor, context or pipeline
         parallelism, read the same samples.
 
         Args:
-            mesh (torch.distributed.device_mesh.DeviceMesh): The whole mesh of the job.
+            mesh (torch.distributed.device_mesh.DeviceMesh | jax.sharding.Mesh): The whole mesh of
+                the job.
             dims (str | Sequence[str]): Names of the dimensions that split the data, the outermost
                 first, such as "dp" or ("dp_replicate", "dp_shard").
 
         Returns:
             The world, with the rank on this machine as `detect` reads it; without a launcher, all
-            processes are taken to be on this machine.
+            processes are taken to be on this machine, and one with several devices to have its own.
 
         Raises:
-            ConfigError: This is no mesh with this process in it, or it has no such dimension.
+            ConfigError: This is no mesh with this process in it, it has no such dimension, or the
+                dimensions do not split the processes evenly.
 
         Example:
             >>> mesh = init_device_mesh(  # doctest: +SKIP
@@ -152,31 +155,13 @@ class World:
             ... )
             >>> feed = ff.Feed(source, ops, batch=64, world=ff.World.of_mesh(mesh, "dp"))  # doctest: +SKIP
         """
-        names = tuple(getattr(mesh, "mesh_dim_names", None) or ())
-        at = mesh.get_coordinate() if hasattr(mesh, "get_coordinate") else None
-        if not names or at is None:
-            raise ConfigError.of(
-                "mesh",
-                "a DeviceMesh of PyTorch with names of dimensions, and this process in it",
-                mesh,
-                "make it by init_device_mesh(..., mesh_dim_names=...)",
-            )
-        wanted = (dims,) if isinstance(dims, str) else tuple(dims)
-        if unknown := [name for name in wanted if name not in names]:
-            raise ConfigError.of(
-                "dims", f"of {', '.join(names)}", unknown[0], "name those that split the data"
-            )
-        rank, size = 0, 1
-        for name in wanted:
-            axis = names.index(name)
-            rank = rank * mesh.size(axis) + at[axis]
-            size *= mesh.size(axis)
+        (rank, size, replicas), process, processes, alone = place_in(mesh, dims)
         launched = cls.detect()
-        local_rank, local_size, processes = mesh.get_rank(), mesh.size(), mesh.size()
+        local_rank, local_size = (0, 1) if alone else (process, processes)
         if launched.size > 1:
             local_rank, local_size = launched.local_rank, launched.local_size
-            processes = launched.size
-        return cls(rank, size, local_rank, local_size, "device mesh", processes // size)
+            replicas = launched.size // size
+        return cls(rank, size, local_rank, local_size, "device mesh", replicas)
 
     @property
     def gpu(self) -> int:

@@ -411,7 +411,9 @@ class Feed:
 
         Args:
             sharding (Any): A jax.Device, or a Sharding of the leading axis; one that spans
-                processes yields global arrays. Default: None, this process's first device.
+                processes yields global arrays, and where it leaves processes the same rows the feed
+                needs `world=ff.World.of_mesh(mesh, axis)`. Default: None, this process's first
+                device.
             convert (str): "device" runs Normalize, ToFloat and ToLayout on the device, so that only
                 uint8 is copied; "host" runs them on the CPU; "auto" is "device" unless the device
                 is the CPU. Default: "auto".
@@ -421,7 +423,7 @@ class Feed:
                 samples are masked, padded or weighted.
 
         Returns:
-            The iterable.
+            The iterable. It and its iterators have `get_state` and `set_state` as those of Grain.
 
         Raises:
             ConfigError: If the sharding does not divide the batch, or JAX runs other ranks than the

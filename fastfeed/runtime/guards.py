@@ -26,11 +26,12 @@ def guarded(cls: _Class) -> _Class:
 
 
 def _refuse_index(self: object, index: Any) -> NoReturn:
-    """Refuse indexing: a DataLoader asks for samples by index."""
+    """Refuse indexing: a DataLoader and a Grain data set ask for samples by index."""
     raise ConfigError(
         f"{type(self).__name__} yields whole batches in its own order and has no samples by"
-        f" index, got [{printable(repr(index), 80)}]; iterate it without a DataLoader: for"
-        " images, labels in feed.to_torch()"
+        f" index, got [{printable(repr(index), 80)}]; iterate it without a DataLoader or a Grain"
+        " data set, which would shuffle and shard it again: for images, labels in feed.to_torch(),"
+        " or in feed.to_jax()"
     )
 
 

@@ -3,6 +3,7 @@ one test.
 """
 
 import gc
+import importlib.util
 import json
 import os
 import sys
@@ -23,7 +24,7 @@ from helpers import field_feeds, source_examples
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import fastfeed as ff
-from fastfeed.errors import ConfigError, DeviceMemory, FeedClosed
+from fastfeed.errors import ConfigError, DeviceMemory, FeedClosed, StateError
 from fastfeed.feed.session import FeedSession
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (44, 8, 6, 3), dtype=np.uint8)
@@ -259,6 +260,45 @@ def check_the_position_is_the_trainers():
     with feed() as data:
         data.restore(state)
         assert [labels.tolist() for _, labels in data.to_jax()] == rest
+
+
+def check_the_state_is_that_of_a_grain_iterator():
+    with feed() as data:
+        walk = iter(data.to_jax())
+        for _ in range(3):
+            next(walk)
+        state = walk.get_state()
+        assert json.loads(state) == data.state()
+        rest = [labels.tolist() for _, labels in walk]
+        next(iter(data.to_jax()))
+        walk.set_state(state)
+        walk.start_prefetch()
+        assert [labels.tolist() for _, labels in walk] == rest, "the same iterator"
+    with feed() as data:
+        loader = data.to_jax()
+        loader.set_state(state)
+        assert [labels.tolist() for _, labels in loader] == rest
+        words = "a saved state must be the bytes that get_state() returned, got b'{'"
+        refused(StateError, words, lambda: loader.set_state(b"{"))
+        grains = b'{"next_index": 3}'
+        words = "a saved state needs epoch, step"
+        refused(StateError, words, lambda: loader.set_state(grains))
+    with feed(batch=4) as data:
+        words = "cannot restore: global_batch was 8, this feed has 4"
+        refused(StateError, words, lambda: iter(data.to_jax()).set_state(state))
+
+
+def check_a_data_set_of_grain_around_a_feed_is_refused():
+    """It would shuffle and shard what the feed has dealt out to ranks."""
+    if importlib.util.find_spec("grain") is None:  # it has wheels from Python 3.11 on
+        return
+    import grain
+
+    with feed() as data:
+        for what in (data, data.to_jax()):
+            around = grain.MapDataset.source(what).shuffle(seed=0)[0::2]
+            words = "or a Grain data set, which would shuffle and shard it again: for images,"
+            refused(ConfigError, words, lambda around=around: around[0])
 
 
 def check_two_iterations_at_once_are_refused():

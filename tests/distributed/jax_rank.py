@@ -83,8 +83,9 @@ def train() -> dict[str, Any]:
     }
     with at_work.feed(6) as data:
         told["wrong batch"] = refused(lambda: data.to_jax(sharding))
-    with at_work.feed(9) as data:
-        told["uneven batch"] = refused(lambda: data.to_jax(whole))
+    with at_work.feed() as data:
+        told["copies"] = refused(lambda: data.to_jax(whole))
+    told["shared"] = train_on_shared_rows()
     described = field_feeds.Described(field_feeds.IMAGES)
     with ff.Feed(described, [], batch=4) as data:
         item = next(iter(data.to_jax(sharding, yields={"text": "caption", "year": "year"})))
@@ -92,6 +93,28 @@ def train() -> dict[str, Any]:
     told["years"] = [item["year"].shape[0], np.concatenate(own).tolist()]
     told["texts"] = item["text"].tolist()
     return told
+
+
+def train_on_shared_rows() -> dict[str, Any]:
+    """A mesh whose first axis lies within each process, and whose second one is between them."""
+    devices = np.array(jax.devices()).reshape(2, 2).T
+    assert [device.process_index for device in devices[0]] == [0, 1]
+    mesh = Mesh(devices, ("data", "model"))
+    rows = NamedSharding(mesh, PartitionSpec("data"))
+    tiles = NamedSharding(mesh, PartitionSpec("data", "model"))
+    everywhere = jax.jit(lambda a: a, out_shardings=NamedSharding(mesh, PartitionSpec()))
+    world = ff.World.of_mesh(mesh, "data")
+    with at_work.feed(world=world) as data:
+        images, labels = next(iter(data.to_jax(tiles)))
+        own = [shard.data.shape for shard in images.addressable_shards]
+        told = {"images": np.asarray(everywhere(images)).tolist(), "own": own}
+        told["labels"] = np.asarray(everywhere(labels)).tolist()
+    with at_work.feed() as data:
+        told["refused"] = refused(lambda: data.to_jax(rows))
+    with at_work.feed(world=world) as data:
+        columns = NamedSharding(mesh, PartitionSpec("model"))
+        told["refused again"] = refused(lambda: data.to_jax(columns))
+    return told | {"world": str(world)}
 
 
 def batches_of_a_gpu(sharding: Any, everywhere: Any) -> list[Any]:

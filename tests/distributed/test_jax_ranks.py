@@ -7,6 +7,8 @@ import pytest
 import ranks_at_work as at_work
 from helpers.needs import needs
 
+import fastfeed as ff
+
 pytestmark = [pytest.mark.slow, needs("jax", "keras")]
 
 DEVICES = (
@@ -58,10 +60,29 @@ def test_batches_in_a_gpus_memory_are_shares_of_global_arrays(ranks):
 def test_batches_that_cannot_be_laid_out_are_refused_on_every_process(ranks):
     for told in ranks:
         assert told["wrong batch"].startswith(DEVICES.format(6))
-        assert (
-            told["uneven batch"]
-            == "the global batch must divide by the number of processes, 2, got 9"
+
+
+def test_processes_of_a_mesh_that_share_rows_read_the_same_samples(ranks):
+    with at_work.feed(world=ff.World()) as data:
+        batch = next(data.batches())
+    for told in (rank["shared"] for rank in ranks):
+        assert told["world"] == "rank 0 of 1 (local 0 of 1), 2 processes each, found by device mesh"
+        assert told["labels"] == batch.labels.tolist()
+        np.testing.assert_array_equal(np.float32(told["images"]), batch.images)
+        assert told["own"] == [[4, 2, 4, 3]] * 2, "half of each image's height, of all rows"
+
+
+def test_samples_that_rows_of_a_sharding_would_mix_are_refused(ranks):
+    """Without the error, the processes' copies of a row would hold different samples."""
+    for rank, told in enumerate(ranks):
+        text = (
+            "the sharding gives this process part {} of {} of each batch, but the feed reads as"
+            " rank {} of {}: rows of one array would differ between processes; pass"
+            " Feed(world=ff.World.of_mesh(mesh, {}))"
         )
+        assert told["copies"] == text.format(0, 1, rank, 2, "()")
+        assert told["shared"]["refused"] == text.format(0, 1, rank, 2, "'data'")
+        assert told["shared"]["refused again"] == text.format(rank, 2, 0, 1, "'model'")
 
 
 def test_texts_stay_with_the_process_whose_numbers_they_describe(ranks):

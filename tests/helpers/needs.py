@@ -13,8 +13,11 @@ import pytest
 
 BY_HAND = {  # large, or for a test each: what brings them
     "datasets": "datasets",
+    "equinox": "equinox",
+    "flax": "flax",
     "open_clip": "open_clip_torch",
     "optax": "optax",
+    "orbax": "orbax-checkpoint",
     "pycocotools": "pycocotools",
     "pyspark": "pyspark",
     "spdl": "spdl",

@@ -70,6 +70,7 @@ TWO_DEVICES = (("XLA_FLAGS", "--xla_force_host_platform_device_count=2"), ("NPRO
 # At the end of a process, rarely: DistributedDataParallel keeps gloo's threads alive (PyTorch issue
 # 190489)
 GLOO_ABORTS = "terminate called without an active exception"
+RESUMED_AT_40 = ("resumed at step 40: epoch 0 step 40\n",)
 RUNS = [
     Run(
         "landmarks_keras.py",
@@ -132,6 +133,8 @@ RUNS = [
     Run(
         "torchft_example.py", ("torch", "torchft"), says=("[(0, 2", ", ended at [(1, 29), (1, 29)]")
     ),
+    Run("flax_example.py", ("jax", "flax", "orbax"), says=RESUMED_AT_40),
+    Run("equinox_example.py", ("jax", "equinox", "optax", "orbax"), says=RESUMED_AT_40),
     Run("timm_example.py", ("torch",), (*PHOTOS, "--epochs", "8")),
     Run(
         "grain_watched.py",

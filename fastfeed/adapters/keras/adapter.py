@@ -156,7 +156,7 @@ class _Jax:
             shape = (session.plan.batch, *session.program.shape)
             sharding = distribution.get_data_layout(shape).backend_layout
             placement = self._jax.JaxPlacement(sharding, session.prefetch + 2)
-            placement.check(session.plan.batch, session.plan.global_batch)
+            placement.check(session.plan)
             if not sharding.is_fully_addressable:
                 return self._epochs.walk()  # Keras puts together what the processes have
         self._epochs.use(placement)

@@ -24,6 +24,7 @@ from helpers import field_feeds, source_examples
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import fastfeed as ff
+from fastfeed.adapters.jax import JaxPlacement
 from fastfeed.errors import ConfigError, DeviceMemory, FeedClosed, StateError
 from fastfeed.feed.session import FeedSession
 
@@ -153,8 +154,6 @@ def check_memory_is_taken_as_it_is_and_not_used_again():
 
 
 def check_batches_are_placed_ahead_of_their_turn_by_the_feeds_threads():
-    from fastfeed.adapters.jax import JaxPlacement
-
     names, put = [], JaxPlacement.put
 
     def noted(self, arrays, **options):
@@ -331,6 +330,11 @@ def check_words_for_wrong_arguments():
             "convert must be one of auto, host, device",
             lambda: data.to_jax(convert=True),
         )
+    with feed() as data:
+        placement = JaxPlacement(SHARDED)
+        placement._global = True  # as over processes, some of whose rows are not those of another
+        words = "a sharding must give each process the same rows as another one, or none in common"
+        refused(ConfigError, words, lambda: placement.check(data.plan))
     with feed(tail="pad") as data:
         words = 'yields has no weights, so that they would count; name "weight" in yields'
         refused(ConfigError, words, lambda: data.to_jax(yields=("image", "id")))

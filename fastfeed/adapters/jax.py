@@ -235,16 +235,16 @@ class JaxPlacement:
         if part is None:
             raise ConfigError(
                 "a sharding must give each process the same rows as another one, or none in common,"
-                f" got {printable(str(self.where), 200)}; make the axis of the batch a multiple or a"
-                f" divisor of the {jax.process_count()} processes",
+                f" got {printable(str(self.where), 200)}; make the axis of the batch a multiple or"
+                f" a divisor of the {jax.process_count()} processes",
                 field="sharding",
             )
         if part.size != world.size or (part.replicas > 1 and part.rank != world.rank):
             named = isinstance(self.where, jax.sharding.NamedSharding)
             axes = (*self.where.spec, None)[0] if named else "axes of the batch"
             raise ConfigError(
-                f"the sharding gives this process part {part.rank} of {part.size} of each batch, but"
-                f" the feed reads as rank {world.rank} of {world.size}: rows of one array would"
+                f"the sharding gives this process part {part.rank} of {part.size} of each batch,"
+                f" but the feed reads as rank {world.rank} of {world.size}: rows of one array would"
                 " differ between processes; pass"
                 f" Feed(world=ff.World.of_mesh(mesh, {() if axes is None else axes!r}))",
                 field="world",

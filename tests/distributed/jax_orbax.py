@@ -59,6 +59,9 @@ def train(folder: str, steps: int) -> dict[str, Any]:
         manager.save(now, args=args.Composite(**kept))
         manager.wait_until_finished()
         position = data.state()
+        if jax.process_count() == 1:  # the same by its newer functions
+            ocp.v1.save_checkpointables(f"{folder}-v1", {"feed": position})
+            assert ocp.v1.load_checkpointables(f"{folder}-v1")["feed"] == position
         data.seek(5)
         again = iter(loader)
         of_grain = {"loader": grain.checkpoint.CheckpointRestore(again)}

@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.slow, needs("jax", "orbax", "grain")]
 
 
 def test_two_processes_become_one_and_then_three(tmp_path: Path) -> None:
-    """Each goes on within an epoch of three steps, and all of them end as one process does."""
+    """Each run resumes within an epoch of three steps, or after it, and ends as one process does."""
     order = at_work.order(3, global_batch=12)
     for done, size in enumerate((2, 1, 3)):
         steps = 2 * done + 2

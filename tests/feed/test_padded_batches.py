@@ -142,6 +142,10 @@ def test_frameworks_take_the_mask(source):
         ([ff.ToFloat(), corner(), ff.Invert()], "put it before ToFloat"),
         ([ff.Pad(2), corner()], "comes before ops which change pixels, got [Pad("),
         ([ff.IoUCrop(), corner()], "sizes that do not depend on random numbers"),
+        (
+            [ff.Resize(ff.RandomSizes([8, 16])), corner()],
+            "random numbers or the batch, got [Resize(size=RandomSizes",
+        ),
         ([corner(), ff.CenterCrop(32)], "CenterCrop of 32x32 does not fit into"),
         ([corner(), ff.MixUp(1.0), ff.OneHot(3)], "MixUp makes one image of several"),
         ([corner(), ff.MultiCrop((ff.View(8, 2),))], "there are several views of each image"),

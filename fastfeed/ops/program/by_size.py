@@ -121,11 +121,12 @@ def _sizes_before(
         fold(steps, [np.full((len(images), step.op.draws), u) for step in steps], images).sizes
         for u in (0.0, 0.999)
     ]
-    looks_at_boxes = any(hasattr(step.op, "needs_boxes") for step in steps)
-    if looks_at_boxes or (found[0] != found[1]).any():
+    moves = ops[:k]
+    differs = any(hasattr(op, "needs_boxes") for op in moves) or any(size_choices(moves))
+    if differs or (found[0] != found[1]).any():
         raise SpecError(
-            "LargestSize() needs sizes that do not depend on random numbers, got"
-            f" {[step.op for step in steps]} before it; leave out the op that draws a size"
+            "LargestSize() needs sizes that do not depend on random numbers or the batch, got"
+            f" {[*moves]} before it; leave out the op that draws a size"
         )
     return found[0].astype(np.int32)
 

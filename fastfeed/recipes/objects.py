@@ -1,0 +1,85 @@
+"""Recipes of detectors and of segmentation: ops that move boxes and masks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastfeed.arguments import checked
+from fastfeed.ops import (
+    Brightness,
+    ChannelShuffle,
+    Contrast,
+    Hue,
+    IoUCrop,
+    Maybe,
+    Normalize,
+    OneOf,
+    RandomCrop,
+    RandomFlip,
+    RandomResize,
+    Resize,
+    Saturation,
+    Sequential,
+    ZoomOut,
+)
+from fastfeed.recipes.shared import side_of
+
+
+@checked
+def mask2former_train(
+    size: int = 1024, *, scale: tuple[float, float] = (0.1, 2.0), flip: bool = True
+) -> list[Any]:
+    """Train instance or panoptic segmentation with large-scale jitter, as Mask2Former on COCO.
+
+    Cheng et al., "Masked-attention Mask Transformer for Universal Image Segmentation" (2022);
+    facebookresearch/Mask2Former, coco_instance_new_baseline_dataset_mapper.py, with detectron2's
+    `ResizeScale` and `FixedSizeCrop`. Boxes, keypoints and masks follow; the border is no object's.
+
+    Args:
+        size (int): Height and width, in [1, 65535] pixels. Default: 1024.
+        scale (tuple[float, float]): Lowest and highest factor of `size`, into which the image fits.
+            Default: (0.1, 2.0).
+        flip (bool): Mirror half of the images. Default: True.
+
+    Returns:
+        A list of ops, which ends with float32 HWC.
+
+    Raises:
+        ConfigError: If a value is out of range.
+
+    Example:
+        >>> [type(op).__name__ for op in ff.recipes.mask2former_train()]
+        ['RandomFlip', 'RandomResize', 'RandomCrop', 'Normalize']
+    """
+    side = side_of("mask2former_train", size)
+    cut = RandomCrop(side, fill=(128, 128, 128), pad_if_needed="corner")
+    flips = [RandomFlip()] if flip else []
+    return [*flips, RandomResize(side, scale=scale), cut, Normalize.imagenet()]
+
+
+@checked
+def ssd_train(size: int = 300) -> list[Any]:
+    """Train SSD on a source with boxes: zoomed out, cropped around objects, colors distorted.
+
+    Liu et al., "SSD: Single Shot MultiBox Detector" (2016); torchvision's references/detection,
+    presets.py. Colors are distorted last, since that takes images of one size.
+
+    Args:
+        size (int): Height and width, in [1, 65535] pixels. Default: 300.
+
+    Returns:
+        A list of ops, which ends with float32 HWC, as SSD300_VGG16's weights expect it.
+
+    Raises:
+        ConfigError: If `size` is out of range.
+
+    Example:
+        >>> ff.recipes.ssd_train()[0]
+        ZoomOut(p=0.5, scale=(1.0, 4.0), fill=(123, 117, 104))
+    """
+    side = side_of("ssd_train", size)
+    moves = [ZoomOut(fill=(123, 117, 104)), IoUCrop(), RandomFlip(), Resize((side, side))]
+    contrast, *colors = (Maybe(op, 0.5) for op in (Contrast(0.5), Saturation(0.5), Hue(0.05)))
+    either = OneOf([Sequential([contrast, *colors]), Sequential([*colors, contrast])])
+    values = Normalize((0.48235, 0.45882, 0.40784), (1 / 255, 1 / 255, 1 / 255))
+    return [*moves, Maybe(Brightness(0.125), 0.5), either, Maybe(ChannelShuffle(), 0.5), values]

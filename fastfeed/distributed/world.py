@@ -22,7 +22,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from fastfeed.arguments import checked
-from fastfeed.distributed.mesh import place_in
 from fastfeed.errors import ConfigError
 
 
@@ -155,6 +154,8 @@ class World:
             ... )
             >>> feed = ff.Feed(source, ops, batch=64, world=ff.World.of_mesh(mesh, "dp"))  # doctest: +SKIP
         """
+        from fastfeed.distributed.mesh import place_in  # with NumPy, which pin_gpu() comes before
+
         (rank, size, replicas), process, processes, alone = place_in(mesh, dims)
         launched = cls.detect()
         local_rank, local_size = (0, 1) if alone else (process, processes)

@@ -113,9 +113,11 @@ class NativeProgram:
             for _ in link.layers
         ]
         self._sizes += [after[layer.number] for layer in self._layers]
-        self._parts, self._decoded_parts = list[_Part](), list[_Part]()
+        self._parts: list[_Part] = []
+        self._decoded_parts: list[_Part] = []
         if finish is None:
-            self._parts, self._decoded_parts = self._split(decoded=False), self._split(decoded=True)
+            self._parts = self._split(decoded=False)
+            self._decoded_parts = self._split(decoded=True)
         last = len(self._layers)
         self._mixing = (
             None

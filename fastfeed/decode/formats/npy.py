@@ -40,7 +40,8 @@ class NpyFile:
             raise OSError(f"truncated: {len(data)} bytes for an array of {dtype}{list(shape)}")
         array = np.frombuffer(data, dtype).reshape(shape, order="F" if is_fortran else "C")
         self.array = array.reshape(*shape[:2], -1)
-        self.height, self.width = shape[:2]
+        self.height = shape[0]
+        self.width = shape[1]
         self.info: dict[str, Any] = {}
 
 

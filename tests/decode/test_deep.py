@@ -222,8 +222,7 @@ def test_turns_move_all_bits_as_they_move_bytes(op, dtype):
 
 
 def test_views():
-    ops = [ff.FiveCrop((4, 6))]
-    views = made(DEEP_COLOR, ff.Decode(dtype="uint16"), *ops)
+    views = made(DEEP_COLOR, ff.Decode(dtype="uint16"), ff.FiveCrop((4, 6)))
     np.testing.assert_array_equal(views[0], WIDE[:4, :6, :3])
     np.testing.assert_array_equal(views[3], WIDE[-4:, -6:, :3])
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.photos import folder, jpeg
+from helpers.preprocess.merged_jobs import job_in
 from helpers.preprocess.outcomes import tree
 from helpers.small_jobs import FORMATS, InlineEngine, recipe
 
@@ -24,14 +25,8 @@ from fastfeed.preprocess.model.task import Task
 from fastfeed.preprocess.planning.bad_images import bad_images, select_bad
 from fastfeed.preprocess.planning.edited import stored_shard
 from fastfeed.preprocess.reports.verify import verify
-from fastfeed.preprocess.targets.job_state import Job, open_job
-from fastfeed.preprocess.targets.target import open_target
 
 ENGINE = InlineEngine()
-
-
-def job_in(place: Path) -> Job:
-    return open_job(open_target(place, writes=False))
 
 
 def merged(root: Path, how: Recipe | None = None) -> tuple[str, str, Path]:

@@ -85,6 +85,7 @@ _NAMES = {  # torchvision, PyTorch, Keras, tf.data, Albumentations, DALI, WebDat
     "ImageFolderDataset": "ff.ImageFolder(root)",
     "WebDataset": "ff.TarShards(...)",
     "TFRecordDataset": "ff.TFRecords(...)",
+    "builder_from_directory": "ff.TFRecords.from_tfds(folder)",
     "StreamingDataset": "ff.MDSShards(...)",
     "image_dataset_from_directory": "ff.keras.image_dataset_from_directory(root)",
     "MultiLabelBinarizer": 'label_kind="multi", of ff.Table and other sources',

@@ -10,7 +10,7 @@ from pyarrow import parquet
 
 from helpers.mosaic import mds_folder, raw_folder
 from helpers.photos import folder, jpeg
-from helpers.records import example, record_folder, write
+from helpers.records import example, record_folder, tfds_folder, write
 from helpers.reference_files import mnist
 from helpers.s3 import S3Server
 from helpers.shards import samples, tar_of
@@ -33,6 +33,7 @@ def source_files(place: Path, s3: S3Server) -> None:
         place / "own" / "0.tfrecord",
         [example({"jpeg": jpeg(i), "landmark": 10 * i}) for i in range(4)],
     )
+    tfds_folder(place / "tfds" / "pets" / "1.0.0", {"train": [4, 4]})
     mnist(place / "mnist")
     mds_folder(place / "mds" / "train", [4, 4])
     raw_folder(place / "raw" / "train", [4, 4])

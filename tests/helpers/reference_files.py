@@ -12,7 +12,7 @@ from helpers.hugging_face import repository
 from helpers.mosaic import mds_folder, raw_folder
 from helpers.photos import folder
 from helpers.profiler.kineto_files import starved_steps, write
-from helpers.records import record_folder
+from helpers.records import record_folder, tfds_folder
 from helpers.shards import shard_folder
 
 
@@ -44,6 +44,7 @@ def example_files(root: Path) -> Path:
     )
     shard_folder(root / "tar", [4, 4])
     record_folder(root / "tfrecord", [4, 4])
+    tfds_folder(root / "tfds" / "pets" / "1.0.0", {"train": [4, 4]})
     mds_folder(root / "mds", [4, 4])
     raw_folder(root / "raw", [4, 4])
     repository(root / "birds")

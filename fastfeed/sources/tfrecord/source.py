@@ -22,6 +22,7 @@ from fastfeed.errors import ConfigError, SourceError
 from fastfeed.printable import warn
 from fastfeed.runtime.addresses import FileRanges
 from fastfeed.sources.label_values import LabelKind, RequestedLabel
+from fastfeed.sources.methods import Subset
 from fastfeed.sources.shards.base import Paths, ShardedSource
 from fastfeed.sources.shards.build_index import ForwardReader
 from fastfeed.sources.shards.extra_columns import (
@@ -38,10 +39,11 @@ from fastfeed.sources.shards.labels import requested_label
 from fastfeed.sources.shards.packed_labels import json_field, label_fields, pack_label
 from fastfeed.sources.tfrecord.example import LONGEST_NAME, Example, FeatureNames, to_python
 from fastfeed.sources.tfrecord.protobuf import LazyMessage, Malformed
+from fastfeed.sources.tfrecord.tfds import TfdsFolder
 from fastfeed.storage.disk_cache import Cache
 from fastfeed.storage.expand import SPLIT
 from fastfeed.storage.reads import Unread, is_local
-from fastfeed.storage.storage import Storage
+from fastfeed.storage.storage import Storage, open_storage
 from fastfeed.system.descriptors import open_regular
 
 _HEADER, _TAIL = 12, 4  # bytes: length and its checksum; the data's checksum
@@ -137,6 +139,72 @@ class TFRecords(ShardedSource):
             columns=self._columns,
         )
         self._check_images()
+
+    @classmethod
+    @checked_early
+    def from_tfds(
+        cls,
+        folder: str | os.PathLike[str],
+        split: str = "train",
+        *,
+        image: str | None = None,
+        label: str | Sequence[str] | None = "auto",
+        columns: Sequence[str] = (),
+        label_kind: LabelKind | None = None,
+        storage: dict[str, Any] | Storage | None = None,
+        cache: str | os.PathLike[str] | Cache | None = None,
+    ) -> TFRecords | Subset:
+        """A data set that TensorFlow Datasets has prepared, which is not needed to read it.
+
+        Args:
+            folder (str | os.PathLike[str]): Folder of a version, local or remote, which holds
+                dataset_info.json: `data_dir/mnist/3.0.1`.
+            split (str): A split or a part of it, as `tfds.load` takes it: "train", "train[:80%]",
+                "train[100:200]", "train+test", "all". Default: "train".
+            image (str | None): Feature of the image. Default: None, the only one.
+            label (str | Sequence[str] | None): Feature of the label, several, or None, as of
+                `TFRecords`; "auto" is the class label that `as_supervised=True` gives, or the only
+                one, or None without any. Default: "auto".
+            columns (Sequence[str]): Other features that are carried to the batch. Default: ().
+            label_kind (str | None): As of `TFRecords`. Default: None, "index" of class labels.
+            storage (dict[str, Any] | Storage | None): Options for fsspec, or a Storage. Default:
+                None.
+            cache (str | os.PathLike[str] | Cache | None): Local folder in which what is read from
+                remote storage is kept. Default: None.
+
+        Returns:
+            The samples in the order of the shards, with the names of classes.
+
+        Raises:
+            ConfigError: If an argument is wrong, or several features could be meant.
+            SourceError: If the folder or its shards cannot be read.
+
+        Example:
+            >>> ff.TFRecords.from_tfds("tfds/pets/1.0.0", "train[:50%]").classes
+            ('cat', 'dog')
+        """
+        store = open_storage(storage, cache)
+        data = TfdsFolder(os.fspath(folder).removeprefix("file://"), store)
+        files, ids, total = data.samples(split)
+        label = data.label() if label == "auto" else label
+        classes = data.classes(label) if isinstance(label, str) else None
+        source = cls(
+            files,
+            image=image or data.image(),
+            label=label,
+            columns=columns,
+            label_kind="index" if label_kind is None and classes is not None else label_kind,
+            classes=classes or None,
+            storage=store,
+        )
+        if np.array_equal(ids, np.arange(total)):
+            return source
+        if len(source) != total:
+            raise SourceError(
+                f"TFRecords.from_tfds: the shards of {split} have {len(source)} samples, {total} in"
+                " dataset_info.json: parts of them are unknown; prepare the data set again"
+            )
+        return source.take(ids)
 
     def _scan(self, reader: ForwardReader) -> ShardScan:
         scanner = _ShardScanner(reader, self._image, self._label)

@@ -162,8 +162,8 @@ class RandomCrop:
         fill (tuple[int, int, int]): RGB under mode="constant", in [0, 255]. Default: (0, 0, 0).
         pad_if_needed (bool | str): Pad an image that is too small instead of enlarging it. True: on
             both of these sides, by as much as is missing on each; "corner": below and to the right,
-            so that the image stays in the top left corner, as detectron2's `FixedSizeCrop`.
-            Default: False.
+            so that the image stays in the top left corner, as detectron2's `FixedSizeCrop`, which
+            also has one random number for both directions. Default: False.
 
     Raises:
         ConfigError: If a field is out of range, or `fill` is given with another mode.
@@ -216,6 +216,8 @@ class RandomCrop:
         sides = _checked_sides(self.padding)
         padded = sizes + sides[:2] + sides[2:]
         before: np.ndarray = sides[:2]
+        if self.pad_if_needed == "corner":
+            u = u[:, [0, 0]]
         if self.pad_if_needed:
             missing = np.maximum(want - padded, 0)
             above = 0 if self.pad_if_needed == "corner" else missing

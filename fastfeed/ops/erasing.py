@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from fastfeed.errors import ConfigError, SpecError
-from fastfeed.ops.base import Kind, check_fill, check_p, check_range, freeze, need_bytes
+from fastfeed.ops.base import Kind, check_fill, check_flag, check_p, check_range, freeze, need_bytes
 from fastfeed.ops.noise_table import LENGTH, gray
 from fastfeed.ops.ranges import value_range
 from fastfeed.spec import Spec
@@ -32,8 +31,8 @@ _DRAWN = ("noise", "color")  # fills that need a random number
 class RandomErasing:
     """Erase a random rectangle with a given probability.
 
-    Ten areas (uniform) and aspect ratios (log-uniform) are tried until one is smaller than the
-    image on both axes; if none is, nothing is erased. Zhong et al., "Random Erasing Data
+    Ten areas (uniform) and aspect ratios are tried until one is smaller than the image on both
+    axes; if none is, nothing is erased. Zhong et al., "Random Erasing Data
     Augmentation" (2017); drawn and rounded as in torchvision's `RandomErasing.get_params`, but on
     bytes: torchvision's value=0 after Normalize means ImageNet's mean, which is fill=(124, 116,
     104) here.
@@ -49,6 +48,9 @@ class RandomErasing:
             `fastfeed/ops/noise_table.py`), or "color": one color for the rectangle, whose three
             bytes are drawn likewise. timm's modes are "const", "pixel" and "rand". Default: (0, 0,
             0).
+        log_ratio (bool): Draw aspect ratios log-uniformly, as torchvision and timm; False:
+            uniformly, so that most rectangles are upright, as the paper's code does and most code
+            for re-identification. Default: True.
 
     Raises:
         ConfigError: If a field is out of range.
@@ -64,6 +66,7 @@ class RandomErasing:
     scale: tuple[float, float] = (0.02, 0.33)
     ratio: tuple[float, float] = (0.3, 3.3)
     fill: tuple[int, int, int] | Literal["noise", "color"] = (0, 0, 0)
+    log_ratio: bool = True
 
     kind: ClassVar[Kind] = "change"
 
@@ -84,6 +87,7 @@ class RandomErasing:
                 must = '(r, g, b), "noise" or "color"'
                 raise ConfigError.of("RandomErasing fill", must, self.fill)
             check_fill("RandomErasing fill", self.fill)
+        check_flag("RandomErasing log_ratio", self.log_ratio)
 
     @property
     def draws(self) -> int:
@@ -98,9 +102,10 @@ class RandomErasing:
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         height, width = sizes[:, 0].astype(np.float64), sizes[:, 1].astype(np.float64)
-        low, high = (math.log(r) for r in self.ratio)
+        low, high = np.log(self.ratio) if self.log_ratio else self.ratio
         area = (height * width)[:, None] * _between(u[:, 1 : 1 + _TRIES], *self.scale)
-        ratio = np.exp(_between(u[:, 1 + _TRIES : 1 + 2 * _TRIES], low, high))
+        ratio = _between(u[:, 1 + _TRIES : 1 + 2 * _TRIES], low, high)
+        ratio = np.exp(ratio) if self.log_ratio else ratio
         h, w = np.rint(np.sqrt(area * ratio)), np.rint(np.sqrt(area / ratio))
         fits = (h < height[:, None]) & (w < width[:, None])
         rows, first = np.arange(len(sizes)), fits.argmax(axis=1)

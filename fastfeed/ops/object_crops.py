@@ -22,7 +22,9 @@ from fastfeed.spec import Spec
 
 __all__ = ["IoUCrop", "ZoomOut"]
 
-_TRIALS = 50
+_ROUNDS = 16  # of an overlap drawn again after parts that do not fit; each may be the last
+_TRIALS = 40
+_TURN = np.sqrt([2, 3, 5, 7])  # added to the numbers of parts, modulo 1, for each further round
 _MOST_TIMES = 100  # of a side
 
 
@@ -30,12 +32,12 @@ _MOST_TIMES = 100  # of a side
 class IoUCrop:
     """Crop a part that overlaps an object enough, as SSD does.
 
-    Each image draws one of `min_overlaps`, then up to 50 parts, and takes the first that has the
+    Each image draws one of `min_overlaps`, then up to 40 parts, and takes the first that has the
     center of a box inside, and whose intersection over union with such a box is at least the
-    overlap drawn. An image where none fits, or without boxes, stays whole. Liu et al., "SSD: Single
-    Shot MultiBox Detector" (2016); as torchvision's `RandomIoUCrop`, which draws another overlap
-    after 40 parts, and drops objects whose center is outside; here `Objects(min_visible=...)` says
-    which are dropped.
+    overlap drawn. If none fits, it draws another overlap and other parts, up to 16 times. Images
+    where nothing fits, or without boxes, stay whole. Liu et al., "SSD: Single Shot MultiBox
+    Detector" (2016); as torchvision's `RandomIoUCrop`, which also drops objects whose center is
+    outside; here `Objects(min_visible=...)` says which are dropped.
 
     The source must have boxes. Comes before ops that change pixels; the result has any size, so a
     `Resize` follows.
@@ -64,7 +66,7 @@ class IoUCrop:
     ratio: tuple[float, float] = (0.5, 2.0)
 
     kind: ClassVar[Kind] = "geometry"
-    draws: ClassVar[int] = 1 + 4 * _TRIALS
+    draws: ClassVar[int] = _ROUNDS + 4 * _TRIALS
     needs_boxes: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -112,21 +114,28 @@ class IoUCrop:
 
     def _cut(self, u: np.ndarray, size: np.ndarray, boxes: np.ndarray) -> np.ndarray:
         """The part of one image: top, left, height, width."""
-        least = self.min_overlaps[int(u[0] * len(self.min_overlaps))]
+        draws = u[_ROUNDS:].reshape(_TRIALS, 4)
+        for turn, which in enumerate(u[:_ROUNDS]):
+            least = self.min_overlaps[int(which * len(self.min_overlaps))]
+            if least == 1:
+                break
+            sides, corners, fits = self._parts((draws + turn * _TURN) % 1, least, size, boxes)
+            if fits.any():
+                first = int(fits.argmax())
+                return np.concatenate([corners[first], sides[first]])
+        return np.array([0, 0, *size], np.float64)
+
+    def _parts(self, draws: np.ndarray, least: float, size: np.ndarray, boxes: np.ndarray) -> Any:
+        """Sides and corners of parts, float64 (trials, 2), and which of them fit, (trials,)."""
         low, high = self.scale
-        draws = u[1:].reshape(_TRIALS, 4)
         sides = np.maximum(np.floor(size * (low + (high - low) * draws[:, :2])), 1)
         corners = np.floor((size - sides) * draws[:, 2:])
         parts = np.concatenate([corners, corners + sides], axis=1)[:, [1, 0, 3, 2]]
         ratios = sides[:, 1] / sides[:, 0]
         centers = (boxes[:, :2] + boxes[:, 2:]) / 2
         inside = ((centers > parts[:, None, :2]) & (centers < parts[:, None, 2:])).all(axis=2)
-        enough = (_overlaps(parts, boxes) >= least) & inside
-        fits = (ratios >= self.ratio[0]) & (ratios <= self.ratio[1]) & enough.any(axis=1)
-        if least == 1 or not fits.any():
-            return np.array([0, 0, *size], np.float64)
-        first = int(fits.argmax())
-        return np.concatenate([corners[first], sides[first]])
+        enough = ((_overlaps(parts, boxes) >= least) & inside).any(axis=1)
+        return sides, corners, enough & (ratios >= self.ratio[0]) & (ratios <= self.ratio[1])
 
 
 def _overlaps(parts: np.ndarray, boxes: np.ndarray) -> np.ndarray:

@@ -199,7 +199,7 @@ def reid_train(size: tuple[int, int] = (256, 128)) -> list[Any]:
 
     Luo et al., "Bag of Tricks and A Strong Baseline for Deep Person Re-identification" (2019);
     michuanhaohao/reid-strong-baseline, data/transforms. The hidden rectangle has the color that its
-    code gives it, 0.485, 0.456, 0.406 after `Normalize`.
+    code gives it, 0.485, 0.456, 0.406 after `Normalize`, and mostly stands upright, as there.
 
     Args:
         size (tuple[int, int]): (height, width), in [1, 65535] pixels. Default: (256, 128).
@@ -215,7 +215,7 @@ def reid_train(size: tuple[int, int] = (256, 128)) -> list[Any]:
         ['Resize', 'RandomFlip', 'RandomCrop', 'RandomErasing', 'Normalize']
     """
     size = check_size("reid_train", size)
-    hide = RandomErasing(0.5, (0.02, 0.4), (0.3, 1 / 0.3), fill=(152, 142, 127))
+    hide = RandomErasing(0.5, (0.02, 0.4), (0.3, 1 / 0.3), fill=(152, 142, 127), log_ratio=False)
     moves = [Resize(size), RandomFlip(), RandomCrop(size, padding=10)]
     return [*moves, hide, Normalize.imagenet()]
 

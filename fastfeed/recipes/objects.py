@@ -62,7 +62,9 @@ def ssd_train(size: int = 300) -> list[Any]:
     """Train SSD on a source with boxes: zoomed out, cropped around objects, colors distorted.
 
     Liu et al., "SSD: Single Shot MultiBox Detector" (2016); torchvision's references/detection,
-    presets.py. Colors are distorted last, since that takes images of one size.
+    presets.py, with the resize and the values of its model. Colors are distorted last, canvas and
+    all, since that takes images of one size; there they are distorted first. Pass
+    `Objects(min_visible=...)` for which objects a crop keeps: there, those whose center is inside.
 
     Args:
         size (int): Height and width, in [1, 65535] pixels. Default: 300.
@@ -78,7 +80,8 @@ def ssd_train(size: int = 300) -> list[Any]:
         ZoomOut(p=0.5, scale=(1.0, 4.0), fill=(123, 117, 104))
     """
     side = side_of("ssd_train", size)
-    moves = [ZoomOut(fill=(123, 117, 104)), IoUCrop(), RandomFlip(), Resize((side, side))]
+    moves: list[Any] = [ZoomOut(fill=(123, 117, 104)), IoUCrop(), RandomFlip()]
+    moves += [Resize((side, side), filter="linear")]
     contrast, *colors = (Maybe(op, 0.5) for op in (Contrast(0.5), Saturation(0.5), Hue(0.05)))
     either = OneOf([Sequential([contrast, *colors]), Sequential([*colors, contrast])])
     values = Normalize((0.48235, 0.45882, 0.40784), (1 / 255, 1 / 255, 1 / 255))

@@ -53,7 +53,10 @@ def simclr_train(size: int = 224, *, strength: float = 1.0) -> list[Any]:
     """Pretrain by SimCLR: two views of each image, as (n, 2, height, width, 3).
 
     Chen et al., "A Simple Framework for Contrastive Learning of Visual Representations" (2020);
-    google-research/simclr, data_util.py, but contrast is around the mean gray, as Pillow's.
+    google-research/simclr, data_util.py, in the ops of its ports to PyTorch: TensorFlow's contrast is
+    around the mean of each channel, its saturation that of HSV, its bicubic filter is not
+    antialiased and its ratios are uniform; the blur there has one sigma per batch, and black
+    around the image.
 
     Args:
         size (int): Height and width, in [1, 65535] pixels. Default: 224.
@@ -81,8 +84,9 @@ def byol_train(size: int = 224) -> list[Any]:
     """Pretrain by BYOL: two views of each image, which are blurred and solarized unequally.
 
     Grill et al., "Bootstrap Your Own Latent" (2020), table 6; deepmind-research,
-    byol/utils/augmentations.py, where brightness is added. `batch.views` holds both, (n, 1, height,
-    width, 3) each.
+    byol/utils/augmentations.py, in the ops of its ports to PyTorch: brightness is added there,
+    contrast and saturation are TensorFlow's as in SimCLR, and there is black around a blurred
+    image. `batch.views` holds both, (n, 1, height, width, 3) each.
 
     Args:
         size (int): Height and width, in [1, 65535] pixels. Default: 224.
@@ -196,11 +200,11 @@ def sdxl_train(size: int = 1024, *, flip: bool = False) -> list[Any]:
 
     Example:
         >>> [type(op).__name__ for op in ff.recipes.sdxl_train(flip=True)]
-        ['Resize', 'RandomCrop', 'RandomFlip', 'Normalize']
+        ['Resize', 'RandomFlip', 'RandomCrop', 'Normalize']
     """
     side = side_of("sdxl_train", size)
-    crops = [Resize(side, filter="lanczos"), RandomCrop(side)]
-    return [*crops, *([RandomFlip()] if flip else []), TO_ONE]
+    flips = [RandomFlip()] if flip else []
+    return [Resize(side, filter="lanczos"), *flips, RandomCrop(side), TO_ONE]
 
 
 def _view(

@@ -39,7 +39,7 @@ MORE = [
     ff.IoUCrop((0.1, 0.5), (0.5, 0.9), (0.75, 1.5)),
     ff.Perspective(0.25, 1.0, "nearest", (1, 2, 3)),
     ff.RandAugment(3, 4, 7, "bilinear", (1, 2, 3)),
-    ff.RandomErasing(0.1, (0.1, 0.2), (1, 2), "noise"),
+    ff.RandomErasing(0.1, (0.1, 0.2), (1, 2), "noise", False),
     ff.Rotate((-3, 4), "nearest", (1, 2, 3)),
     ff.TrivialAugmentWide(5, "bilinear", (1, 2, 3)),
 ]

@@ -42,11 +42,13 @@ def test_erases_as_often_as_asked(p):
     assert len(boxes(RandomErasing(p))) / 4000 == pytest.approx(p, abs=0.03)
 
 
-def test_erased_areas_are_uniform_and_ratios_log_uniform():
-    found = boxes(RandomErasing(1.0, (0.02, 0.33), (0.3, 3.3)))
+@pytest.mark.parametrize("log_ratio", [True, False])
+def test_erased_areas_and_ratios_are_uniform_or_log_uniform(log_ratio):
+    found = boxes(RandomErasing(1.0, (0.02, 0.33), (0.3, 3.3), log_ratio=log_ratio))
     height, width = found[:, 2].astype(float), found[:, 3].astype(float)
     area = (height * width / 224**2 - 0.02) / 0.31
-    ratio = (np.log(height / width) - np.log(0.3)) / (np.log(3.3) - np.log(0.3))
+    scale = np.log if log_ratio else np.asarray
+    ratio = (scale(height / width) - scale(0.3)) / (scale(3.3) - scale(0.3))
     # a box of 0.33 and 3.3 is higher than the image: few are lost to that
     quarters = [
         0.25,

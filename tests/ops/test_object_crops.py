@@ -31,27 +31,37 @@ def objects_of(seed: int, sizes: np.ndarray) -> Located:
 
 
 def defined(op: ff.IoUCrop, u: np.ndarray, size: Any, boxes: np.ndarray) -> list[float]:
-    """The part of one image, trial by trial."""
+    """The part of one image, overlap by overlap and trial by trial."""
     height, width = (int(side) for side in size)
-    least = op.min_overlaps[int(u[0] * len(op.min_overlaps))]
-    if least == 1:
-        return [0, 0, height, width]
-    for h, w, y, x in u[1:].reshape(-1, 4):
-        part_height = max(int(height * (op.scale[0] + (op.scale[1] - op.scale[0]) * h)), 1)
-        part_width = max(int(width * (op.scale[0] + (op.scale[1] - op.scale[0]) * w)), 1)
-        if not op.ratio[0] <= part_width / part_height <= op.ratio[1]:
-            continue
-        top, left = int((height - part_height) * y), int((width - part_width) * x)
-        bottom, right = top + part_height, left + part_width
-        for x0, y0, x1, y1 in boxes:
-            if not (left < (x0 + x1) / 2 < right and top < (y0 + y1) / 2 < bottom):
-                continue
-            wide, high = min(x1, right) - max(x0, left), min(y1, bottom) - max(y0, top)
-            common = max(wide, 0) * max(high, 0)
-            union = (x1 - x0) * (y1 - y0) + part_height * part_width - common
-            if common / union >= least:
-                return [top, left, part_height, part_width]
+    for turn in range(16):
+        least = op.min_overlaps[int(u[turn] * len(op.min_overlaps))]
+        if least == 1:
+            break
+        for trial in u[16:].reshape(-1, 4):
+            h, w, y, x = (trial + turn * np.sqrt([2, 3, 5, 7])) % 1
+            part_height = max(int(height * (op.scale[0] + (op.scale[1] - op.scale[0]) * h)), 1)
+            part_width = max(int(width * (op.scale[0] + (op.scale[1] - op.scale[0]) * w)), 1)
+            top, left = int((height - part_height) * y), int((width - part_width) * x)
+            part = [top, left, part_height, part_width]
+            if fits(part, boxes, least) and (
+                op.ratio[0] <= part_width / part_height <= op.ratio[1]
+            ):
+                return part
     return [0, 0, height, width]
+
+
+def fits(part: list[int], boxes: np.ndarray, least: float) -> bool:
+    """Whether the center of an object is inside, and enough of the object."""
+    top, left, height, width = part
+    bottom, right = top + height, left + width
+    for x0, y0, x1, y1 in boxes:
+        if not (left < (x0 + x1) / 2 < right and top < (y0 + y1) / 2 < bottom):
+            continue
+        wide, high = min(x1, right) - max(x0, left), min(y1, bottom) - max(y0, top)
+        common = max(wide, 0) * max(high, 0)
+        if common / ((x1 - x0) * (y1 - y0) + height * width - common) >= least:
+            return True
+    return False
 
 
 @pytest.mark.parametrize("op", EXAMPLES[ff.IoUCrop], ids=repr)

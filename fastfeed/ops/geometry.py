@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
@@ -39,6 +39,9 @@ SHOWCASE = (  # examples that `fastfeed show --ops` draws
     "RandomFlip()",
 )
 
+Fit = Literal["exact", "short", "long", "pad", "pad_floor", "corner", "cover", "crop"]
+_BORDERED = ("pad", "pad_floor", "corner")
+
 
 def window_params(
     box: np.ndarray, size: np.ndarray, flip: np.ndarray | None = None
@@ -50,6 +53,12 @@ def window_params(
         "size": size.astype(np.int64, copy=False),
         "flip": flip,
     }
+
+
+def _fitted(want: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Sizes scaled to fit inside `want`: float32 (n, 2), rounded as TensorFlow's."""
+    sides = sizes.astype(np.float32)
+    return sides / (sides / want.astype(np.float32)).max(axis=1, keepdims=True)
 
 
 def full_boxes(sizes: np.ndarray) -> np.ndarray:
@@ -99,13 +108,14 @@ class Resize:
             Default: "bilinear".
         fit (str | None): What `size` means. "exact": scale to that size whatever the aspect ratio
             (an int is a square). "short": the short side becomes `size`. "long": the long side
-            does. "pad": as large as fits inside `size`, centered, with a border of `fill`.
+            does. "pad": as large as fits inside `size`, centered, with a border of `fill`;
+            "pad_floor": the same, with sides rounded down, as TensorFlow's `resize_with_pad`.
             "corner": as it is, in the top left corner of `size`, with a border of `fill`; a larger
             image is scaled until it fits. "cover": as small as covers `size`, for a crop of that
-            size. "crop": the largest centered part that has the shape of `size` (for all four an
+            size. "crop": the largest centered part that has the shape of `size` (for all five an
             int is a square). Default: None, which is "exact" for a pair and "short" for an int.
-        fill (tuple[int, int, int]): RGB of the border under fit="pad" and "corner", in [0, 255].
-            Default: (0, 0, 0).
+        fill (tuple[int, int, int]): RGB of the border under fit="pad", "pad_floor" and "corner", in
+            [0, 255]. Default: (0, 0, 0).
 
     Raises:
         ConfigError: If a field is out of range, or `fit` does not go with `size` or `fill`.
@@ -120,7 +130,7 @@ class Resize:
 
     size: int | tuple[int, int] | SizeChoice
     filter: str | tuple[str, ...] = "bilinear"
-    fit: Literal["exact", "short", "long", "pad", "corner", "cover", "crop"] | None = None
+    fit: Fit | None = None
     fill: tuple[int, int, int] = (0, 0, 0)
 
     kind: ClassVar[Kind] = "geometry"
@@ -130,8 +140,8 @@ class Resize:
         check_op_size("Resize", self.size)
         check_filter("Resize", self.filter, several=True)
         check_fill("Resize fill", self.fill)
-        if self.fit not in (None, "exact", "short", "long", "pad", "corner", "cover", "crop"):
-            must = '"exact", "short", "long", "pad", "corner", "cover" or "crop"'
+        if self.fit not in (None, *get_args(Fit)):
+            must = '"exact", "short", "long", "pad", "pad_floor", "corner", "cover" or "crop"'
             raise ConfigError.of("Resize fit", must, self.fit)
         if self.fit in ("short", "long") and isinstance(self.size, tuple):
             raise ConfigError(
@@ -139,7 +149,7 @@ class Resize:
                 f' Resize({min(self.size)}, fit="{self.fit}"), or fit="pad" for both',
                 field="size",
             )
-        if self.fill != (0, 0, 0) and self.fit not in ("pad", "corner"):
+        if self.fill != (0, 0, 0) and self.fit not in _BORDERED:
             raise ConfigError(
                 f'Resize fill is for fit="pad" and "corner", got fit={self.fit!r}; leave it out',
                 field="fill",
@@ -157,14 +167,14 @@ class Resize:
 
     @property
     def border(self) -> Border | None:
-        """The border around the image with fit="pad" and "corner"."""
-        return Border("constant", self.fill) if self.fit in ("pad", "corner") else None
+        """The border around the image with fit="pad", "pad_floor" and "corner"."""
+        return Border("constant", self.fill) if self.fit in _BORDERED else None
 
     def out(self, spec: Spec) -> Spec:
         need_pixels(self, spec)
         height, width = spec.size
         want = height_width(self.size)
-        if self._fit in ("exact", "pad", "corner", "crop"):
+        if self._fit in ("exact", "crop", *_BORDERED):
             return spec.with_size(*want)
         if height is None or width is None:
             return spec.with_size(None, None)
@@ -178,10 +188,14 @@ class Resize:
             box = np.concatenate([(sizes - part) // 2, part], axis=1)
             return window_params(box, same_size(want, sizes))
         new = self._sizes(sizes)
-        if self._fit not in ("pad", "corner"):
+        if self._fit not in _BORDERED:
             return window_params(full_boxes(sizes), new)
         unit = sizes / new  # source pixels per pixel of the result
-        before = (want - new) // 2 if self._fit == "pad" else 0  # of the border
+        before: Any = (want - new) // 2  # of the border
+        if self._fit == "pad_floor":
+            before = np.maximum((want - _fitted(want, sizes)) // 2, 0)
+        elif self._fit == "corner":
+            before = 0
         box = np.concatenate([-before * unit, want * unit], axis=1)
         return window_params(box, same_size(want, sizes))
 
@@ -213,7 +227,9 @@ class Resize:
         want = np.array(height_width(self.size), np.int64)
         if self._fit == "exact":
             return same_size(want, sizes)
-        if self._fit in ("pad", "corner"):
+        if self._fit == "pad_floor":
+            return np.clip(np.floor(_fitted(want, sizes)).astype(np.int64), 1, want)
+        if self._fit in _BORDERED:
             scale = (want / sizes).min(axis=1, keepdims=True)
             if self._fit == "corner":
                 scale = np.minimum(scale, 1)

@@ -91,6 +91,8 @@ SHOWN = [
     ({"label_mode": "categorical", **CROP}, 1.01),
     ({"label_mode": "binary", "class_names": ["c-d", "b"]}, 1.01),
     ({"label_mode": None, "batch_size": None}, 1.01),
+    ({"pad_to_aspect_ratio": True}, 1.01),
+    ({"interpolation": "nearest", "pad_to_aspect_ratio": True, "image_size": 16}, 0),
     ({"interpolation": "nearest", "image_size": 16}, 0),
     ({"interpolation": "nearest", **CROP, "image_size": 16}, 0),
     ({"data_format": "channels_first"}, 1.01),

@@ -231,8 +231,8 @@ PADDING = (
     [
         (
             lambda: Resize(8, fit="inside"),
-            'Resize fit must be "exact", "short", "long", "pad", "corner", "cover" or "crop", got'
-            " 'inside'",
+            'Resize fit must be "exact", "short", "long", "pad", "pad_floor", "corner", "cover" or'
+            " \"crop\", got 'inside'",
         ),
         (
             lambda: Resize((8, 9), fit="long"),

@@ -62,6 +62,24 @@ def test_resize(op, image, result):
     assert op.out(Spec((*image, 3), "uint8", "HWC")) == Spec((*result, 3), "uint8", "HWC")
 
 
+@pytest.mark.parametrize(
+    ("size", "image", "scaled", "before"),
+    [
+        ((24, 32), (40, 56), (22, 32), (0, 0)),  # of 22.86 and 32, with a border of 0.57
+        ((24, 32), (21, 33), (20, 32), (1, 0)),
+        ((24, 32), (64, 64), (24, 24), (0, 4)),
+        ((30, 30), (7, 20), (10, 30), (9, 0)),  # of 10.5: 9.75 on either side, not 10
+    ],
+)
+def test_resize_with_a_border_and_sides_rounded_down_is_tensorflows(size, image, scaled, before):
+    (box,), results, _ = moved(Resize(size, fit="pad_floor"), [image])
+    units = [side / part for side, part in zip(image, scaled, strict=True)]
+    assert results == [list(size)]
+    edges = [-edge * unit for edge, unit in zip(before, units, strict=True)]
+    sides = [side * unit for side, unit in zip(size, units, strict=True)]
+    np.testing.assert_allclose(box, [*edges, *sides])
+
+
 def test_resize_of_unknown_sizes():
     assert Resize(256).out(PIXELS) == PIXELS
     assert Resize((30, 20)).out(PIXELS) == PIXELS.with_size(30, 20)
@@ -351,6 +369,9 @@ def test_random_crop_keeps_small_images_in_the_corner_as_detectron2():
     assert {*boxes[:, 0].tolist()} == {0}
     assert {*boxes[:, 1].tolist()} == {0, 1, 2, 3}
     assert (boxes[:, 2:] == (8, 6)).all()
+    large = op.params(np.random.default_rng(0).random((400, 2)), np.tile([[11, 9]], (400, 1)))
+    corners = large["box"][:, :2].tolist()
+    assert sorted({*map(tuple, corners)}) == [(0, 0), (1, 1), (2, 2), (3, 3)]  # one number for both
 
 
 def test_random_crop_pads_what_is_too_small_as_torchvision():

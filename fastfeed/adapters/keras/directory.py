@@ -73,8 +73,8 @@ def image_dataset_from_directory(
         follow_links (bool): Read folders that links in class folders lead to. Default: False.
         crop_to_aspect_ratio (bool): Resize the largest centered part that has the shape of
             `image_size`. Default: False.
-        pad_to_aspect_ratio (bool): Add black borders to keep the shape of the whole image; sides
-            are rounded to the nearest pixel, where Keras rounds down. Default: False.
+        pad_to_aspect_ratio (bool): Add black borders to keep the shape of the whole image. Default:
+            False.
         data_format (str | None): "channels_last" or "channels_first". Default: None, as Keras is
             configured.
         format (str): "tf" for a `tf.data.Dataset`; "keras" for data that `fit`, `evaluate` and
@@ -144,13 +144,13 @@ def image_dataset_from_directory(
     return made if subset == "both" else made[0]
 
 
-def _fit(crop: bool, pad: bool) -> Literal["exact", "crop", "pad"]:
+def _fit(crop: bool, pad: bool) -> Literal["exact", "crop", "pad_floor"]:
     if crop and pad:
         raise ConfigError(
             "crop_to_aspect_ratio and pad_to_aspect_ratio are both True; pass one of them",
             field="pad_to_aspect_ratio",
         )
-    return "crop" if crop else "pad" if pad else "exact"
+    return "crop" if crop else "pad_floor" if pad else "exact"
 
 
 def _check_seed(validation_split: float | None, shuffle: bool, seed: int | None) -> None:

@@ -35,7 +35,7 @@ class ImageForm:
     color_mode: str
     data_format: str | None
     antialias: bool = True
-    fit: Literal["exact", "crop", "pad"] = "exact"
+    fit: Literal["exact", "crop", "pad_floor"] = "exact"
     keeps_bytes: bool = False  # uint8 with "nearest"
 
     @property

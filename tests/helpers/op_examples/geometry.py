@@ -13,6 +13,7 @@ EXAMPLES = {
         Resize(33, fit="long"),
         Resize((40, 30), fit="pad", fill=(10, 200, 30)),
         Resize(21, "box", "pad"),
+        Resize((30, 40), fit="pad_floor"),
         Resize((13, 11), ["bilinear", "lanczos", "nearest"]),
         Resize((23, 15), "linear", "crop"),
         Resize((40, 36), fit="corner", fill=(10, 200, 30)),

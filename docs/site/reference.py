@@ -43,7 +43,7 @@ EXTENDING = {  # section of the page -> its first words, module, and the classes
                 "fastfeed.sources.base", "Source Fetching Addressable HasNotes Sharded Annotated ReadsColumns Named HasObjects "
                 "BlockReader HasByteRanges"),
     "Ops": ("An op of your own has these members: [how to add one](../CONTRIBUTING.md).",
-            "fastfeed.ops.base", "Op Simple Geometry Composite Mixing Splitting"),
+            "fastfeed.ops.base", "Op Simple Geometry Composite Mixing Splitting SizeChoice"),
     "Orders": ("The order of samples, as `Feed(shuffle=...)` takes it.", "fastfeed.sampling.base", "Order"),
     "Framework adapters": ("What an adapter gets of a feed.", "fastfeed.feed.session", "FeedSession"),
 }  # fmt: skip

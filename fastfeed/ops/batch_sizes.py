@@ -37,22 +37,6 @@ class BucketSize:
     count: ClassVar[int] = 1
 
     def size_at(self, batch: BatchFacts) -> Size:
-        """The size of one batch.
-
-        Args:
-            batch (BatchFacts): What is known of the batch.
-
-        Returns:
-            The side of a square, or (height, width), pixels.
-
-        Raises:
-            ConfigError: If the order has no sizes.
-
-        Example:
-            >>> from fastfeed.ops.base import BatchFacts
-            >>> ff.BucketSize().size_at(BatchFacts(bucket=(2, 4)))
-            (2, 4)
-        """
         if batch.bucket is None:
             raise ConfigError(
                 "BucketSize() is the size of a batch's bucket, and the order of this feed has no"
@@ -100,19 +84,6 @@ class RandomSizes:
         return len(self.sizes)
 
     def size_at(self, batch: BatchFacts) -> Size:
-        """The size of one batch.
-
-        Args:
-            batch (BatchFacts): What is known of the batch.
-
-        Returns:
-            The side of a square, or (height, width), pixels.
-
-        Example:
-            >>> from fastfeed.ops.base import BatchFacts
-            >>> ff.RandomSizes([192, 224]).size_at(BatchFacts(draw=0.7))
-            224
-        """
         return self.sizes[int(batch.draw * len(self.sizes))]
 
 
@@ -168,19 +139,6 @@ class BySchedule:
         return tuple(epoch for epoch, _ in self.sizes)
 
     def size_at(self, batch: BatchFacts) -> Size:
-        """The size of one batch.
-
-        Args:
-            batch (BatchFacts): What is known of the batch.
-
-        Returns:
-            The side of a square, or (height, width), pixels.
-
-        Example:
-            >>> from fastfeed.ops.base import BatchFacts
-            >>> ff.BySchedule({0: 160, 10: 224}).size_at(BatchFacts(epoch=9))
-            160
-        """
         return next(size for first, size in reversed(self.sizes) if first <= batch.epoch)
 
 
@@ -221,19 +179,6 @@ class LargestSize:
             )
 
     def size_at(self, batch: BatchFacts) -> Size:
-        """The size of one batch.
-
-        Args:
-            batch (BatchFacts): What is known of the batch.
-
-        Returns:
-            (height, width), pixels.
-
-        Example:
-            >>> from fastfeed.ops.base import BatchFacts
-            >>> ff.LargestSize(32).size_at(BatchFacts(largest=(480, 500)))
-            (480, 512)
-        """
         height, width = batch.largest or (LARGEST_SIDE, LARGEST_SIDE)
         most = LARGEST_SIDE - LARGEST_SIDE % self.multiple
         up = self.multiple

@@ -27,7 +27,7 @@ MODULES = (
 CONTRACTS = {
     "fastfeed.ops": (
         "fastfeed.ops.base",
-        ("Op", "Simple", "Geometry", "Composite", "Mixing", "Splitting"),
+        ("Op", "Simple", "Geometry", "Composite", "Mixing", "Splitting", "SizeChoice"),
     ),
     "fastfeed.sources": (
         "fastfeed.sources.base",

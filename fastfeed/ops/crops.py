@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any, ClassVar, Literal
 
@@ -41,14 +41,19 @@ class CenterCrop:
     """Crop the center.
 
     As torchvision's `CenterCrop`. An image that turns out to be smaller than `size` gives its
-    largest center crop of the same shape, enlarged; torchvision pads it with black.
+    largest center crop of the same shape, enlarged; with `pad_if_needed` it is padded, as
+    torchvision does with black.
 
     Args:
         size (int | tuple[int, int]): (height, width), or the side of a square, in [1, 65535]
             pixels.
+        mode (str): Pixels of the padding, as of `RandomCrop`. Default: "constant".
+        fill (tuple[int, int, int]): RGB under mode="constant", in [0, 255]. Default: (0, 0, 0).
+        pad_if_needed (bool | str): Pad an image that is too small instead of enlarging it. True: on
+            all sides; "corner": below and to the right. Default: False.
 
     Raises:
-        ConfigError: If `size` is out of range.
+        ConfigError: If a field is out of range, or `fill` is given with another mode.
 
     Example:
         >>> image = np.arange(16, dtype=np.uint8).reshape(1, 4, 4, 1)
@@ -59,6 +64,9 @@ class CenterCrop:
     """
 
     size: int | tuple[int, int] | SizeChoice
+    mode: Mode = "constant"
+    fill: tuple[int, int, int] = (0, 0, 0)
+    pad_if_needed: bool | Literal["corner"] = False
 
     kind: ClassVar[Kind] = "geometry"
     draws: ClassVar[int] = 0
@@ -66,21 +74,39 @@ class CenterCrop:
     def __post_init__(self) -> None:
         freeze(self)
         check_op_size("CenterCrop", self.size)
+        _check_padding(self)
+
+    def __repr__(self) -> str:
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        defaults = {field.name: field.default for field in fields(self)}
+        shown = [f"{k}={v!r}" for k, v in values.items() if v != defaults[k]]
+        return f"CenterCrop({', '.join(shown)})"
+
+    @property
+    def border(self) -> Border | None:
+        """The border of the padding; None without padding."""
+        return _border("CenterCrop", self.mode, self.fill) if self.pad_if_needed else None
 
     def out(self, spec: Spec) -> Spec:
         need_pixels(self, spec)
         height, width = height_width(self.size)
-        if (spec.size[0] or height) < height or (spec.size[1] or width) < width:
+        is_small = (spec.size[0] or height) < height or (spec.size[1] or width) < width
+        if is_small and not self.pad_if_needed:
             raise SpecError(
                 f"CenterCrop of {height}x{width} does not fit into {spec}; put Resize before it, or"
-                " Pad for a border"
+                " write pad_if_needed=True for a border"
             )
         return spec.with_size(height, width)
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         want = np.array(height_width(self.size), np.int64)
+        before: Any = 0
+        if self.pad_if_needed:
+            missing = np.maximum(want - sizes, 0)
+            before = 0 if self.pad_if_needed == "corner" else missing // 2
+            sizes = sizes + missing
         cut_size, fits = fit_inside(want, sizes)
-        corner = np.where(fits, np.rint((sizes - want) / 2), (sizes - cut_size) / 2)
+        corner = np.where(fits, np.rint((sizes - want) / 2), (sizes - cut_size) / 2) - before
         return window_params(np.concatenate([corner, cut_size], axis=1), same_size(want, sizes))
 
 
@@ -186,10 +212,7 @@ class RandomCrop:
         freeze(self)
         check_op_size("RandomCrop", self.size)
         _sides("RandomCrop", self.padding)
-        if self.pad_if_needed != "corner":
-            check_flag("RandomCrop pad_if_needed", self.pad_if_needed, 'True, False or "corner"')
-        check_fill("RandomCrop fill", self.fill)
-        _border("RandomCrop", self.mode, self.fill)
+        _check_padding(self)
 
     @property
     def border(self) -> Border | None:
@@ -264,8 +287,7 @@ class Pad:
     def __post_init__(self) -> None:
         freeze(self)
         _sides("Pad", self.padding)
-        check_fill("Pad fill", self.fill)
-        _border("Pad", self.mode, self.fill)
+        _check_padding(self)
 
     @property
     def border(self) -> Border | None:
@@ -282,6 +304,16 @@ class Pad:
         return window_params(
             np.concatenate([np.broadcast_to(-sides[:2], size.shape), size], axis=1), size
         )
+
+
+def _check_padding(op: CenterCrop | RandomCrop | Pad) -> None:
+    """Refuse a padding of unknown pixels, or for unknown images."""
+    name = type(op).__name__
+    needed = getattr(op, "pad_if_needed", False)
+    if needed != "corner":
+        check_flag(f"{name} pad_if_needed", needed, 'True, False or "corner"')
+    check_fill(f"{name} fill", op.fill)
+    _border(name, op.mode, op.fill)
 
 
 def _sides(name: str, padding: Any) -> np.ndarray:

@@ -39,7 +39,7 @@ def evaluation(ops: Sequence[Any]) -> list[Any]:
     """Ops for evaluation and serving that go with ops for training: none of them draws.
 
     `RandomResizedCrop(s)` becomes `Resize(round(s * 256 / 224))` and `CenterCrop(s)` (of a size
-    that is no square, s is the short side), `RandomCrop` `CenterCrop`; of a `OneOf` remains what
+    that is no square, s is the short side), `RandomCrop` `CenterCrop`, which pads if that does; of a `OneOf` remains what
     all its ops become. Of several filters the first stays, of `BySchedule` the last size, and of
     `RandomSizes` the largest. Other ops that draw are left out (flips, colors, policies, erasing,
     noise), as are those that mix samples and `LabelSmoothing`; ops that do the same to every sample
@@ -104,6 +104,12 @@ def _resized_crop(op: RandomResizedCrop) -> list[Any]:
     return [Resize(round(side * 256 / 224), filter=filters_of(op)[0]), CenterCrop(op.size)]
 
 
+def _random_crop(op: RandomCrop) -> list[Any]:
+    if not op.pad_if_needed:
+        return [CenterCrop(op.size)]
+    return [CenterCrop(op.size, op.mode, op.fill, op.pad_if_needed)]
+
+
 def _sequence(op: Sequential) -> list[Any]:
     return evaluation(op.ops) if op.draws else [op]
 
@@ -141,7 +147,7 @@ def _multi_crop(op: MultiCrop) -> list[Any]:
 _RULES: dict[type, Callable[[Any], list[Any] | None]] = {
     RandomResizedCrop: _resized_crop,
     Resize: lambda op: [replace(op, filter=filters_of(op)[0])],
-    RandomCrop: lambda op: [CenterCrop(op.size)],
+    RandomCrop: _random_crop,
     Sequential: _sequence,
     Maybe: _maybe,
     OneOf: _one_of,

@@ -77,6 +77,15 @@ def test_what_recipes_become():
             ff.Maybe(ff.Sequential([ff.CenterCrop(ff.BySchedule({0: 8, 2: 6}))]), p=1.0),
             [ff.Sequential([ff.CenterCrop(6)])],
         ),
+        (ff.RandomCrop(24, padding=4, fill=(1, 2, 3)), [ff.CenterCrop(24)]),
+        (
+            ff.RandomCrop(24, 4, "edge", pad_if_needed=True),
+            [ff.CenterCrop(24, "edge", pad_if_needed=True)],
+        ),
+        (
+            ff.RandomCrop(24, fill=(1, 2, 3), pad_if_needed="corner"),
+            [ff.CenterCrop(24, fill=(1, 2, 3), pad_if_needed="corner")],
+        ),
         (ff.Brightness((1.5, 1.5)), [ff.Brightness((1.5, 1.5))]),
         (ff.Rotate((90, 90)), [ff.Rotate((90, 90))]),
         (ff.FiveCrop(24), [ff.FiveCrop(24)]),

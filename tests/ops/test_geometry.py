@@ -117,6 +117,23 @@ def test_center_crop(size, image, box):
     assert moved(CenterCrop(size), [image]) == ([list(map(float, box))], [want], [[False, False]])
 
 
+@pytest.mark.parametrize(
+    ("needed", "image", "box"),
+    [
+        (True, (5, 9), (-1, 2, 8, 6)),  # 3 rows are missing: 1 above, 2 below
+        (True, (20, 3), (6, -1, 8, 6)),
+        (True, (8, 6), (0, 0, 8, 6)),
+        ("corner", (5, 9), (0, 2, 8, 6)),
+        ("corner", (4, 4), (0, 0, 8, 6)),
+    ],
+)
+def test_center_crop_pads_what_is_too_small(needed, image, box):
+    op = CenterCrop((8, 6), fill=(1, 2, 3), pad_if_needed=needed)
+    assert moved(op, [image]) == ([list(map(float, box))], [[8, 6]], [[False, False]])
+    assert op.out(Spec((*image, 3), "uint8", "HWC")) == Spec((8, 6, 3), "uint8", "HWC")
+    assert repr(op) == f"CenterCrop(size=(8, 6), fill=(1, 2, 3), pad_if_needed={needed!r})"
+
+
 @given(st.tuples(st.integers(1, 600), st.integers(1, 600)), IMAGES)
 def test_center_crop_is_inside_and_keeps_its_shape(size, images):
     boxes, _, _ = moved(CenterCrop(size), images)

@@ -19,7 +19,13 @@ EXAMPLES = {
         Resize((40, 36), fit="corner", fill=(10, 200, 30)),
         Resize((30, 20), fit="cover"),
     ],
-    CenterCrop: [CenterCrop(24), CenterCrop((24, 20)), CenterCrop([9, 8])],
+    CenterCrop: [
+        CenterCrop(24),
+        CenterCrop((24, 20)),
+        CenterCrop([9, 8]),
+        CenterCrop((60, 21), fill=(3, 200, 9), pad_if_needed=True),
+        CenterCrop((60, 20), mode="reflect", pad_if_needed="corner"),
+    ],
     Crop: [Crop(3, 4, 10), Crop(0, 1, [9, 24])],
     RandomCrop: [
         RandomCrop(24),

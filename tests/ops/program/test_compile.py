@@ -278,7 +278,7 @@ FIXED = "add Resize((height, width)), CenterCrop(size) or RandomResizedCrop(size
             IMAGE,
             (
                 "CenterCrop of 401x8 does not fit into HWC uint8[400, 520, 3]; put Resize before"
-                " it, or Pad for a border"
+                " it, or write pad_if_needed=True for a border"
             ),
         ),
         (

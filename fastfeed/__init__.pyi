@@ -11,6 +11,7 @@ from .adapters.watch.loader import Watched as Watched
 from .adapters.watch.loader import watched as watched
 from .adapters.watch.steps import GPUStarved as GPUStarved
 from .adapters.watch.steps import StepWatch as StepWatch
+from .adapters.watch.tracker import Tracker as Tracker
 from .backends.options import GpuDecode as GpuDecode
 from .distributed.launch import pin_gpu as pin_gpu
 from .distributed.world import World as World

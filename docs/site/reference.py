@@ -63,7 +63,7 @@ PYTHON = {  # page -> title, first words, public names; ops are those of fastfee
     "faults": ("Faults and errors", "[What happens when something fails](../failures.md).",
                "FaultPolicy Failure Outage errors"),
     "watch": ("Watch", "Whether a trainer waits, while it runs: [the command](../watching.md).",
-              "Watch Watched StepWatch watched GPUStarved"),
+              "Watch Watched StepWatch watched Tracker GPUStarved"),
     "prove": ("Prove", "What a step's input costs: [the command](../proving.md).", "prove Proof"),
     "keras": ("Keras", "Its functions of the same names: [one line changes](../coming_from.md#keras-and-tfdata).", "keras"),
     "timm": ("timm", "Its function of the same name: [one line changes](../coming_from.md#timm).", "timm"),

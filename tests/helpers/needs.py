@@ -12,18 +12,24 @@ from typing import Any
 import pytest
 
 BY_HAND = {  # large, or for a test each: what brings them
+    "aim": "aim",
+    "clearml": "clearml",
     "datasets": "datasets",
     "equinox": "equinox",
     "flax": "flax",
+    "mlflow": "mlflow-skinny",
     "open_clip": "open_clip_torch",
     "optax": "optax",
     "orbax": "orbax-checkpoint",
     "pycocotools": "pycocotools",
     "pyspark": "pyspark",
     "spdl": "spdl",
+    "tensorboard": "tensorboard",
+    "tensorboardX": "tensorboardX",
     "timm": "timm",
     "torchft": "torchft",
     "torchvision": "torchvision",
+    "wandb": "wandb",
 }
 
 

@@ -10,13 +10,14 @@ from typing import Any
 
 from fastfeed.adapters.keras.checks import fitted_feed
 from fastfeed.adapters.watch.steps import StepWatch
+from fastfeed.adapters.watch.tracker import tracker_of
 from fastfeed.adapters.watch.untimed_data import StepsOnly
 from fastfeed.arguments import checked
 from fastfeed.errors import MissingExtra
 
 
 @checked
-def Watch(feed: Any = None, warn: float | None = 0.2, every: int = 50) -> Any:
+def Watch(feed: Any = None, warn: float | None = 0.2, every: int = 50, tracker: Any = None) -> Any:
     """A Keras callback: `model.fit(feed.to_keras(), callbacks=[ff.Watch()])`.
 
     Adds `feed_wait` (share of the time spent waiting for batches, 0 to 1) and `feed_rate`
@@ -36,6 +37,8 @@ def Watch(feed: Any = None, warn: float | None = 0.2, every: int = 50) -> Any:
             spent waiting; None: never. Default: 0.2.
         every (int): Steps between new values; there is one at the end of a shorter epoch. Default:
             50.
+        tracker (Any): As for `StepWatch`. Keras callbacks of trackers have the values of
+            `logs` without it. Default: None.
 
     Returns:
         A `keras.callbacks.Callback`. It allows Keras to continue while callbacks run
@@ -62,14 +65,15 @@ def Watch(feed: Any = None, warn: float | None = 0.2, every: int = 50) -> Any:
         def __init__(self) -> None:
             super().__init__()
             data = StepsOnly("data that is not watched") if feed is None else feed
-            self._watch = StepWatch(data, warn, every)
+            self._tracker = tracker_of(tracker)
+            self._watch = StepWatch(data, warn, every, tracker=self._tracker)
             self._batch = -1
             self._fitted: Any = None  # that was found, and is watched
 
         def on_train_begin(self, logs: Any = None) -> None:
             fitted = fitted_feed() if feed is None else None
             if fitted is not None and fitted is not self._fitted:
-                self._watch = StepWatch(fitted, warn, every)
+                self._watch = StepWatch(fitted, warn, every, tracker=self._tracker)
                 self._fitted = fitted
 
         def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:

@@ -11,10 +11,12 @@ from collections.abc import Callable
 from typing import Any
 
 from fastfeed.adapters.watch.loader import Watched
+from fastfeed.adapters.watch.tracker import tracker_of
 from fastfeed.adapters.watch.untimed_data import StepsOnly
 from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError, MissingExtra
 from fastfeed.feed.session import FeedSession
+from fastfeed.live.page import Page
 from fastfeed.live.rates import Rates, Reading, rates
 from fastfeed.live.remedies import remedy
 from fastfeed.live.states import State
@@ -51,6 +53,9 @@ class StepWatch:
             spent waiting; None: never. Default: 0.2.
         every (int): Steps between new values. Default: 50.
         clock (Callable): Nanoseconds that never go back. Default: time.perf_counter_ns.
+        tracker (Any): A run that gets every new value of both, and `feed_bad`, the bad samples of a
+            feed so far, at the number of batches since epoch 0, which a resumed feed continues: a
+            `Tracker`, or what it takes. Default: None.
 
     Raises:
         ConfigError: `data` cannot be watched, or another argument is not allowed.
@@ -70,6 +75,7 @@ class StepWatch:
         warn: float | None = 0.2,
         every: int = 50,
         clock: Callable[[], int] = steady_ns,
+        tracker: Any = None,
     ) -> None:
         if warn is not None and (
             isinstance(warn, bool) or not isinstance(warn, (int, float)) or not 0 < warn <= 1
@@ -90,6 +96,7 @@ class StepWatch:
         self._starved_since: Reading | None = None
         self._warned = False
         self._log: dict[str, float] = {}
+        self._tracker = tracker_of(tracker)
 
     def step(self, steps: int = 1) -> dict[str, float]:
         """Count training steps that have ended.
@@ -172,6 +179,8 @@ class StepWatch:
                 "feed_rate": round(window.delivered or 0.0, 1),
             }
             self._epoch_has_value = True
+            if self._tracker is not None:
+                self._tracker.log(self._log | _bad(reading.page), _batches(reading.page))
             self._judge(reading, window.wait)
         self._begun = reading
         self._steps = 0
@@ -238,6 +247,18 @@ def _status(data: Any) -> LiveStatus:
         f" {type(data).__name__}; wrap the loader: ff.watched(loader)",
         field="data",
     )
+
+
+def _bad(page: Page) -> dict[str, float]:
+    """The bad samples of a feed; those of other loaders are not known."""
+    return {"feed_bad": page.counters["bad"]} if "samples" in page.identity else {}
+
+
+def _batches(page: Page) -> int:
+    """Batches since epoch 0, also of a resumed feed; those taken of a loader without a length."""
+    steps = page.identity["steps"]
+    counters = page.counters
+    return counters["batches"] if steps is None else counters["epoch"] * steps + counters["step"]
 
 
 def _lightning_callback(watch: StepWatch) -> Any:

@@ -12,9 +12,10 @@ import numpy as np
 
 from fastfeed.adapters.batch_tuples import BatchTuples, refusal
 from fastfeed.adapters.device_convert import Where, on_device
+from fastfeed.adapters.versions import framework
 from fastfeed.distributed.mesh import DataPart, data_part
 from fastfeed.distributed.rank_agreement import check_ranks
-from fastfeed.errors import ConfigError, MissingExtra, StateError
+from fastfeed.errors import ConfigError, StateError
 from fastfeed.feed.fields import Field, Yields
 from fastfeed.feed.session import FeedSession
 from fastfeed.gpu_support import runs_on_gpu
@@ -26,12 +27,8 @@ from fastfeed.runtime.placement import is_of_objects, on_host, out_of_memory
 from fastfeed.runtime.thread_pool import LockedIterator
 from fastfeed.sampling.plan import Plan
 
-try:
-    # by name: type checkers would resolve `import jax` to this file
-    jax: Any = importlib.import_module("jax")
-    jnp: Any = importlib.import_module("jax.numpy")
-except ImportError as error:
-    raise MissingExtra.of("to_jax", "JAX", "jax") from error
+jax: Any = framework("jax", "to_jax")
+jnp: Any = importlib.import_module("jax.numpy")
 
 
 def to_jax(

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from fastfeed.adapters.batch_tuples import BatchTuples, filled, names_in, refusal
-from fastfeed.errors import ConfigError, FeedClosed, MissingExtra, SampleError
+from fastfeed.adapters.versions import framework
+from fastfeed.errors import ConfigError, FeedClosed, SampleError
 from fastfeed.feed.fields import Field, Yields, known_fields
 from fastfeed.feed.session import FeedSession
 from fastfeed.feed.transform.fields import ItemFields
@@ -21,10 +22,7 @@ from fastfeed.runtime.batch import Batch, UnknownField
 from fastfeed.runtime.buffers import aligned
 from fastfeed.runtime.placement import is_of_objects, on_host, out_of_memory
 
-try:
-    import tensorflow as tf
-except ImportError as error:
-    raise MissingExtra.of("tf.data", "TensorFlow", "tf") from error
+tf: Any = framework("tensorflow", "tf.data")
 
 _AHEAD = 2  # batches that TensorFlow holds on a device
 _ALIGNMENT = 64  # bytes
@@ -52,7 +50,33 @@ def to_tfdata(session: FeedSession, device: str | None = None, yields: Yields | 
             yield elements(batch, tuples)
 
     dataset = build_dataset(session, session, epoch, tuples)
-    return dataset if device is None else on_device(dataset, device, session)
+    dataset = dataset if device is None else on_device(dataset, device, session)
+    for name, done in _REPEATED.items():
+        if done(session):
+            setattr(dataset, name, _refusal(name))
+    return dataset
+
+
+# methods of a dataset that would do again, in whole batches, what this feed does
+_REPEATED: dict[str, Callable[[FeedSession], bool]] = {
+    "shuffle": lambda session: session.plan.shuffle != "none",
+    "shard": lambda session: session.plan.world.size > 1,
+}
+
+
+def _refusal(name: str) -> Callable[..., NoReturn]:
+    """A method that refuses to be called."""
+
+    def refuse(*_: Any, **__: Any) -> NoReturn:
+        raise ConfigError(
+            f".{name}() of to_tfdata() would do to whole batches what the feed has done to samples:"
+            f" leave .{name}(...) out, or pass"
+            + (" shuffle=False" if name == "shuffle" else " world=ff.World()")
+            + " to Feed",
+            field=name,
+        )
+
+    return refuse
 
 
 def elements(batch: Batch, tuples: BatchTuples) -> Any:

@@ -23,8 +23,9 @@ from fastfeed.adapters.torch_loader import (
     gradient_state,
     whole,
 )
+from fastfeed.adapters.versions import framework
 from fastfeed.distributed.rank_agreement import check_process_groups
-from fastfeed.errors import ConfigError, DeviceMemory, MissingExtra
+from fastfeed.errors import ConfigError, DeviceMemory
 from fastfeed.feed.fields import Field, Yields
 from fastfeed.feed.session import FeedSession
 from fastfeed.gpu_support import runs_on_gpu
@@ -41,11 +42,7 @@ from fastfeed.runtime.placement import (
 )
 from fastfeed.runtime.thread_pool import LockedIterator
 
-try:
-    # by name: type checkers would resolve `import torch` to this file
-    torch: Any = importlib.import_module("torch")
-except ImportError as error:
-    raise MissingExtra.of("to_torch", "PyTorch", "torch") from error
+torch: Any = framework("torch", "to_torch")
 
 ConvertAll = Callable[[list[Any]], list[Any]]
 

@@ -184,6 +184,16 @@ refused = []
 for wrong in (
     {"validation_data": train.to_keras()},
     {"callbacks": [val.keras_backup(folder / "backup")]},
+    {
+        "callbacks": [
+            train.keras_backup(folder / "backup"),
+            keras.callbacks.BackupAndRestore(folder / "other_backup"),
+        ]
+    },
+    {"callbacks": [train.keras_backup(folder / "a"), train.keras_backup(folder / "b")]},
+    {"batch_size": 8},
+    {"validation_split": 0.2},
+    {"workers": 2, "use_multiprocessing": True},
 ):
     try:
         built.fit(train.to_keras(), epochs=1, verbose=0, **wrong)

@@ -80,9 +80,13 @@ def test_padding_does_not_count_in_evaluation(session):
     assert session["val_loss"][1] == pytest.approx(session["val_loss"][0], abs=1e-5)
 
 
-def test_one_feed_for_two_roles_and_a_backup_of_another_feed_are_refused(session):
-    assert [kind for kind, _ in session["refused"]] == ["ConfigError"] * 2
-    twice, other = (text for _, text in session["refused"])
+def test_what_does_not_go_with_a_feed_is_refused(session):
+    assert [kind for kind, _ in session["refused"]] == [
+        *["ConfigError"] * 5,
+        "ValueError",
+        "TypeError",
+    ]
+    twice, other, second, two, batch, split, workers = (text for _, text in session["refused"])
     assert (
         "x and validation_data must be two feeds, got the same feed for both; create another Feed"
         in twice
@@ -92,6 +96,15 @@ def test_one_feed_for_two_roles_and_a_backup_of_another_feed_are_refused(session
         and "batch=16" in other
         and "batch=8" in other
     )
+    only = "keras_backup must be the only callback that restores training, got FeedBackup, "
+    assert second.startswith(f"{only}BackupAndRestore: the epoch of one would move the feed of the")
+    assert two.startswith(f"{only}FeedBackup:")
+    assert batch == (
+        "batch_size must not be given to fit or evaluate together with a feed: Keras would ignore"
+        " it; batches are those of Feed(batch=...)"
+    )
+    assert "`validation_split` is only supported for tensors or NumPy arrays" in split  # Keras's
+    assert "got an unexpected keyword argument 'workers'" in workers
 
 
 def test_soft_labels_are_trained_on_and_weighed_by_class(session):

@@ -26,6 +26,14 @@ result["same"] = all(
 padded = ff.Feed(ff.Arrays(images, labels), [], batch=8, tail="pad", shuffle=False)
 result["padded"] = [len(y) for _, y in padded.to_tfdata()]
 result["mapped"] = len(list(padded.to_tfdata().map(lambda x, y: (tf.cast(x, tf.float32), y)).take(2)))
+result["again"] = {}
+with ff.Feed(ff.Arrays(images), [], batch=8, world=ff.World(1, 2, 1, 2)) as ranks:
+    for name, again in {"shuffle": lambda d: d.shuffle(99), "shard": lambda d: d.shard(2, 1)}.items():
+        try:
+            again(ranks.to_tfdata())
+        except ff.errors.ConfigError as error:
+            result["again"][name] = str(error)
+len(list(padded.to_tfdata().shuffle(3).shard(1, 0)))
 result["shares"] = []
 for rank, size in [(0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3)]:
     world = ff.World(rank, size, rank, size)
@@ -179,6 +187,15 @@ def test_a_dataset_walks_the_feed(results):
     )
     assert result["mapped"] == 2
     assert result["threads"] == []
+
+
+def test_a_second_shuffle_or_split_is_refused(results):
+    again = results[0]["again"]
+    assert again["shuffle"] == (
+        ".shuffle() of to_tfdata() would do to whole batches what the feed has done to samples:"
+        " leave .shuffle(...) out, or pass shuffle=False to Feed"
+    )
+    assert again["shard"].endswith("leave .shard(...) out, or pass world=ff.World() to Feed")
 
 
 def test_batches_on_a_device(results):

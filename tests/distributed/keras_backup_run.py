@@ -109,6 +109,10 @@ def words(folder: Path) -> dict[str, str]:
             fit(name, data, every)
     with at_work.feed(9) as data:
         fit("another batch", data)
+    (folder / "another data set").symlink_to(folder / "kept")
+    others = ff.Arrays(255 - at_work.IMAGES)
+    with ff.Feed(others, [ff.ToFloat()], batch=8, seed=3) as data:
+        fit("another data set", data)
     (folder / "mine").mkdir()
     (folder / "mine" / "best.weights.h5").write_text("a user's own")
     with at_work.feed() as data:

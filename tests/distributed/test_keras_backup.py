@@ -132,6 +132,9 @@ def test_words(tmp_path):
         == "StateError: cannot restore: global_batch was 8, this feed has 9, so the order would"
         " change; pass global_batch=8 (batch counts per rank)"
     )
+    assert said.pop("another data set").startswith(
+        "StateError: cannot restore: the data differs from what the state was saved with; start a new"
+    )
     for name, got in (("zero", 0), ("true", True), ("half", 0.5), ("batch", "batch")):
         wanted = f'ConfigError: save_freq must be "epoch" or a number of batches >= 1, got {got!r}'
         assert said.pop(name) == wanted

@@ -17,6 +17,7 @@ BY_HAND = {  # large, or for a test each: what brings them
     "datasets": "datasets",
     "equinox": "equinox",
     "flax": "flax",
+    "keras_hub": "keras-hub",
     "mlflow": "mlflow-skinny",
     "open_clip": "open_clip_torch",
     "optax": "optax",

@@ -38,7 +38,7 @@ PAGES = [
     for path in sorted(ROOT.glob(pattern))
 ]
 NAMES = [page.relative_to(ROOT).as_posix() for page in PAGES]
-LANGUAGES = {"python", "bash", "text"}  # text is what something prints
+LANGUAGES = {"python", "bash", "text", "diff"}  # text is what something prints
 LIMIT_S = 180  # ends a hang
 
 

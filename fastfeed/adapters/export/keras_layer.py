@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 import numpy as np
 
 from fastfeed.adapters.export.graph import GRAY, Cut, Gray, PixelGraph
-from fastfeed.errors import ConfigError, MissingExtra
+from fastfeed.adapters.versions import framework
+from fastfeed.errors import ConfigError
 from fastfeed.feed.transform.config import TransformConfig
 from fastfeed.feed.transform.saved import content_of
 from fastfeed.ops.ops_file import read_document
 from fastfeed.spec import ENCODED
 
-try:
-    # its names appear at run time: nothing for a type checker
-    keras: Any = importlib.import_module("keras")
-except ImportError as error:
-    raise MissingExtra.of("to_keras_layer", "Keras 3", "keras") from error
+keras: Any = framework("keras", "to_keras_layer")
 
 
 def to_keras_layer(config: TransformConfig, size: Any) -> Any:

@@ -19,16 +19,13 @@ from fastfeed.adapters.keras.checks import (
     refuse_same_feed,
 )
 from fastfeed.adapters.keras.epochs import Epochs
-from fastfeed.errors import ConfigError, MissingExtra
+from fastfeed.adapters.versions import framework
+from fastfeed.errors import ConfigError
 from fastfeed.feed.fields import Yields
 from fastfeed.feed.session import FeedSession
 from fastfeed.sources.label_values import MOST_CLASSES
 
-try:
-    # its names appear at run time: nothing for a type checker
-    keras: Any = importlib.import_module("keras")
-except ImportError as error:
-    raise MissingExtra.of("to_keras", "Keras 3", "keras") from error
+keras: Any = framework("keras", "to_keras")
 
 
 def to_keras(

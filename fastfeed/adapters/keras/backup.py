@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 from pathlib import Path
 from typing import Any
 
-from fastfeed.adapters.keras.checks import check_fitted, is_endless
-from fastfeed.errors import ConfigError, MissingExtra, StateError
+from fastfeed.adapters.keras.checks import (
+    check_fitted,
+    is_endless,
+    refuse_second_backup,
+)
+from fastfeed.adapters.versions import framework
+from fastfeed.errors import ConfigError, StateError
 from fastfeed.feed.session import FeedSession
 from fastfeed.sampling.checkpoint import load_state, save_state
 
-try:
-    keras: Any = importlib.import_module("keras")
-except ImportError as error:
-    raise MissingExtra.of("keras_backup", "Keras 3", "keras") from error
+keras: Any = framework("keras", "keras_backup")
 
 _STATE = "state.json"
 _WEIGHTS = "backup-*.weights.h5"
@@ -59,6 +60,7 @@ def _backup_class() -> Any:
 
         def on_train_begin(self, logs: Any = None) -> None:
             check_fitted(self._session)
+            refuse_second_backup()
             path = self._folder / _STATE
             if path.exists():
                 self._restore(load_state(path))

@@ -15,7 +15,9 @@ _IGNORED = {
     "class_weight": "use feed.to_keras(class_weight={...})",
     "sample_weight": "put weights into the source, as in ff.Table(weight=...)",
     "y": "labels come from the feed's source",
+    "batch_size": "batches are those of Feed(batch=...)",
 }
+_BACKUPS = ("BackupAndRestore", "FeedBackup")
 _MAX_FRAMES = 16  # searched for Keras's `fit`
 _warned: weakref.WeakSet[FeedSession] = weakref.WeakSet()  # that samples are left out
 
@@ -49,6 +51,18 @@ def check_fitted(session: FeedSession) -> None:
         raise ConfigError(
             f"this keras_backup saves the position of {session!r}, but fit is given {fitted!r}; use"
             " the keras_backup of the feed that is fitted"
+        )
+
+
+def refuse_second_backup() -> None:
+    """Refuse two callbacks of the running `fit` that restore weights and the epoch."""
+    callbacks = getattr(_fit_locals().get("callbacks"), "callbacks", [])
+    names = [type(each).__name__ for each in callbacks if type(each).__name__ in _BACKUPS]
+    if len(names) > 1:
+        raise ConfigError(
+            "keras_backup must be the only callback that restores training, got"
+            f" {', '.join(names)}: the epoch of one would move the feed of the other; leave one out",
+            field="callbacks",
         )
 
 

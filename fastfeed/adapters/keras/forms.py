@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fastfeed.errors import ConfigError, MissingExtra
+from fastfeed.adapters.versions import framework
+from fastfeed.errors import ConfigError
 from fastfeed.feed import Feed
 from fastfeed.feed.fields import Yields
 from fastfeed.feed.session import FeedSession
@@ -72,10 +73,7 @@ class ImageForm:
     def _is_channels_first(self) -> bool:
         if self.data_format is not None:
             return self.data_format == "channels_first"
-        try:
-            keras: Any = importlib.import_module("keras")
-        except ImportError as error:
-            raise MissingExtra.of("ff.keras", "Keras 3", "keras") from error
+        keras = framework("keras", "ff.keras")
         return keras.config.image_data_format() == "channels_first"
 
 
@@ -90,10 +88,8 @@ def label_ops(kind: str | None, classes: int) -> list[Any]:
 def data_of(feed: Feed, yields: Yields, format: str, unbatched: bool = False) -> Any:
     """The data set of this feed, which keeps it as `feed`."""
     if format == "tf":
-        try:
-            adapter = importlib.import_module("fastfeed.adapters.keras.tensorflow")
-        except ImportError as error:
-            raise MissingExtra.of('format="tf"', "TensorFlow", "tf") from error
+        framework("tensorflow", 'format="tf"')
+        adapter = importlib.import_module("fastfeed.adapters.keras.tensorflow")
         data = adapter.whole_epochs(FeedSession.of(feed), yields, unbatched)
     elif unbatched:
         raise ConfigError(

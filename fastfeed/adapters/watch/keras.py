@@ -5,15 +5,14 @@ Works on all backends, and does not slow them down.
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 from fastfeed.adapters.keras.checks import fitted_feed
+from fastfeed.adapters.versions import framework
 from fastfeed.adapters.watch.steps import StepWatch
 from fastfeed.adapters.watch.tracker import tracker_of
 from fastfeed.adapters.watch.untimed_data import StepsOnly
 from fastfeed.arguments import checked
-from fastfeed.errors import MissingExtra
 
 
 @checked
@@ -52,10 +51,7 @@ def Watch(feed: Any = None, warn: float | None = 0.2, every: int = 50, tracker: 
         >>> feed = ff.Feed(ff.Arrays(np.zeros((8, 4, 4, 3), np.uint8)), [], batch=2)
         >>> callback = ff.Watch()  # model.fit(feed.to_keras(), callbacks=[callback])
     """
-    try:
-        keras: Any = importlib.import_module("keras")
-    except ImportError as error:
-        raise MissingExtra.of("Watch", "Keras 3", "keras") from error
+    keras = framework("keras", "Watch")
 
     class FeedWatch(keras.callbacks.Callback):
         """Implementation of `fastfeed.Watch`."""

@@ -35,6 +35,7 @@ __all__ = ["RandomFlip", "RandomResize", "RandomResizedCrop", "Resize"]
 SHOWCASE = (  # examples that `fastfeed show --ops` draws
     "Resize((160, 160))",
     'Resize((160, 160), fit="pad")',
+    "RandomResize(160, scale=(0.2, 1.0))",
     "RandomResizedCrop(160)",
     "RandomFlip()",
 )

@@ -22,6 +22,11 @@ from fastfeed.spec import Spec
 
 __all__ = ["IoUCrop", "ZoomOut"]
 
+SHOWCASE = (  # examples that `fastfeed show --ops` draws
+    "IoUCrop((0.1, 0.3))",
+    "ZoomOut(1.0)",
+)
+
 _ROUNDS = 16  # of an overlap drawn again after parts that do not fit; each may be the last
 _TRIALS = 40
 _TURN = np.sqrt([2, 3, 5, 7])  # added to the numbers of parts, modulo 1, for each further round

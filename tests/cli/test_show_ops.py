@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from fastfeed.cli import app
 from fastfeed.cli.show.command import label_text, show
 from fastfeed.cli.show.ops import FAMILIES, UNSEEN, arguments, sections
-from fastfeed.cli.show.strengths import STRENGTHS, pictures, sample_box, scaled
+from fastfeed.cli.show.strengths import PAPER, STRENGTHS, pictures, sample_box, scaled
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.feed.explain import short
 from fastfeed.ops import (
@@ -58,8 +58,7 @@ def folder(tmp_path_factory):
 def test_all_is_every_op_that_can_be_seen():
     shown = {type(op) for op in SEEN}
     visible = {op for op in OPS if op.kind not in UNSEEN}
-    of_any_size = {IoUCrop, RandomResize, ZoomOut}  # a picture needs one size
-    missing = visible - shown - {Function} - of_any_size
+    missing = visible - shown - {Function}
     advice = [f"{op.__name__} needs an example in SHOWCASE of {op.__module__}" for op in missing]
     assert not missing, f"{'; '.join(advice)}; then run docs/augmentations/draw.py"
 
@@ -78,11 +77,16 @@ def test_every_op_has_its_pictures(op):
     assert all(picture.image.dtype == np.uint8 and picture.image.shape[2] == 3 for picture in made)
     if random:
         assert len({picture.image.tobytes() for picture in made}) > 1, "five strengths differ"
-        assert any(picture.words for picture in made) or type(op).__name__ in (
-            "AugMix",
-            "GridDistortion",
-            "Perspective",
-            "RandomGrayscale",
+        boxes = {picture.box for picture in made}
+        assert (
+            any(picture.words for picture in made)
+            or len(boxes) > 1
+            or type(op).__name__
+            in (
+                "AugMix",
+                "GridDistortion",
+                "RandomGrayscale",
+            )
         )
 
 
@@ -119,6 +123,20 @@ def test_the_box_follows_what_moves():
     assert flipped[0].box == pytest.approx((width - right, top, width - left, bottom))
     assert flipped[4].box == pytest.approx((left, top, right, bottom))
     assert all(picture.box is None for picture in pictures([Invert()], PHOTOS, 60))
+
+
+def test_results_of_any_size_are_drawn_in_one():
+    """As they are in a corner, or scaled down; a canvas, which adds a border already, is scaled."""
+    photo = scaled(PHOTOS[0], 60)
+    small, *_, large = pictures([RandomResize(90, scale=(0.2, 1.0))], [photo], 60)
+    assert small.image.shape == large.image.shape == photo.shape
+    paper = [(picture.image == PAPER).all(axis=2).mean() for picture in (small, large)]
+    assert paper[0] > 0.8 > 0.4 > paper[1] and small.image[0, 0].tolist() != [*PAPER]
+    (_, zoomed, *_), (cropped, *_) = (
+        pictures([op], [photo], 60) for op in (ZoomOut(1.0, (2, 2), (9, 8, 7)), IoUCrop((0.1,)))
+    )
+    assert (zoomed.image == (9, 8, 7)).all(axis=2).mean() > 0.6
+    assert 0 < (cropped.image == PAPER).all(axis=2).mean() < 0.95
 
 
 def test_a_list_is_drawn_one_by_one_and_as_a_whole():

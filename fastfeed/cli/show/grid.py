@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from fastfeed.cli.show.strengths import Picture
+from fastfeed.cli.show.strengths import PAPER, Picture
 
-_PAPER = (252, 252, 250)
 _INK = (34, 36, 40)
 _GRAY = (112, 116, 122)
 _LINE = (222, 222, 218)
@@ -53,7 +52,7 @@ def draw(
     top = _MARGIN + height + 18
     count = sum(len(rows) for _, rows in sections)
     sheet_height = top + 24 + heads + count * step_y + _MARGIN - _GAP
-    sheet = Image.new("RGB", (sheet_width, sheet_height), _PAPER)
+    sheet = Image.new("RGB", (sheet_width, sheet_height), PAPER)
     pen = ImageDraw.Draw(sheet)
 
     left = _MARGIN + _LABEL

@@ -12,7 +12,7 @@ from fastfeed.errors import ConfigError
 # the modules of `fastfeed.ops` whose SHOWCASE is drawn; each holds examples of its ops, as users
 # write them
 FAMILIES: dict[str, tuple[str, ...]] = {
-    "geometry": ("geometry", "crops", "warp", "distort"),
+    "geometry": ("geometry", "crops", "object_crops", "warp", "distort"),
     "color": ("color", "levels", "jitter"),
     "filters": ("filters",),
     "erasing": ("erasing",),

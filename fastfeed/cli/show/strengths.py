@@ -6,6 +6,7 @@ image is chosen here, small enough for a crop to cut much of it away.
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,10 +20,11 @@ from fastfeed.backends.cpu.mixing import mix
 from fastfeed.decode import PixelsEngine
 from fastfeed.decode.executor import Executor
 from fastfeed.errors import ConfigError, SpecError
+from fastfeed.ops.geometry import Resize
 from fastfeed.ops.move_boxes import boxes_after, stages
 from fastfeed.ops.program.compile import Program, Work, fuse
 from fastfeed.ops.program.layers import Choices
-from fastfeed.ops.program.window import Window
+from fastfeed.ops.program.window import Located, Window
 from fastfeed.runtime.timeline import Timeline
 from fastfeed.spec import Spec
 
@@ -31,6 +33,7 @@ STRENGTHS = (0.1, 0.3, 0.5, 0.7, 0.9)
 # would move alike
 _LED = 2
 _GOLDEN = 0.618  # from one of the others to the next: evenly spread, whatever their number
+PAPER = (252, 252, 250)  # around pictures, of one row too if their sizes differ
 _ENLARGED = (1.0, 8 / 7, 1.5, 2.0, 4.0)  # how much larger than a crop an image may have to be
 
 
@@ -74,6 +77,12 @@ def pictures(ops: Sequence[Any], photos: Sequence[np.ndarray], side: int) -> lis
     else:
         photo = scaled(photos[0], side)
     strengths = np.array(STRENGTHS if any(op.draws for op in ops) else STRENGTHS[:1])
+    spec = functools.reduce(lambda spec, op: op.out(spec), ops, _spec(photo))
+    if not spec.fixed:
+        size = scaled(photo, side).shape[:2]
+        has_border = any(getattr(op, "border", None) for op in ops)  # one more would be refused
+        last = Resize(size) if has_border else Resize(size, fit="corner", fill=PAPER)
+        ops = [*ops, last]
     return _run(fuse(ops, _spec(photo)), photo, strengths)
 
 
@@ -104,7 +113,9 @@ def _run(program: Program, photo: np.ndarray, u: np.ndarray) -> list[Picture]:
             )
     n, engine = len(u), PixelsEngine()
     sizes = np.tile(np.array(photo.shape[:2]), (n, 1))
-    work = program.work(program.draw(lambda slot, draws: _numbers(u, draws)), sizes)
+    boxes = np.tile(np.array(sample_box(photo)), (n, 1))
+    objects = Located(np.arange(n), boxes)
+    work = program.work(program.draw(lambda slot, draws: _numbers(u, draws)), sizes, objects)
     shape: Any = program.spec.shape
     out = np.empty((n, *shape), np.uint8)
     executor = Executor(None, 1)
@@ -116,7 +127,6 @@ def _run(program: Program, photo: np.ndarray, u: np.ndarray) -> list[Picture]:
     executor.close()
     moves = stages(program, work)
     moved = bool(program.window) or len(moves) > 1
-    boxes = np.tile(np.array(sample_box(photo)), (n, 1))
     where: dict[int, Any] = {}
     if moved:
         for box, row in zip(*boxes_after(moves, boxes, np.arange(n)), strict=False):

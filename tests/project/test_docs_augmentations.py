@@ -15,7 +15,7 @@ from fastfeed.ops import OPS
 DOCS = Path(__file__).parents[2] / "docs"
 TEXT = (DOCS / "augmentations.md").read_text()
 ROWS = dict(re.findall(r"^\| `(\w+)` \| (.+) \|$", TEXT, re.MULTILINE))
-MOST = 600_000  # bytes: of all pictures
+MOST = 650_000  # bytes: of all pictures
 
 
 def test_every_op_stands_in_the_table():

@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[1]
 LEAK_S = 2.0  # threads of feeds that were just garbage collected may need this long to end
 _LAUNCHERS = re.compile(
     r"(RANK|WORLD_SIZE|LOCAL_(RANK|SIZE|WORLD_SIZE)|MASTER_(ADDR|PORT)|TF_CONFIG|JAX_(PROCESS_ID|NUM_PROCESSES|"
-    r"COORDINATOR_ADDRESS)|(TORCHELASTIC|HOROVOD|OMPI|MV2|PMI|PMIX|PALS|MPI|SLURM)_.*|FASTFEED_TIMELINE)"
+    r"COORDINATOR_ADDRESS)|(TORCHELASTIC|HOROVOD|OMPI|MV2|PMI|PMIX|PALS|MPI|SLURM|SKYPILOT)_.*|SM_(HOSTS|CURRENT_HOST)|FASTFEED_TIMELINE)"
 )
 
 _NSYS = re.compile(r"/test_(runner|nsys|profile_command)[^/]*\.py$")

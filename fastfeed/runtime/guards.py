@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import Any, NoReturn, TypeVar
 
@@ -77,22 +76,3 @@ def check_workers(explicit_world: bool) -> None:
             " num_workers=0, or pass Feed(..., world=World(rank=worker.id,"
             " size=worker.num_workers)) with worker = torch.utils.data.get_worker_info()"
         )
-    size = _ray_train_size()
-    if size > 1 and not os.environ.get("WORLD_SIZE") and not os.environ.get("TF_CONFIG"):
-        raise ConfigError(
-            f"this Feed is made in one of {size} workers of Ray Train, and each would yield every"
-            " sample; pass Feed(..., world=World(rank=context.get_world_rank(),"
-            " size=context.get_world_size(), local_rank=context.get_local_rank(),"
-            " local_size=context.get_local_world_size())) with context = ray.train.get_context()"
-        )
-
-
-def _ray_train_size() -> int:
-    """Workers of the Ray Train job that this process belongs to; 1 without such a job."""
-    train = sys.modules.get("ray.train")
-    if train is None:
-        return 1
-    try:
-        return int(train.get_context().get_world_size())
-    except Exception:  # outside of a job, the error depends on Ray's version
-        return 1

@@ -12,7 +12,8 @@ import random
 
 import pytest
 
-from fastfeed.distributed.world import LAUNCHERS, World, tasks_per_node
+from fastfeed.distributed.launchers import LAUNCHERS, tasks_per_node
+from fastfeed.distributed.world import World
 from fastfeed.errors import ConfigError
 
 
@@ -70,7 +71,29 @@ PTY = SRUN | {
     "SLURM_PTY_WIN_ROW": "64",
     "SLURM_PROCID": "0",
 }
+VERTEX = {
+    "TF_CONFIG": json.dumps(
+        {
+            "cluster": {"chief": ["pool0-0:2222"], "worker": ["pool1-0:2222", "pool1-1:2222"]},
+            "task": {"type": "worker", "index": 1, "trial": ""},
+            "environment": "cloud",
+            "job": "{}",
+        }
+    ),
+    "CLUSTER_SPEC": '{"cluster": {"workerpool0": [], "workerpool1": []}, "task": {}}',
+}
+KUBEFLOW_JAX = JAX | env("JAX_PROCESS_ID=1 JAX_NUM_PROCESSES=2 JAX_COORDINATOR_PORT=6666")
+KUBEFLOW_TORCH = env(
+    "PET_NNODES=2 PET_NPROC_PER_NODE=4 PET_NODE_RANK=1 PET_MASTER_ADDR=a PET_MASTER_PORT=29400"
+)
+SAGEMAKER = {
+    "SM_HOSTS": '["algo-1", "algo-2", "algo-10"]',
+    "SM_CURRENT_HOST": "algo-2",
+    "SM_NUM_GPUS": "4",
+}
+SKYPILOT = {"SKYPILOT_NODE_RANK": "1", "SKYPILOT_NUM_NODES": "3", "SKYPILOT_NODE_IPS": "a\nb\nc"}
 BY_HAND = env("RANK=1 WORLD_SIZE=4 LOCAL_RANK=1")
+TORCHRUN_FOUND = "torchrun: RANK=5 WORLD_SIZE=8 LOCAL_RANK=1 LOCAL_WORLD_SIZE=4"
 TASKS = "SLURM_STEP_TASKS_PER_NODE=2(x3),1"
 SPECIAL = "a batch script or an interactive shell, so it is alone"
 SHELL = "with srun --pty, an interactive shell, so it is alone"
@@ -93,11 +116,7 @@ def tf(kind: str, index: int, cluster: object = None) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("environ", "world", "found_by"),
     [
-        (
-            TORCHRUN,
-            World(5, 8, 1, 4),
-            "torchrun: RANK=5 WORLD_SIZE=8 LOCAL_RANK=1 LOCAL_WORLD_SIZE=4",
-        ),
+        (TORCHRUN, World(5, 8, 1, 4), TORCHRUN_FOUND),
         (DEEPSPEED, World(3, 4, 1, 2), "torchrun: RANK=3 WORLD_SIZE=4 LOCAL_RANK=1 LOCAL_SIZE=2"),
         (
             PYTORCHJOB,
@@ -140,6 +159,25 @@ def tf(kind: str, index: int, cluster: object = None) -> dict[str, str]:
             SRUN,
             World(5, 7, 1, 2),
             f"Slurm: SLURM_PROCID=5 SLURM_STEP_NUM_TASKS=7 SLURM_LOCALID=1 {TASKS}",
+        ),
+        (VERTEX, World(2, 3), "TF_CONFIG: task worker 1, 3 training tasks, 1 on pool1-1"),
+        (
+            KUBEFLOW_JAX,
+            World(1, 2),
+            "JAX: JAX_PROCESS_ID=1 JAX_NUM_PROCESSES=2, one process per machine assumed",
+        ),
+        # Kubeflow tells torchrun alone, which numbers the processes
+        (KUBEFLOW_TORCH, World(), "default: no launcher in the environment"),
+        (KUBEFLOW_TORCH | TORCHRUN, World(5, 8, 1, 4), TORCHRUN_FOUND),
+        (
+            SAGEMAKER,
+            World(2, 3),
+            "SageMaker: machine 2 of SM_HOSTS, one process per machine assumed",
+        ),
+        (
+            SKYPILOT,
+            World(1, 3),
+            "SkyPilot: SKYPILOT_NODE_RANK=1 SKYPILOT_NUM_NODES=3, one process per machine assumed",
         ),
         (env("HOME=/root PATH=/bin"), World(), "default: no launcher in the environment"),
         # not every process in a job is a rank
@@ -187,8 +225,11 @@ def test_launchers_table_names_the_order() -> None:
         "JAX",
         "TF_CONFIG",
         "Slurm",
+        "SageMaker",
+        "SkyPilot",
     ]
     environs = [TORCHRUN, HOROVOD, OPENMPI, MVAPICH2, HYDRA, JAX, tf("worker", 1), SRUN]
+    environs += [SAGEMAKER, SKYPILOT]
     names = list(LAUNCHERS)
     for (inner, first), (outer, second) in itertools.combinations(
         zip(names, environs, strict=True), 2
@@ -318,6 +359,22 @@ def alone(given: str, missing: str, launcher: str) -> str:
                 "SLURM_LOCALID must be set inside an srun step, got Slurm: SLURM_PROCID=5"
                 " SLURM_STEP_NUM_TASKS=7, one process per machine assumed; pass every SLURM_*"
                 " variable on, for example into the container, or unset SLURM_STEP_NUM_TASKS"
+            ),
+        ),
+        (
+            SRUN | env("RANK=0 WORLD_SIZE=7"),
+            (
+                "RANK must be SLURM_PROCID where srun and WORLD_SIZE number 7 processes, got RANK=0"
+                " and SLURM_PROCID=5; unset RANK and WORLD_SIZE, which a batch script has exported"
+                " for all tasks alike, or pass Feed(world=ff.World(rank, size, local_rank,"
+                " local_size))"
+            ),
+        ),
+        (
+            SAGEMAKER | {"SM_CURRENT_HOST": "algo-3"},
+            (
+                'SM_HOSTS must be a JSON list with SM_CURRENT_HOST=algo-3 in it, got \'["algo-1",'
+                ' "algo-2", "algo-10"]\'; let SageMaker set both, or unset SM_HOSTS'
             ),
         ),
         (

@@ -1,4 +1,4 @@
-"""Feeds handed to what is not made for them: DataLoaders, Ray Train, model.fit, pickle, tuple
+"""Feeds handed to what is not made for them: DataLoaders, model.fit, pickle, tuple
 unpacking.
 """
 
@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-import sys
-import types
 
 import numpy as np
 import pytest
@@ -97,18 +95,6 @@ def test_print_says_that_channels_come_last():
             first, again = str(feed.to_torch("cpu")), str(feed.to_torch("cpu"))
             assert first == again
             assert ("images are NHWC" in first) == said
-
-
-def test_ray_train_workers_without_ranks_in_the_environment(monkeypatch):
-    context = types.SimpleNamespace(get_world_size=lambda: 4)
-    monkeypatch.setitem(
-        sys.modules, "ray.train", types.SimpleNamespace(get_context=lambda: context)
-    )
-    with pytest.raises(ConfigError, match=r"one of 4 workers of Ray Train.*get_world_rank\(\)"):
-        _feed()
-    _feed(world=World(rank=1, size=4)).close()
-    monkeypatch.setitem(sys.modules, "ray.train", types.SimpleNamespace(get_context=lambda: 1 / 0))
-    _feed().close()
 
 
 def test_pickle_and_copy():

@@ -20,6 +20,8 @@ from .faults import FaultPolicy as FaultPolicy
 from .faults import Outage as Outage
 from .feed import Feed as Feed
 from .feed.fields import Field as Field
+from .feed.preview import Preview as Preview
+from .feed.preview import show as show
 from .feed.transform import Transform as Transform
 from .live.meter import FeedStats as FeedStats
 from .ops import *

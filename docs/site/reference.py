@@ -48,7 +48,7 @@ EXTENDING = {  # section of the page -> its first words, module, and the classes
     "Framework adapters": ("What an adapter gets of a feed.", "fastfeed.feed.session", "FeedSession"),
 }  # fmt: skip
 PYTHON = {  # page -> title, first words, public names; ops are those of fastfeed.ops
-    "feed": ("Feed", "Turns samples into batches.", "Feed Transform Batch Field Boxes FeedStats Spec GpuDecode prefetch_to_device to_original"),
+    "feed": ("Feed", "Turns samples into batches.", "Feed Transform Batch Field Boxes FeedStats show Preview Spec GpuDecode prefetch_to_device to_original"),
     "sources": (
         "Sources",
         "Where samples come from: [with examples](../sources.md).",

@@ -17,6 +17,7 @@ from fastfeed.feed.config import FeedConfig, OpList
 from fastfeed.feed.fields import Field, Yields
 from fastfeed.feed.iterator import BatchIterator
 from fastfeed.feed.moved import moved
+from fastfeed.feed.preview import feed_html
 from fastfeed.feed.producer import PlaceFunction
 from fastfeed.feed.session import FeedSession
 from fastfeed.feed.transform import Transform, TransformConfig, of_config
@@ -300,6 +301,10 @@ class Feed:
 
     def __repr__(self) -> str:
         return repr(self._session)
+
+    def _repr_html_(self) -> str:
+        """The plan, eight samples, and bad samples so far, for a notebook."""
+        return feed_html(self._session)
 
     def close(self) -> None:
         """Stop the threads. `with`, garbage collection and interpreter exit do this as well."""

@@ -13,11 +13,12 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from fastfeed.cli import app
-from fastfeed.cli.show.command import label_text, show
+from fastfeed.cli.show.command import show
 from fastfeed.cli.show.ops import FAMILIES, UNSEEN, arguments, sections
 from fastfeed.cli.show.strengths import PAPER, STRENGTHS, pictures, sample_box, scaled
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.feed.explain import short
+from fastfeed.feed.preview import label_text
 from fastfeed.ops import (
     OPS,
     Brightness,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 from fastfeed.cli.open_source import (
     AllowHost,
@@ -268,33 +268,10 @@ def folder(directory: Path) -> ImageFolder:
     return ImageFolder(directory, labeled=has_folders, min_per_class=1)
 
 
-def label_text(label: Any, classes: tuple[str, ...]) -> str:
-    """One label of a batch: the name of its class, or of several, numbers, or a text."""
-    import numpy as np
-
-    if isinstance(label, str):
-        return label
-    if label.dtype.kind == "f":
-        shares = np.ravel(label).tolist()
-        if not classes:
-            return ", ".join(f"{number:g}" for number in shares)
-        return ", ".join(name for name, share in zip(classes, shares, strict=True) if share)
-    if label < 0:
-        return ""
-    return classes[label] if label < len(classes) else str(label)
-
-
 def contact_sheet(batch: Batch, classes: tuple[str, ...]) -> Image.Image:
     """Images of a uint8 HWC batch in a grid of about 4:3, with class names and sample ids."""
-    from PIL import Image
+    from fastfeed.contact_sheet import draw_sheet
+    from fastfeed.feed.preview import batch_cells
 
-    from fastfeed.preprocess.reports.contact_sheet import Cell, draw_sheet
-
-    cells = [
-        Cell(
-            Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels),
-            f"{label_text(label, classes)}  #{id}".strip(),
-        )
-        for pixels, label, id in zip(batch.images, batch.labels, batch.ids, strict=True)
-    ]
+    cells = list(batch_cells(batch, classes, ["HWC"], {}, len(batch)))
     return draw_sheet(cells, batch.images.shape[1])

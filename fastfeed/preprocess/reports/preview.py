@@ -9,11 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from fastfeed import html_page
+from fastfeed.contact_sheet import draw_sheet
 from fastfeed.html_page import Markup, bullets, escape
 from fastfeed.preprocess.model.layout import PREVIEWS
 from fastfeed.preprocess.model.record import BadSample, Record
 from fastfeed.preprocess.reports.bad_groups import BadGroups, Command, bad_groups
-from fastfeed.preprocess.reports.contact_sheet import draw_cells, draw_sheet
+from fastfeed.preprocess.reports.contact_sheet import draw_cells
 from fastfeed.preprocess.reports.statistics import (
     STAGES,
     Statistics,

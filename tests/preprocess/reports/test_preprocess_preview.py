@@ -13,9 +13,10 @@ from helpers.photos import picture
 from helpers.small_jobs import FORMATS, finished_job
 from PIL import Image
 
+from fastfeed.contact_sheet import draw_sheet
 from fastfeed.preprocess.model.record import BadSample
 from fastfeed.preprocess.reports.bad_groups import BadGroup, BadGroups
-from fastfeed.preprocess.reports.contact_sheet import draw_cells, draw_sheet
+from fastfeed.preprocess.reports.contact_sheet import draw_cells
 from fastfeed.preprocess.reports.preview import PAGE, page, preview
 from fastfeed.preprocess.reports.statistics import statistics
 from fastfeed.preprocess.targets.job_state import open_job

@@ -321,6 +321,33 @@ for name in source_examples.SOURCES:
         with source_examples.small_feed(name, Path(place)) as made:
             check_yields(made, default=False)
 
+# Keras's layers in the model, behind ops: bytes arrive, and an evaluation augments nothing
+net = keras.Sequential(
+    [
+        keras.Input((8, 8, 3), dtype="uint8"),
+        keras.layers.RandomFlip("horizontal"),
+        keras.layers.RandomRotation(0.1),
+        keras.layers.Rescaling(1 / 255),
+        keras.layers.Flatten(),
+        keras.layers.Dense(3),
+    ]
+)
+loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+net.compile(keras.optimizers.Adam(0.01), loss, jit_compile=JIT)
+train = ff.Feed(ff.Arrays(images, labels), [ff.RandomFlip()], batch=8, seed=3)
+val = ff.Feed(ff.Arrays(images, labels), [], batch=8, shuffle=False, tail="pad")
+history = net.fit(train.to_keras(), epochs=8, verbose=0).history["loss"]
+logits = images.reshape(44, -1) / 255 @ np.array(keras.ops.convert_to_numpy(net.weights[-2]))
+logits += np.array(keras.ops.convert_to_numpy(net.weights[-1]))
+by_hand = np.log(np.exp(logits).sum(1)) - logits[np.arange(44), labels]
+result["layers"] = [
+    float(net.evaluate(val.to_keras(), verbose=0)),
+    float(by_hand.mean()),
+    history[0],
+    history[-1],
+]
+train.close(), val.close()
+
 # two inputs and two outputs, one of them weighed by class; their loss by hand, of a model that does
 # not learn
 described = field_feeds.Described(field_feeds.IMAGES, field_feeds.LABELS)

@@ -117,6 +117,12 @@ def test_boxes_and_their_labels_are_trained_on(session):
     assert told == pytest.approx(by_hand, rel=1e-5)
 
 
+def test_layers_of_keras_augment_behind_ops_and_not_in_evaluation(session):
+    told, by_hand, first, last = session["layers"]
+    assert told == pytest.approx(by_hand, rel=1e-5)
+    assert last < first
+
+
 def test_several_inputs_and_outputs_are_fields_by_name(session):
     told, by_hand, steps = session["outputs"]
     assert told == pytest.approx(by_hand, rel=1e-5)

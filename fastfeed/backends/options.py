@@ -88,9 +88,11 @@ def check_pixels(program: Program, backend: str) -> None:
     decode = program.decode
     # of DALI, the CPU decodes gray
     taken, what = ((1, 3), "gray or RGB") if backend == "dali" else ((3,), "RGB")
-    if decode is not None and (decode.channels not in taken or decode.dtype != "uint8"):
+    is_deep = decode is None and not program.pixels.has_kernel
+    if is_deep or (decode and (decode.channels not in taken or decode.dtype != "uint8")):
+        got = decode or program.pixels
         raise ConfigError(
-            f'backend="{backend}" makes {what} of 8 bits, got {decode!r}; use backend="cpu"',
+            f'backend="{backend}" makes {what} of 8 bits, got {got}; use backend="cpu"',
             field="backend",
         )
     if any(part.spec.dtype == "bfloat16" for part in (program, *program.others)):

@@ -30,7 +30,7 @@ def engine_for(program: Program, decode: str = "auto") -> DecodeEngine:
     Arrays need no decoding, and native code has no kernels for more than bytes and for alpha.
     """
     if program.decode is None:
-        return PixelsEngine()
+        return PixelsEngine(program.pixels.dtype)
     pillow = PillowEngine(program.decode)
     if decode == "pillow" or not program.pixels.has_kernel or (decode == "auto" and not is_built()):
         return pillow

@@ -37,7 +37,7 @@ class Samples:
     handle: Any  # the native extension's Samples
     codes: np.ndarray  # int32 (n,): 0 where the native extension decodes it
     sizes: np.ndarray  # int64 (n, 2): height and width as displayed; 0 if unknown
-    others: dict[int, Header]  # row -> its header, of images that Pillow decodes
+    others: dict[int, Header]  # row -> its header, of images that native code does not decode
     bad: dict[int, DecodeFailure]  # row -> the fault of its header
     unread: list[int]  # rows that could not be read
     encoded: bool  # True for files, False for pixels
@@ -171,7 +171,12 @@ class Executor:
         if self.decode is None:
             arrays = [_NOTHING if blob is None else np.ascontiguousarray(blob) for blob in blobs]
             sizes = np.array([array.shape[:2] for array in arrays], np.int64).reshape(-1, 2)
-            return _pixels(self.native.Samples.of_pixels(arrays, sizes), sizes)
+            stored = [array if array.size == 0 else array.view(np.uint8) for array in arrays]
+            samples = _pixels(self.native.Samples.of_pixels(stored, sizes), sizes)
+            for row, array in enumerate(arrays):
+                if array.dtype != np.uint8 or array.shape[2] not in (1, 3):  # no kernel
+                    samples.others[row] = Header(array.shape[0], array.shape[1], "array")
+            return samples
         blobs = [b"" if blob is None else blob for blob in blobs]
         handle = self._open().borrow(blobs, self._max_pixels, stop)
         return self._inspected(handle, _UNTIMED, stop, names)

@@ -140,9 +140,13 @@ def _scaled(pixels: np.ndarray, box: tuple[float, ...], filter: str, out: np.nda
 
 
 class PixelsEngine:
-    """For sources that yield arrays (height, width, channels): uint8 with 1 or 3 channels."""
+    """For sources that yield arrays (height, width, channels), or the bytes of such arrays."""
 
     name = "pixels"
+
+    def __init__(self, dtype: str = "uint8") -> None:
+        """`dtype`: of arrays that come as bytes."""
+        self._dtype = dtype
 
     def probe(self, blobs: Sequence[Any]) -> list[Header | DecodeFailure]:
         return [Header(blob.shape[0], blob.shape[1], "array") for blob in blobs]
@@ -151,6 +155,10 @@ class PixelsEngine:
         for i, blob in enumerate(request.blobs):
             if stop.is_set():
                 break
+            pixels = blob
+            if isinstance(blob, bytes):
+                size = request.headers[i].height, request.headers[i].width
+                pixels = np.frombuffer(blob, self._dtype).reshape(*size, -1)
             box = tuple(request.windows.boxes[i].tolist())
-            cut(blob, box, request.filter, request.windows.flips[i], out[i])
+            cut(pixels, box, request.filter, request.windows.flips[i], out[i])
         return [None] * len(request)

@@ -34,8 +34,10 @@ class Arrays(SourceMethods):
     """Images in a NumPy array, with their labels.
 
     Args:
-        images (np.ndarray): uint8 (n, height, width) or (n, height, width, 1 or 3), at least one. A
-            memory-mapped array (`np.load(path, mmap_mode="r")`) stays on disk.
+        images (np.ndarray): uint8 (n, height, width) or (n, height, width, 1 or 3), at least one;
+            or uint16 or float32, also of 4 channels, which are as pixels of
+            `Decode(dtype="uint16")` and "float32". A memory-mapped array
+            (`np.load(path, mmap_mode="r")`) stays on disk.
         labels (Sequence[Any] | np.ndarray | None): One per image: integers count `classes` from 0,
             -1 for none; floats (n, ...) are targets of any shape. Default: None, no labels.
         classes (Sequence[str | int]): Names by label. Default: ().
@@ -70,15 +72,11 @@ class Arrays(SourceMethods):
                 "convert with np.asarray(images)",
                 field="images",
             )
-        if images.dtype != np.uint8:
-            advice = "convert with (x * 255).astype('uint8')"
-            if images.dtype == np.uint16:
-                advice = (
-                    "convert with (x >> 8).astype('uint8'), or save each with np.save for a feed of"
-                    ' files with Decode(dtype="uint16")'
-                )
+        if not any(images.dtype == dtype for dtype in (np.uint8, np.uint16, np.float32)):
             raise ConfigError(
-                f"Arrays needs uint8 images, got {images.dtype}; {advice}", field="images"
+                f"Arrays needs uint8, uint16 or float32 images, got {images.dtype}; convert with"
+                " x.astype('float32')",
+                field="images",
             )
         if images.ndim >= 3 and not len(images):
             raise ConfigError(
@@ -91,13 +89,15 @@ class Arrays(SourceMethods):
             )
         if images.ndim == 3:
             images = images[..., None]
-        if images.ndim != 4 or images.shape[3] not in (1, 3):
+        channels = (1, 3) if images.dtype == np.uint8 else (1, 3, 4)
+        if images.ndim != 4 or images.shape[3] not in channels:
+            more = "1 or 3" if images.dtype == np.uint8 else "1, 3 or 4"
             raise ConfigError(
-                "Arrays needs images of shape (n, height, width) or (n, height, width, 1 or 3), "
+                f"Arrays needs images of shape (n, height, width) or (n, height, width, {more}), "
                 f"got {images.shape}; move channels last with images.transpose(0, 2, 3, 1)",
                 field="images",
             )
-        self.spec = Spec(tuple(int(n) for n in images.shape[1:]), "uint8", "HWC")
+        self.spec = Spec(tuple(int(n) for n in images.shape[1:]), images.dtype.name, "HWC")
         names = checked_classes(classes, "Arrays") or ()
         self.classes, self._labels = _labels(labels, len(images), names, label_kind)
         self.label_spec = self._labels.spec
@@ -168,8 +168,9 @@ class Arrays(SourceMethods):
         return [self._images[int(i)] for i in ids]
 
     def addresses(self, ids: np.ndarray) -> ArrayRows | None:
-        """Rows of the array, if it is contiguous in memory."""
-        return ArrayRows(self._images, ids) if self._images.flags.c_contiguous else None
+        """Rows of the array, if it is contiguous in memory and of bytes."""
+        is_native = self._images.flags.c_contiguous and self.spec.has_kernel
+        return ArrayRows(self._images, ids) if is_native else None
 
     def label(self, ids: np.ndarray) -> np.ndarray:
         """Labels: int64, shape (len(ids),), or targets as `label_spec` says."""
@@ -180,6 +181,7 @@ class Arrays(SourceMethods):
         """Hash of labels and pixels (above 256 MB, of evenly spaced images), made on first use."""
         if not self._fingerprint:
             digest = hashlib.sha256(repr((self._images.shape, self.classes)).encode())
+            digest.update(b"" if self.spec.has_kernel else self.spec.dtype.encode())
             for part in self._labels.content(0, len(self)):
                 digest.update(part)
             for i in self._fingerprinted():

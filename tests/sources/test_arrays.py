@@ -91,13 +91,14 @@ INTEGERS = (
         (
             RGB / 255,
             None,
-            "Arrays needs uint8 images, got float64; convert with (x * 255).astype('uint8')",
+            "Arrays needs uint8, uint16 or float32 images, got float64; convert with"
+            " x.astype('float32')",
         ),
         (
-            RGB.astype(np.uint16),
+            RGB.astype(">u2"),
             None,
-            "Arrays needs uint8 images, got uint16; convert with (x >> 8).astype('uint8'), or save"
-            ' each with np.save for a feed of files with Decode(dtype="uint16")',
+            "Arrays needs uint8, uint16 or float32 images, got >u2; convert with"
+            " x.astype('float32')",
         ),
         (RGB.transpose(0, 3, 1, 2), None, SHAPE.format((4, 3, 5, 6))),
         (RGB[0, 0], None, SHAPE.format((6, 3))),

@@ -44,7 +44,7 @@ class CpuBackend:
         self._engine = engine
         self._timeline = timeline
         finish = None
-        if program.decode is not None and not program.pixels.has_kernel:
+        if not program.pixels.has_kernel:
             finish = WithoutKernel(self.rendered, executor)
         self._native = NativeProgram(self.rendered, program.convert, executor, finish)
 

@@ -391,7 +391,7 @@ class Loader:
 
 
 def checked(source: Any, id: int, entry: Any) -> Any:
-    """The sample's bytes or uint8 pixels (height, width, channels), or else a Failure."""
+    """The sample's bytes or pixels (height, width, channels), or else a Failure."""
     if isinstance(entry, (bytes, Failure)) and source.spec.encoded:
         return entry
     if isinstance(entry, Failure) or (not source.spec.encoded and _fits(source.spec, entry)):
@@ -419,7 +419,7 @@ def size_of(entry: Any) -> int:
 def _fits(spec: Spec, entry: Any) -> bool:
     if (
         not isinstance(entry, np.ndarray)
-        or entry.dtype != np.uint8
+        or entry.dtype != spec.dtype
         or entry.ndim != 3
         or not entry.size
     ):

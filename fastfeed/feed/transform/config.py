@@ -72,8 +72,11 @@ class TransformConfig:
                 f" decode={decode!r} and input {input_spec}; leave both out, or device",
                 field="device",
             )
-        if not input_spec.encoded and (input_spec.dtype, input_spec.layout) != ("uint8", "HWC"):
-            raise ConfigError.of("input_spec", "uint8 HWC pixels", input_spec)
+        is_pixels = (
+            input_spec.dtype in ("uint8", "uint16", "float32") and input_spec.layout == "HWC"
+        )
+        if not input_spec.encoded and not is_pixels:
+            raise ConfigError.of("input_spec", "uint8, uint16 or float32 HWC pixels", input_spec)
         program = with_transforms(fuse(ops, input_spec, classes=classes), to_original)
         check_pixels(program, "cpu" if device == "cpu" else "nvjpeg")
         if program.mix is not None:
@@ -158,8 +161,9 @@ class TransformConfig:
 
     @cached_property
     def takes_pixels(self) -> bool:
-        """True unless it decodes to more than 8 bits, or with alpha."""
-        return self.program.pixels.has_kernel
+        """True unless it decodes to 8 bits with alpha."""
+        pixels = self.program.pixels
+        return pixels.has_kernel or pixels.dtype != "uint8"
 
     @cached_property
     def random(self) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 from PIL import Image
 
 from fastfeed.decode.base import DecodeFailure
+from fastfeed.decode.deep import fitted
 from fastfeed.decode.formats.exif import ORIENTATION
 from fastfeed.decode.memory_limit import DECODING
 from fastfeed.decode.orientation import displayed
@@ -24,6 +25,7 @@ Kind = Literal["file", "path", "pixels", "other"]
 _PIXEL_BYTES = 8  # of a PIL image: its own, and those of its copy
 _FILES = (bytes, bytearray, memoryview)
 _BY_TYPE: dict[type, Kind] = {bytes: "file", str: "path"}
+_DTYPES = (np.uint8, np.uint16, np.float32)
 _KINDS = "bytes of a file, a path, a uint8 array (height, width, 3) or a PIL image"
 
 
@@ -31,7 +33,7 @@ def as_list(items: Any) -> list[Any]:
     """The items of a call. ConfigError for one item alone, and for what has no length."""
     if type(items) is list:
         return items
-    is_image = isinstance(items, np.ndarray) and items.dtype == np.uint8 and items.ndim < 4
+    is_image = isinstance(items, np.ndarray) and items.dtype in _DTYPES and items.ndim < 4
     if is_image or isinstance(items, (str, os.PathLike, Image.Image, *_FILES)):
         raise ConfigError(
             f"items must be a list, got one {type(items).__name__}; call transform.one(item), or"
@@ -118,7 +120,9 @@ def _encoded(path: Any) -> bytes:
 
 
 def pixels(item: Any, spec: Spec, decode: Decode) -> np.ndarray | DecodeFailure:
-    """An array or a PIL image as uint8 (height, width, channels) of a spec, or why it is not."""
+    """An array or a PIL image as (height, width, channels) of a spec, or why it is not."""
+    if spec.dtype != "uint8":
+        return _deep(item, spec)
     try:
         image = item if isinstance(item, np.ndarray) else _shown(item, decode)
     except Exception as error:  # plugins may raise anything
@@ -146,6 +150,29 @@ def pixels(item: Any, spec: Spec, decode: Decode) -> np.ndarray | DecodeFailure:
         image = np.asarray(Image.fromarray(np.ascontiguousarray(image)).convert("L"))[..., None]
     if image.shape[2] == 1 and spec.channels == 3:
         image = np.repeat(image, 3, axis=2)
+    return _of_shape(image, spec)
+
+
+def _deep(item: Any, spec: Spec) -> np.ndarray | DecodeFailure:
+    """An array of more than bytes as a spec of uint16 or float32 has it, or why it is not."""
+    if not isinstance(item, np.ndarray):
+        return DecodeFailure("not_image", "it must be an array of uint16 or float32, or a file")
+    if item.dtype not in _DTYPES[1:] or item.ndim not in (2, 3) or not item.size:
+        return DecodeFailure(
+            "not_image",
+            f"it is an array of {item.dtype}, shape {item.shape}; it must be uint16 or float32"
+            " (height, width) or (height, width, channels)",
+        )
+    try:
+        image = item[..., None] if item.ndim == 2 else item
+        options: Any = {"channels": spec.channels, "dtype": spec.dtype}
+        image = fitted(image, Decode(**options))
+    except OSError as error:
+        return failure_from_error(error, b"", "")
+    return _of_shape(image, spec)
+
+
+def _of_shape(image: np.ndarray, spec: Spec) -> np.ndarray | DecodeFailure:
     if any(side not in (None, own) for side, own in zip(spec.shape, image.shape, strict=True)):
         return DecodeFailure("corrupt", f"it has shape {image.shape}, expected {spec}")
     return image

@@ -130,13 +130,13 @@ def _digest(batch: Batch) -> str:
 
 
 def _pixels(spec: Spec) -> np.ndarray:
-    """An image with all levels, smooth in one half and noisy in the other: uint8 HWC."""
+    """An image with all levels of bytes, smooth in one half and noisy in the other: HWC."""
     height, width = (side or most for side, most in zip(spec.size, _SIZE, strict=True))
     rows, columns = np.mgrid[:height, :width]
     noise = (rows * 7919 + columns * 104_729) ** 2 // 17
     levels = np.where(columns * 2 < width, rows * 255 // height + columns, noise)
     step = np.arange(spec.channels or 3) * 85
-    return ((levels[:, :, None] + step) % 256).astype(np.uint8)
+    return ((levels[:, :, None] + step) % 256).astype("uint8" if spec.encoded else spec.dtype)
 
 
 @cache

@@ -161,7 +161,8 @@ class Transform:
         Args:
             items (Sequence[Any]): n items of any of these kinds: the bytes of an encoded file
                 (bytes, bytearray, memoryview or a 1-D uint8 array), the path of a local file, a
-                uint8 array (height, width) or (height, width, 1, 3 or 4), a PIL image.
+                uint8 array (height, width) or (height, width, 1, 3 or 4), a PIL image; with
+                Decode(dtype="uint16") or "float32" instead of the last two, an array of these.
             fields (Mapping[str, Any] | None): n values by name: "label"; "boxes" with "box_labels",
                 lists of arrays (k, 4): left, top, right, bottom in pixels of the displayed image,
                 and (k,); "masks", a list of uint8 arrays (height, width), or bytes or paths of

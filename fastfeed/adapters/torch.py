@@ -21,6 +21,7 @@ from fastfeed.adapters.torch_loader import (
     StepDataset,
     StepSampler,
     gradient_state,
+    refuse_second_sampler,
     whole,
 )
 from fastfeed.adapters.versions import framework
@@ -110,6 +111,7 @@ class TorchFeed:
     pin_memory = False
     prefetch_factor = None
     collate_fn = staticmethod(whole)
+    worker_init_fn = property(refuse_second_sampler)
     # for Accelerate: leave this loader as it is, and save its position with everything else
     _is_accelerate_prepared = True
     use_stateful_dataloader = True

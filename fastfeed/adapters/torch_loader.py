@@ -206,6 +206,19 @@ class StepSampler:
         )
 
 
+class SecondSampler(ConfigError, AttributeError):
+    """An AttributeError, so that `hasattr(loader, "worker_init_fn")` is False."""
+
+
+def refuse_second_sampler(loader: object) -> NoReturn:
+    """Refuse what Ray Train asks for before it puts a DistributedSampler around a data set."""
+    raise SecondSampler(
+        "what feed.to_torch() returned has this rank's batches already, and prepare_data_loader of"
+        " Ray Train would deal them out again; leave it out, and write"
+        " feed.to_torch(ray.train.torch.get_device())"
+    )
+
+
 def whole(batch: Any) -> Any:
     """The batch as it is, where a `DataLoader` would collate samples."""
     return batch

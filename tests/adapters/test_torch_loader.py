@@ -266,6 +266,7 @@ MISUSE = [
     pytest.param(dealt_out, "those of this rank already", marks=needs("accelerate")),
     (shuffled, "no samples by index, got .*: it has shuffled them"),
     (split, "iterate what feed.to_torch() returned, without a DataLoader"),
+    (lambda x: x.worker_init_fn, "prepare_data_loader of Ray Train would .*; leave it out"),
     (lambda x: around(x, batch_sampler=list(x.batch_sampler)[::2]), "step 2 where 1 comes next"),
     pytest.param(  # PyTorch waits five seconds for the worker
         lambda x: around(x, num_workers=1), "pass num_workers=0", marks=pytest.mark.slow

@@ -145,6 +145,12 @@ RUNS = [
     ),
     Run("flax_example.py", ("jax", "flax", "orbax"), says=RESUMED_AT_40),
     Run("equinox_example.py", ("jax", "equinox", "optax", "orbax"), says=RESUMED_AT_40),
+    Run(
+        "ray_train_torch.py",
+        ("torch", "ray", "pandas", "pyarrow", "pydantic"),
+        environ=(("RAY_USAGE_STATS_ENABLED", "0"), ("RAY_worker_niceness", "0")),
+        nightly=True,
+    ),
     Run("timm_example.py", ("torch",), (*PHOTOS, "--epochs", "8")),
     Run(
         "grain_watched.py",

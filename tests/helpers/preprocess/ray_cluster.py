@@ -16,6 +16,8 @@ os.environ |= {
     "RAY_TMPDIR": sys.argv[1],
     "RAY_AUTH_MODE": "disabled",
     "RAY_USAGE_STATS_ENABLED": "0",
+    # 15 by default: the workers of Ray would wait for all other tests
+    "RAY_worker_niceness": "0",
 }
 os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[n]) for n in (2, 3)])
 

@@ -76,9 +76,9 @@ class SlowSource:
         return self.source.read(ids)
 
 
-def until(holds: Callable[[], Any]) -> None:
+def until(holds: Callable[[], Any], patience_s: float = PATIENCE_S) -> None:
     """Wait for it; an error where that takes too long."""
-    late = time.monotonic() + PATIENCE_S
+    late = time.monotonic() + patience_s
     while not holds():
         if time.monotonic() > late:
             raise TimeoutError

@@ -8,11 +8,10 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +21,7 @@ from helpers.preprocess.deadly import HostileTask, written_results
 from helpers.preprocess.job_driver import RECIPE
 from helpers.preprocess.outcomes import photographs, tree
 from helpers.preprocess.waiting import WaitingTask, alive, started_pieces, until
+from helpers.ray_nodes import TESTS, Nodes, ray_nodes
 
 import fastfeed as ff
 from fastfeed.errors import ConfigError
@@ -33,54 +33,12 @@ engines = LazyModule("fastfeed.preprocess.engines.ray")
 pytestmark = [pytest.mark.slow, needs("ray")]
 
 RULES = WorkerLimits(memory=1 << 27, timeout_s=1.0)
-TESTS = Path(__file__).parents[2]
-
-
-@dataclass
-class Nodes:
-    process: subprocess.Popen[str]
-    address: str = ""
-    workers: list[int] = field(default_factory=list)  # raylets that may be killed
-
-    def ask(self, line: str) -> str:
-        assert self.process.stdin is not None and self.process.stdout is not None
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
-        return self.process.stdout.readline()
-
-    def kill(self, node: int) -> None:
-        assert self.ask(f"kill {node}") == "killed\n"
-        self.workers.remove(node)
-
-    def restore(self) -> None:
-        """Three nodes again."""
-        while len(self.workers) < 2:
-            self.workers.append(int(self.ask("add")))
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Nodes]:
-    # not in pytest's folder: paths of sockets must be short
-    folder = tempfile.mkdtemp(prefix="ff", dir="/tmp")
-    command = [sys.executable, str(TESTS / "helpers/preprocess/ray_cluster.py"), folder]
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        tempfile.TemporaryFile() as log,
-        subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
-        ) as process,
-    ):
-        patch.setenv("RAY_TMPDIR", folder)
-        patch.setenv("RAY_AUTH_MODE", "disabled")
-        assert process.stdin is not None and process.stdout is not None
-        address, *workers = process.stdout.readline().split() or [""]
-        if not address:
-            log.seek(0)
-            pytest.fail(f"no cluster: {log.read().decode()}")
-        yield Nodes(process, address, [int(node) for node in workers])
-        process.stdin.close()
-        process.wait(60)
-    assert not os.path.exists(folder)
+    with ray_nodes() as nodes:
+        yield nodes
 
 
 @pytest.fixture

@@ -85,10 +85,9 @@ while done < last:
         schedule.step()
         done += 1
         if args.checkpoint and world.main and (done % args.save_every == 0 or done == last):
-            torch.save(
-                {"done": done} | {name: part.state_dict() for name, part in parts.items()},
-                args.checkpoint,
-            )
+            saved = {"done": done} | {name: part.state_dict() for name, part in parts.items()}
+            torch.save(saved, f"{args.checkpoint}.new")
+            os.replace(f"{args.checkpoint}.new", args.checkpoint)  # whole, or the one before
         if done == last:
             break
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from conftest import ROOT
+from helpers.needs import needs
 
 pytestmark = pytest.mark.slow
 
@@ -25,8 +26,12 @@ SAYS = {
         "different labels!",
         "6 bad:",
     ),
+    "train_keras": ("interrupted in epoch 1 at step", "images read after the restart: "),
+    "train_torch": ("'feed_wait': ", "resumes at step 3 of", "epoch 2: "),
+    "train_jax": ("'feed_wait': ", "resumes at step 3 of", "epoch 2: "),
 }
-IN_CI = ("train_and_profile",)  # commands of the other are run by pages
+NEEDS = {"train_torch": ["torch"], "train_jax": ["jax"]}
+IN_CI = ("train_and_profile",)  # others run by night: pages and examples have their commands
 SHORTER = {  # what a reader waits for, and a test need not
     "train_per_class=24, val_per_class=8": "train_per_class=8, val_per_class=4, shrink=4",
     "seconds=8": "seconds=1",
@@ -39,7 +44,14 @@ def printed(notebook: Any) -> str:
 
 
 CASES = [
-    pytest.param(path, id=path.stem, marks=[pytest.mark.nightly] * (path.stem not in IN_CI))
+    pytest.param(
+        path,
+        id=path.stem,
+        marks=[
+            needs(*NEEDS.get(path.stem, [])),
+            *([pytest.mark.nightly] * (path.stem not in IN_CI)),
+        ],
+    )
     for path in NOTEBOOKS
 ]
 
@@ -67,6 +79,7 @@ def test_a_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
         for cell in notebook.cells
         for output in cell.get("outputs", ())
         if "image/png" in output.get("data", {})
+        or "data:image/jpeg" in output.get("data", {}).get("text/html", "")
     ]
     assert pictures
 

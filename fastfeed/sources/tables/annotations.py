@@ -28,7 +28,7 @@ from fastfeed.sources.tables.columns import (
     TextLists,
     without_null,
 )
-from fastfeed.sources.tables.string_column import StringColumn, numbers
+from fastfeed.sources.tables.string_column import StringColumn, in_one_blob, numbers
 
 _EXACT = 1 << 53  # integers up to this are themselves as float64
 _AT_ONCE = 1 << 18  # rows checked together: they fit into the CPU's caches
@@ -235,8 +235,7 @@ def _as_texts(part: ColumnPart, kind: ColumnType) -> ColumnPart:
         b"" if missing else as_text(kind, value)
         for value, missing in zip(part.values.tolist(), part.missing().tolist(), strict=True)
     ]
-    ends = np.cumsum([len(text) for text in texts])
-    return ColumnPart(StringColumn(np.frombuffer(b"".join(texts), np.uint8), ends), part.null)
+    return ColumnPart(StringColumn.of_bytes(texts), part.null)
 
 
 def _lacks_room(parsed: Sequence[np.ndarray], parts: Sequence[ColumnPart]) -> bool:
@@ -249,12 +248,8 @@ def _lacks_room(parsed: Sequence[np.ndarray], parts: Sequence[ColumnPart]) -> bo
 
 
 def _texts(parts: Sequence[ColumnPart], name: str) -> ColumnArrays:
-    texts, at = [], 0
-    for part in parts:
-        own = without_null(part)
-        texts.append(StringColumn(own.blob, own.ends.astype(np.int64) + at))
-        at += len(own.blob)
-    return {f"carried {name}": [t.blob for t in texts], f"ends {name}": [t.ends for t in texts]}
+    blobs, ends = in_one_blob([without_null(part) for part in parts])
+    return {f"carried {name}": blobs, f"ends {name}": ends}
 
 
 _KINDS: dict[str, ColumnType] = {"b": "bool", "i": "int", "u": "int", "f": "float"}

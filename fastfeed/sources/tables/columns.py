@@ -23,7 +23,7 @@ from fastfeed.sources.label_values import MOST_CLASSES, LabelKind
 from fastfeed.sources.shards.labels import number_integers
 from fastfeed.sources.tables.column_types import ColumnType
 from fastfeed.sources.tables.inline_images import has_inline
-from fastfeed.sources.tables.string_column import StringColumn, fractions
+from fastfeed.sources.tables.string_column import StringColumn, fractions, in_one_blob
 
 ColumnArrays = dict[str, list[np.ndarray]]
 
@@ -201,7 +201,6 @@ class PathColumn(ColumnParser):
     def __init__(self, names: Sequence[str], where: RowLocator) -> None:
         super().__init__(names, where)
         self._parts: list[StringColumn] = []
-        self._bytes = 0
 
     def _take(self, name: str, part: ColumnPart, first: int) -> None:
         if not isinstance(part.values, StringColumn) and not bool(np.all(part.missing())):
@@ -209,21 +208,14 @@ class PathColumn(ColumnParser):
             raise self._wrong(first + row, name, "paths, or images as bytes", part[row])
         texts = without_null(part)
         self.urls = self.urls or b"://" in texts.blob.tobytes() or has_inline(texts)
-        self._parts.append(StringColumn(texts.blob, texts.ends.astype(np.int64) + self._bytes))
-        self._bytes += len(texts.blob)
+        self._parts.append(texts)
 
     def arrays(self) -> ColumnArrays:
-        arrays: ColumnArrays = {
-            "paths": [t.blob for t in self._parts],
-            "path_ends": [t.ends for t in self._parts],
-        }
-        hashes, at = [], 0
-        for texts in self._parts:
-            hashes.append(StringColumn(texts.blob, texts.ends - at).hashes())
-            at += len(texts.blob)
-        every = np.concatenate(hashes)
+        paths, ends = in_one_blob(self._parts)
+        every = np.concatenate([texts.hashes() for texts in self._parts])
         ordered = np.sort(every)
         repeated = ordered[1:][ordered[1:] == ordered[:-1]]
+        arrays: ColumnArrays = {"paths": paths, "path_ends": ends}
         return arrays | {"repeated": [np.isin(every, repeated)]} if len(repeated) else arrays
 
 

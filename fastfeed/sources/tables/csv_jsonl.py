@@ -320,10 +320,8 @@ def any_part(
             kind = merged(kind, type_of(value))
         except TypeConflict as error:
             raise SourceError(_in_row(name, uri, first + row, str(error))) from None
-    texts = [as_text(kind, value) for value in values]
-    blob = np.frombuffer(b"".join(texts), np.uint8)
-    ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))
-    return ColumnPart(StringColumn(blob, ends), null, kind=kind, refusal=refusal)
+    texts = StringColumn.of_bytes([as_text(kind, value) for value in values])
+    return ColumnPart(texts, null, kind=kind, refusal=refusal)
 
 
 def _large(values: list[Any]) -> int | None:

@@ -137,7 +137,7 @@ class ImageFiles:
             if storage.cache is not None:
                 return MappedRead(_VersionedRead(storage, uri), _allowed_or_not)
             return MappedRead(
-                MappedRead(storage.fetch([ByteRange(uri)])[0], _or_empty), _allowed_or_not
+                MappedRead(storage.fetch([ByteRange(uri)])[0], or_empty), _allowed_or_not
             )
         except (FastfeedError, ValueError) as error:  # of a malformed address
             return Completed(Unread("not_found", str(error)))
@@ -244,8 +244,9 @@ def _allowed_or_not(data: Any) -> Any:
     return data
 
 
-def _or_empty(data: Any) -> Any:
-    return data or Unread("empty") if isinstance(data, bytes) else data
+def or_empty(data: bytes | Unread) -> bytes | Unread:
+    """The bytes of an image; Unread as empty for none."""
+    return data or Unread("empty")
 
 
 class _VersionedRead:
@@ -275,7 +276,7 @@ class _VersionedRead:
         stat = stat_of(info)
         is_versioned = stat.size and stat.version  # else it might change unseen
         span = ByteRange(self._uri, 0, stat.size, stat) if is_versioned else ByteRange(self._uri)
-        return MappedRead(self._storage.fetch([span])[0], _or_empty)
+        return MappedRead(self._storage.fetch([span])[0], or_empty)
 
     def done(self) -> bool:
         """Return True once the bytes have arrived."""

@@ -21,7 +21,7 @@ from fastfeed.sources.tables.columns import (
     TextLists,
     without_null,
 )
-from fastfeed.sources.tables.string_column import StringColumn
+from fastfeed.sources.tables.string_column import StringColumn, in_one_blob
 
 
 def label_parser(
@@ -76,7 +76,12 @@ class NumberLabels(ColumnParser):
         shape = self._shape or ()
         columns = []
         for parts in self._parts.values():
-            whole = [part if part.shape[1:] == shape else _absent(part, shape) for part in parts]
+            whole = [
+                part
+                if part.shape[1:] == shape
+                else np.full((len(part), *shape), np.nan, np.float32)
+                for part in parts
+            ]
             columns.append(np.concatenate(whole))
         numbers = np.stack(columns, axis=1) if self._several else columns[0]
         if bool(np.isnan(numbers.reshape(len(numbers), -1)).any(axis=1).all()):
@@ -97,17 +102,12 @@ def _parsed_lists(part: ColumnPart, texts: list[str]) -> ColumnPart:
     return ColumnPart(values, part.null)
 
 
-def _absent(part: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    return np.full((len(part), *shape), np.nan, np.float32)
-
-
 class TextLabels(ColumnParser):
     """`label_blob` and `label_ends`: texts in UTF-8, empty for missing ones."""
 
     def __init__(self, names: Sequence[str], where: RowLocator) -> None:
         super().__init__(names, where)
         self._parts: list[StringColumn] = []
-        self._bytes = 0
 
     def _take(self, name: str, part: ColumnPart, first: int) -> None:
         missing = part.missing()
@@ -116,16 +116,13 @@ class TextLabels(ColumnParser):
             raise self._wrong(first + row, name, "texts", part[row])
         texts = without_null(part)
         self._check_utf8(name, texts, first)
-        self._parts.append(StringColumn(texts.blob, texts.ends.astype(np.int64) + self._bytes))
-        self._bytes += len(texts.blob)
+        self._parts.append(texts)
 
     def arrays(self) -> ColumnArrays:
-        if not self._bytes:
+        blobs, ends = in_one_blob(self._parts)
+        if not any(map(len, blobs)):
             raise self._unlabeled()
-        return {
-            "label_blob": [part.blob for part in self._parts],
-            "label_ends": [part.ends for part in self._parts],
-        }
+        return {"label_blob": blobs, "label_ends": ends}
 
 
 class NameLabels(ColumnParser):

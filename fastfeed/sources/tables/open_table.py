@@ -50,6 +50,9 @@ _MEANING = 3  # of the arrays in a cached file: of another, they are made again
 # of the table, from which on its columns are kept in a file: less is read in no time
 KEEP_BYTES = 4 << 20
 
+# fields of an OpenedTable in a cached file
+_KEPT = ("rows", "leaf", "urls", "classes", "named", "kinds")
+
 Files = Sequence[tuple[str, Stat]]
 _ROWS = 1 << 16  # that are Python objects at the same time
 
@@ -242,21 +245,12 @@ def _load_cached(path: Path, files: Files, requested: RequestedColumns) -> Opene
     if cached is None:
         return None
     header, arrays = cached
-    if header["asked"] != _asked(requested) or header["stats"] != [
-        [stat.size, stat.version] for _, stat in files
-    ]:
+    stats = [[stat.size, stat.version] for _, stat in files]
+    if header["asked"] != _asked(requested) or header["stats"] != stats:
         return None
-    return OpenedTable(
-        list(files),
-        header["rows"],
-        arrays,
-        header["leaf"],
-        header["urls"],
-        tuple(header["classes"]),
-        header["named"],
-        header["kinds"],
-        path,
-    )
+    known: dict[str, Any] = {name: header[name] for name in _KEPT}
+    known["classes"] = tuple(known["classes"])
+    return OpenedTable(list(files), arrays=arrays, cache_path=path, **known)
 
 
 def _read_all(
@@ -359,16 +353,9 @@ def _spans(reads: Sequence[TableFile], rows: Sequence[int]) -> ColumnArrays:
 def _save_cached(
     opened: OpenedTable, arrays: ColumnArrays, requested: RequestedColumns, path: Path
 ) -> OpenedTable:
-    header = {
-        "asked": _asked(requested),
-        "stats": [[stat.size, stat.version] for _, stat in opened.files],
-        "rows": opened.rows,
-        "leaf": opened.leaf,
-        "urls": opened.urls,
-        "classes": opened.classes,
-        "named": opened.named,
-        "kinds": opened.kinds,
-    }
+    stats = [[stat.size, stat.version] for _, stat in opened.files]
+    known = {name: getattr(opened, name) for name in _KEPT}
+    header = {"asked": _asked(requested), "stats": stats, **known}
     try:
         save(path, header, arrays)
         trim_cache(path.parent.parent, path)

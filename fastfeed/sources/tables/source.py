@@ -19,7 +19,7 @@ from fastfeed.sources.notes import notes_text, summary, with_notes
 from fastfeed.sources.shards.labels import checked_classes
 from fastfeed.sources.tables.column_types import ColumnType, from_text, is_text
 from fastfeed.sources.tables.columns import RowLocator
-from fastfeed.sources.tables.image_files import ImageFiles
+from fastfeed.sources.tables.image_files import ImageFiles, or_empty
 from fastfeed.sources.tables.open_table import (
     OpenedTable,
     RequestedColumns,
@@ -373,7 +373,7 @@ class ArrowImages:
         """The image of row i."""
         if self._lengths[i] < 0:
             return self._named.read(i)
-        return _or_empty(self._shards.read(*self._span(i)))
+        return or_empty(self._shards.read(*self._span(i)))
 
     def fetch(self, i: int) -> Pending:
         """Begin to read from storage."""
@@ -381,7 +381,7 @@ class ArrowImages:
             return self._named.fetch(i)
         if not self._shards.remote:
             return MappedRead(Completed(i), self.read)
-        return MappedRead(self._shards.fetch(*self._span(i)), _or_empty)
+        return MappedRead(self._shards.fetch(*self._span(i)), or_empty)
 
     def addresses(self, ids: np.ndarray) -> SampleLocations | None:
         """Bytes of local files, int64 (n,), -1 to skip; None if any may be remote."""
@@ -416,7 +416,3 @@ class ArrowImages:
     def shard(self, unit: int) -> str:
         """Path or address of a file."""
         return self._where.uris[unit]
-
-
-def _or_empty(data: bytes | Unread) -> bytes | Unread:
-    return data or Unread("empty")

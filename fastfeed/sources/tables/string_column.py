@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -31,12 +32,16 @@ class StringColumn:
         """Build from Python strings."""
         joined = "".join(texts)
         blob = _encoded(joined)
-        pieces: Sequence[str | bytes] = texts
         if len(blob) != len(joined):  # not one byte for each character
-            pieces = [_encoded(text) for text in texts]
-            blob = b"".join(pieces)
-        lengths = np.fromiter(map(len, pieces), np.int64, len(pieces))
+            return cls.of_bytes([_encoded(text) for text in texts])
+        lengths = np.fromiter(map(len, texts), np.int64, len(texts))
         return cls(np.frombuffer(blob, np.uint8), np.cumsum(lengths))
+
+    @classmethod
+    def of_bytes(cls, texts: Sequence[bytes]) -> StringColumn:
+        """Build from encoded texts, or from any bytes."""
+        lengths = np.fromiter(map(len, texts), np.int64, len(texts))
+        return cls(np.frombuffer(b"".join(texts), np.uint8), np.cumsum(lengths))
 
     def __len__(self) -> int:
         return len(self.ends)
@@ -86,6 +91,13 @@ class StringColumn:
                 map(hash, pieces), np.int64, len(stops)
             )
         return hashes
+
+
+def in_one_blob(parts: Sequence[StringColumn]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Blobs of columns one after another, and ends that count from the first of them."""
+    firsts = accumulate((len(part.blob) for part in parts), initial=0)
+    ends = [part.ends.astype(np.int64) + first for part, first in zip(parts, firsts, strict=False)]
+    return [part.blob for part in parts], ends
 
 
 def _encoded(text: str) -> bytes:

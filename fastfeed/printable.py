@@ -88,6 +88,12 @@ def format_size(count: float) -> str:
     return f"{value:.0f} {unit}" if unit == "bytes" or value >= 99.95 else f"{value:.1f} {unit}"
 
 
+def plural(count: int, noun: str) -> str:
+    """`1 step`, `1,000 steps`, `2 batches`."""
+    ending = "" if count == 1 else "es" if noun.endswith("ch") else "s"
+    return f"{count:,} {noun}{ending}"
+
+
 def warn(text: str, category: type[Warning] = RuntimeWarning, *, stacklevel: int) -> None:
     """Issue a warning as one printable line: it may quote paths and files from elsewhere.
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from fastfeed.errors import ProofError
+from fastfeed.printable import plural
 from fastfeed.profiler.model.causes import SEVERE, STARVED
 from fastfeed.proof.measure.modes import Mode
 from fastfeed.proof.measure.record import Record
@@ -214,20 +215,15 @@ def _notes(record: Record) -> list[str]:
 def _too_short(record: Record) -> str:
     if record.sizes is None:
         return (
-            f"the run was too short for a proof: it ended after {steps_text(record.steps)}, while"
-            " it was still settling; let the trainer run for longer"
+            f"the run was too short for a proof: it ended after {plural(record.steps, 'step')},"
+            " while it was still settling; let the trainer run for longer"
         )
     needed = record.sizes.block * len(record.modes) * record.sizes.rounds
     return (
-        f"the run was too short for a proof: it ended after {steps_text(record.steps)}, and a proof"
-        f" of {record.seconds:g} s takes about {needed:,} here; let the trainer run for longer, or"
+        f"the run was too short for a proof: it ended after {plural(record.steps, 'step')}, and a"
+        f" proof of {record.seconds:g} s takes about {needed:,} here; let the trainer run for longer, or"
         " lower --seconds"
     )
-
-
-def steps_text(steps: int) -> str:
-    """1 -> "1 step"."""
-    return f"{steps:,} step{'s' * (steps != 1)}"
 
 
 def word(costs: StepCosts) -> str:

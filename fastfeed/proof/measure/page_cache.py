@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -124,23 +124,18 @@ def _named(source: Source, ids: np.ndarray) -> Iterator[Range]:
             yield os.fsencode(path), 0, 0
 
 
-class _opened:
-    """`with _opened(path) as fd:` None where it is not a file that can be read."""
-
-    def __init__(self, path: bytes) -> None:
-        self._path = path
-        self._fd = -1
-
-    def __enter__(self) -> int | None:
-        try:
-            self._fd = open_file(self._path, wait=False)
-        except OSError:  # gone, or not ours: the feed will say so
-            return None
-        return self._fd
-
-    def __exit__(self, *_: object) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
+@contextmanager
+def _opened(path: bytes) -> Iterator[int | None]:
+    """Descriptor of a file; None where it cannot be read."""
+    try:
+        fd = open_file(path, wait=False)
+    except OSError:  # gone, or not ours: the feed will say so
+        yield None
+        return
+    try:
+        yield fd
+    finally:
+        os.close(fd)
 
 
 def _addressed(addresses: SampleLocations) -> Iterator[Range]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fastfeed import html_page
 from fastfeed.html_page import Markup, bullets, escape, table
+from fastfeed.printable import plural
 from fastfeed.proof.measure.statistics import Estimate
 from fastfeed.proof.report.sentences import (
     MODES,
@@ -60,7 +61,7 @@ def _head(proof: StepCosts) -> str:
         f"batch {feed['batch']}",
     ]
     if is_feed:
-        threads = f"{feed['threads']} thread{'s' * (feed['threads'] != 1)}"
+        threads = plural(feed["threads"], "thread")
         facts.append(f"{threads}, {feed['prefetch']} batches ahead")
     facts.append(f"{proof.rounds} rounds of blocks of {proof.block_steps} steps")
     if feed["name"]:

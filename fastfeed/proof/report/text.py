@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.text import Text
 
+from fastfeed.printable import plural
 from fastfeed.profiler.reports.layout import Sheet, bar, encodable, fitted
 from fastfeed.proof.measure.statistics import Estimate
 from fastfeed.proof.report.sentences import MODES, PARTS, cannot, headline, ms, percent, rate, shown
@@ -24,20 +25,19 @@ def render(proof: StepCosts, console: Console) -> None:
     """Print the report."""
     sheet = Sheet(console, min(console.width, 110), lines=12)
     label = verdict(proof).upper()
-    for line in [
+    lines = [
         *sheet.labeled(label, headline(proof), style=_STYLES[word(proof)], indent=len(label) + 2),
         *sheet.sentence(cannot(proof)),
-    ]:
-        console.print(encodable(line, console), highlight=False, soft_wrap=True)
+    ]
     wide = console.width >= _TABLES
     parts = _parts(proof, console.width, sheet.ascii) if wide else _narrow_parts(proof)
     for text in [*parts, *_steps(proof, sheet, wide), *_what_if(proof, sheet, wide)]:
-        style = "bold" if text and not text.startswith(" ") else ""
-        console.print(encodable(Text(text, style=style), console), highlight=False, soft_wrap=True)
+        lines.append(Text(text, style="bold" if text and not text.startswith(" ") else ""))
     tail = [f"note: {note}" for note in proof.notes]
     for sentence in [_how(proof), *tail]:
-        for line in sheet.sentence(sentence, style="dim"):
-            console.print(encodable(line, console), highlight=False, soft_wrap=True)
+        lines += sheet.sentence(sentence, style="dim")
+    for line in lines:
+        console.print(encodable(line, console), highlight=False, soft_wrap=True)
 
 
 def plain(proof: StepCosts, width: int = 100) -> str:
@@ -128,7 +128,7 @@ def _how(proof: StepCosts) -> str:
     )
     name = shown(feed["name"] or feed["source"])
     rank = f", rank {feed['rank']} of {feed['world']}" if feed["world"] > 1 else ""
-    ahead = f", {feed['threads']} thread{'s' * (feed['threads'] != 1)}, {feed['prefetch']} ahead"
+    ahead = f", {plural(feed['threads'], 'thread')}, {feed['prefetch']} ahead"
     return (
         f"{name}{rank}, batch {feed['batch']}{ahead * is_feed}; {proof.rounds} rounds of "
         f"blocks of {proof.block_steps} steps, intervals over rounds{own}"

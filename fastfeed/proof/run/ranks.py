@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fastfeed.errors import ProofError
+from fastfeed.printable import plural
 from fastfeed.proof.measure.record import Record
 from fastfeed.proof.report.sentences import percent, rate
 from fastfeed.proof.step_costs import SCHEMA, StepCosts
@@ -113,7 +114,7 @@ class Scaling:
 
     def _lines(self) -> Iterator[str]:
         for row in self.rows:
-            yield f"{row.ranks} rank{'s' * (row.ranks != 1)}, input {percent(row.input_share)}"
+            yield f"{plural(row.ranks, 'rank')}, input {percent(row.input_share)}"
             for kind in _KINDS:
                 images, speed_up, efficiency = self._cells(row, kind)
                 yield f"  {kind:10}{images:>9}/s{speed_up:>7}{efficiency:>9}"

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from fastfeed.errors import ProofError
 from fastfeed.feed.session import JOB, PROVE
+from fastfeed.printable import plural
 from fastfeed.profiler.runner.foreground import descendants
 from fastfeed.profiler.runner.injection import after_import
 from fastfeed.proof.measure.modes import FEED_MODES, Mode
@@ -27,7 +28,6 @@ from fastfeed.proof.report.sentences import shown
 from fastfeed.proof.result import Proof
 from fastfeed.proof.run.data_loaders import AFTER_IMPORT
 from fastfeed.proof.run.trainer import OTHERS, PROBLEM, complete_name, record_name
-from fastfeed.proof.step_costs import steps_text
 from fastfeed.system.processes import process_state
 from fastfeed.system.signals import ENDING, died_of, is_kill
 
@@ -115,7 +115,7 @@ def concluded(outcome: Outcome, job: Job, ranks: int = 1) -> Proof:
         raise ProofError(_no_feed(outcome, job))
     record, others = outcome.records[0], ", ".join(outcome.others)
     if not record.complete and outcome.code:
-        after = f" after {steps_text(record.steps)}," if record.left else ""
+        after = f" after {plural(record.steps, 'step')}," if record.left else ""
         raise ProofError(
             f"the command {_ended(outcome.code)}{after} before its proof was"
             f" complete{_above(outcome)}"

@@ -85,10 +85,7 @@ class Page:
     counters: Mapping[str, int]
     stages: Mapping[str, tuple[int, int]]  # stage -> (spans, nanoseconds summed over threads)
     # stage of the batch that is needed first, and the endpoint or folder it reads
-    doing: tuple[str, str] = (
-        "",
-        "",
-    )
+    doing: tuple[str, str] = ("", "")
 
     @property
     def ready(self) -> tuple[int, ...]:

@@ -105,7 +105,9 @@ def judge(
     if (
         counters["phase"] == TRAINING
         and since_s > max(STALL_S, STALL_STEPS * step_s)
-        and _hangs(cores, sm)
+        and cores is not None
+        and cores < IDLE_CORES
+        and not sm
     ):
         return Judgment(
             State.STALLED,
@@ -136,10 +138,6 @@ def _not_watched(window: Rates | None, sm: float | None) -> str:
     if sm is not None:
         text += f"; its GPU works {sm:.0%} of the time, an estimate"
     return f"{text}; wrap it in ff.watched(data) to find out"
-
-
-def _hangs(cores: float | None, sm: float | None) -> bool:
-    return cores is not None and cores < IDLE_CORES and not sm
 
 
 def _clock(wall_s: float | None, ago_s: float) -> str:

@@ -83,14 +83,12 @@ class Monitor:
         pid: int | None = None,
         gpus: Gpus | None = None,
         clock: Callable[[], int] = steady_ns,
-        root: Path = Path("/"),
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._folders = folders
         self._pid = pid
         self._gpus = gpus
         self._clock = clock
-        self._root = root
         self._feeds: dict[str, _Feed] = {}
         self._wall = wall
 
@@ -140,7 +138,7 @@ class Monitor:
             *([page.counters["helper_pid"]] if page.counters["helper_pid"] else []),
         ]
         elsewhere = found.alive is None  # the number means another process here
-        cpu = read_cpu([] if elsewhere else pids, now, self._root)
+        cpu = read_cpu([] if elsewhere else pids, now)
         feed.history.add(reading)
         feed.readings.append((reading, cpu))
         while len(feed.readings) > 2 and now - feed.readings[1][0].at_ns >= LONG_S * 1e9:
@@ -148,7 +146,7 @@ class Monitor:
         short, long = _since(feed.readings, SHORT_S), _since(feed.readings, LONG_S)
         window = None if short is None else rates(short[0], reading)
         if feed.visible is None:
-            feed.visible = () if elsewhere else visible_gpus(variables(self._root, pids[0]))
+            feed.visible = () if elsewhere else visible_gpus(variables(pids[0]))
         gpu = gpu_of(page.identity.get("local_rank", 0), pids, feed.visible, gpus)
         feed.gpu = None if gpu is None else (gpu.index, gpu.instance)
         use = CpuUse() if short is None else cpu_use(short[1], cpu)
@@ -201,10 +199,10 @@ def _since(
     return chosen
 
 
-def variables(root: Path, pid: int) -> dict[str, str]:
+def variables(pid: int) -> dict[str, str]:
     """The environment that a process was started with; empty if it cannot be read."""
     try:
-        entries = (root / f"proc/{pid}/environ").read_bytes().decode("ascii", "replace").split("\0")
+        entries = Path(f"/proc/{pid}/environ").read_bytes().decode("ascii", "replace").split("\0")
     except OSError:
         return {}
     return dict(entry.split("=", 1) for entry in entries if "=" in entry)

@@ -120,7 +120,7 @@ class _GpuMean:
         self.use: GpuUse | None = None
         self._gpus = gpus
         self._pid = pid
-        environment = variables(Path("/"), pid)
+        environment = variables(pid)
         self._visible = visible_gpus(environment)
         self._local_rank = environment.get("LOCAL_RANK", "")
         self._shares: list[float] = []

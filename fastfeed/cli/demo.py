@@ -16,6 +16,7 @@ from fastfeed.cli.screen.help import option
 from fastfeed.cli.screen.streams import Console
 from fastfeed.errors import ConfigError
 from fastfeed.faults import REASONS
+from fastfeed.printable import plural
 
 if TYPE_CHECKING:
     from fastfeed.feed.feed import Feed
@@ -62,17 +63,14 @@ def demo(
         from fastfeed.feed.session import FeedSession
     keras.utils.set_random_seed(seed)
     train, val = _feeds(root, work, batch or classifier.BATCH, backend, seed)
-    console.print(str(train), soft_wrap=True, highlight=False, markup=False)
+    console.plain(str(train))
     epochs = epochs or classifier.epochs_for(train.plan.length)
     model = classifier.build(
         len(FeedSession.of(train).source.classes), classifier.IMAGE_SIZE, epochs * len(train)
     )
-    console.print(
+    console.plain(
         f"\nA CNN of {model.count_params():,} parameters on Keras {keras.__version__} with"
-        f" {keras.backend.backend()}: {epochs} epoch{'s' if epochs != 1 else ''} of {len(train)}"
-        " steps\n",
-        highlight=False,
-        soft_wrap=True,
+        f" {keras.backend.backend()}: {plural(epochs, 'epoch')} of {len(train)} steps\n"
     )
     with train, val:
         try:
@@ -90,7 +88,7 @@ def demo(
         console.print(
             "", _table(train, val, history), _bad(train, val, root), sep="\n", highlight=False
         )
-    console.print(f"total {time.monotonic() - began:.0f} s", highlight=False)
+    console.plain(f"total {time.monotonic() - began:.0f} s")
 
 
 def _checked(root: Path) -> Path:
@@ -115,10 +113,9 @@ def _generated(root: Path, console: Console) -> Path:
             )
         except FileExistsError as error:
             raise ConfigError(f"{error}; --work says where images are made") from error
-    console.print(
+    console.plain(
         f"{photos.images} photographs of {len(photos.classes)} kinds of landmarks in {photos.root},"
-        f" and {len(photos.broken)} files broken on purpose",
-        highlight=False,
+        f" and {len(photos.broken)} files broken on purpose"
     )
     return photos.root
 

@@ -15,7 +15,8 @@ from rich.text import Text
 from fastfeed.cli.open_source import StorageOption, storage_options
 from fastfeed.cli.screen.help import argument, option
 from fastfeed.cli.screen.streams import Console
-from fastfeed.cli.screen.table import plural, show_facts
+from fastfeed.cli.screen.table import show_facts
+from fastfeed.printable import plural
 
 if TYPE_CHECKING:
     from fastfeed.storage.storage import Storage
@@ -168,9 +169,5 @@ def _spread(counts: Sequence[int], what: str) -> str:
 
 
 def _interrupted(what: str) -> typer.Exit:
-    Console(stderr=True).print(
-        f"interrupted: {what}; run the same command again to resume",
-        highlight=False,
-        soft_wrap=True,
-    )
+    Console(stderr=True).plain(f"interrupted: {what}; run the same command again to resume")
     return typer.Exit(130)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,9 +17,10 @@ from fastfeed.cli.screen.help import MORE, argument, flag, option
 from fastfeed.cli.screen.streams import say
 from fastfeed.cli.traces import report_files
 from fastfeed.errors import ConfigError, ProofError
+from fastfeed.printable import plural
 
 if TYPE_CHECKING:
-    from fastfeed.proof.measure.modes import Mode
+    from fastfeed.cli.screen.streams import Console
     from fastfeed.proof.result import Proof
     from fastfeed.proof.run.ranks import Scaling
     from fastfeed.proof.run.runner import Job
@@ -58,6 +61,9 @@ def prove(
         fastfeed prove --html proof.html -- python train.py     # and a page
         fastfeed prove --ranks 1,2,4 -- python train.py         # one table
     """
+    from fastfeed.profiler.runner.foreground import unrunnable
+    from fastfeed.proof.measure.modes import Mode
+    from fastfeed.proof.report import text
     from fastfeed.proof.run.runner import Job, concluded, run
 
     if math.isnan(seconds):
@@ -68,9 +74,13 @@ def prove(
             "--html shows one proof, and --ranks makes a table of several; leave one of them out"
         )
     report_files.check([], html, None, force=False)
-    _check_command(command)
+    bad = unrunnable(command)
+    if bad is not None:
+        say(f"fastfeed: {bad[1].replace('fastfeed profile', 'fastfeed prove')}")
+        raise typer.Exit(bad[0])
     if counts:
-        _several(command, counts, Job(seconds, cold, feed, _ends()), limit, as_json)
+        ends = (Mode.RESIDENT, Mode.WARM, Mode.COLD)
+        _several(command, counts, Job(seconds, cold, feed, ends), limit, as_json)
         return
     job = Job(seconds, cold, feed)
     say(
@@ -80,7 +90,7 @@ def prove(
     outcome = run(command, job)
     proof = concluded(outcome, job)
     try:
-        _show(proof, as_json)
+        _show(proof, partial(text.render, proof), as_json)
     finally:  # minutes were spent on it
         if html is not None:
             say(report_files.save_page(html, proof.html()))
@@ -96,7 +106,7 @@ def _several(
     rows: list[RankCount] = []
     try:
         for count in counts:
-            ranks = f"{count} rank{'s' * (count != 1)}"
+            ranks = plural(count, "rank")
             say(
                 f"fastfeed prove: {ranks}, {job.seconds:g} s; the weights of this run are"
                 " meaningless"
@@ -109,33 +119,17 @@ def _several(
                 raise ProofError(f"with {ranks}: {error}") from error
     finally:  # minutes were spent on those before
         if rows:
-            _print_table(Scaling(tuple(rows)), as_json)
+            scaling = Scaling(tuple(rows))
+            _show(scaling, scaling.render, as_json)
     _exit(limit, max(row.wait_low for row in rows), max(row.wait_high for row in rows))
 
 
-def _ends() -> tuple[Mode, ...]:
-    """The two kinds of input of a table of ranks, and the cold one."""
-    from fastfeed.proof.measure.modes import Mode
-
-    return (Mode.RESIDENT, Mode.WARM, Mode.COLD)
-
-
-def _show(proof: Proof, as_json: bool) -> None:
-    from fastfeed.proof.report import text
-
+def _show(result: Proof | Scaling, render: Callable[[Console], None], as_json: bool) -> None:
     with streams.report() as console:
         if as_json:
-            print(json.dumps(proof.as_dict(), indent=1, allow_nan=False))
+            print(json.dumps(result.as_dict(), indent=1, allow_nan=False))
         else:
-            text.render(proof, console)
-
-
-def _print_table(scaling: Scaling, as_json: bool) -> None:
-    with streams.report() as console:
-        if as_json:
-            print(json.dumps(scaling.as_dict(), indent=1, allow_nan=False))
-        else:
-            scaling.render(console)
+            render(console)
 
 
 def _exit(limit: float | None, low: float, high: float) -> None:
@@ -173,12 +167,3 @@ def _limit(fail_on: str | None) -> float | None:
     if found is None or float(found[1]) > 100:
         raise ConfigError(f"--fail-on must be a limit such as 'input>5%', got {fail_on!r}")
     return float(found[1]) / 100
-
-
-def _check_command(command: list[str]) -> None:
-    from fastfeed.profiler.runner import unrunnable
-
-    bad = unrunnable(command)
-    if bad is not None:
-        say(f"fastfeed: {bad[1].replace('fastfeed profile', 'fastfeed prove')}")
-        raise typer.Exit(bad[0])

@@ -14,7 +14,6 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
 from importlib import import_module, metadata
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import unquote, urlsplit
@@ -90,18 +89,16 @@ def collect(
     version: Callable[[str], str | None] = installed,
     nvml: Any = "pynvml",
     kernel: str | ModuleType = "fastfeed._native",
-    root: Path = Path("/"),
-    which: Callable[[str], str | None] = shutil.which,
 ) -> MachineReport:
     """Inspect this machine for everything that `fastfeed doctor` reports.
 
-    The arguments let tests replace the environment, packages, NVML, kernel, root and PATH.
+    The arguments let tests replace the environment, packages, NVML and kernel.
     """
     try:
         world, world_error = World.detect(environ), None
     except ConfigError as error:
         world, world_error = None, str(error)
-    quota, memory_limit = cgroup_limits(root)
+    quota, memory_limit = cgroup_limits()
     cores = os.cpu_count() or 1
     pillow = version("pillow")
     report = MachineReport(
@@ -122,7 +119,7 @@ def collect(
         frameworks=_versions(FRAMEWORKS, version),
         world=world,
         world_error=world_error,
-        package_manager=next(filter(which, PACKAGES), None),
+        package_manager=next(filter(shutil.which, PACKAGES), None),
         cache=_cache(),
         **find_gpus(nvml),
     )

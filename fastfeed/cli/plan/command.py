@@ -21,8 +21,8 @@ from fastfeed.cli.open_source import (
 )
 from fastfeed.cli.screen.help import ACCESS, MORE, argument, flag, option
 from fastfeed.cli.screen.streams import Console
-from fastfeed.cli.screen.table import plural, show_written
-from fastfeed.printable import format_size
+from fastfeed.cli.screen.table import show_written
+from fastfeed.printable import format_size, plural
 
 if TYPE_CHECKING:
     import numpy as np
@@ -119,12 +119,10 @@ def plan(
         draw(simulation, groups).save(drawn)
         show_written(Console(stderr=as_json), "picture", out)
     elif out is not None:
-        Console(stderr=as_json).print(
+        Console(stderr=as_json).plain(
             "no picture: it shows how steps differ, and the epoch has"
             f" {plural(plan.steps, 'step')}, fewer than {_LEAST_STEPS}; pass a smaller --batch"
-            " or --world-size",
-            soft_wrap=True,
-            highlight=False,
+            " or --world-size"
         )
 
 
@@ -185,14 +183,12 @@ def _show(simulation: Simulation, speed: float, ranks_per_node: int) -> None:
     from fastfeed.cli.plan.files import lies_in_files
 
     console, plan, f = Console(), simulation.plan, figures(simulation, speed, ranks_per_node)
-    console.print(str(simulation.source), soft_wrap=True, highlight=False, markup=False)
-    console.print(
+    console.plain(str(simulation.source))
+    console.plain(
         f"{plural(plan.world.size, 'rank')} x batch {plan.batch} ="
         f" {plural(plan.global_batch, 'sample')} per step, {plural(plan.steps, 'step')},"
         f" shuffle {plan.shuffle}; an epoch takes {_time(f['epoch_s'])} at {speed:g} images/s per"
-        " rank",
-        soft_wrap=True,
-        highlight=False,
+        " rank"
     )
     if not simulation.is_complete:
         console.print(
@@ -202,7 +198,7 @@ def _show(simulation: Simulation, speed: float, ranks_per_node: int) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("", "min", "mean", "max"):
         table.add_column(name, justify="left" if not name else "right")
-    size = _size if simulation.bytes.any() else _unknown
+    size = _size if simulation.bytes.any() else lambda value: "unknown"
     machine = plural(min(ranks_per_node, plan.world.size), "rank")
     rows = [
         ("samples per rank and epoch", simulation.samples, _count),
@@ -216,9 +212,8 @@ def _show(simulation: Simulation, speed: float, ranks_per_node: int) -> None:
     for name, values, text in rows[:2] if files else rows:
         table.add_row(name, *(text(float(v)) for v in (values.min(), values.mean(), values.max())))
     console.print(table)
-    console.print(
-        f"imbalance: the busiest rank reads {simulation.imbalance:.1%} more than the mean",
-        highlight=False,
+    console.plain(
+        f"imbalance: the busiest rank reads {simulation.imbalance:.1%} more than the mean"
     )
     rates = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("", "requests/s", "bytes/s"):
@@ -228,10 +223,7 @@ def _show(simulation: Simulation, speed: float, ranks_per_node: int) -> None:
     rates.add_row("one read per sample, all ranks", *total)
     if files:
         console.print(rates)
-        console.print(
-            "each sample is a separate file, so a request; shards need fewer requests",
-            highlight=False,
-        )
+        console.plain("each sample is a separate file, so a request; shards need fewer requests")
         return
     rates.add_row(
         f"through a disk cache of {_CHUNK >> 20} MiB chunks, per machine",
@@ -244,10 +236,6 @@ def _show(simulation: Simulation, speed: float, ranks_per_node: int) -> None:
 def _count(value: object) -> str:
     number = float(value)  # type: ignore[arg-type]
     return f"{number:,.0f}" if number >= 100 or number == int(number) else f"{number:,.1f}"
-
-
-def _unknown(value: object) -> str:
-    return "unknown"
 
 
 def _size(value: object) -> str:

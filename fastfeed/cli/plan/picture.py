@@ -9,8 +9,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from fastfeed.cli.plan.cluster import Simulation
 from fastfeed.cli.plan.files import Groups
-from fastfeed.cli.screen.table import plural
-from fastfeed.printable import format_size
+from fastfeed.printable import format_size, plural
 
 _LEFT, _TOP, _GAP = 110, 66, 54  # pixels around the panels
 _WIDTH, _RANKS, _TRACE = 1000, 420, 120  # of the panels; heights

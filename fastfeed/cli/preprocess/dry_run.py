@@ -118,7 +118,7 @@ def _facts(
 ) -> list[tuple[str, str]]:
     from fastfeed.faults import format_reasons
     from fastfeed.preprocess.model.report import format_duration
-    from fastfeed.printable import format_size
+    from fastfeed.printable import format_size, plural
 
     sampled, bad = estimated.sampled, estimated.bad.total()
     images = f"{estimated.images:,}"
@@ -156,7 +156,7 @@ def _facts(
         ("output", f"about {output}{spread}, {each} per image"),
         ("input", incoming),
         ("free", "" if estimated.free is None else f"{format_size(estimated.free)} in the target"),
-        ("time", f"{about} with {workers} worker{'s' if workers != 1 else ''}"),
+        ("time", f"{about} with {plural(workers, 'worker')}"),
         ("ms per image", ", ".join(f"{name} {1e3 * took:.1f}" for name, took in stages.items())),
     ]
     return [(name, text) for name, text in rows if text]

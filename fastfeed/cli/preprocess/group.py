@@ -38,9 +38,11 @@ class WithRun(Group):
         """`photos/ shards/ --size 256` is `run photos/ shards/ --size 256`."""
         ctx.meta[ARGUMENTS] = list(args)
         if args and args[0] not in self.commands and args[0] not in HELP:
-            self._refuse_misspelled(args[0], ctx)
+            near = args[0].isalpha() and get_close_matches(args[0], self.commands, 1)
+            if near and not ctx.resilient_parsing and not os.path.exists(args[0]):
+                ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]!r}?")
             args = ["run", *args]
-        elif args[1:] and args[0] != "run" and _is_folder_alone(*args[:2]):
+        elif args[1:] and args[0] != "run" and os.path.isdir(args[0]) > os.path.isdir(args[1]):
             typer.echo(
                 f"fastfeed: {args[0]} is interpreted as the command; for the folder of that name"
                 f" use: fastfeed preprocess run {shlex.join(args)}",
@@ -57,12 +59,6 @@ class WithRun(Group):
             typer.echo("fastfeed: stopped", err=True)
             raise typer.Exit(ENDED) from None
 
-    def _refuse_misspelled(self, word: str, ctx: Any) -> None:
-        """Fail for a mistyped command, which would otherwise be a source that does not exist."""
-        near = word.isalpha() and get_close_matches(word, self.commands, 1)
-        if near and not ctx.resilient_parsing and not os.path.exists(word):
-            ctx.fail(f"No such command {word!r}. Did you mean {near[0]!r}?")
-
     def shown_params(self, ctx: Any) -> list[Any]:
         """Options of `run`, then the group's own."""
         return [*self.commands["run"].params, *self.get_params(ctx)]
@@ -75,10 +71,6 @@ class WithRun(Group):
         """Commands and the options of `run`."""
         own = super().shell_complete(ctx, incomplete)
         return [*own, *self.commands["run"].shell_complete(ctx, incomplete)]
-
-
-def _is_folder_alone(word: str, after: str) -> bool:
-    return os.path.isdir(word) and not os.path.isdir(after)
 
 
 preprocess = typer.Typer(

@@ -267,8 +267,7 @@ def _histogram(console: Console, title: str, counts: list[tuple[str, int]]) -> N
 
 
 def _say(text: str, style: str = "") -> None:
-    console = Console(emoji=False)
-    console.print(text, markup=False, highlight=False, soft_wrap=True, style=style)
+    Console().plain(text, style)
 
 
 def _status(text: str) -> Any:

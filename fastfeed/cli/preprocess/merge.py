@@ -8,7 +8,7 @@ import typer
 
 from fastfeed.cli.preprocess import values as preprocess_values
 from fastfeed.cli.preprocess.inspect import AsJson, Options
-from fastfeed.cli.preprocess.run import FULL, print_report, printer
+from fastfeed.cli.preprocess.run import FULL, print_report
 from fastfeed.cli.screen.help import argument, option
 from fastfeed.cli.screen.streams import Console
 from fastfeed.errors import ConfigError, TargetError
@@ -49,6 +49,6 @@ def merge(
                 on_progress=on_progress,
             )
     except TargetError as error:
-        printer(errors)(f"fastfeed: {error}")
+        errors.plain(f"fastfeed: {error}")
         raise typer.Exit(FULL) from None
     print_report(report, output, "", None, as_json=as_json)

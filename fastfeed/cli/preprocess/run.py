@@ -133,9 +133,9 @@ def bad(
     check_outside(dst, output)
     own = set(job.plan.ids_of(src).tolist())
     images = [image for image in select_bad(job, criteria) if image.sample.id in own]
-    print_line = printer(Console(stderr=True, emoji=False))
     if not images:
-        print_line(f"fastfeed: {printable(dst)}: no bad image{' matches' * bool(criteria)}")
+        nothing = f"{printable(dst)}: no bad image{' matches' * bool(criteria)}"
+        Console(stderr=True).plain(f"fastfeed: {nothing}")
         return
     source = preprocess_values.opener(src, values)(job.target)
     input = planned_input(job.plan, source, planned_ids(job.target, job.plan, source))
@@ -148,9 +148,7 @@ def bad(
         side=side,
         title=f"{dst}, from {src}",
     )
-    printer(Console(emoji=False))(
-        f"{written:,} of {len(images):,} bad images -> {printable(output, None)}"
-    )
+    Console().plain(f"{written:,} of {len(images):,} bad images -> {printable(output, None)}")
 
 
 @with_options(options.WITH, options.JOB)
@@ -293,8 +291,8 @@ def _run_job(
     source = preprocess_values.opener(src, values)
     if job is None:
         job = run_job
-        arguments["on_hint"] = lambda hint: printer(errors)(f"fastfeed: {hint}")
-    engine = preprocess_values.engine_of(values["ray"])
+        arguments["on_hint"] = lambda hint: errors.plain(f"fastfeed: {hint}")
+    engine = {None: "local", "auto": "ray"}.get(values["ray"], f"ray:{values['ray']}")
     limit = preprocess_values.limit_of(values["max_bad"])
     log = Path(values["json_log"]) if values["json_log"] else None  # Typer before 0.26: text
     check_overlap(src, dst)
@@ -339,16 +337,15 @@ def _run_job(
     print_report(report, dst, line, arguments.get("part"), as_json=values["as_json"])
     if report.complete and not report.tally.samples and job is run_job:
         why = "all are bad or left out, for the reasons above"
-        printer(errors)(f"fastfeed: no image is in the shards: {why}")
+        errors.plain(f"fastfeed: no image is in the shards: {why}")
         raise typer.Exit(TOO_BAD)
 
 
 def _stop(errors: Console, ctx: typer.Context, message: str, code: int) -> typer.Exit:
-    print_line = printer(errors)
-    print_line(f"fastfeed: {message}")
+    errors.plain(f"fastfeed: {message}")
     limit = ", with a larger --max-bad" if code == TOO_BAD else ""
     kept_hint = "" if "finished shards are kept" in message else "finished shards are kept; "
-    print_line(f"{kept_hint}to resume{limit}:\n  {command(ctx.meta.get(ARGUMENTS, []))}")
+    errors.plain(f"{kept_hint}to resume{limit}:\n  {command(ctx.meta.get(ARGUMENTS, []))}")
     return typer.Exit(code)
 
 
@@ -359,7 +356,7 @@ def print_report(
     if as_json:
         typer.echo(json.dumps(_document(report)))
         return
-    print_line = printer(Console(soft_wrap=True, emoji=False))
+    print_line = Console().plain
     shown_dst, quoted_dst = printable(dst.rstrip("/"), None), printable(shlex.quote(dst), None)
     print_line(str(report))
     for bad in report.bad[:_MAX_SHOWN]:
@@ -388,11 +385,6 @@ def _document(report: Report) -> dict[str, Any]:
     document = asdict(report)
     document["bad_images"] = document["bad"]
     return document | {"bad": dict(report.reasons), "complete": report.complete}
-
-
-def printer(console: Console) -> Callable[[str], None]:
-    """A function that prints text as it is."""
-    return lambda text: console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager

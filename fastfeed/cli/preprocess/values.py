@@ -132,11 +132,6 @@ def target_options(values: Mapping[str, Any]) -> dict[str, object] | None:
     return storage_options(values["target_option"] or [], "--target-option") or None
 
 
-def engine_of(ray: str | None) -> str:
-    """The engine for `--ray`."""
-    return "local" if ray is None else "ray" if ray == "auto" else f"ray:{ray}"
-
-
 def part_of(text: str | None) -> tuple[int, int] | None:
     """Parse `--part 3/8`. ConfigError."""
     from fastfeed.preprocess.engines.named import parse_part

@@ -25,6 +25,10 @@ class Console(rich.console.Console):
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=_shown(segment.text))
 
+    def plain(self, text: str, style: str | None = None) -> None:
+        """Print a text as it is: no markup, no numbers in color, no added line breaks."""
+        self.print(text, style=style, markup=False, emoji=False, highlight=False, soft_wrap=True)
+
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
 
@@ -36,9 +40,7 @@ def _shown(text: str) -> str:
 def say(text: str, style: str | None = None) -> None:
     """Print one line on standard error, if it can be written."""
     try:
-        Console(stderr=True, soft_wrap=True).print(
-            printable(text, None), style=style, markup=False, highlight=False
-        )
+        Console(stderr=True).plain(printable(text, None), style)
     except OSError:
         _discard(sys.stderr)
 

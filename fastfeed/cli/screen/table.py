@@ -25,8 +25,3 @@ def show_facts(console: Console, title: str, facts: Iterable[tuple[str, str]]) -
 def show_written(console: Console, contents: str, path: object) -> None:
     """Print the file that has been written, `7 rows -> sheet.png`."""
     console.print(Text.assemble(f"{contents} -> ", (printable(path, None), "bold")), soft_wrap=True)
-
-
-def plural(count: object, noun: str) -> str:
-    """`1 rank`, `1,000 ranks`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -23,7 +23,7 @@ from fastfeed.errors import ConfigError, FastfeedError
 
 if TYPE_CHECKING:
     from fastfeed.profiler.compare.ci_gate import Gate
-    from fastfeed.profiler.runner import Recording
+    from fastfeed.profiler.runner.settings import Recording
 
 
 class Tool(str, enum.Enum):
@@ -91,10 +91,13 @@ def profile(
             f"fastfeed profile needs Linux, got {sys.platform}; record with the framework's"
             " profiler, then: fastfeed analyze TRACE"
         )
-    from fastfeed.profiler import runner
+    from fastfeed.profiler.runner.foreground import unrunnable
+    from fastfeed.profiler.runner.output_folder import free_folder
+    from fastfeed.profiler.runner.session import record
+    from fastfeed.profiler.runner.settings import Settings, rank_of
 
     limits = trace_io.parse_limits(fail_on)
-    rank = runner.rank_of(os.environ)
+    rank = rank_of(os.environ)
     if limits and rank is not None:
         raise ConfigError(
             "--fail-on judges all ranks at once; leave it out here, then: fastfeed analyze DIR"
@@ -102,14 +105,14 @@ def profile(
         )
     if (delay or duration) and tool is Tool.nvprof:
         raise ConfigError("--delay and --duration need nsys; nvprof records from beginning to end")
-    bad = runner.unrunnable(command)
+    bad = unrunnable(command)
     if bad is not None:
         say(f"fastfeed: {bad[1]}")
         raise typer.Exit(bad[0])
-    folder = (out or runner.free_folder(os.environ)).absolute()
+    folder = (out or free_folder(os.environ)).absolute()
     with _nsys_variable(nsys):
-        recording = runner.record(
-            runner.Settings(
+        recording = record(
+            Settings(
                 tuple(command),
                 folder,
                 tool.value,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from fastfeed.errors import ConfigError
-from fastfeed.faults import Failure
+from fastfeed.errors import ConfigError, SourceError
+from fastfeed.faults import STORAGE, Failure
 from fastfeed.preprocess.inputs.plan_ids import columns_of
 from fastfeed.preprocess.inputs.readahead import failure_of
 from fastfeed.preprocess.model.columns import TAKEN, canonical, too_large
@@ -22,6 +22,7 @@ from fastfeed.sources.notes import notes_of
 from fastfeed.sources.tables.column_types import ColumnType
 
 _IMAGE_NAME = re.compile("[a-z][a-z0-9_]{0,39}")
+_AT_ONCE = 4096  # samples whose columns are read together
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -227,6 +228,21 @@ def sampled_notes(
     count = len(input.source)
     ids = np.unique(np.linspace(0, count - 1, min(count, looked_at)).astype(np.int64))
     return [note for note in input.notes(ids, earlier) if isinstance(note, dict)]
+
+
+def read_columns(
+    input: Input, names: Sequence[str], what: str
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Id and columns of each sample that can be read. SourceError for `what` if storage fails."""
+    alone = replace(input, caption=None, columns=tuple(names), metadata="")
+    count = len(input.source)
+    for first in range(0, count, _AT_ONCE):
+        ids = range(first, min(first + _AT_ONCE, count))
+        for i, note in zip(ids, alone.notes(ids), strict=True):
+            if not isinstance(note, Failure):
+                yield i, note["columns"]
+            elif note.reason in STORAGE:
+                raise SourceError(f"{what}: storage failed at {note}; run the same command again")
 
 
 def field_value(values: dict[str, Any], name: str) -> Any:

@@ -30,18 +30,12 @@ def listing_prefix(target: Target, name: str | None = None) -> str | None:
         return None
     if name is None:
         head = target.read(PLAN) or b""
-        if _is_merged(head):
-            return None
+        with suppress(ValueError, AttributeError):  # damaged: `load` says so
+            if json.loads(head).get("merged"):
+                return None
         files = plan_files(head)
         name = files[0].rpartition("/")[2].removeprefix("order").removesuffix("npy").strip("-.")
     return os.path.join(folder, layout.path(f"{JOB}/")) + (f"{name}-" if name else "")
-
-
-def _is_merged(head: bytes) -> bool:
-    """True if a plan's head has the sources of several jobs."""
-    with suppress(ValueError, AttributeError):  # damaged: `load` says so
-        return bool(json.loads(head).get("merged"))
-    return False
 
 
 @contextmanager

@@ -124,7 +124,8 @@ def image_names(plan: JobPlan) -> tuple[str | None, str]:
 
 def _find_plan(path: str, storage: Storage) -> tuple[JobPlan, str, Layout, str] | None:
     """The plan of a job in `path` or above, its folder and layout, and the path from there."""
-    if any(c in path for c in "*?[{") or not _may_be_folder(path):
+    may_be_folder = os.path.isdir(path) if is_local(path) else not os.path.splitext(path)[1]
+    if any(c in path for c in "*?[{") or not may_be_folder:  # files have no plan
         return None
     for up in range(_MAX_LEVELS + 1):
         root, subfolder = _split(path, up)
@@ -137,11 +138,6 @@ def _find_plan(path: str, storage: Storage) -> tuple[JobPlan, str, Layout, str] 
         if not is_local(path) and not _is_job_folder(subfolder or path):
             return None
     return None
-
-
-def _may_be_folder(path: str) -> bool:
-    """True if this may be a folder; for files no plan is looked up."""
-    return os.path.isdir(path) if is_local(path) else not os.path.splitext(path)[1]
 
 
 def _is_job_folder(path: str) -> bool:

@@ -330,7 +330,8 @@ class _Hiding:
         if not document or "columns" not in document:
             return document
         columns = [name for name in document["columns"] if name != self.column]
-        return {**document, "columns": columns} if columns else _without(document, "columns")
+        changed = {**document, "columns": columns}
+        return {name: value for name, value in changed.items() if columns or name != "columns"}
 
     def __call__(self, target: Target) -> Input:
         return self._hidden(self.source(target))
@@ -343,10 +344,6 @@ class _Hiding:
     def _hidden(self, input: Input) -> Input:
         names = (self.column, *normalize_names("tar", (self.column,)))
         return replace(input, columns=tuple(name for name in input.columns if name not in names))
-
-
-def _without(document: dict[str, Any], name: str) -> dict[str, Any]:
-    return {key: value for key, value in document.items() if key != name}
 
 
 JobSource = SourceSpec | _Given | _Hiding

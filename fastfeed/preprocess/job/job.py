@@ -53,7 +53,6 @@ from fastfeed.preprocess.targets.job_state import (
     MANIFEST,
     Job,
     finalize,
-    index_names,
     log_run,
     open_job,
 )
@@ -138,7 +137,10 @@ def run(
         >>> len(ff.TarShards("shards/*.tar"))
         6
     """
-    _check_arguments(max_bad, part)
+    if max_bad is not None and (isinstance(max_bad, bool) or not max_bad >= 0):
+        raise ConfigError.of("max_bad", "a number of images, or a fraction below 1", max_bad)
+    if part is not None and not 0 <= part[0] < part[1]:
+        raise ConfigError.of("part", "(i, n) with 0 <= i < n", part)
     recipe = recipe or Recipe()
     if isinstance(source, (str, os.PathLike)):
         check_overlap(source, dst)
@@ -345,17 +347,11 @@ def _remove_records(job: Job, shards: Sequence[Shard]) -> None:
     """Remove the manifest, indexes, and these shards' records, so that workers rebuild them."""
     if shards or job.outdated:
         job.target.remove(MANIFEST)
-        for name in index_names(job.plan):
-            job.target.remove(name)
+        is_mds = job.plan.recipe.packing.format == "mds"  # with an index in each folder
+        for folder in dict(job.plan.groups) if is_mds else ():
+            job.target.remove(f"{folder}/index.json".lstrip("/"))
     for shard in shards:
         job.target.remove(record_name(shard.name))
-
-
-def _check_arguments(max_bad: float | None, part: tuple[int, int] | None) -> None:
-    if max_bad is not None and (isinstance(max_bad, bool) or not max_bad >= 0):
-        raise ConfigError.of("max_bad", "a number of images, or a fraction below 1", max_bad)
-    if part is not None and not 0 <= part[0] < part[1]:
-        raise ConfigError.of("part", "(i, n) with 0 <= i < n", part)
 
 
 def report_of(

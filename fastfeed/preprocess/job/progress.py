@@ -73,7 +73,6 @@ class SpeedMeter:
 def show_progress(
     console: Console,
     log: Path | None = None,
-    every_s: float = LINES_S,
     clock: Callable[[], float] = time.time,
 ) -> Iterator[OnProgress]:
     """Yield a callback for `run(on_progress=...)`: a live display, or lines without a terminal.
@@ -92,7 +91,7 @@ def show_progress(
                 lambda now: live.update(render(now, pace(now), console.width), refresh=True)
             )
         else:
-            listeners.append(_line_printer(console, every_s))
+            listeners.append(_line_printer(console))
 
         def listen(now: Progress) -> None:
             for listener in listeners:
@@ -180,13 +179,13 @@ def _speeds(speed: Speed) -> list[str]:
     return words
 
 
-def _line_printer(console: Console, every_s: float) -> OnProgress:
-    pace, last_printed = SpeedMeter(), -every_s
+def _line_printer(console: Console) -> OnProgress:
+    pace, last_printed = SpeedMeter(), -LINES_S
 
     def listen(now: Progress) -> None:
         nonlocal last_printed
         speed = pace(now)
-        if now.phase in STAGES or now.seconds - last_printed >= every_s:
+        if now.phase in STAGES or now.seconds - last_printed >= LINES_S:
             last_printed = last_printed if now.phase in STAGES else now.seconds
             console.print(format_line(now, speed), markup=False, highlight=False, soft_wrap=True)
 

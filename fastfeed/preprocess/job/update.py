@@ -53,6 +53,7 @@ from fastfeed.preprocess.shard.probe import ProbeTask
 from fastfeed.preprocess.targets.job_lock import job_lock
 from fastfeed.preprocess.targets.job_state import Job, load_plan, open_job, write_plan
 from fastfeed.preprocess.targets.target import open_target
+from fastfeed.printable import plural
 
 _PROBED = 64  # bad images that a process reads at a time
 
@@ -293,7 +294,7 @@ def _sentence(job: Job, plan: JobPlan, new: Mapping[str, int], dry_run: bool) ->
     if not parts:
         return "nothing to change"
     texts = [f"{count:,} {verb}" for verb, count in parts]
-    texts[0] = f"{parts[0][1]:,} image{'s' * (parts[0][1] != 1)} {parts[0][0]}"
+    texts[0] = f"{plural(parts[0][1], 'image')} {parts[0][0]}"
     if dry_run:  # of new images, copies and those that the recipe drops are left out
         up_to = {"added", "repaired"}
         texts = [

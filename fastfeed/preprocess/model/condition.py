@@ -227,14 +227,10 @@ class _Check:
             is_membership = isinstance(comparison, (ast.In, ast.NotIn))
             if isinstance(side, (ast.Tuple, ast.List)) and not is_membership:
                 raise self._wrong(side, "a list is for the right side of `in`")
-            if not is_membership:
-                self._check_kinds(left, side)
+            kinds = [_static_kind(left), _static_kind(side)]
+            if not is_membership and all(kinds) and kinds[0] != kinds[1]:
+                raise self._wrong(side, f"a {kinds[0]} is compared with a {kinds[1]}")
             left = side
-
-    def _check_kinds(self, *sides: ast.expr) -> None:
-        kinds = [_static_kind(side) for side in sides]
-        if all(kinds) and kinds[0] != kinds[1]:
-            raise self._wrong(sides[1], f"a {kinds[0]} is compared with a {kinds[1]}")
 
     def _value(self, node: ast.expr) -> None:
         name = _column(node)

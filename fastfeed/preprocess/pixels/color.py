@@ -162,10 +162,6 @@ def _bt709(v: np.ndarray) -> np.ndarray:
     return np.where(v < 0.081, v / 4.5, ((v + 0.099) / 1.099) ** (1 / 0.45))
 
 
-def _smpte240(v: np.ndarray) -> np.ndarray:
-    return np.where(v < 0.0912, v / 4, ((v + 0.1115) / 1.1115) ** (1 / 0.45))
-
-
 def _srgb(v: np.ndarray) -> np.ndarray:
     return np.where(v <= 0.04045, v / 12.92, ((v + 0.055) / 1.055) ** 2.4)
 
@@ -187,7 +183,7 @@ _TRANSFERS: dict[int, tuple[str, Curve]] = {  # table 3; to light, 1 for white
     4: ("gamma 2.2", lambda v: v**2.2),
     5: ("gamma 2.8", lambda v: v**2.8),
     6: ("BT.709", _bt709),
-    7: ("SMPTE 240M", _smpte240),
+    7: ("SMPTE 240M", lambda v: np.where(v < 0.0912, v / 4, ((v + 0.1115) / 1.1115) ** (1 / 0.45))),
     8: ("linear", lambda v: v),
     9: ("logarithmic", lambda v: np.where(v > 0, 10 ** (2 * (v - 1)), 0)),
     10: ("logarithmic", lambda v: np.where(v > 0, 10 ** (2.5 * (v - 1)), 0)),

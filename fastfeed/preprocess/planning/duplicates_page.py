@@ -27,6 +27,7 @@ from fastfeed.preprocess.pixels.decode import Rasterizer
 from fastfeed.preprocess.pixels.image_info import image_info
 from fastfeed.preprocess.planning.shares import DuplicatePair
 from fastfeed.preprocess.targets.target import Target
+from fastfeed.printable import plural
 from fastfeed.sources.base import Source
 
 PAIRS = f"{JOB}/duplicates.jsonl"
@@ -115,9 +116,9 @@ def _page(source: Source, pairs: Sequence[DuplicatePair]) -> str:
     thumbnails = _thumbnails(source, [id for pair in shown for id in (pair.kept, pair.dropped)])
     conflicts = sum(pair.conflict for pair in pairs)
     what = "a duplicate" if len(pairs) == 1 else "duplicates"
-    labels = f" In {_count(conflicts, 'pair')} the labels differ: one of them is wrong."
+    labels = f" In {plural(conflicts, 'pair')} the labels differ: one of them is wrong."
     body = [
-        f"<h1>{_count(len(pairs), 'image')} left out as {what}</h1>",
+        f"<h1>{plural(len(pairs), 'image')} left out as {what}</h1>",
         "<p class=soft>Of near copies the largest is kept, of the same bytes the first. All are"
         f" listed in <code>{PAIRS}</code>, but pairs of images that were removed since.{labels if conflicts else ''}</p>",
     ]
@@ -128,7 +129,7 @@ def _page(source: Source, pairs: Sequence[DuplicatePair]) -> str:
         note = f" {len(chosen[reason])} are shown, {more:,} more are not." if more else ""
         cards = "\n".join(_card(source, pair, thumbnails) for pair in chosen[reason])
         body.append(
-            f"<h2>{_TITLES[reason]}: {_count(len(group), 'pair')}</h2>"
+            f"<h2>{_TITLES[reason]}: {plural(len(group), 'pair')}</h2>"
             f"<p class=soft>{_HINTS[reason]}{note}</p><div class=grid>\n{cards}\n</div>"
         )
     return html_page.page(
@@ -146,8 +147,9 @@ def _card(source: Source, pair: DuplicatePair, thumbnails: dict[int, _Thumbnail]
     if pair.reason == "duplicate_semantic":
         head = f"cosine {pair.cosine:.3f}"
     if pair.conflict:
-        names = [_class_name(source, id) for id in (pair.kept, pair.dropped)]
-        head += f"<i>the labels differ: {escape(names[0])}, {escape(names[1])}</i>"
+        labels = labels_of(source, [pair.kept, pair.dropped])
+        kept, dropped = (", ".join(label_names(label, source.classes)) for label in labels)
+        head += f"<i>the labels differ: {escape(kept)}, {escape(dropped)}</i>"
     sides = [
         f"<figure><div class=mat>{thumbnails[id].picture}</div>"
         f"<figcaption><em>{verdict}</em> {thumbnails[id].facts}<br>"
@@ -189,11 +191,3 @@ def _thumbnail(rasterizer: Rasterizer, blob: Any) -> _Thumbnail:
     data = base64.b64encode(file.getvalue()).decode()
     facts = f"{info.width} × {info.height}, {len(blob) / 1e3:,.0f} kB {escape(info.format)}"
     return _Thumbnail(f'<img alt="" src="data:image/jpeg;base64,{data}">', facts)
-
-
-def _class_name(source: Source, id: int) -> str:
-    return ", ".join(label_names(labels_of(source, [id])[0], source.classes))
-
-
-def _count(n: int, noun: str) -> str:
-    return f"{n:,} {noun}{'' if n == 1 else 's'}"

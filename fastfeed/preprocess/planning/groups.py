@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from fastfeed.errors import ConfigError, SourceError
-from fastfeed.faults import STORAGE, Failure
+from fastfeed.errors import ConfigError
 from fastfeed.preprocess.inputs.formats import normalize_names
-from fastfeed.preprocess.inputs.inputs import Input, field_value
+from fastfeed.preprocess.inputs.inputs import Input, field_value, read_columns
 from fastfeed.printable import printable
 from fastfeed.sources.class_names import nfc
-
-_AT_ONCE = 4096  # samples whose columns are read together
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,17 +34,11 @@ def read_groups(input: Input, column: str) -> Groups:
             f" columns=[{column!r}] where it is opened",
             field="group",
         )
-    alone = replace(input, caption=None, columns=(name,), metadata="")
     known_values: dict[str, int] = {}
     of = np.full(len(input.source), -1, np.int64)
-    for first in range(0, len(of), _AT_ONCE):
-        ids = range(first, min(first + _AT_ONCE, len(of)))
-        for i, note in zip(ids, alone.notes(ids), strict=True):
-            if isinstance(note, Failure) and note.reason in STORAGE:
-                raise SourceError(f"group: storage failed at {note}; run the same command again")
-            if not isinstance(note, Failure):
-                value = _as_text(field_value(note["columns"], name), column, input.source.uri, i)
-                of[i] = known_values.setdefault(value, len(known_values)) if value else -1
+    for i, columns in read_columns(input, (name,), "group"):
+        value = _as_text(field_value(columns, name), column, input.source.uri, i)
+        of[i] = known_values.setdefault(value, len(known_values)) if value else -1
     if not known_values:
         raise ConfigError(
             f"group: no image of {input.text} has a value of {column!r}; pass another column",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from fastfeed.preprocess.model.columns import type_differences
 from fastfeed.preprocess.model.edits import Edits, value_of
 from fastfeed.preprocess.model.plan import Earlier, JobPlan, MergedJob, version_differences
 from fastfeed.preprocess.model.recipe import digest
-from fastfeed.preprocess.model.record import Record, part_of_sum
+from fastfeed.preprocess.model.record import part_of_sum
 from fastfeed.preprocess.planning.check_source import load_samples, name_keys, samples_file
 from fastfeed.preprocess.planning.edited import removed_list, stored_sums
 from fastfeed.preprocess.targets.job_state import Job
@@ -176,17 +176,12 @@ def _places(
 def _contents(job: Job) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Id, part of the content's hash (uint64) and shard of each sample."""
     records = [job.records[index] for index in sorted(job.records)]
-    pairs = [pair for record in records for pair in _summed(record)]
-    ids, sums = zip(*pairs, strict=True) if pairs else ((), ())
-    counts = [len(record.parts_of_sums) for record in records]
+    parts = [record.parts_of_sums for record in records]
+    counts = list(map(len, parts))
+    ids = [i for record, n in zip(records, counts, strict=True) for i in record.ids[:n]]
+    sums = [int(part, 16) for own in parts for part in own]
     shards = np.repeat(np.array([record.index for record in records], np.int64), counts)
     return np.array(ids, np.int64), np.array(sums, np.uint64), shards
-
-
-def _summed(record: Record) -> Iterator[tuple[int, int]]:
-    """Id and part of the content's hash of each sample."""
-    parts = (int(part, 16) for part in record.parts_of_sums)
-    return zip(record.ids, parts, strict=False)
 
 
 def _resume(job: Job) -> str:

@@ -10,21 +10,19 @@ from __future__ import annotations
 
 import importlib
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
-from fastfeed.errors import ConfigError, MissingExtra, SourceError
-from fastfeed.faults import STORAGE, Failure
+from fastfeed.errors import ConfigError, MissingExtra
 from fastfeed.preprocess.inputs.formats import normalize_names
-from fastfeed.preprocess.inputs.inputs import Input
+from fastfeed.preprocess.inputs.inputs import Input, read_columns
 from fastfeed.printable import printable
 
 EXACT = 100_000  # images; at 512 numbers each, two cores compare these in a few minutes
 _BLOCK = 1024  # images compared with the kept ones at a time
 _KEPT_AT_ONCE = 16_384
-_READ_AT_ONCE = 4096
 _CELLS_SEARCHED = 64
 
 
@@ -34,31 +32,21 @@ def read_vectors(input: Input, name: str) -> np.ndarray:
     An embedding that is missing or holds NaN is none.
     """
     names = name, *normalize_names("tar", (name,))
-    alone = replace(input, caption=None, columns=names, metadata="")
     vectors: np.ndarray | None = None
-    count = len(input.source)
-    for first in range(0, count, _READ_AT_ONCE):
-        ids = range(first, min(first + _READ_AT_ONCE, count))
-        for i, note in zip(ids, alone.notes(ids), strict=True):
-            if isinstance(note, Failure):
-                if note.reason in STORAGE:
-                    again = "run the same command again"
-                    raise SourceError(f"embedding: storage failed at {note}; {again}")
-                continue
-            values = (note["columns"][column] for column in names)
-            value = next((value for value in values if value is not None), None)
-            if value is None:
-                continue
-            vector = _vector(value, name, input.source.uri(i))
-            if vectors is None:
-                vectors = np.zeros((count, len(vector)), np.float32)
-            if len(vector) != vectors.shape[1]:
-                raise ConfigError(
-                    f"embedding: {name!r} of {input.source.uri(i)} has {len(vector)} numbers, those"
-                    f" above have {vectors.shape[1]}",
-                    field="embedding",
-                )
-            vectors[i] = vector
+    for i, columns in read_columns(input, names, "embedding"):
+        value = next((columns[column] for column in names if columns[column] is not None), None)
+        if value is None:
+            continue
+        vector = _vector(value, name, input.source.uri(i))
+        if vectors is None:
+            vectors = np.zeros((len(input.source), len(vector)), np.float32)
+        if len(vector) != vectors.shape[1]:
+            raise ConfigError(
+                f"embedding: {name!r} of {input.source.uri(i)} has {len(vector)} numbers, those"
+                f" above have {vectors.shape[1]}",
+                field="embedding",
+            )
+        vectors[i] = vector
     if vectors is None or not vectors.any():
         raise ConfigError(
             f"embedding: no image of {input.text} has a value of {name!r}; pass another column",

@@ -106,7 +106,11 @@ def _metadata(job: Job, record: Record) -> list[dict[str, Any]]:
     """Metadata of a shard's samples, in order. SourceError."""
     is_raw = job.plan.recipe.packing.format == "raw"
     try:
-        found = list(_of_lines(job, record) if is_raw else _of_source(job, record))
+        if is_raw:
+            lines = (job.target.read(f"{record.shard}.meta.jsonl") or b"").splitlines()
+            found = [json.loads(line)["meta"] for line in lines]
+        else:
+            found = list(_of_source(job, record))
     except (ValueError, KeyError, TypeError) as error:
         raise SourceError(f"{record.shard}: its metadata cannot be read: {error}") from error
     if len(found) != len(record.ids):
@@ -115,11 +119,6 @@ def _metadata(job: Job, record: Record) -> list[dict[str, Any]]:
             " `fastfeed preprocess verify` shows what is wrong"
         )
     return found
-
-
-def _of_lines(job: Job, record: Record) -> Iterator[dict[str, Any]]:
-    for line in (job.target.read(f"{record.shard}.meta.jsonl") or b"").splitlines():
-        yield json.loads(line)["meta"]
 
 
 def _of_source(job: Job, record: Record) -> Iterator[dict[str, Any]]:

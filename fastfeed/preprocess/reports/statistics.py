@@ -12,7 +12,7 @@ from fastfeed.preprocess.model.record import Counts
 from fastfeed.preprocess.model.report import format_counts, format_duration
 from fastfeed.preprocess.planning.shares import current, split_rows
 from fastfeed.preprocess.targets.job_state import BAD, TIMES, Job
-from fastfeed.printable import format_size
+from fastfeed.printable import format_size, plural
 
 STAGES = {
     "read": "reading from disk or network",
@@ -232,7 +232,7 @@ def summary(stats: Statistics) -> list[tuple[str, str]]:
     if took.seconds:
         rate = f", {took.images / took.seconds:,.1f} images/s" if took.images else ""
         long = format_duration(took.seconds) if took.seconds >= 10 else f"{took.seconds:.1f} s"
-        lines.append(("took", f"{long} in {took.runs} run{'s' if took.runs != 1 else ''}{rate}"))
+        lines.append(("took", f"{long} in {plural(took.runs, 'run')}{rate}"))
     busy = sum(took.stages.values())
     for name, seconds in took.stages.items() if busy else ():
         lines.append((f"  {name}", f"{seconds / busy:.0%}, {STAGES.get(name, name)}"))

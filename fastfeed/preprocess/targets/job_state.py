@@ -184,13 +184,6 @@ def _manifest(job: Job, records: list[Record]) -> dict[str, Any]:
     }
 
 
-def index_names(plan: JobPlan) -> list[str]:
-    """Names of the indexes of a complete job."""
-    is_mds = plan.recipe.packing.format == "mds"
-    folders = dict(plan.groups) if is_mds else {}
-    return [f"{folder}/index.json".lstrip("/") for folder in folders]
-
-
 def indexes(job: Job, records: list[Record]) -> dict[str, bytes]:
     """Content of the indexes of a complete job, by name: MDS has one in each folder."""
     if job.plan.recipe.packing.format != "mds":

@@ -133,11 +133,6 @@ def npy_header(dtype: str, shape: tuple[int, ...]) -> bytes:
     return b"\x93NUMPY\x01\x00" + (HEAD - 10).to_bytes(2, "little") + about.ljust(HEAD - 11) + b"\n"
 
 
-def as_npy(array: np.ndarray) -> bytes:
-    """The content of a file."""
-    return npy_header(array.dtype.str, array.shape) + array.tobytes()
-
-
 class ArrayColumns:
     """Names, types and shapes of a shard's arrays, which its first sample decides."""
 

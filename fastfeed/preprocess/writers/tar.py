@@ -16,7 +16,7 @@ from typing import Any
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess.model.record import Entry
 from fastfeed.preprocess.writers import base
-from fastfeed.preprocess.writers.base import as_json, as_npy, as_text
+from fastfeed.preprocess.writers.base import as_json, as_text, npy_header
 
 _BLOCK = 512  # bytes: headers and contents start at multiples of it
 _RECORD = 20 * _BLOCK  # archives are padded to it, as by GNU tar and Python
@@ -80,7 +80,10 @@ class Writer(base.Writer):
             parts.append(("txt", as_text(entry.text).encode()))
         parts.append(("json", as_json(entry.meta)))
         parts += sorted(entry.blobs.items())
-        parts += [(f"{name}.npy", as_npy(array)) for name, array in self.columns.arrays(entry)]
+        for name, array in self.columns.arrays(entry):
+            parts.append(
+                (f"{name}.npy", npy_header(array.dtype.str, array.shape) + array.tobytes())
+            )
         self._offsets.append(self._at)
         words: list[Any] = []
         head = b""

@@ -118,6 +118,7 @@ class MDSShards(ShardedSource):
     """
 
     suffix = ".mds"
+    _label_advice = "pass label='the column that holds it', or label=None for images without"
 
     def __init__(
         self,
@@ -296,9 +297,6 @@ class MDSShards(ShardedSource):
             return image_file(self._kinds[self._image], data)
         except ValueError as error:
             return Unread("corrupt", f"{self._image}: {error}")
-
-    def _label_advice(self) -> str:
-        return "pass label='the column that holds it', or label=None for images without"
 
 
 def _class_label(value: Any) -> int | str | None:

@@ -53,6 +53,7 @@ class ShardedSource(SourceMethods, ABC):
     spec = ENCODED
     suffix: str  # of its files: what a folder is searched for
     also: re.Pattern[str] | None = None  # and for names that this fits
+    _label_advice: str  # if no sample has a label
     _head = 0  # bytes before each extra value that show whether it is still the same
 
     def __init__(
@@ -115,7 +116,7 @@ class ShardedSource(SourceMethods, ABC):
             self.label_spec = self._targets.spec
         if self._labeled and bool(np.all(self._labels < 0)):
             raise SourceError(
-                f"{who}: no sample has a label{self._first_notes()}; {self._label_advice()}"
+                f"{who}: no sample has a label{self._first_notes()}; {self._label_advice}"
             )
         tell(who, self._shards.uris, [self._notes_on(k) for k in range(len(files))])
 
@@ -144,10 +145,6 @@ class ShardedSource(SourceMethods, ABC):
     @abstractmethod
     def _unwrap(self, i: int, head: bytes, data: bytes) -> bytes | Unread:
         """The image in sample i."""
-
-    @abstractmethod
-    def _label_advice(self) -> str:
-        """Advice if no sample has a label."""
 
     def _files(self, shards: Paths, storage: Storage) -> tuple[list[tuple[str, Stat]], Storage]:
         """The shards, and the storage to read them with."""
@@ -335,11 +332,8 @@ class ShardedSource(SourceMethods, ABC):
                     self._failure(i, value) if isinstance(value, Unread) else value
                     for i, value in zip(ids, values, strict=True)
                 ]
-        rows: list[dict[str, Any]] = [{} for _ in ids]
-        for name, values in columns.items():
-            for row, value in zip(rows, values, strict=True):
-                row[name] = value
-        return rows
+        rows = zip(*columns.values(), strict=True)
+        return [dict(zip(columns, row, strict=True)) for row in rows]
 
     def extra_columns(self, ids: Sequence[int]) -> list[dict[str, Any] | Failure]:
         """Metadata columns of samples, as JSON has them.

@@ -182,15 +182,16 @@ def _scan_all(
         return
     threads = _REMOTE_SCANS if not is_local(pending[0][1]) else min(8, os.cpu_count() or 1)
     saved, stop = time.monotonic(), threading.Event()
+
+    def scanned(uri: str, stat: Stat) -> Section:
+        return Section.of(uri, stat, read_shard(who, uri, stat, scan, storage, stop))
+
     work: dict[Future[Section], int] = {}
     pool = ThreadPoolExecutor(threads, thread_name_prefix="fastfeed-index")
     try:
         with progress_bar(f"{who}: scanning shards", progress) as count:
             count.begin(len(pending))
-            work = {
-                pool.submit(_scan_shard, who, uri, stat, scan, storage, stop): i
-                for i, uri, stat in pending
-            }
+            work = {pool.submit(scanned, uri, stat): i for i, uri, stat in pending}
             for future in as_completed(work):
                 parts[work[future]] = future.result()
                 count.add(1)
@@ -206,17 +207,6 @@ def _scan_all(
         for future, i in work.items():
             if not future.cancelled() and future.exception() is None:
                 parts[i] = future.result()
-
-
-def _scan_shard(
-    who: str,
-    uri: str,
-    stat: Stat,
-    scan: Callable[[ForwardReader], ShardScan],
-    storage: Storage,
-    stop: threading.Event,
-) -> Section:
-    return Section.of(uri, stat, read_shard(who, uri, stat, scan, storage, stop))
 
 
 def read_shard(

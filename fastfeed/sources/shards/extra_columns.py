@@ -258,14 +258,10 @@ def _converted_column(
     if kind == "feature" and len(types) == 1 and types <= _FEATURE_TYPES.keys():
         return list(np.array(values, _FEATURE_TYPES[type(values[0])]))
     if kind == "feature" and not types.isdisjoint(_FEATURE_TYPES):
-        values = [_FEATURE_TYPES.get(type(value), _as_is)(value) for value in values]
+        values = [_FEATURE_TYPES.get(type(value), lambda own: own)(value) for value in values]
     if types.isdisjoint((bytes, Unread)):
         return values
     return [_converted(name, value, convert) for value in values]
-
-
-def _as_is(value: Any) -> Any:
-    return value
 
 
 def _converted(name: str, value: Any, convert: Callable[[str, bytes], Any]) -> Any:

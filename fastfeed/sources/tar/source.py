@@ -130,6 +130,10 @@ class TarShards(ShardedSource):
     """
 
     suffix = ".tar"
+    _label_advice = (
+        "pass label='json:field' or the extension that holds it, or label=None for images without;"
+        " the members of a sample must be adjacent"
+    )
     _head = BLOCK
 
     def __init__(
@@ -260,12 +264,6 @@ class TarShards(ShardedSource):
         first = f"delete {self.index_file}, then " if self.index_file else ""
         return Unread(
             "changed", f"the shard has changed since it was indexed; {first}create the source again"
-        )
-
-    def _label_advice(self) -> str:
-        return (
-            "pass label='json:field' or the extension that holds it, or label=None for images"
-            " without; the members of a sample must be adjacent"
         )
 
     def _notes_on(self, shard: int) -> Sequence[str]:

@@ -94,7 +94,9 @@ class TFRecords(ShardedSource):
         TFRecords(tfrecord/s-000.tfrecord and 1 more): 8 images
     """
 
-    suffix, also = ".tfrecord", SPLIT
+    suffix = ".tfrecord"
+    also = SPLIT
+    _label_advice = "pass label='the feature that holds it', or label=None for images without"
 
     def __init__(
         self,
@@ -273,9 +275,6 @@ class TFRecords(ShardedSource):
         except Malformed as error:
             return Unread("corrupt", str(error))
         return data[first:last]
-
-    def _label_advice(self) -> str:
-        return "pass label='the feature that holds it', or label=None for images without"
 
     def _check_images(self) -> None:
         """Raise an error if no record has an image: the name is wrong, the file is not damaged."""

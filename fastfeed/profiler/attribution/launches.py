@@ -17,6 +17,15 @@ def launch_calls(trace: Trace) -> np.ndarray:
     return calls_by_id(trace, trace.ops.process, trace.ops.corr)
 
 
+def launch_times(
+    trace: Trace, launch: np.ndarray, rows: np.ndarray | slice = slice(None)
+) -> np.ndarray:
+    """Launch of these ops, else their start: int64. `launch` has their calls, -1 for unknown."""
+    times = trace.ops.start[rows].copy()
+    times[launch >= 0] = trace.calls.start[launch[launch >= 0]]
+    return times
+
+
 def calls_by_id(trace: Trace, process: np.ndarray, corr: np.ndarray) -> np.ndarray:
     """Index into `trace.calls` of each process and id's first call: int64, -1 for none."""
     calls = trace.calls

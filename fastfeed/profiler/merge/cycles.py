@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from fastfeed.errors import TraceError
-from fastfeed.profiler.model.format import plural
+from fastfeed.printable import plural
 from fastfeed.profiler.model.trace import Device, Process, Strings, Thread, Trace, concatenated
 
 # PyTorch's tensorboard_trace_handler: worker.<time>.pt.trace.json

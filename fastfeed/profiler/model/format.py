@@ -50,12 +50,6 @@ def interval(low: float | None, high: float | None) -> str:
     return f"{percent(low)} to {percent(high)}"
 
 
-def plural(count: int, noun: str) -> str:
-    """1 step, 1,000 steps, 2 batches."""
-    ending = "" if count == 1 else "es" if noun.endswith("ch") else "s"
-    return f"{count:,} {noun}{ending}"
-
-
 def multiple(times: float) -> str:
     """1.41x; from 100 on, "over 100x"."""
     return f"{times:.2f}x" if times < 100 else "over 100x"

@@ -20,6 +20,7 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from fastfeed.errors import TraceError
+from fastfeed.printable import plural
 from fastfeed.profiler.model.trace import (
     Origin,
     Process,
@@ -95,7 +96,7 @@ def read(path: Path) -> Trace:
     notes = [damage] if damage else []
     notes += ["the last line is torn: the run was killed, or is still running"] if ends_torn else []
     notes += [
-        f"{_SKIP_REASONS[what]}: {_line_count(count)} skipped"
+        f"{_SKIP_REASONS[what]}: {plural(count, 'line')} skipped"
         for what, count in skipped.items()
         if count
     ]
@@ -321,7 +322,3 @@ def _feed_summaries(
         "waits": np.column_stack([waits[:, 4], waits[:, :2] - base]),
     }
     return summaries
-
-
-def _line_count(count: int) -> str:
-    return f"{count} line{'s' * (count != 1)}"

@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from fastfeed.printable import plural
 from fastfeed.profiler.compare.changes import (
     Comparison,
     DeviceChange,
@@ -15,7 +16,7 @@ from fastfeed.profiler.compare.changes import (
     MetricChange,
     Side,
 )
-from fastfeed.profiler.model.format import WORDS, duration, one_line, percent, plural
+from fastfeed.profiler.model.format import WORDS, duration, one_line, percent
 from fastfeed.profiler.reports import layout
 from fastfeed.profiler.reports.layout import Sheet
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from fastfeed.profiler.model.format import WORDS, duration, interval, one_line, percent, plural
+from fastfeed.printable import plural
+from fastfeed.profiler.model.format import WORDS, duration, interval, one_line, percent
 from fastfeed.profiler.model.result import DeviceResult, Result
 from fastfeed.profiler.reports import figures
 

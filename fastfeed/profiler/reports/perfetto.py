@@ -10,9 +10,7 @@ import gzip
 import json
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 
@@ -28,7 +26,12 @@ _NAME = 400  # characters of a name
 def write(result: Result, path: str | os.PathLike[str]) -> None:
     """Write the tracks, compressed if the path ends with .gz. Raises OSError if that fails."""
     begins = figures.offsets(result)
-    with _open(Path(path)) as file:
+    path = Path(path)
+    with (
+        gzip.open(path, "wt", encoding="utf-8", compresslevel=4)
+        if path.suffix == ".gz"
+        else path.open("w", encoding="utf-8") as file
+    ):
         file.write('{"displayTimeUnit":"ns","otherData":')
         json.dump(
             {
@@ -49,16 +52,6 @@ def write(result: Result, path: str | os.PathLike[str]) -> None:
                 file.write(comma + event)
                 comma = ",\n"
         file.write("\n]}\n")
-
-
-@contextmanager
-def _open(path: Path) -> Iterator[IO[str]]:
-    if path.suffix == ".gz":
-        with gzip.open(path, "wt", encoding="utf-8", compresslevel=4) as file:
-            yield file
-    else:
-        with path.open("w", encoding="utf-8") as file:
-            yield file
 
 
 def _device(pid: int, device: DeviceResult, begin: int) -> Iterator[str]:

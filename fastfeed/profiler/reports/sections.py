@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from fastfeed.html_page import Markup, bullets, escape, section, table
+from fastfeed.printable import plural
 from fastfeed.profiler.model.causes import FAMILIES
 from fastfeed.profiler.model.format import (
     WORDS,
@@ -13,7 +14,6 @@ from fastfeed.profiler.model.format import (
     multiple,
     one_line,
     percent,
-    plural,
 )
 from fastfeed.profiler.model.result import DeviceResult, Gap, Result
 from fastfeed.profiler.reports import charts, figures, tables
@@ -216,7 +216,8 @@ def _timeline(index: int, device: DeviceResult, caption: str) -> str:
     budget = device.whole.budget
     idle = percent(budget.idle / budget.window) if budget.window > 0 else "0 %"
     worst = "; ".join(
-        f"{duration(gap.end - gap.start)}: {_titles(gap.causes, 1)}" for gap in device.worst[:3]
+        f"{duration(gap.end - gap.start)}: {next((cause.title for cause in gap.causes), '')}"
+        for gap in device.worst[:3]
     )
     label = (
         f"Timeline of {one_line(device.label, 120)}, {duration(budget.window)}, idle {idle} of it."
@@ -227,10 +228,6 @@ def _timeline(index: int, device: DeviceResult, caption: str) -> str:
         f'<canvas class="device" tabindex="0" role="img" data-device="{index}"'
         f' aria-label="{escape(label)}"></canvas></figure>'
     )
-
-
-def _titles(causes: Mapping, limit: int) -> str:
-    return ", ".join(cause.title for cause in list(causes)[:limit])
 
 
 def _worst(result: Result, device: DeviceResult) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from fastfeed.html_page import Markup, bullets, escape, section, table
+from fastfeed.printable import plural
 from fastfeed.profiler.model.causes import Cause
-from fastfeed.profiler.model.format import duration, interval, multiple, one_line, percent, plural
+from fastfeed.profiler.model.format import duration, interval, multiple, one_line, percent
 from fastfeed.profiler.model.result import DeviceResult, FeedResult, RankResult, Result
 from fastfeed.profiler.reports import figures
 from fastfeed.profiler.reports.charts import stacked_bar, swatch

@@ -11,7 +11,8 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.text import Text
 
-from fastfeed.profiler.model.format import WORDS, duration, interval, one_line, percent, plural
+from fastfeed.printable import plural
+from fastfeed.profiler.model.format import WORDS, duration, interval, one_line, percent
 from fastfeed.profiler.model.result import DeviceResult, Gap, Result
 from fastfeed.profiler.reports import figures, layout
 from fastfeed.profiler.reports.layout import Sheet

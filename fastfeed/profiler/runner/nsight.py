@@ -97,7 +97,7 @@ def export(report: Path, into: Path, nsys: Path | None = None) -> Path:
     nsys.
     """
     nsys = nsys or _require_nsys(report)
-    source = imported(report, into, nsys) if _is_stream(report) else report
+    source = imported(report, into, nsys) if _STREAM in _head(report) else report
     output = into / f"{report.stem}.sqlite"
     command = [nsys, "export", "--type=sqlite", "--force-overwrite=true", f"--output={output}"]
     if "--include-blobs" in _run([nsys, "export", "--help"]).stdout:
@@ -137,10 +137,6 @@ def _require_nsys(report: Path) -> Path:
             f" {report.name}"
         )
     return nsys
-
-
-def _is_stream(report: Path) -> bool:
-    return _STREAM in _head(report)
 
 
 def _written_by(report: Path) -> str:

@@ -15,6 +15,7 @@ from fastfeed.profiler.attribution.attribution import (
 )
 from fastfeed.profiler.attribution.classify import Activity
 from fastfeed.profiler.attribution.host import Host
+from fastfeed.profiler.attribution.launches import launch_times
 from fastfeed.profiler.model.causes import INPUT_CAUSES
 from fastfeed.profiler.model.intervals import (
     clip,
@@ -66,7 +67,7 @@ def find_phases(
     """
     thread = host.main_thread(process)
     edges = attribution.edges
-    launched = _launched(trace, attribution)
+    launched = launch_times(trace, attribution.launch, attribution.rows)
     training = _training_times(trace, attribution, process, launched)
     waits = host.spans_of(thread, Activity.INPUT)
     first = _first_of_fetches(waits, launched)
@@ -119,14 +120,6 @@ def epoch_metrics(
     if not measure(waited) or not len(phases["epoch_start"]):
         return {}
     return {"epoch_waits": measure(intersect(waited, phases["epoch_start"])) / measure(waited)}
-
-
-def _launched(trace: Trace, attribution: Attribution) -> np.ndarray:
-    """Launch, else start, of each op of the device: int64, in row order."""
-    times = trace.ops.start[attribution.rows].copy()
-    known = attribution.launch >= 0
-    times[known] = trace.calls.start[attribution.launch[known]]
-    return times
 
 
 def _training_times(

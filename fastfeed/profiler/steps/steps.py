@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 import numpy as np
 
 from fastfeed.printable import printable
+from fastfeed.profiler.attribution.launches import launch_times
 from fastfeed.profiler.model.columns import numbered
 from fastfeed.profiler.model.intervals import by_start, spans
 from fastfeed.profiler.model.result import Steps
@@ -58,13 +58,13 @@ def find_steps(
     `launch` is from `launch_calls`: if the host runs ahead of the device by more than a step, steps
     are measured on the device.
     """
-    launched = _launch_times(trace, launch)
+    launched = launch_times(trace, launch)
     rounds = _marked_rounds(trace, device, process, waits, launched)
     is_guess = rounds is None
     if rounds is None:
         rounds = _recurring_rounds(trace, device, process, edges, launched)
     if rounds is None:
-        return _no_steps()
+        return Steps(np.empty((0, 2), np.int64), (), "", np.empty(0, bool))
     unrecorded = 0 if is_guess else int((rounds.spans[:, 0] >= edges[1]).sum())
     if not is_guess:
         rounds = _on_device(trace, device, launch, rounds)
@@ -76,29 +76,12 @@ def find_steps(
     if rounds.is_open is not None:
         whole &= ~rounds.is_open
     missing = missing_after(rounds.labels)
-    missing[_before_pauses(step_spans, trace.metadata.get("pauses", ()))] = 0
+    pauses = np.array(trace.metadata.get("pauses", ()), np.int64)
+    before = np.maximum(np.searchsorted(step_spans[:, 0], pauses) - 1, 0)
+    missing[before] = 0  # a pause of the recording is why successors are missing
     clipped = np.where(whole[:, None], np.clip(step_spans, *edges), step_spans)
     steady, lost = _steady(clipped, whole), int(missing[missing <= _MAX_HOLE].sum())
     return Steps(clipped, rounds.labels, rounds.source, steady, is_guess, whole, lost, unrecorded)
-
-
-def _before_pauses(step_spans: np.ndarray, pauses: Sequence[int]) -> np.ndarray:
-    """The last step before each pause of the recording: int64; its successors are missing."""
-    return np.unique(
-        np.maximum(np.searchsorted(step_spans[:, 0], np.array(pauses, np.int64)) - 1, 0)
-    )
-
-
-def _no_steps() -> Steps:
-    """The result without any steps."""
-    return Steps(np.empty((0, 2), np.int64), (), "", np.empty(0, bool))
-
-
-def _launch_times(trace: Trace, launch: np.ndarray) -> np.ndarray:
-    """Launch of each op, else its start: int64, shape (len(ops),)."""
-    times = trace.ops.start.copy()
-    times[launch >= 0] = trace.calls.start[launch[launch >= 0]]
-    return times
 
 
 def _marked_rounds(

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fastfeed.printable import plural
 from fastfeed.profiler.model.causes import STARVED, Cause
-from fastfeed.profiler.model.format import duration, percent, plural
+from fastfeed.profiler.model.format import duration, percent
 from fastfeed.profiler.model.intervals import clip, intersect, measure, union
 from fastfeed.profiler.model.result import DeviceResult
 from fastfeed.profiler.model.trace import Origin

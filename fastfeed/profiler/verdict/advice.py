@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from fastfeed.printable import plural
 from fastfeed.profiler.model.causes import FAMILIES, STARVED, Cause
-from fastfeed.profiler.model.format import duration, one_line, percent, plural
+from fastfeed.profiler.model.format import duration, one_line, percent
 from fastfeed.profiler.model.intervals import overlap, spans_at
 from fastfeed.profiler.model.result import (
     ABSENT_RANKS,

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fastfeed.printable import plural
 from fastfeed.profiler.attribution.classify import Activity
 from fastfeed.profiler.attribution.host import Host
 from fastfeed.profiler.attribution.lost_work import STARTS_WORK
-from fastfeed.profiler.model.format import duration, percent, plural
+from fastfeed.profiler.model.format import duration, percent
 from fastfeed.profiler.model.intervals import intersect, measure, spans, subtract, union
 from fastfeed.profiler.model.trace import RangeKind, Trace
 from fastfeed.profiler.steps.marks import marked_steps

@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fastfeed.html_page import asset
+from fastfeed.printable import plural
 from fastfeed.profiler.model.causes import INPUT_CAUSES, STARVING, Cause
-from fastfeed.profiler.model.format import duration, one_line, percent, plural
+from fastfeed.profiler.model.format import duration, one_line, percent
 from fastfeed.profiler.model.result import DeviceResult, FeedResult, Phase
 
 # steps: loaders rarely have more workers; a rarer wait comes once per epoch

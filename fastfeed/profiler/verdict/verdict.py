@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fastfeed.printable import plural
 from fastfeed.profiler.model.causes import FAMILIES, INPUT_CAUSES, STARVED, STARVING, Cause, word
-from fastfeed.profiler.model.format import duration, interval, percent, plural
+from fastfeed.profiler.model.format import duration, interval, percent
 from fastfeed.profiler.model.result import Cold, DeviceResult, FeedResult, Remedy, Share, Verdict
 from fastfeed.profiler.model.trace import Origin
 from fastfeed.profiler.verdict.abstention import (

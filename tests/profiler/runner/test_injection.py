@@ -20,7 +20,8 @@ from helpers.profiler.signalled import when_ready
 
 from fastfeed.errors import ConfigError
 from fastfeed.profiler.attribution.host_code.names import parse
-from fastfeed.profiler.runner import Recording, Settings, record
+from fastfeed.profiler.runner.session import record
+from fastfeed.profiler.runner.settings import Recording, Settings
 
 Run = Callable[..., Recording]
 

@@ -15,7 +15,8 @@ from conftest import environment
 
 from fastfeed.profiler import analysis, readers
 from fastfeed.profiler.model.trace import RangeKind
-from fastfeed.profiler.runner import Recording, Settings, record
+from fastfeed.profiler.runner.session import record
+from fastfeed.profiler.runner.settings import Recording, Settings
 
 pytestmark = pytest.mark.slow
 

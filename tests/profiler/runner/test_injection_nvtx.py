@@ -14,7 +14,8 @@ import pytest
 from conftest import environment
 from helpers.profiler import fake_nsys, fake_torch
 
-from fastfeed.profiler.runner import Settings, record
+from fastfeed.profiler.runner.session import record
+from fastfeed.profiler.runner.settings import Settings
 
 # What a profiler's library does (nvtx3/nvtxDetail/nvtxInit.h): asks for the tables of functions,
 # and writes its own.

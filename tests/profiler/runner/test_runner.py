@@ -22,7 +22,9 @@ from helpers.profiler.signalled import RUN, when_ready
 from fastfeed.errors import ConfigError
 from fastfeed.profiler import analysis
 from fastfeed.profiler.reports import page
-from fastfeed.profiler.runner import Recording, Settings, record, recorder
+from fastfeed.profiler.runner import recorder
+from fastfeed.profiler.runner.session import record
+from fastfeed.profiler.runner.settings import Recording, Settings
 
 Run = Callable[..., Recording]
 

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from fastfeed.profiler.runner import environment, foreground, recorder, unrunnable
+from fastfeed.profiler.runner import environment, foreground, recorder
+from fastfeed.profiler.runner.foreground import unrunnable
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,9 @@ import pytest
 from conftest import environment
 from helpers.profiler import fake_nsys
 
-from fastfeed.profiler.runner import Settings, free_folder, rank_of, record
-from fastfeed.profiler.runner.session import detect_launcher, interpreter
+from fastfeed.profiler.runner.output_folder import free_folder
+from fastfeed.profiler.runner.session import detect_launcher, interpreter, record
+from fastfeed.profiler.runner.settings import Settings, rank_of
 
 pytestmark = pytest.mark.slow
 

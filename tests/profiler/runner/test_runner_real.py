@@ -22,8 +22,10 @@ from helpers.profiler.signalled import when_ready
 
 from fastfeed.errors import TraceError
 from fastfeed.profiler import readers
-from fastfeed.profiler.runner import Recording, Settings, nsight, record
+from fastfeed.profiler.runner import nsight
 from fastfeed.profiler.runner.recorder import options_of
+from fastfeed.profiler.runner.session import record
+from fastfeed.profiler.runner.settings import Recording, Settings
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import TraceError
-from fastfeed.profiler.model.format import plural
+from fastfeed.printable import plural
 from fastfeed.profiler.model.trace import Device, Origin, Trace
 from fastfeed.profiler.readers import decompress, limits
 from fastfeed.profiler.readers.chrome import native_scan, tables

@@ -33,7 +33,7 @@ class NsysDatabase:
         self.path = path
         self.connection = connection
         # host names and window titles in whatever code page the machine had
-        connection.text_factory = _lenient
+        connection.text_factory = lambda text: text.decode("utf-8", "replace")
         names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
         self.tables: dict[str, tuple[str, ...]] = {
             name: tuple(row[1] for row in connection.execute(f"PRAGMA table_info({_quoted(name)})"))
@@ -141,11 +141,12 @@ class NsysDatabase:
             texts.update((key, text or "") for key, text in rows if key is not None)
         return texts
 
-    def pairs(self, table: str, key: str = "name", value: str = "value") -> list[tuple[str, str]]:
+    def pairs(self, table: str) -> list[tuple[str, str]]:
         """A table of names and values, as text."""
-        if not self.has(table, key, value):
+        if not self.has(table, "name", "value"):
             return []
-        return [(name or "", text or "") for name, text in self.records(table, texts=(key, value))]
+        rows = self.records(table, texts=("name", "value"))
+        return [(name or "", text or "") for name, text in rows]
 
 
 @contextlib.contextmanager
@@ -207,7 +208,3 @@ def _damaged(path: Path, error: sqlite3.Error | UnicodeDecodeError | MemoryError
 
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
-
-
-def _lenient(text: bytes) -> str:
-    return text.decode("utf-8", "replace")

@@ -126,7 +126,7 @@ def messages(
     }
     by_thread = {
         tid: [range_ for range_ in payloads if range_.tid == tid and _BYTES in range_.fields]
-        for tid in _tids(payloads)
+        for tid in {range_.tid for range_ in payloads}
     }
     starts = {tid: [range_.start for range_ in ranges] for tid, ranges in by_thread.items()}
     used: dict[int, int] = {}
@@ -160,10 +160,6 @@ def _launches(calls: ColumnMap, corrs: np.ndarray) -> Iterator[tuple[int, int, i
     tids = calls["globalTid"][at]
     columns = (tids, process_of(tids), calls["correlationId"][at], calls["start"][at])
     return zip(*(column.tolist() for column in columns), strict=True)
-
-
-def _tids(payloads: list[NcclRange]) -> set[int]:
-    return {range_.tid for range_ in payloads}
 
 
 def ranks(payloads: list[NcclRange]) -> dict[int, tuple[int, int]]:

@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from fastfeed.errors import TraceError
+from fastfeed.printable import plural
 from fastfeed.profiler.model.columns import distinct
-from fastfeed.profiler.model.format import plural
 from fastfeed.profiler.model.kernel_names import strip_version
 from fastfeed.profiler.model.trace import (
     Calls,

@@ -133,6 +133,8 @@ class ObjectSpec(NamedTuple):
     flip_pairs: tuple[tuple[int, int], ...] | None = None
     has_boxes: bool = True  # False: objects have only keypoints
     instance_masks: bool = False  # each object has an outline, drawn as a mask
+    # room for rings and for points of polygons in an image; None: outlines are no polygons
+    polygons: tuple[int, int] | None = None
     normalized: bool = False  # boxes and keypoints are shares of the image's width and height
     # a box is dropped below any of these
     min_size: float = 1.0  # its shorter side, pixels
@@ -157,9 +159,12 @@ class ObjectSpec(NamedTuple):
                 f"{self.keypoints}, got {'none' if keypoints is None else np.shape(keypoints)}; add"
                 " them, or leave that out"
             )
-        if self.instance_masks and m and (shapes is None or len(shapes) != m):
+        for name in ("instance_masks", "polygons"):
+            option = getattr(self, name)
+            if not option or not m or (shapes is not None and len(shapes) == m):
+                continue
             return (
-                f"must give shapes ({m},) for object_spec.instance_masks=True, got"
+                f"must give shapes ({m},) for object_spec.{name}={option}, got"
                 f" {'none' if shapes is None else len(shapes)}; add them, or leave that out"
             )
         return ""

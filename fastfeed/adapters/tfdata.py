@@ -205,7 +205,7 @@ def _one(epoch: Any) -> Any:
 
 
 def _dense(name: str, values: Any) -> Any:
-    if name in ("boxes", "box_labels", "keypoints", "instance_masks") or isinstance(
+    if name in ("boxes", "box_labels", "keypoints", "instance_masks", "polygons") or isinstance(
         values, (tf.RaggedTensor, tf.SparseTensor)
     ):
         raise ConfigError(

@@ -16,7 +16,7 @@ from fastfeed.spec import Spec
 
 __all__ = ["Function"]
 
-ANNOTATIONS = ("boxes", "box_labels", "keypoints", "instance_masks", "masks")
+ANNOTATIONS = ("boxes", "box_labels", "keypoints", "instance_masks", "polygons", "masks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,8 @@ class Function:
         fields (Sequence[str]): Values of the sample that it gets: "label" as the source has it,
             names of columns, "boxes" (float32 (n, 4): left, top, right, bottom in pixels of this
             image) together with "box_labels" (int64 (n,)) and, if there are any, "keypoints"
-            (float32 (n, k, 3): x, y, visibility) and "instance_masks" (uint8 (n, height, width));
-            "masks" (uint8 (height, width)). Default: ().
+            (float32 (n, k, 3): x, y, visibility), "instance_masks" (uint8 (n, height, width)) and
+            "polygons" (of each box a list of rings, float32 (k, 2)); "masks" (uint8 (height, width)). Default: ().
         returns (Spec | None): Spec of the images that it returns. uint8 "HWC" of another size may
             be followed by other ops, anything else by none on pixels. Default: None, that of its
             input.
@@ -111,7 +111,7 @@ class Function:
                 "Function fields must have boxes together with box_labels, so that a box that is"
                 f" left out takes its label along, got {fields!r}"
             )
-        for name in ("keypoints", "instance_masks"):
+        for name in ("keypoints", "instance_masks", "polygons"):
             if name in fields and "boxes" not in fields:
                 raise ConfigError(
                     f"Function fields must have {name} together with boxes and box_labels, so that"

@@ -15,7 +15,7 @@ from fastfeed.printable import printable
 
 _RESERVED = re.compile(
     "(image|view)_[0-9]+|image|label|weight|id|boxes|box_labels|box_counts|keypoints|"
-    "instance_masks|masks"
+    "instance_masks|masks|polygons|polygon_rings"
 )
 
 
@@ -50,6 +50,11 @@ class Boxes:
             points of each object; 0 for padding. Default: None, of sources without keypoints.
         instance_masks (np.ndarray | None): uint8 (n, boxes, height, width): 1 in the pixels of each
             object, 0 in others and for padding. Default: None, of sources without them.
+        polygons (np.ndarray | None): float32 (n, points, 2): x, y of the polygons of all objects of
+            an image, in pixels; 0 for padding. Default: None, of sources without them.
+        polygon_rings (np.ndarray | None): int64 (n, rings, 3): the object (its place among the
+            boxes), and the first and the end of its points, half-open, of each ring; (-1, 0, 0) for
+            padding. Default: None, of sources without polygons.
 
     Example:
         >>> images = ff.Arrays(np.zeros((2, 8, 8, 3), np.uint8))
@@ -64,10 +69,17 @@ class Boxes:
     counts: np.ndarray
     keypoints: np.ndarray | None = None
     instance_masks: np.ndarray | None = None
+    polygons: np.ndarray | None = None
+    polygon_rings: np.ndarray | None = None
 
     @classmethod
     def none(
-        cls, n: int, boxes: int, keypoints: int = 0, mask_size: tuple[int, int] | None = None
+        cls,
+        n: int,
+        boxes: int,
+        keypoints: int = 0,
+        mask_size: tuple[int, int] | None = None,
+        polygons: tuple[int, int] | None = None,
     ) -> Boxes:
         """Padding only.
 
@@ -77,6 +89,8 @@ class Boxes:
             keypoints (int): Points of each object, 0 for none. Default: 0.
             mask_size (tuple[int, int] | None): (height, width) of the mask of each object, pixels.
                 Default: None, no masks of objects.
+            polygons (tuple[int, int] | None): Room for rings and for points of polygons in each
+                image. Default: None, no polygons.
 
         Returns:
             Boxes whose counts are 0.
@@ -85,21 +99,23 @@ class Boxes:
             >>> ff.Boxes.none(2, boxes=5).boxes.shape
             (2, 5, 4)
         """
+        rings, points = polygons or (0, 0)
         return cls(
             np.zeros((n, boxes, 4), np.float32),
             np.full((n, boxes), -1, np.int64),
             np.zeros(n, np.int64),
             np.zeros((n, boxes, keypoints, 3), np.float32) if keypoints else None,
             None if mask_size is None else np.zeros((n, boxes, *mask_size), np.uint8),
+            None if polygons is None else np.zeros((n, points, 2), np.float32),
+            None if polygons is None else np.tile(np.array([-1, 0, 0], np.int64), (n, rings, 1)),
         )
 
     def __len__(self) -> int:
         return len(self.counts)
 
     def __getitem__(self, rows: Any) -> Boxes:
-        points = None if self.keypoints is None else self.keypoints[rows]
-        masks = None if self.instance_masks is None else self.instance_masks[rows]
-        return Boxes(self.boxes[rows], self.labels[rows], self.counts[rows], points, masks)
+        arrays = {name: getattr(self, name) for name in Boxes.__slots__}
+        return Boxes(**{name: own[rows] for name, own in arrays.items() if own is not None})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,8 +124,8 @@ class Batch:
 
     Also a mapping of its fields, those of `Feed.fields`: `batch["image"]`, `"masks" in batch`,
     `batch.keys()`, `dict(batch)`. They are `image`, `label`, `weight`, `id`; `boxes`, `box_labels`,
-    `box_counts`, `keypoints`, `instance_masks` and `masks` where the source has them; `image_1` and
-    so on, images of further sizes of views; `view_0` and so on, single views of all sizes, (n, ...); the images of a
+    `box_counts`, `keypoints`, `instance_masks`, `polygons`, `polygon_rings` and `masks` where the
+    source has them; `image_1` and so on, images of further sizes of views; `view_0` and so on, single views of all sizes, (n, ...); the images of a
     `Together` by their names; and every column by its name, or as `column:NAME` where its name is
     one of these. The length of a batch is n.
 
@@ -191,10 +207,9 @@ class Batch:
             whole["boxes"] = self.objects.boxes
             whole["box_labels"] = self.objects.labels
             whole["box_counts"] = self.objects.counts
-            if self.objects.keypoints is not None:
-                whole["keypoints"] = self.objects.keypoints
-            if self.objects.instance_masks is not None:
-                whole["instance_masks"] = self.objects.instance_masks
+            for name in ("keypoints", "instance_masks", "polygons", "polygon_rings"):
+                if (array := getattr(self.objects, name)) is not None:
+                    whole[name] = array
         if self.masks is not None:
             whole["masks"] = self.masks
         sizes = () if self.image_names else self.views

@@ -304,7 +304,8 @@ class Instances(NamedTuple):
     # float64 (m, keypoints, 3): x, y, visibility (0, 1 or 2), in the pixels of the boxes
     keypoints: np.ndarray | None = None
     # objects (m,): outline of each, in the pixels of the boxes: uint8 (height, width) of the image,
-    # or `Rings` or `Runs` of `sources.annotations.shapes`; with `object_spec.instance_masks`
+    # or `Rings` or `Runs` of `sources.annotations.shapes`; with `object_spec.instance_masks` or
+    # `object_spec.polygons`
     shapes: np.ndarray | None = None
 
 

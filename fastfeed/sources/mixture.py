@@ -28,7 +28,7 @@ from fastfeed.sources.base import (
 from fastfeed.sources.class_names import class_names, class_numbers, nfc
 from fastfeed.sources.methods import SourceMethods
 from fastfeed.sources.notes import notes_of, with_notes
-from fastfeed.spec import CLASS_NUMBER, PLAIN_OBJECTS, LabelSpec
+from fastfeed.spec import CLASS_NUMBER, PLAIN_OBJECTS, LabelSpec, ObjectSpec
 from fastfeed.storage.reads import DeferredRead, MappedRead, Pending
 
 
@@ -106,12 +106,12 @@ class Mixture(SourceMethods):
         kinds = [(self.names[i], self._with_objects[i].object_classes) for i in boxed]
         self.object_classes, tables = self._merge(kinds, "names for labels of objects")
         self._kinds = dict(zip(boxed, tables, strict=True))
-        specs = {self.names[i]: self._with_objects[i].object_spec for i in boxed}
+        specs = _of_one_room({self.names[i]: self._with_objects[i].object_spec for i in boxed})
         self.object_spec = next(iter(specs.values()), PLAIN_OBJECTS)
         if len(set(specs.values())) > 1:
             raise ConfigError(
                 "Mixture: objects of all sources must have the same keypoints, flip_pairs,"
-                " normalized, instance_masks, min_size, min_area and min_visible, got"
+                " normalized, instance_masks, polygons, min_size, min_area and min_visible, got"
                 f" {specs}; pass the same to each Objects",
                 field="sources",
             )
@@ -406,7 +406,8 @@ class Mixture(SourceMethods):
         boxes, labels, rows, points, shapes = map(np.concatenate, zip(*parts, strict=True))
         order = np.argsort(rows, kind="stable")
         keypoints = points[order] if self.object_spec.keypoints else None
-        outlines = shapes[order] if self.object_spec.instance_masks else None
+        spec = self.object_spec
+        outlines = shapes[order] if spec.instance_masks or spec.polygons else None
         return Instances(boxes[order], labels[order], counts, sizes, keypoints, outlines)
 
     def masks(self, ids: Sequence[int]) -> list[Any] | None:
@@ -446,3 +447,13 @@ class Mixture(SourceMethods):
         )
         kinds = f" of {len(self.classes)} classes" if self.classes else ""
         return f"Mixture({shares}): {len(self)} images{kinds}"
+
+
+def _of_one_room(specs: dict[str, ObjectSpec]) -> dict[str, ObjectSpec]:
+    """The same with room for the polygons of any of them."""
+    rooms = [spec.polygons for spec in specs.values() if spec.polygons is not None]
+    rings, points = np.array(rooms or [(0, 0)]).max(axis=0).tolist()
+    return {
+        name: spec if spec.polygons is None else spec._replace(polygons=(rings, points))
+        for name, spec in specs.items()
+    }

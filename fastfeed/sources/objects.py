@@ -13,8 +13,9 @@ from fastfeed.arguments import checked_early
 from fastfeed.errors import ConfigError
 from fastfeed.faults import Failure
 from fastfeed.sources.access import allowed_values
-from fastfeed.sources.annotations.boxes import FORMATS, ROTATED, BoxLists, checked_sizes
-from fastfeed.sources.annotations.class_maps import ClassMaps, check_draw
+from fastfeed.sources.annotations.arguments import check_format, check_lengths, check_presence
+from fastfeed.sources.annotations.boxes import ROTATED, BoxLists, checked_sizes
+from fastfeed.sources.annotations.class_maps import ClassMaps, Draw, drawn_parts, polygon_notes
 from fastfeed.sources.annotations.coco import read_coco
 from fastfeed.sources.annotations.keypoints import (
     MOST_KEYPOINTS,
@@ -74,9 +75,11 @@ class Objects(Derived, SourceMethods):
             (x, y, x, y ... or (k, 2), in pixels as boxes; even-odd, joined), COCO's runs
             {"size": ..., "counts": ...}, uint8 pixels, or None. Without `boxes`, these are
             around them. Default: None, no masks of objects.
-        draw (str): What `instance_masks` become: "instances", `batch["instance_masks"]`, 1 in each
-            object; "classes", one map in `batch["masks"]`, 0 or label + 1, 255 where classes
-            overlap; "both". Default: "instances".
+        draw (str | Sequence[str]): What `instance_masks` become: "instances",
+            `batch["instance_masks"]`, 1 in each object; "classes", one map in `batch["masks"]`, 0
+            or label + 1, 255 where classes overlap; "polygons", `batch["polygons"]` and
+            `batch["polygon_rings"]`, points of the rings; a list of these; or "both" for the first
+            two. Default: "instances".
         classes (Sequence[str | int]): Names of `labels`, kept as `object_classes`. Default: ().
         format (str): "xyxy" (left, top, right, bottom), "yxyx", "xywh" (left, top, width, height),
             "yxhw", "cxcywh" (center, width, height), or "cxcywhr": also degrees that the box is
@@ -114,7 +117,7 @@ class Objects(Derived, SourceMethods):
         *,
         keypoints: Sequence[Any] | Mapping[str, Sequence[str]] | None = None,
         instance_masks: Sequence[Any] | None = None,
-        draw: Literal["instances", "classes", "both"] = "instances",
+        draw: Draw = "instances",
         keypoint_names: Sequence[str] = (),
         flip_pairs: Pairs | str | None = None,
         min_size: float = 1.0,
@@ -130,57 +133,33 @@ class Objects(Derived, SourceMethods):
         cache: str | os.PathLike[str] | Cache | None = None,
     ) -> None:
         check_source(source, "Objects: source")
-        if format not in (*FORMATS, ROTATED):
-            known_formats = ", ".join((*FORMATS, ROTATED))
-            raise ConfigError.of("Objects: format", f"one of {known_formats}", format)
+        check_format(format, boxes, keypoints, normalized)
         if format == ROTATED:
-            if boxes is None or keypoints is not None or normalized:
-                raise ConfigError(
-                    f"Objects: format={ROTATED!r} is of boxes in pixels, whose corners are the"
-                    " keypoints; pass boxes, and neither keypoints nor normalized=True",
-                    field="format",
-                )
             flip_pairs = ()
         if isinstance(classes, str):
             raise ConfigError(
                 f"Objects: classes must be a list of names, got {classes!r}; pass [{classes!r}]",
                 field="classes",
             )
-        check_draw("Objects", draw, instance_masks is not None and masks is None)
+        drawn = drawn_parts(
+            "Objects",
+            draw,
+            has_outlines=instance_masks is not None,
+            has_masks=masks is not None,
+        )
         given = (boxes, keypoints, instance_masks)
         has_objects = any(values is not None for values in given)
-        if not has_objects and masks is None:
-            raise ConfigError(
-                "Objects needs boxes, keypoints or masks, got none of them; without them use the"
-                " source itself",
-                field="boxes",
-            )
-        if not has_objects and labels is not None:
-            raise ConfigError(
-                "Objects: labels are of boxes and keypoints, got labels without them; pass boxes,"
-                " or leave labels out",
-                field="labels",
-            )
+        check_presence(has_objects, masks, labels)
         if isinstance(keypoints, Mapping):
             keypoint_names = keypoint_names or tuple(keypoints)
             keypoints = list(column_keypoints(source, keypoints))
-        for option, values, none in (
-            ("boxes", boxes, "an empty list"),
-            ("keypoints", keypoints, "an empty list"),
-            ("instance_masks", instance_masks, "an empty list"),
-            ("masks", masks, "None"),
-        ):
-            if isinstance(values, (str, bytes, os.PathLike)):
-                raise ConfigError(
-                    f"Objects: {option} must be a list, one per sample, got {values!r}",
-                    field=option,
-                )
-            if values is not None and len(values) != len(source):
-                raise ConfigError(
-                    f"Objects: {option} must be one per sample, got {len(values)} for {len(source)}"
-                    f" samples; a sample without has {none}",
-                    field=option,
-                )
+        check_lengths(
+            len(source),
+            boxes=boxes,
+            keypoints=keypoints,
+            instance_masks=instance_masks,
+            masks=masks,
+        )
         names = tuple(map(str, classes))
         where = self._namer(source)
         size: Any = source.spec.size
@@ -201,21 +180,22 @@ class Objects(Derived, SourceMethods):
                 instance_masks,
             )
         storage = open_storage(storage, cache)
-        drawn: Masks | None = None if masks is None else masks_of(masks, where, storage)
-        if lists is not None and draw != "instances":
-            drawn = ClassMaps.of(lists, normalized)
-            lists = lists if draw == "both" else replace(lists, shapes=None)
+        maps: Masks | None = None if masks is None else masks_of(masks, where, storage)
+        if lists is not None and "classes" in drawn:
+            maps = ClassMaps.of(lists, normalized)
+            lists = replace(lists, shapes=None) if drawn == {"classes"} else lists
         spec = object_spec(
             lists,
             keypoint_names,
             flip_pairs,
             has_boxes=boxes is not None or instance_masks is not None,
             normalized=normalized,
+            drawn=drawn,
             min_size=min_size,
             min_area=min_area,
             min_visible=min_visible,
         )
-        self._set(source, lists, drawn, names, spec, most, frame)
+        self._set(source, lists, maps, names, spec, most, frame)
 
     @classmethod
     @checked_early
@@ -226,7 +206,7 @@ class Objects(Derived, SourceMethods):
         *,
         keep: Literal["all", "annotated", "boxes"] = "all",
         keypoints: bool = False,
-        draw: Literal["instances", "classes", "both"] | None = None,
+        draw: Draw | None = None,
         flip_pairs: Pairs | str | None = None,
         min_size: float = 1.0,
         min_area: float = 0.0,
@@ -256,8 +236,8 @@ class Objects(Derived, SourceMethods):
             keypoints (bool): True for keypoints, as of `person_keypoints_train2017.json`; all
                 categories that have any must have the same. The file counts pixels: 0.5 is added to
                 its x and y. Default: False.
-            draw (str | None): What segmentations (polygons, runs) become, as for `Objects`; in a
-                map of classes crowds are 255. Default: None, they are not read.
+            draw (str | Sequence[str] | None): What segmentations (polygons, runs) become, as for
+                `Objects`; in a map of classes crowds are 255. Default: None, they are not read.
             flip_pairs (Sequence[tuple[int | str, int | str]] | str | None): As for `Objects`;
                 "names" fits COCO's persons. Default: None, not known.
             min_size (float): As for `Objects`. Default: 1.0.
@@ -291,17 +271,18 @@ class Objects(Derived, SourceMethods):
         """
         if keep not in ("all", "annotated", "boxes"):
             raise ConfigError.of("Objects.coco: keep", '"all", "annotated" or "boxes"', keep)
-        check_draw("Objects.coco", draw)
+        drawn = frozenset() if draw is None else drawn_parts("Objects.coco", draw)
         allowed = allowed_values("allow_path", allow_path, "Objects.coco")
         storage = open_storage(storage, cache)
         limit = in_bytes(memory, "Objects.coco: memory")
         source, file, lists = read_coco(
-            images, os.fspath(annotations), storage, limit, allowed, keypoints, draw, keep
+            images, os.fspath(annotations), storage, limit, allowed, keypoints, drawn, keep
         )
         spec = object_spec(
             lists,
             file.keypoint_names,
             flip_pairs,
+            drawn=drawn,
             min_size=min_size,
             min_area=min_area,
             min_visible=min_visible,
@@ -320,6 +301,7 @@ class Objects(Derived, SourceMethods):
         classes: Sequence[str | int] = (),
         keypoints: int = 0,
         instance_masks: bool = False,
+        draw: Draw = "instances",
         keypoint_names: Sequence[str] = (),
         flip_pairs: Pairs | str | None = None,
         min_size: float = 1.0,
@@ -345,6 +327,7 @@ class Objects(Derived, SourceMethods):
             keypoints (int): Keypoints of each object, the first number of `kpt_shape`. Default: 0.
             instance_masks (bool): True for lines of a class and a polygon, x, y of its points.
                 Default: False.
+            draw (str | Sequence[str]): As for `Objects`, without "classes". Default: "instances".
             keypoint_names (Sequence[str]): As for `Objects`. Default: ().
             flip_pairs (Sequence[tuple[int | str, int | str]] | str | None): As for `Objects`.
                 Default: None, not known.
@@ -364,6 +347,11 @@ class Objects(Derived, SourceMethods):
         Example:
             >>> ff.Objects.yolo("photos", "labels", classes=["cat", "dog"])  # doctest: +SKIP
         """
+        drawn = drawn_parts("Objects.yolo", draw, has_outlines=instance_masks)
+        if "classes" in drawn:
+            must = '"instances", "polygons" or a list of both'
+            advice = "label files do not have the sizes of images, which maps of classes need"
+            raise ConfigError.of("Objects.yolo: draw", must, draw, advice)
         most_points = 0 if instance_masks else MOST_KEYPOINTS  # a line has one of both
         if isinstance(keypoints, bool) or not 0 <= keypoints <= most_points:
             raise ConfigError.of(
@@ -380,6 +368,7 @@ class Objects(Derived, SourceMethods):
             keypoint_names,
             flip_pairs,
             normalized=True,
+            drawn=drawn,
             min_size=min_size,
             min_area=min_area,
             min_visible=min_visible,
@@ -416,6 +405,8 @@ class Objects(Derived, SourceMethods):
                 f"Objects: most is the room for boxes, got most={most} without boxes; leave it out",
                 field="most",
             )
+        if lists is not None and lists.shapes is not None and spec.polygons is not None:
+            notes = [*notes, *polygon_notes(lists.shapes)]
         Derived.__init__(self, source)
         self.object_classes = names
         self.object_spec = spec
@@ -494,6 +485,8 @@ class Objects(Derived, SourceMethods):
             parts.append(f"{self.object_spec.keypoints} keypoints")
         if self.object_spec.instance_masks:
             parts.append("instance masks")
+        if self.object_spec.polygons is not None:
+            parts.append("polygons")
         if self._masks is not None:
             parts.append("masks")
         return f" with {' and '.join(parts)}"

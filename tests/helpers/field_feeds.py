@@ -65,9 +65,12 @@ def shards(folder: Path) -> ff.TarShards:
 
 
 def annotated(
-    source: Any, masks: bool = True, points: bool = False, outlines: bool = False
+    source: Any, masks: bool = True, points: bool = False, outlines: Any = None
 ) -> ff.Objects:
-    """A source with boxes, none of every third image, masks, keypoints and masks of objects."""
+    """A source with boxes, none of every third image, masks and keypoints.
+
+    outlines: what those of objects become.
+    """
     boxes = [[[1.0, 2.0, 9.0, 10.0]] * (i % 3) for i in range(N)]
     labels = [list(range(i % 3)) for i in range(N)]
     pixels = [np.full((12, 16), i, np.uint8) for i in range(N)]
@@ -76,7 +79,8 @@ def annotated(
         face = [[3.0, 4.0, 2.0], [7.0, 4.0, 1.0]]
         more = {"keypoints": [[face] * (i % 3) for i in range(N)], "flip_pairs": [(0, 1)]}
     if outlines:
-        more["instance_masks"] = [[[[2, 3, 8, 3, 8, 9]]] * (i % 3) for i in range(N)]
+        outline = [[2, 3, 8, 3, 8, 9]]
+        more |= {"instance_masks": [[outline] * (i % 3) for i in range(N)], "draw": outlines}
     return ff.Objects(source, boxes, labels, masks=pixels if masks else None, **more)
 
 
@@ -110,7 +114,8 @@ FEEDS: dict[str, Callable[[Path], tuple[Any, Any]]] = {
     "boxes and masks": lambda _: (annotated(Described(IMAGES, LABELS)), [ff.RandomFlip()]),
     "boxes": lambda _: (annotated(ff.Arrays(IMAGES, LABELS), masks=False), [ff.Mosaic()]),
     "keypoints": lambda _: (annotated(ff.Arrays(IMAGES), points=True), [ff.RandomFlip()]),
-    "instance masks": lambda _: (annotated(ff.Arrays(IMAGES), outlines=True), [ff.Mosaic()]),
+    "instance masks": lambda _: (annotated(ff.Arrays(IMAGES), outlines="instances"), [ff.Mosaic()]),
+    "polygons": lambda _: (annotated(ff.Arrays(IMAGES), outlines=["polygons"]), [ff.Mosaic()]),
     "pairs": lambda _: (PAIR, FLIPS),
     "maps": lambda _: (Described(IMAGES, LABELS), [*MAPS, ff.RandomFlip(), ff.ToFloat()]),
     "maps of pairs": lambda _: (PAIR, [ff.RandomFlip(), MAPS[1]]),
@@ -145,7 +150,8 @@ def default_of(made: ff.Feed, weighted: bool) -> Any:
     images: Any = ("image", "image_1") if "image_1" in made.fields else "image"
     if "left" in made.fields:
         images = {"left": "left", "right": "right"}
-    objects = ["boxes", "box_labels", "keypoints", "instance_masks", "masks"]
+    objects = ["boxes", "box_labels", "keypoints", "instance_masks", "polygons", "polygon_rings"]
+    objects += ["masks"]
     targets = {name.removeprefix("box_"): name for name in objects if name in made.fields}
     item = (images, targets or "label")
     return (*item, "weight") if weighted else item

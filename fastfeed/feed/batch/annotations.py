@@ -135,15 +135,27 @@ class Annotator:
                 specs["keypoints"] = (boxes, keypoints, 3), "float32"
             if self.source.object_spec.instance_masks:
                 specs["instance_masks"] = (boxes, *self.size), "uint8"
+            if room := self._polygon_room(self.members):
+                specs["polygons"] = (room[1], 2), "float32"
+                specs["polygon_rings"] = (room[0], 3), "int64"
         return specs | ({"masks": (self.size, "uint8")} if self.has_masks else {})
+
+    def _polygon_room(self, members: int) -> tuple[int, int] | None:
+        """Room for rings and points of an image mixed of `members`; None: no polygons."""
+        room = self.source.object_spec.polygons
+        return None if room is None else (room[0] * members, room[1] * members)
 
     def empty(self, n: int, mixed: bool = False) -> Annotations:
         """Arrays for n samples, to be filled; `mixed`: for samples after mixing."""
-        boxes = self.max_boxes * (self.members if mixed else 1)
+        members = self.members if mixed else 1
+        boxes = self.max_boxes * members
         masks = np.empty((n, *self.size), np.uint8) if self.has_masks else None
         spec = self.source.object_spec
         mask_size = self.size if spec.instance_masks else None
-        objects = Boxes.none(n, boxes, spec.keypoints, mask_size) if self.max_boxes else None
+        objects = None
+        if boxes:
+            room = self._polygon_room(members)
+            objects = Boxes.none(n, boxes, spec.keypoints, mask_size, room)
         specs = field_specs(self.program).items()
         transforms = {name: np.zeros((n, *shape), dtype) for name, (shape, dtype) in specs}
         return Annotations(objects, masks, transforms)
@@ -293,6 +305,7 @@ def annotator(source: Any, program: Program) -> Annotator:
     has_outlines = max_boxes > 0 and spec.instance_masks
     present: dict[str, bool] = dict.fromkeys(("boxes", "box_labels"), max_boxes > 0)
     present |= {"keypoints": has_keypoints, "instance_masks": has_outlines, "masks": has_masks}
+    present["polygons"] = max_boxes > 0 and spec.polygons is not None
     _check_functions(program, source, present)
     if (needs := program.needs_boxes) is not None and (not max_boxes or program.image):
         raise SpecError(
@@ -350,7 +363,7 @@ def _check_function(
         raise SpecError(
             f"{op!r} takes {', '.join(unknown)}, the source has {', '.join(sorted(names))}"
         )
-    for name in ("keypoints", "instance_masks"):
+    for name in ("keypoints", "instance_masks", "polygons"):
         if present[name] and "boxes" in op.fields and name not in op.fields:
             raise SpecError(
                 f"{op!r} moves boxes, and {name} would stay as they are; add {name} to its fields"

@@ -1,4 +1,4 @@
-"""Objects in the images of a batch, one after another: boxes, labels, keypoints and outlines."""
+"""Objects in images of a batch, one after another: boxes, labels, keypoints, outlines, polygons."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from fastfeed.backends.cpu.masks import mask_after, stage_arrays
 from fastfeed.decode.orientation import displayed, displayed_boxes
+from fastfeed.feed.batch.polygons import Polygons, clear_polygons, ranks
 from fastfeed.ops.mix_plan import BLEND, MOSAIC, MixPlan
 from fastfeed.ops.move_boxes import Stage, boxes_after, points_after
 from fastfeed.runtime.batch import Boxes
@@ -32,6 +33,7 @@ class ObjectRows:
     labels: np.ndarray  # int64 (m,)
     keypoints: np.ndarray | None = None  # float64 (m, k, 3)
     shapes: np.ndarray | None = None  # (m,): outlines before any stage; see `draw`
+    polygons: Polygons | None = None  # after the stages so far; None before any
 
     @classmethod
     def of(cls, found: Instances) -> ObjectRows:
@@ -42,7 +44,11 @@ class ObjectRows:
     def __getitem__(self, which: Any) -> ObjectRows:
         points = None if self.keypoints is None else self.keypoints[which]
         shapes = None if self.shapes is None else self.shapes[which]
-        return ObjectRows(self.rows[which], self.boxes[which], self.labels[which], points, shapes)
+        polygons = self.polygons
+        if polygons is not None:
+            polygons = polygons.take(np.arange(len(self.rows))[which])
+        arrays = self.rows[which], self.boxes[which], self.labels[which]
+        return ObjectRows(*arrays, points, shapes, polygons)
 
     def scaled(self, sizes: np.ndarray) -> ObjectRows:
         """Objects in pixels, of shares of the sides; sizes: height, width of the images (n, 2)."""
@@ -91,7 +97,13 @@ class ObjectRows:
             points = points_after(stages, points, left.rows, spec.mirrored)
             if not spec.has_boxes:
                 boxes = around(points)
-        return replace(left, boxes=boxes, keypoints=points)
+        polygons = left.polygons
+        if spec.polygons is not None:
+            if polygons is None:
+                assert left.shapes is not None
+                polygons = Polygons.of(left.shapes)
+            polygons = polygons.after(stages, left.rows)
+        return replace(left, boxes=boxes, keypoints=points, polygons=polygons)
 
     def write(self, out: Boxes, stages: Sequence[Stage] = ()) -> None:
         """Write the objects into their rows, of which the others get none.
@@ -101,18 +113,22 @@ class ObjectRows:
         limit = out.labels.shape[1]
         counts = np.bincount(self.rows, minlength=len(out))
         kept = self
+        area = np.prod(self.boxes[:, 2:] - self.boxes[:, :2], axis=1)
         if counts.max(initial=0) > limit:
-            area = np.prod(self.boxes[:, 2:] - self.boxes[:, :2], axis=1)
             order = np.lexsort((-area, self.rows))  # stable: of boxes of equal size the first
-            kept = self[np.sort(order[_ranks(counts) < limit])]
+            largest = np.sort(order[ranks(counts) < limit])
+            kept = self[largest]
+            area = area[largest]
             counts = np.minimum(counts, limit)
         clear_objects(out)
-        places = kept.rows, _ranks(counts)
+        places = kept.rows, ranks(counts)
         out.boxes[places] = kept.boxes
         out.labels[places] = kept.labels
         out.counts[:] = counts
         if out.keypoints is not None and kept.keypoints is not None:
             out.keypoints[places] = kept.keypoints
+        if out.polygons is not None and kept.polygons is not None:
+            kept.polygons.write(out, *places, area)
         if out.instance_masks is not None and kept.shapes is not None:
             for shape, row, place in zip(kept.shapes, *places, strict=True):
                 draw(shape, stages, row, out.instance_masks[row, place])
@@ -123,6 +139,7 @@ def clear_objects(out: Boxes, rows: Any = slice(None)) -> None:
     if out.instance_masks is not None:  # in other places they are 0
         for row in np.arange(len(out))[rows].tolist():
             out.instance_masks[row, : out.counts[row]] = 0
+    clear_polygons(out, rows)
     out.boxes[rows] = 0
     out.labels[rows] = -1
     out.counts[rows] = 0
@@ -214,17 +231,26 @@ def mix_objects(
         if (masks := samples.instance_masks) is not None:
             pairs = zip(*(place.tolist() for place in places), strict=True)
             shapes = _objects([_MixedMask(masks[pair], quarter) for pair in pairs])
-        own = ObjectRows(rows, samples.boxes[places], samples.labels[places], points, shapes)
+        polygons = None if samples.polygons is None else Polygons.of_batch(samples, *places)
+        boxes, labels = samples.boxes[places], samples.labels[places]
+        own = ObjectRows(rows, boxes, labels, points, shapes, polygons)
         parts.append(own.after([quarter], spec))
-    joined = [[getattr(part, name) for part in parts] for name in ObjectRows.__slots__]
-    arrays: list[Any] = [None if own[0] is None else np.concatenate(own) for own in joined]
-    objects = ObjectRows(*arrays)
+    objects = _joined(parts)
     objects[np.argsort(objects.rows, kind="stable")].write(out)
 
 
-def _ranks(counts: np.ndarray) -> np.ndarray:
-    """0, 1, ... within every row."""
-    return np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+def _joined(parts: Sequence[ObjectRows]) -> ObjectRows:
+    """The objects of all parts, one part after another."""
+    arrays: dict[str, Any] = {}
+    for name in ObjectRows.__slots__:
+        own = [getattr(part, name) for part in parts]
+        if own[0] is None:
+            arrays[name] = None
+        elif name == "polygons":
+            arrays[name] = Polygons.joined(own, [len(part.rows) for part in parts])
+        else:
+            arrays[name] = np.concatenate(own)
+    return ObjectRows(**arrays)
 
 
 def _quarter(plan: MixPlan, k: int, size: tuple[int, int]) -> Stage:

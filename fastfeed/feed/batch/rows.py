@@ -15,11 +15,14 @@ from fastfeed.faults import Failure
 from fastfeed.feed.batch.annotations import Annotations, Annotator, clear
 from fastfeed.feed.batch.loader import LoadedSamples
 from fastfeed.feed.batch.object_rows import ObjectRows
+from fastfeed.feed.batch.polygons import Polygons
 from fastfeed.feed.batch.sample_loader import note_image
 from fastfeed.feed.batch.task_sizes import TaskSizes
 from fastfeed.ops.function import ANNOTATIONS
 from fastfeed.ops.program.program import Program
+from fastfeed.printable import printable
 from fastfeed.runtime.buffers import BufferPool
+from fastfeed.sources.annotations.shapes import shape_of
 
 
 class Underway(Protocol):
@@ -211,6 +214,10 @@ class SampleFields:
             for name in ("keypoints", "instance_masks"):
                 if (array := getattr(objects, name)) is not None:
                     taken[name] = array[0, :count].copy()
+            if objects.polygons is not None:
+                places = np.arange(count)
+                polygons = Polygons.of_batch(objects, np.zeros(count, np.int64), places)
+                taken["polygons"] = polygons.lists(count)
         if masks is not None:
             taken["masks"] = masks[0].copy()
         return {name: taken[name] for name in names}
@@ -239,8 +246,11 @@ class SampleFields:
             masks = None
             if (out := self.after.objects.instance_masks) is not None:
                 masks = _instance_masks(results["instance_masks"], (len(boxes), *out.shape[2:]))
+            polygons = None
+            if self.after.objects.polygons is not None:
+                polygons = _polygons(results["polygons"], len(boxes))
             rows = np.zeros(len(boxes), np.int64)
-            ObjectRows(rows, boxes, labels, points, masks).write(self.after.objects)
+            ObjectRows(rows, boxes, labels, points, masks, polygons).write(self.after.objects)
         if "masks" in results and self.after.masks is not None:
             mask, shape = np.asarray(results["masks"]), self.after.masks.shape[1:]
             if mask.shape != shape or mask.dtype != np.uint8:
@@ -258,6 +268,19 @@ def _instance_masks(given: Any, shape: tuple[int, ...]) -> np.ndarray:
             f" {masks.dtype}{list(masks.shape)}"
         )
     return masks
+
+
+def _polygons(given: Any, n: int) -> Polygons:
+    must = f"polygons, {n} lists of rings, returned"
+    if not isinstance(given, (list, tuple)) or len(given) != n:
+        raise ValueError(f"{must} {printable(repr(given))}")
+    shapes = []
+    for k, rings in enumerate(given):
+        try:
+            shapes.append(shape_of(list(rings)))
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{must} others: polygon {k} {error}") from None
+    return Polygons.of(shapes)
 
 
 def _points(given: Any, n: int, out: np.ndarray) -> np.ndarray:

@@ -133,6 +133,7 @@ class TransformConfig:
                 keypoint_names=(),
                 has_boxes=True,
                 instance_masks=False,
+                polygons=None,
                 normalized=False,
             ),
             to_original=config.program.transforms,

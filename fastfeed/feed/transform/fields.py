@@ -47,7 +47,7 @@ class ItemFields:
         others = {name: fields[name] for name in fields if name not in ("label", *ANNOTATIONS)}
         self._columns = {name: _column(values) for name, values in others.items()}
         self._label = _labels(fields["label"]) if "label" in fields else unlabeled(n)
-        alone = "keypoints" in fields or "instance_masks" in fields
+        alone = not {"keypoints", "instance_masks", "polygons"}.isdisjoint(fields)
         if ("boxes" in fields) != ("box_labels" in fields) and not alone:
             raise ConfigError(
                 "boxes and box_labels go together, got one of them; label every box", field="fields"
@@ -62,18 +62,40 @@ class ItemFields:
             raise ConfigError(f"fields: {text}", field="fields") from None
 
     def _objects(self, fields: Mapping[str, Any]) -> BoxLists:
-        names = ("boxes", "box_labels", "keypoints", "instance_masks")
-        boxes, labels, points, masks = map(fields.get, names)
+        drawn = [name for name in ("instance_masks", "polygons") if name in fields]
+        if len(drawn) > 1:
+            raise ConfigError(
+                "instance_masks and polygons are both made of outlines, got both; pass one of them",
+                field="fields",
+            )
+        names = ("boxes", "box_labels", "keypoints", *drawn)
+        boxes, labels, points, *outlines = map(fields.get, names)
         lists = BoxLists.of(
-            boxes, labels, "xyxy", 0, self.uri, keypoints=points, instance_masks=masks
+            boxes,
+            labels,
+            "xyxy",
+            0,
+            self.uri,
+            keypoints=points,
+            instance_masks=outlines[0] if outlines else None,
         )
+        room = None
+        if lists.shapes is not None and "polygons" in fields:
+            room = lists.shapes.polygon_room(lists.ends)
+            if lists.shapes.heights.any():
+                raise ConfigError(
+                    "polygons must be lists of rings, got runs or pixels; pass these as"
+                    " instance_masks",
+                    field="fields",
+                )
         k = 0 if lists.keypoints is None else lists.keypoints.shape[1]
         pairs = checked_pairs("flip_pairs", self.object_spec.flip_pairs, k) if k else None
         self.object_spec = self.object_spec._replace(
             keypoints=k,
             flip_pairs=pairs,
-            has_boxes=boxes is not None or masks is not None,
-            instance_masks=masks is not None,
+            has_boxes=boxes is not None or lists.shapes is not None,
+            instance_masks="instance_masks" in fields,
+            polygons=room,
         )
         return lists
 

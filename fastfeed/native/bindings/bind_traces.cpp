@@ -10,14 +10,6 @@
 namespace fastfeed {
 namespace {
 
-// The vector as a NumPy array, without a copy.
-template <typename T>
-nb::object array(std::vector<T>&& values) {
-  auto* kept = new std::vector<T>(std::move(values));
-  const nb::capsule owner(kept, [](void* data) noexcept { delete static_cast<std::vector<T>*>(data); });
-  return nb::ndarray<nb::numpy, T, nb::ndim<1>>(kept->data(), {kept->size()}, owner).cast();
-}
-
 nb::tuple scan(EventScanner& scanner, nb::bytes piece) {
   EventColumns rows;
   std::vector<std::pair<size_t, size_t>> places;
@@ -26,16 +18,16 @@ nb::tuple scan(EventScanner& scanner, nb::bytes piece) {
     scanner.scan({piece.c_str(), piece.size()}, rows, places);
   }
   nb::dict columns;
-  columns["cat"] = array(std::move(rows.cat));
-  columns["name"] = array(std::move(rows.name));
-  columns["thread"] = array(std::move(rows.thread));
-  columns["stream"] = array(std::move(rows.stream));
-  columns["start"] = array(std::move(rows.start));
-  columns["end"] = array(std::move(rows.end));
-  columns["corr"] = array(std::move(rows.corr));
-  columns["bytes"] = array(std::move(rows.bytes));
-  columns["args_at"] = array(std::move(rows.args_at));
-  columns["args_size"] = array(std::move(rows.args_size));
+  columns["cat"] = owned_array(std::move(rows.cat));
+  columns["name"] = owned_array(std::move(rows.name));
+  columns["thread"] = owned_array(std::move(rows.thread));
+  columns["stream"] = owned_array(std::move(rows.stream));
+  columns["start"] = owned_array(std::move(rows.start));
+  columns["end"] = owned_array(std::move(rows.end));
+  columns["corr"] = owned_array(std::move(rows.corr));
+  columns["bytes"] = owned_array(std::move(rows.bytes));
+  columns["args_at"] = owned_array(std::move(rows.args_at));
+  columns["args_size"] = owned_array(std::move(rows.args_size));
   nb::list others;
   for (const auto& [at, size] : places)
     if (size) others.append(nb::bytes(piece.c_str() + at, size));

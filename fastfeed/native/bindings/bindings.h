@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "system/gil.h"
 
@@ -21,6 +23,14 @@ using Table = nb::ndarray<int32_t, nb::shape<-1, 9>, nb::c_contig, nb::device::c
 
 inline void same_length(size_t want, size_t got, const char* what, const char* of = "blob") {
   if (want != got) throw std::invalid_argument(std::string(what) + " must have one entry per " + of);
+}
+
+// The vector as a NumPy array, without a copy.
+template <typename T>
+nb::object owned_array(std::vector<T>&& values) {
+  auto* kept = new std::vector<T>(std::move(values));
+  const nb::capsule owner(kept, [](void* data) noexcept { delete static_cast<std::vector<T>*>(data); });
+  return nb::ndarray<nb::numpy, T, nb::ndim<1>>(kept->data(), {kept->size()}, owner).cast();
 }
 
 void bind_draws(nb::module_& m);

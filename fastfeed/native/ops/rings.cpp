@@ -8,25 +8,41 @@ namespace fastfeed {
 namespace {
 
 constexpr double kHorizon = 1e-6;  // of the largest depth: what is nearer to the horizon is cut off
+constexpr double kRounding = 1e-6;  // pixels by which arithmetic moves a point that is on an edge
 
-// Sutherland and Hodgman: keep what has a distance >= 0. Edges along the cut enclose no area.
+// Sutherland and Hodgman: keep what has a distance >= 0. Edges along the cut enclose no area. True if any part is cut off.
 template <class Distance>
-void cut(std::vector<Point>& ring, const Distance& distance) {
+bool cut(std::vector<Point>& ring, const Distance& distance) {
   const size_t n = ring.size();
   bool is_inside = true;
   for (const Point& point : ring) is_inside = is_inside && distance(point) >= 0;
-  if (is_inside) return;
+  if (is_inside) return false;
   std::vector<Point> left;
   left.reserve(n + 4);
   for (size_t k = 0; k < n; ++k) {
     const Point &from = ring[k], &to = ring[(k + 1) % n];
     const double before = distance(from), after = distance(to);
     if (before >= 0) left.push_back(from);
-    if ((before >= 0) == (after >= 0)) continue;
+    if ((before >= 0) == (after >= 0) || before == 0 || after == 0) continue;
     const double share = before / (before - after);
     left.push_back({from.x + share * (to.x - from.x), from.y + share * (to.y - from.y)});
   }
   ring.swap(left);
+  return true;
+}
+
+// True if all edges of a ring run along the edges of a box, and enclose nothing or the box an even number of times.
+bool has_no_area(const std::vector<Point>& ring, double top, double left, double bottom, double right) {
+  const auto same = [](double a, double b) { return std::abs(a - b) <= kRounding; };
+  double area = 0;
+  for (size_t k = 0; k < ring.size(); ++k) {
+    const Point &from = ring[k], &to = ring[(k + 1) % ring.size()];
+    const bool is_upright = same(from.x, to.x) && (same(from.x, left) || same(from.x, right));
+    const bool is_level = same(from.y, to.y) && (same(from.y, top) || same(from.y, bottom));
+    if (!is_upright && !is_level) return false;
+    area += (from.x - left) * (to.y - top) - (to.x - left) * (from.y - top);
+  }
+  return std::abs(area) < (bottom - top) * (right - left);  // which is twice the area
 }
 
 // The first pixel whose center is at or behind a place, in [low, high].
@@ -36,10 +52,13 @@ int first_behind(double place, int low, int high) { return int(std::clamp(std::c
 
 void cut_ring(std::vector<Point>& ring, const double* box) {
   const double top = box[0], left = box[1], bottom = top + box[2], right = left + box[3];
-  cut(ring, [=](const Point& point) { return point.x - left; });
-  cut(ring, [=](const Point& point) { return right - point.x; });
-  cut(ring, [=](const Point& point) { return point.y - top; });
-  cut(ring, [=](const Point& point) { return bottom - point.y; });
+  bool is_cut = cut(ring, [=](const Point& point) { return point.x - left; });
+  is_cut |= cut(ring, [=](const Point& point) { return right - point.x; });
+  is_cut |= cut(ring, [=](const Point& point) { return point.y - top; });
+  is_cut |= cut(ring, [=](const Point& point) { return bottom - point.y; });
+  if (!is_cut) return;
+  if (has_no_area(ring, top, left, bottom, right)) ring.clear();
+  for (Point& point : ring) point = {std::clamp(point.x, left, right), std::clamp(point.y, top, bottom)};  // rounding
 }
 
 void move_ring(std::vector<Point>& ring, const RingMove& move) {

@@ -22,7 +22,7 @@ struct RingMove {
 // What is left of a closed ring after a move: cut off at the limit, and at the horizon of a perspective.
 void move_ring(std::vector<Point>& ring, const RingMove& move);
 
-// Cut a closed ring off at the edges of a box: top, left, height, width.
+// Cut a closed ring off at the edges of a box: top, left, height, width. One that has no area inside becomes empty.
 void cut_ring(std::vector<Point>& ring, const double* box);
 
 // Set the pixels of `out`, one channel, whose centers are inside of a closed ring by the even-odd rule, to 1.

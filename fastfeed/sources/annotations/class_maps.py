@@ -1,10 +1,10 @@
-"""Maps of classes, drawn from the outlines of objects when they are needed."""
+"""Parts of a batch that outlines become, and maps of classes, drawn when they are needed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -15,15 +15,49 @@ from fastfeed.sources.annotations.shapes import Rings, Shape, ShapeLists
 _UNKNOWN = 255
 
 
-def check_draw(who: str, draw: Any, has_outlines: bool = True) -> None:
-    """ConfigError for what outlines cannot become; None is what `Objects.coco` takes alone."""
-    if draw not in ("instances", "classes", "both") and (draw is not None or who == "Objects"):
-        raise ConfigError.of(f"{who}: draw", '"instances", "classes" or "both"', draw)
-    if draw in ("classes", "both") and not has_outlines:
+Part = Literal["instances", "classes", "polygons"]
+Draw = Part | Literal["both"] | Sequence[Part]
+
+_PARTS = ("instances", "classes", "polygons")
+
+
+def drawn_parts(
+    who: str, draw: Any, *, has_outlines: bool = True, has_masks: bool = False
+) -> frozenset[str]:
+    """The parts that `draw` names. ConfigError for one that outlines cannot become."""
+    parts = [draw] if isinstance(draw, str) else draw
+    if draw == "both":
+        parts = ["instances", "classes"]
+    is_list = isinstance(parts, (list, tuple)) and len(parts) > 0
+    if not is_list or any(part not in _PARTS for part in parts):
+        must = '"instances", "classes", "polygons", a list of these, or "both" for the first two'
+        raise ConfigError.of(f"{who}: draw", must, draw)
+    if "classes" in parts and (has_masks or not has_outlines):
         raise ConfigError(
-            f"Objects: draw={draw!r} makes masks of instance_masks; pass these, and no masks",
+            f"{who}: draw={draw!r} makes masks of instance_masks; pass these, and no masks",
             field="draw",
         )
+    if "polygons" in parts and not has_outlines:
+        raise ConfigError(
+            f"{who}: draw={draw!r} makes polygons of instance_masks; pass these", field="draw"
+        )
+    return frozenset(parts)
+
+
+def polygon_notes(shapes: ShapeLists) -> list[str]:
+    """A note on objects whose outlines are no polygons. ConfigError if that is all of them."""
+    objects = len(shapes.heights)
+    without = int((shapes.heights > 0).sum())
+    if not without:
+        return []
+    if without == objects:
+        raise ConfigError(
+            f"Objects: draw must be without polygons for runs and pixels, which have none, got"
+            f' {objects:,} of them and no rings; pass draw="instances", or trace them, for instance'
+            " by cv2.findContours",
+            field="draw",
+        )
+    return [f"{without:,} of {objects:,} objects have runs or pixels, and so no polygons"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -48,14 +48,14 @@ def read_coco(
     memory: int,  # bytes that the annotations may take meanwhile
     allow_path: Sequence[str],
     keypoints: bool,
-    draw: str | None,
+    drawn: frozenset[str],  # what segmentations become
     keep: Keep,
 ) -> tuple[Source, CocoFile, BoxLists]:
     """Images, the file that describes them, and their objects."""
     # may fail: before the file is read
     paths = [] if isinstance(images, (str, os.PathLike)) else _paths_of(images)
-    parsed = _parsed(annotations, storage, memory, draw is not None)
-    listed = CocoFile(annotations, *parsed, keypoints, draw)
+    parsed = _parsed(annotations, storage, memory, bool(drawn))
+    listed = CocoFile(annotations, *parsed, keypoints, drawn)
     kept = listed.kept(keep)
     if isinstance(images, (str, os.PathLike)):
         order = np.flatnonzero(kept)
@@ -149,13 +149,18 @@ class CocoFile:
     """A COCO file as arrays."""
 
     def __init__(
-        self, uri: str, content: dict[str, Any], data: bytes, keypoints: bool, draw: str | None
+        self,
+        uri: str,
+        content: dict[str, Any],
+        data: bytes,
+        keypoints: bool,
+        drawn: frozenset[str],
     ) -> None:
         """Check the content; data: the file, which polygons are read from."""
         self.uri = uri
         self.masks: ClassMaps | None = None  # set by `lists`
         self._data = data
-        self._draw = draw
+        self._drawn = drawn
         self.keypoint_names = _keypoint_names(uri, content) if keypoints else ()
         try:
             ids = np.array([image["id"] for image in content["images"]], np.int64)
@@ -203,7 +208,7 @@ class CocoFile:
                         raise ValueError(f"{len(own)} numbers of keypoints, not {len(unlabeled)}")
                     points.extend(own)
                 self._ids.append(annotation.get("id", -1))
-                if draw:
+                if drawn:
                     self._outlines.append(annotation["segmentation"])
             except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
                 fields = annotation if isinstance(annotation, dict) else {}
@@ -224,7 +229,7 @@ class CocoFile:
             self.notes.append(f"{uri}: {note}")
         crowds = [(row, crowd) for row, crowd in crowds if row >= 0]
         self._crowded = np.array([row for row, _ in crowds], np.int64)
-        self._crowds = [crowd for _, crowd in crowds] if draw else []
+        self._crowds = [crowd for _, crowd in crowds] if drawn else []
         self._owners = np.frombuffer(owners, np.int64)
         self._labels = np.frombuffer(labels, np.int64)
         self._boxes = np.frombuffer(boxes, np.float64).reshape(-1, 4)
@@ -270,7 +275,7 @@ class CocoFile:
         boxes, labels = self._boxes[by], self._labels[by]
         points = None if self._keypoints is None else self._keypoints[by]
         shapes = None
-        if self._draw:
+        if self._drawn:
             own = [self._outlines[k] for k in by.tolist()]
             shapes = self._shapes(own, [self._ids[k] for k in by.tolist()])
         lists = BoxLists.flat(
@@ -284,10 +289,10 @@ class CocoFile:
             points,
             shapes=shapes,
         )
-        if self._draw in ("classes", "both"):
+        if "classes" in self._drawn:
             self.masks = ClassMaps.of(lists, crowds=self._crowd_shapes(order))
         self._data = b""
-        return lists if self._draw != "classes" else replace(lists, shapes=None)
+        return replace(lists, shapes=None) if self._drawn == {"classes"} else lists
 
     def _crowd_shapes(self, order: np.ndarray) -> tuple[ShapeLists, np.ndarray]:
         """Outlines of crowds by sample, and the ends of those of each."""

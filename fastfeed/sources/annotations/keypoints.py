@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,12 +24,17 @@ def object_spec(
     *,
     has_boxes: bool = True,
     normalized: bool = False,
+    drawn: Container[str] = (),
     **rules: float,
 ) -> ObjectSpec:
     """The checked options of `Objects`; lists: its `BoxLists`, or None of a source without.
 
-    rules: `min_size`, `min_area`, `min_visible`.
+    drawn: what outlines become; rules: `min_size`, `min_area`, `min_visible`.
     """
+    shapes = None if lists is None else lists.shapes
+    room = None
+    if lists is not None and shapes is not None and "polygons" in drawn:
+        room = shapes.polygon_room(lists.ends)
     keypoints = 0 if lists is None or lists.keypoints is None else lists.keypoints.shape[1]
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
         raise ConfigError.of("Objects: keypoint_names", "a list of names", names)
@@ -56,7 +61,8 @@ def object_spec(
         flip_pairs=pairs,
         has_boxes=has_boxes,
         normalized=normalized,
-        instance_masks=lists is not None and lists.shapes is not None,
+        instance_masks=shapes is not None and "instances" in drawn,
+        polygons=room,
     )
 
 

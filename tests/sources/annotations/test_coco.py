@@ -294,6 +294,10 @@ def test_segmentations_are_read_on_request(place: Path):
     assert again.fingerprint == source.fingerprint
     moved = drawn(place, [square, [x + 1 for x in bar]], runs, [square], draw="instances")
     assert moved.fingerprint != source.fingerprint
+    points = drawn(place, [square, bar], runs, [square], draw=["polygons"])
+    assert points.object_spec.polygons == (2, 8 + 2 * 8)
+    assert not points.object_spec.instance_masks and points.fingerprint != source.fingerprint
+    assert points.notes[-1] == "1 of 3 objects have runs or pixels, and so no polygons"
     kept = loaded(place, draw="instances", keep="boxes").objects(np.array([1]))
     assert kept is not None and kept.shapes is not None and len(kept.shapes) == 2
 
@@ -339,7 +343,7 @@ def test_segmentations_that_make_no_sense_name_their_annotation(place: Path):
         drawn(place, smaller, fine, draw="instances")
     with pytest.raises(SourceError, match="annotation 12 has another size than its image"):
         drawn(place, fine, smaller, draw="classes")
-    with pytest.raises(ConfigError, match='draw must be "instances", "classes" or "both"'):
+    with pytest.raises(ConfigError, match='draw must be "instances", "classes", "polygons",'):
         drawn(place, fine, fine, draw=True)
     boxes = [
         {name: box[name] for name in box if name != "segmentation"}

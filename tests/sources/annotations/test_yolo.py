@@ -165,6 +165,11 @@ def test_objects_that_make_no_sense_are_refused(text: str, error: str, tmp_path:
         ({"labels": "s3://bucket/labels"}, "is not a local folder"),
         ({"keypoints": -1}, r"keypoints must be an integer in \[0, 4096\], got -1"),
         ({"keypoints": True}, "keypoints must be"),
+        ({"draw": "polygons"}, "makes polygons of instance_masks; pass these"),
+        (
+            {"draw": "classes", "instance_masks": True},
+            "label files do not have the sizes of images",
+        ),
         ({"keypoints": 2, "instance_masks": True}, r"keypoints must be an integer in \[0, 0\]"),
         ({"flip_pairs": [(0, 1)]}, "flip_pairs are of keypoints, got them without"),
     ],
@@ -194,6 +199,13 @@ def test_polygons_of_a_folder(tmp_path: Path) -> None:
     np.testing.assert_array_equal(square, want)
     assert abs(int(triangle.sum()) - 140) <= 10 and not triangle[:, 14:].any()
     assert not batch["instance_masks"][1:].any()
+    options: dict[str, Any] = {"instance_masks": True, "draw": "polygons"}
+    points = ff.Objects.yolo(root / "images", root / "labels", **options)
+    with ff.Feed(points, [ff.Resize((20, 28))], batch=3, shuffle=False) as feed:
+        (batch,) = feed
+    assert batch["polygon_rings"].tolist() == [[[0, 0, 4], [1, 4, 7]]] + [[[-1, 0, 0]] * 2] * 2
+    corners = [[7, 5], [21, 5], [21, 15], [7, 15], [0, 0], [14, 0], [14, 20]]
+    assert batch["polygons"][0, :7].tolist() == corners
 
 
 @pytest.mark.parametrize(

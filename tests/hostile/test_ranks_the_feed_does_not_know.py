@@ -1,5 +1,5 @@
-"""Ranks that a program numbers itself (mp.spawn, jax.distributed.initialize): no way to a batch
-gives them the same.
+"""Ranks that a program numbers itself (mp.spawn, jax.distributed.initialize), or elastic Horovod
+when hosts come and go: no way to a batch gives them the same.
 """
 
 from __future__ import annotations
@@ -30,7 +30,11 @@ def feed(world: ff.World | None = None) -> ff.Feed:
     )
 
 
-@pytest.fixture(params=["torch", "jax"])
+def horovod(rank: int, size: int) -> Any:
+    return types.SimpleNamespace(is_initialized=lambda: True, rank=lambda: rank, size=lambda: size)
+
+
+@pytest.fixture(params=["torch", "jax", "horovod"])
 def second_of_two(request, monkeypatch) -> Iterator[str]:
     """A process that its framework runs as rank 1 of 2, with nothing in the environment."""
     if request.param == "torch":
@@ -39,6 +43,9 @@ def second_of_two(request, monkeypatch) -> Iterator[str]:
         dist.init_process_group("fake", store=fake.FakeStore(), rank=1, world_size=2)
         yield "torch.distributed"
         dist.destroy_process_group()
+    elif request.param == "horovod":
+        monkeypatch.setitem(sys.modules, "horovod.torch", horovod(1, 2))
+        yield "Horovod"
     else:
         state = types.SimpleNamespace(client=object(), process_id=1, num_processes=2)
         stub = types.SimpleNamespace(global_state=state)
@@ -81,4 +88,28 @@ def test_what_a_launcher_has_said_of_the_machine_is_no_rank(second_of_two, envir
 )
 def test_a_world_that_agrees_or_was_passed_on_purpose_is_believed(second_of_two, world):
     with feed(world) as data:
+        assert len(next(iter(data))) == 4
+
+
+@pytest.mark.parametrize(
+    ("now", "fits"), [((1, 3), True), ((1, 2), False), ((2, 3), False), ((0, 1), False)]
+)
+def test_elastic_horovod_numbers_processes_again(now, fits, monkeypatch):
+    """The variables of the process stay those of its start."""
+    names = ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE")
+    started = {f"HOROVOD_{name}": value for name, value in zip(names, "1313", strict=True)} | {
+        "HOROVOD_ELASTIC": "1"
+    }
+    monkeypatch.setitem(sys.modules, "horovod.tensorflow", horovod(*now))
+    with feed(ff.World.detect(started)) as data:
+        if fits:
+            assert len(next(iter(data))) == 4
+            return
+        with pytest.raises(ff.errors.ConfigError) as raised:
+            next(iter(data))
+        text = str(raised.value)
+        assert "rank 1 of 3 (HOROVOD_RANK=1 HOROVOD_SIZE=3" in text
+        assert f"Horovod runs this process as {now[0]} of {now[1]}: " in text
+        assert f"pass Feed(world=ff.World({now[0]}, {now[1]}, local_rank, local_size))" in text
+    with feed(ff.World(*now, 0, 1)) as data:
         assert len(next(iter(data))) == 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from fastfeed.backends.options import DecodeBy, GpuDecode
 from fastfeed.distributed.world import World
 from fastfeed.faults import FaultPolicy, Outage
 from fastfeed.feed.config import FeedConfig, OpList
-from fastfeed.feed.fields import Field, Yields
+from fastfeed.feed.fields import Array, Dataset, Field, Loader, Tensor, Yields
 from fastfeed.feed.iterator import BatchIterator
 from fastfeed.feed.moved import moved
 from fastfeed.feed.preview import feed_html
@@ -28,14 +28,6 @@ from fastfeed.runtime.guards import guarded
 from fastfeed.sampling import Shuffle
 from fastfeed.sampling.plan import Plan
 from fastfeed.sources.base import Source
-
-ADAPTERS = {  # loaded on demand
-    "to_keras": "fastfeed.adapters.keras.adapter",
-    "keras_backup": "fastfeed.adapters.keras.backup",
-    "to_tfdata": "fastfeed.adapters.tfdata",
-    "to_jax": "fastfeed.adapters.jax",
-    "to_torch": "fastfeed.adapters.torch",
-}
 
 
 @checked
@@ -54,13 +46,11 @@ class Feed:
         ops (Sequence[Op | Callable] | Mapping[str, Sequence[Op | Callable]]): Ops to run on each
             sample, in order. A bare function is wrapped in `Function`. For a `Together` also a list
             for each image by name.
-        batch (int | None): Samples per rank per step, at least 1. Default: None, from
-            `global_batch`.
+        batch (int | None): Samples per rank per step, >= 1. Default: None, from `global_batch`.
         global_batch (int | None): Samples per step over all ranks; give either this or `batch`.
             Default: None.
         seed (int): Seed of the shuffle and of all random ops, >= 0. Default: 0.
-        world (World | None): Rank and world size. Default: None, what the launcher's environment
-            says.
+        world (World | None): Rank and world size. Default: None, as the launcher says.
         shuffle (str | bool | Order): "full" or True, "none" or False (the source's order), or an
             order such as `Blocks()`. Default: "full".
         tail (str): An incomplete last batch: "drop" leaves it out, "pad" divides its samples evenly
@@ -348,7 +338,8 @@ class Feed:
             >>> model.fit(feed.to_keras(class_weight={0: 1.0, 1: 2.5}))  # doctest: +SKIP
             >>> autoencoder.fit(feed.to_keras(yields=("image", "image")))  # doctest: +SKIP
         """
-        return _adapter("to_keras").to_keras(self._session, class_weight, yields)
+        adapter = importlib.import_module("fastfeed.adapters.keras.adapter")
+        return adapter.to_keras(self._session, class_weight, yields)
 
     @checked_early
     def keras_backup(
@@ -372,17 +363,14 @@ class Feed:
             MissingExtra: If Keras is not installed.
 
         Example:
-            >>> model.fit(  # doctest: +SKIP
-            ...     feed.to_keras(), callbacks=[feed.keras_backup("backup")]
-            ... )
+            >>> model.fit(feed.to_keras(), callbacks=[feed.keras_backup("saved")])  # doctest: +SKIP
         """
-        return _adapter("keras_backup").keras_backup(
-            self._session, folder, save_freq, delete_checkpoint
-        )
+        adapter = importlib.import_module("fastfeed.adapters.keras.backup")
+        return adapter.keras_backup(self._session, folder, save_freq, delete_checkpoint)
 
     @checked_early
     @runs_on_gpu("tensorflow")
-    def to_tfdata(self, device: str | None = None, yields: Yields | None = None) -> Any:
+    def to_tfdata(self, device: str | None = None, yields: Yields | None = None) -> Dataset[Any]:
         """A `tf.data.Dataset` of one epoch per iteration.
 
         Args:
@@ -405,8 +393,23 @@ class Feed:
             >>> for images, labels in feed.to_tfdata():  # doctest: +SKIP
             ...     train_step(images, labels)
         """
-        return _adapter("to_tfdata").to_tfdata(self._session, device=device, yields=yields)
+        adapter = importlib.import_module("fastfeed.adapters.tfdata")
+        return adapter.to_tfdata(self._session, device=device, yields=yields)
 
+    @overload
+    def to_jax(
+        self, sharding: Any = ..., convert: str = ..., yields: tuple[str, ...] | None = ...
+    ) -> Loader[tuple[Array, ...]]: ...
+    @overload
+    def to_jax(self, sharding: Any = ..., convert: str = ..., *, yields: str) -> Loader[Array]: ...
+    @overload
+    def to_jax(
+        self, sharding: Any = ..., convert: str = ..., *, yields: dict[str, str]
+    ) -> Loader[dict[str, Array]]: ...
+    @overload
+    def to_jax(
+        self, sharding: Any = ..., convert: str = ..., yields: Yields = ...
+    ) -> Loader[Any]: ...
     @checked_early
     @runs_on_gpu("jax")
     def to_jax(
@@ -440,10 +443,23 @@ class Feed:
             >>> for images, labels in feed.to_jax():  # doctest: +SKIP
             ...     state = train_step(state, images, labels)
         """
-        return _adapter("to_jax").to_jax(
-            self._session, sharding=sharding, convert=convert, yields=yields
-        )
+        adapter = importlib.import_module("fastfeed.adapters.jax")
+        return adapter.to_jax(self._session, sharding=sharding, convert=convert, yields=yields)
 
+    @overload
+    def to_torch(
+        self, device: Any = ..., convert: str = ..., yields: tuple[str, ...] | None = ...
+    ) -> Loader[tuple[Tensor, ...]]: ...
+    @overload
+    def to_torch(self, device: Any = ..., convert: str = ..., *, yields: str) -> Loader[Tensor]: ...
+    @overload
+    def to_torch(
+        self, device: Any = ..., convert: str = ..., *, yields: dict[str, str]
+    ) -> Loader[dict[str, Tensor]]: ...
+    @overload
+    def to_torch(
+        self, device: Any = ..., convert: str = ..., yields: Yields = ...
+    ) -> Loader[Any]: ...
     @checked_early
     @runs_on_gpu("torch")
     def to_torch(
@@ -477,16 +493,8 @@ class Feed:
         Example:
             >>> for images, labels in feed.to_torch("cuda"):  # doctest: +SKIP
             ...     loss = criterion(model(images), labels)
-            >>> for batch in feed.to_torch(  # doctest: +SKIP
-            ...     yields={"pixel_values": "image", "text": "caption"}
-            ... ):
+            >>> for batch in feed.to_torch(yields={"pixel_values": "image"}):  # doctest: +SKIP
             ...     loss = model(**batch).loss
         """
-        return _adapter("to_torch").to_torch(
-            self._session, device=device, convert=convert, yields=yields
-        )
-
-
-def _adapter(name: str) -> Any:
-    """Load an adapter, and with it its framework."""
-    return importlib.import_module(ADAPTERS[name])
+        adapter = importlib.import_module("fastfeed.adapters.torch")
+        return adapter.to_torch(self._session, device=device, convert=convert, yields=yields)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -20,11 +20,34 @@ from fastfeed.sampling.rng import uniform
 from fastfeed.sources.base import Optionals
 from fastfeed.sources.column_arrays import as_array
 
+if TYPE_CHECKING:  # frameworks are imported by type checkers only
+    import jax
+    import torch
+    from tensorflow.data import Dataset as Dataset
+
+    # not imported by name, which is an error where a framework is not installed
+    Array: TypeAlias = jax.Array
+    Tensor: TypeAlias = torch.Tensor
+else:
+    Array = Dataset = Tensor = Any
+
 # a field's name, or a tuple, list or dict of these, nested
 Yields = str | tuple[Any, ...] | list[Any] | Mapping[Any, Any]
 
+Item_co = TypeVar("Item_co", covariant=True)
+
 _PROBED = 16  # samples that tell the type of a column whose source does not
 _OBJECTS = {str: "str", bytes: "bytes"}
+
+
+class Loader(Protocol[Item_co]):
+    """A feed in a framework's arrays: an iteration yields the items of one epoch."""
+
+    def __iter__(self) -> Iterator[Item_co]: ...
+
+    def __len__(self) -> int: ...
+
+    def __getattr__(self, name: str) -> Any: ...  # what trainers of that framework ask for
 
 
 @dataclass(frozen=True, slots=True)

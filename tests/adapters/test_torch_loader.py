@@ -218,12 +218,16 @@ def test_a_distributed_checkpoint_holds_the_position(tmp_path, pure):
 
 
 @needs("torchdata")
-def test_a_node_of_torchdata_resumes_by_the_position(pure):
+@pytest.mark.parametrize("mapped", [False, True])
+def test_a_node_of_torchdata_resumes_by_the_position(mapped, pure):
     nodes = importlib.import_module("torchdata.nodes")
+
+    def chain(loader):
+        node = nodes.IterableWrapper(loader)
+        return nodes.Loader(nodes.ParallelMapper(node, tuple, num_workers=2) if mapped else node)
+
     with feed() as data, feed() as fresh:
-        first, again = (
-            nodes.Loader(nodes.IterableWrapper(made.to_torch("cpu"))) for made in (data, fresh)
-        )
+        first, again = (chain(made.to_torch("cpu")) for made in (data, fresh))
         assert labels(first) == pure[0]
         batches = iter(first)
         assert labels(itertools.islice(batches, 2)) == pure[1][:2]

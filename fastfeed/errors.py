@@ -17,14 +17,15 @@
     └── DeviceMemory (MemoryError)        the device has no room for a batch; says what to lower
 
 Texts say what, got, allowed, next: "rank must be in [0, 4), got 4; pass the global rank, not the
-local one". Values of others are cut and escaped by `fastfeed.printable`.
+local one". Values of others are cut and escaped by `fastfeed.printable`. `help_url` is the place in
+the documentation, of kinds that docs/failures.md describes.
 """
 
 from __future__ import annotations
 
 import re
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from fastfeed.printable import printable, printable_message
 
@@ -64,8 +65,13 @@ class FastfeedError(Exception):
         ConfigError
     """
 
+    help_url: ClassVar[str] = ""
+    """Page and anchor in the documentation, shown below the text; "" for none."""
+
     def __init__(self, *args: object) -> None:
         super().__init__(*(printable_message(arg) if isinstance(arg, str) else arg for arg in args))
+        if self.help_url:
+            self.__notes__ = [f"See {self.help_url}"]  # PEP 678; Python 3.10 does not print it
 
 
 @contextmanager
@@ -144,11 +150,14 @@ class StateError(ConfigError):
     """A saved position does not fit this feed, or cannot be read or written.
 
     Example:
-        >>> ff.load_state("no.json")
-        Traceback (most recent call last):
-            ...
-        fastfeed.errors.StateError: cannot read a state from no.json: ...
+        >>> try:
+        ...     ff.load_state("no.json")
+        ... except ff.errors.StateError as error:
+        ...     print(error.help_url)
+        docs/failures.md#data
     """
+
+    help_url = "docs/failures.md#data"
 
 
 class MissingExtra(FastfeedError, ImportError):
@@ -199,6 +208,8 @@ class StorageError(FastfeedError, OSError):
         True
     """
 
+    help_url = "docs/failures.md#storage"
+
 
 class TargetError(FastfeedError, OSError):
     """The output of a job cannot be written. Also an OSError.
@@ -211,6 +222,8 @@ class TargetError(FastfeedError, OSError):
         >>> ff.errors.TargetError("no space left", errno=28).errno
         28
     """
+
+    help_url = "docs/failures.md#target"
 
     def __init__(self, text: str, errno: int | None = None) -> None:
         super().__init__(text)
@@ -241,6 +254,8 @@ class SampleError(FastfeedError, RuntimeError):
         KeyError('no such color')
     """
 
+    help_url = "docs/failures.md#code"
+
     def __init__(self, text: str, rows: Sequence[int] = (), failure: Any = None) -> None:
         super().__init__(text)
         self.rows = tuple(rows)
@@ -259,6 +274,8 @@ class TooManyFailures(FastfeedError, RuntimeError):
         >>> ff.errors.TooManyFailures("2 of 4 samples are bad", [failure]).failures[0].uri
         'a.jpg'
     """
+
+    help_url = "docs/failures.md#too-many-bad-files"
 
     def __init__(self, text: str, failures: Sequence[object] = ()) -> None:
         super().__init__(text)

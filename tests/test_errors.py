@@ -50,6 +50,13 @@ def test_pickles(name):
     assert (type(again).__name__, str(again)) == (name, "text")
 
 
+def test_the_link_is_a_note_below_the_text():
+    error = pickle.loads(pickle.dumps(errors.StorageError("no answer")))
+    assert (str(error), error.help_url) == ("no answer", "docs/failures.md#storage")
+    assert error.__notes__ == ["See docs/failures.md#storage"]
+    assert not hasattr(errors.ConfigError("no link"), "__notes__")
+
+
 def test_missing_extra_holds_the_command():
     error = errors.MissingExtra.of("to_jax", "JAX", "jax")
     assert str(error) == "to_jax needs JAX: pip install 'fastfeed[jax]'"

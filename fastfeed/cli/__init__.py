@@ -85,12 +85,14 @@ def _root(
 
 
 def main() -> None:
-    """Run a command. A FastfeedError is printed as one line, without a traceback; exit code 2."""
+    """Run a command. A FastfeedError is printed without a traceback; exit code 2."""
     streams.remember_errors()
     try:
         app(prog_name="fastfeed")
     except FastfeedError as error:
         streams.fail(f"fastfeed: {error}")
+        if error.help_url:
+            streams.fail(f"See {error.help_url}")
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -207,6 +207,7 @@ def test_too_many_bad_ones():
     assert err.endswith(
         "to resume, with a larger --max-bad:\n"
         "  fastfeed preprocess photos 'my shards' --size 24 --shard-samples 6 --max-bad 1\n"
+        "See docs/failures.md#too-many-bad-files\n"
     )
     out, _ = fastfeed(*words[:-1], "20%")
     assert "4 of 4 shards" in out
@@ -241,7 +242,8 @@ def test_whatever_ends_a_run_the_command_to_go_on_is_said(monkeypatch, error, co
         "--size=64",
         code=code,
     )
-    said, advice, command = err.splitlines()
+    said, advice, command, *link = err.splitlines()
+    assert link == (["See docs/failures.md#target"] if "TargetError" in error else [])
     assert said.startswith("fastfeed: ") and words in said
     assert advice == "finished shards are kept; to resume:"
     assert (

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from fastfeed import errors
+
 PAGE = Path(__file__).parents[2] / "docs" / "failures.md"
+ANCHOR = re.compile(r'<a id="([\w-]+)"></a>')
 
 
 def rows() -> list[list[str]]:
@@ -31,10 +34,21 @@ def test_every_kind_is_there_for_both() -> None:
     kinds: dict[str, set[str]] = {}
     kind = ""
     for what, where, *_ in rows()[2:]:
-        named = re.match(r"\*\*(?:An?|The)?\s*(\w+)\*\*", what)
+        named = re.match(r"\*\*(?:An?|The)?\s*(\w+)\*\*", ANCHOR.sub("", what))
         kind = named[1].lower() if named else kind
         kinds.setdefault(kind, set()).update(
             ("a feed", "preprocess") if where == "both" else (where,)
         )
     assert list(kinds) == ["file", "shard", "storage", "data", "code", "process", "machine"]
     assert all(where == {"a feed", "preprocess"} for where in kinds.values())
+
+
+def test_errors_name_the_row_that_describes_them() -> None:
+    described = {
+        f"docs/failures.md#{anchor[1]}": {*re.findall(r"`(\w+)`", " ".join(cells))}
+        & {*errors.__all__}
+        for cells in rows()[2:]
+        if (anchor := ANCHOR.search(cells[0]))
+    }
+    kinds = [getattr(errors, name) for name in errors.__all__]
+    assert described == {kind.help_url: {kind.__name__} for kind in kinds if kind.help_url}

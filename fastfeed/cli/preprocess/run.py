@@ -322,14 +322,14 @@ def _run_job(
         code = ENDED if isinstance(error, Terminated) else STOPPED
         raise _stop(errors, ctx, "stopped", code) from None
     except TooManyFailures as error:
-        raise _stop(errors, ctx, str(error), TOO_BAD) from None
+        raise _stop(errors, ctx, str(error), TOO_BAD, error.help_url) from None
     except ConfigError:
         raise
     except (OSError, FastfeedError) as error:
         is_of_target = isinstance(error, OSError) and not isinstance(error, SourceError)
         if not started and not is_of_target:
             raise
-        raise _stop(errors, ctx, str(error), FULL) from None
+        raise _stop(errors, ctx, str(error), FULL, getattr(error, "help_url", "")) from None
     retryable = ",".join(sorted(TRANSIENT & report.reasons.keys()))
     given = {"request": source.document(), "target": values["target_option"]}
     line = again("retry", src, dst, extras, "--reason", retryable, **given)
@@ -341,11 +341,15 @@ def _run_job(
         raise typer.Exit(TOO_BAD)
 
 
-def _stop(errors: Console, ctx: typer.Context, message: str, code: int) -> typer.Exit:
+def _stop(
+    errors: Console, ctx: typer.Context, message: str, code: int, url: str = ""
+) -> typer.Exit:
     errors.plain(f"fastfeed: {message}")
     limit = ", with a larger --max-bad" if code == TOO_BAD else ""
     kept_hint = "" if "finished shards are kept" in message else "finished shards are kept; "
     errors.plain(f"{kept_hint}to resume{limit}:\n  {command(ctx.meta.get(ARGUMENTS, []))}")
+    if url:
+        errors.plain(f"See {url}")
     return typer.Exit(code)
 
 

@@ -20,7 +20,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 ARGS ?=
-TORCH ?= # e.g. torch==2.13.0: also test PyTorch, Keras on it, Accelerate, Albumentations, Lightning, torchdata and Transformers
+TORCH ?= # e.g. torch==2.13.0: also test PyTorch, Keras on it, Accelerate, Albumentations, Lightning, torchdata, torchft and Transformers
 WORKERS ?= 3 # processes that tests are spread over, by file: a fourth of their time is waiting, on two cores
 PYTEST = $(BIN)/python -m pytest $(if $(filter-out 1,$(strip $(WORKERS))),-n $(WORKERS) --dist loadfile --no-loadscope-reorder)
 # tests start hundreds of processes, each of which would compile the package again
@@ -76,7 +76,7 @@ demo: $(VENV)/.demo
 	$(BIN)/fastfeed demo $(if $(DATA),--data $(DATA)) $(ARGS)
 
 test-needs: $(VENV)/.dev launcher-needs browser-needs
-	$(if $(strip $(TORCH)),$(PIP) install -q $(TORCH) accelerate albumentations lightning torchdata transformers)
+	$(if $(strip $(TORCH)),$(PIP) install -q $(TORCH) accelerate albumentations lightning torchdata torchft transformers)
 
 test: test-needs
 	$(PYTEST) -m "not slow and not nightly" $(ARGS)

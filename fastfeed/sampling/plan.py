@@ -10,7 +10,7 @@ before it is cut into slices.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -18,8 +18,9 @@ import numpy as np
 
 from fastfeed.arguments import checked
 from fastfeed.distributed.world import World
-from fastfeed.errors import ConfigError, StateError
+from fastfeed.errors import ConfigError
 from fastfeed.sampling import MOST_SAMPLES, Epoch, Order, SampleRefs, Shuffle, order_of
+from fastfeed.sampling.checkpoint import MOST_EPOCHS, position_of
 from fastfeed.sampling.partners import apart
 from fastfeed.sampling.permute import permute
 from fastfeed.sampling.rng import SLOT_SUBSTITUTE, check_seed, uniform
@@ -349,7 +350,7 @@ class Plan:
             >>> plan.position(plan.state(epoch=2, step=1, fingerprint="f00"), fingerprint="f00")
             (2, 1)
         """
-        _check_index("epoch", epoch, _EPOCHS)
+        _check_index("epoch", epoch, MOST_EPOCHS)
         _check_index("step", step, self.steps + 1)
         return {
             "epoch": int(epoch),
@@ -395,68 +396,10 @@ class Plan:
         )
 
 
-_EPOCHS = 1 << 31  # more would not be a position but damage
-
-
 def _check_index(name: str, value: Any, limit: int) -> None:
     """Raise ConfigError unless `value` is an integer in [0, limit)."""
     if not isinstance(value, (int, np.integer)) or not 0 <= value < limit:
         raise ConfigError.of(name, f"in [0, {limit})", value)
-
-
-def position_of(
-    state: Any,
-    current: dict[str, Any],
-    steps: int,
-    fingerprint: str | None,
-    changed: Callable[[str], str] | None,
-    known: Iterable[str],
-) -> tuple[int, int]:
-    """(epoch, step) of a saved state; StateError names the first field that differs."""
-    if not isinstance(state, Mapping):
-        raise StateError(
-            f"cannot restore from {state!r}: pass what feed.state() or ff.load_state(path) gave"
-        )
-    missing = [name for name in current if name not in state]
-    if missing:
-        raise StateError(
-            f"a saved state needs {', '.join(current)}; {', '.join(missing)} missing; pass what"
-            " feed.state() gave"
-        )
-    if unknown := [str(name) for name in state if name not in current and name not in known]:
-        raise StateError(
-            f"a saved state has no {', '.join(unknown)}; pass what feed.state() gave, without other"
-            " keys"
-        )
-    for name in ("length", "seed", "global_batch", "shuffle", "tail", "fingerprint"):
-        if state[name] != current[name] and not (name == "fingerprint" and fingerprint is None):
-            if name == "fingerprint":
-                what = changed(str(state[name])) if changed is not None else ""
-                raise StateError(
-                    "cannot restore: the data differs from what the state was saved"
-                    f" with{what and f' ({what})'}; start a new run, or call restore(state,"
-                    " strict=False) if names and order are the same"
-                )
-            hint = {
-                "length": "samples came or went; start a new run",
-                "global_batch": f"pass global_batch={state[name]} (batch counts per rank)",
-                "shuffle": (
-                    "pass"
-                    f" shuffle={repr(state[name]) if state[name] in ('full', 'none') else state[name]}"
-                ),
-            }.get(name, f"pass {name}={state[name]!r}")
-            raise StateError(
-                f"cannot restore: {name} was {state[name]!r}, this feed has {current[name]!r}, "
-                f"so the order would change; {hint}"
-            )
-    epoch, step = state["epoch"], state["step"]
-    whole = all(isinstance(n, int) and not isinstance(n, bool) for n in (epoch, step))
-    if not (whole and 0 <= epoch < _EPOCHS and 0 <= step <= steps):
-        raise StateError(
-            f"cannot restore: step must be in [0, {steps}] and epoch in [0, 2^31), got {step!r} and"
-            f" {epoch!r}"
-        )
-    return (epoch + 1, 0) if step == steps else (epoch, step)
 
 
 class StepSampleCache:

@@ -40,7 +40,7 @@ class BatchTuples:
     structure: Yields
     last: int  # the step whose padding is cut off, -1 for none
     length: int  # of that step's batch, on this rank
-    loose: bool  # whether batches of any rank are cut
+    loose: bool  # whether batches of any rank differ in length
     # factors of the weights by label, float32; 1 for other labels and for no label
     factors: np.ndarray | None
 
@@ -73,24 +73,24 @@ class BatchTuples:
             yields = _default(session, has_weights or (weighted and plan.tail == "pad"))
         names = list(dict.fromkeys(names_in(yields)))
         fields = [_field(session, name) for name in names]
-        fills = plan.tail == "pad" and plan.length % plan.global_batch != 0
+        fills = plan.left > 0
         if "weight" not in names:
             kept = fills and (padded or (weighted and plan.world.size > 1))
             _check_no_weights(session, kept, factors)
         if factors is not None:
             _check_labels(session, names)
-        loose = fills and not padded and (plan.world.size == 1 or "weight" not in names)
-        if loose:
+        cut = fills and not padded and (plan.world.size == 1 or "weight" not in names)
+        if cut:
             _check_share(plan)
-        real = int(plan.weights(plan.steps - 1).sum())
+        real = plan.rows_of(plan.left)
         images = {*image_names(session.program), *view_names(session.program)}
         return cls(
             tuple(fields),
             tuple(position for position, name in enumerate(names) if name in images),
             filled(yields, {name: name for name in names}, lists),
-            plan.steps - 1 if loose and real < plan.batch else -1,
+            plan.steps - 1 if cut and real < plan.batch else -1,
             real,
-            loose,
+            cut or bool(plan.counts),
             factors,
         )
 
@@ -216,12 +216,11 @@ def _check_labels(session: FeedSession, names: Sequence[str]) -> None:
 
 def _check_share(plan: Plan) -> None:
     """Refuse a last batch that would be empty on some ranks: the mean of its losses is NaN."""
-    left = plan.length % plan.global_batch
     size = plan.world.size
-    if left < size:
+    if plan.left < size:
         raise ConfigError(
-            f'tail="pad" leaves {left} of {plan.length} samples to the last batch of {size} ranks,'
-            ' which would be empty on some, and the mean of its losses NaN; use tail="drop",'
+            f'tail="pad" leaves {plan.left} of {plan.length} samples to the last batch of {size}'
+            ' ranks, which would be empty on some, and the mean of its losses NaN; use tail="drop",'
             ' another batch size, or on_bad="mask", which gives every rank a full batch and'
             " weights, 0 for padding: divide by their sum over all ranks",
             field="tail",

@@ -213,16 +213,18 @@ class JaxPlacement:
         """Raise if the batches of this rank do not fit the sharding."""
         if isinstance(self.where, jax.Device):
             return
-        batch = plan.global_batch if self._global else plan.batch
-        try:
-            self._sharding(1).shard_shape((batch,))
-        except ValueError as error:
-            count = len(self.where.device_set)
-            raise ConfigError(
-                f"the batch must divide among the devices of its sharding, got {batch} samples for"
-                f" {count} devices; change batch to a multiple of {count}",
-                field="batch",
-            ) from error
+        for number in plan.counts or (plan.global_batch,):
+            batch = number if self._global else plan.rows_of(number)
+            try:
+                self._sharding(1).shard_shape((batch,))
+            except ValueError as error:
+                count = len(self.where.device_set)
+                what = "multiple of Buckets" if plan.counts else "batch"
+                raise ConfigError(
+                    "the batch must divide among the devices of its sharding, got"
+                    f" {batch} samples for {count} devices; change {what} to a multiple of {count}",
+                    field="batch",
+                ) from error
         if self._global:
             self._check_world(plan)
 

@@ -98,13 +98,11 @@ class RankSampler:
     def __iter__(self) -> Iterator[int]:
         plan, epoch = self._session.plan, self.epoch
         for step in range(plan.steps):
-            real = plan.weights(step) > 0
+            real = plan.weights(step, epoch) > 0
             yield from plan.ids(epoch, step)[real].tolist()
 
     def __len__(self) -> int:
-        plan = self._session.plan
-        last = int(plan.weights(plan.steps - 1).sum())
-        return (plan.steps - 1) * plan.batch + last
+        return self._session.plan.own_length
 
 
 class StepDataset:

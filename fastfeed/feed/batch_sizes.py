@@ -1,6 +1,8 @@
-"""The sizes of each batch, where these differ."""
+"""The sizes and rows of each batch, where these differ."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
@@ -24,7 +26,7 @@ def batch_sizes(program: Program, plan: Plan, epoch: int, step: int) -> tuple[Si
     largest = None
     if program.by_size.image_sizes is not None:
         first = step * plan.global_batch
-        last = min(first + plan.global_batch, plan.length)
+        last = first + plan.count(step, epoch)
         ids = plan.at(epoch, np.arange(first, last, dtype=np.int64)).ids
         height, width = program.by_size.image_sizes[ids].max(axis=0).tolist()
         largest = (height, width)
@@ -32,8 +34,30 @@ def batch_sizes(program: Program, plan: Plan, epoch: int, step: int) -> tuple[Si
     return sizes_at(program.by_size.choices, batch)
 
 
+def rows_by_size(program: Program, plan: Plan) -> list[int]:
+    """Rows of a batch on this rank, for each of `program.sized`."""
+    order = plan.shuffle
+    if not plan.counts or program.by_size is None or not isinstance(order, Buckets):
+        return [plan.batch] * len(program.sized)
+    place = program.by_size.choices.index(BucketSize())
+    return [plan.rows_of(order.images_of(sizes[place])) for sizes in program.by_size.programs]
+
+
+def most_rows(program: Program, plan: Plan) -> int:
+    """Rows of the largest size that take the memory of any batch."""
+    rows = zip(rows_by_size(program, plan), program.sized, strict=True)
+    return -(-max(n * math.prod(each.shape) for n, each in rows) // math.prod(program.shape))
+
+
 def check_sizes(program: Program, plan: Plan, backend: str) -> None:
     """ConfigError if batches of these sizes cannot be made."""
+    choices = program.by_size.choices if program.by_size is not None else ()
+    if plan.counts and BucketSize() not in choices:
+        raise ConfigError(
+            f"{plan.shuffle} has more images in batches of small sizes, and no op takes the size;"
+            " write BucketSize() in place of an op's size, or leave max_pixels out",
+            field="shuffle",
+        )
     if program.by_size is None:
         return
     if backend != "cpu":
@@ -42,8 +66,7 @@ def check_sizes(program: Program, plan: Plan, backend: str) -> None:
             ' one size; pass decode="cpu", or a size'
         )
     order = plan.shuffle
-    of_bucket = any(isinstance(choice, BucketSize) for choice in program.by_size.choices)
-    if of_bucket and isinstance(order, Buckets) and plan.global_batch != order.run:
+    if BucketSize() in choices and isinstance(order, Buckets) and plan.global_batch != order.run:
         raise ConfigError(
             f"BucketSize() needs all samples of a step in one bucket, got {plan.global_batch}"
             f" samples per step and Buckets(batch={order.run}); pass global_batch={order.run}",

@@ -248,11 +248,14 @@ def _check_partners(op: Any, plan: Plan) -> None:
             f" puts samples of a class next to each other; leave {name} out, or pass another order",
             field="shuffle",
         )
-    if isinstance(order, Buckets) and (plan.global_batch != order.run or order.run % op.group):
+    counts = plan.counts or {plan.global_batch: plan.steps}
+    parts = any(count % op.group for count in counts)
+    if isinstance(order, Buckets) and (plan.global_batch != order.run or parts):
         raise ConfigError(
             f"{name} mixes any {op.group} samples of a global batch and would mix buckets of"
-            f" {order}, got {plan.global_batch} samples per step; make Buckets.batch a multiple of"
-            f" {op.group} and global_batch equal to it, or leave {name} out",
+            f" {order}, got {', '.join(map(str, counts))} samples per step; make Buckets.batch"
+            f" {'and multiple multiples' if plan.counts else 'a multiple'} of {op.group} and"
+            f" global_batch equal to it, or leave {name} out",
             field="shuffle",
         )
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastfeed.decode.memory_limit import DECODING
+from fastfeed.feed.batch_sizes import most_rows
 from fastfeed.feed.fields import Field, image_names, view_names
 from fastfeed.ops.base import SizeChoice
 from fastfeed.ops.function import Function
@@ -18,6 +19,8 @@ from fastfeed.ops.map import Map
 from fastfeed.ops.program.program import Program
 from fastfeed.ops.program.window import Step
 from fastfeed.printable import format_size
+from fastfeed.sampling import Buckets
+from fastfeed.sampling.plan import Plan
 from fastfeed.sources.notes import notes_of, notes_text, with_notes
 
 if TYPE_CHECKING:
@@ -73,21 +76,23 @@ def feed_text(
     counted = notes_text(notes)  # others say all of them in a line
     count = config.buffers
     views = view_names(program)
-    size = _batch_bytes((fields[name] for name in fields if name not in views), plan.batch)
-    images = [_field_text(fields[name], plan.batch) for name in image_names(program)]
+    size = _batch_bytes(config, (fields[name] for name in fields if name not in views))
+    rows = None if plan.counts else plan.batch
+    images = [_field_text(fields[name], rows) for name in image_names(program)]
     lines = [
         with_notes(f"Feed from {about}", notes if counted and about.endswith(counted) else []),
         (
             f"  batch {plan.batch}{ranks}, {plan.steps} steps per epoch, "
             f"shuffle {plan.shuffle}, tail {plan.tail}, seed {plan.seed}"
         ),
+        *_bucket_text(plan),
         f"  {_threads_text(config)}",
         program_text(program, backend.decode_path()),
         (
             f"  a batch is {' and '.join(images)}, {format_size(size)}; "
             f"at most {count} in {backend.memory_name} ({format_size(count * size)})"
         ),
-        _fields_text(fields, views, plan.batch),
+        _fields_text(fields, views, rows),
     ]
     if program.decode is not None:
         memory = config.memory or 2 * DECODING.bytes
@@ -111,29 +116,45 @@ def _threads_text(config: FeedConfig) -> str:
 def placed_text(name: str, config: FeedConfig, raw: bool, fields: Iterable[Field | None]) -> str:
     """The line for a device that holds these fields; `raw`: it converts images from bytes."""
     plan, program = config.plan, config.program
-    size = _batch_bytes(fields, plan.batch)
+    size = _batch_bytes(config, fields)
     count = config.buffers
     text = f"placed on {name}: at most {count} batches, {format_size(count * size)}"
     if raw:
-        size = plan.batch * math.prod(program.shape)
+        size = most_rows(program, plan) * math.prod(program.shape)
         text += (
             f", and the bytes of one, {format_size(size)}, which becomes {program.spec.dtype} there"
         )
     return text
 
 
-def _batch_bytes(fields: Iterable[Field | None], batch: int) -> int:
-    return batch * sum(field.nbytes for field in fields if field is not None)
+def _bucket_text(plan: Plan) -> list[str]:
+    """The line of images by size, if batches differ in their number."""
+    order = plan.shuffle
+    if not plan.counts or not isinstance(order, Buckets):
+        return []
+    sizes = dict.fromkeys(sorted(order.bucket_sizes, key=math.prod))
+    texts = [f"{order.images_of(size)} of {size[0]}x{size[1]}" for size in sizes]
+    ranks = " over all ranks" if plan.world.size > 1 else ""
+    return [f"  images of a batch{ranks}, by its size: {', '.join(texts)}"]
 
 
-def _field_text(field: Field | None, batch: int) -> str:
+def _batch_bytes(config: FeedConfig, fields: Iterable[Field | None]) -> int:
+    """Most bytes of a batch: fields that differ from batch to batch are of the largest size."""
+    most, rows = most_rows(config.program, config.plan), config.plan.batch
+    known = [field for field in fields if field is not None]
+    return sum(field.nbytes * (most if field.largest else rows) for field in known)
+
+
+def _field_text(field: Field | None, batch: int | None) -> str:
     if field is None:
         return "of the type and size that is read"
     sides = ("?" if side is None else str(side) for side in (batch, *field.shape))
     return f"{field.dtype}[{', '.join(sides)}]"
 
 
-def _fields_text(fields: Mapping[str, Field | None], views: Collection[str], batch: int) -> str:
+def _fields_text(
+    fields: Mapping[str, Field | None], views: Collection[str], batch: int | None
+) -> str:
     """Lines of names with dtypes and shapes; consecutive views of one shape share it."""
     texts = {name: _field_text(field, batch) for name, field in fields.items()}
     runs = itertools.groupby(texts, lambda name: (texts[name], name in views or name))

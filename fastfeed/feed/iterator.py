@@ -77,7 +77,7 @@ class BatchIterator(Generic[T]):
                 self._status.paused(clock(), failed)
             raise
         now = clock()
-        self._meter.record_delivery(requested, now, self._plan.batch)
+        self._meter.record_delivery(requested, now, len(ids))
         self._timeline.record(Span("wait", self._number, requested, now, threading.get_native_id()))
         self._number += 1
         epoch, step = self.position
@@ -298,12 +298,11 @@ class Lockstep:
             _LIVE.discard(self._reference)
 
     def _compare(self, other: Lockstep, position: Position) -> None:
-        differing = np.flatnonzero(self._ids != other._ids)
-        if not len(differing) or not np.array_equal(
+        if np.array_equal(self._ids, other._ids) or not np.array_equal(
             self._plan.ids(*position), other._plan.ids(*position)
         ):
             return
-        row, (epoch, step) = int(differing[0]), position
+        row, (epoch, step) = int((self._ids != other._ids).argmax()), position
         raise SampleError(
             f"feeds of one order that are iterated together differ at epoch {epoch}, step {step}:"
             f" row {row} is sample {self._ids[row]} here and {other._ids[row]} there, since a bad"

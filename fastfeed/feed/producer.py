@@ -19,6 +19,7 @@ from fastfeed.feed.batch.readahead import ReadAhead
 from fastfeed.feed.batch.rows import Branch
 from fastfeed.feed.batch.sample_loader import Decoder
 from fastfeed.feed.batch.task_sizes import TaskSizes
+from fastfeed.feed.batch_sizes import rows_by_size
 from fastfeed.feed.config import BACKENDS, FeedConfig
 from fastfeed.feed.faults.quarantine import Quarantine
 from fastfeed.gpu_support import runs_on_gpu
@@ -131,8 +132,9 @@ def open_builders(
             )
             buffers = None if shared is None else shared[k].buffers
             if shared is None and program.by_size is not None:
-                shapes = [(each, *each.others)[k].shape for each in program.sized]
-                shape = (plan.batch, *max(shapes, key=math.prod))
+                rows = zip(rows_by_size(program, plan), program.sized, strict=True)
+                shapes = [(n, *(each, *each.others)[k].shape) for n, each in rows]
+                shape = max(shapes, key=math.prod)
                 buffers = BufferPool(shape, part.spec.dtype, config.buffers, backend.empty)
             made.append(Branch(part, backend, plan.batch, config.buffers, sizes, buffers))
         return made

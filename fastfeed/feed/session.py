@@ -220,8 +220,7 @@ class FeedSession:
     @property
     def partial(self) -> bool:
         """True if the last batch ends in padding that no other rank needs; adapters cut it off."""
-        plan = self.plan
-        return plan.tail == "pad" and plan.world.size == 1 and plan.length % plan.batch != 0
+        return self.plan.world.size == 1 and self.plan.left > 0
 
     @property
     def weighted(self) -> bool:

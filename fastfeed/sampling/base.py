@@ -53,7 +53,9 @@ class Order(Protocol):
     A frozen value; its `repr` is saved with a run's state. It may have `run`, which the global
     batch must be a multiple of (otherwise 1), `once`, True if no sample comes twice in an epoch
     (otherwise False), and `alike(id)`, the ids that a bad sample may be replaced by, int64, its own
-    among them (otherwise those of the epoch).
+    among them (otherwise those of the epoch). If batches differ in their number of samples, it has
+    `counts`, the steps of an epoch by that number, and `count_at(position, seed, epoch)`, the number
+    of the batch that begins at a position; `run` is then the largest, and the global batch.
     """
 
     open: ClassVar[bool]  # it also defines the positions that tail="drop" leaves out
@@ -79,7 +81,7 @@ class Order(Protocol):
             samples (int): Samples in the source.
 
         Returns:
-            How many samples an epoch visits.
+            How many samples an epoch visits; where batches differ, `run` for each of its steps.
 
         Raises:
             ConfigError: If the order does not fit a source of this length.

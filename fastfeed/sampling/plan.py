@@ -4,8 +4,9 @@ An epoch has `length` positions, and its order maps each to a sample. Orders are
 stored, so a billion samples cost no memory, and starting at step one million costs as much as
 starting at step zero. Global step s owns positions [s*G, (s+1)*G) and rank r owns its r-th slice of
 them: the same global batches at every world size. Of an incomplete last batch each rank has its
-share, and padding after it. For ops that mix neighbors, the rows of every global batch are shuffled
-before it is cut into slices.
+share, and padding after it. Under an order whose batches differ in their number of samples, a step
+uses as many of its positions as it has samples, and ranks share these. For ops that mix neighbors,
+the rows of every global batch are shuffled before it is cut into slices.
 """
 
 from __future__ import annotations
@@ -69,13 +70,15 @@ class Plan:
     tail: Literal["drop", "pad"] = "drop"
     mixed: bool | int = False
     length: int = field(init=False, repr=False, compare=False)
-    """Positions per epoch: as many as there are samples, unless the order says otherwise."""
+    """Samples per epoch: those of the source, unless the order says otherwise."""
     steps: int = field(init=False, repr=False, compare=False)
     """Steps per epoch. Equal on every rank, so collectives never hang."""
     bounds: tuple[int, int] = field(init=False, repr=False, compare=False)
     """Slice [first, last) of every global batch on this rank; slices differ by at most one."""
     batch: int = field(init=False, repr=False, compare=False)
-    """Samples per step on this rank."""
+    """Samples per step on this rank; the most of them if steps differ."""
+    counts: dict[int, int] = field(init=False, repr=False, compare=False)
+    """Steps per epoch by their samples over all ranks; {} if all have the global batch."""
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
@@ -95,11 +98,19 @@ class Plan:
         order = order_of(self.shuffle)
         length = order.positions(self.samples)
         run = getattr(order, "run", 1)
-        if self.global_batch % run:
+        counts = getattr(order, "counts", {})
+        if self.global_batch % run or (counts and self.global_batch != run):
             raise ConfigError(
-                f"{order} needs a global batch that is a multiple of {run}, got"
-                f" {self.global_batch} samples per step; pass global_batch={run}, or a multiple",
+                f"{order} needs a global batch {'of' if counts else 'that is a multiple of'} {run},"
+                f" got {self.global_batch} samples per step; pass global_batch={run}"
+                f"{'' if counts else ', or a multiple'}",
                 field="batch",
+            )
+        if counts and min(counts) < self.world.size:
+            raise ConfigError(
+                f"{order} has batches of {min(counts)} samples, fewer than the {self.world.size}"
+                f" ranks; raise max_pixels, or use fewer ranks",
+                field="shuffle",
             )
         if self.tail == "drop" and self.global_batch > length:
             raise ConfigError(
@@ -112,6 +123,9 @@ class Plan:
         rest = length % self.global_batch
         bounds = self._share(self.global_batch)
         steps = length // self.global_batch + (self.tail == "pad" and rest > 0)
+        if counts:
+            length = sum(count * number for count, number in counts.items())
+        object.__setattr__(self, "counts", counts)
         object.__setattr__(self, "length", length)
         object.__setattr__(self, "steps", steps)
         object.__setattr__(self, "bounds", bounds)
@@ -180,7 +194,7 @@ class Plan:
             step (int): Within the epoch, in [0, steps).
 
         Returns:
-            int64 (batch,).
+            int64 (batch,), or fewer where steps differ.
         """
         return self.visits(epoch, step).ids
 
@@ -192,10 +206,10 @@ class Plan:
             step (int): Within the epoch, in [0, steps).
 
         Returns:
-            Ids and occurrences, int64 (batch,) each.
+            Ids and occurrences, int64 (batch,) each, or fewer where steps differ.
         """
-        first = self.first(step)
-        return self.at(epoch, np.arange(first, first + self.batch, dtype=np.int64))
+        first, rows = self.first(step, epoch), len(self.weights(step, epoch))
+        return self.at(epoch, np.arange(first, first + rows, dtype=np.int64))
 
     def at(self, epoch: int, positions: np.ndarray) -> SampleRefs:
         """Samples at positions of an epoch; wraps around at the end.
@@ -212,7 +226,7 @@ class Plan:
             array([0, 7, 2])
         """
         _check_index("epoch", epoch, 1 << 32)
-        length = self.length
+        length = self.steps * self.global_batch if self.counts else self.length
         used = length if self.tail == "pad" else length - length % self.global_batch
         info = Epoch(int(epoch), self.samples, used, self.global_batch, int(self.seed))
         order = order_of(self.shuffle)
@@ -249,21 +263,38 @@ class Plan:
             return others
         return others[substitutes(self.seed, epoch, key, attempts, len(others))]
 
-    def weights(self, step: int) -> np.ndarray:
+    def weights(self, step: int, epoch: int | None = None) -> np.ndarray:
         """Weights of a step's samples: 1 for a sample, 0 for padding.
 
         Args:
             step (int): Within the epoch, in [0, steps).
+            epoch (int | None): As for `count`. Default: None.
 
         Returns:
-            float32 (batch,). All ones unless tail is "pad".
+            float32 (batch,), or fewer where steps differ. All ones unless tail is "pad".
         """
-        first, last = self._own(step)
-        weights = np.zeros(self.batch, np.float32)
+        first, last = self._own(step, epoch)
+        weights = np.zeros(last - first if self.counts else self.batch, np.float32)
         weights[: last - first] = 1
         return weights
 
-    def count(self, step: int) -> int:
+    def rows_of(self, count: int) -> int:
+        """Samples of this rank in a step, without padding.
+
+        Args:
+            count (int): Samples of the step over all ranks.
+
+        Returns:
+            Its share of them.
+
+        Example:
+            >>> ff.Plan(10, 4, world=ff.World(rank=1, size=4)).rows_of(2)
+            1
+        """
+        first, last = self._share(count)
+        return last - first
+
+    def count(self, step: int, epoch: int | None = None) -> int:
         """Samples of a step over all ranks, without padding.
 
         Gradients that are accumulated over steps of unequal length are those of the mean loss if
@@ -271,9 +302,14 @@ class Plan:
 
         Args:
             step (int): Within the epoch, in [0, steps).
+            epoch (int | None): Counts from 0. Needed where steps differ in their number of samples,
+                as under `Buckets(max_pixels=...)`. Default: None.
 
         Returns:
-            `global_batch`, or what is left for the last step.
+            `global_batch`, what is left for the last step, or what the order says.
+
+        Raises:
+            ConfigError: If `step` is out of range, or `epoch` is needed.
 
         Example:
             >>> plan = ff.Plan(10, 4, tail="pad")
@@ -281,25 +317,47 @@ class Plan:
             [4, 4, 2]
         """
         _check_index("step", step, self.steps)
-        return min(self.length - int(step) * self.global_batch, self.global_batch)
+        first = int(step) * self.global_batch
+        if not self.counts:
+            return min(self.length - first, self.global_batch)
+        if epoch is None:
+            raise ConfigError(
+                f"epoch must be a number: under {self.shuffle} the samples of a step depend on it",
+                field="epoch",
+            )
+        return order_of(self.shuffle).count_at(first, self.seed, epoch)  # type: ignore[attr-defined]
 
-    def first(self, step: int) -> int:
+    def first(self, step: int, epoch: int | None = None) -> int:
         """Position in an epoch of this rank's first sample of a step, counted over all ranks.
 
         Args:
             step (int): Within the epoch, in [0, steps).
+            epoch (int | None): As for `count`. Default: None.
 
         Returns:
             The position.
 
         Raises:
-            ConfigError: If `step` is out of range.
+            ConfigError: If `step` is out of range, or `epoch` is needed.
         """
-        return self._own(step)[0]
+        return self._own(step, epoch)[0]
 
-    def _own(self, step: int) -> tuple[int, int]:
+    @property
+    def left(self) -> int:
+        """Samples of an incomplete last step over all ranks, which is padded; otherwise 0."""
+        is_padded = self.tail == "pad" and not self.counts
+        return self.length % self.global_batch if is_padded else 0
+
+    @property
+    def own_length(self) -> int:
+        """Samples per epoch on this rank."""
+        steps = self.counts or {self.global_batch: self.length // self.global_batch}
+        own = sum(number * self.rows_of(count) for count, number in steps.items())
+        return own + self.rows_of(self.left)
+
+    def _own(self, step: int, epoch: int | None) -> tuple[int, int]:
         """The positions [first, last) of a step on this rank that are not padding."""
-        first, last = self._share(self.count(step))
+        first, last = self._share(self.count(step, epoch))
         begin = int(step) * self.global_batch
         return begin + first, begin + last
 
@@ -323,6 +381,8 @@ class Plan:
         for step in np.unique(steps).tolist():
             first = step * self.global_batch
             real = min(self.global_batch, self.length - first)
+            if self.counts:
+                real = self.count(step % self.steps, epoch.number)
             here = np.flatnonzero((steps == step) & (rows < real))
             key = (self.seed, _ROWS, epoch.number, step)
             if self.mixed > 1 and repeats:
@@ -418,13 +478,14 @@ class StepSampleCache:
             plan = self._plan
             first = number * _STEPS_AT_ONCE
             end = min(first + _STEPS_AT_ONCE, plan.steps)
-            firsts = np.array([plan.first(other) for other in range(first, end)])
+            firsts = np.array([plan.first(other, epoch) for other in range(first, end)])
             refs = plan.at(epoch, (firsts[:, None] + np.arange(plan.batch)).reshape(-1))
             shape = len(firsts), plan.batch
             refs = SampleRefs(refs.ids.reshape(shape), refs.occurrences.reshape(shape))
             block = self._block = (epoch, number, refs)
         ids, occurrences = block[2]
-        return SampleRefs(ids[row].copy(), occurrences[row])
+        rows = len(self._plan.weights(step, epoch)) if self._plan.counts else self._plan.batch
+        return SampleRefs(ids[row, :rows].copy(), occurrences[row, :rows])
 
 
 def substitutes(seed: int, epoch: int, key: int, attempts: int, length: int) -> np.ndarray:

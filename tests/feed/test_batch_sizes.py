@@ -67,6 +67,64 @@ def test_batches_of_all_sizes_share_memory():
     assert len(seen) <= 3
 
 
+BUDGET = ff.Buckets([0, 1] * 4, 4, sizes={0: 4, 1: 8}, max_pixels=64)
+
+
+def budgeted(ops=(), **options):
+    ops = [ff.RandomResizedCrop(ff.BucketSize()), *ops]
+    return ff.Feed(SOURCE, ops, batch=4, shuffle=BUDGET, **options)
+
+
+def test_a_budget_is_in_the_text_of_a_feed_and_bounds_its_memory():
+    feed = budgeted([ff.ToFloat()])
+    assert "  images of a batch, by its size: 4 of 4x4, 1 of 8x8\n" in str(feed)
+    assert "a batch is float32[?, ?, ?, 3], 848 bytes; at most 4 in memory (3.4 kB)" in str(feed)
+    taken = {batch.images.nbytes for batch in feed}
+    assert taken == {64 * 3 * 4} and len(feed) == 5
+    assert feed.stats().images == feed.plan.length == 8
+    assert "over all ranks, by its size: 8 of" in str(
+        ff.Feed(
+            SOURCE,
+            [ff.RandomResizedCrop(ff.BucketSize())],
+            global_batch=8,
+            world=ff.World(1, 2),
+            shuffle=ff.Buckets([0, 1] * 4, 8, "fill", {0: 4, 1: 8}, max_pixels=128),
+        )
+    )
+
+
+def test_a_budget_leaves_nothing_to_pad():
+    for batch, padded in zip(budgeted(), budgeted(tail="pad"), strict=True):
+        assert np.array_equal(batch.ids, padded.ids)
+        assert padded.weights.tolist() == [1] * len(batch.ids)
+
+
+def test_feeds_of_two_budgets_are_iterated_together():
+    plain = ff.Buckets([0, 1] * 4, 4, sizes={0: 4, 1: 8})
+    other = ff.Feed(SOURCE, [ff.Resize(ff.BucketSize())], batch=4, shuffle=plain)
+    lengths = [(len(a.ids), len(b.ids)) for a, b in zip(budgeted(), other, strict=False)]
+    assert len(lengths) == 2 and {n for n, _ in lengths} <= {1, 4}
+
+
+def test_a_helper_process_and_maps_take_batches_of_a_budget():
+    ops = [ff.Map(lambda images: images.mean(axis=(1, 2, 3)), "image", out="mean")]
+    plain = [(batch.ids, batch.images, batch["mean"]) for batch in budgeted(ops)]
+    assert sorted(len(mean) for _, _, mean in plain) == [1, 1, 1, 1, 4]
+    with budgeted(side_process=True) as feed:
+        for batch, (ids, images, _) in zip(feed, plain, strict=True):
+            assert np.array_equal(batch.ids, ids) and np.array_equal(batch.images, images)
+
+
+def test_a_bad_image_of_a_budget_is_replaced_by_one_of_its_bucket(tmp_path):
+    source = folder(tmp_path, [(8, 8), (8, 8), None, (8, 8), (8, 8), (8, 8), (8, 8), (8, 8)])
+    ops = [ff.Resize(ff.BucketSize())]
+    for on_bad in ("substitute", "mask"):
+        feed = ff.Feed(source, ops, batch=4, shuffle=BUDGET, on_bad=on_bad)
+        batch = next(batch for batch in feed if len(batch.ids) == 4)
+        assert set(batch.ids.tolist()) <= {0, 2, 4, 6} and batch.images.shape == (4, 4, 4, 3)
+        assert batch.weights.sum() == (4 if on_bad == "substitute" else 3)
+
+
 def test_sizes_of_files_are_read_from_their_headers(tmp_path, monkeypatch):
     monkeypatch.setenv("FASTFEED_CACHE", str(tmp_path / "cache"))
     (tmp_path / "images").mkdir()
@@ -178,6 +236,14 @@ def made(*ops, source=SOURCE, batch=2, **options):
                 ff.Resize(SIZES, fit="cover"), ff.CenterCrop(20), source=ff.Files(["a.jpg"] * 4)
             ),
             "after Resize(size=RandomSizes(sizes=(4, (6, 8))), filter='bilinear', fit='cover'),",
+        ),
+        (
+            lambda: made(ff.Resize(8), batch=4, shuffle=BUDGET),
+            "no op takes the size; write BucketSize() in place of an op's size, or leave",
+        ),
+        (
+            lambda: budgeted([ff.MixUp(), ff.OneHot(8)]),
+            "got 1, 4 samples per step; make Buckets.batch and multiple multiples of 2 and",
         ),
         (lambda: made(ff.Resize(ff.RandomSizes([*range(1, 300)]))), "at most 256 sizes, got 299"),
         (lambda: ff.BySchedule({1: 4}), "from epoch 0, such as {0: 160, 10: 224}, got {1: 4}"),

@@ -141,8 +141,18 @@ def buckets(draw: Any, samples: int) -> Buckets:
     rng, batch = np.random.default_rng(draw(st.integers(0, 1000))), draw(st.integers(1, 8))
     values = rng.integers(0, draw(st.integers(1, 9)), samples) ** 2
     counts = np.unique(values, return_counts=True)[1]
-    drops = counts.min() >= batch and draw(st.booleans())
-    return Buckets(values, batch, "drop" if drops else "fill")
+    leftovers = "drop" if counts.min() >= batch and draw(st.booleans()) else "fill"
+    if draw(st.booleans()):
+        return Buckets(values, batch, leftovers)
+    multiple = draw(st.sampled_from([m for m in (1, 2, 3) if batch % m == 0]))
+    known = np.unique(values).tolist()
+    most = (
+        batch // multiple
+    )  # times as many pixels as the smallest size: at least `multiple` images
+    pixels = draw(st.lists(st.integers(1, most), min_size=len(known), max_size=len(known)))
+    pixels[0] = 1
+    sizes = {value: (1, wide) for value, wide in zip(known, pixels, strict=True)}
+    return Buckets(values, batch, leftovers, sizes, max_pixels=batch, multiple=multiple)
 
 
 @st.composite
@@ -170,6 +180,11 @@ def run_of(order: Any) -> int:
     return getattr(order, "run", 1)
 
 
+def least_of(plan: Plan) -> int:
+    """The fewest samples of a step over all ranks, without padding."""
+    return min(plan.counts or (plan.global_batch,))
+
+
 def ranks(plan: Plan, size: int) -> list[Plan]:
     return [dataclasses.replace(plan, world=World(rank, size)) for rank in range(size)]
 
@@ -182,15 +197,26 @@ def epoch_of(plans: list[Plan], epoch: int) -> list[tuple[np.ndarray, np.ndarray
     return [
         (
             np.concatenate([p.visits(epoch, s).keys for p in plans]),
-            np.concatenate([p.weights(s) for p in plans]),
+            np.concatenate([p.weights(s, epoch) for p in plans]),
         )
         for s in range(plans[0].steps)
     ]
 
 
+def positions_of(plan: Plan, epoch: int = 0) -> np.ndarray:
+    """Positions of an epoch that hold samples, over all ranks."""
+    if not plan.counts:
+        return np.arange(min(plan.length, plan.steps * plan.global_batch))
+    firsts = range(0, plan.steps * plan.global_batch, plan.global_batch)
+    counts = [plan.count(step, epoch) for step in range(plan.steps)]
+    return np.concatenate(
+        [np.arange(first, first + n) for first, n in zip(firsts, counts, strict=True)]
+    )
+
+
 def served(plan: Plan, epoch: int = 0) -> SampleRefs:
     """All of an epoch that is not padding, over all ranks."""
-    return plan.at(epoch, np.arange(min(plan.length, plan.steps * plan.global_batch)))
+    return plan.at(epoch, positions_of(plan, epoch))
 
 
 @st.composite
@@ -201,6 +227,8 @@ def plans(draw: Any, kinds: Any = orders, most: int = 600) -> Plan:
     runs = order_of(shuffle).positions(samples) // run_of(shuffle)
     tail = draw(st.sampled_from(["drop", "pad"]))
     total = run_of(shuffle) * draw(st.integers(1, runs if tail == "drop" else 2 * runs))
+    if getattr(shuffle, "counts", None):
+        total = run_of(shuffle)
     return Plan(samples, total, seed, shuffle=shuffle, tail=tail)
 
 
@@ -216,7 +244,10 @@ def worlds(draw: Any, kinds: Any = orders) -> list[Plan]:
     total = how.get("global_batch", how.get("batch", 0) * size)
     samples = draw(st.integers(total if tail == "drop" else 1, max(600, 2 * total)))
     seed, shuffle = draw(st.integers(0, 2**64 - 1)), draw(kinds(samples))
-    if total % run_of(shuffle):
+    if counts := getattr(shuffle, "counts", None):
+        how = {"global_batch": run_of(shuffle)}
+        total, size = run_of(shuffle), min(size, *counts)
+    elif total % run_of(shuffle):
         total = -(-total // run_of(shuffle)) * run_of(shuffle)
         how = {"global_batch": total}
     if order_of(shuffle).positions(samples) < total:

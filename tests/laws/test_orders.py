@@ -8,7 +8,19 @@ import pickle
 
 import numpy as np
 import pytest
-from helpers.plans import SIZES, epoch_of, orders, plans, ranks, rotated, run_of, served, worlds
+from helpers.plans import (
+    SIZES,
+    epoch_of,
+    least_of,
+    orders,
+    plans,
+    positions_of,
+    ranks,
+    rotated,
+    run_of,
+    served,
+    worlds,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -66,7 +78,9 @@ def test_same_global_batches_at_every_world_size(plans, size, epoch):
     plan = plans[0]
     assert {other.steps for other in plans} == {plan.steps}
     assert plan.steps == (
-        -(-plan.length // plan.global_batch)
+        sum(plan.counts.values())
+        if plan.counts
+        else -(-plan.length // plan.global_batch)
         if plan.tail == "pad"
         else plan.length // plan.global_batch
     )
@@ -76,9 +90,10 @@ def test_same_global_batches_at_every_world_size(plans, size, epoch):
     assert (
         len(np.unique(real))
         == len(real)
-        == (plan.length if plan.tail == "pad" else plan.steps * plan.global_batch)
+        == sum(other.own_length for other in plans)
+        == (plan.length if plan.tail == "pad" or plan.counts else plan.steps * plan.global_batch)
     )
-    if plan.global_batch < size:
+    if least_of(plan) < size:
         size = 1
     for (keys, weights), (others, other_weights) in zip(
         here, epoch_of(ranks(plan, size), epoch), strict=True
@@ -94,23 +109,23 @@ def test_no_position_depends_on_others(plan, epoch, data):
         assert column.dtype == np.int64 and column.shape == (length,)
     assert whole.ids.min() >= 0 and whole.ids.max() < plan.samples
     some = np.array(data.draw(st.lists(st.integers(0, length - 1), max_size=20)), np.int64)
-    asked = some.copy()
+    positions = positions_of(plan, epoch)[some]
+    asked = positions.copy()
     for part, column in zip(plan.at(epoch, asked), whole, strict=True):
         np.testing.assert_array_equal(part, column[some])
-    np.testing.assert_array_equal(asked, some)
+    np.testing.assert_array_equal(asked, positions)
 
 
 @given(plans(), st.integers(0, 1000), st.data())
 def test_a_run_resumes_in_another_process_at_another_world_size(plan, epoch, data):
     step = data.draw(st.integers(0, plan.steps - 1))
     saved = json.loads(json.dumps(plan.state(epoch, step, "abc")))
-    size = data.draw(st.integers(1, min(5, plan.global_batch)))
+    size = data.draw(st.integers(1, min(5, least_of(plan))))
     there: Plan = pickle.loads(pickle.dumps(dataclasses.replace(plan, world=World(size - 1, size))))
     assert there.position(saved, "abc") == (epoch, step)
-    first = there.first(step) - plan.first(step)
-    np.testing.assert_array_equal(
-        there.ids(epoch, step), plan.ids(epoch, step)[first : first + there.batch]
-    )
+    first = there.first(step, epoch) - plan.first(step, epoch)
+    last = first + len(there.weights(step, epoch))
+    np.testing.assert_array_equal(there.ids(epoch, step), plan.ids(epoch, step)[first:last])
 
 
 @given(orders(50), orders(50))

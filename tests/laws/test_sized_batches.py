@@ -18,11 +18,13 @@ LABELS = np.arange(SAMPLES) % 3
 SOURCE = ff.Arrays(PIXELS, LABELS)
 BUCKETS = ff.Buckets(LABELS, BATCH, sizes={0: 8, 1: (6, 10), 2: (12, 5)})
 
+BUDGET = ff.Buckets(LABELS, 16, sizes={0: 8, 1: (16, 8), 2: 16}, max_pixels=1024, multiple=2)
 CHOICES: dict[str, tuple[Any, Any]] = {  # sizes and order
     "buckets": (ff.BucketSize(), BUCKETS),
     "random": (ff.RandomSizes([6, (8, 10), 12]), "full"),
     "schedule": (ff.BySchedule({0: 6, 1: (8, 10), 3: 12}), "full"),
 }
+RESUMED = CHOICES | {"budget": (ff.BucketSize(), BUDGET)}
 OPS: dict[str, Callable[[Any], list[Any]]] = {
     "crop": lambda size: [ff.RandomResizedCrop(size), ff.RandomFlip(), ff.Brightness(0.4)],
     "cover": lambda size: [ff.Resize(size, fit="cover"), ff.RandomCrop(size), ff.ToFloat()],
@@ -61,14 +63,33 @@ def test_batches_equal_those_of_a_feed_of_their_size(choice, ops):
     assert len(plain) == 3
 
 
+@pytest.mark.parametrize("ops", [name for name in OPS if name != "mixed"])
+def test_images_of_a_budget_equal_those_of_a_feed_of_their_size(ops):
+    feed = ff.Feed(SOURCE, OPS[ops](ff.BucketSize()), batch=16, shuffle=BUDGET, seed=3)
+    counts = {(8, 8): 16, (16, 8): 8, (16, 16): 4}
+    whole: dict[Any, list[np.ndarray]] = {}
+    seen: list[tuple[int, int]] = []
+    for batch in feed.batches(epochs=2):
+        size = size_of(ops, batch)
+        seen += [(batch.epoch, id) for id in batch.ids.tolist()]
+        assert len(batch.ids) == len(batch.weights) == counts[size]
+        assert {LABELS[id] for id in batch.ids} == {list(counts).index(size)}
+        if (size, batch.epoch) not in whole:
+            plain = ff.Feed(SOURCE, OPS[ops](size), batch=SAMPLES, shuffle=False, seed=3)
+            whole[size, batch.epoch] = arrays(next(plain.batches(batch.epoch)))
+        for array, expected in zip(arrays(batch), whole[size, batch.epoch], strict=True):
+            assert np.array_equal(array, expected[batch.ids])
+    assert sorted(seen) == [(epoch, id) for epoch in (0, 1) for id in range(SAMPLES)]
+
+
 def global_batches(choice: str, world: int, state: Any) -> Iterator[list[np.ndarray]]:
     """The rest of an epoch over all ranks, from a state."""
-    sizes, order = CHOICES[choice]
+    sizes, order = RESUMED[choice]
     feeds = [
         ff.Feed(
             SOURCE,
             OPS["mixed"](sizes),
-            global_batch=BATCH,
+            global_batch=getattr(order, "run", BATCH),
             shuffle=order,
             world=ff.World(rank, world),
         )
@@ -80,13 +101,14 @@ def global_batches(choice: str, world: int, state: Any) -> Iterator[list[np.ndar
         yield [np.concatenate(parts) for parts in zip(*map(arrays, batches), strict=True)]
 
 
-@pytest.mark.parametrize("choice", CHOICES)
+@pytest.mark.parametrize("choice", RESUMED)
 def test_a_run_resumes_at_other_world_sizes(choice):
-    sizes, order = CHOICES[choice]
-    feed = ff.Feed(SOURCE, OPS["mixed"](sizes), batch=BATCH, shuffle=order)
+    sizes, order = RESUMED[choice]
+    batch = getattr(order, "run", BATCH)
+    feed = ff.Feed(SOURCE, OPS["mixed"](sizes), batch=batch, shuffle=order)
     epoch = feed.batches(epoch=1, start=2)
     expected = [[array.copy() for array in arrays(batch)] for batch in epoch]
-    for world in (2, 4):
+    for world in (2, 3, 4):
         found = list(global_batches(choice, world, feed.state((1, 2))))
         assert len(found) == len(expected) > 1
         for a, b in zip(found, expected, strict=True):

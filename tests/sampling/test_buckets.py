@@ -7,7 +7,7 @@ import re
 
 import numpy as np
 import pytest
-from helpers.plans import Rows, buckets, limit, plans
+from helpers.plans import Rows, buckets, limit, plans, positions_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +15,7 @@ import fastfeed as ff
 from fastfeed.errors import ConfigError
 from fastfeed.sampling import Buckets
 from fastfeed.sampling.orders.buckets import nearest_aspects
+from fastfeed.sampling.permute import permute
 from fastfeed.sampling.plan import Plan
 
 VALUES = np.repeat([3, 1, 2], [7, 4, 9])
@@ -31,19 +32,25 @@ def values_of(order: Buckets) -> np.ndarray:
 def test_runs_are_of_one_bucket_and_leftovers_as_the_rule_says(plan, epoch):
     order = plan.shuffle
     values = values_of(order)
-    ids, occurrences = plan.at(epoch, np.arange(plan.length))
-    runs = ids.reshape(-1, order.batch)
-    assert (values[runs] == values[runs[:, :1]]).all()
+    positions = positions_of(plan, epoch) if plan.counts else np.arange(plan.length)
+    ids, occurrences = plan.at(epoch, positions)
+    runs = np.split(ids, np.flatnonzero(np.diff(positions // order.batch)) + 1)
+    assert all((values[run] == values[run[0]]).all() for run in runs)
     times = np.bincount(ids, minlength=plan.samples)
-    for value, size in zip(order.by.values, order.by.samples.sizes, strict=True):
-        own, rest = times[values == value], size % order.batch
+    sizes = dict(order.sizes or ())
+    for value, size in zip(order.by.values.tolist(), order.by.samples.sizes, strict=True):
+        batch = order.batch
+        if sizes:  # height 1
+            batch = order.max_pixels // sizes[value][1] // order.multiple * order.multiple
+        own, rest = times[values == value], size % batch
         if order.leftovers == "drop":
             assert sorted(own) == [0] * rest + [1] * (size - rest)
         else:
-            assert own.sum() == -(-size // order.batch) * order.batch
+            assert own.sum() == -(-size // batch) * batch
             assert own.min() >= max(1, own.max() - 1)
-            for run in runs[values[runs[:, 0]] == value]:
-                assert len(np.unique(run)) == min(size, order.batch)
+        for run in runs:
+            if values[run[0]] == value:
+                assert len(run) == batch and len(np.unique(run)) == min(size, batch)
     assert occurrences.max() == times.max() - 1
 
 
@@ -68,6 +75,49 @@ def test_buckets_come_in_any_order():
         counts[found, np.arange(steps)] += 1
     expected = counts.sum(axis=1, keepdims=True) / steps
     assert ((counts - expected) ** 2 / expected).sum() < limit(counts.size)
+
+
+def test_golden_order_under_a_budget():
+    assert BUDGET.counts == {1: 4, 2: 3, 4: 2}
+    plan = Plan(20, 4, seed=7, shuffle=BUDGET)
+    assert [plan.ids(3, step).tolist() for step in range(plan.steps)] == GOLDEN_BUDGET
+
+
+def test_steps_of_a_budget_are_in_any_order():
+    """Chi-square over the samples, and over the number of samples by step."""
+    plan = Plan(20, 4, shuffle=BUDGET)
+    times, counts = np.zeros(20), np.zeros((5, plan.steps))
+    for epoch in range(400):
+        for step in range(plan.steps):
+            ids = plan.ids(epoch, step)
+            times[ids] += 1
+            counts[len(ids), step] += 1
+    for own, share in ((times[:7], 6 / 7), (times[7:11], 1), (times[11:], 8 / 9)):
+        expected = 400 * share
+        assert ((own - expected) ** 2 / expected).sum() < limit(len(own))
+    expected = np.array([[400 * plan.counts[n] / plan.steps] for n in (1, 2, 4)])
+    assert ((counts[[1, 2, 4]] - expected) ** 2 / expected).sum() < limit(3 * plan.steps)
+
+
+def test_a_late_step_of_a_budget_costs_as_much_as_the_first(monkeypatch):
+    """Only its own positions are looked up: no steps before it are counted."""
+    order = Buckets(np.arange(6000) % 2, 2, "fill", {0: 1, 1: (1, 2)}, max_pixels=2)
+    plan, asked = Plan(6000, 2, shuffle=order), []
+
+    def counted(positions, *rest):
+        asked.append(np.size(positions))
+        return permute(positions, *rest)
+
+    monkeypatch.setattr("fastfeed.sampling.orders.buckets.permute", counted)
+    for step in (0, plan.steps - 1):
+        plan.visits(7, step)
+    assert plan.steps == 4500 and asked[: len(asked) // 2] == asked[len(asked) // 2 :]
+    assert max(asked) <= 2
+
+
+def test_samples_of_a_step_need_the_epoch():
+    with pytest.raises(ConfigError, match="epoch must be a number"):
+        Plan(20, 4, shuffle=BUDGET).count(0)
 
 
 def test_all_ranks_have_the_same_bucket_in_a_step():
@@ -95,6 +145,8 @@ def test_golden_order():
         assert plan.at(3, np.arange(plan.length)).ids.tolist() == golden
 
 
+BUDGET = Buckets(VALUES, 4, sizes={1: 2, 2: 1, 3: (1, 2)}, max_pixels=4)
+GOLDEN_BUDGET = [[9], [8], [5, 2], [7], [1, 3], [6, 4], [10], [12, 13, 15, 16], [19, 17, 18, 11]]
 GOLDEN = [8, 9, 10, 7, 1, 3, 5, 2, 19, 17, 18, 11, 12, 13, 15, 16]
 GOLDEN_FILLED = [
     8,
@@ -150,6 +202,35 @@ GOLDEN_FILLED = [
         (
             lambda: Plan(4, 2, shuffle=Buckets([1, 2], 1)),
             "Buckets.by must be one value per sample: 4, got 2",
+        ),
+        (
+            lambda: Buckets("x", 8, max_pixels=64),
+            "Buckets.max_pixels needs the sizes of images; pass sizes={value: size}, or use"
+            " Buckets.by_aspect(sizes, batch)",
+        ),
+        (
+            lambda: Buckets("x", 8, multiple=4),
+            "Buckets.multiple=4 is for numbers of images that follow from max_pixels; pass"
+            " max_pixels, or leave multiple out",
+        ),
+        (
+            lambda: Buckets.by_aspect([4, (8, 6)], 8, max_pixels=100, multiple=4),
+            "Buckets.max_pixels must be at least 192, 4 x 8 x 6, got 100; raise it, or leave the"
+            " size (8, 6) out",
+        ),
+        (
+            lambda: Buckets.by_aspect([4, (8, 6)], 16, max_pixels=200, multiple=4),
+            "Buckets.batch must be the most images that a batch has, got 16, and max_pixels=200"
+            " allows 12 of the smallest size; pass batch=12",
+        ),
+        (
+            lambda: Plan(20, 8, shuffle=BUDGET),
+            f"{BUDGET!r} needs a global batch of 4, got 8 samples per step; pass global_batch=4",
+        ),
+        (
+            lambda: Plan(20, 4, shuffle=BUDGET, world=ff.World(0, 2)),
+            f"{BUDGET!r} has batches of 1 samples, fewer than the 2 ranks; raise max_pixels, or use"
+            " fewer ranks",
         ),
         (
             lambda: Plan(20, 8, shuffle=Buckets(VALUES, 8)),

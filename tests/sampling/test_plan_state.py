@@ -6,7 +6,7 @@ import dataclasses
 import json
 
 import pytest
-from helpers.plans import worlds
+from helpers.plans import least_of, worlds
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,7 +23,7 @@ def test_state_round_trip_at_another_world_size(plans, epoch, data):
     plan = plans[0]
     step = data.draw(st.integers(0, plan.steps - 1))
     saved = json.loads(json.dumps(plans[-1].state(epoch, step, "abc")))
-    for size in (1, min(5, plan.global_batch)):
+    for size in (1, min(5, least_of(plan))):
         other = dataclasses.replace(plan, world=World(0, size))
         assert other.position(saved, "abc") == (epoch, step)
 

@@ -234,7 +234,7 @@ def _adapter(epochs: Epochs, backend: Any) -> Any:
 
         @property
         def partial_batch_size(self) -> int | None:
-            return session.plan.length % session.plan.batch if session.partial else None
+            return session.plan.left if session.partial else None
 
         def on_epoch_begin(self) -> None:
             follow_fit(session)  # again: a callback may have restored Keras's epoch

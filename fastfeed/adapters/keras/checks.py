@@ -120,7 +120,7 @@ def check_whole(session: FeedSession) -> None:
             f" nothing tells which prediction belongs to which file; create one with {whole}",
             field="x",
         )
-    skipped = plan.length - plan.steps * plan.global_batch
+    skipped = 0 if plan.counts else plan.length - plan.steps * plan.global_batch
     if name in ("evaluate", "predict") and steps is None and skipped > 0 and session not in _warned:
         _warned.add(session)
         warn(

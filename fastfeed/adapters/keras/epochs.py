@@ -60,7 +60,8 @@ class Epochs:
 
     def zeros(self) -> Any:
         """Shapes and types of a batch: zeros, weights of 1, empty texts."""
-        batch, arrays = self.session.plan.batch, []
+        plan, arrays = self.session.plan, []
+        batch = plan.rows_of(min(plan.counts)) if plan.counts else plan.batch  # of the largest size
         for field in self.tuples.fields:
             shape = batch, *(side or 0 for side in field.largest or field.shape)
             numbers = np.full(shape, field.name == "weight", field.dtype)

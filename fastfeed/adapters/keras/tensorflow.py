@@ -38,7 +38,7 @@ def whole_epochs(session: FeedSession, yields: Yields, unbatched: bool = False) 
     length = plan.steps
     if unbatched:
         dataset = dataset.unbatch()
-        length = (plan.steps - 1) * plan.batch + int(plan.weights(plan.steps - 1).sum())
+        length = plan.own_length
     dataset = dataset.apply(tf.data.experimental.assert_cardinality(length))
     setattr(dataset, "_fastfeed", session)  # noqa: B010
     return dataset
@@ -96,7 +96,8 @@ class _Direct(tf.distribute.DistributedDataset):
 
     @property
     def element_spec(self) -> Any:
-        return signature(self._epochs.tuples, self._epochs.session.plan.batch)
+        tuples = self._epochs.tuples
+        return signature(tuples, None if tuples.loose else self._epochs.session.plan.batch)
 
 
 class _Watched(tf.distribute.DistributedDataset):

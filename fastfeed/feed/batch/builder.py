@@ -123,10 +123,11 @@ class BatchBuilder:
             builder = self.of_sizes(sizes).with_plan(self.plan)
             return builder.job(epoch, step, number, stop, ahead)
         plan = self.plan
-        rows = BatchRows.around(plan.first(step), plan.batch, self._group)
+        own_weights = plan.weights(step, epoch)
+        rows = BatchRows.around(plan.first(step, epoch), len(own_weights), self._group)
         visits = self._visits(epoch, step) if self._group == 1 else plan.at(epoch, rows.positions)
         weights = np.ones(rows.count, np.float32)
-        weights[rows.own] = plan.weights(step)
+        weights[rows.own] = own_weights
         here = CancelToken(stop)  # an error in one task ends the others, which may wait for storage
         requested = visits.ids.copy()
         batch = PendingBatch(
@@ -295,8 +296,9 @@ class BatchBuilder:
                 batch,
                 self.program.augmented.size,
             )
-        batch.annotations = self._annotator.empty(self.plan.batch, mixed=mix is not None)
-        batch.images = [branch.take() for branch in self.branches]
+        rows = batch.rows.batch
+        batch.annotations = self._annotator.empty(rows, mixed=mix is not None)
+        batch.images = [branch.take(rows) for branch in self.branches]
 
     def _draws(self, epoch: int, keys: np.ndarray) -> list[list[np.ndarray]]:
         """Random numbers of these samples, per branch."""

@@ -58,19 +58,19 @@ class Branch:
     ) -> None:
         """Create the buffers; `keep` batches are reused. buffers: others, of larger images."""
         self.program, self.backend, empty = program, backend, backend.empty
-        self._shape = (batch, *program.shape)
-        self.buffers = buffers or BufferPool(self._shape, program.spec.dtype, keep, empty)
+        self._shape = program.shape
+        self.buffers = buffers or BufferPool((batch, *self._shape), program.spec.dtype, keep, empty)
         rendered = backend.rendered  # of one task, before mixing
         self.unmixed = BufferPool(
             (sizes.rows, *rendered.shape), rendered.spec.dtype, sizes.threads, empty
         )
 
-    def take(self) -> Any:
-        """An array for a batch, with undefined content."""
-        memory = self.buffers.take()
-        if memory.shape == self._shape:
+    def take(self, rows: int) -> Any:
+        """An array for a batch of this number of rows, with undefined content."""
+        memory, shape = self.buffers.take(), (rows, *self._shape)
+        if memory.shape == shape:
             return memory
-        return memory.reshape(-1)[: math.prod(self._shape)].reshape(self._shape)
+        return memory.reshape(-1)[: math.prod(shape)].reshape(shape)
 
     def black(self) -> Any:
         """A black pixel as `render` leaves it, in a shape that broadcasts to any image."""

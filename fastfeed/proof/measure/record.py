@@ -56,7 +56,7 @@ class Record:
             "name": feed.timeline.helper_arguments["name"],
             "source": type(source).__name__,
             "samples": plan.length,
-            "batch": plan.batch,
+            "batch": round(plan.own_length / plan.steps) if plan.counts else plan.batch,
             "steps": plan.steps,
             "threads": feed.threads,
             "prefetch": feed.prefetch,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
@@ -18,6 +19,7 @@ from fastfeed.sampling.permute import permute
 
 _AT_ONCE = 1 << 16  # images whose size is looked up in one call
 _SAME = 1e-9  # logarithms of one aspect ratio differ less
+_MOST_PIXELS = 2**62
 _RUNS = 2**32  # in keys, in the place of a bucket, which is smaller
 
 
@@ -80,21 +82,29 @@ class Buckets:
     so that all ranks have the same bucket in a step, or several. Reads from anywhere in storage;
     keeps 4 bytes per sample in memory.
 
+    With `max_pixels` a batch has as many images as its size allows: all batches have about as many
+    pixels, and those of small images have more images than those of large ones.
+
     Args:
         by (str | Sequence | np.ndarray): A column of the source, or one value per sample: integers
             or texts.
-        batch (int): Positions of a run, at least 1.
+        batch (int): Positions of a run, at least 1: samples of a batch over all ranks, and with
+            `max_pixels` the most of them that a batch has, which is then the feed's global batch.
         leftovers (str): Samples of a bucket that do not fill a run: "drop" leaves them out of this
             epoch, others in every epoch; "fill" adds samples of the bucket that have come before in
             the epoch, augmented differently. Default: "drop".
         sizes (Mapping | None): Size of the images of each bucket, by its value: the side of a
             square or (height, width), pixels, which ops take as `BucketSize()`. Default: None, all
             batches have one size.
+        max_pixels (int | None): Most pixels of a batch over all ranks, height x width x images, for
+            `sizes`. Default: None, every batch has `batch` images.
+        multiple (int): Under `max_pixels`, numbers of images are multiples of this. Default: 1.
 
     Raises:
-        ConfigError: If an argument is out of range, `by` holds other values, or `sizes` are not
-            those of these values. A column that the source does not have, a bucket that would never
-            fill a run, and a global batch that is not a multiple of `batch` are refused by `Feed`.
+        ConfigError: If an argument is out of range, `by` holds other values, `sizes` are not those
+            of these values, or `max_pixels` leaves a size without images or allows no size `batch`
+            of them. A column that the source does not have, a bucket that would never fill a run,
+            and a global batch that is not a multiple of `batch` are refused by `Feed`.
 
     Example:
         >>> source = ff.Arrays(np.zeros((8, 1, 1, 3), np.uint8), np.arange(8))
@@ -110,9 +120,15 @@ class Buckets:
     batch: int
     leftovers: Literal["drop", "fill"] = "drop"
     sizes: Any = None  # a mapping; kept as pairs of a value and a size
+    max_pixels: int | None = None
+    multiple: int = 1
+    # int64: samples of a batch by bucket; by size while `by` is not bound
+    _batches: np.ndarray = field(init=False, repr=False, compare=False)
 
     def __repr__(self) -> str:  # saved states hold this text
         more = "" if self.sizes is None else f", sizes={dict(self.sizes)}"
+        if self.max_pixels is not None:
+            more += f", max_pixels={self.max_pixels}, multiple={self.multiple}"
         return f"Buckets(by={self.by!r}, batch={self.batch}, leftovers={self.leftovers!r}{more})"
 
     def __post_init__(self) -> None:
@@ -125,6 +141,11 @@ class Buckets:
             object.__setattr__(self, "by", Grouping.of(self.by))
         if isinstance(self.by, Grouping):
             self._check_values()
+        sizes = dict(self.sizes or ())
+        values = self.by.values.tolist() if isinstance(self.by, Grouping) else list(sizes)
+        self._check_pixels()
+        batches = [self.batch if not sizes else self.images_of(sizes[value]) for value in values]
+        object.__setattr__(self, "_batches", np.array(batches, np.int64))
 
     @classmethod
     @checked
@@ -134,6 +155,8 @@ class Buckets:
         batch: int,
         leftovers: Literal["drop", "fill"] = "drop",
         images: Any = None,
+        max_pixels: int | None = None,
+        multiple: int = 1,
     ) -> Buckets:
         """Buckets of aspect ratios: each image goes to the size whose width / height is nearest.
 
@@ -148,6 +171,8 @@ class Buckets:
             images (Sequence | np.ndarray | None): (height, width) of every image as displayed, (n,
                 2), or the names of two columns that hold them. Default: None, `Feed` reads the
                 headers of all images once and keeps their sizes in FASTFEED_CACHE.
+            max_pixels (int | None): As for `Buckets`. Default: None.
+            multiple (int): As for `Buckets`. Default: 1.
 
         Returns:
             The order.
@@ -172,7 +197,7 @@ class Buckets:
             raise ConfigError.of("sizes", "a list of sizes such as [(832, 1216), 1024]", sizes)
         if len({_pair(size) for size in sizes}) < len(sizes):
             raise ConfigError(f"sizes must differ, got {_listed(sizes)}", field="sizes")
-        order = cls(Aspects(), batch, leftovers, dict(enumerate(sizes)))
+        order = cls(Aspects(), batch, leftovers, dict(enumerate(sizes)), max_pixels, multiple)
         if images is None:
             return order
         if isinstance(images, (list, tuple)) and all(isinstance(name, str) for name in images):
@@ -237,6 +262,55 @@ class Buckets:
         bucket = self._place(np.array([position]), seed, epoch)[0]
         return dict(self.sizes)[self.by.values[bucket[0]].item()]
 
+    def images_of(self, size: int | tuple[int, int]) -> int:
+        """Images of a batch of one size, over all ranks.
+
+        Args:
+            size (int | tuple[int, int]): One of the buckets' sizes, pixels.
+
+        Returns:
+            `batch`, or fewer under `max_pixels`.
+
+        Example:
+            >>> order = ff.Buckets.by_aspect([64, 128], 32, max_pixels=32 * 64 * 64)
+            >>> order.images_of(64), order.images_of(128)
+            (32, 8)
+        """
+        if self.max_pixels is None:
+            return self.batch
+        images = min(self.max_pixels // math.prod(_pair(size)), self.batch)
+        return images - images % self.multiple
+
+    @property
+    def counts(self) -> dict[int, int]:
+        """Steps of an epoch by the number of their samples; {} if all have `batch`."""
+        found, kinds = np.unique(self._batches, return_inverse=True)
+        if len(found) == 1:
+            return {}
+        steps = np.zeros(len(found), np.int64)
+        np.add.at(steps, kinds, self._runs())
+        return dict(zip(found.tolist(), steps.tolist(), strict=True))
+
+    def count_at(self, position: int, seed: int, epoch: int) -> int:
+        """Samples of the batch that begins at a position of an epoch.
+
+        Args:
+            position (int): Position in the epoch, a multiple of `batch`.
+            seed (int): Seed of the plan.
+            epoch (int): Counts from 0.
+
+        Returns:
+            Samples over all ranks: those at the positions from this one on.
+
+        Example:
+            >>> sizes = {"small": 1, "large": 2}
+            >>> order = ff.Buckets(["small"] * 4 + ["large"], 4, sizes=sizes, max_pixels=4)
+            >>> [order.count_at(position, seed=0, epoch=0) for position in (0, 4)]
+            [1, 4]
+        """
+        bucket = self._place(np.array([position]), seed, epoch)[0]
+        return int(self._batches[bucket[0]])
+
     @property
     def run(self) -> int:
         """Positions that belong together; the global batch must be a multiple of this."""
@@ -278,10 +352,12 @@ class Buckets:
                 if self.sizes is None
                 else f"the size {dict(self.sizes)[value]}"
             )
+            kinds = "values" if self.sizes is None else "sizes"
+            what = "batch" if self.max_pixels is None else "max_pixels"
             raise ConfigError(
-                f"Buckets(batch={self.batch}) needs as many samples in every bucket, got"
-                f" {grouped.sizes[empty[0]]} with {printable(which)}{more}; pass"
-                f' leftovers="fill", a smaller batch, or fewer {"values" if self.sizes is None else "sizes"}',
+                f"Buckets(batch={self._batches[empty[0]]}) needs as many samples in every bucket,"
+                f" got {grouped.sizes[empty[0]]} with {printable(which)}{more}; pass"
+                f' leftovers="fill", a smaller {what}, or fewer {kinds}',
                 field="by",
             )
         return int(runs.sum()) * self.batch
@@ -305,7 +381,7 @@ class Buckets:
         run, row = np.divmod(positions, self.batch)
         run = permute(run, int(ends[-1]), (seed, epoch, _RUNS))
         bucket = np.searchsorted(ends, run, side="right")
-        return bucket, (run - ends[bucket] + runs[bucket]) * self.batch + row
+        return bucket, (run - ends[bucket] + runs[bucket]) * self._batches[bucket] + row
 
     def _check_values(self) -> None:
         """Raise ConfigError if a value of a sample has no size."""
@@ -325,10 +401,46 @@ class Buckets:
                 field="sizes",
             )
 
+    def _check_pixels(self) -> None:
+        """Raise ConfigError unless every size has images, and the smallest has `batch` of them."""
+        multiple = check_count("Buckets.multiple", self.multiple)
+        object.__setattr__(self, "multiple", multiple)
+        if self.max_pixels is None:
+            if multiple > 1:
+                raise ConfigError(
+                    f"Buckets.multiple={multiple} is for numbers of images that follow from"
+                    " max_pixels; pass max_pixels, or leave multiple out",
+                    field="multiple",
+                )
+            return
+        pixels = check_count("Buckets.max_pixels", self.max_pixels, _MOST_PIXELS)
+        object.__setattr__(self, "max_pixels", pixels)
+        if self.sizes is None:
+            raise ConfigError(
+                "Buckets.max_pixels needs the sizes of images; pass sizes={value: size}, or use"
+                " Buckets.by_aspect(sizes, batch)",
+                field="max_pixels",
+            )
+        most = max(self.images_of(size) for size in self.bucket_sizes)
+        largest = max(self.bucket_sizes, key=math.prod)
+        if not self.images_of(largest):
+            least = multiple * math.prod(largest)
+            raise ConfigError(
+                f"Buckets.max_pixels must be at least {least}, {multiple} x {largest[0]} x"
+                f" {largest[1]}, got {pixels}; raise it, or leave the size {largest} out",
+                field="max_pixels",
+            )
+        if most < self.batch:
+            raise ConfigError(
+                f"Buckets.batch must be the most images that a batch has, got {self.batch}, and"
+                f" max_pixels={pixels} allows {most} of the smallest size; pass batch={most}",
+                field="batch",
+            )
+
     def _runs(self) -> np.ndarray:
         """Runs of each bucket in an epoch: int64."""
-        sizes = self.by.samples.sizes
-        return sizes // self.batch if self.leftovers == "drop" else -(-sizes // self.batch)
+        sizes, batches = self.by.samples.sizes, self._batches
+        return sizes // batches if self.leftovers == "drop" else -(-sizes // batches)
 
 
 def nearest_aspects(images: np.ndarray, sizes: Sequence[tuple[int, int]]) -> np.ndarray:

@@ -103,7 +103,7 @@ def test_a_node_is_lost_and_the_run_ends_with_the_weights_of_one_without_a_break
 
         until(all_are, at_work.LIMIT_S)
         # each of them, and the latest
-        until(lambda: snapshot.read_text().count("checkpoint_dir_name") == checkpoints + 1)
+        until(lambda: snapshot.read_text().count('"checkpoint_dir_name"') == checkpoints + 1)
 
     ends: dict[str, Any] = {"[0, 0]": ([0, 3], "pause")}
     if elastic:

@@ -197,5 +197,5 @@ def test_a_meter_of_the_sdk_has_the_metrics():
     (metric,) = json.loads(reader.get_metrics_data().to_json())["resource_metrics"][0][
         "scope_metrics"
     ][0]["metrics"]
-    assert metric["name"] == "fastfeed.feed_wait"
+    assert metric["name"] == "feed_wait"
     assert [point["value"] for point in metric["data"]["data_points"]] == [0.25]

@@ -140,7 +140,7 @@ def test_a_meter_has_a_gauge_for_each_metric():
     for wait in (0.5, 0.25):
         tracker.log({"feed_wait": wait}, step=1)
     assert calls == [
-        ("create_gauge", ("fastfeed.feed_wait",), {}),
+        ("create_gauge", ("feed_wait",), {}),
         ("set", (0.5,), {}),
         ("set", (0.25,), {}),
     ]

@@ -209,7 +209,7 @@ def _meter(meter: Any) -> tuple[_Log, None]:
         for name, value in metrics.items():
             gauge = gauges.get(name)
             if gauge is None:
-                gauge = gauges[name] = create_gauge(f"fastfeed.{name}")
+                gauge = gauges[name] = create_gauge(name)
             gauge.set(value)
 
     return log, None

@@ -97,6 +97,7 @@ run.log({"loss": 1.0})
 train(run)
 run.log({"loss": 0.5})
 run.finish()
+wandb.teardown()  # the file is complete when the process that writes it has ended
 (name,) = glob.glob("wandb/offline-run-*/*.wandb")
 points, attached = {}, ""
 for record in records(open(name, "rb").read()):

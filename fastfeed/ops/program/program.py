@@ -166,7 +166,7 @@ class Program:
         images = {part.image for part in (self, *self.others)}
         return any(name in images or name.startswith(("image", "view_")) for name in inputs)
 
-    @property
+    @cached_property
     def needs_boxes(self) -> Any:
         """The first op that looks where objects are; None if no op does."""
         ops = (step.op for step in self.steps)

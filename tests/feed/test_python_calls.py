@@ -36,11 +36,12 @@ def calls_per_batch(feed: ff.Feed) -> float:
 @pytest.mark.parametrize(
     ("ops", "most"),
     [
-        ([ff.RandomFlip()], 230),
+        ([ff.RandomFlip()], 240),
         ([ff.ColorJitter(0.4, 0.4, 0.4), ff.RandAugment(), ff.Normalize.imagenet()], 600),
     ],
     ids=["flip", "policies"],
 )
+# how often threads wait varies by a few calls per batch; one more call per sample would be 16
 def test_a_batch_takes_few_python_calls(ops, most):
     source = ff.Arrays(np.zeros((1600, 8, 8, 3), np.uint8), np.zeros(1600, np.int64))
     assert calls_per_batch(ff.Feed(source, ops, batch=16, threads=1)) < most

@@ -42,6 +42,7 @@ _IMAGE = "display:block;width:112px;height:112px;object-fit:contain"
 _ABSENT = "height:112px;border:1px dashed #c8272d;box-sizing:border-box"
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class Preview:
     """The first samples of an epoch, as a trainer gets them; made by `ff.show`.

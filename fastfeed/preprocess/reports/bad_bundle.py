@@ -17,7 +17,7 @@ from fastfeed.preprocess.engines import Engine, run_pieces
 from fastfeed.preprocess.inputs.inputs import Input
 from fastfeed.preprocess.model.bad_filter import BadImage
 from fastfeed.preprocess.model.record import REASONS
-from fastfeed.preprocess.reports.bad_previews import AT_ONCE, Preview, PreviewTask
+from fastfeed.preprocess.reports.bad_previews import AT_ONCE, BadPreview, PreviewTask
 from fastfeed.preprocess.reports.statistics import ranked
 from fastfeed.printable import format_size
 from fastfeed.runtime.atomic_write import atomic_write
@@ -52,7 +52,7 @@ def write_bundle(
     chosen = spread(images, count)
     ids = [image.sample.id for image in chosen]
     task = PreviewTask(input, ids, [image.sample.reason for image in chosen], side)
-    previews: dict[int, list[Preview]] = {}
+    previews: dict[int, list[BadPreview]] = {}
     pieces = range(-(-len(chosen) // AT_ONCE))
     with run_pieces(engine, task, pieces) as outcomes:
         for outcome in outcomes:
@@ -88,7 +88,7 @@ def spread(images: Sequence[BadImage], count: int) -> list[BadImage]:
     return chosen
 
 
-def page(pairs: Sequence[tuple[BadImage, Preview]], total: int, title: str) -> str:
+def page(pairs: Sequence[tuple[BadImage, BadPreview]], total: int, title: str) -> str:
     """The page as one self-contained HTML file."""
     by_reason: dict[str, list[str]] = defaultdict(list)
     for image, preview in pairs:
@@ -111,7 +111,7 @@ def page(pairs: Sequence[tuple[BadImage, Preview]], total: int, title: str) -> s
     )
 
 
-def _card(image: BadImage, preview: Preview) -> str:
+def _card(image: BadImage, preview: BadPreview) -> str:
     picture = f"<pre>{escape(hex_lines(preview.first))}</pre>" if preview.first else ""
     if preview.jpeg:
         data = base64.b64encode(preview.jpeg).decode()
@@ -139,7 +139,7 @@ def hex_lines(content: bytes) -> str:
     return "\n".join(lines)
 
 
-def _document(image: BadImage, preview: Preview) -> dict[str, Any]:
+def _document(image: BadImage, preview: BadPreview) -> dict[str, Any]:
     sample = image.sample
     return {
         "id": sample.id,

@@ -39,7 +39,7 @@ _UNDECODED = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Preview:
+class BadPreview:
     """The parts of a bad image that can be shown."""
 
     bytes: int | None = None  # of the file; None: it cannot be read
@@ -68,7 +68,7 @@ class PreviewTask:
         previews = []
         for i, reason in zip(self.ids[part], self.reasons[part], strict=True):
             if i in poison:
-                previews.append(Preview(note=f"{poison[i].reason}: {poison[i].detail}"))
+                previews.append(BadPreview(note=f"{poison[i].reason}: {poison[i].detail}"))
             else:
                 previews.append(self._preview(i, reason, context))
         context.begin(-1)
@@ -78,19 +78,19 @@ class PreviewTask:
         """As in Task."""
         self._preview(sample, self.reasons[list(self.ids).index(sample)], context)
 
-    def _preview(self, i: int, reason: str, context: TaskContext) -> Preview:
+    def _preview(self, i: int, reason: str, context: TaskContext) -> BadPreview:
         context.begin(i)
         source = self.input.source
         try:
             size = known_sizes(source, [i])[0]
             if size > _MAX_BYTES:
-                return Preview(size, note="too large a file for a preview")
+                return BadPreview(size, note="too large a file for a preview")
             with context.room(size):
                 (blob,) = read_each(source, [i])
                 if isinstance(blob, Failure):
-                    return Preview(note=blob.detail or blob.reason)
+                    return BadPreview(note=blob.detail or blob.reason)
                 format = sniff(blob) or ""
-                about = Preview(len(blob), bytes(blob[:_FIRST_BYTES]), format)
+                about = BadPreview(len(blob), bytes(blob[:_FIRST_BYTES]), format)
                 if format not in _OPEN:
                     return about
                 if reason in _UNDECODED:
@@ -98,12 +98,12 @@ class PreviewTask:
                 with named(partial(source.uri, i)):
                     return self._decoded(blob, about, context)
         except MemoryLimitError as error:
-            return Preview(note=str(error))
+            return BadPreview(note=str(error))
         # decoders of hostile bytes raise anything
         except Exception as error:
-            return Preview(note=fault_of(error).detail)
+            return BadPreview(note=fault_of(error).detail)
 
-    def _decoded(self, blob: bytes, about: Preview, context: TaskContext) -> Preview:
+    def _decoded(self, blob: bytes, about: BadPreview, context: TaskContext) -> BadPreview:
         try:
             with _truncated_files_pass():
                 image = unwarned(lambda: _OPEN[about.format](io.BytesIO(blob), ""))

@@ -22,7 +22,7 @@ from fastfeed.preprocess.model.record import BadSample
 from fastfeed.preprocess.planning.bad_images import bad_images
 from fastfeed.preprocess.reports import bad_previews
 from fastfeed.preprocess.reports.bad_bundle import hex_lines, page, spread, write_bundle
-from fastfeed.preprocess.reports.bad_previews import Preview, PreviewTask
+from fastfeed.preprocess.reports.bad_previews import BadPreview, PreviewTask
 
 
 def read(path: Path) -> tuple[str, list[dict[str, object]]]:
@@ -58,7 +58,7 @@ def test_a_bundle(tmp_path: Path) -> None:
     assert not ImageFile.LOAD_TRUNCATED_IMAGES, "no other decoder lets such files pass"
 
 
-def preview(tmp_path: Path, content: bytes, reason: str = "corrupt") -> Preview:
+def preview(tmp_path: Path, content: bytes, reason: str = "corrupt") -> BadPreview:
     (tmp_path / "photos").mkdir(exist_ok=True)
     (tmp_path / "photos" / "x.jpg").write_bytes(content)
     task = PreviewTask(open_input(str(tmp_path / "photos")), [0], [reason], 32)
@@ -133,7 +133,7 @@ def test_some_of_each_reason() -> None:
 def test_strange_names_and_bytes_do_no_harm() -> None:
     sample = BadSample(0, "u", "corrupt", "<script>\x1b")
     image = BadImage(sample, 0, "<script>alert(1)</script>\x1b[31m", "<b>")
-    text = page([(image, Preview(9, b"<script>\x1b\x00", "JPEG", note="<i>"))], 1, "<u>&")
+    text = page([(image, BadPreview(9, b"<script>\x1b\x00", "JPEG", note="<i>"))], 1, "<u>&")
     for part in ("<script", "<b>", "<i>", "<u>", "\x1b", "\x00"):
         assert part not in text
     assert "73 63 72 69 70 74 3e  &lt;script&gt;" in text

@@ -215,4 +215,5 @@ def in_proportion(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 def note_image(error: Exception, image: str) -> None:
     """Note the name of an image, if it has one, on an error; see PEP 678."""
     if image:
-        error.__notes__ = [f"in the image {image!r}"]  # type: ignore[attr-defined]
+        notes = [*getattr(error, "__notes__", ()), f"in the image {image!r}"]
+        error.__notes__ = notes  # type: ignore[attr-defined]

@@ -119,7 +119,7 @@ def test_sys_path_is_passed_on(tmp_path, monkeypatch):
     ("error", "kind", "text"),
     [
         ("memory", MemoryError, "^in the source$"),
-        ("connection", StorageError, "^by the storage$"),
+        ("connection", StorageError, r"^by the storage\nSee docs/failures\.md#storage$"),
         ("exit", SystemExit, "^in the source$"),
         ("odd", RuntimeError, r"(?s)does not pickle:\nTraceback.*Odd: a sample in the source"),
     ],

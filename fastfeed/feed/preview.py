@@ -140,22 +140,31 @@ def preview(config: FeedConfig, n: int = 8, epoch: int = 0) -> Preview:
         tells=False,
     )
     builder, raw = open_builders(config, quarantine, Timeline())
+    cells: list[Cell] = []
+    left = n
     with (
         contextlib.closing(ThreadProducer(builder, raw, config.prefetch)) as producer,
         contextlib.closing(producer.start(epoch, 0, raw=is_raw)) as stream,
     ):
-        batch = next(stream)
-        failures = {failure.id: failure for failure in quarantine.failures}
-        cells = tuple(batch_cells(batch, config.source.classes, layouts, failures, n))
+        while left:
+            batch = next(stream)
+            failures = {failure.id: failure for failure in quarantine.failures}
+            rows = min(left, len(batch))
+            cells += batch_cells(batch, config.source.classes, layouts, failures, rows)
+            left -= rows
     title = f"{n} sample{'s' * (n != 1)} of epoch {epoch}, seed {config.plan.seed}"
-    return Preview(title, cells)
+    return Preview(title, tuple(cells))
 
 
 def _small(config: FeedConfig, n: int) -> FeedConfig:
-    """A configuration whose batches have n samples or a few more; it marks bad ones."""
+    """A configuration with batches of n samples or a few more, or of one run of its order.
+
+    It marks bad samples.
+    """
     plan, mix = config.plan, config.program.mix
-    least = math.lcm(1 if mix is None else mix.op.group, getattr(order_of(plan.shuffle), "run", 1))
-    batch = -(-n // least) * least
+    run = getattr(order_of(plan.shuffle), "run", 1)
+    least = math.lcm(1 if mix is None else mix.op.group, run)
+    batch = least if run > 1 else -(-n // least) * least
     return dataclasses.replace(
         config,
         plan=dataclasses.replace(plan, global_batch=batch, world=World(), tail="pad"),

@@ -48,6 +48,18 @@ def test_samples_are_those_of_the_epoch_with_the_pixels_of_the_feed(tmp_path):
     assert repr(preview).startswith("5 samples of epoch 2, seed 3: ")
 
 
+@pytest.mark.parametrize("more", [{}, {"max_pixels": 64}], ids=["equal", "max_pixels"])
+def test_samples_of_buckets_have_the_sizes_of_their_batches(more):
+    sizes = {0: 4, 1: 8}
+    order = ff.Buckets([0, 1] * 8, 4, sizes=sizes, **more)
+    source = ff.Arrays(np.zeros((16, 9, 9, 3), np.uint8))
+    with ff.Feed(source, [ff.Resize(ff.BucketSize())], batch=4, shuffle=order) as feed:
+        preview = ff.show(feed, n=7)
+        wanted = [id for batch in feed for id in batch.ids.tolist()][:7]
+    assert ids(preview) == wanted
+    assert [cell.image.size[0] for cell in preview.cells] == [sizes[id % 2] for id in wanted]
+
+
 def counted(feed):
     """Counters that change with batches alone; the feed itself reads ahead meanwhile."""
     counters = FeedSession.of(feed).live.page().counters

@@ -142,20 +142,27 @@ def test_what_drops_a_box_drops_its_polygons() -> None:
         assert assert_drawn(batch) == N * (len(kept) + 1)
 
 
-def test_the_largest_objects_keep_their_polygons_if_there_is_no_room() -> None:
-    def zigzag(left: float, right: float) -> list[float]:
-        """A comb whose teeth end at both sides of x = 40: cut there, each one is four points."""
-        teeth = [(x, 5 + 2 * k) for k in range(24) for x in (left, right)]
-        return np.ravel([*teeth, (right + 2, 52), (right + 2, 4)]).tolist()
+def test_clipping_that_doubles_points_loses_no_polygon() -> None:
+    """Each edge of a comb whose teeth are cut at both ends has two more points."""
+    teeth = [(x, 5 + 2 * k) for k in range(24) for x in (36, 60)]
+    comb = np.ravel([*teeth, (62, 52), (62, 4)]).tolist()
+    source = outlined([[[comb], [[42, 2, 52, 2, 52, 12]]]], min_visible=0)
+    batch = batch_of(source, [ff.Crop(0, 40, (60, 15))])
+    wide, triangle = rings_of(batch, 0)
+    assert (len(wide), len(triangle)) == (1, 1) and len(wide[0]) > 1.8 * len(comb) / 2
+    assert assert_drawn(batch) == 2
 
-    objects = [[[zigzag(36, 60)], [zigzag(39, 42)], [[42, 2, 88, 2, 88, 58]]]]
-    source = outlined(objects, min_visible=0)
-    batch = batch_of(source, [ff.Crop(0, 40, (60, 50))])
-    assert batch["box_counts"].tolist() == [3]
-    wide, narrow, triangle = rings_of(batch, 0)
-    points = sum(len(ring) for rings in (wide, narrow, triangle) for ring in rings)
-    assert (len(wide), len(triangle)) == (1, 1) and points <= batch["polygons"].shape[1]
-    assert narrow == [] and points + len(wide[0]) > batch["polygons"].shape[1]  # both are cut alike
+
+def test_the_largest_objects_keep_their_polygons_if_there_is_no_room() -> None:
+    def tripled(image: Any, numbers: Any, **own: Any) -> dict[str, Any]:
+        polygons = [[np.repeat(ring, 3, axis=0) for ring in rings] for rings in own["polygons"]]
+        return own | {"image": image, "polygons": polygons}
+
+    around = np.concatenate([np.linspace([0, 0], [1, 0], 10), np.linspace([1, 1], [0, 1], 10)])
+    objects = [[[np.ravel(around * side).tolist()] for side in (30, 40, 20)]]
+    batch = batch_of(outlined(objects, "polygons"), [ff.Function(tripled, 0, FIELDS)])
+    assert batch["polygons"].shape == (1, 3 * (2 * 20 + 8), 2)
+    assert [[len(ring) for ring in own] for own in rings_of(batch, 0)] == [[60], [60], []]
 
 
 def test_with_keypoints_masks_and_boxes() -> None:
@@ -286,7 +293,7 @@ def test_a_transform_takes_polygons() -> None:
 def test_a_mixture_has_room_for_the_polygons_of_all_its_sources() -> None:
     many = outlined([[[STAR]] * 9] * 2, draw="polygons")
     mixture = ff.Mixture({"few": outlined(draw="polygons"), "many": many})
-    assert mixture.object_spec.polygons == (9, 9 * 13)
+    assert mixture.object_spec.polygons == (9, 9 * (2 * 5 + 8))
     with feed(mixture, [], batch=10) as made:
         (batch,) = made
     assert batch["polygon_rings"].shape == (10, 9, 3)

@@ -18,7 +18,7 @@ _MUST = (
     'a list of rings, each x, y, x, y ... of three points or more or an array (k, 2); {"size":'
     ' [height, width], "counts": runs}; or uint8 or bool pixels (height, width)'
 )
-_CUTS = 8  # points that clipping may add to a ring
+_CUTS = 8  # corners of an image that clipping may add to a ring
 _BITS, _MOST_DIGITS = 5, 12  # of a digit of compressed runs, and digits of a number
 
 
@@ -240,11 +240,13 @@ class ShapeLists(NamedTuple):
     def polygon_room(self, ends: np.ndarray) -> tuple[int, int]:
         """Room for rings and for points of polygons in an image, those of runs left out.
 
+        Each edge of a ring has at most two ends where it is cut, so clipping may double points.
+
         ends: int64 (n + 1,): image i has the outlines [ends[i], ends[i + 1]).
         """
         is_polygon = self.heights == 0
         rings = np.diff(self.ends) * is_polygon
-        points = np.diff(self.part_ends[self.ends]) // 2 * is_polygon + _CUTS * rings
+        points = np.diff(self.part_ends[self.ends]) * is_polygon + _CUTS * rings  # x and y: twice
         of_images = (np.diff(np.append(0, np.cumsum(each))[ends]) for each in (rings, points))
         most_rings, most_points = (int(each.max(initial=1)) for each in of_images)
         return most_rings, most_points

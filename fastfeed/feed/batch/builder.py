@@ -198,14 +198,7 @@ class BatchBuilder:
             batch.is_counted = True
             batch.draws = self._draws(batch.epoch, batch.draw_keys)
             for first, last in batch.rows.chunks(self.sizes.rows):
-                self._make(
-                    batch,
-                    first,
-                    last,
-                    lambda image, rows: self._loader.read_now(
-                        image, batch.ids[rows].tolist(), batch
-                    ),
-                )
+                self._make_again(batch, first, last)
 
     def _mapped(self, finished: Batch, batch: PendingBatch) -> tuple[Batch, list[int]]:
         """The batch after all Maps; or ids of samples to replace, which `failed` has now."""
@@ -346,12 +339,15 @@ class BatchBuilder:
             if ends_run(error) or not self._failed_alone(batch, own, mix_alone, "augment"):
                 raise
             batch.draws = self._draws(batch.epoch, batch.draw_keys)
-            self._make(
-                batch,
-                first,
-                last,
-                lambda image, rows: self._loader.read_now(image, batch.ids[rows].tolist(), batch),
-            )
+            self._make_again(batch, first, last)
+
+    def _make_again(self, batch: PendingBatch, first: int, last: int) -> None:
+        """Rows [first, last) once more, of samples that are read again."""
+
+        def read(image: str, rows: list[int]) -> list[Any]:
+            return self._loader.read_now(image, batch.ids[rows].tolist(), batch)
+
+        self._make(batch, first, last, read)
 
     def _fill(
         self,

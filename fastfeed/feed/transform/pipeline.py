@@ -36,6 +36,8 @@ from fastfeed.runtime.timeline import Timeline
 from fastfeed.storage.local_file import read_file
 from fastfeed.storage.reads import Unread
 
+CLOSED = "this transform is closed; create a new one"
+
 _BACKENDS = {"cpu": "cpu", "cuda": "nvjpeg"}  # by device
 _KEPT = 4  # batches of one size whose memory is reused
 _AT_ONCE = 256  # items that a backend gets at once
@@ -354,7 +356,7 @@ class Pipeline:
         else:
             executor.run_python([partial(convert, k) for k in range(len(items))], self.stop)
         if self.stop.is_set():  # some may be missing
-            raise FeedClosed("closed while images were converted")
+            raise FeedClosed(CLOSED)
         return results
 
 

@@ -20,7 +20,7 @@ from fastfeed.feed.fields import Yields
 from fastfeed.feed.transform.batches import make_batch
 from fastfeed.feed.transform.config import Device, TransformConfig
 from fastfeed.feed.transform.items import as_list, kind
-from fastfeed.feed.transform.pipeline import Pipeline
+from fastfeed.feed.transform.pipeline import CLOSED, Pipeline
 from fastfeed.feed.transform.saved import compare, load_transform, save_transform
 from fastfeed.gpu_support import runs_on_gpu
 from fastfeed.ops.base import Op
@@ -32,7 +32,6 @@ from fastfeed.spec import ENCODED, Spec
 from fastfeed.system.processes import after_fork
 
 _FIRST = np.zeros(1, np.int64)
-_CLOSED = "this transform is closed; create a new one"
 
 _open_transforms: weakref.WeakSet[Transform] = weakref.WeakSet()
 _inherited: list[Any] = []  # of the process that this one was forked from, whose threads are gone
@@ -143,8 +142,7 @@ class Transform:
     @property
     def evaluation(self) -> Transform:
         """The same transform without random ops, for validation and serving: `ff.evaluation`."""
-        ops = tuple(evaluation(self._config.ops))
-        return of_config(self._config.with_ops(ops))
+        return of_config(self._config.with_ops(evaluation(self._config.ops)))
 
     def __call__(
         self,
@@ -167,8 +165,9 @@ class Transform:
                 lists of arrays (k, 4): left, top, right, bottom in pixels of the displayed image,
                 and (k,); "masks", a list of uint8 arrays (height, width), or bytes or paths of
                 PNGs; "keypoints", arrays (k, points, 3): x, y, visibility; "instance_masks", as of
-                `Objects`, both with or without boxes; other names are columns. All move with the
-                pixels, and reach `Function`, `Map` and the batch as in a feed. Default: None.
+                `Objects`, or "polygons", lists of rings; these with or without boxes; other names
+                are columns. All move with the pixels, and reach `Function`, `Map` and the batch as
+                in a feed. Default: None.
             ids (Sequence[int] | np.ndarray | None): An integer >= 0 per item, `batch.ids`: random
                 ops draw what a feed draws for samples with these ids. Default: None, 0 to n - 1.
             epoch (int): Epoch of these random numbers, in [0, 2**32). Default: 0.
@@ -462,21 +461,18 @@ class Transform:
     ) -> Batch:
         """The batch of a call; `allocate`: memory of its images."""
         pipeline = self._pipeline or self._open()
-        try:
-            batch = make_batch(
-                self._config, pipeline, as_list(items), fields, ids, epoch, seed, rng, allocate
-            )
-        except FeedClosed:
-            raise FeedClosed(_CLOSED) from None
+        batch = make_batch(
+            self._config, pipeline, as_list(items), fields, ids, epoch, seed, rng, allocate
+        )
         if self._is_closed:  # rows may be missing
-            raise FeedClosed(_CLOSED)
+            raise FeedClosed(CLOSED)
         return batch
 
     def _open(self) -> Pipeline:
         """The threads of this process, opened by its first call."""
         with self._lock:
             if self._is_closed:
-                raise FeedClosed(_CLOSED)
+                raise FeedClosed(CLOSED)
             if self._pipeline is None:
                 _open_transforms.add(self)
                 self._pipeline = Pipeline(self._config)

@@ -204,9 +204,9 @@ def need_bytes(op: Any, spec: Spec) -> Spec:
     need_pixels(op, spec)
     name = type(op).__name__
     if spec.dtype != "uint8":
-        advice = 'leave it out, or write Decode(dtype="uint8")'
+        advice = 'leave it out, or make images of bytes: Decode(dtype="uint8"), or uint8 arrays'
         if spec.dtype != "uint16":
-            advice = f"put it before ToFloat and Normalize; of Decode(dtype=...), {advice}"
+            advice = f"put it before ToFloat and Normalize; if images have float32 pixels, {advice}"
         raise SpecError(f"{name} works on bytes, got {spec}; {advice}")
     if spec.channels not in (1, 3):
         raise SpecError(

@@ -53,7 +53,8 @@ class CenterCrop:
             all sides; "corner": below and to the right. Default: False.
 
     Raises:
-        ConfigError: If a field is out of range, or `fill` is given with another mode.
+        ConfigError: If a field is out of range, or `fill` is given with another mode, or one of
+            them without `pad_if_needed`.
 
     Example:
         >>> image = np.arange(16, dtype=np.uint8).reshape(1, 4, 4, 1)
@@ -75,6 +76,12 @@ class CenterCrop:
         freeze(self)
         check_op_size("CenterCrop", self.size)
         _check_padding(self)
+        if not self.pad_if_needed and (self.mode, self.fill) != ("constant", (0, 0, 0)):
+            raise ConfigError(
+                f"CenterCrop mode and fill are for pad_if_needed, got mode={self.mode!r},"
+                f" fill={self.fill} without it; pass pad_if_needed=True, or leave them out",
+                field="pad_if_needed",
+            )
 
     def __repr__(self) -> str:
         values = {field.name: getattr(self, field.name) for field in fields(self)}

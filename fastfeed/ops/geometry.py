@@ -152,7 +152,8 @@ class Resize:
             )
         if self.fill != (0, 0, 0) and self.fit not in _BORDERED:
             raise ConfigError(
-                f'Resize fill is for fit="pad" and "corner", got fit={self.fit!r}; leave it out',
+                'Resize fill is for fit="pad", "pad_floor" and "corner", got'
+                f" fit={self.fit!r}; leave it out",
                 field="fill",
             )
 

@@ -325,7 +325,8 @@ class Plan:
                 f"epoch must be a number: under {self.shuffle} the samples of a step depend on it",
                 field="epoch",
             )
-        return order_of(self.shuffle).count_at(first, self.seed, epoch)  # type: ignore[attr-defined]
+        _check_index("epoch", epoch, 1 << 32)
+        return order_of(self.shuffle).count_at(first, self.seed, int(epoch))  # type: ignore[attr-defined]
 
     def first(self, step: int, epoch: int | None = None) -> int:
         """Position in an epoch of this rank's first sample of a step, counted over all ranks.

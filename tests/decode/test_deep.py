@@ -388,7 +388,7 @@ def test_damage_is_found():
             [ff.Decode(dtype="uint16"), WHOLE, ff.Invert()],
             "works on bytes, got HWC uint16[12, 10, 3]",
         ),
-        ([ff.Decode(dtype="float32"), WHOLE, ff.Equalize()], "Decode(dtype=...), leave it out"),
+        ([ff.Decode(dtype="float32"), WHOLE, ff.Equalize()], "have float32 pixels, leave it out"),
         ([ff.Decode(channels=4), WHOLE, ff.Invert()], "works on images of 1 or 3 channels, got"),
         ([ff.Decode(dtype="uint16"), WHOLE, ff.Rotate(9)], 'pixels write filter="nearest", and'),
         ([ff.Decode(dtype="uint16"), WHOLE, ff.Maybe(ff.Invert())], "Maybe works on bytes, got"),

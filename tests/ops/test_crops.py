@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastfeed.errors import ConfigError, SpecError
-from fastfeed.ops import Crop, Pad, RandomCrop, Resize
+from fastfeed.ops import CenterCrop, Crop, Pad, RandomCrop, Resize
 from fastfeed.ops.base import Border
 from fastfeed.ops.program.compile import fuse
 from fastfeed.ops.program.window import Step, fold
@@ -242,8 +242,15 @@ PADDING = (
             ),
         ),
         (
+            lambda: CenterCrop(8, fill=(1, 1, 1)),
+            (
+                "CenterCrop mode and fill are for pad_if_needed, got mode='constant', fill=(1, 1, 1)"
+                " without it; pass pad_if_needed=True, or leave them out"
+            ),
+        ),
+        (
             lambda: Resize(8, fill=(1, 1, 1)),
-            'Resize fill is for fit="pad" and "corner", got fit=None; leave it out',
+            'Resize fill is for fit="pad", "pad_floor" and "corner", got fit=None; leave it out',
         ),
         (
             lambda: Resize(8, fit="pad", fill=3),

@@ -118,6 +118,9 @@ def test_a_late_step_of_a_budget_costs_as_much_as_the_first(monkeypatch):
 def test_samples_of_a_step_need_the_epoch():
     with pytest.raises(ConfigError, match="epoch must be a number"):
         Plan(20, 4, shuffle=BUDGET).count(0)
+    for epoch in (-1, "1"):
+        with pytest.raises(ConfigError, match=f"epoch must be in .*, got {epoch!r}"):
+            Plan(20, 4, shuffle=BUDGET).count(0, epoch)
 
 
 def test_all_ranks_have_the_same_bucket_in_a_step():

@@ -177,7 +177,7 @@ def _check_mixed(mix: Step, input_spec: Spec, steps: list[Step]) -> None:
     if not decoded.has_kernel:
         raise SpecError(
             f"{type(mix.op).__name__} mixes bytes of 1 or 3 channels, got {decoded}; leave it out,"
-            " or write Decode(channels=3)"
+            " or make such images: Decode(channels=3), or uint8 arrays"
         )
 
 

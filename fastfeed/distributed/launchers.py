@@ -64,12 +64,13 @@ def torchrun(environ: Environ) -> Found | None:
     found = from_variables("torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", local_size, environ)
     # an sbatch script that exports RANK=$SLURM_PROCID gives all tasks of its srun the rank 0
     same_size = environ.get("SLURM_STEP_NUM_TASKS") == environ.get("WORLD_SIZE")
-    task = environ.get("SLURM_PROCID")
-    if same_size and task != environ.get("RANK") and not _is_set(environ, "TORCHELASTIC_RUN_ID"):
+    task = environ.get("SLURM_PROCID", "0")
+    elastic = _is_set(environ, "TORCHELASTIC_RUN_ID")
+    if found is not None and found.rank == 0 and same_size and task != "0" and not elastic:
         raise ConfigError(
             f"RANK must be SLURM_PROCID where srun and WORLD_SIZE number {environ['WORLD_SIZE']}"
-            f" processes, got RANK={environ['RANK']} and SLURM_PROCID={task}; unset RANK and"
-            " WORLD_SIZE, which a batch script has exported for all tasks alike, or pass"
+            f" processes, got RANK=0 and SLURM_PROCID={task}; unset RANK and WORLD_SIZE, which a"
+            " batch script has exported for all tasks alike, or pass"
             " Feed(world=ff.World(rank, size, local_rank, local_size))",
             field="RANK",
         )

@@ -83,8 +83,8 @@ class World:
     def detect(cls, environ: Environ | None = None) -> World:
         """Read the rank of this process from its launcher's environment variables.
 
-        A worker of Ray Train has its rank from `ray.train.get_context()`. A common name alone (`RANK`, `WORLD_SIZE` or `LOCAL_RANK` without the others) does not count
-        as a launcher.
+        A worker of Ray Train has its rank from `ray.train.get_context()`. A common name alone
+        (`RANK`, `WORLD_SIZE` or `LOCAL_RANK` without the others) does not count as a launcher.
 
         Args:
             environ (Mapping[str, str] | None): Environment variables. Default: None, those of this

@@ -286,6 +286,9 @@ def test_slurm_shells_and_steps() -> None:
     assert World.detect(SRUN | HYDRA) == World(
         7, 8, 3, 4
     )  # mpirun starts its ranks inside one srun task per node
+    # a script in each task may number by node; torchrun does as well
+    assert World.detect(SRUN | env("RANK=3 WORLD_SIZE=7")).rank == 3
+    assert World.detect(SRUN | env("RANK=0 WORLD_SIZE=7 TORCHELASTIC_RUN_ID=none")).rank == 0
 
 
 def test_tf_config_numbers_tasks_as_tensorflow_does() -> None:

@@ -22,7 +22,13 @@ GUIDE = (ROOT / "docs" / "guides" / "clusters.md").read_text(encoding="utf-8")
 MOUNTS = ("/training", "/gcs", "/opt/ml", "/fastfeed")
 # what each platform sets, by its documentation
 VARIABLES = {
-    "slurm.sbatch": {"HOME", "SLURM_JOB_ID", "SLURM_JOB_NODELIST", "SLURM_NNODES"},
+    "slurm.sbatch": {
+        "HOME",
+        "SLURM_CPUS_PER_TASK",
+        "SLURM_JOB_ID",
+        "SLURM_JOB_NODELIST",
+        "SLURM_NNODES",
+    },
     "skypilot.yaml": {
         "SKYPILOT_NUM_NODES",
         "SKYPILOT_NODE_RANK",

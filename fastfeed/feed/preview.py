@@ -27,6 +27,7 @@ from fastfeed.feed.faults.quarantine import Quarantine
 from fastfeed.feed.producer import ThreadProducer, open_builders
 from fastfeed.feed.session import FeedSession
 from fastfeed.html_page import Markup, bullets, escape
+from fastfeed.printable import printable
 from fastfeed.runtime.batch import Batch
 from fastfeed.runtime.timeline import Timeline
 from fastfeed.sampling import order_of
@@ -64,7 +65,7 @@ class Preview:
     cells: tuple[Cell, ...]
 
     def __repr__(self) -> str:
-        return f"{self.title}: {', '.join(cell.title for cell in self.cells)}"
+        return f"{self.title}: {', '.join(printable(cell.title) for cell in self.cells)}"
 
     def _repr_html_(self) -> Markup:
         return Markup(f"<div>{''.join(map(_figure, self.cells))}</div>")

@@ -80,6 +80,12 @@ def test_a_feed_that_is_running_does_not_notice(tmp_path):
     assert not quarantine.exists()
 
 
+def test_names_do_not_steer_a_terminal(tmp_path):
+    folder(tmp_path / "photos", {"red\x1b[31m\nnew": 1}, (8, 8))
+    with ff.Feed(ff.ImageFolder(tmp_path / "photos"), [ff.Resize((8, 8))], batch=1) as feed:
+        assert repr(ff.show(feed)).endswith(": red\\x1b[31m\\nnew #0")
+
+
 def test_texts_of_files_are_escaped_and_bad_samples_are_marked(tmp_path):
     hostile = '<img src=x onerror="alert(1)">'
     folder(tmp_path / "photos", {hostile.replace("/", ""): 3}, (64, 80))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -20,16 +20,10 @@ from fastfeed.sampling.rng import uniform
 from fastfeed.sources.base import Optionals
 from fastfeed.sources.column_arrays import as_array
 
-if TYPE_CHECKING:  # frameworks are imported by type checkers only
-    import jax
-    import torch
+if TYPE_CHECKING:  # TensorFlow is imported by type checkers only
     from tensorflow.data import Dataset as Dataset
-
-    # not imported by name, which is an error where a framework is not installed
-    Array: TypeAlias = jax.Array
-    Tensor: TypeAlias = torch.Tensor
 else:
-    Array = Dataset = Tensor = Any
+    Dataset = Any
 
 # a field's name, or a tuple, list or dict of these, nested
 Yields = str | tuple[Any, ...] | list[Any] | Mapping[Any, Any]

@@ -101,8 +101,10 @@ def test_what_does_not_go_with_a_feed_is_refused(session):
     assert two.startswith(f"{only}FeedBackup:")
     assert batch == (
         "batch_size must not be given to fit or evaluate together with a feed: Keras would ignore"
-        " it; batches are those of Feed(batch=...)"
+        " it; batches are those of Feed(batch=...); for arrays to validate on, pass"
+        " validation_batch_size"
     )
+    assert "val_loss" in session["validated"]
     assert "`validation_split` is only supported for tensors or NumPy arrays" in split  # Keras's
     assert "got an unexpected keyword argument 'workers'" in workers
 

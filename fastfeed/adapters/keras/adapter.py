@@ -212,7 +212,7 @@ def _adapter(epochs: Epochs, backend: Any) -> Any:
         @property
         def num_batches(self) -> int | None:
             caller = sys._getframe(1).f_locals
-            refuse_ignored(caller)
+            refuse_ignored(session, caller)
             refuse_same_feed(session)
             check_whole(session)
             epochs.endless = ends_by_steps(session, caller)

@@ -15,16 +15,20 @@ _IGNORED = {
     "class_weight": "use feed.to_keras(class_weight={...})",
     "sample_weight": "put weights into the source, as in ff.Table(weight=...)",
     "y": "labels come from the feed's source",
-    "batch_size": "batches are those of Feed(batch=...)",
+    "batch_size": "batches are those of Feed(batch=...); for arrays to validate on, pass"
+    " validation_batch_size",
 }
 _BACKUPS = ("BackupAndRestore", "FeedBackup")
 _MAX_FRAMES = 16  # searched for Keras's `fit`
 _warned: weakref.WeakSet[FeedSession] = weakref.WeakSet()  # that samples are left out
 
 
-def refuse_ignored(caller: Mapping[str, Any]) -> None:
+def refuse_ignored(session: FeedSession, caller: Mapping[str, Any]) -> None:
     """Refuse arguments of `fit` that Keras ignores for an adapter."""
+    validates = _fit_locals() and fitted_feed() is not session
     for name, instead in _IGNORED.items():
+        if validates and name == "batch_size":
+            continue  # that of arrays that are trained on
         if caller.get(name) is not None and "steps_per_execution" in caller:
             raise ConfigError(
                 f"{name} must not be given to fit or evaluate together with a feed: Keras would"

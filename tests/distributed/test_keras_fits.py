@@ -7,7 +7,8 @@ from helpers.needs import needs
 
 pytestmark = [pytest.mark.slow, needs("keras")]
 
-BACKENDS = [pytest.param(name, marks=needs(name)) for name in ("tensorflow", "jax", "torch")]
+BACKENDS = [pytest.param(name, marks=needs(name)) for name in ("tensorflow", "jax")]
+BACKENDS += [pytest.param("torch", marks=[needs("torch"), pytest.mark.nightly])]
 FACTORS = {3: 4.0, 8: 0.0, 40: 2.5}
 INSTEAD = {
     "class_weight": "use feed.to_keras(class_weight={...})",

@@ -210,9 +210,14 @@ def run(name: str, place: Path, **environ: str) -> str:
     return done.stdout
 
 
-QUICK = "docs/get_started.md"  # one page in `make test`, all of them in CI
+QUICK = "docs/get_started.md"  # one page in `make test`
+SAME_COMMANDS = "docs/guides/million.md"  # the commands of docs/preprocess.md, which CI runs
 CASES = [
-    pytest.param(name, marks=[pytest.mark.slow] * (name != QUICK))
+    pytest.param(
+        name,
+        marks=[pytest.mark.slow] * (name != QUICK)
+        + [pytest.mark.nightly] * (name == SAME_COMMANDS),
+    )
     for name in SMALL
     if name not in S3_PAGES
 ]

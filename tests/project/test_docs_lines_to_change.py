@@ -79,9 +79,19 @@ def test_lines_are_counted_and_at_most_ten(name: str) -> None:
         compile(side(name, mark), name, "exec")
 
 
+IN_CI = ("Keras", "PyTorch", "JAX")  # the others are run by their examples, too
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=needs(*PROGRAMS[name][0])) for name in PROGRAMS]
+    "name",
+    [
+        pytest.param(
+            name,
+            marks=[needs(*PROGRAMS[name][0]), *([pytest.mark.nightly] * (name not in IN_CI))],
+        )
+        for name in PROGRAMS
+    ],
 )
 def test_changed_lines_run(name: str, tmp_path: Path) -> None:
     folder(tmp_path / "photos", {"a": 10, "b": 10})

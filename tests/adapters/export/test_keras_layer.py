@@ -18,7 +18,8 @@ pytestmark = needs("keras")
     "backend",
     [
         pytest.param("tensorflow", marks=needs("tensorflow")),
-        *(pytest.param(name, marks=[needs(name), pytest.mark.slow]) for name in ("jax", "torch")),
+        pytest.param("jax", marks=[needs("jax"), pytest.mark.slow]),
+        pytest.param("torch", marks=[needs("torch"), pytest.mark.nightly]),
     ],
 )
 def test_bits_are_those_of_the_transform(backend: str, tmp_path: Path):

@@ -102,6 +102,7 @@ WRONG = [
     ("val", 'split must be one of train, test, parts such as "train.:80%."'),
     ("train[1shard:]", r"joined by .*, got 'train\[1shard:\]'"),
     ("train[:24]", r"split must be within its 23 samples, got 'train\[:24\]'"),
+    ("train[2.7:]", r"split must be samples, or shares like .2.5%., got .train\[2.7:\]"),
     ("train[9:9]", "split must be a part of 23 with samples"),
     ("train+train[:3]", "ids must be different"),
 ]

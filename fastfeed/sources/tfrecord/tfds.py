@@ -183,7 +183,9 @@ def _bounds(match: re.Match[str], count: int) -> tuple[int, int]:
         if text is None:
             bounds.append(default)
             continue
-        number = round(float(text) * count / 100) if is_share else int(float(text))
+        if "." in text and not is_share:
+            raise ConfigError.of(f"{_WHO}: split", 'samples, or shares like "2.5%"', match[0])
+        number = round(float(text) * count / 100) if is_share else int(text)
         if abs(number) > count:
             raise ConfigError.of(f"{_WHO}: split", f"within its {count} samples", match[0])
         bounds.append(number + count if number < 0 else number)

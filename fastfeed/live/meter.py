@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from fastfeed.faults import Failure
 from fastfeed.live.page import READY
+from fastfeed.printable import plural
 from fastfeed.system.processes import after_fork
 
 
@@ -66,7 +67,7 @@ class FeedStats:
             f"{self.images} images in {self.seconds:.1f} s: {self.images_per_second:.0f} images/s, "
             f"{self.wait_share:.1%} of the time waiting for data\n"
             f"  thread time per image, ms: {stages or 'nothing yet'} ({self.threads} threads)\n"
-            f"  {self.ready:.1f} batches ready on average, {len(self.bad)} bad samples"
+            f"  {self.ready:.1f} batches ready on average, {plural(len(self.bad), 'bad sample')}"
         )
 
 

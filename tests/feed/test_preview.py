@@ -100,7 +100,7 @@ def test_texts_of_files_are_escaped_and_bad_samples_are_marked(tmp_path):
     assert all(image["src"].startswith("data:image/jpeg;base64,") for image in images)
     assert {tag for tag, _ in page.all} == {"pre", "div", "img", "ul", "li"}
     assert "bad: not_image #" in page.text
-    assert "1 bad samples" in page.text
+    assert "1 bad sample" in page.text
     assert f"{bad}: not_image" in page.text
     assert "Resize((16, 16))" in page.text
 

@@ -60,8 +60,8 @@ def horovodrun(folder: Path) -> Commands:
     found = shutil.which("horovodrun")
     if found is None:
         pytest.skip(
-            "no horovodrun: Horovod has no wheels and builds with MPI headers alone; its variables"
-            " are run by hand"
+            "no horovodrun: Horovod has no wheels and does not build for this PyTorch unchanged; its"
+            " variables are run by hand"
         )
     launcher = [str(Path(found).with_name("python")), str(HERE / "horovod_launch.py")]
     return [([*launcher, sys.executable, RANK, str(folder)], {})]

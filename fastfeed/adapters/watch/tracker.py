@@ -48,7 +48,9 @@ class Tracker:
         names = [run.__name__] if isinstance(run, ModuleType) else _modules(run)
         for library, opened in _LIBRARIES.items():
             if any(name == library or name.startswith(f"{library}.") for name in names):
-                self._log, self._attach = _opened(run, library, opened)
+                log, attach = _opened(run, library, opened)
+                self._log = log
+                self._attach = attach
                 return
         if not callable(run) or isinstance(run, type):
             raise ConfigError(

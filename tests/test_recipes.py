@@ -51,7 +51,9 @@ VIEWS = [recipes.simclr_train(40), recipes.byol_train(40), recipes.dinov2_train(
 PAGE = (Path(__file__).parents[1] / "docs" / "augmentations.md").read_text()
 # rows of the table of references: a call, links to what was read, the list, what differs
 ROWS = re.findall(
-    r"^\| `recipes\.(\w+)`(?:, `(.+?)`)? \| .*?/blob/\w+/.*? \| (.+?) \| .*?\|$", PAGE, re.MULTILINE
+    r"^\| `recipes\.(\w+)`(?:, `(.+?)`)? \| .*?/blob/[\w.]+/.*? \| (.+?) \| .*?\|$",
+    PAGE,
+    re.MULTILINE,
 )
 NAMES = {name: getattr(fastfeed, name) for name in fastfeed.__all__ if name[0].isupper()}
 WITHOUT_ROW = {"imagenet_train", "imagenet_eval", "cifar_train", "stock_photo_train"}
@@ -112,6 +114,18 @@ def test_ssd_follows_boxes():
     with Feed(source, recipes.ssd_train(40), batch=8) as feed:
         batch = next(iter(feed))
     assert batch.images.shape == (8, 40, 40, 3) and batch["boxes"].max() <= 40
+
+
+def test_yolo_follows_boxes_until_mosaics_end():
+    images = Arrays(np.stack([picture(i, (60, 80)) for i in range(8)]))
+    source = fastfeed.Objects(images, boxes=[[[10.0, 10, 60, 50]]] * 8)
+    with Feed(source, recipes.yolo_train(48, off_epoch=1), batch=8) as feed:
+        mixed, alone = feed.batches(epochs=2)
+    assert mixed.images.shape == (8, 48, 48, 3) and mixed.images.dtype == np.float32
+    assert mixed.images.min() >= 0 and mixed.images.max() <= 1
+    assert mixed["box_counts"].max() > 1 and (alone["box_counts"] == 1).all()
+    sides = alone["boxes"][:, 0, 2:] - alone["boxes"][:, 0, :2]
+    np.testing.assert_allclose(sides, [[30, 24]] * 8, atol=1e-3)  # 0.6 of 50 and 40
 
 
 def test_mask2former_moves_all_annotations_alike():

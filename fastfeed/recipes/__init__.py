@@ -17,7 +17,7 @@ from fastfeed.recipes.classification import (
     reid_train,
     stock_photo_train,
 )
-from fastfeed.recipes.objects import mask2former_train, ssd_train
+from fastfeed.recipes.objects import mask2former_train, ssd_train, yolo_train
 from fastfeed.recipes.pretraining import (
     byol_train,
     clip_train,
@@ -43,4 +43,5 @@ __all__ = [
     "simclr_train",
     "ssd_train",
     "stock_photo_train",
+    "yolo_train",
 ]

@@ -12,6 +12,7 @@ from fastfeed.ops import (
     Hue,
     IoUCrop,
     Maybe,
+    Mosaic,
     Normalize,
     OneOf,
     RandomCrop,
@@ -20,6 +21,7 @@ from fastfeed.ops import (
     Resize,
     Saturation,
     Sequential,
+    ToFloat,
     ZoomOut,
 )
 from fastfeed.recipes.shared import side_of
@@ -86,3 +88,33 @@ def ssd_train(size: int = 300) -> list[Any]:
     either = OneOf([Sequential([contrast, *colors]), Sequential([*colors, contrast])])
     values = Normalize((0.48235, 0.45882, 0.40784), (1 / 255, 1 / 255, 1 / 255))
     return [*moves, Maybe(Brightness(0.125), 0.5), either, Maybe(ChannelShuffle(), 0.5), values]
+
+
+@checked
+def yolo_train(size: int = 640, *, off_epoch: int | None = None) -> list[Any]:
+    """Train YOLO on a source with boxes: letterboxed, four images in one, colors jittered.
+
+    Bochkovskiy et al., "YOLOv4" (2020); ultralytics, data/augment.py and cfg/default.yaml. Each
+    image is mirrored and colored by itself; there, the four together are. What else differs is in
+    docs/augmentations.md.
+
+    Args:
+        size (int): Height and width, in [1, 65535] pixels. Default: 640.
+        off_epoch (int | None): The first epoch without mosaics: the number of epochs - 10, as
+            `close_mosaic=10`. None: they never end. Default: None.
+
+    Returns:
+        A list of ops, which ends with float32 HWC in [0, 1].
+
+    Raises:
+        ConfigError: If a value is out of range.
+
+    Example:
+        >>> ff.recipes.yolo_train(off_epoch=90)[-1]
+        Mosaic(p=1.0, center=(0.25, 0.75), per='sample', off_epoch=90)
+    """
+    side = side_of("yolo_train", size)
+    letterbox = Resize((side, side), fit="pad", filter="linear", fill=(114, 114, 114))
+    colors = [Hue(0.015), Saturation(0.7), Brightness(0.4)]
+    mosaic = Mosaic(1.0, (0.25, 0.75), off_epoch=off_epoch)
+    return [letterbox, RandomFlip(), *colors, ToFloat(), mosaic]

@@ -295,7 +295,7 @@ def test_segmentations_are_read_on_request(place: Path):
     moved = drawn(place, [square, [x + 1 for x in bar]], runs, [square], draw="instances")
     assert moved.fingerprint != source.fingerprint
     points = drawn(place, [square, bar], runs, [square], draw=["polygons"])
-    assert points.object_spec.polygons == (2, 8 + 2 * 8)
+    assert points.object_spec.polygons == (2, 2 * 8 + 2 * 8)  # twice the points, and 8 per ring
     assert not points.object_spec.instance_masks and points.fingerprint != source.fingerprint
     assert points.notes[-1] == "1 of 3 objects have runs or pixels, and so no polygons"
     kept = loaded(place, draw="instances", keep="boxes").objects(np.array([1]))

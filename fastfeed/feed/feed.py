@@ -321,8 +321,8 @@ class Feed:
             yields (str | tuple | list | dict | None): Names of fields that each item holds, in any
                 nesting, such as ("image", "caption") or {"pixel_values": "image"}; `fields` lists
                 them. The item is Keras's (x, y, sample_weight): inputs, targets, weights, each a
-                field or several. Texts are tf.string, on TensorFlow alone. Default: None, (images, labels, weights), without
-                weights if all are 1.
+                field or several. Texts are tf.string, on TensorFlow alone. Default: None, (images,
+                labels, weights), without weights if all are 1.
 
         Returns:
             A data set for Keras, one epoch per iteration.
@@ -378,15 +378,15 @@ class Feed:
                 host memory.
             yields (str | tuple | list | dict | None): Names of fields that each item holds, in any
                 nesting, such as ("image", "caption") or {"pixel_values": "image"}; `fields` lists
-                them. Texts are tf.string; lists become tuples. Default: None, (images, labels), with weights if
-                samples are masked or the source has weights.
+                them. Texts are tf.string; lists become tuples. Default: None, (images, labels),
+                with weights if samples are masked or the source has weights.
 
         Returns:
             The data set.
 
         Raises:
-            ConfigError: If TensorFlow has no such device, or if `yields` names a field that does not
-                exist or does not fit, or lacks weights that masked samples need.
+            ConfigError: If TensorFlow has no such device, or if `yields` names a field that does
+                not exist or does not fit, or lacks weights that masked samples need.
             MissingExtra: If TensorFlow is not installed.
 
         Example:
@@ -425,8 +425,8 @@ class Feed:
                 is the CPU. Default: "auto".
             yields (str | tuple | list | dict | None): Names of fields that each item holds, in any
                 nesting, such as ("image", "caption") or {"pixel_values": "image"}; `fields` lists
-                them. Texts are NumPy arrays of objects, of this process's samples. Default: None, (images, labels), with weights if
-                samples are masked, padded or weighted.
+                them. Texts are NumPy arrays of objects, of this process's samples. Default: None,
+                (images, labels), with weights if samples are masked, padded or weighted.
 
         Returns:
             The iterable. It and its iterators have `get_state` and `set_state` as those of Grain.

@@ -39,11 +39,11 @@ def evaluation(ops: Sequence[Any]) -> list[Any]:
     """Ops for evaluation and serving that go with ops for training: none of them draws.
 
     `RandomResizedCrop(s)` becomes `Resize(round(s * 256 / 224))` and `CenterCrop(s)` (of a size
-    that is no square, s is the short side), `RandomCrop` `CenterCrop`, which pads if that does; of a `OneOf` remains what
-    all its ops become. Of several filters the first stays, of `BySchedule` the last size, and of
-    `RandomSizes` the largest. Other ops that draw are left out (flips, colors, policies, erasing,
-    noise), as are those that mix samples and `LabelSmoothing`; ops that do the same to every sample
-    stay.
+    that is no square, s is the short side), `RandomCrop` `CenterCrop`, which pads if that does; of
+    a `OneOf` remains what all its ops become. Of several filters the first stays, of `BySchedule`
+    the last size, and of `RandomSizes` the largest. Other ops that draw are left out (flips,
+    colors, policies, erasing, noise), as are those that mix samples and `LabelSmoothing`; ops that
+    do the same to every sample stay.
 
     Args:
         ops (Sequence[Op | Callable]): The list for training.

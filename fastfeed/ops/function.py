@@ -44,7 +44,8 @@ class Function:
             names of columns, "boxes" (float32 (n, 4): left, top, right, bottom in pixels of this
             image) together with "box_labels" (int64 (n,)) and, if there are any, "keypoints"
             (float32 (n, k, 3): x, y, visibility), "instance_masks" (uint8 (n, height, width)) and
-            "polygons" (of each box a list of rings, float32 (k, 2)); "masks" (uint8 (height, width)). Default: ().
+            "polygons" (of each box a list of rings, float32 (k, 2)); "masks" (uint8 (height,
+            width)). Default: ().
         returns (Spec | None): Spec of the images that it returns. uint8 "HWC" of another size may
             be followed by other ops, anything else by none on pixels. Default: None, that of its
             input.

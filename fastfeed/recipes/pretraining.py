@@ -53,10 +53,10 @@ def simclr_train(size: int = 224, *, strength: float = 1.0) -> list[Any]:
     """Pretrain by SimCLR: two views of each image, as (n, 2, height, width, 3).
 
     Chen et al., "A Simple Framework for Contrastive Learning of Visual Representations" (2020);
-    google-research/simclr, data_util.py, in the ops of its ports to PyTorch: TensorFlow's contrast is
-    around the mean of each channel, its saturation that of HSV, its bicubic filter is not
-    antialiased and its ratios are uniform; the blur there has one sigma per batch, and black
-    around the image.
+    google-research/simclr, data_util.py, in the ops of its ports to PyTorch: TensorFlow's contrast
+    is around the mean of each channel, its saturation that of HSV, its bicubic filter is not
+    antialiased and its ratios are uniform; the blur there has one sigma per batch, and black around
+    the image.
 
     Args:
         size (int): Height and width, in [1, 65535] pixels. Default: 224.

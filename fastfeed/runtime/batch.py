@@ -125,9 +125,9 @@ class Batch:
     Also a mapping of its fields, those of `Feed.fields`: `batch["image"]`, `"masks" in batch`,
     `batch.keys()`, `dict(batch)`. They are `image`, `label`, `weight`, `id`; `boxes`, `box_labels`,
     `box_counts`, `keypoints`, `instance_masks`, `polygons`, `polygon_rings` and `masks` where the
-    source has them; `image_1` and so on, images of further sizes of views; `view_0` and so on, single views of all sizes, (n, ...); the images of a
-    `Together` by their names; and every column by its name, or as `column:NAME` where its name is
-    one of these. The length of a batch is n.
+    source has them; `image_1` and so on, images of further sizes of views; `view_0` and so on,
+    single views of all sizes, (n, ...); the images of a `Together` by their names; and every column
+    by its name, or as `column:NAME` where its name is one of these. The length of a batch is n.
 
     Args:
         images (np.ndarray): (n, ...) in the shape and dtype that the ops end with.

@@ -54,8 +54,8 @@ class Order(Protocol):
     batch must be a multiple of (otherwise 1), `once`, True if no sample comes twice in an epoch
     (otherwise False), and `alike(id)`, the ids that a bad sample may be replaced by, int64, its own
     among them (otherwise those of the epoch). If batches differ in their number of samples, it has
-    `counts`, the steps of an epoch by that number, and `count_at(position, seed, epoch)`, the number
-    of the batch that begins at a position; `run` is then the largest, and the global batch.
+    `counts`, the steps of an epoch by that number, and `count_at(position, seed, epoch)`, the
+    number of the batch that begins at a position; `run` is then the largest, and the global batch.
     """
 
     open: ClassVar[bool]  # it also defines the positions that tail="drop" leaves out

@@ -309,7 +309,7 @@ def test_a_mixture_has_room_for_the_polygons_of_all_its_sources() -> None:
         ({"draw": ["both", "polygons"]}, 'or "both" for the first two, got'),
         (
             {"draw": "polygons", "instance_masks": None},
-            "makes polygons of instance_masks; pass the",
+            "makes polygons of instance_masks; pass instance_masks=, too",
         ),
     ],
 )

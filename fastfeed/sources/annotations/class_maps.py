@@ -39,7 +39,8 @@ def drawn_parts(
         )
     if "polygons" in parts and not has_outlines:
         raise ConfigError(
-            f"{who}: draw={draw!r} makes polygons of instance_masks; pass these", field="draw"
+            f"{who}: draw={draw!r} makes polygons of instance_masks; pass instance_masks=, too",
+            field="draw",
         )
     return frozenset(parts)
 

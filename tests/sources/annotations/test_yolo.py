@@ -165,7 +165,7 @@ def test_objects_that_make_no_sense_are_refused(text: str, error: str, tmp_path:
         ({"labels": "s3://bucket/labels"}, "is not a local folder"),
         ({"keypoints": -1}, r"keypoints must be an integer in \[0, 4096\], got -1"),
         ({"keypoints": True}, "keypoints must be"),
-        ({"draw": "polygons"}, "makes polygons of instance_masks; pass these"),
+        ({"draw": "polygons"}, "makes polygons of instance_masks; pass instance_masks=, too"),
         (
             {"draw": "classes", "instance_masks": True},
             "label files do not have the sizes of images",

@@ -110,7 +110,7 @@ with scope:
     )
     callbacks = [keras.callbacks.LearningRateScheduler(plan.at_epoch)]
     if args.backup:
-        callbacks.append(feed.keras_backup(args.backup))
+        callbacks.append(ff.keras.backup(feed, args.backup))
     callbacks.append(ff.Watch(feed, every=5))  # feed_wait and feed_rate in the log
     history = model.fit(
         feed.to_keras(class_weight=class_weight),

@@ -32,10 +32,9 @@ FEED = [
     "set_weights",
     "stats",
     "fields",
-    "transform",
     "close",
 ]
-FEED += ["to_keras", "keras_backup", "to_tfdata", "to_jax", "to_torch"]
+FEED += ["to_keras", "to_tfdata", "to_jax", "to_torch"]
 MODULES = ("errors", "keras", "recipes", "scaling", "timm")
 SHORT = {"__version__", *MODULES}
 EXTENDING = {  # section of the page -> its first words, module, and the classes of it that are documented
@@ -65,7 +64,7 @@ PYTHON = {  # page -> title, first words, public names; ops are those of fastfee
     "watch": ("Watch", "Whether a trainer waits, while it runs: [the command](../watching.md).",
               "Watch Watched StepWatch watched Tracker GPUStarved"),
     "prove": ("Prove", "What a step's input costs: [the command](../proving.md).", "prove Proof"),
-    "keras": ("Keras", "Its functions of the same names: [one line changes](../coming_from.md#keras-and-tfdata).", "keras"),
+    "keras": ("Keras", "Its functions of the same names: [one line changes](../coming_from.md#keras-and-tfdata), and a callback.", "keras"),
     "timm": ("timm", "Its function of the same name: [one line changes](../coming_from.md#timm).", "timm"),
     "ranks": ("Ranks and recipes", "[How to launch ranks](../launching.md).", "World pin_gpu scaling recipes"),
 }  # fmt: skip

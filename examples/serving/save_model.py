@@ -47,7 +47,7 @@ def save(folder: Path, data: Path, epochs: int) -> float:
     model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
     with ff.Feed(source, OPS, batch=16) as feed:
         model.fit(feed.to_keras(), epochs=epochs, verbose=0)
-        serving = feed.transform.evaluation
+        serving = ff.Transform.of(feed).evaluation
     folder.mkdir(parents=True, exist_ok=True)
     model.save(folder / "model.keras")
     serving.save(folder / "preprocessing.json")

@@ -20,7 +20,6 @@ from fastfeed.feed.moved import moved
 from fastfeed.feed.preview import feed_html
 from fastfeed.feed.producer import PlaceFunction
 from fastfeed.feed.session import FeedSession
-from fastfeed.feed.transform import Transform, TransformConfig, of_config
 from fastfeed.gpu_support import runs_on_gpu
 from fastfeed.live.meter import FeedStats
 from fastfeed.runtime.batch import Batch
@@ -275,16 +274,6 @@ class Feed:
         """
         return self._session.fields
 
-    @property
-    def transform(self) -> Transform:
-        """This feed's ops for items that come from elsewhere, with its seed and classes.
-
-        With `ids` it makes the same bytes as the feed on a CPU does for the samples, of whole
-        images: a source that cuts parts out of them has done so before the ops. Ops that mix
-        samples are left out, since they belong to a batch.
-        """
-        return of_config(TransformConfig.of_feed(self._session.config))
-
     def __str__(self) -> str:
         """The plan, and the spec after every stage, as lines; no image is read."""
         return self._session.explain()
@@ -340,33 +329,6 @@ class Feed:
         """
         adapter = importlib.import_module("fastfeed.adapters.keras.adapter")
         return adapter.to_keras(self._session, class_weight, yields)
-
-    @checked_early
-    def keras_backup(
-        self,
-        folder: str | os.PathLike[str],
-        save_freq: str | int = "epoch",
-        delete_checkpoint: bool = True,
-    ) -> Any:
-        """A Keras callback like BackupAndRestore that also saves the data position.
-
-        Args:
-            folder (str | os.PathLike[str]): Where model and position are saved.
-            save_freq (str | int): "epoch", or a number of batches. Default: "epoch".
-            delete_checkpoint (bool): Delete the backup when training has ended. Default: True.
-
-        Returns:
-            The callback.
-
-        Raises:
-            ConfigError: If save_freq is neither "epoch" nor a number of batches of 1 or more.
-            MissingExtra: If Keras is not installed.
-
-        Example:
-            >>> model.fit(feed.to_keras(), callbacks=[feed.keras_backup("saved")])  # doctest: +SKIP
-        """
-        adapter = importlib.import_module("fastfeed.adapters.keras.backup")
-        return adapter.keras_backup(self._session, folder, save_freq, delete_checkpoint)
 
     @checked_early
     @runs_on_gpu("tensorflow")

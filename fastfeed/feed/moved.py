@@ -1,10 +1,13 @@
-"""Names that a feed had in 0.1."""
+"""Names that a feed had before."""
 
 from __future__ import annotations
 
+import importlib
 import operator
+from functools import partial
 from typing import Any
 
+from fastfeed.feed.transform import Transform
 from fastfeed.printable import warn
 from fastfeed.runtime.guards import NotAnArray
 
@@ -48,6 +51,14 @@ def moved(feed: Any, name: str, session: Any) -> Any:
         text = "feed.explain() is deprecated and ends with the next minor version; use str(feed)"
         warn(text, DeprecationWarning, stacklevel=3)
         return session.explain
+    if name == "transform":
+        text = "feed.transform is deprecated; use ff.Transform.of(feed)"
+        warn(text, DeprecationWarning, stacklevel=3)
+        return Transform.of(feed)
+    if name == "keras_backup":
+        text = "feed.keras_backup(folder) is deprecated; use ff.keras.backup(feed, folder)"
+        warn(text, DeprecationWarning, stacklevel=3)
+        return partial(importlib.import_module("fastfeed.adapters.keras.backup").backup, session)
     if name not in MOVED:
         raise AttributeError(f"{type(feed).__name__!r} object has no attribute {name!r}")
     warn(

@@ -183,14 +183,14 @@ train, val = feeds()
 refused = []
 for wrong in (
     {"validation_data": train.to_keras()},
-    {"callbacks": [val.keras_backup(folder / "backup")]},
+    {"callbacks": [ff.keras.backup(val, folder / "backup")]},
     {
         "callbacks": [
-            train.keras_backup(folder / "backup"),
+            ff.keras.backup(train, folder / "backup"),
             keras.callbacks.BackupAndRestore(folder / "other_backup"),
         ]
     },
-    {"callbacks": [train.keras_backup(folder / "a"), train.keras_backup(folder / "b")]},
+    {"callbacks": [ff.keras.backup(train, folder / "a"), ff.keras.backup(train, folder / "b")]},
     {"batch_size": 8},
     {"validation_split": 0.2},
     {"workers": 2, "use_multiprocessing": True},

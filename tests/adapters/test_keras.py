@@ -92,11 +92,11 @@ def test_what_does_not_go_with_a_feed_is_refused(session):
         in twice
     )
     assert (
-        "this keras_backup saves the position of Feed(" in other
+        "this keras.backup saves the position of Feed(" in other
         and "batch=16" in other
         and "batch=8" in other
     )
-    only = "keras_backup must be the only callback that restores training, got FeedBackup, "
+    only = "keras.backup must be the only callback that restores training, got FeedBackup, "
     assert second.startswith(f"{only}BackupAndRestore: the epoch of one would move the feed of the")
     assert two.startswith(f"{only}FeedBackup:")
     assert batch == (

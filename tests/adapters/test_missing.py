@@ -13,10 +13,10 @@ from fastfeed.errors import MissingExtra
 
 CALLS = {
     "to_keras": ("keras", "pip install 'fastfeed[keras]'", lambda feed: feed.to_keras()),
-    "keras_backup": (
+    "keras.backup": (
         "keras",
         "pip install 'fastfeed[keras]'",
-        lambda feed: feed.keras_backup("backup"),
+        lambda feed: ff.keras.backup(feed, "backup"),
     ),
     "to_tfdata": ("tensorflow", "pip install 'fastfeed[tf]'", lambda feed: feed.to_tfdata()),
     "Transform.tf": (
@@ -31,8 +31,16 @@ CALLS = {
     ),
     "to_jax": ("jax", "pip install 'fastfeed[jax]'", lambda feed: feed.to_jax()),
     "to_torch": ("torch", "pip install 'fastfeed[torch]'", lambda feed: feed.to_torch()),
-    "to_keras_layer": ("keras", "'fastfeed[keras]'", lambda feed: feed.transform.to_keras_layer()),
-    "export_onnx": ("onnx", "'fastfeed[onnx]'", lambda feed: feed.transform.export_onnx("x.onnx")),
+    "to_keras_layer": (
+        "keras",
+        "'fastfeed[keras]'",
+        lambda feed: ff.Transform.of(feed).to_keras_layer(),
+    ),
+    "export_onnx": (
+        "onnx",
+        "'fastfeed[onnx]'",
+        lambda feed: ff.Transform.of(feed).export_onnx("x.onnx"),
+    ),
     "prefetch_to_device, torch": (
         "torch",
         "'fastfeed[torch]'",

@@ -69,7 +69,7 @@ def test_a_transform_takes_arrays_next_to_files(dtype):
     for transform, items in (
         (ff.Transform([decode, *OPS["window"]], seed=2), [npy(stored[0]), *stored[1:]]),
         (ff.Transform(OPS["window"], seed=2, input_spec=spec), list(stored)),
-        (feed.transform, list(stored)),
+        (ff.Transform.of(feed), list(stored)),
     ):
         with transform:
             made = transform(items, ids=range(N), epoch=0)

@@ -1,4 +1,4 @@
-"""Fits with feed.keras_backup that kill themselves after some batches, to be started until one ends
+"""Fits with ff.keras.backup that kill themselves after some batches, to be started until one ends
 by itself.
 
 Argument: the backend. Each line of input starts a fit in a process of its own, forked once Keras is
@@ -75,7 +75,10 @@ def run(folder: Path, every: str | int, lives: int, together: int) -> None:
     FeedSession.placed = noted
     net = model(together)
     with at_work.feed() as data:
-        callbacks = [data.keras_backup(folder / "backup", save_freq=every), Killer(folder, lives)]
+        callbacks = [
+            ff.keras.backup(data, folder / "backup", save_freq=every),
+            Killer(folder, lives),
+        ]
         net.fit(data.to_keras(), epochs=EPOCHS, verbose=0, callbacks=callbacks)
     kernel, bias = (weights.tolist() for weights in net.get_layer("dense").get_weights())
     (folder / "weights.json").write_text(json.dumps({"kernel": kernel, "bias": bias}))
@@ -89,7 +92,7 @@ def words(folder: Path) -> dict[str, str]:
         name: str, made: ff.Feed, every: Any = "epoch", build: bool = True, **options: Any
     ) -> None:
         try:
-            backup = made.keras_backup(folder / name, every, **options)
+            backup = ff.keras.backup(made, folder / name, every, **options)
             model(build=build).fit(made.to_keras(), epochs=1, verbose=0, callbacks=[backup])
         except (ff.errors.FastfeedError, ValueError) as error:
             found[name] = f"{type(error).__name__}: {error}"

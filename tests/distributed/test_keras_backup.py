@@ -1,4 +1,4 @@
-"""feed.keras_backup: fits that are killed and started again see every batch in order, and end as if
+"""ff.keras.backup: fits that are killed and started again see every batch in order, and end as if
 undisturbed.
 """
 
@@ -115,7 +115,7 @@ def test_words(tmp_path):
     [said] = at_work.told([at_work.work("keras_backup_run.py", "words", tmp_path)])
     assert (
         said.pop("other")
-        == f"StateError: {tmp_path / 'other' / 'state.json'} was not written by keras_backup;"
+        == f"StateError: {tmp_path / 'other' / 'state.json'} was not written by keras.backup;"
         " choose another folder"
     )
     assert said.pop("torn").startswith(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import sys
 import threading
+import types
 
 import numpy as np
 import pytest
@@ -24,8 +26,8 @@ def feed():
         yield made
 
 
-def test_a_feed_has_fifteen_names_and_no_base_class(feed):
-    assert len([name for name in dir(feed) if not name.startswith("_")]) <= 15
+def test_a_feed_has_thirteen_names_and_no_base_class(feed):
+    assert len([name for name in dir(feed) if not name.startswith("_")]) <= 13
     assert Feed.__mro__ == (Feed, object)
     assert not hasattr(feed, "shape") and not hasattr(feed, "colour")
 
@@ -41,6 +43,16 @@ def test_a_moved_name_warns_with_its_new_place(feed, name):
     for part in MOVED[name].split("."):
         new = getattr(new, part)
     assert old == new
+
+
+def test_transform_and_keras_backup_say_their_new_names(feed, monkeypatch):
+    with pytest.warns(DeprecationWarning, match=r"use ff\.Transform\.of\(feed\)"):
+        assert feed.transform.ops == ff.Transform.of(feed).ops == [ff.RandomFlip()]
+    adapter = types.SimpleNamespace(backup=lambda *arguments, **options: (arguments, options))
+    monkeypatch.setitem(sys.modules, "fastfeed.adapters.keras.backup", adapter)
+    with pytest.warns(DeprecationWarning, match=r"use ff\.keras\.backup\(feed, folder\)"):
+        old = feed.keras_backup("backup", save_freq=3)
+    assert old == ((FeedSession.of(feed), "backup"), {"save_freq": 3})
 
 
 def test_a_configuration_is_checked_and_pickles_without_a_thread_or_a_file(tmp_path):

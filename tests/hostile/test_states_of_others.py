@@ -126,13 +126,13 @@ def test_keras_roles_are_not_mixed_up(
             ConfigError, match="x and validation_data must be two feeds, got the same feed for both"
         ):
             model().fit(train.to_keras(), validation_data=train.to_keras(), verbose=0)
-        backup = other.keras_backup(tmp_path / "backup")
+        backup = ff.keras.backup(other, tmp_path / "backup")
         with pytest.raises(
             ConfigError,
-            match=r"this keras_backup saves the position of Feed\(.*, but fit is given Fee",
+            match=r"this keras.backup saves the position of Feed\(.*, but fit is given Fee",
         ):
             model().fit(train.to_keras(), callbacks=[backup], verbose=0)
-        own = train.keras_backup(tmp_path / "own")
+        own = ff.keras.backup(train, tmp_path / "own")
         model().fit(train.to_keras(), callbacks=[own], epochs=1, verbose=0)
         assert json.dumps(train.state())
         assert np.isfinite(train.state()["epoch"])

@@ -34,7 +34,6 @@ RESULTS = {
 }
 METHODS = [
     "batches",
-    "keras_backup",
     "restore",
     "seek",
     "state",

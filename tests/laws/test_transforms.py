@@ -59,7 +59,7 @@ def first_batch(source: Any, ops: list[Any]) -> tuple[Batch, ff.Transform]:
     with ff.Feed(source, ops, batch=N, seed=SEED, threads=2) as feed:
         (batch,) = feed.batches(epoch=EPOCH)
         assert not feed.stats().bad
-        return batch, feed.transform
+        return batch, ff.Transform.of(feed)
 
 
 @pytest.mark.parametrize("op", ONE_BY_ONE, ids=repr)

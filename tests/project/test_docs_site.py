@@ -75,7 +75,7 @@ def test_profiler_decoder_and_protocols_have_entries(reference: dict[str, Any]) 
 def test_help_of_adapters_names_every_parameter() -> None:
     for method in (
         ff.Feed.to_keras,
-        ff.Feed.keras_backup,
+        ff.keras.backup,
         ff.Feed.to_tfdata,
         ff.Feed.to_jax,
         ff.Feed.to_torch,
@@ -83,7 +83,7 @@ def test_help_of_adapters_names_every_parameter() -> None:
         kinds = {parameter.kind for parameter in inspect.signature(method).parameters.values()}
         assert not kinds & {inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL}
     assert "class_weight" in pydoc.render_doc(ff.Feed.to_keras)
-    assert "delete_checkpoint" in pydoc.render_doc(ff.Feed.keras_backup)
+    assert "delete_checkpoint" in pydoc.render_doc(ff.keras.backup)
 
 
 def test_no_op_lacks_a_page_and_methods_of_the_compiler_are_left_out(

@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from helpers.scripted import ALL, Pages, Script, scripted_feed
 
+import fastfeed as ff
 import fastfeed.proof.measure.session
 from fastfeed.proof.measure.record import Record
 from fastfeed.proof.result import Proof
@@ -43,7 +44,7 @@ def keras_trainer(feed, script):
     callbacks = [
         Spend(),
         keras.callbacks.ModelCheckpoint("model.keras"),
-        feed.keras_backup("backup"),
+        ff.keras.backup(feed, "backup"),
     ]
     model.fit(feed.to_keras(), epochs=2, verbose=0, callbacks=callbacks)
 

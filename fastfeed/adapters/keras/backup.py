@@ -16,19 +16,19 @@ from fastfeed.errors import ConfigError, StateError
 from fastfeed.feed.session import FeedSession
 from fastfeed.sampling.checkpoint import load_state, save_state
 
-keras: Any = framework("keras", "keras_backup")
+keras: Any = framework("keras", "keras.backup")
 
 _STATE = "state.json"
 _WEIGHTS = "backup-*.weights.h5"
 
 
-def keras_backup(
+def backup(
     session: FeedSession,
     folder: str | Path,
     save_freq: str | int = "epoch",
     delete_checkpoint: bool = True,
 ) -> Any:
-    """Implementation of `Feed.keras_backup`."""
+    """Implementation of `fastfeed.keras.backup`."""
     if save_freq != "epoch" and (
         isinstance(save_freq, bool) or not isinstance(save_freq, int) or save_freq < 1
     ):
@@ -127,7 +127,7 @@ def _backup_class() -> Any:
                 )
             if {"keras_epoch", "weights", "feed"} - saved.keys():
                 raise StateError(
-                    f"{self._folder / _STATE} was not written by keras_backup; choose another"
+                    f"{self._folder / _STATE} was not written by keras.backup; choose another"
                     " folder"
                 )
             self._session.restore(saved["feed"])

@@ -53,8 +53,8 @@ def check_fitted(session: FeedSession) -> None:
     fitted = fitted_feed()
     if fitted is not None and fitted is not session:
         raise ConfigError(
-            f"this keras_backup saves the position of {session!r}, but fit is given {fitted!r}; use"
-            " the keras_backup of the feed that is fitted"
+            f"this keras.backup saves the position of {session!r}, but fit is given {fitted!r}; use"
+            " that of the feed that is fitted: ff.keras.backup(feed, folder)"
         )
 
 
@@ -64,7 +64,7 @@ def refuse_second_backup() -> None:
     names = [type(each).__name__ for each in callbacks if type(each).__name__ in _BACKUPS]
     if len(names) > 1:
         raise ConfigError(
-            "keras_backup must be the only callback that restores training, got"
+            "keras.backup must be the only callback that restores training, got"
             f" {', '.join(names)}: the epoch of one would move the feed of the other; leave one out",
             field="callbacks",
         )

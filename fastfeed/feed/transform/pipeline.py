@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import threading
+import weakref
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -35,6 +36,7 @@ from fastfeed.runtime.buffers import Allocate, SizedPools
 from fastfeed.runtime.timeline import Timeline
 from fastfeed.storage.local_file import read_file
 from fastfeed.storage.reads import Unread
+from fastfeed.system.processes import after_fork
 
 CLOSED = "this transform is closed; create a new one"
 
@@ -85,6 +87,59 @@ class _Route:
         return RowMaker(
             self.branches, call.annotator, lambda _, row, bad: call.failure(row, bad), call.values
         )
+
+
+_opened: weakref.WeakSet[LazyPipeline] = weakref.WeakSet()
+_inherited: list[Pipeline | None] = []  # of the process that this one was forked from
+
+
+class LazyPipeline:
+    """The pipeline of a transform, which the first call in a process opens."""
+
+    def __init__(self, config: TransformConfig) -> None:
+        self.opened: Pipeline | None = None
+        self._config = config
+        self._is_closed = False
+        self._lock = threading.Lock()
+
+    def open(self) -> Pipeline:
+        """The threads of this process. FeedClosed."""
+        if self.opened is not None:
+            return self.opened
+        with self._lock:
+            self.check_open()
+            if self.opened is None:
+                _opened.add(self)
+                self.opened = Pipeline(self._config)
+            return self.opened
+
+    def check_open(self) -> None:
+        """FeedClosed after `close`."""
+        if self._is_closed:
+            raise FeedClosed(CLOSED)
+
+    def close(self) -> None:
+        """End all threads, for good."""
+        self._is_closed = True
+        with self._lock:
+            pipeline = self.opened
+            self.opened = None
+        if pipeline is not None:
+            pipeline.close()
+
+    def forget(self) -> None:
+        """Let a forked child open its own threads: those of the parent are not in it."""
+        _inherited.append(self.opened)
+        self.opened = None
+        self._lock = threading.Lock()
+
+
+def _forget_threads() -> None:
+    for pipeline in _opened:
+        pipeline.forget()
+
+
+after_fork(_forget_threads)
 
 
 class Pipeline:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import threading
-import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,13 +12,14 @@ from typing import Any, NoReturn
 import numpy as np
 
 from fastfeed.arguments import checked, checked_early
-from fastfeed.errors import ConfigError, FeedClosed, SampleError
+from fastfeed.errors import ConfigError, SampleError
 from fastfeed.feed.config import OpList
 from fastfeed.feed.fields import Yields
+from fastfeed.feed.session import FeedSession
 from fastfeed.feed.transform.batches import make_batch
 from fastfeed.feed.transform.config import Device, TransformConfig
 from fastfeed.feed.transform.items import as_list, kind
-from fastfeed.feed.transform.pipeline import CLOSED, Pipeline
+from fastfeed.feed.transform.pipeline import LazyPipeline
 from fastfeed.feed.transform.saved import compare, load_transform, save_transform
 from fastfeed.gpu_support import runs_on_gpu
 from fastfeed.ops.base import Op
@@ -29,12 +28,8 @@ from fastfeed.runtime.batch import Batch
 from fastfeed.runtime.buffers import Allocate
 from fastfeed.sources.annotations.keypoints import checked_pairs, checked_rules
 from fastfeed.spec import ENCODED, Spec
-from fastfeed.system.processes import after_fork
 
 _FIRST = np.zeros(1, np.int64)
-
-_open_transforms: weakref.WeakSet[Transform] = weakref.WeakSet()
-_inherited: list[Any] = []  # of the process that this one was forked from, whose threads are gone
 
 
 @checked
@@ -120,9 +115,31 @@ class Transform:
 
     def _begin(self, config: TransformConfig) -> None:
         self._config = config
-        self._pipeline: Pipeline | None = None
-        self._is_closed = False
-        self._lock = threading.Lock()
+        self._pipeline = LazyPipeline(config)
+
+    @staticmethod
+    def of(feed: Any) -> Transform:
+        """The ops of a feed for items that come from elsewhere, with its seed and classes.
+
+        With `ids` it makes the same bytes as the feed on a CPU does for the samples, of whole
+        images: a source that cuts parts out of them has done so before the ops. Ops that mix
+        samples are left out, since they belong to a batch.
+
+        Args:
+            feed (Feed): The feed.
+
+        Returns:
+            The transform; its threads start with the first call.
+
+        Raises:
+            ConfigError: If this is no feed, or one whose samples have several images.
+
+        Example:
+            >>> feed = ff.Feed(ff.Arrays(np.zeros((4, 8, 8, 3), np.uint8)), [ff.ToFloat()], batch=2)
+            >>> ff.Transform.of(feed)
+            Transform([ToFloat(dtype='float32')]) -> HWC float32[8, 8, 3]
+        """
+        return of_config(TransformConfig.of_feed(FeedSession.of(feed).config))
 
     @property
     def ops(self) -> list[Op]:
@@ -214,7 +231,7 @@ class Transform:
         """
         is_alone = (id, epoch, seed, rng) == (None, 0, None, None) and not self.random
         if is_alone and self._config.is_plain and kind(item) == "file":
-            made = (self._pipeline or self._open()).files([item], "file", _FIRST, [])
+            made = self._pipeline.open().files([item], "file", _FIRST, [])
             if made is not None and not made[1]:
                 return made[0][0]
         ids = None if id is None else [id]
@@ -425,16 +442,11 @@ class Transform:
 
     def close(self) -> None:
         """End the threads. `with`, garbage collection and interpreter exit do this as well."""
-        self._is_closed = True
-        with self._lock:
-            pipeline = self._pipeline
-            self._pipeline = None
-        if pipeline is not None:
-            pipeline.close()
+        self._pipeline.close()
 
     def __enter__(self) -> Transform:
         """Open the threads, which otherwise the first call does."""
-        self._open()
+        self._pipeline.open()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -460,23 +472,12 @@ class Transform:
         allocate: Allocate | None = None,
     ) -> Batch:
         """The batch of a call; `allocate`: memory of its images."""
-        pipeline = self._pipeline or self._open()
+        pipeline = self._pipeline.open()
         batch = make_batch(
             self._config, pipeline, as_list(items), fields, ids, epoch, seed, rng, allocate
         )
-        if self._is_closed:  # rows may be missing
-            raise FeedClosed(CLOSED)
+        self._pipeline.check_open()  # rows may be missing
         return batch
-
-    def _open(self) -> Pipeline:
-        """The threads of this process, opened by its first call."""
-        with self._lock:
-            if self._is_closed:
-                raise FeedClosed(CLOSED)
-            if self._pipeline is None:
-                _open_transforms.add(self)
-                self._pipeline = Pipeline(self._config)
-            return self._pipeline
 
 
 def of_config(config: TransformConfig) -> Transform:
@@ -484,14 +485,3 @@ def of_config(config: TransformConfig) -> Transform:
     transform = Transform.__new__(Transform)
     transform._begin(config)
     return transform
-
-
-def _forget_threads() -> None:
-    """Let transforms of a forked child open their own threads."""
-    for transform in _open_transforms:
-        _inherited.append(transform._pipeline)
-        transform._pipeline = None
-        transform._lock = threading.Lock()
-
-
-after_fork(_forget_threads)

@@ -176,7 +176,7 @@ def test_a_feed_of_gray_arrays_has_a_transform_of_gray_arrays() -> None:
     ops = [ff.RandomFlip(), ff.Pad(1), ff.ToFloat()]
     with ff.Feed(ff.Arrays(grays), ops, batch=4, seed=2, threads=1) as feed:
         (batch,) = feed
-        made = feed.transform([Image.fromarray(grays[i]) for i in batch.ids], ids=batch.ids)
+        made = ff.Transform.of(feed)([Image.fromarray(grays[i]) for i in batch.ids], ids=batch.ids)
     assert np.array_equal(made.images, batch.images) and made.images.shape == (4, 10, 10, 1)
 
 
@@ -184,21 +184,21 @@ def test_a_feed_that_mixes_samples_has_a_transform_without() -> None:
     images = np.stack([PICTURE] * 4)
     source = ff.Arrays(images, [0, 1, 0, 1], classes=["a", "b"])
     with ff.Feed(source, [ff.Resize((16, 16)), ff.MixUp()], batch=4, threads=1) as feed:
-        transform = feed.transform
+        transform = ff.Transform.of(feed)
         assert transform.ops == [ff.Resize((16, 16))] and transform([PICTURE]).images.any()
     pairs = ff.Together({"one": ff.Arrays(images), "two": ff.Arrays(images)})
     with ff.Feed(pairs, [ff.Resize((16, 16))], batch=2, threads=1) as feed:
         with pytest.raises(ConfigError, match="a Transform takes items of one image, got"):
-            _ = feed.transform
+            ff.Transform.of(feed)
 
 
 def test_entering_opens_the_threads() -> None:
     transform = ff.Transform(OPS, threads=2)
     with transform:
-        pipeline = transform._pipeline
+        pipeline = transform._pipeline.opened
         assert pipeline is not None
         transform.one(PICTURE)
-        assert transform._pipeline is pipeline
+        assert transform._pipeline.opened is pipeline
 
 
 def test_a_closed_transform_says_so() -> None:

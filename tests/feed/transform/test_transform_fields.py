@@ -82,7 +82,7 @@ def test_fields_are_those_of_a_feed(ops: list[Any], source: ff.Objects) -> None:
     with ff.Feed(source, ops, batch=N, seed=5, threads=2, shuffle=False) as feed:
         (batch,) = feed.batches(epoch=1)
         assert not feed.stats().bad
-        transform = feed.transform
+        transform = ff.Transform.of(feed)
     with transform:
         made = transform(FILES, fields=FIELDS, ids=np.arange(N), epoch=1)
         rows = [2, 0]
@@ -140,7 +140,7 @@ def test_boxes_are_pixels_though_the_source_has_shares() -> None:
     source = ff.Objects(images, [[[0.25, 0.25, 0.5, 0.5]]], [[1]], normalized=True)
     fields = {"boxes": [[[0, 0, 30, 20]]], "box_labels": [[1]]}
     with ff.Feed(source, [ff.Resize(SIZE)], batch=1, threads=1) as feed:
-        transform = feed.transform
+        transform = ff.Transform.of(feed)
     with transform:
         batch = transform([np.zeros((*SIZE, 3), np.uint8)], fields=fields)
     assert batch.objects.boxes.tolist() == [[[0, 0, 30, 20]]] and not batch.bad

@@ -82,15 +82,15 @@ def test_an_unforeseen_error_costs_its_item(monkeypatch: pytest.MonkeyPatch) -> 
 
     with ff.Transform(FIXED) as transform:
         wanted = transform(FILES)
-        monkeypatch.setattr(transform._pipeline, "_work", fails)
+        monkeypatch.setattr(transform._pipeline.opened, "_work", fails)
         assert transform.one(FILES[0]).tobytes() == wanted.images[0].tobytes()
 
 
 def test_entering_opens_the_threads() -> None:
     transform = ff.Transform(FIXED)
-    assert transform._pipeline is None
+    assert transform._pipeline.opened is None
     with transform as same:
-        assert same is transform and transform._pipeline is not None
+        assert same is transform and transform._pipeline.opened is not None
     with pytest.raises(FeedClosed), transform:
         pass
 

@@ -58,7 +58,7 @@ def test_a_result_that_is_held_stays_and_memory_that_is_not_is_used_again() -> N
         assert len(places) <= 2
         for count in range(1, 9):
             transform(FILES[:count])
-        pipeline = transform._pipeline
+        pipeline = transform._pipeline.opened
         assert pipeline is not None and len(pipeline._pools[0]._pools) <= 3
 
 
@@ -72,7 +72,7 @@ def test_files_are_read_in_parts_that_fit_into_memory(
     items = [*paths, *(picture(i) for i in range(8))]
     with ff.Transform([ff.Resize((16, 16))], threads=1) as transform:
         want = transform(items)
-        pipeline = transform._pipeline
+        pipeline = transform._pipeline.opened
         assert isinstance(pipeline, Pipeline)
         parts: list[int] = []
         load = Pipeline._load
@@ -181,4 +181,4 @@ def test_workers_of_loaders_have_one_thread(monkeypatch: pytest.MonkeyPatch) -> 
     transform = ff.Transform(OPS)
     monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)
     with transform:
-        assert transform._pipeline is not None and transform._pipeline._threads == 1
+        assert transform._pipeline.opened is not None and transform._pipeline.opened._threads == 1

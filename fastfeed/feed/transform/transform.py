@@ -136,8 +136,8 @@ class Transform:
 
         Example:
             >>> feed = ff.Feed(ff.Arrays(np.zeros((4, 8, 8, 3), np.uint8)), [ff.ToFloat()], batch=2)
-            >>> ff.Transform.of(feed)
-            Transform([ToFloat(dtype='float32')]) -> HWC float32[8, 8, 3]
+            >>> ff.Transform.of(feed), feed.close()
+            (Transform([ToFloat(dtype='float32')]) -> HWC float32[8, 8, 3], None)
         """
         return of_config(TransformConfig.of_feed(FeedSession.of(feed).config))
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from helpers import small_jobs
 from helpers.needs import needs
-from helpers.preprocess.mosaic_streaming import streaming
+from helpers.preprocess.libraries import streaming
 from helpers.small_jobs import InlineEngine
 
 import fastfeed as ff

@@ -6,8 +6,6 @@ import errno
 import gc
 import json
 import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,10 +13,9 @@ import fsspec
 import numpy as np
 import pytest
 from helpers import small_jobs
-from helpers.needs import require
 from helpers.photos import folder, jpeg
+from helpers.preprocess.libraries import streaming, tensorflow
 from helpers.preprocess.merged_jobs import built, content, job_in, opened
-from helpers.preprocess.mosaic_streaming import streaming
 from helpers.preprocess.outcomes import tree
 from helpers.s3 import S3Server
 from helpers.small_jobs import FORMATS, InlineEngine, recipe
@@ -111,22 +108,13 @@ def test_other_libraries_read_it(tmp_path: Path, format: str) -> None:
 
 def tensorflow_strings(feature: str, *shards: str) -> list[str]:
     """A feature of all Examples, as TensorFlow reads them."""
-    require("tensorflow")
     program = """
-import json, sys
-import tensorflow as tf
 name = sys.argv[1]
 kind = {name: tf.io.FixedLenFeature([], tf.string)}
 parsed = [tf.io.parse_single_example(x, kind) for x in tf.data.TFRecordDataset(sys.argv[2:])]
 json.dump([x[name].numpy().decode() for x in parsed], sys.stdout)
 """
-    environ = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
-    command = [sys.executable, "-c", program, feature, *shards]
-    done = subprocess.run(
-        command, env=environ, capture_output=True, text=True, check=False, timeout=200
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout)
+    return json.loads(tensorflow(program, feature, *shards))
 
 
 def test_shards_are_links_to_those_of_the_jobs(pair: Pair, tmp_path: Path) -> None:

@@ -6,9 +6,6 @@ import csv
 import gc
 import io
 import json
-import os
-import subprocess
-import sys
 import tarfile
 from dataclasses import replace
 from pathlib import Path
@@ -19,9 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from helpers import hugging_face
-from helpers.needs import require
 from helpers.photos import folder, jpeg
-from helpers.preprocess.mosaic_streaming import streaming
+from helpers.preprocess.libraries import streaming, tensorflow
 from helpers.preprocess.outcomes import tree
 from helpers.small_jobs import FORMATS, InlineEngine, recipe
 
@@ -159,9 +155,6 @@ def test_webdataset_reads_lists(tmp_path: Path) -> None:
 
 
 BY_TENSORFLOW = """
-import json, sys
-import tensorflow as tf
-
 rows = []
 for record in tf.data.TFRecordDataset(sys.argv[1:]):
     kinds = {"image/class/label": tf.io.VarLenFeature(tf.int64), "image/class/text": tf.io.VarLenFeature(tf.string)}
@@ -172,13 +165,11 @@ json.dump(rows, sys.stdout)
 """
 
 
+@pytest.mark.slow  # imports TensorFlow; test_typed_columns has lists of numbers, too
 def test_tensorflow_reads_lists(tmp_path: Path) -> None:
-    require("tensorflow")
     shards = built(tmp_path, "tfrecord")
-    command = [sys.executable, "-c", BY_TENSORFLOW, *map(str, sorted(shards.glob("*.tfrecord")))]
-    environ = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run(command, env=environ, capture_output=True, check=True, timeout=200)
-    assert json.loads(done.stdout) == [list(row) for row in zip(NUMBERS, SORTED, strict=True)]
+    rows = json.loads(tensorflow(BY_TENSORFLOW, *sorted(shards.glob("*.tfrecord"))))
+    assert rows == [list(row) for row in zip(NUMBERS, SORTED, strict=True)]
 
 
 def test_arrow_reads_lists(tmp_path: Path) -> None:
@@ -189,6 +180,7 @@ def test_arrow_reads_lists(tmp_path: Path) -> None:
     assert found["class"].to_pylist() == SORTED
 
 
+@pytest.mark.slow  # imports streaming; test_typed_columns has lists of numbers, too
 def test_streaming_reads_lists(tmp_path: Path) -> None:
     shards = built(tmp_path, "mds")
     program = """

@@ -6,9 +6,6 @@ import gc
 import hashlib
 import io
 import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from datetime import date, datetime, timezone
 from decimal import Decimal
@@ -19,9 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from helpers.needs import require
 from helpers.photos import folder, jpeg
-from helpers.preprocess.mosaic_streaming import streaming
+from helpers.preprocess.libraries import streaming, tensorflow
 from helpers.preprocess.one_column import json_lines, one_column, pictures
 from helpers.preprocess.outcomes import tree
 from helpers.preprocess.packing import files, write
@@ -176,9 +172,6 @@ def test_webdataset_reads_columns(tmp_path: Path) -> None:
 
 
 BY_TENSORFLOW = """
-import json, sys
-import tensorflow as tf
-
 rows = []
 for record in tf.data.TFRecordDataset(sys.argv[1:]):
     features = tf.train.Example.FromString(record.numpy()).features.feature
@@ -194,12 +187,8 @@ json.dump(rows, sys.stdout)
 
 
 def test_tensorflow_reads_columns(tmp_path: Path) -> None:
-    require("tensorflow")
     shards = built(tmp_path, "tfrecord")
-    command = [sys.executable, "-c", BY_TENSORFLOW, *map(str, sorted(shards.glob("*.tfrecord")))]
-    environ = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run(command, env=environ, capture_output=True, check=True, timeout=200)
-    rows = json.loads(done.stdout)
+    rows = json.loads(tensorflow(BY_TENSORFLOW, *sorted(shards.glob("*.tfrecord"))))
     kinds = {
         "flag": "int64",
         "stock": "int64",

@@ -5,17 +5,14 @@ from __future__ import annotations
 import errno
 import gc
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import fsspec
 import numpy as np
 import pytest
-from helpers.needs import require
 from helpers.photos import jpeg
-from helpers.preprocess.mosaic_streaming import streaming
+from helpers.preprocess.libraries import streaming, tensorflow
 from helpers.small_jobs import FORMATS, InlineEngine, finished_job, recipe
 from helpers.small_jobs import source as make_source
 
@@ -28,8 +25,6 @@ from fastfeed.preprocess.targets.job_state import open_job
 from fastfeed.preprocess.targets.target import open_target
 
 TENSORFLOW = """
-import json, sys
-import tensorflow as tf
 kinds = {
     "image/key": tf.io.FixedLenFeature([], tf.string),
     "image/source": tf.io.FixedLenFeature([], tf.string),
@@ -59,9 +54,7 @@ def by_webdataset(folder: Path) -> dict[str, int]:
 
 
 def by_tensorflow(folder: Path) -> dict[str, int]:
-    require("tensorflow")
-    command = [sys.executable, "-c", TENSORFLOW, *map(str, sorted(folder.glob("*.tfrecord")))]
-    return rows(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    return rows(tensorflow(TENSORFLOW, *sorted(folder.glob("*.tfrecord"))))
 
 
 def by_pyarrow(folder: Path) -> dict[str, int]:
@@ -94,12 +87,16 @@ LIBRARIES = {
     "mds": by_mosaic,
     "raw": by_numpy,
 }
+BY_LIBRARIES = [  # to import two of them takes seconds; `test_a_reader_with_an_index_notices`
+    pytest.param(name, marks=[pytest.mark.slow] if name in ("tfrecord", "mds") else [])
+    for name in FORMATS
+]
 
 
 @pytest.mark.filterwarnings(
     "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"
 )
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", BY_LIBRARIES)
 def test_the_format_s_library_reads_every_change(tmp_path: Path, format: str) -> None:
     finished_job(tmp_path, format)
     source = tmp_path / "source"

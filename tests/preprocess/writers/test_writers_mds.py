@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.preprocess.mosaic_streaming import streaming
+from helpers.preprocess.libraries import streaming
 from helpers.preprocess.packing import encoded, entries, write
 
 from fastfeed.errors import ConfigError

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.needs import require
+from helpers.preprocess.libraries import tensorflow
 from helpers.preprocess.packing import entries, files, write
 
 from fastfeed.errors import ConfigError
@@ -35,9 +33,6 @@ FEATURES = [
 ]
 
 BY_TENSORFLOW = """
-import json, sys
-import tensorflow as tf
-
 data = tf.data.TFRecordDataset(sys.argv[1:])
 found, same = [], []
 for record in data:
@@ -64,24 +59,13 @@ json.dump({"found": found, "same": same, "shapes": shapes, "labels": labels, "ca
 
 
 def test_tensorflow_reads_it(tmp_path: Path) -> None:
-    require("tensorflow")
     found = entries(7)
     found[4] = replace(found[4], label=(1 << 62) + 5)
     found[5] = replace(found[5], label=-5, image=found[5].image + bytes(300_000))
     shards = [tmp_path / f"shard-00000{k}.tfrecord" for k in range(3)]
     for path, part in zip(shards, (found[:4], [], found[4:]), strict=True):
         write(tmp_path, RECORDS, part, path.stem)
-    environ = os.environ | {
-        "TF_CPP_MIN_LOG_LEVEL": "3",
-        "CUDA_VISIBLE_DEVICES": "",
-        "TF_NUM_INTRAOP_THREADS": "1",
-    }
-    command = [sys.executable, "-c", BY_TENSORFLOW, *map(str, shards)]
-    run = subprocess.run(
-        command, env=environ, capture_output=True, text=True, check=False, timeout=200
-    )
-    assert run.returncode == 0, run.stderr[-2000:]
-    read = json.loads(run.stdout)
+    read = json.loads(tensorflow(BY_TENSORFLOW, *shards))
     assert read["same"] == [True] * 7  # as protobuf's deterministic serialization has them
     assert read["shapes"] == [[8, 10, 3]] * 7
     assert read["labels"] == [-1 if one.label is None else one.label for one in found]

@@ -24,7 +24,7 @@ from helpers.ports import (
     samples,
     short_side,
 )
-from helpers.preprocess.mosaic_streaming import streaming
+from helpers.preprocess.libraries import streaming
 from PIL import Image
 
 import fastfeed as ff

@@ -1,14 +1,18 @@
-"""Programs that use the real package mosaicml-streaming, each in a process of its own."""
+"""Programs that read shards with mosaicml-streaming or TensorFlow, in forks of one process that has
+imported it.
+"""
 
 from __future__ import annotations
 
+import atexit
+import functools
 import importlib.util
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from helpers.commands import ForkedPrograms
+from helpers.needs import require
 
 MISSING = (
     "no mosaicml-streaming, or no torch; pip install --no-deps mosaicml-streaming catalogue; pip"
@@ -17,7 +21,7 @@ MISSING = (
 
 # streaming imports tokenizers, vision models and compressors whatever it is to do; none of them has
 # a part in reading a plain shard, so that empty ones stand in for those that are not here
-STREAMING = """
+_STREAMING = """
 import importlib.machinery, importlib.util, json, sys, types
 
 class StandIn:
@@ -37,17 +41,32 @@ class StandIn:
         pass
 
 sys.meta_path.append(StandIn())
+import streaming
 """
+
+
+@functools.cache
+def _programs(imports: str, **environ: str) -> ForkedPrograms:
+    """The process for all tests of this one: to import either takes four seconds."""
+    programs = ForkedPrograms(imports, **environ)
+    atexit.register(programs.end)
+    return programs
 
 
 def streaming(program: str, *words: str, folder: Path) -> str:
     """What a program prints, with temporary files in a folder."""
     if any(importlib.util.find_spec(name) is None for name in ("streaming", "torch", "catalogue")):
         pytest.skip(MISSING)
-    environ = os.environ | {"TMPDIR": str(folder), "PYTHONWARNINGS": "ignore"}
-    command = [sys.executable, "-c", STREAMING + program, *words]
-    run = subprocess.run(
-        command, env=environ, capture_output=True, text=True, check=False, timeout=200
-    )
-    assert run.returncode == 0, run.stderr[-2000:]
-    return run.stdout
+    programs = _programs(_STREAMING, PYTHONWARNINGS="ignore")
+    done = programs.run(f"import tempfile\ntempfile.tempdir = {str(folder)!r}\n{program}", *words)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+def tensorflow(program: str, *words: object) -> str:
+    """What a program prints; it may use `tf`."""
+    require("tensorflow")
+    quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "", "TF_NUM_INTRAOP_THREADS": "1"}
+    done = _programs("import tensorflow as tf", **quiet).run(program, *words)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout

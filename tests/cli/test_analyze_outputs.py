@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from helpers.commands import CliRunner
 from helpers.profiler.simulator.judged import run_of
 from helpers.profiler.simulator.to_chrome import write_chrome
 from helpers.profiler.simulator.to_nsys import write_nsys
-from typer.testing import CliRunner
 
 from fastfeed.cli import app
 from fastfeed.errors import ConfigError, FastfeedError, TraceError

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import typer
 from conftest import ROOT as FOLDER
-from typer.testing import CliRunner
+from helpers.commands import CliRunner
+from helpers.products import in_turn
 
 from fastfeed.cli import COMMANDS, app, main
 from fastfeed.cli.screen import help as command_help
@@ -59,8 +60,7 @@ def parse(words: list[str]) -> Any:
     return command.make_context(name, arguments)
 
 
-@pytest.mark.parametrize("name", ALL)
-@pytest.mark.parametrize("columns", [80, 120])
+@pytest.mark.parametrize(("name", "columns"), in_turn(ALL, [80, 120]))
 def test_examples_come_before_arguments_and_options_and_a_screen_holds_it(
     name: str, columns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,7 +216,10 @@ def test_fields_of_errors_are_parameters_and_the_table_names_options():
                 arguments.add(node.arg)
             elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
                 arguments.add(node.target.id)
-            elif isinstance(node, ast.Call) and ast.unparse(node.func).startswith("ConfigError"):
+            elif (
+                isinstance(node, ast.Call)
+                and getattr(getattr(node.func, "value", node.func), "id", "") == "ConfigError"
+            ):
                 fields |= {
                     k.value.value for k in node.keywords if isinstance(k.value, ast.Constant)
                 }

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 import typer
+from helpers.commands import CliRunner
 from rich.console import Console
-from typer.testing import CliRunner
 
 from fastfeed.cli.doctor.command import (
     PACKAGES,

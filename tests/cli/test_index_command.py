@@ -6,12 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from helpers.commands import command_line
+from helpers.commands import CliRunner, command_line
 from helpers.records import record_folder
 from helpers.remotes import uploaded
 from helpers.shards import shard_folder
 from helpers.trees import tree
-from typer.testing import CliRunner
 
 from fastfeed.cli import app
 from fastfeed.sources import ImageFolder, Storage, TarShards

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.commands import CliRunner
 from helpers.hugging_face import README, repository
 from helpers.photos import folder
 from helpers.shards import shard_folder
 from PIL import Image, ImageDraw
-from typer.testing import CliRunner
 
 from fastfeed.cli import app
 from fastfeed.cli.open_source import storage_options

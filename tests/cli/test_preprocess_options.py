@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from typer.testing import CliRunner
+from helpers.commands import CliRunner
 
 from fastfeed.cli import app
 from fastfeed.cli.preprocess import run as preprocess_run

@@ -8,10 +8,10 @@ import json
 from pathlib import Path
 
 import pytest
+from helpers.commands import CliRunner
 from helpers.photos import jpeg
 from helpers.shards import tar_of
 from helpers.small_jobs import InlineEngine
-from typer.testing import CliRunner
 
 from fastfeed.cli import app
 from fastfeed.errors import ConfigError

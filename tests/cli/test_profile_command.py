@@ -15,11 +15,10 @@ from pathlib import Path
 
 import pytest
 from conftest import environment
-from helpers.commands import STRICT
+from helpers.commands import STRICT, CliRunner
 from helpers.profiler import fake_nsys
 from helpers.profiler.simulator.judged import run_of
 from helpers.profiler.simulator.to_nsys import write_nsys
-from typer.testing import CliRunner
 
 from fastfeed.cli import app
 from fastfeed.errors import ConfigError

@@ -42,7 +42,12 @@ def is_gone(pid):
 
 
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)]
+    ("number", "code"),
+    [
+        (signal.SIGTERM, 143),
+        pytest.param(signal.SIGHUP, 129, marks=pytest.mark.nightly),
+        (signal.SIGINT, 130),
+    ],
 )
 def test_a_proof_that_is_ended_ends_its_trainer_and_leaves_no_files(tmp_path, number, code):
     """The trainer is started by a shell, which passes no signal on."""

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.commands import CliRunner
 from helpers.hugging_face import README, repository
 from helpers.op_examples.basic import darker
 from helpers.photos import picture
 from helpers.targets import tar_folder
 from PIL import Image
-from typer.testing import CliRunner
 
 from fastfeed.cli import app
 from fastfeed.cli.show.command import show

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +22,11 @@ def picture(seed: int, size: tuple[int, int] = (40, 56), detail: float = 1) -> n
     """uint8 (height, width, 3): a few waves whose direction, length and colors come from the
     seed.
     """
+    return _picture(seed, tuple(size), detail).copy()
+
+
+@functools.lru_cache(512)  # laws draw the same ones for every op
+def _picture(seed: int, size: tuple[int, int], detail: float) -> np.ndarray:
     rng = np.random.default_rng(seed)
     y, x = (np.linspace(0, 1, n) for n in size)
     waves = [
@@ -30,6 +36,7 @@ def picture(seed: int, size: tuple[int, int] = (40, 56), detail: float = 1) -> n
     return np.rint(127.5 + 120 * np.stack(waves, axis=2)).astype(np.uint8)
 
 
+@functools.lru_cache(512)
 def jpeg(seed: int, size: tuple[int, int] = (40, 56), quality: int = 90) -> bytes:
     """A picture as a file's bytes."""
     file = io.BytesIO()

@@ -10,7 +10,9 @@ with S3Server() as server:
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import http.client
 import json
 import subprocess
@@ -169,8 +171,21 @@ def s3_process() -> Iterator[S3Server]:
         find_spec("moto") and find_spec("flask")
     ):  # importing them here would take half a second
         pytest.skip("the S3 server needs moto: pip install 'moto[s3,server]'")
-    with S3Server() as server:
+    with S3Server() as server, _models_kept():
         yield server
+
+
+@contextlib.contextmanager
+def _models_kept() -> Iterator[None]:
+    """Every client parses the descriptions of AWS again, some megabytes of JSON; here they are
+    parsed once.
+    """
+    from botocore.loaders import JSONFileLoader
+
+    kept = functools.cache(JSONFileLoader().load_file)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(JSONFileLoader, "load_file", lambda _, path: kept(path))
+        yield
 
 
 @pytest.fixture

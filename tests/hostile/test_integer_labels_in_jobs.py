@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.commands import CliRunner
 from helpers.photos import jpeg
 from helpers.preprocess.commands import preprocess
 from helpers.small_jobs import FORMATS, InlineEngine, recipe
-from typer.testing import CliRunner
 
 import fastfeed as ff
 from fastfeed.cli import app

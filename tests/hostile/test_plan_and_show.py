@@ -8,6 +8,7 @@ import json
 
 import numpy as np
 import pytest
+from helpers.commands import CliRunner
 from helpers.photos import jpeg
 from helpers.preprocess.commands import preprocess
 from helpers.records import record_folder
@@ -15,7 +16,6 @@ from helpers.remotes import uploaded
 from helpers.shards import shard_folder
 from helpers.tables import write
 from PIL import Image
-from typer.testing import CliRunner
 
 from fastfeed.cli import app
 from fastfeed.errors import ConfigError

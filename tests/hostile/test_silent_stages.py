@@ -9,9 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from helpers.commands import CliRunner
 from helpers.small_jobs import InlineEngine, finished_job, recipe, source
 from rich.console import Console
-from typer.testing import CliRunner
 
 from fastfeed.cli import app
 from fastfeed.preprocess import Recipe, Scaling, Selection, run

@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from helpers.commands import CliRunner
 from helpers.mosaic import mds_shard
 from helpers.photos import jpeg
 from helpers.records import example, frame
 from helpers.shards import tar_of
 from helpers.tables import write
-from typer.testing import CliRunner
 
 import fastfeed as ff
 from fastfeed.cli import app

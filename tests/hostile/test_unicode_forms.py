@@ -10,10 +10,10 @@ import unicodedata
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from helpers.commands import CliRunner
 from helpers.photos import jpeg
 from helpers.shards import tar_of
 from helpers.tables import write
-from typer.testing import CliRunner
 
 import fastfeed as ff
 from fastfeed.cli import app

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.commands import CliRunner
 from helpers.profiler.nccl_files import nccl_run
-from typer.testing import CliRunner
 
 from fastfeed.cli import app
 

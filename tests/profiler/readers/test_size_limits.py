@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from helpers.commands import CliRunner
 from helpers.profiler.kineto_files import kernel, launch, write
 from helpers.profiler.nsys_databases import Export
 from helpers.traces import DIALECTS, steady
-from typer.testing import CliRunner
 
 from fastfeed.cli import app
 from fastfeed.errors import TraceError

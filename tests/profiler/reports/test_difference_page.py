@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from helpers.commands import CliRunner
 from helpers.profiler import results_made as made
 from helpers.profiler.browser import Browser, browser, found
 from helpers.profiler.simulator.cases import ALL
 from helpers.profiler.simulator.write import write
-from typer.testing import CliRunner
 
 from fastfeed.cli import app
 from fastfeed.profiler.compare.compare import compare

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 import typer
+from helpers.commands import CliRunner
 from helpers.profiler import results_made
-from typer.testing import CliRunner
 
 from fastfeed.cli.traces import options as trace_io
 from fastfeed.cli.traces.analyze import analyze

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from helpers.followed import Followed, listed
 
 from fastfeed.feed.batch.object_rows import ObjectRows
@@ -13,14 +14,17 @@ from fastfeed.sampling.rng import uniform
 from fastfeed.sources.annotations.shapes import ShapeLists, shape_of
 from fastfeed.spec import PIXELS, ObjectSpec
 
-LISTS = 300
+LISTS = 75
 N = 5
 POINTS = 4
 SPEC = ObjectSpec(POINTS, (), ((0, 1),), min_visible=0.2, min_size=2.0, min_area=30.0)
 
 
-def test_points_and_masks_are_where_single_ops_put_them() -> None:
-    rng = np.random.default_rng(0)
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(k, marks=pytest.mark.nightly) for k in (1, 2, 3))]
+)
+def test_points_and_masks_are_where_single_ops_put_them(seed: int) -> None:
+    rng = np.random.default_rng(seed)
     visible = moved = dropped = drawn = 0
     for number in range(LISTS):
         ops = listed(rng)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import pytest
 from helpers.followed import Followed, edges_of, even_odd, listed
 
 from fastfeed.feed.batch.object_rows import ObjectRows
@@ -15,7 +16,7 @@ from fastfeed.sampling.rng import uniform
 from fastfeed.sources.annotations.shapes import Rings, ShapeLists, shape_of
 from fastfeed.spec import PIXELS, ObjectSpec
 
-LISTS = 1000
+LISTS = 200
 N = 3
 SPEC = ObjectSpec(min_visible=0.1, instance_masks=True, polygons=(2, 200))
 SIZE = (80, 88)  # that all lists of ops end with
@@ -60,8 +61,11 @@ def area_between(
     return float(areas[first(places) ^ second(places)].sum())
 
 
-def test_polygons_cover_what_single_ops_leave_of_them() -> None:
-    rng = np.random.default_rng(1)
+@pytest.mark.parametrize(
+    "seed", [1, *(pytest.param(k, marks=pytest.mark.nightly) for k in (2, 3, 4, 5))]
+)
+def test_polygons_cover_what_single_ops_leave_of_them(seed: int) -> None:
+    rng = np.random.default_rng(seed)
     compared = whole = cut = gone = 0
     for number in range(LISTS):
         ops = listed(rng)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.op_examples import ALL, listed
+from helpers.op_examples import ALL, listed, one_of_each
 from helpers.photos import jpeg, picture
 
 import fastfeed as ff
@@ -62,7 +62,7 @@ def first_batch(source: Any, ops: list[Any]) -> tuple[Batch, ff.Transform]:
         return batch, ff.Transform.of(feed)
 
 
-@pytest.mark.parametrize("op", ONE_BY_ONE, ids=repr)
+@pytest.mark.parametrize("op", one_of_each(ONE_BY_ONE), ids=repr)
 def test_files_as_in_a_feed(op: Any, folder: list[str], tmp_path: Path) -> None:
     ops = ops_of(op)
     source = ff.Files(folder, LABELS, classes=["a", "b", "c"])
@@ -80,7 +80,9 @@ def test_files_as_in_a_feed(op: Any, folder: list[str], tmp_path: Path) -> None:
         assert np.array_equal(single, batch.images[1]) and own.spec.dtype == single.dtype
 
 
-@pytest.mark.parametrize("op", [op for op in ONE_BY_ONE if op.kind != "decode"], ids=repr)
+@pytest.mark.parametrize(
+    "op", one_of_each(op for op in ONE_BY_ONE if op.kind != "decode"), ids=repr
+)
 def test_arrays_as_in_a_feed(op: Any, tmp_path: Path) -> None:
     ops = listed(op)
     source = ff.Arrays(np.stack(PICTURES), LABELS, classes=["a", "b", "c"])

@@ -50,7 +50,9 @@ EACH = [
 def test_items_have_the_structure_that_yields_says(adapter, kind, tmp_path):
     with feed(kind, tmp_path, tail="pad") as made:
         loaders = [(made.batches(0), ADAPTERS[adapter](made, None), default_of(made, False))]
-        for epoch, yields in enumerate(structures(made), 1):
+        # TensorFlow traces each: dicts and lists of all fields, and every one where that is quick
+        skipped = 4 if adapter == "tfdata" and kind != "plain" else 0
+        for epoch, yields in enumerate(structures(made)[skipped:], 1):
             loaders.append((made.batches(epoch), ADAPTERS[adapter](made, yields), yields))
         for batches, loader, structure in loaders:
             for batch, item in zip(batches, loader, strict=True):

@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Callable, Iterable
 from typing import Any
+
+import pytest
 
 from fastfeed.ops import OPS
 from fastfeed.ops.program.layers import simple
@@ -32,6 +35,15 @@ _EVERY = [op for kind in OPS for op in EXAMPLES.get(kind, ())]
 ALL = [op for op in _EVERY if not hasattr(op, "needs_boxes")]
 CHANGES = [op for op in ALL if op.kind == "change"]
 SIMPLE = [op for op in CHANGES if simple(op)]
+
+
+def one_of_each(ops: Iterable[Any], key: Callable[[Any], object] = type) -> list[Any]:
+    """Parameters of a test: the first op of each type, and more of it, which are slow."""
+    first: dict[object, Any] = {}
+    return [
+        op if first.setdefault(key(op), op) is op else pytest.param(op, marks=pytest.mark.slow)
+        for op in ops
+    ]
 
 
 def listed(op: Any, size: tuple[int, int] = (24, 32)) -> list[Any]:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.photos import folder, jpeg
+from helpers.products import in_turn
 from helpers.records import record_folder
 from helpers.shards import shard_folder, tar_of
 
@@ -37,13 +38,13 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Seconds that were waited for."""
     waited: list[float] = []
     monkeypatch.setattr(local_file, "sleep", waited.append)
-    gc.collect()  # sources of other tests
     return waited
 
 
 @pytest.fixture
 def limit(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Set what a process may open."""
+    gc.collect()  # sources of other tests
     return lambda soft: monkeypatch.setattr(shard_files, "open_files", lambda: (soft, soft))
 
 
@@ -183,8 +184,9 @@ def failing_natively(source: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source, "addresses", lambda ids: None, raising=False)
 
 
-@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
-@pytest.mark.parametrize("kind", SOURCES)
+@pytest.mark.parametrize(
+    ("kind", "number"), in_turn(SOURCES, [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+)
 def test_a_lack_that_passes_costs_no_sample(
     kind: str, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pauses: list[float]
 ) -> None:
@@ -199,18 +201,20 @@ def test_a_lack_that_passes_costs_no_sample(
 
 
 @pytest.mark.parametrize(
-    ("number", "on_bad"),
-    [(errno.EMFILE, "substitute"), (errno.ENFILE, "mask"), (errno.ENOMEM, "substitute")],
+    ("kind", "how"),
+    in_turn(
+        SOURCES,
+        [(errno.EMFILE, "substitute"), (errno.ENFILE, "mask"), (errno.ENOMEM, "substitute")],
+    ),
 )
-@pytest.mark.parametrize("kind", SOURCES)
 def test_a_lack_that_lasts_ends_the_run_with_an_error_that_says_so(
     kind: str,
-    on_bad: str,
-    number: int,
+    how: tuple[int, str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     pauses: list[float],
 ) -> None:
+    number, on_bad = how
     source = SOURCES[kind](tmp_path / "s")
     failing_natively(source, monkeypatch)
     opens = Exhausted(monkeypatch, number, float("inf"), SUFFIX[kind])

@@ -240,7 +240,7 @@ def test_unknown_names_are_refused_before_anything_is_written(place):
     assert not Path("shards/__job/plan.json").exists()
 
 
-@pytest.mark.parametrize("workers", ["inline", "processes"])
+@pytest.mark.parametrize("workers", ["inline", pytest.param("processes", marks=pytest.mark.slow)])
 def test_unknown_names_are_refused_before_the_plan_also_with_a_function(place, workers):
     engine = {"engine": InlineEngine()} if workers == "inline" else {"workers": 1}
     with pytest.raises(ConfigError, match=r"no column 'score', only .* and the columns scor;"):

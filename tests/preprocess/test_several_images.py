@@ -7,9 +7,6 @@ import gc
 import hashlib
 import io
 import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from helpers.needs import require
 from helpers.photos import jpeg
-from helpers.preprocess.mosaic_streaming import streaming
+from helpers.preprocess.libraries import streaming, tensorflow
 from helpers.s3 import S3Server
 from helpers.small_jobs import InlineEngine, recipe
 from PIL import Image
@@ -47,6 +44,10 @@ from fastfeed.preprocess.targets.job_state import open_job
 from fastfeed.preprocess.targets.target import open_target
 
 FORMATS = ("webdataset", "tfrecord", "parquet", "mds")
+BY_LIBRARIES = [  # to import two of the libraries takes seconds; test_typed_columns reads by them
+    pytest.param(name, marks=[pytest.mark.slow] if name in ("tfrecord", "mds") else [])
+    for name in FORMATS
+]
 COUNT = 5
 
 
@@ -132,8 +133,6 @@ def by_pyarrow(shards: Path) -> list[dict[str, Any]]:
 
 
 BY_TENSORFLOW = """
-import json, sys
-import tensorflow as tf
 rows = []
 for record in tf.data.TFRecordDataset(sys.argv[1:]):
     found = tf.train.Example.FromString(record.numpy()).features.feature
@@ -146,15 +145,8 @@ json.dump(rows, sys.stdout)
 
 
 def by_tensorflow(shards: Path) -> list[dict[str, Any]]:
-    require("tensorflow")
-    environ = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
-    command = [sys.executable, "-c", BY_TENSORFLOW, *map(str, sorted(shards.glob("*.tfrecord")))]
-    run = subprocess.run(
-        command, env=environ, capture_output=True, text=True, check=False, timeout=200
-    )
-    assert run.returncode == 0, run.stderr[-2000:]
     images = ("left", "right")
-    rows = json.loads(run.stdout)
+    rows = json.loads(tensorflow(BY_TENSORFLOW, *sorted(shards.glob("*.tfrecord"))))
     return [row | {name: bytes.fromhex(row[name]) for name in images} for row in rows]
 
 
@@ -180,7 +172,7 @@ def size_of(image: bytes | list[int]) -> list[int]:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", BY_LIBRARIES)
 def test_libraries_read_both_images(tmp_path: Path, format: str) -> None:
     shards = built(tmp_path, format)
     found = samples(shards, format)
@@ -474,7 +466,14 @@ def test_a_repaired_pair_of_a_table_enters_a_new_shard(tmp_path: Path) -> None:
         assert read.read(range(4)) == [alone[k] for k in (0, 1, 3, 2)]
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize(
+    "format",
+    [
+        "webdataset",
+        pytest.param("mds", marks=pytest.mark.slow),
+        *(pytest.param(name, marks=pytest.mark.nightly) for name in ("tfrecord", "parquet")),
+    ],
+)
 def test_shards_in_a_store_and_their_updates_are_those_of_a_folder(
     tmp_path: Path, format: str, s3: S3Server
 ) -> None:

@@ -21,9 +21,9 @@ SHAPES = {
 }
 JOBS = [
     ("webdataset", "webp"),
-    ("tfrecord", "jpeg"),
+    pytest.param("tfrecord", "jpeg", marks=pytest.mark.nightly),
     ("parquet", "png"),
-    ("mds", "webp"),
+    pytest.param("mds", "webp", marks=pytest.mark.nightly),
     ("raw", "raw"),
 ]
 

@@ -100,6 +100,7 @@ FILES = {  # path, and the file
     ),
     "animated WebP": ("pillow", animated),
 }
+IN_CI = ("baseline", "progressive", "PNG", "TIFF of one strip", "interlaced PNG", "WebP")
 
 
 def needs(path: str) -> None:
@@ -112,7 +113,10 @@ def needs(path: str) -> None:
 @pytest.mark.skipif(
     not Path("/proc/self/status").exists(), reason="no /proc: peaks of memory are read on Linux"
 )
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[] if name in IN_CI else [pytest.mark.nightly]) for name in FILES],
+)
 def test_the_cost_is_what_it_takes(name, tmp_path):
     path, make = FILES[name]
     needs(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.products import in_turn
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -54,8 +55,7 @@ WAYS = [
 
 
 @pytest.mark.parametrize(("way", "distance"), WAYS)
-@pytest.mark.parametrize("places", [9, 64])
-@pytest.mark.parametrize("moves", [2, 7])
+@pytest.mark.parametrize(("places", "moves"), in_turn([9, 64], [2, 7]))
 def test_exactly_the_pairs_of_brute_force(
     way: str, distance: int, places: int, moves: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

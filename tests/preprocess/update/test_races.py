@@ -128,7 +128,13 @@ def at_write(root: Path, number: int, first: Any, other: Any) -> tuple[list[Any]
 
 
 @pytest.mark.parametrize(
-    ("first", "other"), [(append, remove), (remove, append), (remove, retry), (retry, remove)]
+    ("first", "other"),
+    [
+        (append, remove),
+        (retry, remove),
+        pytest.param(remove, append, marks=pytest.mark.slow),
+        pytest.param(remove, retry, marks=pytest.mark.slow),
+    ],
 )
 def test_a_command_at_each_write_of_another(
     original: Path, tmp_path: Path, first: Any, other: Any

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from helpers.photos import folder, jpeg
 from helpers.preprocess.outcomes import tree
+from helpers.products import in_turn
 from helpers.small_jobs import FORMATS, InlineEngine, recipe
 from helpers.small_jobs import source as make_source
 
@@ -124,14 +125,18 @@ def begin(original: Path, root: Path, job: str) -> Path:
     return root
 
 
-SEEDS = [
-    seed if seed < 2 else pytest.param(seed, marks=pytest.mark.nightly) for seed in range(HISTORIES)
+KINDS = [
+    *in_turn(["source", "merged"], range(2)),
+    *(
+        pytest.param(kind, seed, marks=pytest.mark.nightly)
+        for kind in ("source", "merged")
+        for seed in range(2, HISTORIES)
+    ),
 ]
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("kind", "seed"), KINDS)
 @pytest.mark.parametrize("format", FORMATS)
-@pytest.mark.parametrize("kind", ["source", "merged"])
 def test_kills_change_nothing(
     original: Path,
     tmp_path: Path,

@@ -9,6 +9,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+from helpers.products import in_turn
 from helpers.profiler import results_made as made
 from rich.console import Console
 
@@ -230,8 +231,7 @@ def test_other_work_and_other_profilers_are_told() -> None:
     assert "60 device operations per step before and 120 after" in notes
 
 
-@pytest.mark.parametrize("width", [40, 80, 200])
-@pytest.mark.parametrize("name", sorted(made.EVERY))
+@pytest.mark.parametrize(("name", "width"), in_turn(sorted(made.EVERY), [40, 80, 200]))
 def test_the_screen(name: str, width: int) -> None:
     """Every kind of result against a healthy one: one screen of plain lines that fit."""
     for pair in ((made.EVERY[name](), made.healthy()), (made.healthy(), made.EVERY[name]())):

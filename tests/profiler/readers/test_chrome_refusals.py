@@ -68,7 +68,7 @@ def test_arguments_that_nest_too_deeply(tmp_path: Path, both_ways: str):
         assert trace.origin.notes == () and len(trace.ops.corr) == 8
 
 
-@pytest.mark.parametrize("levels", [3_000, 100_000])
+@pytest.mark.parametrize("levels", [3_000, pytest.param(100_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "more", ["}", ', "deviceProperties": [{"id": 0, "name": "V100"}, {"id": 1}]}']
 )

@@ -10,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from helpers.products import in_turn
 from helpers.profiler.simulator.judged import run_of
 from helpers.profiler.simulator.write import write
 from helpers.profiler.soundness import assert_sound
@@ -43,38 +44,27 @@ def sound(path: Path) -> Trace:
     return trace
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        "text",
-        b"\xff\xfe",
-        float("inf"),
-        None,
-        -(2**63),
-        *(pytest.param(value, marks=pytest.mark.slow) for value in ("", b"", "\x1e", 1.5, -1)),
-        pytest.param(2**63 - 1, marks=pytest.mark.slow),
-    ],
-)
-@pytest.mark.parametrize(
-    "column",
-    [
-        "PROCESSES.globalPid",
-        "PROCESSES.name",
-        "ThreadNames.globalTid",
-        "ThreadNames.nameId",
-        "TARGET_INFO_GPU.id",
-        "TARGET_INFO_GPU.uuid",
-        "TARGET_INFO_CUDA_DEVICE.pid",
-        "TARGET_INFO_CUDA_DEVICE.cudaId",
-        "TARGET_INFO_CUDA_DEVICE.gpuId",
-        "TARGET_INFO_SESSION_START_TIME.utcEpochNs",
-        "StringIds.id",
-        "StringIds.value",
-        "CUPTI_ACTIVITY_KIND_KERNEL.deviceId",
-        "META_DATA_EXPORT.value",
-        "NVTX_EVENTS.domainId",
-    ],
-)
+VALUES = ["text", b"\xff\xfe", float("inf"), None, -(2**63), "", b"", "\x1e", 1.5, -1, 2**63 - 1]
+COLUMNS = [
+    "PROCESSES.globalPid",
+    "PROCESSES.name",
+    "ThreadNames.globalTid",
+    "ThreadNames.nameId",
+    "TARGET_INFO_GPU.id",
+    "TARGET_INFO_GPU.uuid",
+    "TARGET_INFO_CUDA_DEVICE.pid",
+    "TARGET_INFO_CUDA_DEVICE.cudaId",
+    "TARGET_INFO_CUDA_DEVICE.gpuId",
+    "TARGET_INFO_SESSION_START_TIME.utcEpochNs",
+    "StringIds.id",
+    "StringIds.value",
+    "CUPTI_ACTIVITY_KIND_KERNEL.deviceId",
+    "META_DATA_EXPORT.value",
+    "NVTX_EVENTS.domainId",
+]
+
+
+@pytest.mark.parametrize(("column", "value"), in_turn(COLUMNS, VALUES))
 def test_any_value_in_any_column(export: bytes, tmp_path: Path, column: str, value: object) -> None:
     table, name = column.split(".")
     path = bent(export, tmp_path, f'UPDATE "{table}" SET "{name}" = ?', value)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from helpers.products import in_turn
 from helpers.profiler import results_made
 from helpers.profiler.browser import Browser, Tab, browser, found
 from helpers.profiler.results_made import EVERY
@@ -69,8 +70,9 @@ def tip(tab: Tab) -> str:
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("name", [*EVERY, "crowded"])
+@pytest.mark.parametrize(
+    ("name", "width"), in_turn([*EVERY, "crowded"], WIDTHS, pytest.mark.nightly)
+)
 def test_fits_its_width_without_a_complaint_or_a_request(
     chrome: Browser, pages: dict[str, Path], name: str, width: int, dark: bool
 ) -> None:

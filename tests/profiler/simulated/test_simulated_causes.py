@@ -36,13 +36,13 @@ SEVERAL = sorted(name for name in ALL if len(ALL[name].dialects) > 1 and name !=
 
 
 def _in_turn(pairs: list[tuple[str, str]]) -> list[Any]:
-    """Each scenario in one dialect, and so each dialect of some; slow in the other dialects."""
+    """Each scenario in one dialect, and so each dialect of some; in the others at night."""
     names = list(ALL)
     return [
         pytest.param(
             (name, dialect),
             id=f"{name}-{dialect}",
-            marks=[pytest.mark.slow]
+            marks=[pytest.mark.nightly]
             if dialect != ALL[name].dialects[names.index(name) % len(ALL[name].dialects)]
             else [],
         )
@@ -204,7 +204,7 @@ def test_other_seeds(name: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6))]
+    "seed", [1, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(2, 6))]
 )
 @pytest.mark.parametrize("dialect", FULL)
 def test_all_causes_together(dialect: str, seed: int) -> None:

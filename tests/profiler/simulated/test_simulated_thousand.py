@@ -102,11 +102,11 @@ def test_runs_that_were_judged_wrongly(seed: int) -> None:
     ), str(outcome)
 
 
-def test_thirty_random_runs() -> None:
+def test_random_runs() -> None:
     check(range(FAST))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_hundred_random_runs() -> None:
     check(range(FAST, SLOW))
 

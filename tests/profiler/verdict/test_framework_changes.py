@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from helpers.products import in_turn
 from helpers.profiler.results_made import device
 
 from fastfeed.profiler.model.causes import Cause
@@ -53,8 +54,7 @@ def losing(cause: Cause, framework: str, **metrics: float) -> DeviceResult:
     return replace(result, steady=period, framework=framework, metrics=metrics)
 
 
-@pytest.mark.parametrize("framework", WORDS)
-@pytest.mark.parametrize("pageable", [0.0, 1.0])
+@pytest.mark.parametrize(("framework", "pageable"), in_turn(WORDS, [0.0, 1.0]))
 @pytest.mark.parametrize("cause", list(Cause))
 def test_no_framework_is_told_anothers_functions(cause: Cause, pageable: float, framework: str):
     (remedy,) = remedies(losing(cause, framework, h2d_pageable=pageable))

@@ -16,7 +16,8 @@ pytestmark = needs("keras")
 
 BACKENDS = [
     pytest.param("tensorflow", marks=needs("tensorflow")),
-    *(pytest.param(name, marks=[needs(name), pytest.mark.slow]) for name in ("jax", "torch")),
+    pytest.param("jax", marks=[needs("jax"), pytest.mark.slow]),
+    pytest.param("torch", marks=[needs("torch"), pytest.mark.nightly]),
 ]
 STEPS = 5  # 44 samples, batch 8
 

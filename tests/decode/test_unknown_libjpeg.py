@@ -28,7 +28,7 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     "tests",
     [
-        ["tests/decode/test_native.py", "-k", "filter or begin or orientation"],
+        ["tests/decode/test_native.py", "-k", "begin or orientation"],
         pytest.param(
             ["tests/decode/test_native.py", "tests/decode/test_recode.py"], marks=pytest.mark.slow
         ),

@@ -1,8 +1,8 @@
-"""Code blocks of Markdown pages, and a program that runs those of one page: python -m
-helpers.doc_pages PAGE.
+"""Code blocks of Markdown pages, and a program that runs those that it reads about, in forks of a
+process that has imported MODULE: python -m helpers.doc_pages MODULE.
 
 Blocks run in their order: Python in one namespace, bash by bash. One that imports a framework is a
-program of its own: --fork FRAMEWORK runs those that it reads. A block that is not run has a line in front of it: <!--
+program of its own. A block that is not run has a line in front of it: <!--
 not run: the reason --> One that begins where readers begin, not where the block before it ends,
 has: <!-- before: a command of bash -->
 """
@@ -73,22 +73,26 @@ def execute(block: Block, page: str, names: dict[str, object]) -> None:
         exec(compile("\n" * (block.line - 1) + code, page, "exec"), names)
 
 
-def fork_programs(framework: str) -> None:
-    """Run programs, [page, number, folder, file for what it prints] per line, in forks of this
-    process, which has imported their framework: that takes seconds. Print their exit codes.
+def fork_programs(module: str) -> None:
+    """Run programs, [page, number, folder, file for what it prints, environment] per line, in forks
+    of this process, which has imported their module: that takes seconds. Without a number: the page.
+    Print their exit codes.
     """
-    importlib.import_module(framework)
-    if framework == "keras":  # on TensorFlow; to trace a model takes longer than a step of it
+    importlib.import_module(module)
+    if module == "keras":  # on TensorFlow; to trace a model takes longer than a step of it
         importlib.import_module("tensorflow").config.run_functions_eagerly(True)
     for line in sys.stdin:
         child = os.fork()
         if not child:
-            run_in_fork(*json.loads(line))
+            sys.exit(run_in_fork(*json.loads(line)))
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 
 
-def run_in_fork(page: str, program: int, folder: str, printed: str) -> None:
-    """Run a program in its folder, and end this process."""
+def run_in_fork(
+    page: str, program: int | None, folder: str, printed: str, environ: dict[str, str]
+) -> int:
+    """Run a program in its folder, and end this process; return the exit code of a page."""
+    os.environ.update(environ)
     os.chdir(folder)
     file = os.open(printed, os.O_CREAT | os.O_WRONLY)
     os.dup2(file, 1)
@@ -100,7 +104,9 @@ def run_in_fork(page: str, program: int, folder: str, printed: str) -> None:
     except BaseException:  # whatever it is, a program that raises has failed
         traceback.print_exc()
     sys.stdout.flush()
-    os._exit(code)
+    if program is not None:
+        os._exit(code)
+    return code
 
 
 def main(page: str, program: int | None) -> None:
@@ -114,7 +120,4 @@ def main(page: str, program: int | None) -> None:
 NAMES: dict[str, object] = {"__name__": "__main__"}
 
 if __name__ == "__main__":
-    if sys.argv[1] == "--fork":
-        fork_programs(sys.argv[2])
-    else:
-        main(sys.argv[1], None)
+    fork_programs(sys.argv[1])

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import pytest
@@ -39,7 +40,6 @@ PAGES = [
 ]
 NAMES = [page.relative_to(ROOT).as_posix() for page in PAGES]
 LANGUAGES = {"python", "bash", "text", "diff"}  # text is what something prints
-LIMIT_S = 180  # ends a hang
 
 
 # they read buckets of a local server
@@ -195,19 +195,51 @@ def page_environment(**environ: str) -> dict[str, str]:
     )
 
 
-def run(name: str, place: Path, **environ: str) -> str:
-    """What a page prints."""
-    done = subprocess.run(
-        [sys.executable, "-m", "helpers.doc_pages", str(ROOT / name)],
-        env=page_environment(**environ),
-        cwd=place,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
-    return done.stdout
+class Run(Protocol):
+    """What blocks of a page print: of a program, by its number, or all others."""
+
+    def __call__(
+        self,
+        name: str,
+        place: Path,
+        number: int | None = None,
+        module: str = "fastfeed.feed",
+        **environ: str,
+    ) -> str: ...
+
+
+@pytest.fixture(scope="module")
+def run() -> Iterator[Run]:
+    """Runs blocks in forks of a process that has imported what takes long."""
+    with ExitStack() as stack:
+
+        @functools.cache
+        def start(module: str) -> subprocess.Popen[str]:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "helpers.doc_pages", module],
+                env=page_environment(),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            return stack.enter_context(process)
+
+        def run_blocks(
+            name: str,
+            place: Path,
+            number: int | None = None,
+            module: str = "fastfeed.feed",
+            **environ: str,
+        ) -> str:
+            process, printed = start(module), place / "printed"
+            assert process.stdin is not None and process.stdout is not None
+            words = [str(ROOT / name), number, str(place), str(printed), environ]
+            process.stdin.write(json.dumps(words) + "\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == "0\n", printed.read_text()[-6000:]
+            return printed.read_text()
+
+        yield run_blocks
 
 
 QUICK = "docs/get_started.md"  # one page in `make test`
@@ -224,13 +256,13 @@ CASES = [
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_page_runs(name: str, tmp_path: Path) -> None:
+def test_a_page_runs(name: str, tmp_path: Path, run: Run) -> None:
     photographs(name, tmp_path)
     run(name, tmp_path)
 
 
 @pytest.mark.slow
-def test_the_rate_rises_over_epochs_where_the_guide_scales_it(tmp_path: Path) -> None:
+def test_the_rate_rises_over_epochs_where_the_guide_scales_it(tmp_path: Path, run: Run) -> None:
     halves(tmp_path)
     printed = run(
         "docs/guides/imagenet.md",
@@ -257,7 +289,7 @@ def on_s3(s3: S3Server) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_the_guide_to_landmarks_on_s3_runs(s3: S3Server, tmp_path: Path) -> None:
+def test_the_guide_to_landmarks_on_s3_runs(s3: S3Server, tmp_path: Path, run: Run) -> None:
     photos = folder(tmp_path / "photos", {"x": 32}, (64, 80))
     s3.put_folder("landmarks", photos)
     rows = [f"x/{i:04}.jpg,{1000 + i % 3}" for i in range(32)]
@@ -266,7 +298,9 @@ def test_the_guide_to_landmarks_on_s3_runs(s3: S3Server, tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_the_feed_of_the_readme_runs_on_shards_in_a_bucket(s3: S3Server, tmp_path: Path) -> None:
+def test_the_feed_of_the_readme_runs_on_shards_in_a_bucket(
+    s3: S3Server, tmp_path: Path, run: Run
+) -> None:
     require("torch")
     for k in range(100):  # 1,100 samples: one global batch
         s3.put(f"bucket/train-{k:03d}.tar", tar_of(shard_samples(range(11 * k, 11 * k + 11))))
@@ -274,7 +308,9 @@ def test_the_feed_of_the_readme_runs_on_shards_in_a_bucket(s3: S3Server, tmp_pat
 
 
 @pytest.mark.slow
-def test_the_page_of_sources_runs_on_files_of_every_kind(s3: S3Server, tmp_path: Path) -> None:
+def test_the_page_of_sources_runs_on_files_of_every_kind(
+    s3: S3Server, tmp_path: Path, run: Run
+) -> None:
     source_files(tmp_path, s3)
     run(str(without_nvme("docs/sources.md", tmp_path)), tmp_path, **on_s3(s3))
 
@@ -284,26 +320,6 @@ def without_nvme(name: str, place: Path) -> Path:
     page = place / Path(name).name
     page.write_text((ROOT / name).read_text().replace("/nvme/cache", "cache"))
     return page
-
-
-@pytest.fixture(scope="module")
-def forking() -> Iterator[Callable[[str], subprocess.Popen[str]]]:
-    """The process of a framework, in whose forks programs run."""
-    with ExitStack() as stack:
-
-        @functools.cache
-        def start(framework: str) -> subprocess.Popen[str]:
-            command = [sys.executable, "-m", "helpers.doc_pages", "--fork", framework]
-            process = subprocess.Popen(
-                command,
-                env=page_environment(),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            return stack.enter_context(process)
-
-        yield start
 
 
 NIGHTLY = "docs/guides/imagenet.md"  # trains the model of README.md in another way
@@ -322,14 +338,8 @@ def test_a_program_runs(
     number: int,
     framework: str,
     tmp_path: Path,
-    forking: Callable[[str], subprocess.Popen[str]],
+    run: Run,
 ) -> None:
     require(framework)
     photographs(name, tmp_path)
-    process = forking(framework)
-    printed = tmp_path / "printed"
-    assert process.stdin is not None and process.stdout is not None
-    words = [str(ROOT / name), number, str(tmp_path), str(printed)]
-    process.stdin.write(json.dumps(words) + "\n")
-    process.stdin.flush()
-    assert process.stdout.readline() == "0\n", printed.read_text()[-6000:]
+    run(name, tmp_path, number, framework)

@@ -102,6 +102,7 @@ RUNS = [
         ("keras", "tensorflow"),
         (*PHOTOS, "--epochs", "8"),
         says=("Found 126 files belonging to 5 classes.",),
+        nightly=True,
     ),
     Run(
         "keras_one_line.py",
@@ -110,7 +111,7 @@ RUNS = [
         environ=(("KERAS_BACKEND", "jax"),),
         nightly=True,
     ),
-    Run("keras_multi_gpu.py", ("keras", "jax"), PHOTOS, says=("2 devices, jax\n",)),
+    Run("keras_multi_gpu.py", ("keras", "jax"), PHOTOS, says=("2 devices, jax\n",), nightly=True),
     Run(
         "keras_multi_gpu.py",
         ("keras", "tensorflow"),
@@ -121,13 +122,14 @@ RUNS = [
     ),
     Run("keras_hub_example.py", ("keras", "tensorflow", "keras_hub"), PHOTOS, nightly=True),
     Run("horovod/before.py", ("torch",), PHOTOS, mpirun=True, nightly=True),
-    Run("horovod/after.py", ("torch",), (*PHOTOS, "--epochs", "7")),
+    Run("horovod/after.py", ("torch",), (*PHOTOS, "--epochs", "7"), nightly=True),
     Run("horovod/after.py", ("torch",), PHOTOS, mpirun=True, nightly=True),
     Run(
         "lightning_example.py",
         ("torch", "lightning"),
         ("--epochs", "2"),
         says=("62 steps in all, 22 since the checkpoint, to epoch 2",),
+        nightly=True,
     ),
     Run("accelerate_example.py", ("torch", "accelerate"), nightly=True),
     Run(
@@ -139,19 +141,25 @@ RUNS = [
             "the machine is gone, at epoch 1 step 14\n",
             "\n93 steps in all, 53 since the checkpoint\n",
         ),
+        nightly=True,
     ),
     Run(
         "torchft_example.py", ("torch", "torchft"), says=("[(0, 2", ", ended at [(1, 29), (1, 29)]")
     ),
     Run("flax_example.py", ("jax", "flax", "orbax"), says=RESUMED_AT_40),
-    Run("equinox_example.py", ("jax", "equinox", "optax", "orbax"), says=RESUMED_AT_40),
+    Run(
+        "equinox_example.py",
+        ("jax", "equinox", "optax", "orbax"),
+        says=RESUMED_AT_40,
+        nightly=True,
+    ),
     Run(
         "ray_train_torch.py",
         ("torch", "ray", "pandas", "pyarrow", "pydantic"),
         environ=(("RAY_USAGE_STATS_ENABLED", "0"), ("RAY_worker_niceness", "0")),
         nightly=True,
     ),
-    Run("timm_example.py", ("torch",), (*PHOTOS, "--epochs", "8")),
+    Run("timm_example.py", ("torch",), (*PHOTOS, "--epochs", "8"), nightly=True),
     Run(
         "grain_watched.py",
         ("jax", "grain"),

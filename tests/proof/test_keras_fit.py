@@ -15,7 +15,7 @@ pytestmark = needs("keras")
 SESSION = Path(__file__).with_name("keras_fit_session.py")
 BACKENDS = (
     "jax",
-    *(pytest.param(name, marks=pytest.mark.slow) for name in ("tensorflow", "torch")),
+    *(pytest.param(name, marks=pytest.mark.nightly) for name in ("tensorflow", "torch")),
 )
 
 

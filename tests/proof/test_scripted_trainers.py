@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 FRAMEWORKS = {  # packages, and how many proofs in CI and of all: Keras takes longer
-    "keras-tensorflow": (("keras", "tensorflow"), 4, 20),
-    "keras-jax": (("keras", "jax"), 4, 20),
-    "keras-torch": (("keras", "torch"), 4, 20),
-    "torch": (("torch",), 8, 70),
-    "jax": (("jax",), 8, 70),
+    "keras-tensorflow": (("keras", "tensorflow"), 8, 20),
+    "keras-jax": (("keras", "jax"), 0, 20),
+    "keras-torch": (("keras", "torch"), 0, 20),
+    "torch": (("torch",), 10, 70),
+    "jax": (("jax",), 10, 70),
 }
 SCRIPT = Path(__file__).with_name("scripted_session.py")
 
@@ -31,8 +31,8 @@ def test_the_truth_is_in_nine_of_ten_intervals(every: bool):
     """
     held, total, first = Counter(), 0, 0
     for name, (packages, some, proofs) in FRAMEWORKS.items():
-        if all(map(importlib.util.find_spec, packages)):
-            count = proofs if every else some
+        count = proofs if every else some
+        if count and all(map(importlib.util.find_spec, packages)):
             command = [sys.executable, "-W", "ignore", str(SCRIPT), name, str(first), str(count)]
             done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
             assert done.returncode == 0, (name, done.stderr[-3000:])

@@ -18,8 +18,10 @@ pytestmark = needs("keras")
     "backend",
     [
         pytest.param("tensorflow", marks=needs("tensorflow")),
-        pytest.param("jax", marks=[needs("jax"), pytest.mark.slow]),
-        pytest.param("torch", marks=[needs("torch"), pytest.mark.nightly]),
+        *(
+            pytest.param(name, marks=[needs(name), pytest.mark.nightly])
+            for name in ("jax", "torch")
+        ),
     ],
 )
 def test_bits_are_those_of_the_transform(backend: str, tmp_path: Path):

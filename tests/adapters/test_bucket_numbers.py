@@ -13,7 +13,7 @@ from helpers.needs import needs
 
 FRAMEWORKS = [
     pytest.param("torch", marks=needs("torch")),
-    pytest.param("jax", marks=needs("jax")),
+    pytest.param("jax", marks=[needs("jax"), pytest.mark.slow]),
     pytest.param("tfdata", marks=[needs("tensorflow"), pytest.mark.slow]),
     pytest.param("keras-jax", marks=[needs("keras", "jax"), pytest.mark.slow]),
     pytest.param("keras-tensorflow", marks=[needs("keras", "tensorflow"), pytest.mark.nightly]),

@@ -468,7 +468,7 @@ def test_sizes_of_float_files_are_known(tmp_path):
     assert read_headers(source).sizes.tolist() == [[*SIZE]] * 2
 
 
-@pytest.mark.parametrize("dtype", ["uint16", "float32"])
+@pytest.mark.parametrize("dtype", ["uint16", pytest.param("float32", marks=pytest.mark.slow)])
 def test_feeds_of_a_helper_process_and_of_pytorch(dtype, tmp_path):
     pytest.importorskip("torch")
     for k in range(4):

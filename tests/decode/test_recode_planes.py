@@ -231,7 +231,14 @@ def test_room_for_the_coefficients_of_planes(layout: int) -> None:
     assert jpegs.native.held_bytes(blob)[3] >= chroma_blocks * 40 * 2
 
 
-@pytest.mark.parametrize("layout", ["4:2:0", "4:4:4", "progressive", "restarts"])
+@pytest.mark.parametrize(
+    "layout",
+    [
+        "4:2:0",
+        "progressive",
+        *(pytest.param(layout, marks=pytest.mark.slow) for layout in ("4:4:4", "restarts")),
+    ],
+)
 def test_damage_has_the_same_reason_as_in_a_feed(layout: str) -> None:
     blob = LAYOUTS[layout](150, 130, 1)
     scan = blob.index(b"\xff\xda")

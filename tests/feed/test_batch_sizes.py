@@ -106,6 +106,7 @@ def test_feeds_of_two_budgets_are_iterated_together():
     assert len(lengths) == 2 and {n for n, _ in lengths} <= {1, 4}
 
 
+@pytest.mark.slow  # test_fields.py sends all fields
 def test_a_helper_process_and_maps_take_batches_of_a_budget():
     ops = [ff.Map(lambda images: images.mean(axis=(1, 2, 3)), "image", out="mean")]
     plain = [(batch.ids, batch.images, batch["mean"]) for batch in budgeted(ops)]
@@ -192,6 +193,7 @@ def test_a_state_has_the_sizes(recwarn):
     assert "sizes={0: (4, 4), 1: (6, 6)}" in feed.state()["shuffle"]
 
 
+@pytest.mark.slow  # test_fields.py sends all fields
 def test_a_helper_process_hands_over_every_size():
     options = {"batch": 2, "seed": 1}
     ops = [ff.RandomResizedCrop(SIZES)]

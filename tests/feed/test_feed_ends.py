@@ -208,8 +208,8 @@ print("first batch", flush=True)
 @pytest.mark.parametrize(
     ("how", "code"),
     [
-        ("sys.exit(3)", 3),
         ("raise KeyError('user')", 1),
+        pytest.param("sys.exit(3)", 3, marks=pytest.mark.slow),
         pytest.param("", 0, marks=pytest.mark.slow),
         pytest.param("del feed; del walk", 0, marks=pytest.mark.slow),
     ],

@@ -234,6 +234,7 @@ def test_masks_alone_may_be_pasted():
         feed(source, [ff.MixUp()], batch=4)
 
 
+@pytest.mark.slow  # test_fields.py sends all fields
 def test_a_helper_process_makes_the_same():
     source, ops = located(N), [ff.RandomResizedCrop(24), ff.Mosaic()]
     assert samples(feed(source, ops, batch=8, side_process=True)) == samples(

@@ -70,8 +70,14 @@ NAMES = [
 ]
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("prefetch", [0, 3])
+@pytest.mark.parametrize(
+    ("name", "prefetch"),
+    [
+        *((name, 3) for name in NAMES),
+        (NAMES[0], 0),
+        *(pytest.param(name, 0, marks=pytest.mark.slow) for name in NAMES[1:]),
+    ],
+)
 def test_resumes_at_another_world_size(tmp_path: Path, name: str, prefetch: int):
     source, shuffle = sources(tmp_path / "data")[name]
 

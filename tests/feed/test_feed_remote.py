@@ -231,7 +231,7 @@ except KeyboardInterrupt:
 """
 
 
-@pytest.mark.parametrize("how", ["close", "exit"])
+@pytest.mark.parametrize("how", ["close", pytest.param("exit", marks=pytest.mark.slow)])
 def test_ctrl_c_while_reads_hang(python, how):
     done = python(INTERRUPT, how, **environment())
     assert (done.returncode, done.stderr) == (0, "")

@@ -266,6 +266,7 @@ def test_storage_of_one_image_that_is_down():
             first(pair, [], outage=ff.Outage(0.0, then=then))
 
 
+@pytest.mark.slow  # test_fields.py sends all fields
 def test_a_helper_process_makes_the_same_pairs():
     together = ff.Together({"left": ff.Arrays(PICTURES), "right": ff.Arrays(PICTURES[::-1])})
     want = first(together, [ff.RandomFlip()])

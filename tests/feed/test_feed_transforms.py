@@ -128,6 +128,7 @@ def test_a_bad_sample_stays_where_it_is(tmp_path: Path) -> None:
     assert batch["original_size"][1].tolist() == [0, 0]
 
 
+@pytest.mark.slow  # test_fields.py sends all fields
 def test_a_helper_process_and_a_transform_say_the_same(tmp_path: Path) -> None:
     source, ops = files(tmp_path), [ff.RandomResizedCrop(16), ff.RandomFlip()]
     with feed(source, ops, **ON) as made:

@@ -121,6 +121,7 @@ def test_bad_files_are_replaced_in_all_views(tmp_path, decode):
     )
 
 
+@pytest.mark.slow  # test_fields.py sends all fields
 def test_a_helper_process_makes_the_same_views():
     ops = [MultiCrop((View(16, 2), View(8, 3))), Invert()]
     here = first(SOURCE, ops)

@@ -22,7 +22,15 @@ def weighted(weights: Any = None, **more: Any) -> ff.Feed:
     return feed(SOURCE, **({"global_batch": 10, "shuffle": order, "seed": 3} | more))
 
 
-@pytest.mark.parametrize("how", [{"prefetch": 0}, {"prefetch": 3}, {"side_process": True}], ids=str)
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"prefetch": 0},
+        {"prefetch": 3},
+        pytest.param({"side_process": True}, marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
 def test_following_epochs_are_those_of_a_feed_with_these_weights(how):
     with weighted(**how) as changing, weighted() as even:
         assert equal(list(changing), list(even))

@@ -110,6 +110,7 @@ def test_a_substitute_that_is_larger_is_scaled(source, tmp_path):
     assert batch["valid"].sum() == round(height * scale) * round(width * scale)
 
 
+@pytest.mark.slow  # test_fields.py sends all fields
 def test_a_helper_process_makes_the_same(source):
     feeds = [ff.Feed(source, [corner(2)], batch=2, side_process=side) for side in (False, True)]
     for a, b in zip(*(feed.batches(epochs=2) for feed in feeds), strict=True):

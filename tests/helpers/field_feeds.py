@@ -131,10 +131,12 @@ def feed(kind: str, folder: Path, **options: Any) -> ff.Feed:
     return ff.Feed(source, ops, **settings | options)
 
 
-def structures(made: ff.Feed, texts: bool = True) -> list[Any]:
-    """Choices of fields, over all that a trainer can take of a feed."""
+def structures(made: ff.Feed, texts: bool = True, every: bool = True) -> list[Any]:
+    """Choices of fields, over all that a trainer can take of a feed; not `every`: all fields."""
     fields = made.fields.items()
     names = [name for name, field in fields if field.is_array or (texts and field.dtype == "str")]
+    if not every:
+        return [dict(zip(names, reversed(names), strict=True))]
     return [
         "image",
         names[-1],

@@ -144,10 +144,11 @@ def test_the_helper_process_is_named():
 @pytest.mark.parametrize(
     "then",
     [
-        "break",
         "1 / 0",
-        *(pytest.param(end, marks=pytest.mark.slow) for end in ("pass", "sys.exit(3)")),
-        pytest.param("signal = None", marks=pytest.mark.slow),
+        *(
+            pytest.param(end, marks=pytest.mark.slow)
+            for end in ("break", "pass", "sys.exit(3)", "signal = None")
+        ),
     ],
 )
 def test_a_trainer_that_ends_leaves_no_page(then):

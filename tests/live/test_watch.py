@@ -315,7 +315,7 @@ def in_use(option, port):
     )
 
 
-@pytest.mark.parametrize("option", ["--web", "--prometheus"])
+@pytest.mark.parametrize("option", ["--web", pytest.param("--prometheus", marks=pytest.mark.slow)])
 def test_a_port_in_use_stops_nothing_else(tmp_path, trainer, taken, option):
     trainer.train(1)
     with going_on(tmp_path, "--json", option, f":{taken}") as watch:
@@ -372,7 +372,7 @@ def test_metrics_and_the_page_may_share_a_port(tmp_path, trainer):
         ]
 
 
-@pytest.mark.parametrize("term", ["dumb", None])
+@pytest.mark.parametrize("term", [pytest.param("dumb", marks=pytest.mark.slow), None])
 def test_without_a_terminal_screens_follow_each_other(tmp_path, trainer, term):
     trainer.train(1)
     environment = os.environ | {

@@ -250,6 +250,7 @@ class Model:
             callbacks[0].on_train_batch_end(step)
 
 
+@pytest.mark.slow
 @needs("keras", "jax")
 def test_keras_has_the_same_epochs_on_both_sides_and_keeps_rows_as_they_come(
     kit, context, monkeypatch, tmp_path

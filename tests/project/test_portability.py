@@ -177,7 +177,7 @@ def test_preprocess_on_an_executor(tmp_path):
     )
 
 
-@pytest.mark.parametrize("live", ["off", ""])
+@pytest.mark.parametrize("live", [pytest.param("off", marks=pytest.mark.slow), ""])
 def test_a_feed_without_its_page_is_no_warning(tmp_path, live):
     out = run_without(
         f"""

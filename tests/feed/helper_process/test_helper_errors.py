@@ -118,9 +118,9 @@ def test_sys_path_is_passed_on(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("error", "kind", "text"),
     [
-        ("memory", MemoryError, "^in the source$"),
+        pytest.param("memory", MemoryError, "^in the source$", marks=pytest.mark.slow),
         ("connection", StorageError, r"^by the storage\nSee docs/failures\.md#storage$"),
-        ("exit", SystemExit, "^in the source$"),
+        pytest.param("exit", SystemExit, "^in the source$", marks=pytest.mark.slow),
         ("odd", RuntimeError, r"(?s)does not pickle:\nTraceback.*Odd: a sample in the source"),
     ],
 )

@@ -67,11 +67,10 @@ def pair(source: Any, **more: Any) -> tuple[Feed, Feed]:
 @pytest.mark.parametrize(
     "name",
     [
-        "described",
         "mixture",  # of shards and broken files
         *(
             pytest.param(name, marks=pytest.mark.slow)
-            for name in ("arrays", "broken files", "shards")
+            for name in ("arrays", "broken files", "described", "shards")
         ),
     ],
 )
@@ -92,10 +91,15 @@ def test_the_same_batches_as_without(name, request):
 @pytest.mark.parametrize(
     "how",
     [
-        {"shuffle": Balanced(), "prefetch": 0},
-        {"tail": "pad", "batch": 7, "prefetch": 5},
         {"on_bad": "mask", "threads": 1},
-        {"shuffle": False, "decode": "pillow"},
+        *(
+            pytest.param(how, marks=pytest.mark.slow)
+            for how in (
+                {"shuffle": Balanced(), "prefetch": 0},
+                {"tail": "pad", "batch": 7, "prefetch": 5},
+                {"shuffle": False, "decode": "pillow"},
+            )
+        ),
     ],
     ids=str,
 )
@@ -178,7 +182,10 @@ def test_statistics_are_those_of_both_processes(damaged, tmp_path):
 
 @pytest.mark.parametrize(
     ("policy", "kind"),
-    [("raise", SampleError), (FaultPolicy(max_run=1), TooManyFailures)],
+    [
+        pytest.param("raise", SampleError, marks=pytest.mark.slow),
+        (FaultPolicy(max_run=1), TooManyFailures),
+    ],
     ids=["raise", "max_run"],
 )
 def test_limits_end_the_run_as_without(damaged_source, policy, kind):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -29,33 +30,29 @@ class FileTable:
         """Concatenate tables, all of which have the same columns."""
         if len(parts) == 1:
             return parts[0]
+        paths = StringColumn.joined([part.paths for part in parts])
         sizes = [part.sizes for part in parts if part.sizes is not None]
         versions = [part.versions for part in parts if part.versions is not None]
         labels = [part.labels for part in parts if part.labels is not None]
         return cls(
-            joined([part.paths for part in parts]),
+            paths,
             np.concatenate(sizes) if sizes else None,
-            joined(versions) if versions else None,
+            StringColumn.joined(versions) if versions else None,
             np.concatenate(labels) if labels else None,
         )
 
     def cut(self, first: int, last: int) -> FileTable:
         """Return the files in [first, last)."""
-        return FileTable(
-            _cut(self.paths, first, last),
-            None if self.sizes is None else self.sizes[first:last],
-            None if self.versions is None else _cut(self.versions, first, last),
-            None if self.labels is None else self.labels[first:last],
-        )
+        return self._each(lambda column: _cut(column, first, last))
 
     def take(self, order: np.ndarray) -> FileTable:
         """Select rows in this order, each at most once."""
-        return FileTable(
-            _take(self.paths, order),
-            None if self.sizes is None else self.sizes[order],
-            None if self.versions is None else _take(self.versions, order),
-            None if self.labels is None else self.labels[order],
-        )
+        return self._each(lambda column: _take(column, order))
+
+    def _each(self, change: Callable[[Any], Any]) -> FileTable:
+        others = (self.sizes, self.versions, self.labels)
+        changed = (None if column is None else change(column) for column in others)
+        return FileTable(change(self.paths), *changed)
 
     def in_order(self) -> FileTable:
         """Sort as a walk from folder to folder does: a/ before a-b/, unlike text order."""
@@ -79,14 +76,6 @@ def in_pieces(parts: Iterable[FileTable], rows: int = ROWS) -> Iterator[FileTabl
         yield FileTable.joined(waiting)
 
 
-def packed(texts: Sequence[bytes]) -> StringColumn:
-    """Pack texts given as bytes, which need not be UTF-8."""
-    return StringColumn(
-        np.frombuffer(b"".join(texts), np.uint8),
-        np.cumsum([len(text) for text in texts], dtype=np.int64),
-    )
-
-
 def unpacked(texts: StringColumn) -> Iterator[bytes]:
     """Iterate the texts as bytes, without holding all of them as Python objects."""
     for first in range(0, len(texts), ROWS):
@@ -97,29 +86,23 @@ def unpacked(texts: StringColumn) -> Iterator[bytes]:
             start = end
 
 
-def joined(parts: Sequence[StringColumn]) -> StringColumn:
-    starts = np.cumsum([0] + [len(part.blob) for part in parts], dtype=np.int64)
-    ends = [part.ends + start for part, start in zip(parts, starts, strict=False)]
-    blobs = [part.blob for part in parts]
-    return StringColumn(
-        np.concatenate([np.empty(0, np.uint8), *blobs]),
-        np.concatenate([np.empty(0, np.int64), *ends]),
-    )
+def _cut(column: Any, first: int, last: int) -> Any:
+    if isinstance(column, np.ndarray):
+        return column[first:last]
+    start = int(column.ends[first - 1]) if first else 0
+    stop = int(column.ends[last - 1]) if last else 0
+    return StringColumn(column.blob[start:stop], column.ends[first:last] - start)
 
 
-def _cut(texts: StringColumn, first: int, last: int) -> StringColumn:
-    start = int(texts.ends[first - 1]) if first else 0
-    stop = int(texts.ends[last - 1]) if last else 0
-    return StringColumn(texts.blob[start:stop], texts.ends[first:last] - start)
-
-
-def _take(texts: StringColumn, order: np.ndarray) -> StringColumn:
-    lengths = texts.lengths()
-    starts, blob = texts.ends - lengths, texts.blob
+def _take(column: Any, order: np.ndarray) -> Any:
+    if isinstance(column, np.ndarray):
+        return column[order]
+    lengths = column.lengths()
+    starts, blob = column.ends - lengths, column.blob
     blob_bytes = bytearray()
     for first in range(0, len(order), ROWS):
         rows = order[first : first + ROWS]
-        spans = zip(starts[rows].tolist(), texts.ends[rows].tolist(), strict=True)
+        spans = zip(starts[rows].tolist(), column.ends[rows].tolist(), strict=True)
         blob_bytes += b"".join([blob[start:end].tobytes() for start, end in spans])
     return StringColumn(
         np.frombuffer(blob_bytes, np.uint8), np.cumsum(lengths[order], dtype=np.int64)

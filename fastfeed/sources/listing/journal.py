@@ -13,10 +13,11 @@ import os
 import struct
 import threading
 import zlib
-from collections import Counter
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -41,48 +42,62 @@ class End:
     more: dict[str, Any] = field(default_factory=dict)  # plain values
 
 
-class Journal(Protocol):
+class Journal(ABC):
     """Takes rows from several threads, those of a folder in order.
 
     Images directly in the root belong to folder "".
     """
 
-    ends: dict[str, End]
+    def __init__(self) -> None:
+        self.ends: dict[str, End] = {}
+        # of each folder so far: images, True if they are in order, the last one
+        self._seen: dict[str, tuple[int, bool, bytes]] = {}
 
     def add(self, folder: str, rows: FileTable) -> None:
         """Add images of a folder."""
-        ...
+        images, ordered, last = self._seen.get(folder, (0, True, b""))
+        for path in unpacked(rows.paths):
+            key = path.replace(b"/", b"\0")  # a/ comes before a-b/, as in FileTable.in_order
+            ordered, last = ordered and last <= key, key
+        self._seen[folder] = images + len(rows), ordered, last
+        self._keep(folder, rows)
 
     def end(self, folder: str, skipped: SkippedFiles, **more: Any) -> None:
         """Mark a folder as fully listed."""
-        ...
+        images, ordered, _ = self._seen.pop(folder, (0, True, b""))
+        end = End(images, ordered, skipped, more)
+        self._finish(folder, end)
+        self.ends[folder] = end
 
     def rows(self, folder: str) -> Iterator[FileTable]:
         """The images of a folder that has ended, in order, in pieces. To be asked for once."""
-        ...
+        parts = self._pieces(folder)
+        yield from parts if self.ends[folder].ordered else [FileTable.joined([*parts]).in_order()]
+
+    @abstractmethod
+    def _keep(self, folder: str, rows: FileTable) -> None: ...
+
+    @abstractmethod
+    def _finish(self, folder: str, end: End) -> None: ...
+
+    @abstractmethod
+    def _pieces(self, folder: str) -> Iterable[FileTable]: ...
 
 
-class MemoryJournal:
+class MemoryJournal(Journal):
     """A listing held in memory."""
 
     def __init__(self) -> None:
-        self.ends: dict[str, End] = {}
-        self._parts: dict[str, list[FileTable]] = {}
-        self._order = _OrderCheck()
+        super().__init__()
+        self._parts = defaultdict[str, list[FileTable]](list)
 
-    def add(self, folder: str, rows: FileTable) -> None:
-        """Add images of a folder."""
-        self._order.look(folder, rows)
-        self._parts.setdefault(folder, []).append(rows)
+    def _keep(self, folder: str, rows: FileTable) -> None:
+        self._parts[folder].append(rows)
 
-    def end(self, folder: str, skipped: SkippedFiles, **more: Any) -> None:
-        """Mark a folder as fully listed."""
-        self.ends[folder] = End(*self._order.result(folder), skipped, more)
+    def _finish(self, folder: str, end: End) -> None: ...
 
-    def rows(self, folder: str) -> Iterator[FileTable]:
-        """The images of a folder."""
-        parts = self._parts.pop(folder, [])
-        yield from parts if self.ends[folder].ordered else [FileTable.joined(parts).in_order()]
+    def _pieces(self, folder: str) -> Iterable[FileTable]:
+        return self._parts.pop(folder, [])
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,18 +113,17 @@ class _JournalEntry:
         return self.start + _RECORD.size + self.head + self.body
 
 
-class FileJournal:
+class FileJournal(Journal):
     """A listing appended to a file.
 
     `kind` says what is listed; a file about something else is left as it is, with a SourceError.
     """
 
     def __init__(self, path: str, kind: dict[str, Any]) -> None:
+        super().__init__()
         self.path = path
-        self.ends = dict[str, End]()
         self._at: dict[str, list[_JournalEntry]] = {}  # the pieces of each folder
         self._waiting: dict[str, list[FileTable]] = {}  # too few for a piece
-        self._order = _OrderCheck()
         self._lock = threading.Lock()
         self._fd = open_file(path, CREATE)
         try:
@@ -161,36 +175,27 @@ class FileJournal:
                 valid_size = entry.stop
         return valid_size
 
-    def add(self, folder: str, rows: FileTable) -> None:
-        """Add images of a folder."""
-        self._order.look(folder, rows)
+    def _keep(self, folder: str, rows: FileTable) -> None:
         waiting = self._waiting.setdefault(folder, [])
         waiting.append(rows)
         if sum(map(len, waiting)) >= ROWS:
             self._flush(folder)
 
-    def end(self, folder: str, skipped: SkippedFiles, **more: Any) -> None:
-        """Mark a folder as fully listed."""
+    def _finish(self, folder: str, end: End) -> None:
         self._flush(folder)
-        end = End(*self._order.result(folder), skipped, more)
         self._write(
             {
                 "folder": folder,
                 "images": end.images,
                 "ordered": end.ordered,
-                "more": more,
-                "left_out": skipped.counts,
-                "examples": skipped.examples,
+                "more": end.more,
+                "left_out": end.skipped.counts,
+                "examples": end.skipped.examples,
             }
         )
-        self.ends[folder] = end
 
-    def rows(self, folder: str) -> Iterator[FileTable]:
-        """The images of a folder."""
-        parts = (self._read(entry) for entry in self._at.pop(folder, []))
-        yield from (
-            parts if self.ends[folder].ordered else [FileTable.joined(list(parts)).in_order()]
-        )
+    def _pieces(self, folder: str) -> Iterable[FileTable]:
+        return (self._read(entry) for entry in self._at.pop(folder, []))
 
     def close(self, done: bool = False) -> None:
         """Let go of the file; `done`: it is not needed any more."""
@@ -256,26 +261,6 @@ def _records(file: BinaryIO) -> Iterator[tuple[_JournalEntry, dict[str, Any]]]:
         if entry.stop > size or zlib.crc32(data := file.read(head + body)) != checksum:
             return
         yield entry, json.loads(data[:head])
-
-
-class _OrderCheck:
-    """Counts the images of each folder, and checks that they are in order."""
-
-    def __init__(self) -> None:
-        # images, whether they are, the last one
-        self._folders: dict[str, tuple[int, bool, bytes]] = {}
-
-    def look(self, folder: str, rows: FileTable) -> None:
-        """Check more images of a folder."""
-        images, ordered, last = self._folders.get(folder, (0, True, b""))
-        for path in unpacked(rows.paths):
-            key = path.replace(b"/", b"\0")  # a/ comes before a-b/, as in FileTable.in_order
-            ordered, last = ordered and last <= key, key
-        self._folders[folder] = images + len(rows), ordered, last
-
-    def result(self, folder: str) -> tuple[int, bool]:
-        """Images, and whether they are in order."""
-        return self._folders.pop(folder, (0, True, b""))[:2]
 
 
 def _lock(fd: int) -> None:

@@ -19,15 +19,18 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import SourceError
-from fastfeed.sources.listing.file_table import FileTable, in_pieces, packed, unpacked
+from fastfeed.sources.listing.file_table import FileTable, in_pieces, unpacked
 from fastfeed.sources.listing.journal import FileJournal, Journal, MemoryJournal
 from fastfeed.sources.listing.listing_file import ARRAYS, suffix_of, write_listing
-from fastfeed.sources.listing.local_tree import IMAGE_EXTENSIONS, LocalTree, Tree
+from fastfeed.sources.listing.local_tree import IMAGE_EXTENSIONS, LocalTree
 from fastfeed.sources.listing.remote_tree import RemoteTree, trimmed
 from fastfeed.sources.listing.skipped_files import SkippedFiles
 from fastfeed.sources.progress import Progress, progress_bar
+from fastfeed.sources.tables.string_column import StringColumn
 from fastfeed.storage.reads import is_local
 from fastfeed.storage.storage import Storage
+
+Tree = LocalTree | RemoteTree
 
 _LISTED = "folders, {task.fields[images]:,} images, {task.fields[rate]:,.0f}/s"
 
@@ -139,19 +142,12 @@ def _utf8(rows: FileTable, skipped: SkippedFiles) -> FileTable:
     """Drop images whose names a table cannot hold."""
     if not len(rows) or rows.paths.blob.max(initial=0) < 128:
         return rows
-    bad = [row for row, path in enumerate(unpacked(rows.paths)) if not _is_utf8(path)]
+    texts = enumerate(unpacked(rows.paths))
+    bad = [row for row, text in texts if text.decode(errors="ignore").encode() != text]
     if not bad:
         return rows
     skipped.add("(not UTF-8)", rows.paths[bad[0]], len(bad))
     return rows.take(np.delete(np.arange(len(rows)), bad))
-
-
-def _is_utf8(path: bytes) -> bool:
-    try:
-        path.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def gather(
@@ -178,7 +174,7 @@ def gather(
         walked = _merged(journal, folders)
     else:
         walked = ((folder, rows) for folder in folders for rows in journal.rows(folder))
-    parts = [FileTable(packed([]), labels=np.empty(0, np.int32))]
+    parts = [FileTable(StringColumn.of_bytes([]), labels=np.empty(0, np.int32))]
     for folder, rows in walked:
         parts.append(replace(rows, labels=np.full(len(rows), number[folder], np.int32)))
     return FileTable.joined(parts), folders, _skipped(journal)
@@ -255,35 +251,23 @@ def _walk(tree: Tree, folders: Sequence[str], journal: Journal, count: Progress)
 
 def _merged(journal: Journal, folders: Sequence[str]) -> Iterator[tuple[str, FileTable]]:
     """All images in the order of their paths, including those directly in the root."""
-    loose = _LooseImages(journal.rows(""))
-    for folder in folders:
-        for rows in loose.before(os.fsencode(folder)):
-            yield "", rows
-        for rows in journal.rows(folder):
-            yield folder, rows
-    for rows in loose.before(None):
-        yield "", rows
-
-
-class _LooseImages:
-    """Sorted images, handed out up to a name."""
-
-    def __init__(self, parts: Iterator[FileTable]) -> None:
-        self._parts = parts
-        self._remaining = FileTable(packed([]))
-
-    def before(self, name: bytes | None) -> Iterator[FileTable]:
-        """The images before this name that were not yielded yet; None: all of them."""
-        while True:
-            remaining = self._remaining
-            last = len(remaining)
-            if name is not None:
+    parts = journal.rows("")
+    loose = FileTable(StringColumn.of_bytes([]))
+    for folder in (*folders, None):
+        while True:  # images of the root that come before the folder; after the last one, all
+            some = loose
+            last = len(some)
+            if folder is not None:
+                name = os.fsencode(folder)
                 last = bisect_left(
-                    range(last), name, key=lambda row: os.fsencode(remaining.paths[row])
+                    range(last), name, key=lambda row, some=some: os.fsencode(some.paths[row])
                 )
             if last:
-                yield remaining.cut(0, last)
-            self._remaining = remaining.cut(last, len(remaining))
-            if last < len(remaining) or (more := next(self._parts, None)) is None:
-                return
-            self._remaining = more
+                yield "", some.cut(0, last)
+            loose = some.cut(last, len(some))
+            if last < len(some) or (more := next(parts, None)) is None:
+                break
+            loose = more
+        if folder is not None:
+            for rows in journal.rows(folder):
+                yield folder, rows

@@ -11,10 +11,10 @@ import io
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -22,13 +22,13 @@ from fastfeed.errors import ConfigError, MissingExtra, SourceError
 from fastfeed.printable import printable
 from fastfeed.runtime.atomic_write import atomic_write
 from fastfeed.sources import mmap_arrays as mapped
-from fastfeed.sources.listing.file_table import FileTable, joined, unpacked
+from fastfeed.sources.listing.file_table import FileTable, unpacked
 from fastfeed.sources.listing.skipped_files import SkippedFiles
 from fastfeed.sources.tables.columns import Codes, ColumnPart
 from fastfeed.sources.tables.read_files import read_files
 from fastfeed.sources.tables.string_column import StringColumn, numbers
 from fastfeed.storage.expand import stat_file
-from fastfeed.storage.reads import Stat, Unread
+from fastfeed.storage.reads import Unread
 from fastfeed.storage.shard_files import ShardReader
 from fastfeed.storage.storage import Storage
 
@@ -59,6 +59,9 @@ def suffix_of(path: str, who: str) -> str:
 # -- writing
 
 
+_Facts = Callable[[], dict[str, Any]]  # known once all images are written
+
+
 def write_listing(
     path: str, parts: Iterable[FileTable], classes: Sequence[str], skipped: SkippedFiles, root: str
 ) -> None:
@@ -66,119 +69,84 @@ def write_listing(
 
     `classes` and `skipped` may grow while images are written.
     """
+
+    def facts() -> dict[str, Any]:
+        return {"root": root, "left_out": skipped.counts, "left_out_examples": skipped.examples}
+
     with atomic_write(path, hidden=True) as file:
-        writer = _WRITERS[os.path.splitext(path)[1].lower()](file)
-        for rows in parts:
-            writer.add(rows, classes)
-        writer.end(
-            {"root": root, "left_out": skipped.counts, "left_out_examples": skipped.examples}
-        )
+        _WRITERS[os.path.splitext(path)[1].lower()](file, parts, classes, facts)
 
 
-class _ListingWriter(Protocol):
-    def __init__(self, file: Any) -> None: ...
+def _write_parquet(
+    file: Any, parts: Iterable[FileTable], classes: Sequence[str], facts: _Facts
+) -> None:
+    import pyarrow as pa
+    from pyarrow import parquet
 
-    def add(self, rows: FileTable, classes: Sequence[str]) -> None: ...
-
-    def end(self, facts: dict[str, Any]) -> None: ...
-
-
-class _ParquetWriter:
-    def __init__(self, file: Any) -> None:
-        import pyarrow as pa
-        from pyarrow import parquet
-
-        self._pa = pa
-        kinds = (pa.string(), pa.string(), pa.int32(), pa.int64(), pa.string())
-        self._schema = pa.schema(list(zip(_COLUMNS, kinds, strict=True)))
-        self._writer = parquet.ParquetWriter(file, self._schema, compression="zstd")
-
-    def add(self, rows: FileTable, classes: Sequence[str]) -> None:
-        pa = self._pa
-        assert rows.sizes is not None and rows.versions is not None and rows.labels is not None
-        names = pa.DictionaryArray.from_arrays(
-            rows.labels + np.int32(1), pa.array(["", *classes], pa.string())
-        )
-        sizes = pa.array(rows.sizes, pa.int64(), mask=rows.sizes < 0)
-        texts, versions = self._strings(rows.paths), self._strings(rows.versions)
-        columns = [
-            texts,
-            names.cast(pa.string()),
-            pa.array(rows.labels, pa.int32()),
-            sizes,
-            versions,
-        ]
-        self._writer.write_batch(pa.record_batch(columns, schema=self._schema))
-
-    def _strings(self, texts: StringColumn) -> Any:
+    def strings(texts: StringColumn) -> Any:
         ends = np.concatenate([[0], texts.ends]).astype(np.int32)
-        buffers = [
-            None,
-            self._pa.py_buffer(ends),
-            self._pa.py_buffer(np.ascontiguousarray(texts.blob)),
-        ]
-        return self._pa.Array.from_buffers(self._pa.string(), len(texts), buffers)
+        buffers = [None, pa.py_buffer(ends), pa.py_buffer(np.ascontiguousarray(texts.blob))]
+        return pa.Array.from_buffers(pa.string(), len(texts), buffers)
 
-    def end(self, facts: dict[str, Any]) -> None:
-        self._writer.add_key_value_metadata({"fastfeed": json.dumps(facts)})
-        self._writer.close()
-
-
-class _CsvWriter:
-    def __init__(self, file: Any) -> None:
-        self._file = io.TextIOWrapper(file, "utf-8", newline="")
-        self._writer = csv.writer(self._file, lineterminator="\n")
-        self._writer.writerow(_COLUMNS)
-
-    def add(self, rows: FileTable, classes: Sequence[str]) -> None:
-        self._writer.writerows(_values(rows, classes))
-
-    def end(self, facts: dict[str, Any]) -> None:
-        self._file.detach()
+    kinds = (pa.string(), pa.string(), pa.int32(), pa.int64(), pa.string())
+    schema = pa.schema(list(zip(_COLUMNS, kinds, strict=True)))
+    with parquet.ParquetWriter(file, schema, compression="zstd") as writer:
+        for rows in parts:
+            assert rows.sizes is not None and rows.versions is not None and rows.labels is not None
+            names = pa.DictionaryArray.from_arrays(
+                rows.labels + np.int32(1), pa.array(["", *classes], pa.string())
+            )
+            columns = [
+                strings(rows.paths),
+                names.cast(pa.string()),
+                pa.array(rows.labels, pa.int32()),
+                pa.array(rows.sizes, pa.int64(), mask=rows.sizes < 0),
+                strings(rows.versions),
+            ]
+            writer.write_batch(pa.record_batch(columns, schema=schema))
+        writer.add_key_value_metadata({"fastfeed": json.dumps(facts())})
 
 
-class _JsonlWriter:
-    def __init__(self, file: Any) -> None:
-        self._file = file
+def _write_csv(
+    file: Any, parts: Iterable[FileTable], classes: Sequence[str], facts: _Facts
+) -> None:
+    text = io.TextIOWrapper(file, "utf-8", newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(_COLUMNS)
+    for rows in parts:
+        writer.writerows(_values(rows, classes))
+    text.detach()
 
-    def add(self, rows: FileTable, classes: Sequence[str]) -> None:
+
+def _write_jsonl(
+    file: Any, parts: Iterable[FileTable], classes: Sequence[str], facts: _Facts
+) -> None:
+    for rows in parts:
         for values in _values(rows, classes):
-            self._file.write(json.dumps(dict(zip(_COLUMNS, values, strict=True))).encode() + b"\n")
-
-    def end(self, facts: dict[str, Any]) -> None:
-        pass
+            file.write(json.dumps(dict(zip(_COLUMNS, values, strict=True))).encode() + b"\n")
 
 
-class _ArraysWriter:
-    def __init__(self, file: Any) -> None:
-        self._file = file
-        self._parts: list[FileTable] = []
-        self._classes: Sequence[str] = ()
-
-    def add(self, rows: FileTable, classes: Sequence[str]) -> None:
-        self._parts.append(rows)
-        self._classes = classes
-
-    def end(self, facts: dict[str, Any]) -> None:
-        rows = FileTable.joined(self._parts)
-        assert rows.sizes is not None and rows.versions is not None and rows.labels is not None
-        arrays = {
-            "paths": rows.paths.blob,
-            "path_ends": rows.paths.ends,
-            "sizes": rows.sizes,
-            "labels": rows.labels,
-            "versions": rows.versions.blob,
-            "version_ends": rows.versions.ends,
-        }
-        header = {**facts, "classes": list(self._classes)}
-        mapped.put(self._file, header, {name: [array] for name, array in arrays.items()})
+def _write_arrays(
+    file: Any, parts: Iterable[FileTable], classes: Sequence[str], facts: _Facts
+) -> None:
+    rows = FileTable.joined(list(parts))
+    assert rows.sizes is not None and rows.versions is not None and rows.labels is not None
+    arrays = {
+        "paths": [rows.paths.blob],
+        "path_ends": [rows.paths.ends],
+        "sizes": [rows.sizes],
+        "labels": [rows.labels],
+        "versions": [rows.versions.blob],
+        "version_ends": [rows.versions.ends],
+    }
+    mapped.put(file, {**facts(), "classes": list(classes)}, arrays)
 
 
-_WRITERS: dict[str, type[_ListingWriter]] = {
-    ".parquet": _ParquetWriter,
-    ".csv": _CsvWriter,
-    ".jsonl": _JsonlWriter,
-    ARRAYS: _ArraysWriter,
+_WRITERS = {
+    ".parquet": _write_parquet,
+    ".csv": _write_csv,
+    ".jsonl": _write_jsonl,
+    ARRAYS: _write_arrays,
 }
 
 
@@ -209,25 +177,27 @@ def read_listing(
     for part_of in read_files([(path, stat)], "path", requested, None, storage):
         for name, part in part_of.parts:
             columns[name].append(part)
+
+    def texts(column: str) -> StringColumn:
+        return StringColumn.joined([_texts(part, path, who) for part in columns[column]])
+
     folders: dict[str, int] = {"": -1}
     labels = [_codes(part, folders) for part in columns["class"]]
     rows = FileTable(
-        joined([_texts(part, path, who) for part in columns["path"]]),
+        texts("path"),
         _sizes(columns["size"], path, who),
-        joined([_texts(part, path, who) for part in columns["version"]]) if versions else None,
+        texts("version") if versions else None,
         labels=np.concatenate([np.empty(0, np.int32), *labels]),
     )
     _check(rows.paths, path, who)
-    facts = _parquet_facts(path, stat, storage) if suffix_of(path, who) == ".parquet" else {}
+    facts: Any = {}
+    if suffix_of(path, who) == ".parquet":
+        from fastfeed.sources.tables.parquet import read_footer  # loads PyArrow
+
+        metadata = read_footer(ShardReader([path], [stat], storage), 0).about.metadata or {}
+        facts = json.loads(metadata.get(b"fastfeed", b"{}"))
+        facts = facts if isinstance(facts, dict) else {}
     return rows, list(folders)[1:], _skipped(facts)
-
-
-def _parquet_facts(path: str, stat: Stat, storage: Storage) -> dict[str, Any]:
-    from fastfeed.sources.tables.parquet import read_footer  # loads PyArrow
-
-    metadata = read_footer(ShardReader([path], [stat], storage), 0).about.metadata or {}
-    facts = json.loads(metadata.get(b"fastfeed", b"{}"))
-    return facts if isinstance(facts, dict) else {}
 
 
 def _skipped(facts: dict[str, Any]) -> SkippedFiles:

@@ -6,32 +6,19 @@ import os
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Protocol
 
 import numpy as np
 
 from fastfeed.errors import SourceError
 from fastfeed.printable import printable
-from fastfeed.sources.listing.file_table import ROWS, FileTable, packed
+from fastfeed.sources.listing.file_table import ROWS, FileTable
 from fastfeed.sources.listing.skipped_files import SkippedFiles, extension_of, is_hidden
+from fastfeed.sources.tables.string_column import StringColumn
 from fastfeed.storage.local_file import over_files
 
 IMAGE_EXTENSIONS = (
-    *(
-        ".jpg",
-        ".jpeg",
-        ".jpe",
-        ".jfif",
-        ".png",
-        ".webp",
-        ".gif",
-        ".bmp",
-        ".tif",
-        ".tiff",
-        ".ppm",
-        ".pgm",
-    ),
-    *(".pbm", ".pnm"),
+    *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"),
+    *(".ppm", ".pgm", ".pbm", ".pnm"),
     # HEIC is listed everywhere: where it is not decoded, it is reported
     *(".jp2", ".j2k", ".avif", ".heic", ".heif"),
 )
@@ -39,33 +26,6 @@ _DEPTH = 100  # folders inside folders
 _LINKED = 10_000  # paths through links to one folder: links that cross multiply
 
 _Id = tuple[int, int]  # device, inode
-
-
-class Tree(Protocol):
-    """A root with folders in it, and images below them."""
-
-    at_once: int  # folders that may be walked at the same time
-
-    def top(self, skipped: SkippedFiles) -> Iterator[tuple[list[str], FileTable]]:
-        """The first level, in pieces: names of folders, and the images directly in the root.
-
-        To be called first.
-        """
-        ...
-
-    def groups(self, folders: Sequence[str]) -> list[list[str]]:
-        """These folders, grouped as `below` should list them in a row."""
-        ...
-
-    def below(
-        self, folders: Sequence[str], skipped_by_folder: Mapping[str, SkippedFiles]
-    ) -> Iterator[tuple[str, FileTable]]:
-        """Images below a group of folders, folder by folder, in pieces."""
-        ...
-
-    def stop(self) -> None:
-        """Walks that are under way are to end with an error."""
-        ...
 
 
 class LocalTree:
@@ -90,13 +50,10 @@ class LocalTree:
         self._extensions = frozenset(e.lower() for e in extensions)
         self._who = who
         self._stats = stats
-        if allow_links is None:
-            within = None
-        else:
-            within = [os.path.realpath(folder) for folder in (root, *allow_links)]
-        self._within = (
-            None if within is None else tuple(os.path.join(folder, "") for folder in within)
-        )
+        self._within: tuple[str, ...] | None = None
+        if allow_links is not None:
+            within = (os.path.realpath(folder) for folder in (root, *allow_links))
+            self._within = tuple(os.path.join(folder, "") for folder in within)
         if not os.path.isdir(root):
             what = "is not a folder" if os.path.exists(root) else "does not exist"
             raise SourceError(
@@ -108,7 +65,10 @@ class LocalTree:
         self._linked = Counter[_Id]()  # walks through links, by the folder that they lead to
 
     def top(self, skipped: SkippedFiles) -> Iterator[tuple[list[str], FileTable]]:
-        """List the first level."""
+        """The first level, in pieces: names of folders, and the images directly in the root.
+
+        To be called first.
+        """
         folders: list[str] = []
         images: list[os.DirEntry[str]] = []
         for entry in self._scan(self.root, skipped):
@@ -174,15 +134,16 @@ class LocalTree:
         self.has_links = self.has_links or any(e.is_symlink() for e in shown)
         if self._within is None:
             return shown
-        within = [e for e in shown if not (e.is_symlink() and self._leads_out(e.path))]
+        within = [
+            e
+            for e in shown
+            if not e.is_symlink()
+            or os.path.join(os.path.realpath(e.path), "").startswith(self._within)
+        ]
         if len(within) < len(shown):
             first = next(e for e in shown if e not in within)
             skipped.add("(link outside)", first.path[self._start :], len(shown) - len(within))
         return within
-
-    def _leads_out(self, link: str) -> bool:
-        assert self._within is not None
-        return not os.path.join(os.path.realpath(link), "").startswith(self._within)
 
     def _is_image(self, entry: os.DirEntry[str], skipped: SkippedFiles) -> bool:
         """True for an image's extension, even of a dangling link: that is a bad sample."""
@@ -197,12 +158,12 @@ class LocalTree:
         """Do nothing: the only walk runs in the thread that would stop it."""
 
     def _rows(self, paths: list[str]) -> FileTable:
-        names = packed([os.fsencode(path[self._start :]) for path in paths])
+        names = StringColumn.of_bytes([os.fsencode(path[self._start :]) for path in paths])
         if not self._stats:
             return FileTable(names)
         stats = over_files(_stat, paths)
         sizes = np.array([size for size, _ in stats], np.int64)
-        return FileTable(names, sizes, packed([version for _, version in stats]))
+        return FileTable(names, sizes, StringColumn.of_bytes([version for _, version in stats]))
 
 
 def _stat(path: str) -> tuple[int, bytes]:

@@ -17,13 +17,14 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import SourceError
-from fastfeed.sources.listing.file_table import FileTable, packed
+from fastfeed.sources.listing.file_table import FileTable
 from fastfeed.sources.listing.skipped_files import (
     SkippedFiles,
     extension_of,
     is_hidden,
     may_be_hidden,
 )
+from fastfeed.sources.tables.string_column import StringColumn
 from fastfeed.storage.filesystem import call, list_files
 from fastfeed.storage.reads import Stat, Unread, stat_of
 from fastfeed.storage.retry import RetryPolicy
@@ -156,9 +157,11 @@ class RemoteTree:
             else:
                 skipped.add(kind, above + path)
         return FileTable(
-            packed([path.encode("utf-8", "surrogateescape") for path, _ in images]),
+            StringColumn.of_bytes([path.encode("utf-8", "surrogateescape") for path, _ in images]),
             np.array([stat.size for _, stat in images], np.int64),
-            packed([stat.version.encode("utf-8", "surrogateescape") for _, stat in images]),
+            StringColumn.of_bytes(
+                [stat.version.encode("utf-8", "surrogateescape") for _, stat in images]
+            ),
         )
 
     @property

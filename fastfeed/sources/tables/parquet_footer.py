@@ -8,8 +8,8 @@ the compact protocol of Apache Thrift.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
+from operator import index
 from typing import Any
 
 _BYTE = 3
@@ -17,8 +17,12 @@ _DOUBLE = 7
 _BINARY = 8
 _LIST = 9
 _SET = 10
-STRUCT = 12
+_STRUCT = 12
 _DEEPEST = 32  # values inside values
+# fields of ColumnMetaData by their names in `ColumnChunk`
+_NUMBERS = {"values": 5, "unpacked": 6, "size": 7, "data": 9, "dictionary": 11}
+_DICTIONARY = (2, 8)  # encodings whose values are numbers of values in a dictionary
+_SHARED = 7  # DELTA_BYTE_ARRAY: a value begins as the one before it
 
 
 @dataclass(slots=True)
@@ -70,15 +74,13 @@ def row_groups(footer: bytes, size: int) -> list[RowGroup]:
 
     ValueError if damaged.
     """
-    thrift, groups = Thrift(footer), []
     try:
-        for number, kind in thrift.fields():
-            if (number, kind) == (4, _LIST):
-                groups = [_row_group(thrift) for _ in thrift.items(STRUCT)]
-            else:
-                thrift.skip(kind)
+        fields, _ = _struct(footer, 0)
+        groups = [_row_group(group) for group in fields.get(4, ())]
     except IndexError:
         raise ValueError("its footer is cut off") from None
+    except (AttributeError, TypeError):
+        raise ValueError("a value of another kind in its footer") from None
     for group in groups:
         for chunk in group.chunks:
             if not (group.rows >= 0 <= chunk.start <= chunk.stop <= size and chunk.unpacked >= 0):
@@ -89,134 +91,84 @@ def row_groups(footer: bytes, size: int) -> list[RowGroup]:
     return groups
 
 
-def _row_group(thrift: Thrift) -> RowGroup:
-    group = RowGroup()
-    for number, kind in thrift.fields():
-        if (number, kind) == (1, _LIST):
-            group.chunks = [_chunk(thrift) for _ in thrift.items(STRUCT)]
-        elif number == 3:
-            group.rows = thrift.integer()
-        else:
-            thrift.skip(kind)
-    return group
+def _row_group(group: dict[int, Any]) -> RowGroup:
+    chunks = []
+    for chunk in group.get(1, ()):
+        about = chunk.get(3, {})
+        path = ".".join([name.decode() for name in about.get(3, ())])
+        numbers = {name: index(about.get(number, 0)) for name, number in _NUMBERS.items()}
+        chunks.append(ColumnChunk(path, **numbers))
+    return RowGroup(index(group.get(3, 0)), chunks)
 
 
-def _chunk(thrift: Thrift) -> ColumnChunk:
-    chunk = ColumnChunk()
-    for number, kind in thrift.fields():
-        if (number, kind) == (3, STRUCT):
-            _describe(chunk, thrift)
-        else:
-            thrift.skip(kind)
-    return chunk
-
-
-def _describe(chunk: ColumnChunk, thrift: Thrift) -> None:
-    for number, kind in thrift.fields():
-        if (number, kind) == (3, _LIST):
-            chunk.path = ".".join([thrift.binary().decode() for _ in thrift.items(_BINARY)])
-        elif number == 5:
-            chunk.values = thrift.integer()
-        elif number == 6:
-            chunk.unpacked = thrift.integer()
-        elif number == 7:
-            chunk.size = thrift.integer()
-        elif number == 9:
-            chunk.data = thrift.integer()
-        elif number == 11:
-            chunk.dictionary = thrift.integer()
-        else:
-            thrift.skip(kind)
-
-
-class Thrift:
-    """A walk through a struct.
+def _struct(data: Any, at: int, depth: int = 0) -> tuple[dict[int, Any], int]:
+    """Values of a struct by the numbers of its fields, and the position after it.
 
     IndexError if it is cut off, ValueError if it cannot be one.
     """
+    fields: dict[int, Any] = {}
+    number = 0
+    while byte := data[at]:
+        at += 1
+        if byte >> 4:
+            number += byte >> 4
+        else:
+            number, at = _integer(data, at)
+        fields[number], at = _value(data, at, byte & 15, depth)
+    return fields, at + 1
 
-    def __init__(self, data: bytes, at: int = 0) -> None:
-        self._data = data
-        self.at = at
-        self._depth = 0
 
-    def fields(self) -> Iterator[tuple[int, int]]:
-        """Number and kind of each field; who takes one must read or skip it."""
-        number = 0
-        while byte := self._byte():
-            number = number + (byte >> 4) if byte >> 4 else self.integer()
-            yield number, byte & 15
-
-    def items(self, kind: int) -> range:
-        """Range over the items of a list."""
-        byte = self._byte()
-        count = byte >> 4 if byte >> 4 < 15 else self._varint()
-        if (count and byte & 15 != kind) or count > len(self._data):
-            raise ValueError("a list of something else in its footer")
-        return range(count)
-
-    def integer(self) -> int:
-        """Read an integer of 16, 32 or 64 bits."""
-        value = self._varint()
-        return (value >> 1) ^ -(value & 1)
-
-    def binary(self) -> bytes:
-        """Bytes or a text."""
-        length = self._varint()
-        self.at += length
-        if self.at > len(self._data):
+def _value(data: Any, at: int, kind: int, depth: int) -> tuple[Any, int]:
+    """A value of any kind that Parquet has, and the position after it."""
+    if 4 <= kind <= 6:
+        return _integer(data, at)
+    if kind == _BINARY:
+        length, at = _varint(data, at)
+        if at + length > len(data):
             raise IndexError
-        return self._data[self.at - length : self.at]
-
-    def skip(self, kind: int) -> None:
-        """A value of any kind."""
-        if kind in (1, 2):  # a bool is its kind
-            return
-        if kind == _BYTE:
-            self.at += 1
-        elif 4 <= kind <= 6:
-            self._varint()
-        elif kind == _DOUBLE:
-            self.at += 8
-        elif kind == _BINARY:
-            self.binary()
-        elif kind in (_LIST, _SET, STRUCT) and self._depth < _DEEPEST:
-            self._depth += 1
-            if kind == STRUCT:
-                for _, inner in self.fields():
-                    self.skip(inner)
-            else:
-                self._skip_items()
-            self._depth -= 1
-        else:  # maps are nowhere in Parquet
-            raise ValueError(f"a value of kind {kind} in its footer")
-
-    def _skip_items(self) -> None:
-        byte = self._byte()
-        kind, count = byte & 15, byte >> 4 if byte >> 4 < 15 else self._varint()
-        for _ in range(count):
-            if self.at >= len(self._data):
-                raise IndexError
-            self.skip(_BYTE if kind in (1, 2) else kind)
-
-    def _byte(self) -> int:
-        self.at += 1
-        return self._data[self.at - 1]
-
-    def _varint(self) -> int:
-        value = 0
-        for shift in range(0, 70, 7):
-            byte = self._byte()
-            value |= (byte & 127) << shift
-            if byte < 128:
-                return value
-        raise ValueError("a number without an end in its footer")
+        return bytes(data[at : at + length]), at + length
+    if kind in (1, 2):  # a bool is its kind
+        return kind == 1, at
+    if kind == _BYTE:
+        return data[at], at + 1
+    if kind == _DOUBLE:
+        return None, at + 8
+    if kind not in (_LIST, _SET, _STRUCT) or depth == _DEEPEST:  # maps are nowhere in Parquet
+        raise ValueError(f"a value of kind {kind} in its footer")
+    if kind == _STRUCT:
+        return _struct(data, at, depth + 1)
+    count, inner = data[at] >> 4, data[at] & 15
+    at += 1
+    if count == 15:
+        count, at = _varint(data, at)
+    if count > len(data):
+        raise IndexError
+    items = []
+    for _ in range(count):
+        item, at = _value(data, at, _BYTE if inner in (1, 2) else inner, depth + 1)
+        items.append(item)
+    return items, at
 
 
-_DICTIONARY = (2, 8)  # encodings whose values are numbers of values in a dictionary
+def _integer(data: Any, at: int) -> tuple[int, int]:
+    """An integer of 16, 32 or 64 bits, and the position after it."""
+    value, at = _varint(data, at)
+    return (value >> 1) ^ -(value & 1), at
 
 
-_SHARED = 7  # DELTA_BYTE_ARRAY: a value begins as the one before it
+def _varint(data: Any, at: int) -> tuple[int, int]:
+    value = data[at]
+    at += 1
+    if value < 128:
+        return value, at
+    value &= 127
+    for shift in range(7, 70, 7):
+        byte = data[at]
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, at
+    raise ValueError("a number without an end in its footer")
 
 
 @dataclass(slots=True)
@@ -247,7 +199,7 @@ class Pages:
 
 
 def pages_of(chunk: Any, count: int) -> Pages:
-    """Pages of one column chunk (its bytes) with `count` values. ValueError.
+    """Pages of one column chunk (its bytes) with `count` values.
 
     ValueError if it is damaged.
 
@@ -255,13 +207,21 @@ def pages_of(chunk: Any, count: int) -> Pages:
     """
     pages, dictionary, at = Pages(), 0, 0
     while at < len(chunk) and pages.values < count:
-        thrift = Thrift(chunk, at)
-        unpacked, packed, values, encoding, is_dictionary = _header(thrift)
-        at = thrift.at + packed
+        try:
+            fields, at = _struct(chunk, at)
+            unpacked, packed = index(fields.get(2, 0)), index(fields.get(3, 0))
+            header = fields.get(8) or fields.get(7) or fields.get(5) or {}
+            values = index(header.get(1, 0))
+            encoding = header.get(4 if 8 in fields else 2, -1)
+        except IndexError:
+            raise ValueError("a page's header is cut off") from None
+        except (AttributeError, TypeError):
+            raise ValueError("a value of another kind in a page's header") from None
+        at += packed
         if packed < 0 or unpacked < 0 or values < 0:
             raise ValueError(f"a page of {packed} bytes")
         pages.unpacked += unpacked
-        if is_dictionary:
+        if 7 in fields:
             dictionary = max(dictionary, unpacked)
             continue
         pages.values += values
@@ -269,35 +229,3 @@ def pages_of(chunk: Any, count: int) -> Pages:
             pages.repeated += values
             pages.longest = max(pages.longest, unpacked if encoding == _SHARED else dictionary)
     return pages
-
-
-def _header(thrift: Thrift) -> tuple[int, int, int, int, bool]:
-    """Unpacked and packed bytes, values, encoding, and True for a dictionary page."""
-    unpacked = packed = values = 0
-    encoding, is_dictionary = -1, False
-    try:
-        for number, kind in thrift.fields():
-            if number == 2:
-                unpacked = thrift.integer()
-            elif number == 3:
-                packed = thrift.integer()
-            elif number in (5, 7, 8) and kind == STRUCT:
-                is_dictionary = number == 7
-                values, encoding = _data_header(thrift, 4 if number == 8 else 2)
-            else:
-                thrift.skip(kind)
-    except IndexError:
-        raise ValueError("a page's header is cut off") from None
-    return unpacked, packed, values, encoding, is_dictionary
-
-
-def _data_header(thrift: Thrift, encoding_field: int) -> tuple[int, int]:
-    values, encoding = 0, -1
-    for number, kind in thrift.fields():
-        if number == 1:
-            values = thrift.integer()
-        elif number == encoding_field:
-            encoding = thrift.integer()
-        else:
-            thrift.skip(kind)
-    return values, encoding

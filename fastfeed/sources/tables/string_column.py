@@ -43,6 +43,15 @@ class StringColumn:
         lengths = np.fromiter(map(len, texts), np.int64, len(texts))
         return cls(np.frombuffer(b"".join(texts), np.uint8), np.cumsum(lengths))
 
+    @classmethod
+    def joined(cls, parts: Sequence[StringColumn]) -> StringColumn:
+        """Texts of columns one after another."""
+        blobs, ends = in_one_blob(parts)
+        return cls(
+            np.concatenate([np.empty(0, np.uint8), *blobs]),
+            np.concatenate([np.empty(0, np.int64), *ends]),
+        )
+
     def __len__(self) -> int:
         return len(self.ends)
 

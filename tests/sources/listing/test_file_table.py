@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastfeed.sources.listing.file_table import FileTable, in_pieces, joined, packed, unpacked
+from fastfeed.sources.listing.file_table import FileTable, in_pieces, unpacked
 from fastfeed.sources.listing.journal import MemoryJournal
 from fastfeed.sources.listing.skipped_files import SkippedFiles
+from fastfeed.sources.tables.string_column import StringColumn
 
 texts = st.lists(st.binary(max_size=6), max_size=30)
 paths = st.lists(
@@ -25,12 +26,12 @@ paths = st.lists(
 
 def rows(names: list[bytes], full: bool = True) -> FileTable:
     if not full:
-        return FileTable(packed(names))
+        return FileTable(StringColumn.of_bytes(names))
     n = len(names)
     return FileTable(
-        packed(names),
+        StringColumn.of_bytes(names),
         np.arange(n),
-        packed([b"v%d" % i for i in range(n)]),
+        StringColumn.of_bytes([b"v%d" % i for i in range(n)]),
         np.arange(n, dtype=np.int32),
     )
 
@@ -50,10 +51,10 @@ def listed(some: FileTable) -> list[tuple]:
 
 @given(texts, st.lists(st.integers(0, 30), max_size=3))
 def test_texts_survive(names, cuts):
-    assert list(unpacked(packed(names))) == names
+    assert list(unpacked(StringColumn.of_bytes(names))) == names
     edges = [0, *sorted(min(cut, len(names)) for cut in cuts), len(names)]
-    parts = [packed(names[a:b]) for a, b in pairwise(edges)]
-    assert list(unpacked(joined(parts))) == names
+    parts = [StringColumn.of_bytes(names[a:b]) for a, b in pairwise(edges)]
+    assert list(unpacked(StringColumn.joined(parts))) == names
 
 
 @given(texts, st.data(), st.booleans())
@@ -91,5 +92,5 @@ def test_a_folder_is_handed_out_in_the_order_of_a_walk(names, cut):
 @pytest.mark.parametrize("rows_of", [0, 1, 65536, 65537])
 def test_many(rows_of):
     names = [b"%x" % i for i in range(rows_of)]
-    assert list(unpacked(packed(names))) == names
+    assert list(unpacked(StringColumn.of_bytes(names))) == names
     assert listed(rows(names).take(np.arange(rows_of)[::-1])) == listed(rows(names))[::-1]

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from fastfeed.errors import SourceError
-from fastfeed.sources.listing.file_table import ROWS, FileTable, packed, unpacked
+from fastfeed.sources.listing.file_table import ROWS, FileTable, unpacked
 from fastfeed.sources.listing.journal import FileJournal, folders_listed
 from fastfeed.sources.listing.skipped_files import SkippedFiles
+from fastfeed.sources.tables.string_column import StringColumn
 
 KIND = {"root": "s3://bucket/train", "extensions": [".jpg"]}
 
@@ -21,7 +22,11 @@ KIND = {"root": "s3://bucket/train", "extensions": [".jpg"]}
 def rows(folder: str, first: int, last: int) -> FileTable:
     paths = [f"{folder}/{i:06}.jpg".encode() for i in range(first, last)]
     sizes = np.arange(first, last) * 100
-    return FileTable(packed(paths), sizes, packed([b"v%d" % i for i in range(first, last)]))
+    return FileTable(
+        StringColumn.of_bytes(paths),
+        sizes,
+        StringColumn.of_bytes([b"v%d" % i for i in range(first, last)]),
+    )
 
 
 def read(partial: FileJournal, folder: str) -> list[tuple]:

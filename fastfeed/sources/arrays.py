@@ -14,7 +14,7 @@ from fastfeed.arguments import checked_early
 from fastfeed.errors import ConfigError
 from fastfeed.runtime.addresses import ArrayRows
 from fastfeed.sources.label_values import (
-    ClassNumbers,
+    LabelArray,
     LabelKind,
     LabelValues,
     check_label_kind,
@@ -207,7 +207,7 @@ def _labels(
     """Names of classes, and labels; `kind` None: values for floats, class numbers for others."""
     check_label_kind(kind, "Arrays")
     if labels is None or kind == "none":
-        return classes, ClassNumbers(np.full(samples, -1))
+        return classes, LabelArray(np.full(samples, -1))
     kind = kind or ("value" if _are_floats(labels) else "index")
     if kind in ("value", "multi", "text"):
         classes, values = listed_labels(labels, kind, classes, "Arrays", samples)
@@ -226,7 +226,7 @@ def _labels(
             field="labels",
         )
     _check_range(array, len(classes))
-    return classes, ClassNumbers(array.astype(np.int64))
+    return classes, LabelArray(array.astype(np.int64))
 
 
 def _are_floats(labels: Any) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 
@@ -91,62 +91,32 @@ def check_label_kind(kind: Any, who: str) -> None:
         raise ConfigError.of(f"{who}: label_kind", f"one of {kinds}", kind)
 
 
-class LabelValues(Protocol):
-    """Labels of all samples of a source."""
-
-    @property
-    def spec(self) -> LabelSpec: ...
-
-    def take(self, ids: np.ndarray) -> np.ndarray:
-        """Labels of some samples, as `Source.label` returns them."""
-        ...
-
-    def missing(self, ids: np.ndarray) -> np.ndarray:
-        """True for samples without a label: bool (len(ids),)."""
-        ...
-
-    def content(self, first: int, last: int) -> Iterator[Any]:
-        """Buffers with the labels [first, last), for a fingerprint."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, eq=False)
-class ClassNumbers:
-    """label_kind="name" and "index": one class of each sample; -1: missing."""
+class LabelArray:
+    """Class numbers, -1: missing; or numbers of label_kind="value", NaN: missing."""
 
-    array: np.ndarray  # integers (n,)
+    array: np.ndarray  # integers (n,), or float32 (n, ...)
 
     @property
     def spec(self) -> LabelSpec:
-        return CLASS_NUMBER
-
-    def take(self, ids: np.ndarray) -> np.ndarray:
-        return self.array[ids].astype(np.int64)
-
-    def missing(self, ids: np.ndarray) -> np.ndarray:
-        return self.array[ids] < 0
-
-    def content(self, first: int, last: int) -> Iterator[Any]:
-        yield np.ascontiguousarray(self.array[first:last]).data
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Numbers:
-    """label_kind="value": one number of each sample, or an array of numbers."""
-
-    array: np.ndarray  # float32 (n, ...); NaN: missing
-
-    @property
-    def spec(self) -> LabelSpec:
+        if self.array.dtype.kind != "f":
+            return CLASS_NUMBER
         return LabelSpec(tuple(self.array.shape[1:]), "float32")
 
     def take(self, ids: np.ndarray) -> np.ndarray:
-        return self.array[ids]
+        """Labels of some samples, as `Source.label` returns them."""
+        labels = self.array[ids]
+        return labels if labels.dtype.kind == "f" else labels.astype(np.int64)
 
     def missing(self, ids: np.ndarray) -> np.ndarray:
-        return np.any(np.isnan(self.array[ids].reshape(len(ids), -1)), axis=1)
+        """True for samples without a label: bool (len(ids),)."""
+        labels = self.array[ids]
+        if labels.dtype.kind != "f":
+            return labels < 0
+        return np.any(np.isnan(labels.reshape(len(ids), -1)), axis=1)
 
     def content(self, first: int, last: int) -> Iterator[Any]:
+        """Buffers with the labels [first, last), for a fingerprint."""
         yield np.ascontiguousarray(self.array[first:last]).data
 
 
@@ -210,6 +180,9 @@ class Texts:
         entries, ends = _part(self.ends, first, last)
         yield ends
         yield self.blob[entries]
+
+
+LabelValues = LabelArray | MultiHot | Texts  # labels of all samples of a source
 
 
 def _bounds(ends: np.ndarray, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

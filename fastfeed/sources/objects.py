@@ -13,9 +13,14 @@ from fastfeed.arguments import checked_early
 from fastfeed.errors import ConfigError
 from fastfeed.faults import Failure
 from fastfeed.sources.access import allowed_values
-from fastfeed.sources.annotations.arguments import check_format, check_lengths, check_presence
-from fastfeed.sources.annotations.boxes import ROTATED, BoxLists, checked_sizes
-from fastfeed.sources.annotations.class_maps import ClassMaps, Draw, drawn_parts, polygon_notes
+from fastfeed.sources.annotations.boxes import (
+    ROTATED,
+    BoxLists,
+    check_format,
+    check_lengths,
+    check_presence,
+    checked_sizes,
+)
 from fastfeed.sources.annotations.coco import read_coco
 from fastfeed.sources.annotations.keypoints import (
     MOST_KEYPOINTS,
@@ -23,7 +28,14 @@ from fastfeed.sources.annotations.keypoints import (
     column_keypoints,
     object_spec,
 )
-from fastfeed.sources.annotations.masks import Masks, masks_of
+from fastfeed.sources.annotations.masks import (
+    ClassMaps,
+    Draw,
+    Masks,
+    drawn_parts,
+    masks_of,
+    polygon_notes,
+)
 from fastfeed.sources.annotations.yolo import read_yolo
 from fastfeed.sources.base import Instances, Source, check_source
 from fastfeed.sources.derived import Derived

@@ -29,7 +29,7 @@ import fastfeed as ff
 from fastfeed.decode.executor import Executor
 from fastfeed.decode.formats.partial import Missing, PartialFile
 from fastfeed.ops.decode import Decode
-from fastfeed.sources import heads
+from fastfeed.sources import headers
 from fastfeed.sources.base import byte_ranges_of
 
 NOISE = np.random.default_rng(0).integers(0, 256, (120, 200, 3), np.uint8)
@@ -77,7 +77,7 @@ def damaged(blob: bytes, seed: int) -> bytes:
 
 @pytest.mark.parametrize("kind", FILES)
 def test_parts_tell_what_whole_files_do(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(heads, "_HEAD", 64)
+    monkeypatch.setattr(headers, "_HEAD", 64)
     monkeypatch.setattr("fastfeed.decode.formats.partial._LEAST", 16)
     try:
         blob = FILES[kind]()
@@ -89,7 +89,7 @@ def test_parts_tell_what_whole_files_do(kind: str, tmp_path: Path, monkeypatch: 
         (tmp_path / f"{i:03}").write_bytes(each)
         paths.append(tmp_path / f"{i:03}")
     executor = Executor(Decode(), 2)
-    known = heads.read_heads(executor, ff.Files(paths), np.arange(len(paths)))
+    known = headers.read_heads(executor, ff.Files(paths), np.arange(len(paths)))
     whole = executor.borrow(blobs, threading.Event())
     assert 0 in known
     wrong = {
@@ -110,7 +110,7 @@ def test_few_bytes_of_remote_files_are_read(tmp_path: Path, monkeypatch: pytest.
         Image.fromarray(noise).save(tmp_path / f"a/{i}.{suffix}")
     (tmp_path / "a/1.png").write_bytes(png(noise.astype(int), piece=1 << 16))
     read: dict[str, int] = {}
-    fetch = heads.Storage.fetch
+    fetch = headers.Storage.fetch
 
     def counted(self: Any, spans: Any) -> Any:
         for span in spans:
@@ -118,10 +118,10 @@ def test_few_bytes_of_remote_files_are_read(tmp_path: Path, monkeypatch: pytest.
             read[suffix] = read.get(suffix, 0) + span.stop - span.start
         return fetch(self, spans)
 
-    monkeypatch.setattr(heads.Storage, "fetch", counted)
+    monkeypatch.setattr(headers.Storage, "fetch", counted)
     executor = Executor(Decode(), 2)
     source = ff.ImageFolder(uploaded(tmp_path))
-    known = heads.read_heads(executor, source, np.arange(len(source)))
+    known = headers.read_heads(executor, source, np.arange(len(source)))
     executor.close()
     assert [(known[i].height, known[i].width) for i in range(8)] == [(300, 400)] * 8
     more = {"png": 2 * 4096 + 12}  # where its last chunk of pixels should be, and is

@@ -21,7 +21,7 @@ from fastfeed.runtime.addresses import SampleLocations
 from fastfeed.runtime.json_file import object_bytes
 from fastfeed.sources.access import Access
 from fastfeed.sources.annotations.boxes import BoxLists
-from fastfeed.sources.annotations.class_maps import ClassMaps
+from fastfeed.sources.annotations.masks import ClassMaps
 from fastfeed.sources.annotations.shapes import Shape, ShapeLists, shape_of, wrong_sizes
 from fastfeed.sources.base import Source, StoredFile, sample_or_failure
 from fastfeed.sources.derived import Derived

@@ -1,33 +1,29 @@
-"""Segmentation masks: pixels or PNGs in memory, or PNG files, local or remote."""
+"""Masks of samples: pixels, PNGs, their files, or maps of classes that are drawn of outlines."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 
 from fastfeed.errors import ConfigError
+from fastfeed.sources.annotations.boxes import BoxLists
+from fastfeed.sources.annotations.shapes import Rings, Shape, ShapeLists
 from fastfeed.sources.tables.columns import RowLocator
 from fastfeed.sources.tables.image_files import ImageFiles
 from fastfeed.sources.tables.string_column import StringColumn
 from fastfeed.storage.event_loop import results
 from fastfeed.storage.storage import Storage
 
+_UNKNOWN = 255
 
-class Masks(Protocol):
-    """One segmentation mask per image."""
+Part = Literal["instances", "classes", "polygons"]
+Draw = Part | Literal["both"] | Sequence[Part]
 
-    def __len__(self) -> int: ...
-
-    def read(self, ids: Sequence[int]) -> list[Any]:
-        """Read masks of samples: bytes, pixels, None if nothing is known, or Unread."""
-        ...
-
-    def content(self, first: int, last: int) -> Iterator[Any]:
-        """Buffers that change with the masks of images [first, last)."""
-        ...
+_PARTS = ("instances", "classes", "polygons")
 
 
 def masks_of(candidates: Any, where: Callable[[int], str], storage: Storage) -> Masks:
@@ -111,3 +107,136 @@ class _MaskFiles:
     def content(self, first: int, last: int) -> Iterator[Any]:
         for i in range(first, last):
             yield self._paths[i].encode("utf-8", "surrogateescape") + b"\0"
+
+
+def drawn_parts(
+    who: str, draw: Any, *, has_outlines: bool = True, has_masks: bool = False
+) -> frozenset[str]:
+    """The parts that `draw` names. ConfigError for one that outlines cannot become."""
+    parts = [draw] if isinstance(draw, str) else draw
+    if draw == "both":
+        parts = ["instances", "classes"]
+    is_list = isinstance(parts, (list, tuple)) and len(parts) > 0
+    if not is_list or any(part not in _PARTS for part in parts):
+        must = '"instances", "classes", "polygons", a list of these, or "both" for the first two'
+        raise ConfigError.of(f"{who}: draw", must, draw)
+    if "classes" in parts and (has_masks or not has_outlines):
+        raise ConfigError(
+            f"{who}: draw={draw!r} makes masks of instance_masks; pass these, and no masks",
+            field="draw",
+        )
+    if "polygons" in parts and not has_outlines:
+        raise ConfigError(
+            f"{who}: draw={draw!r} makes polygons of instance_masks; pass instance_masks=, too",
+            field="draw",
+        )
+    return frozenset(parts)
+
+
+def polygon_notes(shapes: ShapeLists) -> list[str]:
+    """A note on objects whose outlines are no polygons. ConfigError if that is all of them."""
+    objects = len(shapes.heights)
+    without = int((shapes.heights > 0).sum())
+    if not without:
+        return []
+    if without == objects:
+        raise ConfigError(
+            f"Objects: draw must be without polygons for runs and pixels, which have none, got"
+            f' {objects:,} of them and no rings; pass draw="instances", or trace them, for instance'
+            " by cv2.findContours",
+            field="draw",
+        )
+    return [f"{without:,} of {objects:,} objects have runs or pixels, and so no polygons"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClassMap:
+    """The class of each pixel of an image: `np.asarray` draws it.
+
+    0 where no object is, a label + 1 inside of one; 255 in crowds, and where objects of several
+    classes overlap.
+    """
+
+    shape: tuple[int, int]  # height, width
+    outlines: Sequence[Shape]
+    values: Sequence[int]
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        drawn = np.zeros(self.shape, np.uint8)
+        for outline, value in zip(self.outlines, self.values, strict=True):
+            inside = outline.pixels(self.shape) != 0
+            unknown = inside & (drawn != 0) & (drawn != value)
+            drawn[inside] = value
+            drawn[unknown] = _UNKNOWN
+        return drawn
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClassMaps:
+    """Maps of classes of n images."""
+
+    # outlines, of each the value in the map, uint8 (m,), and ends as of `BoxLists`
+    parts: Sequence[tuple[ShapeLists, np.ndarray, np.ndarray]]
+    sizes: np.ndarray  # float32 (n, 2): height, width of the annotated images
+    normalized: bool  # rings are in shares of the image's sides
+
+    @classmethod
+    def of(
+        cls,
+        lists: BoxLists,
+        normalized: bool = False,
+        crowds: tuple[ShapeLists, np.ndarray] | None = None,
+    ) -> ClassMaps:
+        """Maps of the labels of these objects.
+
+        crowds: outlines of what is not known, and ends. ConfigError for an image of unknown size,
+        and a label that has no place in a map.
+        """
+        assert lists.shapes is not None
+        if lists.sizes is None or np.isnan(lists.sizes).any():
+            raise ConfigError(
+                'Objects: draw="classes" needs the size of each image, got images of unknown size;'
+                " pass sizes=, or width and height in a COCO file",
+                field="draw",
+            )
+        most = int(lists.labels.max(initial=0))
+        if most >= _UNKNOWN - 1:
+            raise ConfigError.of(
+                "Objects: labels", f'below {_UNKNOWN - 1} with draw="classes"', most
+            )
+        parts = [(lists.shapes, (lists.labels + 1).astype(np.uint8), lists.ends)]
+        if crowds is not None:
+            shapes, ends = crowds
+            parts.append((shapes, np.full(len(shapes.heights), _UNKNOWN, np.uint8), ends))
+        return cls(parts, lists.sizes, normalized)
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def read(self, ids: Sequence[int]) -> list[Any]:
+        """Maps of images, which are not drawn yet."""
+        return [self._map(int(i)) for i in ids]
+
+    def _map(self, i: int) -> ClassMap:
+        outlines: list[Shape] = []
+        values: list[int] = []
+        for shapes, own, ends in self.parts:
+            rows = np.arange(ends[i], ends[i + 1])
+            outlines += shapes.take(rows).tolist()
+            values += own[rows].tolist()
+        height, width = map(int, self.sizes[i].tolist())
+        if self.normalized:
+            sides = np.array([width, height])
+            outlines = [o.scaled(sides) if isinstance(o, Rings) else o for o in outlines]
+        return ClassMap((height, width), outlines, values)
+
+    def content(self, first: int, last: int) -> Iterator[Any]:
+        """Buffers that change with the maps of images [first, last)."""
+        for shapes, values, ends in self.parts:
+            own = slice(int(ends[first]), int(ends[last]))
+            yield np.diff(ends[first : last + 1]).data
+            yield values[own].data
+            yield from shapes.content(own.start, own.stop)
+
+
+Masks = _MasksInMemory | _MaskFiles | ClassMaps  # one per sample

@@ -48,12 +48,12 @@ from fastfeed.sources.shards.extra_columns import (
     column_names,
 )
 from fastfeed.sources.shards.index import Notes, ScannedLabel, ShardScan
-from fastfeed.sources.shards.labels import requested_label
-from fastfeed.sources.shards.packed_labels import (
+from fastfeed.sources.shards.labels import (
     LARGEST_LABEL,
     json_field,
     label_fields,
     pack_label,
+    requested_label,
 )
 from fastfeed.storage.disk_cache import Cache
 from fastfeed.storage.expand import find_files

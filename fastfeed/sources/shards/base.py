@@ -31,8 +31,7 @@ from fastfeed.sources.shards.extra_columns import (
 )
 from fastfeed.sources.shards.index import ShardScan
 from fastfeed.sources.shards.known_counts import tell
-from fastfeed.sources.shards.labels import checked_classes, number_labels
-from fastfeed.sources.shards.packed_labels import unpack_labels
+from fastfeed.sources.shards.labels import checked_classes, number_labels, unpack_labels
 from fastfeed.spec import CLASS_NUMBER, ENCODED
 from fastfeed.storage.disk_cache import Cache
 from fastfeed.storage.expand import find_files

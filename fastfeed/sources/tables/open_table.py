@@ -20,9 +20,8 @@ from fastfeed.sources.cache_folder import build_lock, cache_folder, trim_cache
 from fastfeed.sources.class_names import class_numbers, missing_classes, nfc
 from fastfeed.sources.label_values import (
     UNLABELED,
-    ClassNumbers,
+    LabelArray,
     LabelValues,
-    Numbers,
     RequestedLabel,
     Texts,
     number_lists,
@@ -190,11 +189,11 @@ def label_classes(
         return (), None
     if label.is_class:
         classes, labels = _class_labels(opened, arrays["labels"], requested, where)
-        return classes, ClassNumbers(labels)
+        return classes, LabelArray(labels)
     if label.kind == "text":
         return (), Texts(arrays["label_blob"], arrays["label_ends"])
     if label.kind == "value":
-        return (), Numbers(arrays["label_numbers"])
+        return (), LabelArray(arrays["label_numbers"])
     own = requested
     if own is None and (label.several or not opened.named):
         own = opened.classes  # in the order of the columns, or of the schema

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -98,7 +98,7 @@ class TableSource(SourceMethods):
                 remote,
                 access,
             )
-            self._images: Images = named
+            self._images: ImageFiles | ArrowImages | RowGroups = named
             if "span_starts" in self._arrays:
                 shards = ShardReader(uris, [stat for _, stat in opened.files], self._storage)
                 self._images = ArrowImages(self._arrays, self._where, shards, named)
@@ -316,21 +316,6 @@ class TableSource(SourceMethods):
 
     def _summary(self) -> str:
         return summary(type(self).__name__, self._where.uris, len(self), self.classes)
-
-
-class Images(Protocol):
-    """Random access to the images of a table's rows."""
-
-    remote: bool
-
-    @property
-    def bounds(self) -> np.ndarray: ...
-    def uri(self, i: int) -> str: ...
-    def read(self, i: int) -> bytes | Unread: ...
-    def fetch(self, i: int) -> Pending: ...
-    def addresses(self, ids: np.ndarray) -> SampleLocations | None: ...
-    def sizes(self, ids: np.ndarray) -> np.ndarray: ...
-    def shard(self, unit: int) -> str: ...
 
 
 def memory_of(memory: int | str) -> int:

@@ -34,8 +34,13 @@ from fastfeed.sources.shards.extra_columns import (
 )
 from fastfeed.sources.shards.index import ScannedLabel, ShardScan
 from fastfeed.sources.shards.known_counts import in_record, is_cut, missing
-from fastfeed.sources.shards.labels import requested_label, text_label
-from fastfeed.sources.shards.packed_labels import LARGEST_LABEL, json_field, pack_label
+from fastfeed.sources.shards.labels import (
+    LARGEST_LABEL,
+    json_field,
+    pack_label,
+    requested_label,
+    text_label,
+)
 from fastfeed.sources.tar.external_indexes import (
     members_from_dali,
     samples_in_dali,

@@ -21,8 +21,7 @@ from typing import Any
 import numpy as np
 
 from fastfeed.printable import printable
-from fastfeed.sources.shards.labels import text_label
-from fastfeed.sources.shards.packed_labels import LARGEST_LABEL
+from fastfeed.sources.shards.labels import LARGEST_LABEL, text_label
 from fastfeed.sources.tfrecord.protobuf import HEAD, LazyMessage, Malformed, fields, signed, varint
 
 Bounds = tuple[int, int]  # bytes [first, last)

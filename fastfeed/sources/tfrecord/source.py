@@ -35,8 +35,7 @@ from fastfeed.sources.shards.extra_columns import (
 )
 from fastfeed.sources.shards.index import Notes, ScannedLabel, ShardScan
 from fastfeed.sources.shards.known_counts import in_record, missing
-from fastfeed.sources.shards.labels import requested_label
-from fastfeed.sources.shards.packed_labels import json_field, label_fields, pack_label
+from fastfeed.sources.shards.labels import json_field, label_fields, pack_label, requested_label
 from fastfeed.sources.tfrecord.example import LONGEST_NAME, Example, FeatureNames, to_python
 from fastfeed.sources.tfrecord.protobuf import LazyMessage, Malformed
 from fastfeed.sources.tfrecord.tfds import TfdsFolder

@@ -11,6 +11,8 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from fastfeed.errors import SourceError
 from fastfeed.printable import printable
 
@@ -51,6 +53,12 @@ def class_names(names: Iterable[str]) -> tuple[str, ...]:
 def class_numbers(names: Sequence[str]) -> dict[str, int]:
     """The number of each class by the NFC of its name."""
     return {nfc(name): number for number, name in enumerate(names)}
+
+
+def renumbering(names: Iterable[str], classes: Sequence[str]) -> np.ndarray:
+    """The number in `classes` of each name, then -1, for samples without a label: int32."""
+    numbers = class_numbers(classes)
+    return np.array([*(numbers[nfc(name)] for name in names), -1], np.int32)
 
 
 def equal_names(names: Iterable[str]) -> tuple[str, str] | None:

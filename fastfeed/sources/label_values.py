@@ -13,9 +13,8 @@ from fastfeed.sources.class_names import (
     DIGITS,
     canonical_integers,
     class_names,
-    class_numbers,
     missing_classes,
-    nfc,
+    renumbering,
 )
 from fastfeed.spec import CLASS_NUMBER, LabelSpec
 
@@ -221,6 +220,4 @@ def number_lists(
                 " here and do not count the classes from 0: write labels as names of classes"
             )
         raise error
-    code = class_numbers(classes)
-    table = np.array([*(code[nfc(name)] for name in names), -1], np.int32)
-    return classes, MultiHot(table[codes], ends, len(classes))
+    return classes, MultiHot(renumbering(names, classes)[codes], ends, len(classes))

@@ -24,8 +24,7 @@ from fastfeed.sources.methods import SourceMethods
 from fastfeed.sources.shards.labels import checked_classes
 from fastfeed.sources.tables.in_memory import listed_labels
 from fastfeed.spec import ENCODED, LabelSpec, Spec
-from fastfeed.storage.local_file import read_file
-from fastfeed.storage.reads import ByteRange, is_local
+from fastfeed.storage.expand import read_whole
 from fastfeed.storage.storage import open_storage
 
 _KEPT = 1 << 14  # items whose columns are kept for the call that asks for them
@@ -251,10 +250,7 @@ class Mapped(SourceMethods):
             is_gray = image.shape[2] == 1 and self.spec.channels == 3
             return np.repeat(image, 3, axis=2) if is_gray else image
         if isinstance(image, str):
-            local = (
-                read_file(image) if is_local(image) else self._storage.read([ByteRange(image)])[0]
-            )
-            return sample_or_failure(self, i, local)
+            return sample_or_failure(self, i, read_whole(image, self._storage))
         return image
 
     @property

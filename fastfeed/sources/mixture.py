@@ -25,7 +25,7 @@ from fastfeed.sources.base import (
     renumbered,
     says_where,
 )
-from fastfeed.sources.class_names import class_names, class_numbers, nfc
+from fastfeed.sources.class_names import class_names, renumbering
 from fastfeed.sources.methods import SourceMethods
 from fastfeed.sources.notes import notes_of, with_notes
 from fastfeed.spec import CLASS_NUMBER, PLAIN_OBJECTS, LabelSpec, ObjectSpec
@@ -157,11 +157,7 @@ class Mixture(SourceMethods):
         if all(classes == class_lists[0] for classes in class_lists):
             return class_lists[0], [None] * len(class_lists)
         merged = class_names(name for classes in class_lists for name in classes)
-        code = class_numbers(merged)
-        return merged, [
-            np.array([code[nfc(name)] for name in classes] + [-1], np.int64)
-            for classes in class_lists
-        ]
+        return merged, [renumbering(classes, merged) for classes in class_lists]
 
     def _merged_label_spec(self) -> LabelSpec:
         specs = [source.label_spec for source in self._optionals]

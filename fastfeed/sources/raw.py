@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import base64
 import binascii
 import json
@@ -17,21 +16,20 @@ from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
 from fastfeed.runtime.addresses import FileRanges
 from fastfeed.sources.column_arrays import as_array
-from fastfeed.sources.label_values import MOST_CLASSES
+from fastfeed.sources.label_values import MOST_CLASSES, LabelArray, LabelValues, MultiHot
 from fastfeed.sources.methods import SourceMethods
 from fastfeed.sources.notes import summary, with_notes
 from fastfeed.sources.shards.base import Paths
-from fastfeed.sources.shards.extra_columns import column_names
+from fastfeed.sources.shards.extra_columns import column_names, npy_header, npy_start
 from fastfeed.sources.shards.labels import checked_classes
-from fastfeed.spec import CLASS_NUMBER, LabelSpec, Spec
+from fastfeed.spec import Spec
 from fastfeed.storage.expand import find_files, stat_file
 from fastfeed.storage.fingerprint import fingerprint
-from fastfeed.storage.reads import Unread
+from fastfeed.storage.reads import Unread, readable
 from fastfeed.storage.shard_files import ShardReader
 from fastfeed.storage.storage import Storage, open_storage
 
 _LABELS = ".labels.npy"
-_MAGIC = b"\x93NUMPY"
 _HEAD = 64 << 10  # bytes: a header is far shorter
 _META = ".meta.jsonl"
 _PARTS = ("text", "meta")  # the caption, and all metadata
@@ -103,10 +101,12 @@ class RawShards(SourceMethods):
         self._labels = _joined(
             [_labels(uri, shape[0], own) for (uri, _), (_, shape) in zip(files, heads, strict=True)]
         )
-        self.label_spec = CLASS_NUMBER
+        self._targets: LabelValues = LabelArray(self._labels)
         if self._labels.ndim == 2:
+            held = self._labels >= 0
             most = len(self.classes) or int(self._labels.max(initial=-1)) + 1
-            self.label_spec = LabelSpec((most,), "float32")
+            self._targets = MultiHot(self._labels[held], np.cumsum(held.sum(axis=1)), most)
+        self.label_spec = self._targets.spec
         if self.classes and int(self._labels.max(initial=-1)) >= len(self.classes):
             raise SourceError(
                 f"RawShards: label {self._labels.max()}, but there are {len(self.classes)} classes"
@@ -166,13 +166,7 @@ class RawShards(SourceMethods):
 
     def label(self, ids: np.ndarray) -> np.ndarray:
         """Labels: int64, shape (len(ids),), -1 for none; or multi-hot, as `label_spec` says."""
-        labels = self._labels[ids]
-        if labels.ndim == 1:
-            return labels
-        flags = np.zeros((len(labels), *self.label_spec.shape), np.float32)
-        rows, places = np.nonzero(labels >= 0)
-        flags[rows, labels[rows, places]] = 1
-        return flags
+        return self._targets.take(ids)
 
     @property
     def fingerprint(self) -> str:
@@ -276,30 +270,15 @@ def _header(shards: ShardReader, k: int) -> tuple[int, tuple[int, ...]]:
 
 
 def _npy(data: bytes | Unread, uri: str) -> tuple[int, tuple[int, ...], str]:
-    """Offset of the content, shape and dtype (numpy/lib/format.py). SourceError."""
-    if isinstance(data, Unread):
-        raise SourceError(f"RawShards: cannot read {uri}: {data.detail or data.reason}")
+    """Offset of the content, shape and dtype of a file of NumPy. SourceError."""
+    content = readable(data, uri, "RawShards")
     try:
-        if not data.startswith(_MAGIC) or data[6] not in (1, 2, 3):
-            raise ValueError("not NumPy's format")
-        width = 2 if data[6] == 1 else 4
-        start = 8 + width + int.from_bytes(data[8 : 8 + width], "little")
-        head = ast.literal_eval(data[8 + width : start].decode("latin-1").strip())
-        shape = tuple(head["shape"])
-        if (head["fortran_order"] and len(shape) > 1) or not all(
-            type(n) is int and n >= 0 for n in shape
-        ):
-            raise ValueError("columns first" if head["fortran_order"] else f"shape {shape}")
-        return start, shape, str(head["descr"])
-    except (
-        ValueError,
-        KeyError,
-        TypeError,
-        SyntaxError,
-        IndexError,
-        MemoryError,
-        RecursionError,
-    ) as error:
+        start = npy_start(content)
+        shape, is_fortran, dtype = npy_header(content[:start])
+        if (is_fortran and len(shape) > 1) or min(shape, default=0) < 0:
+            raise ValueError("columns first" if is_fortran else f"shape {shape}")
+        return start, shape, dtype.str
+    except (ValueError, IndexError, MemoryError, RecursionError) as error:
         raise SourceError(f"RawShards: {uri} is not an array: {error}") from error
 
 
@@ -311,11 +290,10 @@ def _images_of(uri: str) -> str:
 def _labels(uri: str, count: int, storage: Storage) -> np.ndarray:
     """Labels: int64 (count,) or (count, most), -1 for none, or without a file. SourceError."""
     path = uri.removesuffix(".npy") + _LABELS
-    stat = stat_file(path, storage)
-    if isinstance(stat, Unread):
-        if stat.reason == "not_found":
-            return np.full(count, -1, np.int64)
-        raise SourceError(f"RawShards: cannot read {path}: {stat.detail or stat.reason}")
+    found = stat_file(path, storage)
+    if isinstance(found, Unread) and found.reason == "not_found":
+        return np.full(count, -1, np.int64)
+    stat = readable(found, path, "RawShards")
     data = ShardReader([path], [stat], storage).read(0, 0, stat.size)
     start, shape, kind = _npy(data, path)
     is_labels = shape[:1] == (count,) and len(shape) in (1, 2)
@@ -353,17 +331,11 @@ class RawColumns:
     def __init__(self, arrays: Sequence[str], names: Sequence[str], storage: Storage) -> None:
         self.names = tuple(names)
         uris = [uri.removesuffix(".npy") + _META for uri in arrays]
-        stats = [stat_file(uri, storage) for uri in uris]
-        for uri, stat in zip(uris, stats, strict=True):
-            if isinstance(stat, Unread):
-                raise SourceError(f"RawShards: cannot read {uri}: {stat.detail or stat.reason}")
-        known = [stat for stat in stats if not isinstance(stat, Unread)]
-        self._shards = ShardReader(uris, known, storage)
+        stats = [readable(stat_file(uri, storage), uri, "RawShards") for uri in uris]
+        self._shards = ShardReader(uris, stats, storage)
         self._bounds: dict[int, np.ndarray] = {}  # int64 (n + 1,): where lines begin, by shard
-        shard = next(k for k, stat in enumerate(known) if stat.size)
-        first = self.read(shard, 0)
-        if isinstance(first, Unread):
-            raise SourceError(f"RawShards: cannot read {uris[shard]}: {first.detail}")
+        shard = next(k for k, stat in enumerate(stats) if stat.size)
+        first = readable(self.read(shard, 0), uris[shard], "RawShards")
         has = [*_PARTS, *first["meta"].get("columns", {}), *first.get("bytes", {})]
         for name in self.names:
             if name not in has:

@@ -10,6 +10,7 @@ from fastfeed.arguments import checked_early
 from fastfeed.errors import ConfigError
 from fastfeed.sources.access import allow_of
 from fastfeed.sources.label_values import LabelKind, RequestedLabel
+from fastfeed.sources.tables.image_files import ImageFiles
 from fastfeed.sources.tables.in_memory import is_in_memory, open_in_memory
 from fastfeed.sources.tables.open_table import OpenedTable, RequestedColumns
 from fastfeed.sources.tables.read_files import Files, find_table
@@ -157,3 +158,5 @@ class Table(TableSource):
             memory=limit,
             allow=None if is_in_memory(table) else allow,
         )
+        if isinstance(self._images, ImageFiles):
+            self._images.check()

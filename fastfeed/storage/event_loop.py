@@ -18,7 +18,7 @@ from fastfeed.system.processes import after_fork
 
 T = TypeVar("T")
 
-Submissions = list[tuple["Future[Any]", Callable[[], Awaitable[Any]]]]
+_Submissions = list[tuple["Future[Any]", Callable[[], Awaitable[Any]]]]
 
 _POLL_S = 0.2  # how often a thread that waits looks for Ctrl-C
 
@@ -30,7 +30,7 @@ _inherited: list[Any] = []
 class _Deferred(threading.local):
     """Submissions of a thread inside `batched`; None outside of it."""
 
-    submissions: Submissions | None = None
+    submissions: _Submissions | None = None
 
 
 _deferred = _Deferred()
@@ -51,15 +51,14 @@ class _Submitted(Future[T]):
                     raise
 
 
-def defer(submissions: Submissions, work: Callable[[], Awaitable[T]]) -> Future[T]:
-    """Add work for `launch`; its future can be canceled at any time."""
+def submit(work: Callable[[], Awaitable[T]]) -> Future[T]:
+    """Start work in the event loop; its future can be canceled at any time."""
     future: Future[T] = _Submitted()
-    submissions.append((future, work))
+    _launch([(future, work)])
     return future
 
 
-def launch(submissions: Submissions) -> None:
-    """Start all of it in the event loop."""
+def _launch(submissions: _Submissions) -> None:
     if _deferred.submissions is not None:
         _deferred.submissions += submissions
     elif submissions:
@@ -80,14 +79,14 @@ def batched() -> Iterator[None]:
     finally:
         submissions = _deferred.submissions
         _deferred.submissions = outer
-        launch(submissions)
+        _launch(submissions)
 
 
 def _flush() -> None:
     if _deferred.submissions:
         submissions = _deferred.submissions
         _deferred.submissions = None
-        launch(submissions)
+        _launch(submissions)
         _deferred.submissions = []
 
 
@@ -101,7 +100,7 @@ def results(pendings: Sequence[Pending]) -> list[Any]:
         raise
 
 
-def _begin(loop: asyncio.AbstractEventLoop, submissions: Submissions) -> None:
+def _begin(loop: asyncio.AbstractEventLoop, submissions: _Submissions) -> None:
     for future, work in submissions:
         if not future.cancelled():
             task = loop.create_task(_deliver(future, work))

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import STORAGE
 from fastfeed.printable import printable
-from fastfeed.storage.local_file import unread
-from fastfeed.storage.reads import Stat, Unread, is_local
+from fastfeed.storage.local_file import read_file, unread
+from fastfeed.storage.reads import ByteRange, Stat, Unread, is_local
 from fastfeed.storage.storage import Storage
 
 # TFRecords are called train-00000-of-01024, too: train-*-of-01024
@@ -148,6 +148,11 @@ def stat_file(uri: str, storage: Storage) -> Stat | Unread:
         return local_stat(uri)
     except OSError as error:
         return unread(error, uri)
+
+
+def read_whole(uri: str, storage: Storage) -> bytes | Unread:
+    """All bytes of a file, local or remote."""
+    return read_file(uri) if is_local(uri) else storage.read([ByteRange(uri)])[0]
 
 
 def _exists(path: str) -> bool:

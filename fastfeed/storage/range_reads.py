@@ -10,12 +10,12 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from fastfeed.errors import ConfigError
 from fastfeed.storage.clients import Endpoint, Endpoints, explain
 from fastfeed.storage.disk_cache import Cache, Chunk
-from fastfeed.storage.event_loop import Submissions, defer, launch
+from fastfeed.storage.event_loop import submit
 from fastfeed.storage.filesystem import DaemonThreads, read_range
 from fastfeed.storage.reads import ByteRange, Completed, Pending, Stat, Unread
 from fastfeed.storage.retry import RetryPolicy, retry
@@ -35,8 +35,8 @@ class RangeReads:
         self._policy = policy
         self._chunks = ChunkFetches(self._fetch_chunk)
 
-    def begin(self, span: ByteRange, submissions: Submissions) -> Pending:
-        """A read that begins when the submissions are launched."""
+    def begin(self, span: ByteRange) -> Pending:
+        """Start to read."""
         stat = span.stat
         if stat is not None and span.stop is None:
             span = replace(span, stop=stat.size)
@@ -50,17 +50,13 @@ class RangeReads:
         if span.start == span.stop:
             return Completed(b"")
         if self._cache is None or stat is None or span.stop is None:
-            return defer(submissions, partial(self._get, *self._endpoints.at(span.uri), span))
+            return submit(partial(self._get, *self._endpoints.at(span.uri), span))
         self._endpoints.at(span.uri)  # connects here, where an error can be raised
         missing = self._cache.missing(span.uri, stat.version, span.start, span.stop, stat.size)
-        work = defer(submissions, partial(self._chunks.pieces, span, missing)) if missing else None
-        return CachedRead(span, self._cache, work, partial(self._refetch, span))
-
-    def _refetch(self, span: ByteRange, chunks: Sequence[Chunk]) -> Future[Any]:
-        submissions: Submissions = []
-        work = defer(submissions, partial(self._chunks.pieces, span, chunks))
-        launch(submissions)
-        return work
+        fetch = partial(self._chunks.pieces, span)
+        return CachedRead(
+            span, self._cache, fetch, submit(partial(fetch, missing)) if missing else None
+        )
 
     async def _get(self, endpoint: Endpoint, path: str, span: ByteRange) -> bytes | Unread:
         async with self._limiter.permit() as permit:
@@ -159,9 +155,8 @@ class CachedRead:
         self,
         span: ByteRange,
         cache: Cache,
+        fetch: Callable[[Sequence[Chunk]], Awaitable[ChunkParts]],
         work: Future[ChunkParts] | None,  # fetches the missing chunks
-        # for chunks evicted in the meantime
-        fetch: Callable[[Sequence[Chunk]], Future[ChunkParts]],
     ) -> None:
         assert span.stat is not None and span.stop is not None
         self._span = span
@@ -194,7 +189,8 @@ class CachedRead:
             parts, absent = self._collect()
             if not absent:
                 return parts[0] if len(parts) == 1 else b"".join(parts)
-            self._work = self._fetch(absent)  # evicted since, or not readable
+            # evicted since, or not readable
+            self._work = submit(partial(self._fetch, absent))
 
     def _collect(self) -> tuple[list[bytes], list[Chunk]]:
         """All parts in order, and the chunks that are neither in memory nor in the cache."""

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
+
+from fastfeed.errors import SourceError
+
+T = TypeVar("T")
 
 _VERSIONS = ("ETag", "etag", "md5Hash", "Content-MD5", "Digest", "mtime")
 _VERSIONS += ("LastModified", "last_modified", "Last-Modified")
@@ -67,6 +71,13 @@ class Unread:
 
     reason: str  # a key of faults.REASONS
     detail: str = ""
+
+
+def readable(data: T | Unread, uri: str, who: str) -> T:
+    """What was read. SourceError for an Unread."""
+    if isinstance(data, Unread):
+        raise SourceError(f"{who}: cannot read {uri}: {data.detail or data.reason}")
+    return data
 
 
 class MappedRead:

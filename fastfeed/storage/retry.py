@@ -154,84 +154,71 @@ async def retry(
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     health: Health | None = None,
 ) -> T | Unread:
-    """Run `_retry` within `patience`, and report to the endpoint's health."""
-    policy = policy.within(_patience.get())
-    if health is None:
-        return await _retry(request, size, explain, policy, latencies, pause, None)
-    health.begin(size)
-    try:
-        return await _retry(request, size, explain, policy, latencies, pause, health)
-    finally:
-        health.end()
-
-
-async def _retry(
-    request: Callable[[], Awaitable[T]],
-    size: int,
-    explain: Callable[[Exception], Diagnosis],
-    policy: RetryPolicy,
-    latencies: Latencies | None,
-    pause: Callable[[float], Awaitable[None]],
-    health: Health | None,
-) -> T | Unread:
     """The answer, or an Unread after all attempts, timed by the event loop's clock.
 
     `size` is the expected number of bytes, roughly. Without `latencies` no second request is sent.
     The answer is the value that `request` returns, even an Unread: only an error is a reason to
     try again. While the endpoint is down, according to its health, only one attempt is made.
     """
+    policy = policy.within(_patience.get())
     clock = asyncio.get_running_loop().time
     extra = size / policy.min_rate
     exhausted: Exception | None = None
     remaining, wait, attempts = policy.deadline_s + extra, policy.backoff_s, 0
-    while True:
-        start, limit = clock(), min(policy.attempt_s + extra, remaining)
-        lag = None if latencies is None else latencies.lags_after(size)
-        if lag is not None:
-            # later, no answer is likely; if all have become slow, the next attempt is longer
-            dead = max(policy.first_attempt_s, _DEAD * lag) * 2 ** min(attempts, 60)
-            limit = min(limit, dead + extra)
-        down = health is not None and health.down(policy.refused_s, policy.patience_s)
-        limit = min(limit, _PROBE_S + extra) if down else limit
-        attempts += 1
-        try:
-            answer = await _ask(request, size, limit, policy, latencies)
-            if latencies is not None:
-                latencies.add(size, clock() - start)
-            if health is not None:
-                health.answered()
-            return answer
-        except _NoAnswer:
-            if latencies is not None:
-                latencies.add(size, limit, succeeded=False)
-            exhausted = None
-            last = Unread("timeout", f"no answer within {limit:.3g} s")
-        except Exception as error:  # of any storage client: `explain` knows them
-            diagnosis = explain(error)
-            last = diagnosis.unread
-            exhausted = error if getattr(error, "errno", None) in EXHAUSTED else None
-            if not diagnosis.retryable:
+    if health is not None:
+        health.begin(size)
+    try:
+        while True:
+            start, limit = clock(), min(policy.attempt_s + extra, remaining)
+            lag = None if latencies is None else latencies.lags_after(size)
+            if lag is not None:
+                # later, no answer is likely; if all have become slow, the next attempt is longer
+                dead = max(policy.first_attempt_s, _DEAD * lag) * 2 ** min(attempts, 60)
+                limit = min(limit, dead + extra)
+            down = health is not None and health.down(policy.refused_s, policy.patience_s)
+            limit = min(limit, _PROBE_S + extra) if down else limit
+            attempts += 1
+            try:
+                answer = await _ask(request, size, limit, policy, latencies)
+                if latencies is not None:
+                    latencies.add(size, clock() - start)
                 if health is not None:
                     health.answered()
-                return last
+                return answer
+            except _NoAnswer:
+                if latencies is not None:
+                    latencies.add(size, limit, succeeded=False)
+                exhausted = None
+                last = Unread("timeout", f"no answer within {limit:.3g} s")
+            except Exception as error:  # of any storage client: `explain` knows them
+                diagnosis = explain(error)
+                last = diagnosis.unread
+                exhausted = error if getattr(error, "errno", None) in EXHAUSTED else None
+                if not diagnosis.retryable:
+                    if health is not None:
+                        health.answered()
+                    return last
+            if health is not None:
+                health.failed(last.detail or last.reason)
+            remaining -= clock() - start
+            delay = wait * (0.5 + random.random())  # jitter: not in step with other readers
+            left = math.inf
+            if health is not None:
+                left = health.patience_left(policy.refused_s, policy.patience_s)
+            delay, down = min(delay, left), left <= 0
+            if remaining <= delay or attempts >= policy.attempts or down:
+                if exhausted is not None:  # no information about the object to read
+                    raise exhausted
+                spent = policy.deadline_s + extra - remaining
+                tries = f"attempt {attempts}, {spent:.3g} s after the first"
+                return Unread(last.reason, f"{last.detail} ({tries})" if last.detail else tries)
+            await pause(delay)
+            _requests["again"] += 1
+            remaining -= delay  # but not the wait for the next permit
+            wait = min(2 * wait, policy.max_backoff_s)
+    finally:
         if health is not None:
-            health.failed(last.detail or last.reason)
-        remaining -= clock() - start
-        delay = wait * (0.5 + random.random())  # jitter: not in step with other readers
-        left = math.inf
-        if health is not None:
-            left = health.patience_left(policy.refused_s, policy.patience_s)
-        delay, down = min(delay, left), left <= 0
-        if remaining <= delay or attempts >= policy.attempts or down:
-            if exhausted is not None:  # no information about the object to read
-                raise exhausted
-            spent = policy.deadline_s + extra - remaining
-            tries = f"attempt {attempts}, {spent:.3g} s after the first"
-            return Unread(last.reason, f"{last.detail} ({tries})" if last.detail else tries)
-        await pause(delay)
-        _requests["again"] += 1
-        remaining -= delay  # but not the wait for the next permit
-        wait = min(2 * wait, policy.max_backoff_s)
+            health.end()
 
 
 class _NoAnswer(Exception):

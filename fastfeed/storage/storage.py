@@ -19,7 +19,7 @@ from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import REASONS
 from fastfeed.storage.clients import Endpoint, Endpoints, explain
 from fastfeed.storage.disk_cache import Cache
-from fastfeed.storage.event_loop import Submissions, defer, launch, results
+from fastfeed.storage.event_loop import batched, results, submit
 from fastfeed.storage.filesystem import call, list_files
 from fastfeed.storage.range_reads import Limiter, RangeReads
 from fastfeed.storage.reads import ByteRange, Pending, Stat, Unread, stat_of
@@ -115,10 +115,8 @@ class Storage:
             >>> pending.result(timeout=10)
             b'path'
         """
-        submissions: Submissions = []
-        pendings = [self._reads.begin(span, submissions) for span in spans]
-        launch(submissions)
-        return pendings
+        with batched():
+            return [self._reads.begin(span) for span in spans]
 
     def read(self, spans: Sequence[ByteRange]) -> list[bytes | Unread]:
         """Read, and wait for it.
@@ -156,11 +154,8 @@ class Storage:
             >>> stat.size > 100, missing.reason
             (True, 'not_found')
         """
-        submissions: Submissions = []
-        pending = [
-            defer(submissions, partial(self._stat, *self._endpoints.at(uri))) for uri in uris
-        ]
-        launch(submissions)
+        with batched():
+            pending = [submit(partial(self._stat, *self._endpoints.at(uri))) for uri in uris]
         return results(pending)
 
     async def _stat(self, endpoint: Endpoint, path: str) -> Stat | Unread:
@@ -289,10 +284,7 @@ class Storage:
                     request, 0, explain, policy, latencies, permit.pause, endpoint.health
                 )
 
-        submissions: Submissions = []
-        future = defer(submissions, work)
-        launch(submissions)
-        return future
+        return submit(work)
 
     def __repr__(self) -> str:
         options = ", ".join(

@@ -12,7 +12,7 @@ import pytest
 from helpers.lakes import LONG
 
 from fastfeed.storage import event_loop
-from fastfeed.storage.event_loop import Submissions, batched, defer, launch, results
+from fastfeed.storage.event_loop import batched, results, submit
 from fastfeed.storage.reads import Completed
 
 
@@ -21,10 +21,7 @@ async def number(n: int) -> int:
 
 
 def begin(n: int) -> Any:
-    submissions: Submissions = []
-    future = defer(submissions, lambda: number(n))
-    launch(submissions)
-    return future
+    return submit(lambda: number(n))
 
 
 @pytest.fixture
@@ -41,20 +38,13 @@ def woken(monkeypatch):
     return times
 
 
-def test_once_for_all_of_a_call(woken):
-    submissions: Submissions = []
-    found = [defer(submissions, lambda i=i: number(i)) for i in range(10)]
-    launch(submissions)
-    launch([])
-    assert results(found) == list(range(10))
-    assert len(woken) == 1
-
-
 def test_together(woken):
     with batched():
         found = [begin(i) for i in range(10)]
         assert not woken
     assert results(found) == list(range(10))
+    with batched():
+        pass
     assert len(woken) == 1
     assert begin(3).result(LONG) == 3
     assert len(woken) == 2
@@ -99,9 +89,7 @@ def test_an_error_of_the_work_is_raised():
     async def fails() -> None:
         raise KeyError("here")
 
-    submissions: Submissions = []
-    future = defer(submissions, fails)
-    launch(submissions)
+    future = submit(fails)
     with pytest.raises(KeyError, match="here"):
         future.result(LONG)
 
@@ -112,9 +100,7 @@ def test_a_timeout_of_the_works_own():
     async def fails() -> None:
         raise TimeoutError("of the work")
 
-    submissions: Submissions = []
-    future = defer(submissions, fails)
-    launch(submissions)
+    future = submit(fails)
     with pytest.raises(TimeoutError, match="of the work"):
         future.result()
 
@@ -140,9 +126,7 @@ def test_waiting_for_all_is_given_up_together():
         def done(self) -> bool:
             return False
 
-    submissions: Submissions = []
-    hanging = defer(submissions, hangs)
-    launch(submissions)
+    hanging = submit(hangs)
     assert began.wait(LONG)
     with pytest.raises(KeyboardInterrupt):
         results([Interrupting(), hanging])
@@ -156,10 +140,9 @@ def test_canceled_before_it_begins():
     async def work() -> None:
         ran.append(1)
 
-    submissions: Submissions = []
-    first, second = defer(submissions, work), defer(submissions, lambda: number(2))
-    first.cancel()
-    launch(submissions)
+    with batched():
+        first, second = submit(work), begin(2)
+        first.cancel()
     assert second.result(LONG) == 2
     assert not ran
 

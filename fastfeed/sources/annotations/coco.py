@@ -15,25 +15,20 @@ from typing import Any, Literal
 import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
-from fastfeed.faults import Failure
 from fastfeed.printable import printable
-from fastfeed.runtime.addresses import SampleLocations
 from fastfeed.runtime.json_file import object_bytes
-from fastfeed.sources.access import Access
+from fastfeed.sources.access import Allow
 from fastfeed.sources.annotations.boxes import BoxLists
 from fastfeed.sources.annotations.masks import ClassMaps
 from fastfeed.sources.annotations.shapes import Shape, ShapeLists, shape_of, wrong_sizes
-from fastfeed.sources.base import Source, StoredFile, sample_or_failure
+from fastfeed.sources.base import Source
 from fastfeed.sources.derived import Derived
-from fastfeed.sources.methods import SourceMethods
-from fastfeed.sources.tables.columns import RowLocator
-from fastfeed.sources.tables.image_files import ImageFiles
+from fastfeed.sources.tables.in_memory import open_in_memory
+from fastfeed.sources.tables.open_table import RequestedColumns
+from fastfeed.sources.tables.source import TableSource
 from fastfeed.sources.tables.string_column import StringColumn
-from fastfeed.spec import ENCODED
-from fastfeed.storage.event_loop import results
-from fastfeed.storage.fingerprint import fingerprint
 from fastfeed.storage.local_file import read_file, size_of
-from fastfeed.storage.reads import ByteRange, MappedRead, Pending, Stat, Unread, is_local
+from fastfeed.storage.reads import ByteRange, Stat, Unread, is_local
 from fastfeed.storage.storage import Storage
 
 Keep = Literal["all", "annotated", "boxes"]
@@ -391,71 +386,25 @@ def _matched(source: Source, paths: Sequence[str], listed: CocoFile) -> np.ndarr
     return rows
 
 
-class ListedFiles(SourceMethods):
+class ListedFiles(TableSource):
     """Files of a folder by a list of names; a missing file is a bad sample."""
-
-    spec = ENCODED
-    classes: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()  # all names are samples
 
     def __init__(
         self, root: str, names: Sequence[str], storage: Storage, allow_path: Sequence[str] = ()
     ) -> None:
-        self.root = root
-        self.paths = StringColumn.of(names)
-        self.remote = not is_local(root)
-        self._has_urls = any("://" in name for name in names)
-        # the list may be from elsewhere: it names files below the folder
-        access = Access.of([], [root], allow_path)
-        where = RowLocator([root], [len(names)])
-        self._files = ImageFiles(self.paths, None, where, [root], storage, self.remote, access)
-        if not self.remote and not os.path.isdir(root):
+        if is_local(root) and not os.path.isdir(root):
             raise SourceError(
                 f"Objects.coco: {root} is not a folder; pass the one that holds the images"
             )
-
-    def __len__(self) -> int:
-        return len(self.paths)
-
-    def uri(self, i: int) -> str:
-        """Path or address of an image."""
-        return self._files.uri(int(i))
-
-    def label(self, ids: np.ndarray) -> np.ndarray:
-        """Labels of images: always -1."""
-        return np.full(len(ids), -1, np.int64)
-
-    def read(self, ids: Sequence[int]) -> list[bytes | Failure]:
-        """Read the bytes of files."""
-        if self.remote:
-            return results(self.fetch(ids))
-        return [sample_or_failure(self, int(i), self._files.read(int(i))) for i in ids]
-
-    def addresses(self, ids: np.ndarray) -> SampleLocations | None:
-        """Local files; None if any are remote."""
-        return None if self._has_urls else self._files.addresses(ids)
-
-    def fetch(self, ids: Sequence[int]) -> list[Pending]:
-        """Begin to read files."""
-        return [
-            MappedRead(
-                self._files.fetch(int(i)), lambda data, i=int(i): sample_or_failure(self, i, data)
-            )
-            for i in ids
-        ]
-
-    def byte_ranges(self, ids: np.ndarray) -> list[StoredFile | None]:
-        """Files in remote storage."""
-        return [self._files.byte_range(i) for i in ids.tolist()]
+        requested = RequestedColumns("file_name")
+        opened = open_in_memory({"file_name": names}, requested, root)
+        # the list may be from elsewhere: it names files below the folder
+        self._open(opened, requested, storage, root=root, allow=Allow(tuple(allow_path)))
 
     @property
-    def fingerprint(self) -> str:
-        """Hash of the names; the contents of the files do not count."""
-        return fingerprint(len(self), (self.paths.blob.data, self.paths.ends.data), (), _no_content)
+    def root(self) -> str | None:
+        """The folder."""
+        return self._root
 
-    def __repr__(self) -> str:
+    def _summary(self) -> str:
         return f"{self.root}: {len(self)} images"
-
-
-def _no_content(first: int, last: int) -> Iterator[Any]:
-    return iter(())

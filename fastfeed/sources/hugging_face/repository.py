@@ -10,8 +10,8 @@ from typing import Any
 from fastfeed.errors import ConfigError, MissingExtra, SourceError
 from fastfeed.printable import printable
 from fastfeed.runtime.json_file import parse_json
-from fastfeed.storage.local_file import read_file
-from fastfeed.storage.reads import ByteRange, Unread, is_local
+from fastfeed.storage.expand import read_whole
+from fastfeed.storage.reads import is_local, readable
 from fastfeed.storage.storage import Storage
 
 SUFFIXES = (".parquet", ".arrow")
@@ -98,10 +98,7 @@ def _walk(root: str) -> Iterator[tuple[str, str]]:
 
 
 def _text(uri: str, storage: Storage) -> str:
-    data = read_file(uri) if is_local(uri) else storage.read([ByteRange(uri)])[0]
-    if isinstance(data, Unread):
-        raise SourceError(f"HuggingFace: cannot read {uri}: {data.detail or data.reason}")
-    return data.decode("utf-8", "replace")
+    return readable(read_whole(uri, storage), uri, "HuggingFace").decode("utf-8", "replace")
 
 
 def _json(uri: str, storage: Storage) -> dict[str, Any]:

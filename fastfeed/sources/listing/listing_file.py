@@ -28,7 +28,7 @@ from fastfeed.sources.tables.columns import Codes, ColumnPart
 from fastfeed.sources.tables.read_files import read_files
 from fastfeed.sources.tables.string_column import StringColumn, numbers
 from fastfeed.storage.expand import stat_file
-from fastfeed.storage.reads import Unread
+from fastfeed.storage.reads import readable
 from fastfeed.storage.shard_files import ShardReader
 from fastfeed.storage.storage import Storage
 
@@ -171,9 +171,7 @@ def read_listing(
         return _read_arrays(path, versions, who)
     requested = {"class": True, "size": False} | ({"version": False} if versions else {})
     columns: dict[str, list[ColumnPart]] = {name: [] for name in ("path", *requested)}
-    stat = stat_file(path, storage)
-    if isinstance(stat, Unread):
-        raise SourceError(f"{who}: cannot read {path}: {stat.detail or stat.reason}")
+    stat = readable(stat_file(path, storage), path, who)
     for part_of in read_files([(path, stat)], "path", requested, None, storage):
         for name, part in part_of.parts:
             columns[name].append(part)

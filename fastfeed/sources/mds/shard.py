@@ -20,7 +20,7 @@ from fastfeed.printable import printable
 from fastfeed.sources.shards.build_index import ForwardReader
 from fastfeed.sources.shards.extra_columns import Kind, ValueLocation
 from fastfeed.storage.local_file import unread
-from fastfeed.storage.reads import ByteRange, Stat, Unread, is_local
+from fastfeed.storage.reads import ByteRange, Stat, Unread, is_local, readable
 from fastfeed.storage.storage import Storage
 from fastfeed.system.descriptors import open_regular
 
@@ -47,9 +47,7 @@ def column_encodings(uri: str, stat: Stat, storage: Storage) -> dict[str, str]:
     def read(start: int, count: int) -> bytes:
         span = ByteRange(uri, start, start + count, stat)
         data = _read_local(start, count) if is_local(uri) else storage.read([span])[0]
-        if isinstance(data, Unread):
-            raise SourceError(f"MDSShards: cannot read {uri}: {data.detail or data.reason}")
-        return data
+        return readable(data, uri, "MDSShards")
 
     def _read_local(start: int, count: int) -> bytes | Unread:
         try:

@@ -56,9 +56,8 @@ from fastfeed.sources.shards.labels import (
     requested_label,
 )
 from fastfeed.storage.disk_cache import Cache
-from fastfeed.storage.expand import find_files
-from fastfeed.storage.local_file import read_file
-from fastfeed.storage.reads import ByteRange, Stat, Unread, is_local
+from fastfeed.storage.expand import find_files, read_whole
+from fastfeed.storage.reads import Stat, Unread
 from fastfeed.storage.storage import Storage
 
 _NAMES = ("uri", "key", "filename", "id")  # columns that name a sample, where they are texts
@@ -333,7 +332,7 @@ def _content(item: Any, storage: Storage) -> tuple[str, bytes] | None:
     if path.endswith(".mds") or any(c in path for c in "*?[{"):
         return None
     uri = path if path.endswith(_INDEX) else f"{path.rstrip('/')}/{_INDEX}"
-    data = read_file(uri) if is_local(uri) else storage.read([ByteRange(uri)])[0]
+    data = read_whole(uri, storage)
     if isinstance(data, Unread):
         if uri == path or data.reason != "not_found":
             raise SourceError(f"MDSShards: cannot read {uri}: {data.detail or data.reason}")

@@ -194,8 +194,8 @@ def _json_value(value: Any) -> Any:
 
 def read_npy(data: bytes) -> np.ndarray:
     """The array of an .npy file. ValueError."""
-    start = _npy_start(data)
-    shape, is_fortran, dtype = _npy_header(data[:start])
+    start = npy_start(data)
+    shape, is_fortran, dtype = npy_header(data[:start])
     if dtype.hasobject:
         raise ValueError("no .npy file: pickled objects are not loaded")
     if math.prod(shape) * dtype.itemsize != len(data) - start:
@@ -203,7 +203,7 @@ def read_npy(data: bytes) -> np.ndarray:
     return np.ndarray(shape, dtype, data, start, order="F" if is_fortran else "C").copy("K")
 
 
-def _npy_start(data: bytes) -> int:
+def npy_start(data: bytes) -> int:
     """Bytes of the header of an .npy file."""
     size = 2 if data[6:8] == b"\1\0" else 4  # of the header's length, which follows
     return 8 + size + int.from_bytes(data[8 : 8 + size], "little")
@@ -211,13 +211,13 @@ def _npy_start(data: bytes) -> int:
 
 def _arrays_of_one_header(files: Sequence[bytes]) -> list[np.ndarray] | None:
     """Arrays of .npy files that differ in their values alone; None if others are among them."""
-    start, size = _npy_start(files[0]), len(files[0])
+    start, size = npy_start(files[0]), len(files[0])
     if set(map(len, files)) != {size} or not 0 < start < size:
         return None
     bytes_of_all = np.frombuffer(b"".join(files), np.uint8).reshape(len(files), size)
     if (bytes_of_all[:, :start] != bytes_of_all[0, :start]).any():
         return None
-    shape, is_fortran, dtype = _npy_header(files[0][:start])
+    shape, is_fortran, dtype = npy_header(files[0][:start])
     if is_fortran or dtype.hasobject or math.prod(shape) * dtype.itemsize != size - start:
         return None
     values = bytes_of_all[:, start:].copy().view(dtype).reshape(len(files), *shape)
@@ -225,7 +225,7 @@ def _arrays_of_one_header(files: Sequence[bytes]) -> list[np.ndarray] | None:
 
 
 @lru_cache(maxsize=64)  # NumPy parses it as Python, and samples have the same one
-def _npy_header(header: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+def npy_header(header: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Shape, whether the order is Fortran's, and type. ValueError."""
     file = io.BytesIO(header)
     try:

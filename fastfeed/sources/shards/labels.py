@@ -26,7 +26,7 @@ from fastfeed.sources.class_names import (
     equal_names,
     integers_in,
     missing_classes,
-    nfc,
+    renumbering,
 )
 from fastfeed.sources.label_values import (
     MOST_CLASSES,
@@ -121,8 +121,7 @@ def number_labels(
     note = _note(texts, kind)
     if all(index.has_texts) and names == index.texts:
         return names, index.labels, note
-    # -1, no label, takes the last
-    table = np.array([code[nfc(text)] for text in index.texts] + [-1], np.int32)
+    table = renumbering(index.texts, names)
     labels = np.array(index.labels)
     for part in _worded_parts(index, labels):
         part[:] = table[part]
@@ -176,8 +175,7 @@ def _integer_labels(
         return found, numbered.astype(np.int32)
     if (error := missing_classes(found, classes, who)) is not None:
         raise error
-    code = class_numbers(classes)
-    return classes, np.array([*(code[text] for text in found), -1], np.int32)[numbered]
+    return classes, renumbering(found, classes)[numbered]
 
 
 def _integers_among_texts(index: Index) -> set[str]:

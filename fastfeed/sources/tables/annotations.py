@@ -143,9 +143,8 @@ class ExtraColumn(ColumnParser):
 
     def _take(self, name: str, part: ColumnPart, first: int) -> None:
         if isinstance(part.values, TextLists):
-            row = int(np.argmin(part.missing()))
             needed = "numbers, bools, texts or lists of numbers where it is the label, too"
-            raise self._wrong(first + row, name, needed, repr(part[row]))
+            raise self._wrong_part(part, first, name, needed)
         if isinstance(part.values, Codes):  # the column is also the label
             texts, codes = part.values.texts, part.values.codes.tolist()
             part = replace(part, values=StringColumn.of([str(texts[code] or "") for code in codes]))
@@ -158,14 +157,14 @@ class ExtraColumn(ColumnParser):
             try:
                 self._kind = merged(self._kind, _kind(part))
             except TypeConflict:
-                row = int(np.argmin(part.missing()))
                 if is_empty or self._first_valid is None:
+                    row = int(np.argmin(part.missing()))
                     needed = f"{words(self._kind)} as above"
                     raise self._wrong(first + row, name, needed, words(_kind(part))) from None
                 before = int(np.argmin(self._first_valid.missing()))
                 shown = printable(repr(self._first_valid[before]))
                 needed = f"what it holds above, such as {shown}"
-                raise self._wrong(first + row, name, needed, repr(part[row])) from None
+                raise self._wrong_part(part, first, name, needed) from None
         self._parts.append(part)
 
     @property

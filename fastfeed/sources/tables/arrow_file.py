@@ -28,7 +28,7 @@ from fastfeed.sources.tables.arrow import (
 from fastfeed.sources.tables.columns import ColumnPart
 from fastfeed.sources.tables.csv_jsonl import no_column
 from fastfeed.sources.tables.string_column import StringColumn
-from fastfeed.storage.reads import Unread
+from fastfeed.storage.reads import readable
 from fastfeed.storage.shard_files import ShardReader
 
 _MAGIC = b"ARROW1"
@@ -76,10 +76,7 @@ class ArrowFile:
         return SourceError(f"Table: {self.uri} cannot be read as an Arrow file: {error}")
 
     def _read(self, start: int, stop: int) -> bytes:
-        data = self._shards.read(self._file, start, stop)
-        if isinstance(data, Unread):
-            raise SourceError(f"Table: cannot read {self.uri}: {data.detail or data.reason}")
-        return data
+        return readable(self._shards.read(self._file, start, stop), self.uri, "Table")
 
     def read(
         self, image: str | None, other_columns: Mapping[str, bool]

@@ -18,7 +18,7 @@ import numpy as np
 
 from fastfeed.errors import SourceError
 from fastfeed.printable import printable
-from fastfeed.sources.class_names import class_names, class_numbers, integers_in, nfc
+from fastfeed.sources.class_names import class_names, integers_in, renumbering
 from fastfeed.sources.label_values import MOST_CLASSES, LabelKind
 from fastfeed.sources.shards.labels import number_integers
 from fastfeed.sources.tables.column_types import ColumnType
@@ -162,6 +162,13 @@ class ColumnParser(ABC):
             f"Table: {self.where(row)}: column {column} must hold {needed}, got {got}{hint}"
         )
 
+    def _wrong_part(
+        self, part: ColumnPart, first: int, name: str, needed: str, hint: str = ""
+    ) -> SourceError:
+        """The error for a part of another kind, with its first value."""
+        row = int(np.argmin(part.missing()))
+        return self._wrong(first + row, name, needed, repr(part[row]), hint)
+
     def _check_utf8(self, name: str, texts: StringColumn, first: int) -> None:
         try:
             texts.blob.tobytes().decode()
@@ -180,8 +187,7 @@ class ColumnParser(ABC):
                 row = next(i for i, text in enumerate(texts) if text and not _is_number(text))
                 raise self._wrong(first + row, name, needed, repr(texts[row])) from None
         if not isinstance(values, np.ndarray):
-            row = int(np.argmin(part.missing()))
-            raise self._wrong(first + row, name, needed, repr(part[row]))
+            raise self._wrong_part(part, first, name, needed)
         floats = values.astype(np.float64)
         floats[part.missing()] = np.nan
         return floats
@@ -204,8 +210,7 @@ class PathColumn(ColumnParser):
 
     def _take(self, name: str, part: ColumnPart, first: int) -> None:
         if not isinstance(part.values, StringColumn) and not bool(np.all(part.missing())):
-            row = int(np.argmin(part.missing()))
-            raise self._wrong(first + row, name, "paths, or images as bytes", part[row])
+            raise self._wrong_part(part, first, name, "paths, or images as bytes")
         texts = without_null(part)
         self.urls = self.urls or b"://" in texts.blob.tobytes() or has_inline(texts)
         self._parts.append(texts)
@@ -242,10 +247,11 @@ class LabelColumn(ColumnParser):
         if bool(np.all(missing)):
             self._parts.append(np.full(len(part), -1, np.int64))
             return
-        row, textual = int(np.argmin(missing)), isinstance(values, Codes)
+        textual = isinstance(values, Codes)
         if self._textual not in (None, textual):
-            what = ("numbers", "texts")[textual], ("numbers", "texts")[not textual]
-            raise self._wrong(first + row, name, f"{what[1]} as above", repr(part[row]))
+            raise self._wrong_part(
+                part, first, name, f"{'numbers' if textual else 'texts'} as above"
+            )
         self._textual = textual
         self._typed = part.typed
         if isinstance(values, Codes):
@@ -263,9 +269,8 @@ class LabelColumn(ColumnParser):
     ) -> tuple[np.ndarray, np.ndarray]:
         values = part.values
         if not isinstance(values, np.ndarray) or values.ndim != 1:
-            row = int(np.argmin(missing))
             hint = "; pass label_kind='multi' for several classes of a sample"
-            raise self._wrong(first + row, name, self._NEEDED, part[row], hint)
+            raise self._wrong_part(part, first, name, self._NEEDED, hint)
         if values.dtype.kind == "f":
             safe = np.where(missing, 0, values.astype(np.float64))
             bad = np.isnan(safe) | (safe < -1) | (safe >= 2.0**63) | (safe != np.floor(safe))
@@ -277,10 +282,8 @@ class LabelColumn(ColumnParser):
                 bad = np.zeros(len(safe), bool)
         if bad.any():
             row = int(np.argmax(bad))
-            if np.isfinite(safe[row]) and safe[row] != np.floor(safe[row]):
-                hint = self._NO_CLASS
-            else:
-                hint = ""
+            is_fraction = np.isfinite(safe[row]) and safe[row] != np.floor(safe[row])
+            hint = self._NO_CLASS if is_fraction else ""
             raise self._wrong(first + row, name, self._NEEDED, safe[row], hint)
         return safe.astype(np.int64), missing
 
@@ -311,8 +314,7 @@ class LabelColumn(ColumnParser):
                 raise self._wrong(row, self.names[0], self._NEEDED, table[row])
             return table
         self.texts = class_names(texts)
-        code = class_numbers(self.texts)
-        return np.array([*(code[nfc(text)] for text in texts), -1], np.int64)[labels]
+        return renumbering(texts, self.texts)[labels]
 
     def _whole_fractions(self, texts: list[str], labels: np.ndarray) -> list[int] | None:
         """Integers written `3.0`, as Pandas does in columns with gaps.

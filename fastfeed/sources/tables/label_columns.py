@@ -63,9 +63,8 @@ class NumberLabels(ColumnParser):
         if self._shape is None:
             self._shape = values.shape[1:]
         if values.shape[1:] != self._shape:
-            row = int(np.argmin(missing))
             needed = f"lists of {self._shape[0]} as above" if self._shape else "one number"
-            raise self._wrong(first + row, name, needed, part[row])
+            raise self._wrong_part(part, first, name, needed)
         bad = np.any(np.isinf(values).reshape(len(values), -1), axis=1)
         if bad.any():
             row = int(np.argmax(bad))
@@ -112,8 +111,7 @@ class TextLabels(ColumnParser):
     def _take(self, name: str, part: ColumnPart, first: int) -> None:
         missing = part.missing()
         if not isinstance(part.values, StringColumn) and not bool(np.all(missing)):
-            row = int(np.argmin(missing))
-            raise self._wrong(first + row, name, "texts", part[row])
+            raise self._wrong_part(part, first, name, "texts")
         texts = without_null(part)
         self._check_utf8(name, texts, first)
         self._parts.append(texts)

@@ -17,7 +17,7 @@ import numpy as np
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.printable import printable, warn
 from fastfeed.sources.cache_folder import build_lock, cache_folder, trim_cache
-from fastfeed.sources.class_names import class_numbers, missing_classes, nfc
+from fastfeed.sources.class_names import missing_classes, renumbering
 from fastfeed.sources.label_values import (
     UNLABELED,
     LabelArray,
@@ -212,11 +212,7 @@ def _class_labels(
     if opened.named and requested is not None:
         if (error := missing_classes(opened.classes, requested, "Table")) is not None:
             raise error
-        code = class_numbers(requested)
-        return (
-            names,
-            np.array([*(code[nfc(text)] for text in opened.classes), -1], np.int32)[labels],
-        )
+        return names, renumbering(opened.classes, requested)[labels]
     if names and int(labels.max()) >= len(names):
         row = int(labels.argmax())
         raise SourceError(

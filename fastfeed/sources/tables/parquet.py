@@ -16,7 +16,7 @@ from fastfeed.sources.tables.columns import ColumnPart
 from fastfeed.sources.tables.csv_jsonl import no_column
 from fastfeed.sources.tables.parquet_footer import Pages, RowGroup, pages_of, row_groups
 from fastfeed.storage.event_loop import results
-from fastfeed.storage.reads import Unread
+from fastfeed.storage.reads import Unread, readable
 from fastfeed.storage.shard_files import ShardReader
 
 try:
@@ -351,14 +351,10 @@ def _fetch(
         answers = results([shards.fetch(file, start, stop) for start, stop in spans])
     else:
         answers = [shards.read(file, start, stop) for start, stop in spans]
-    pieces = []
-    for (start, _), data in zip(spans, answers, strict=True):
-        if isinstance(data, Unread):
-            raise SourceError(
-                f"Table: cannot read {shards.uris[file]}: {data.detail or data.reason}"
-            )
-        pieces.append((start, data))
-    return pieces
+    return [
+        (start, readable(data, shards.uris[file], "Table"))
+        for (start, _), data in zip(spans, answers, strict=True)
+    ]
 
 
 def _merged(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -21,7 +21,7 @@ from fastfeed.sources.tables.columns import Codes, ColumnPart
 from fastfeed.sources.tables.csv_jsonl import csv_bytes, read_csv, read_json, row_too_large
 from fastfeed.sources.tables.string_column import StringColumn
 from fastfeed.storage.expand import find_files
-from fastfeed.storage.reads import ByteRange, Stat, Unread, is_local
+from fastfeed.storage.reads import ByteRange, Stat, is_local, readable
 from fastfeed.storage.shard_files import ShardReader
 from fastfeed.storage.storage import Storage
 from fastfeed.system.descriptors import open_regular
@@ -231,22 +231,16 @@ def _blocks(uri: str, stat: Stat, storage: Storage) -> Iterator[bytes]:
             raise SourceError(f"Table: cannot read {uri}: {error.strerror}") from error
         return
     if stat.size <= _BLOCK:  # also where the size is not known
-        yield _require_data(uri, storage.read([ByteRange(uri)])[0])
+        yield readable(storage.read([ByteRange(uri)])[0], uri, "Table")
         return
     spans = deque(
         ByteRange(uri, at, min(at + _BLOCK, stat.size), stat) for at in range(0, stat.size, _BLOCK)
     )
     pending = deque(storage.fetch([spans.popleft() for _ in range(min(_AHEAD, len(spans)))]))
     while pending:
-        block = _require_data(uri, pending.popleft().result())
+        block = readable(pending.popleft().result(), uri, "Table")
         pending += storage.fetch([spans.popleft()]) if spans else []
         yield block
-
-
-def _require_data(uri: str, data: bytes | Unread) -> bytes:
-    if isinstance(data, Unread):
-        raise SourceError(f"Table: cannot read {uri}: {data.detail or data.reason}")
-    return data
 
 
 def _read_parquet(

@@ -70,8 +70,6 @@ class TableSource(SourceMethods):
         if not isinstance(table, OpenedTable):
             table = open_table(table, requested, storage, memory)
         self._set(table)
-        if isinstance(self._images, ImageFiles):
-            self._images.check()
 
     def _set(self, opened: OpenedTable) -> None:
         uris = [uri for uri, _ in opened.files]

@@ -22,8 +22,8 @@ from fastfeed.sources.tar.headers import (
     strip_dot_slash,
     why_excluded,
 )
-from fastfeed.storage.local_file import read_file
-from fastfeed.storage.reads import ByteRange, Unread, is_local
+from fastfeed.storage.expand import read_whole
+from fastfeed.storage.reads import Unread, is_local
 from fastfeed.storage.storage import Storage
 from fastfeed.system.descriptors import open_regular
 
@@ -85,7 +85,7 @@ def _wids(uri: str, names: IndexNames, who: str, nested: bool = False) -> Iterat
 
 
 def _read(uri: str, storage: Storage, who: str) -> bytes:
-    data = read_file(uri) if is_local(uri) else storage.read([ByteRange(uri)])[0]
+    data = read_whole(uri, storage)
     if isinstance(data, Unread):
         raise SourceError(f"{who}: cannot read {uri}: {data.detail or REASONS[data.reason]}")
     return data

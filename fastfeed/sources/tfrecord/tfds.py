@@ -15,8 +15,8 @@ import numpy as np
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.printable import printable
 from fastfeed.runtime.json_file import parse_json
-from fastfeed.storage.local_file import read_file
-from fastfeed.storage.reads import ByteRange, Unread, is_local
+from fastfeed.storage.expand import read_whole
+from fastfeed.storage.reads import Unread
 from fastfeed.storage.storage import Storage
 
 _WHO = "TFRecords.from_tfds"
@@ -134,7 +134,7 @@ class TfdsFolder:
 
     def _text(self, name: str, required: bool = True) -> str | None:
         uri = f"{self._folder}/{name}"
-        data = read_file(uri) if is_local(uri) else self._storage.read([ByteRange(uri)])[0]
+        data = read_whole(uri, self._storage)
         if not isinstance(data, Unread):
             return data.decode("utf-8", "replace")
         if not required and data.reason == "not_found":

@@ -193,11 +193,16 @@ class Mixture(SourceMethods):
             answers.append((at, ask(part, self.sources[part], ids[at] - self.starts[part])))
         return answers
 
-    def _scatter(self, ids: Any, ask: Callable[[int, Source, np.ndarray], Any]) -> list[Any]:
+    def _scatter(
+        self,
+        ids: Any,
+        ask: Callable[[int, Source, np.ndarray], Any],
+        renumber: Callable[[Any, int], Any] = renumbered,
+    ) -> list[Any]:
         values: list[Any] = [None] * len(ids)
         for at, answer in self._gather(ids, ask):
             for position, value in zip(at.tolist(), answer, strict=True):
-                values[position] = renumbered(value, ids[position])
+                values[position] = renumber(value, int(ids[position]))
         return values
 
     def _array(
@@ -260,16 +265,10 @@ class Mixture(SourceMethods):
 
         def ask(part: int, source: Source, own: np.ndarray) -> list[Pending]:
             if isinstance(source, Fetching) and source.remote:
-                reads = source.fetch(own.tolist())
-            else:
-                reads = [DeferredRead(lambda i=i: source.read([i])[0]) for i in own.tolist()]
-            numbers = (own + self.starts[part]).tolist()
-            return [
-                MappedRead(read, partial(renumbered, i=i))
-                for i, read in zip(numbers, reads, strict=True)
-            ]
+                return source.fetch(own.tolist())
+            return [DeferredRead(lambda i=i: source.read([i])[0]) for i in own.tolist()]
 
-        return self._scatter(ids, ask)
+        return self._scatter(ids, ask, lambda read, i: MappedRead(read, partial(renumbered, i=i)))
 
     def byte_ranges(self, ids: np.ndarray) -> list[StoredFile | None]:
         """Files of samples of the sources in remote storage."""
@@ -357,13 +356,11 @@ class Mixture(SourceMethods):
             if rows is None:
                 columns = self._optionals[part].columns(own)
                 rows = [{name: columns[name][row] for name in names} for row in range(len(own))]
-            numbers = (own + self.starts[part]).tolist()
-            return [
-                {name: renumbered(row[name], i) for name in names}
-                for i, row in zip(numbers, rows, strict=True)
-            ]
+            return rows
 
-        return self._scatter(ids, ask)
+        return self._scatter(
+            ids, ask, lambda row, i: {name: renumbered(row[name], i) for name in names}
+        )
 
     # -- HasObjects
 

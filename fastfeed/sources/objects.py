@@ -173,7 +173,10 @@ class Objects(Derived, SourceMethods):
             masks=masks,
         )
         names = tuple(map(str, classes))
-        where = self._namer(source)
+
+        def where(i: int) -> str:
+            return f"sample {i} ({source.uri(i)})"
+
         size: Any = source.spec.size
         known = np.tile(np.array(size, np.float64), (len(source), 1)) if source.spec.fixed else None
         if sizes is not None:
@@ -428,10 +431,6 @@ class Objects(Derived, SourceMethods):
         self.frame = frame
         self._notes = list(notes)
         self._fingerprint = ""
-
-    @staticmethod
-    def _namer(source: Source) -> Any:
-        return lambda i: f"sample {i} ({source.uri(i)})"
 
     @property
     def fingerprint(self) -> str:

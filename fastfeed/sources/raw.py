@@ -75,12 +75,9 @@ class RawShards(SourceMethods):
         self.notes: list[str] = []  # on what folders hold besides shards
         found = find_files(shards, ".npy", own, "RawShards", self.notes)
         names = {uri for uri, _ in found}
-        files = [
-            (uri, stat)
-            for uri, stat in found
-            if not _is_labels(uri) and _images_of(uri) not in names
-        ]
-        others = [uri for uri, _ in found if not _is_labels(uri) and _images_of(uri) in names]
+        own_files = [(uri, stat) for uri, stat in found if not uri.endswith(_LABELS)]
+        files = [(uri, stat) for uri, stat in own_files if _images_of(uri) not in names]
+        others = [uri for uri, _ in own_files if _images_of(uri) in names]
         self.notes += [f"left out {uri}: an array of {_images_of(uri)}" for uri in others]
         if not files:
             raise SourceError(f"RawShards: no images in {shards}, only {_LABELS}")
@@ -244,10 +241,6 @@ class RawShards(SourceMethods):
 
     def __repr__(self) -> str:
         return f"{summary('RawShards', self._shards.uris, len(self), self.classes)}, {self.spec}"
-
-
-def _is_labels(uri: str) -> bool:
-    return uri.endswith(_LABELS)
 
 
 def _text(size: tuple[int, ...]) -> str:

@@ -22,7 +22,7 @@ import fastfeed as ff
 from fastfeed.errors import SourceError
 from fastfeed.faults import Failure
 from fastfeed.sources.detect import kind_of
-from fastfeed.sources.tables import row_group_paths
+from fastfeed.sources.tables import row_group_images
 from fastfeed.sources.tables.parquet_footer import row_groups
 
 PHOTOS = [jpeg(k, (16, 16)) for k in range(3)]
@@ -201,7 +201,7 @@ def test_a_footer_is_unpacked_once_however_many_rows_have_no_bytes(tmp_path, kin
     source = ff.Table(tmp_path / "t.parquet", image="image")
     unpacked = []
     monkeypatch.setattr(
-        row_group_paths,
+        row_group_images,
         "row_groups",
         lambda *footer: unpacked.append(footer) or row_groups(*footer),
     )

@@ -23,7 +23,6 @@ from fastfeed.sources.mds.shard import column_encodings
 from fastfeed.sources.mds.source import expand_indexes
 from fastfeed.sources.shards.base import Paths
 from fastfeed.sources.shards.build_index import ForwardReader
-from fastfeed.sources.shards.index import Notes
 from fastfeed.sources.tables.read_files import find_table, partition_columns
 from fastfeed.sources.tar.external_indexes import shards_from_wids
 from fastfeed.sources.tar.headers import members
@@ -240,7 +239,7 @@ def _members(reader: ForwardReader) -> list[str]:
 def _features(reader: ForwardReader) -> list[str]:
     """Features of the first records."""
     features: dict[str, None] = {}
-    for offset, length in islice(records(reader, Notes()), _SAMPLES):
+    for offset, length in islice(records(reader, []), _SAMPLES):
         start, stop = offset + 12, offset + length - 4  # a record's frame
         with suppress(Malformed):
             message = LazyMessage(reader.read, stop)

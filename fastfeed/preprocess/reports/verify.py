@@ -254,11 +254,11 @@ def _in_tar(reader: ForwardReader) -> int:
 
 
 def _in_tfrecord(reader: ForwardReader) -> int:
-    from fastfeed.sources.tfrecord.source import Notes, records
+    from fastfeed.sources.tfrecord.source import records
 
-    notes = Notes()
+    notes: list[str] = []
     count = sum(1 for _ in records(reader, notes))
-    _raise_notes(notes.all())
+    _raise_notes(notes)
     return count
 
 

@@ -34,7 +34,6 @@ from fastfeed.preprocess.targets.target import Target
 from fastfeed.preprocess.writers.tar import parts_of
 from fastfeed.sources.mds.shard import column_locations, header
 from fastfeed.sources.shards.build_index import ForwardReader
-from fastfeed.sources.shards.index import Notes
 from fastfeed.sources.tables.column_types import ColumnType
 from fastfeed.sources.tar.headers import BLOCK, members
 from fastfeed.sources.tfrecord.example import Example, FeatureNames, to_python
@@ -349,15 +348,15 @@ def _measured(entry: Entry) -> Entry:
 
 
 def _in_tfrecord(shard: StoredShard) -> Iterator[Entry]:
-    notes = Notes()
+    notes: list[str] = []
     file = shard.open()
     sample = _record_sample(shard, file)
     if not file.size:
         return
     for offset, length in records(file, notes):
         yield sample(offset, offset + length)
-    if found := notes.all():
-        raise ValueError("; ".join(found[:3]))
+    if notes:
+        raise ValueError("; ".join(notes[:3]))
 
 
 def _record_sample(shard: StoredShard, file: ForwardReader) -> Callable[[int, int], Entry]:

@@ -16,18 +16,12 @@ from fastfeed.storage.storage import Storage
 
 SUFFIXES = (".parquet", ".arrow")
 _SHARD = re.compile(r"(?:.*/)?([^/]+?)-[0-9]{5}-of-[0-9]{5}[^/]*")  # train-00000-of-00002.parquet
-_WORDS = {  # what splits are called in names of files and folders
-    "train": "train",
-    "training": "train",
-    "validation": "validation",
-    "valid": "validation",
-    "dev": "validation",
-    "val": "validation",
-    "test": "test",
-    "testing": "test",
-    "eval": "test",
-    "evaluation": "test",
+_SPLITS = {  # words of names of files and folders
+    "train": "train training",
+    "validation": "validation valid dev val",
+    "test": "test testing eval evaluation",
 }
+_WORDS = {word: split for split, words in _SPLITS.items() for word in words.split()}
 _NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")  # of a data set on the Hub
 _WORD = re.compile(rf"(?<![a-z0-9])({'|'.join(_WORDS)})(?![a-z])")
 

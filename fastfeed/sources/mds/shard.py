@@ -145,21 +145,13 @@ _NUMBERS = {
 _NUMBERS["int"] = np.dtype("<i8")
 
 
+# by the byte before an array
 _ARRAY_TYPES = {
-    8: "uint8",
-    9: "int8",
-    16: "uint16",
-    17: "int16",
-    18: "float16",
-    32: "uint32",
-    33: "int32",
-    34: "float32",
-    64: "uint64",
-    65: "int64",
-    66: "float64",
+    bits + k: f"{kind}{bits}"
+    for bits in (8, 16, 32, 64)
+    for k, kind in enumerate(("uint", "int", "float"))
+    if bits > 8 or kind != "float"
 }
-
-
 IMAGES = ("bytes", "jpeg", "png", "pil")  # encodings of an image column
 
 

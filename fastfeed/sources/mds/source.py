@@ -47,7 +47,7 @@ from fastfeed.sources.shards.extra_columns import (
     add_row,
     column_names,
 )
-from fastfeed.sources.shards.index import Notes, ScannedLabel, ShardScan
+from fastfeed.sources.shards.index import ScannedLabel, ShardScan, limited
 from fastfeed.sources.shards.labels import (
     LARGEST_LABEL,
     json_field,
@@ -193,14 +193,13 @@ class MDSShards(ShardedSource):
         return files, storage
 
     def _scan(self, reader: ForwardReader) -> ShardScan:
-        return self._scan_samples(reader, ShardScan(), ShardScan())[0]
+        return self._scan_samples(reader)[0]
 
     def _scan_columns(self, reader: ForwardReader) -> ShardScan:
-        return self._scan_samples(reader, ShardScan(), ShardScan())[1]
+        return self._scan_samples(reader)[1]
 
-    def _scan_samples(
-        self, reader: ForwardReader, scan: ShardScan, column_scan: ShardScan
-    ) -> tuple[ShardScan, ShardScan]:
+    def _scan_samples(self, reader: ForwardReader) -> tuple[ShardScan, ShardScan]:
+        scan, column_scan = ShardScan(), ShardScan()
         offsets, columns = header(reader)
         kinds = dict(zip(columns.names, columns.encodings, strict=True))
         for name in (self._image, *dict(self._label_fields), *self._names):
@@ -215,7 +214,7 @@ class MDSShards(ShardedSource):
                     " shard"
                 )
         name_column = next((name for name in _NAMES if kinds.get(name) == "str"), None)
-        notes = Notes()
+        notes: list[str] = []
         for k, (start, stop) in enumerate(
             zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
         ):
@@ -228,14 +227,14 @@ class MDSShards(ShardedSource):
                 scan.add(image.offset, image.size, label, name or b"%06d" % k)
             except Damaged as error:
                 locations = {}
-                notes.add(f"sample {k} at {start} is damaged: {error}")
+                notes.append(f"sample {k} at {start} is damaged: {error}")
                 scan.add(min(start, reader.size), 0, None, b"%06d" % k, _DAMAGED)
             add_row(column_scan, self._names, locations)
-        scan.notes = notes.all()
+        scan.notes = limited(notes)
         return scan, column_scan
 
     def _label_in(
-        self, reader: ForwardReader, locations: dict[str, ValueLocation], k: int, notes: Notes
+        self, reader: ForwardReader, locations: dict[str, ValueLocation], k: int, notes: list[str]
     ) -> ScannedLabel:
         try:
             values = [
@@ -246,7 +245,7 @@ class MDSShards(ShardedSource):
                 return _class_label(values[0])
             return pack_label(self._label, values)
         except (ValueError, RecursionError) as error:
-            notes.add(f"no label in sample {k}: {error}")
+            notes.append(f"no label in sample {k}: {error}")
             return None
 
     def _label_value(self, reader: ForwardReader, name: str, location: ValueLocation) -> Any:

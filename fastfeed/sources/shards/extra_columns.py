@@ -84,25 +84,21 @@ def add_row(
             scan.add(location.offset, min(location.size, (1 << 32) - 1), None, b"", location.check)
 
 
+@dataclass(eq=False)
 class ExtraColumns:
     """Values of samples, read on demand."""
 
-    def __init__(
-        self,
-        index: Index,
-        shards: ShardReader,
-        names: tuple[str, ...],
-        head: int,
-        largest: Callable[[str], int],
-        kind: Callable[[str], Kind],
-    ) -> None:
-        self._index = index
-        self._shards = shards
-        self.names = names
-        self._largest = np.array([largest(name) for name in names])
-        self._kinds: dict[str, Kind] = {name: kind(name) for name in names}
+    _index: Index
+    _shards: ShardReader
+    names: tuple[str, ...]
+    _head: int  # bytes before each value that belong to it
+    _largest_of: Callable[[str], int]
+    _kind_of: Callable[[str], Kind]
+
+    def __post_init__(self) -> None:
+        self._largest = np.array([self._largest_of(name) for name in self.names])
+        self._kinds: dict[str, Kind] = {name: self._kind_of(name) for name in self.names}
         self._native_kinds = b"".join(_NATIVE_KINDS.get(str(k), b"b") for k in self._kinds.values())
-        self._head = head  # bytes before each value that belong to it
 
     @property
     def lengths(self) -> np.ndarray:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
@@ -40,33 +41,26 @@ _REFUSED = 2
 _REFUSALS = 1000  # looked at for what to allow
 
 
+@dataclass(eq=False)
 class ImageFiles:
     """Reads them; `roots` say, for each file of the table, where relative paths begin.
 
     A row that names what `access` does not allow is a bad sample: not_allowed.
     """
 
-    def __init__(
-        self,
-        paths: StringColumn,
-        repeated: np.ndarray | None,  # bool (n,): another row has the same path
-        where: RowLocator,
-        roots: Sequence[str],
-        storage: Storage,
-        remote: bool,
-        access: Access | None = None,  # None: all that this process may read
-    ) -> None:
-        self.remote = remote
-        self._access = access
-        self._within = None if access is None else Within(access.folders)
+    _paths: StringColumn
+    _repeated: np.ndarray | None  # bool (n,): another row has the same path
+    _where: RowLocator
+    _roots: Sequence[str]
+    _storage: Storage
+    remote: bool
+    _access: Access | None = None  # None: all that this process may read
+
+    def __post_init__(self) -> None:
+        self._within = None if self._access is None else Within(self._access.folders)
         # of each row, once a local one is read: _ALLOWED, _REFUSED or 0
         self._states = np.zeros(0, np.int8)
         self._guarded: Storage | None = None  # for addresses on the web
-        self._paths = paths
-        self._repeated = repeated
-        self._where = where
-        self._roots = roots
-        self._storage = storage
 
     def path(self, i: int) -> str:
         """Path in the table; "" for none."""

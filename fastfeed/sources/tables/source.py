@@ -101,8 +101,10 @@ class TableSource(SourceMethods):
                 shards = ShardReader(uris, [stat for _, stat in opened.files], self._storage)
                 self._images = ArrowImages(self._arrays, self._where, shards, named)
         else:
-            from fastfeed.sources.tables.row_group_images import RowGroups  # loads PyArrow
-            from fastfeed.sources.tables.row_group_paths import RowGroupPaths
+            from fastfeed.sources.tables.row_group_images import (  # loads PyArrow
+                RowGroupPaths,
+                RowGroups,
+            )
 
             shards = ShardReader(uris, [stat for _, stat in opened.files], self._storage)
             columns = self._arrays, opened.leaf

@@ -32,7 +32,7 @@ from fastfeed.sources.shards.extra_columns import (
     column_names,
     read_npy,
 )
-from fastfeed.sources.shards.index import ScannedLabel, ShardScan
+from fastfeed.sources.shards.index import ScannedLabel, ShardScan, limited
 from fastfeed.sources.shards.known_counts import in_record, is_cut, missing
 from fastfeed.sources.shards.labels import (
     LARGEST_LABEL,
@@ -51,12 +51,11 @@ from fastfeed.storage.disk_cache import Cache
 from fastfeed.storage.reads import Stat, Unread
 from fastfeed.storage.storage import Storage
 
-_NOTES = 50  # kept per shard, of the archive and of the samples
 _LOOKED_AT = 1000  # members of a shard, for the names in a message
 # members whose bytes are no text: images, recordings, files of other libraries; nothing is unpacked
-_BINARY = frozenset(
-    (
-        *(extension[1:] for extension in IMAGE_EXTENSIONS),
+_BINARY = frozenset(extension[1:] for extension in IMAGE_EXTENSIONS)
+_BINARY |= {
+    *[
         "avi",
         "bin",
         "bytes",
@@ -75,14 +74,9 @@ _BINARY = frozenset(
         "pth",
         "pyd",
         "raw",
-        "safetensors",
-        "ten",
-        "tenbin",
-        "wav",
-        "webm",
-        "zip",
-    )
-)
+    ]
+}
+_BINARY |= {*["safetensors", "ten", "tenbin", "wav", "webm", "zip"]}
 
 
 @checked_early
@@ -213,7 +207,7 @@ class TarShards(ShardedSource):
         samples.end()
         if notes and is_cut(notes[-1]) and (lost := _missing(reader, len(samples.scan.offsets))):
             notes[-1] += f"; {lost}"
-        samples.scan.notes = _limited(notes) + _limited(samples.notes)
+        samples.scan.notes = limited(notes) + limited(samples.notes)
         return samples
 
     def _names_in(self, reader: ForwardReader) -> list[str]:
@@ -447,9 +441,3 @@ def _missing(reader: ForwardReader, samples: int) -> str:
         return missing(samples, listed[0], f"{listed[1]} lists them")
     count = in_record(reader.uri, reader.size)
     return "" if count is None else missing(samples, count, "the record of its job lists them")
-
-
-def _limited(notes: list[str]) -> list[str]:
-    """The first notes, and the last: it says how far the archive could be read."""
-    more = len(notes) - _NOTES
-    return [*notes[: _NOTES - 1], f"and {more} more", notes[-1]] if more > 0 else notes

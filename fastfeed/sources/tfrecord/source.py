@@ -33,7 +33,7 @@ from fastfeed.sources.shards.extra_columns import (
     bytes_columns,
     column_names,
 )
-from fastfeed.sources.shards.index import Notes, ScannedLabel, ShardScan
+from fastfeed.sources.shards.index import ScannedLabel, ShardScan, limited
 from fastfeed.sources.shards.known_counts import in_record, missing
 from fastfeed.sources.shards.labels import json_field, label_fields, pack_label, requested_label
 from fastfeed.sources.tfrecord.example import LONGEST_NAME, Example, FeatureNames, to_python
@@ -216,7 +216,7 @@ class TFRecords(ShardedSource):
     def _scan_columns(self, reader: ForwardReader) -> ShardScan:
         scan, names = ShardScan(), {name: name.encode() for name in self._columns}
         features = FeatureNames(*names.values())
-        for offset, length in records(reader, Notes()):
+        for offset, length in records(reader, []):
             start, stop = offset + _HEADER, offset + length - _TAIL
             locations: dict[str, ValueLocation] | None = None
             with contextlib.suppress(Malformed):
@@ -232,7 +232,7 @@ class TFRecords(ShardedSource):
 
     def _names_in(self, reader: ForwardReader) -> list[str]:
         names: set[str] = set()
-        for offset, length in islice(records(reader, Notes()), _LOOKED_AT):
+        for offset, length in islice(records(reader, []), _LOOKED_AT):
             start, stop = offset + _HEADER, offset + length - _TAIL
             with contextlib.suppress(Malformed):
                 names.update(
@@ -287,8 +287,8 @@ class _ShardScanner:
     """Scans the records of one shard."""
 
     def __init__(self, reader: ForwardReader, image: bytes, label: RequestedLabel) -> None:
-        self.structure = Notes()
-        self._contents = Notes()
+        self.structure: list[str] = []
+        self._contents: list[str] = []
         self._reader = reader
         self._image = image
         self._label = label
@@ -307,17 +307,16 @@ class _ShardScanner:
                 label, name = self._read(offset, length)
             except Malformed as error:
                 self._reason = self._reason or str(error)
-                self._contents.add(f"no tf.train.Example at {offset}: {error}")
+                self._contents.append(f"no tf.train.Example at {offset}: {error}")
             check = int.from_bytes(self._reader.read(offset + length - _TAIL, _TAIL), "little")
         self._scan.add(offset, length, label, name or b"%06d" % len(self._scan.offsets), check)
 
     def end(self) -> ShardScan:
         """The samples and notes."""
+        all_lack = []
         if self._scan.offsets and not self._images:
             all_lack = [_NO_IMAGE + (self._reason or "all are cut off")]
-        else:
-            all_lack = []
-        self._scan.notes = all_lack + self.structure.all() + self._contents.all()
+        self._scan.notes = all_lack + limited(self.structure) + limited(self._contents)
         return self._scan
 
     def _read(self, offset: int, length: int) -> tuple[ScannedLabel, bytes]:
@@ -330,12 +329,12 @@ class _ShardScanner:
             self._images += 1
         except Malformed as error:
             self._reason = self._reason or str(error)
-            self._contents.add(f"no image at {offset}: {error}")
+            self._contents.append(f"no image at {offset}: {error}")
         if self._label.names:
             try:
                 label = self._label_in(example, offset, length)
             except ValueError as error:
-                self._contents.add(f"no label at {offset}: {error}")
+                self._contents.append(f"no label at {offset}: {error}")
         with contextlib.suppress(Malformed):  # it has no other use than to be shown
             name = example.file(_FILENAME)
         return label, name
@@ -365,7 +364,7 @@ class _ShardScanner:
         self._verified.update(labels)
 
 
-def records(reader: ForwardReader, notes: Notes) -> Iterator[tuple[int, int]]:
+def records(reader: ForwardReader, notes: list[str]) -> Iterator[tuple[int, int]]:
     """Offset and length of every record with its frame; the last may be cut off.
 
     What is damaged goes to `notes`.
@@ -375,7 +374,7 @@ def records(reader: ForwardReader, notes: Notes) -> Iterator[tuple[int, int]]:
     """
     begin, at, count, listed = 0, 0, 0, None
     if not reader.size:
-        notes.add("empty: no records")
+        notes.append("empty: no records")
     while at < reader.size:
         begin, header = at, reader.read(at, _HEADER)
         if len(header) < _HEADER:
@@ -390,21 +389,23 @@ def records(reader: ForwardReader, notes: Notes) -> Iterator[tuple[int, int]]:
                 listed = lengths_from_idx(reader, notes)
             if at not in listed:
                 what = "no TFRecord file: wrong checksum" if at == 0 else "damaged length"
-                notes.add(f"{what} at {at}: nothing after it can be found")
+                notes.append(f"{what} at {at}: nothing after it can be found")
                 return
             length = listed[at]
-            notes.add(f"damaged length at {at}: the .idx file says where the record ends")
+            notes.append(f"damaged length at {at}: the .idx file says where the record ends")
         if length < _MOST:
             count += 1
             yield at, length
         else:
-            notes.add(f"left out the record at {at}: {length} bytes, more than an Example can have")
+            notes.append(
+                f"left out the record at {at}: {length} bytes, more than an Example can have"
+            )
         at += length
     incomplete = f"the record at {begin} is incomplete" if at > reader.size else ""
     if lost := missing_records(reader, count):
         incomplete = f"{incomplete}; {lost}" if incomplete else lost
     if incomplete:
-        notes.add(f"cut off at {reader.size}: {incomplete}")
+        notes.append(f"cut off at {reader.size}: {incomplete}")
 
 
 def _refuse_compressed(uri: str, header: bytes) -> None:
@@ -439,7 +440,7 @@ _LINE = 40  # bytes of a line: two numbers
 _MOST_LINES = 1 << 24
 
 
-def lengths_from_idx(reader: ForwardReader, notes: Notes) -> dict[int, int]:
+def lengths_from_idx(reader: ForwardReader, notes: list[str]) -> dict[int, int]:
     """Lengths by offset, if an index covers the shard and is newer than it."""
     for name in _alongside(reader.uri):
         words, why = [], "it does not list the shard's records"
@@ -452,7 +453,7 @@ def lengths_from_idx(reader: ForwardReader, notes: Notes) -> dict[int, int]:
         offsets, lengths = words[::2], words[1::2]
         if _chained(offsets, lengths) and offsets[-1] + lengths[-1] == reader.size:
             return dict(zip(offsets, lengths, strict=True))
-        notes.add(f"{os.path.basename(name)} is not used: {why}")
+        notes.append(f"{os.path.basename(name)} is not used: {why}")
     return {}
 
 

@@ -126,7 +126,7 @@ class Access:
             if not self.names(host, port) and not (scheme in _PORTS and is_public(host)):
                 kind = "a private address" if scheme in _PORTS else "a host that was not named"
                 problems.append(f"{host} is {kind}")
-                allow_host = _joined(host, port, scheme)
+                allow_host = host if port == _PORTS.get(scheme, 0) else f"{host}:{port}"
         if problems:
             return Refusal(" and ".join(problems), host=allow_host, scheme=allow_scheme)
         return None
@@ -167,18 +167,11 @@ class Access:
         ):
             return None
         lexical = os.path.abspath(path)
-        places = [root for root in self.roots if is_local(root)]
-        if places:
-            where = f"outside of {', '.join(os.path.abspath(root) for root in places)}"
-        else:
-            where = "a local file"
-        if real != lexical and self._is_below(lexical):
+        roots = [os.path.abspath(root) for root in self.roots if is_local(root)]
+        where = f"outside of {', '.join(roots)}" if roots else "a local file"
+        if real != lexical and any(lexical.startswith(os.path.join(root, "")) for root in roots):
             where = f"a link to {real}, {where}"
         return Refusal(where, path=os.path.dirname(real))
-
-    def _is_below(self, path: str) -> bool:
-        roots = [os.path.abspath(root) for root in self.roots if is_local(root)]
-        return any(path.startswith(os.path.join(root, "")) for root in roots)
 
 
 def advice(refusals: Sequence[Refusal]) -> str:
@@ -267,10 +260,6 @@ def _host_of(uri: str) -> tuple[str, int, str]:
     return match[1].lower().rstrip("."), int(match[2] or _PORTS.get(_scheme(uri), 0)), ""
 
 
-def _joined(host: str, port: int, scheme: str) -> str:
-    return host if port == _PORTS.get(scheme, 0) else f"{host}:{port}"
-
-
 def _common_folders(folders: Sequence[str]) -> list[str]:
     """A few folders that hold all of these."""
     local = sorted({folder for folder in folders if is_local(folder)})
@@ -306,13 +295,6 @@ def guarded(storage: Storage, access: Access) -> Storage:
     return Storage(options, cache=storage.cache, in_flight=storage.in_flight, policy=storage.policy)
 
 
-def shard_paths(shards: Any) -> list[Any]:
-    """The items of an argument `shards`; errors in them are raised where they are opened."""
-    if isinstance(shards, (str, bytes, os.PathLike)) or not isinstance(shards, Iterable):
-        return [shards]
-    return list(shards)
-
-
 class IndexNames:
     """Names in indexes: files below the index's folder, and what `allow` permits."""
 
@@ -332,7 +314,8 @@ class IndexNames:
             for item in shards
             if isinstance(item, (str, os.PathLike))
         ]
-        self._access = Access.of([*own, *indexes], [_folder(uri) for uri in indexes], *allow)
+        folders = [uri[: uri.rfind("/") + 1] or "." for uri in indexes]
+        self._access = Access.of([*own, *indexes], folders, *allow)
 
     def resolve(self, index: str, base: str, name: Any) -> str:
         """The address of a file that `index` names.
@@ -371,10 +354,6 @@ class IndexNames:
             if outside is None or self._access.refusal(base, "relative") is None:
                 return outside
         return self._access.refusal(address)
-
-
-def _folder(uri: str) -> str:
-    return uri[: uri.rfind("/") + 1] or "."
 
 
 def _joined_address(base: str, name: str) -> str:

@@ -188,18 +188,15 @@ def _read_by_python(
     executor: Executor, source: Source, ids: np.ndarray
 ) -> tuple[Samples, dict[int, Failure]]:
     """Samples that native threads cannot read, and failures by row."""
-    blobs: list[Any] = list(_read_python(source, ids.tolist()))
+    if isinstance(source, Fetching) and source.remote:
+        blobs: list[Any] = [pending.result() for pending in source.fetch(ids.tolist())]
+    else:
+        blobs = list(source.read(ids.tolist()))
     failed: dict[int, Failure] = {}
     for row, blob in enumerate(blobs):
         if isinstance(blob, Failure):
             failed[row], blobs[row] = blob, None
     return executor.borrow(blobs, threading.Event(), _names_of(source, ids)), failed
-
-
-def _read_python(source: Source, ids: Sequence[int]) -> list[bytes | Failure]:
-    if isinstance(source, Fetching) and source.remote:
-        return [pending.result() for pending in source.fetch(ids)]
-    return source.read(ids)
 
 
 def _names_of(source: Source, ids: np.ndarray) -> Names:
@@ -257,16 +254,19 @@ def _headers(executor: Executor, files: dict[int, PartialFile], names: Names) ->
     return found
 
 
+@dataclass(eq=False)
 class _LocalFiles:
     """Files and ranges of files that native threads can read."""
 
-    def __init__(self, executor: Executor, addresses: SampleLocations, names: Names) -> None:
-        self._executor = executor
-        self._addresses = addresses
-        self._names = names
-        every = np.arange(addresses.length)
-        is_grouped = isinstance(addresses, Grouped)
-        self._groups = addresses.groups if is_grouped else [(every, addresses)]
+    _executor: Executor
+    _addresses: SampleLocations
+    _names: Names
+
+    def __post_init__(self) -> None:
+        addresses = self._addresses
+        self._groups = [(np.arange(addresses.length), addresses)]
+        if isinstance(addresses, Grouped):
+            self._groups = addresses.groups
 
     def heads(self) -> tuple[dict[int, PartialFile], dict[int, Header]]:
         samples = self._executor.read(
@@ -351,14 +351,19 @@ class _RemoteFiles:
         self._files = _sized({row: file for row, file in enumerate(files) if file is not None})
 
     def heads(self) -> tuple[dict[int, PartialFile], dict[int, Header]]:
-        sizes = {row: _size(span) for row, (_, span) in self._files.items()}
+        spans = ((row, span) for row, (_, span) in self._files.items())
+        sizes = {row: (span.stop or 0) - span.start for row, span in spans}
         heads = self.read({row: (0, min(size, _HEAD)) for row, size in sizes.items()})
         return {row: PartialFile(sizes[row], head) for row, head in heads.items()}, {}
 
     def read(self, spans: Spans) -> dict[int, bytes]:
         pending: dict[int, Pending] = {}
         for storage, rows in _by_storage(self._files, spans).items():
-            ranges = [_part(self._files[row][1], *spans[row]) for row in rows]
+            wholes = [(self._files[row][1], *spans[row]) for row in rows]
+            ranges = [
+                replace(whole, start=whole.start + start, stop=whole.start + stop)
+                for whole, start, stop in wholes
+            ]
             pending |= dict(zip(rows, storage.fetch(ranges), strict=True))
         data = zip(pending, results(list(pending.values())), strict=True)
         return {
@@ -386,12 +391,3 @@ def _by_storage(files: Mapping[int, StoredFile], rows: Iterable[int]) -> dict[St
     for row in rows:
         groups.setdefault(files[row][0], []).append(row)
     return groups
-
-
-def _size(span: ByteRange) -> int:
-    assert span.stop is not None
-    return span.stop - span.start
-
-
-def _part(span: ByteRange, start: int, stop: int) -> ByteRange:
-    return replace(span, start=span.start + start, stop=span.start + stop)

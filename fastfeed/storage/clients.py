@@ -198,13 +198,15 @@ class Endpoint:
     calls: Latencies = field(default_factory=Latencies)
 
 
+@dataclass(eq=False)
 class Endpoints:
     """Endpoints of one `Storage`."""
 
-    def __init__(self, options: dict[str, Any], in_flight: int, cached: bool) -> None:
-        self._options = options
-        self._in_flight = in_flight
-        self._cached = cached
+    _options: dict[str, Any]
+    _in_flight: int
+    _cached: bool
+
+    def __post_init__(self) -> None:
         self._lock = threading.Lock()
         self._endpoints: dict[str, Endpoint] = {}
         self._systems: dict[str, Endpoint] = {}

@@ -17,6 +17,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -245,12 +246,12 @@ class Quota:
                             yield entry, entry.stat(follow_symlinks=False)
 
 
+@dataclass(frozen=True, slots=True)
 class _Usage:
     """The number of used bytes in the file."""
 
-    def __init__(self, fd: int, boot: bytes) -> None:
-        self._fd = fd
-        self._boot = boot
+    _fd: int
+    _boot: bytes
 
     def read(self) -> int | None:
         """Read the number; None if it cannot be trusted."""

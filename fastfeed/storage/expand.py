@@ -7,6 +7,7 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import STORAGE
@@ -40,10 +41,7 @@ def find_files(
     exists under a name with such characters is meant literally. SourceError where one is missing,
     ConfigError where one is given twice.
     """
-    if isinstance(paths, Iterable) and not isinstance(paths, (str, bytes)):
-        items = list(paths)
-    else:
-        items = [paths]
+    items = listed_paths(paths)
     if not items or not all(isinstance(item, (str, os.PathLike)) for item in items):
         raise ConfigError(
             f"{who} needs a path, a pattern such as 'train-{{000..099}}{suffix}', or a list; got"
@@ -73,6 +71,21 @@ def find_files(
             )
         unique.add(same)
     return files
+
+
+def listed_paths(paths: Any) -> list[Any]:
+    """The items of a list, or one path; errors in them are raised where they are opened."""
+    if isinstance(paths, (str, bytes, os.PathLike)) or not isinstance(paths, Iterable):
+        return [paths]
+    return list(paths)
+
+
+def left_out_note(entries: Sequence[str], folder: str) -> list[str]:
+    """A note on the entries of a folder that are not read; none without any."""
+    if not entries:
+        return []
+    noun, such = ("entry", ": ") if len(entries) == 1 else ("entries", ", such as ")
+    return [f"left out {len(entries):,} other {noun} of {folder}{such}{entries[0]}"]
 
 
 def expand_braces(pattern: str) -> list[str]:
@@ -198,10 +211,7 @@ def _left_out(folder: str, suffix: str, also: re.Pattern[str] | None) -> list[st
     hidden = [name for name in names if name.startswith(".") and name in shards]
     entries = [name for name in names if name not in shards and not name.startswith((".", "_"))]
     entries = [name for name in hidden + entries if not name.endswith(_INDEXES)]
-    if not entries:
-        return []
-    noun, such = ("entry", ": ") if len(entries) == 1 else ("entries", ", such as ")
-    return [f"left out {len(entries):,} other {noun} of {folder}{such}{entries[0]}"]
+    return left_out_note(entries, folder)
 
 
 def _stats(uris: list[str], storage: Storage, who: str, suffix: str) -> dict[str, Stat]:

@@ -111,7 +111,8 @@ async def read_range(
     is_whole = start == 0 and (stop is None or (stat is not None and stop == stat.size))
     # a whole read shows that the object grew
     ends: dict[str, Any] = {} if is_whole else {"start": start, "end": stop}
-    if is_whole and s3 is None and not _LIMITED.intersection(_protocols(system)):
+    protocols = {system.protocol} if isinstance(system.protocol, str) else {*system.protocol}
+    if is_whole and s3 is None and not _LIMITED & protocols:
         if stop is None:
             stop = (await call(system, "info", path)).get("size")
             check_announced(stop, limit)
@@ -141,10 +142,6 @@ async def read_range(
     if len(data) == size:  # all of it, from a web server that knows no ranges
         return data[start:stop]
     raise OSError(f"got {len(data)} of {stop - start} bytes at {start}")
-
-
-def _protocols(system: Any) -> tuple[str, ...]:
-    return (system.protocol,) if isinstance(system.protocol, str) else tuple(system.protocol)
 
 
 def _is_async(system: Any) -> bool:

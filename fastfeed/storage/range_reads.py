@@ -23,16 +23,16 @@ from fastfeed.storage.retry import RetryPolicy, retry
 _writers = DaemonThreads(4, "storage-cache")
 
 
+@dataclass(eq=False)
 class RangeReads:
     """The range reads of one `Storage`."""
 
-    def __init__(
-        self, endpoints: Endpoints, limiter: Limiter, cache: Cache | None, policy: RetryPolicy
-    ) -> None:
-        self._endpoints = endpoints
-        self._limiter = limiter
-        self._cache = cache
-        self._policy = policy
+    _endpoints: Endpoints
+    _limiter: Limiter
+    _cache: Cache | None
+    _policy: RetryPolicy
+
+    def __post_init__(self) -> None:
         self._chunks = ChunkFetches(self._fetch_chunk)
 
     def begin(self, span: ByteRange) -> Pending:
@@ -248,13 +248,13 @@ class Limiter:
         self._free += 1
 
 
+@dataclass(eq=False)
 class Permit:
     """The permit of one read."""
 
-    def __init__(self, limiter: Limiter, number: int) -> None:
-        self._limiter = limiter
-        self._number = number
-        self._in_use = False
+    _limiter: Limiter
+    _number: int
+    _in_use: bool = False
 
     async def __aenter__(self) -> Permit:
         await self._limiter.acquire(self._number)

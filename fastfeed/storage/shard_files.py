@@ -10,6 +10,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
@@ -362,6 +363,7 @@ def open_count() -> int:
     return len(_open)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class LazyBytes:
     """Bytes [start, start + size) of an open file; `lazy[a:b]` reads as `bytes` does.
 
@@ -369,10 +371,9 @@ class LazyBytes:
     process. Missing bytes read as zeros. Pickles as the bytes themselves.
     """
 
-    def __init__(self, file: OpenFile, start: int, size: int) -> None:
-        self._file = file
-        self._start = start
-        self._size = size
+    _file: OpenFile
+    _start: int
+    _size: int
 
     def __len__(self) -> int:
         return self._size

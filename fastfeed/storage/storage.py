@@ -81,7 +81,7 @@ class Storage:
         self._forget()
 
     def _forget(self) -> None:
-        self._endpoints = Endpoints(self.options, self.in_flight, cached=self.cache is not None)
+        self._endpoints = Endpoints(self.options, self.in_flight, self.cache is not None)
         self._limiter = Limiter(self.in_flight)
         self._reads = RangeReads(self._endpoints, self._limiter, self.cache, self.policy)
         _storages.add(self)

@@ -18,7 +18,7 @@ from fastfeed.errors import ConfigError, SourceError
 from fastfeed.printable import printable
 from fastfeed.runtime.addresses import FileRanges
 from fastfeed.runtime.json_file import parse_json
-from fastfeed.sources.access import Allow, IndexNames, allow_of, shard_paths
+from fastfeed.sources.access import Allow, IndexNames, allow_of
 from fastfeed.sources.base import StoredFile
 from fastfeed.sources.label_values import LabelKind
 from fastfeed.sources.mds.shard import (
@@ -56,7 +56,7 @@ from fastfeed.sources.shards.labels import (
     requested_label,
 )
 from fastfeed.storage.disk_cache import Cache
-from fastfeed.storage.expand import find_files, read_whole
+from fastfeed.storage.expand import find_files, listed_paths, read_whole
 from fastfeed.storage.reads import Stat, Unread
 from fastfeed.storage.storage import Storage
 
@@ -312,7 +312,7 @@ _INDEX = "index.json"
 
 def expand_indexes(shards: Paths, storage: Storage, allow: Allow) -> tuple[list[Any], Storage]:
     """Replace folders and index.json files by the shards they list; also return the storage."""
-    items = shard_paths(shards)
+    items = listed_paths(shards)
     contents = [
         _content(item, storage) if isinstance(item, (str, os.PathLike)) else None for item in items
     ]

@@ -146,11 +146,10 @@ def _column_index(name: str, header: Sequence[str], uri: str) -> int:
             f"Table: {count} columns of {uri} are called {printable(repr(name))}; give them"
             " different names"
         )
+    hint = "; the first line must name the columns"
     if len(header) == 1 and ";" in header[0]:
         hint = "; is it separated by semicolons? Save it with commas"
-    else:
-        hint = ""
-    raise no_column(name, uri, header, hint or "; the first line must name the columns")
+    raise no_column(name, uri, header, hint)
 
 
 def _fields(fields: Sequence[str], coded: bool) -> ColumnPart:
@@ -222,10 +221,8 @@ def _objects(lines: Iterable[bytes], uri: str, memory: int) -> Iterator[tuple[di
             if number > 1 or not line.lstrip().startswith(b"["):
                 raise SourceError(f"Table: {uri}, line {number}: not JSON ({error})") from error
         if type(row) is not dict:
-            if line.lstrip().startswith(b"["):
-                hint = "; write one object per line instead of one array"
-            else:
-                hint = ""
+            is_array = line.lstrip().startswith(b"[")
+            hint = "; write one object per line instead of one array" if is_array else ""
             raise SourceError(
                 f"Table: {uri}, line {number}: not an object like {{...}}, but"
                 f" {printable(repr(line), 80)}{hint}"
@@ -239,10 +236,9 @@ def values_part(values: list[Any], coded: bool, name: str, uri: str, first: int)
     SourceError if they are not of one kind.
     """
     kinds = {type(value) for value in values}
+    null = None
     if type(None) in kinds:
         null = np.fromiter((value is None for value in values), bool, len(values))
-    else:
-        null = None
     kinds.discard(type(None))
     if not kinds:
         return ColumnPart(np.full(len(values), np.nan), null)
@@ -253,16 +249,19 @@ def values_part(values: list[Any], coded: bool, name: str, uri: str, first: int)
         if kinds == {list} and coded:
             return ColumnPart(_text_lists(values), null)
         if kinds == {list}:
-            return _lists_part(values, null, name, uri, first)
+            try:
+                return ColumnPart(_lists(values), null)
+            except _BadRow as bad_row:
+                refusal = _in_row(name, uri, first + bad_row.row, str(bad_row))
+                return any_part(values, null, name, uri, first, refusal)
         if len(kinds) == 1 and not kinds <= _SCALARS:
             return any_part(values, null, name, uri, first, _refusal(values, name, uri, first))
         if kinds <= {bool, int, float}:
             dtype = np.bool_ if kinds == {bool} else np.float64 if float in kinds else np.int64
-            if float in kinds and (large := _large(values)) is not None:
-                raise _BadRow(
-                    large,
-                    f"holds {values[large]} among fractions, which would change it; write texts",
-                )
+            for row, value in enumerate(values) if float in kinds else ():
+                if type(value) is int and int(float(value)) != value:
+                    why = f"holds {value} among fractions, which would change it; write texts"
+                    raise _BadRow(row, why)
             return ColumnPart(
                 np.array(values if null is None else [value or 0 for value in values], dtype), null
             )
@@ -299,17 +298,6 @@ def _in_row(name: str, uri: str, row: int, problem: str) -> str:
     return f"Table: {uri}, row {row}: column {printable(repr(name))} {problem}"
 
 
-def _lists_part(
-    values: list[Any], null: np.ndarray | None, name: str, uri: str, first: int
-) -> ColumnPart:
-    """Lists of numbers, of one length, as an array; others as texts."""
-    try:
-        return ColumnPart(_lists(values), null)
-    except _BadRow as bad_row:
-        refusal = _in_row(name, uri, first + bad_row.row, str(bad_row))
-        return any_part(values, null, name, uri, first, refusal)
-
-
 def any_part(
     values: list[Any], null: np.ndarray | None, name: str, uri: str, first: int, refusal: str
 ) -> ColumnPart:
@@ -322,11 +310,6 @@ def any_part(
             raise SourceError(_in_row(name, uri, first + row, str(error))) from None
     texts = StringColumn.of_bytes([as_text(kind, value) for value in values])
     return ColumnPart(texts, null, kind=kind, refusal=refusal)
-
-
-def _large(values: list[Any]) -> int | None:
-    """The row of an integer that a fraction cannot hold."""
-    return next((i for i, v in enumerate(values) if type(v) is int and int(float(v)) != v), None)
 
 
 def _kind(value: Any) -> type:

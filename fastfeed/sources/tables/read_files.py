@@ -20,7 +20,7 @@ from fastfeed.printable import printable
 from fastfeed.sources.tables.columns import Codes, ColumnPart
 from fastfeed.sources.tables.csv_jsonl import csv_bytes, read_csv, read_json, row_too_large
 from fastfeed.sources.tables.string_column import StringColumn
-from fastfeed.storage.expand import find_files
+from fastfeed.storage.expand import find_files, left_out_note, listed_paths
 from fastfeed.storage.reads import ByteRange, Stat, is_local, readable
 from fastfeed.storage.shard_files import ShardReader
 from fastfeed.storage.storage import Storage
@@ -75,13 +75,9 @@ class TableFile:
 
 def find_table(table: Paths, storage: Storage) -> tuple[list[tuple[str, Stat]], list[str]]:
     """The files meant, and notes on what is left out of folders. ConfigError, SourceError."""
-    if isinstance(table, Iterable) and not isinstance(table, (str, bytes)):
-        items = list(table)
-    else:
-        items = [table]
     paths: list[str | os.PathLike[str]] = []
     notes: list[str] = []
-    for item in items:
+    for item in listed_paths(table):
         paths += _tables_in(item, storage, notes) if _is_folder(item) else [item]
     files = find_files(paths, "", storage, "Table")
     kinds = {_format(uri) for uri, _ in files}
@@ -119,11 +115,7 @@ def _tables_in(
     )
     if is_local(path):  # what the search did not see: hidden files, and folders
         skipped = sorted(set(os.listdir(path)).difference(map(os.path.basename, tables)))
-    if skipped:
-        count = f"{len(skipped):,} other {'entry' if len(skipped) == 1 else 'entries'}"
-        notes.append(
-            f"left out {count} of {path}{': ' if len(skipped) == 1 else ', such as '}{skipped[0]}"
-        )
+    notes += left_out_note(skipped, path)
     return list(tables)
 
 
@@ -192,12 +184,10 @@ def read_files(
         yield TableFile(
             (name, part)
             for chunk in parts
-            for name, part in (chunk | partition_parts(own, other_columns, _rows(chunk))).items()
+            for name, part in (
+                chunk | partition_parts(own, other_columns, len(next(iter(chunk.values()))))
+            ).items()
         )
-
-
-def _rows(chunk: Mapping[str, ColumnPart]) -> int:
-    return len(next(iter(chunk.values())))
 
 
 def _lines(

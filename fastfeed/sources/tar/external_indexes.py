@@ -11,7 +11,7 @@ from fastfeed.errors import SourceError
 from fastfeed.faults import REASONS
 from fastfeed.printable import printable
 from fastfeed.runtime.json_file import parse_json
-from fastfeed.sources.access import Allow, IndexNames, shard_paths
+from fastfeed.sources.access import Allow, IndexNames
 from fastfeed.sources.shards.base import Paths
 from fastfeed.sources.shards.build_index import ForwardReader
 from fastfeed.sources.tar.headers import (
@@ -22,7 +22,7 @@ from fastfeed.sources.tar.headers import (
     strip_dot_slash,
     why_excluded,
 )
-from fastfeed.storage.expand import read_whole
+from fastfeed.storage.expand import listed_paths, read_whole
 from fastfeed.storage.reads import Unread, is_local
 from fastfeed.storage.storage import Storage
 from fastfeed.system.descriptors import open_regular
@@ -36,7 +36,7 @@ def shards_from_wids(
     shards: Paths, storage: Storage, allow: Allow, who: str
 ) -> tuple[list[Any], dict[str, int], Storage]:
     """Shards, with wids indexes (`.json`) replaced by theirs; listed samples; the storage."""
-    items = shard_paths(shards)
+    items = listed_paths(shards)
     indexes = [_wids_index(item) for item in items]
     names = IndexNames(items, [index for index in indexes if index], allow, storage, who)
     uris: list[Any] = []

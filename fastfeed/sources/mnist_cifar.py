@@ -182,32 +182,20 @@ def _split(split: str) -> str:
 
 
 _MARK: Final = object()  # on the stack
-
-
 _LONGEST = 1000  # characters of a key, or of a class's name
-
-
 _CORES = ("numpy.core", "numpy._core")
-
-
 _NAMES = frozenset(
     [("_codecs", "encode"), ("numpy", "dtype"), ("numpy", "ndarray"), ("builtins", "bytearray")]
     + [(f"{core}.multiarray", "_reconstruct") for core in _CORES]
     + [(f"{core}.numeric", "_frombuffer") for core in _CORES]  # from protocol 5 on
 )
-
-
 _UINT8 = ("u1", "|u1", "uint8")
-
-
 # opcodes that carry a value
 _VALUES = {*["INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"]}
 _VALUES |= {
     *["STRING", "BINSTRING", "SHORT_BINSTRING", "UNICODE", "SHORT_BINUNICODE", "BINUNICODE"]
 }
 _VALUES |= {*["BINUNICODE8", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8"]}
-
-
 _CONSTANTS: dict[str, Any] = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": ()}
 
 

@@ -135,16 +135,10 @@ def _bytes(reader: ForwardReader, start: int, count: int) -> bytes:
 
 
 _INTEGERS = ("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64")
-
-
 _NUMBERS = {
     kind: np.dtype(kind).newbyteorder("<") for kind in (*_INTEGERS, "float16", "float32", "float64")
 }
-
-
 _NUMBERS["int"] = np.dtype("<i8")
-
-
 # by the byte before an array
 _ARRAY_TYPES = {
     bits + k: f"{kind}{bits}"
@@ -153,12 +147,8 @@ _ARRAY_TYPES = {
     if bits > 8 or kind != "float"
 }
 IMAGES = ("bytes", "jpeg", "png", "pil")  # encodings of an image column
-
-
 # bytes of a pixel; "1": eight pixels in a byte
 _PIL_MODES = {"1": 0, "L": 1, "LA": 2, "RGB": 3, "RGBA": 4}
-
-
 _TEXTS: dict[str, Callable[[str], Any]] = {
     "str": str,
     "str_int": int,
@@ -166,15 +156,9 @@ _TEXTS: dict[str, Callable[[str], Any]] = {
     "str_decimal": str,
     "json": json.loads,
 }
-
-
 KINDS: dict[str, Kind] = {"str": "text", "str_decimal": "text", "json": "json"}
 KINDS.update(_NUMBERS)
-
-
 LABELS = (*_TEXTS, *_NUMBERS, "bytes")
-
-
 VALUES = (*_TEXTS, *_NUMBERS, "ndarray", *IMAGES)
 
 

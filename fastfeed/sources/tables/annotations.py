@@ -37,10 +37,6 @@ _AT_ONCE = 1 << 18  # rows checked together: they fit into the CPU's caches
 class WeightColumn(ColumnParser):
     """Parser of weights: float32."""
 
-    def __init__(self, names: Sequence[str], where: RowLocator) -> None:
-        super().__init__(names, where)
-        self._parts: list[np.ndarray] = []
-
     def _take(self, name: str, part: ColumnPart, first: int) -> None:
         values = self._floats(name, part, first, "numbers >= 0")
         with np.errstate(over="ignore"):
@@ -53,20 +49,16 @@ class WeightColumn(ColumnParser):
             raise self._wrong(
                 first + row, name, "numbers >= 0", "nothing" if part.missing()[row] else values[row]
             )
-        self._parts.append(weights)
+        self._parts[name].append(weights)
 
     def arrays(self) -> ColumnArrays:
-        return {"weights": self._parts}
+        return {"weights": self._parts[self.names[0]]}
 
 
 class BoxColumn(ColumnParser):
     """Boxes as top, left, height, width, from x, y, width, height; NaN for none."""
 
     _NEEDED = "[x, y, width, height] in pixels, width and height above 0"
-
-    def __init__(self, names: Sequence[str], where: RowLocator) -> None:
-        super().__init__(names, where)
-        self._parts: dict[str, list[np.ndarray]] = {name: [] for name in self.names}
 
     def _take(self, name: str, part: ColumnPart, first: int) -> None:
         if len(self.names) == 4:
@@ -137,7 +129,6 @@ class ExtraColumn(ColumnParser):
 
     def __init__(self, names: Sequence[str], where: RowLocator) -> None:
         super().__init__(names, where)
-        self._parts: list[ColumnPart] = []
         self._first_valid: ColumnPart | None = None  # the first with a value
         self._kind: ColumnType = "null"
 
@@ -165,7 +156,7 @@ class ExtraColumn(ColumnParser):
                 shown = printable(repr(self._first_valid[before]))
                 needed = f"what it holds above, such as {shown}"
                 raise self._wrong_part(part, first, name, needed) from None
-        self._parts.append(part)
+        self._parts[name].append(part)
 
     @property
     def kinds(self) -> dict[str, ColumnType]:
@@ -174,7 +165,7 @@ class ExtraColumn(ColumnParser):
 
     def arrays(self) -> ColumnArrays:
         name = self.names[0]
-        parts = self._parts
+        parts: list[ColumnPart] = self._parts[name]
         untyped = [p.values for p in parts if isinstance(p.values, StringColumn) and not p.typed]
         parsed = numbers(untyped) if len(untyped) == len(parts) else None
         if parsed is not None and not _lacks_room(parsed, parts):

@@ -135,6 +135,7 @@ class ColumnParser(ABC):
         self.names = tuple(names)
         self.where = where
         self.rows = dict.fromkeys(self.names, 0)  # added so far
+        self._parts: dict[str, list[Any]] = {name: [] for name in self.names}  # as `_take` keeps
 
     def add(self, name: str, part: ColumnPart) -> None:
         """Add the next rows of a column; SourceError for values that do not fit it."""
@@ -204,20 +205,17 @@ def _is_number(text: str) -> bool:
 class PathColumn(ColumnParser):
     """`paths`, `path_ends`, and `repeated` where a path occurs in several rows."""
 
-    def __init__(self, names: Sequence[str], where: RowLocator) -> None:
-        super().__init__(names, where)
-        self._parts: list[StringColumn] = []
-
     def _take(self, name: str, part: ColumnPart, first: int) -> None:
         if not isinstance(part.values, StringColumn) and not bool(np.all(part.missing())):
             raise self._wrong_part(part, first, name, "paths, or images as bytes")
         texts = without_null(part)
         self.urls = self.urls or b"://" in texts.blob.tobytes() or has_inline(texts)
-        self._parts.append(texts)
+        self._parts[name].append(texts)
 
     def arrays(self) -> ColumnArrays:
-        paths, ends = in_one_blob(self._parts)
-        every = np.concatenate([texts.hashes() for texts in self._parts])
+        parts = self._parts[self.names[0]]
+        paths, ends = in_one_blob(parts)
+        every = np.concatenate([texts.hashes() for texts in parts])
         ordered = np.sort(every)
         repeated = ordered[1:][ordered[1:] == ordered[:-1]]
         arrays: ColumnArrays = {"paths": paths, "path_ends": ends}
@@ -238,14 +236,13 @@ class LabelColumn(ColumnParser):
         super().__init__(names, where)
         self._kind = kind  # of integers
         self._code: dict[str, int] = {}
-        self._parts: list[np.ndarray] = []
         self._textual: bool | None = None  # None: not known yet
         self._typed = True
 
     def _take(self, name: str, part: ColumnPart, first: int) -> None:
         missing, values = part.missing(), part.values
         if bool(np.all(missing)):
-            self._parts.append(np.full(len(part), -1, np.int64))
+            self._parts[name].append(np.full(len(part), -1, np.int64))
             return
         textual = isinstance(values, Codes)
         if self._textual not in (None, textual):
@@ -262,7 +259,7 @@ class LabelColumn(ColumnParser):
             labels = np.array(code, np.int64)[np.where(missing, 0, values.codes)]
         else:
             labels, missing = self._numbers(name, part, missing, first)
-        self._parts.append(np.where(missing, -1, labels))
+        self._parts[name].append(np.where(missing, -1, labels))
 
     def _numbers(
         self, name: str, part: ColumnPart, missing: np.ndarray, first: int
@@ -288,7 +285,7 @@ class LabelColumn(ColumnParser):
         return safe.astype(np.int64), missing
 
     def arrays(self) -> ColumnArrays:
-        labels = np.concatenate(self._parts)
+        labels = np.concatenate(self._parts[self.names[0]])
         if self._textual:
             labels = self._number_texts(labels)
         if self.texts is None and self._kind == "name":

@@ -47,7 +47,6 @@ class NumberLabels(ColumnParser):
     def __init__(self, names: Sequence[str], where: RowLocator, several: bool = False) -> None:
         super().__init__(names, where)
         self._several = several
-        self._parts: dict[str, list[np.ndarray]] = {name: [] for name in self.names}
         self._shape: tuple[int, ...] | None = () if several else None  # of one label
 
     def _take(self, name: str, part: ColumnPart, first: int) -> None:
@@ -104,20 +103,16 @@ def _parsed_lists(part: ColumnPart, texts: list[str]) -> ColumnPart:
 class TextLabels(ColumnParser):
     """`label_blob` and `label_ends`: texts in UTF-8, empty for missing ones."""
 
-    def __init__(self, names: Sequence[str], where: RowLocator) -> None:
-        super().__init__(names, where)
-        self._parts: list[StringColumn] = []
-
     def _take(self, name: str, part: ColumnPart, first: int) -> None:
         missing = part.missing()
         if not isinstance(part.values, StringColumn) and not bool(np.all(missing)):
             raise self._wrong_part(part, first, name, "texts")
         texts = without_null(part)
         self._check_utf8(name, texts, first)
-        self._parts.append(texts)
+        self._parts[name].append(texts)
 
     def arrays(self) -> ColumnArrays:
-        blobs, ends = in_one_blob(self._parts)
+        blobs, ends = in_one_blob(self._parts[self.names[0]])
         if not any(map(len, blobs)):
             raise self._unlabeled()
         return {"label_blob": blobs, "label_ends": ends}
@@ -214,7 +209,6 @@ class FlagLabels(ColumnParser):
     def __init__(self, names: Sequence[str], where: RowLocator) -> None:
         super().__init__(names, where)
         self.texts = self.names
-        self._parts: dict[str, list[np.ndarray]] = {name: [] for name in self.names}
 
     def _take(self, name: str, part: ColumnPart, first: int) -> None:
         values = self._floats(name, part, first, self._NEEDED)

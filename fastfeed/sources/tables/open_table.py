@@ -68,12 +68,9 @@ class RequestedColumns:
     path: str | None = None  # template of paths, in place of `image`
 
     def __post_init__(self) -> None:
-        for option, names in (
-            ("image", (self.image,)),
-            ("weight", (self.weight,)),
-        ):
-            if names[0] is not None and not isinstance(names[0], str):
-                raise ConfigError.of(f"Table: {option}", "the name of a column", names[0])
+        for option, name in (("image", self.image), ("weight", self.weight)):
+            if name is not None and not isinstance(name, str):
+                raise ConfigError.of(f"Table: {option}", "the name of a column", name)
         if self.image is not None and self.image in (*self.label.names, self.weight, *self.box):
             raise ConfigError(
                 f"Table: column {self.image!r} holds the images; it cannot be label, weight or box"
@@ -392,7 +389,6 @@ class PathTemplate(ColumnParser):
     def __init__(self, template: str, where: RowLocator) -> None:
         super().__init__(template_columns(template), where)
         self._pieces = list(Formatter().parse(template))
-        self._parts: dict[str, list[ColumnPart]] = {name: [] for name in self.names}
         self._paths = PathColumn(["path"], where)
 
     def _take(self, name: str, part: ColumnPart, first: int) -> None:

@@ -118,13 +118,9 @@ def _encoded(text: str) -> bytes:
 
 
 _EXACT = 1 << 53  # integers up to this are themselves as float64
-
-
 _FRACTION = re.compile(
     r"[+-]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?|[nN]a[nN]|-?inf"
 )
-
-
 _BOOLS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 
 

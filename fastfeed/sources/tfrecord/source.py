@@ -432,11 +432,7 @@ def _is_intact(data: bytes) -> bool:
 
 
 _SMALLEST = 16  # bytes of a record: two checksums and a length
-
-
 _LINE = 40  # bytes of a line: two numbers
-
-
 _MOST_LINES = 1 << 24
 
 

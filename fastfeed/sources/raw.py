@@ -266,6 +266,8 @@ def _npy(data: bytes | Unread, uri: str) -> tuple[int, tuple[int, ...], str]:
     """Offset of the content, shape and dtype of a file of NumPy. SourceError."""
     content = readable(data, uri, "RawShards")
     try:
+        if not content.startswith(b"\x93NUMPY") or content[6:7] not in (b"\1", b"\2", b"\3"):
+            raise ValueError("not NumPy's format")
         start = npy_start(content)
         shape, is_fortran, dtype = npy_header(content[:start])
         if (is_fortran and len(shape) > 1) or min(shape, default=0) < 0:

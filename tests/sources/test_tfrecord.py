@@ -198,7 +198,8 @@ def test_a_missing_label_is_a_bad_sample(tmp_path):
 def test_notes_are_counted_when_they_are_many(tmp_path):
     source = records(tmp_path, sample(0), *[{"image/encoded": b"x"}] * 70)
     assert len(source.notes) == 51
-    assert source.notes[-1].endswith("and 20 more")
+    assert source.notes[-2].endswith("and 20 more")
+    assert source.notes[-1].endswith("only image/encoded"), "how far the shard could be read"
 
 
 def test_records_that_are_no_examples(tmp_path):

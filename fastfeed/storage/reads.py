@@ -74,7 +74,7 @@ class Unread:
 
 
 def readable(data: T | Unread, uri: str, who: str) -> T:
-    """What was read. SourceError for an Unread."""
+    """The data that was read. SourceError for an Unread."""
     if isinstance(data, Unread):
         raise SourceError(f"{who}: cannot read {uri}: {data.detail or data.reason}")
     return data

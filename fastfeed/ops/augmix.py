@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from fastfeed.errors import ConfigError
-from fastfeed.ops.base import Kind, check_flag, freeze, need_bytes
+from fastfeed.ops.base import ByteOp, check_flag, check_integer, is_number
 from fastfeed.ops.beta import beta, dirichlet
 from fastfeed.ops.policy_space import MIX, NAMES, PolicyDraw, pick
 from fastfeed.ops.program.layers import Choices, Layer
-from fastfeed.ops.ranges import check_integer
 from fastfeed.ops.warp import check_look
-from fastfeed.spec import Spec
 
 __all__ = ["AugMix"]
 
@@ -34,7 +32,7 @@ def _layer(all_ops: bool, filter: str, fill: tuple[int, int, int]) -> Layer:
 
 
 @dataclass(frozen=True, slots=True)
-class AugMix:
+class AugMix(ByteOp):
     """Blend the image with augmented versions of it, each made by a short chain of random ops.
 
     Hendrycks et al., "AugMix: A Simple Data Processing Method to Improve Robustness and
@@ -70,18 +68,12 @@ class AugMix:
     filter: str = "bilinear"
     fill: tuple[int, int, int] = (0, 0, 0)
 
-    kind: ClassVar[Kind] = "change"
-
-    def __post_init__(self) -> None:
-        freeze(self)
+    def _check(self) -> None:
         check_integer("AugMix severity", self.severity, 1, 10, "3 is usual")
         check_integer("AugMix mixture_width", self.mixture_width, 1, 16, "3 is usual")
         if type(self.chain_depth) is not int or self.chain_depth != -1:
             check_integer("AugMix chain_depth", self.chain_depth, 1, 16, "-1 draws one to three")
-        number = isinstance(self.alpha, (int, float, np.number)) and not isinstance(
-            self.alpha, bool
-        )
-        if not number or not 0.01 <= self.alpha <= 50:
+        if not is_number(self.alpha) or not 0.01 <= self.alpha <= 50:
             raise ConfigError.of(
                 "AugMix alpha", "a number in [0.01, 50]", self.alpha, "1.0 is usual"
             )
@@ -105,9 +97,6 @@ class AugMix:
     @property
     def _depth(self) -> int:
         return _DEEPEST if self.chain_depth < 0 else self.chain_depth
-
-    def out(self, spec: Spec) -> Spec:
-        return need_bytes(self, spec)
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, Any]:
         """Shares of the blend and choices of the chains.

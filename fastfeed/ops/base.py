@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -15,7 +16,9 @@ __all__ = [
     "FILTERS",
     "MEANING",
     "Border",
+    "ByteOp",
     "Composite",
+    "FrozenOp",
     "Geometry",
     "Kind",
     "Mixing",
@@ -27,12 +30,14 @@ __all__ = [
     "check_fill",
     "check_filter",
     "check_flag",
+    "check_integer",
+    "check_number",
     "check_op_size",
     "check_p",
     "check_range",
     "check_size",
     "filters_of",
-    "freeze",
+    "is_number",
     "need_bytes",
     "need_movable",
     "need_movable_by",
@@ -314,10 +319,30 @@ def height_width(size: Any) -> tuple[int, int]:
     return size, size
 
 
-def freeze(op: Any) -> None:
-    """Convert an op's fields to plain values, so that it compares, hashes and prints as a value."""
-    for field in fields(op):
-        object.__setattr__(op, field.name, _plain(getattr(op, field.name)))
+class FrozenOp:
+    """Base class of ops: fields become plain values, and are checked, when the op is made."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        fields_of: Any = self
+        for field in fields(fields_of):
+            object.__setattr__(self, field.name, _plain(getattr(self, field.name)))
+        self._check()
+
+    def _check(self) -> None:
+        """Raise ConfigError if a field is wrong."""
+
+
+class ByteOp(FrozenOp):
+    """Base class of ops that change the bytes of images of one size."""
+
+    __slots__ = ()
+
+    kind: ClassVar[Kind] = "change"
+
+    def out(self, spec: Spec) -> Spec:
+        return need_bytes(self, spec)
 
 
 def _plain(value: Any) -> Any:
@@ -349,7 +374,7 @@ def check_range(
 
     `hint` suggests a valid value.
     """
-    if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not all(_number(v) for v in pair):
+    if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not all(map(is_number, pair)):
         raise ConfigError.of(name, "a pair (low, high)", pair, hint)
     low, high = (float(v) for v in pair)
     if not minimum <= low <= high <= maximum or (above and low == minimum):
@@ -359,14 +384,35 @@ def check_range(
     return low, high
 
 
-def _number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """True for numbers of Python and NumPy, of which flags are none."""
     return isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+
+
+def check_number(
+    name: str, value: Any, low: float, high: float, hint: str = "", ends: str = "[]"
+) -> None:
+    """Raise ConfigError unless `value` is a number in an interval with these `ends`: "(]", "[)"."""
+    outside = ([low] if ends[0] == "(" else []) + ([high] if ends[1] == ")" else [])
+    if not is_number(value) or not low <= value <= high or value in outside:
+        raise ConfigError.of(name, f"in {ends[0]}{low:g}, {high:g}{ends[1]}", value, hint)
+
+
+def check_integer(
+    name: str, value: Any, low: int, high: float = math.inf, hint: str = "", more: str = ""
+) -> None:
+    """Raise ConfigError unless `value` is an integer in [low, high].
+
+    more: the unit, or what else is allowed, for the text of the error.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        allowed = f">= {low}" if high == math.inf else f"in [{low}, {high}]"
+        raise ConfigError.of(name, f"an integer {allowed}{more}", value, hint)
 
 
 def check_p(name: str, p: Any) -> None:
     """Raise ConfigError unless `p` is a probability."""
-    if isinstance(p, bool) or not isinstance(p, (int, float, np.number)) or not 0 <= p <= 1:
-        raise ConfigError.of(name, "in [0, 1]", p)
+    check_number(name, p, 0, 1)
 
 
 def check_flag(name: str, value: Any, must: str = "True or False") -> None:
@@ -375,17 +421,11 @@ def check_flag(name: str, value: Any, must: str = "True or False") -> None:
         raise ConfigError.of(name, must, value)
 
 
-def check_fill(name: str, fill: Any) -> None:
+def check_fill(name: str, fill: Any, must: str = "three integers in [0, 255], RGB") -> None:
     """Raise ConfigError unless `fill` is an RGB color."""
-    if (
-        not isinstance(fill, tuple)
-        or len(fill) != 3
-        or not all(
-            isinstance(v, (int, np.integer)) and not isinstance(v, bool) and 0 <= v <= 255
-            for v in fill
-        )
-    ):
-        raise ConfigError.of(name, "three integers in [0, 255], RGB", fill)
+    is_color = isinstance(fill, tuple) and len(fill) == 3
+    if not is_color or not all(type(v) is int and 0 <= v <= 255 for v in fill):
+        raise ConfigError.of(name, must, fill)
 
 
 def shade(fill: tuple[int, int, int], channels: int, dtype: Any = "uint8") -> tuple[int, ...]:

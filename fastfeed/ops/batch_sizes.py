@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError
-from fastfeed.ops.base import LARGEST_SIDE, BatchFacts, Size, check_size
+from fastfeed.ops.base import LARGEST_SIDE, BatchFacts, Size, check_integer, check_size
 
 __all__ = ["BucketSize", "BySchedule", "LargestSize", "RandomSizes"]
 
@@ -173,10 +173,7 @@ class LargestSize:
     count: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
-        if isinstance(self.multiple, bool) or not 1 <= self.multiple <= _MOST_MULTIPLE:
-            raise ConfigError.of(
-                "LargestSize.multiple", f"an integer in [1, {_MOST_MULTIPLE}]", self.multiple
-            )
+        check_integer("LargestSize.multiple", self.multiple, 1, _MOST_MULTIPLE)
 
     def size_at(self, batch: BatchFacts) -> Size:
         height, width = batch.largest or (LARGEST_SIDE, LARGEST_SIDE)

@@ -11,8 +11,6 @@ import numpy as np
 from fastfeed.errors import ConfigError, SpecError
 from fastfeed.ops.base import Kind
 from fastfeed.ops.function import as_op, check_op
-from fastfeed.ops.program.layers import Choices, Layer
-from fastfeed.ops.program.window import Window
 from fastfeed.spec import Spec
 
 __all__ = [
@@ -23,9 +21,6 @@ __all__ = [
     "filters_of",
     "kind_of",
     "split_draws",
-    "unmoved",
-    "window_choices",
-    "window_layers",
 ]
 
 
@@ -86,24 +81,3 @@ def split_draws(u: np.ndarray, first: int, ops: Sequence[Any]) -> list[np.ndarra
     """The columns of each op's random numbers, after the `first` ones."""
     ends = np.cumsum([first, *(op.draws for op in ops)])
     return [u[:, a:b] for a, b in pairwise(ends)]
-
-
-def window_layers(op: Any) -> tuple[Layer, ...]:
-    return (Layer((Window.of(op),)),)
-
-
-def window_choices(op: Any, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
-    """Choices of a composite of geometry on images of one size: a window, or none if unchanged."""
-    values = op.params(u, sizes)
-    full_box = np.concatenate([np.zeros_like(sizes), sizes], axis=1).astype(np.float64)
-    moves = (
-        (values["box"] != full_box).any(axis=1)
-        | (values["size"] != sizes).any(axis=1)
-        | values["flip"].any(axis=1)
-    )
-    return [Choices(np.where(moves, 0, -1), (values | {"limit": full_box},))]
-
-
-def unmoved(sizes: np.ndarray) -> dict[str, np.ndarray]:
-    box = np.concatenate([np.zeros_like(sizes), sizes], axis=1).astype(np.float64)
-    return {"box": box, "size": sizes.astype(np.int64), "flip": np.zeros(sizes.shape, bool)}

@@ -13,10 +13,16 @@ from typing import ClassVar
 
 import numpy as np
 
-from fastfeed.ops.base import Kind, check_fill, check_p, freeze, need_bytes
+from fastfeed.ops.base import ByteOp, check_fill, check_p
 from fastfeed.ops.program.layers import Choices, Layer
-from fastfeed.ops.ranges import FixedOp, RandomAmountOp, factor_range, shift_range, value_range
-from fastfeed.spec import Spec
+from fastfeed.ops.ranges import (
+    FactorOp,
+    FixedOp,
+    RandomAmountOp,
+    integers,
+    shift_range,
+    value_range,
+)
 
 __all__ = [
     "Brightness",
@@ -46,7 +52,7 @@ _ORDERS = np.array(list(permutations(range(3))))  # int64 (6, 3)
 
 
 @dataclass(frozen=True, slots=True)
-class Brightness(RandomAmountOp):
+class Brightness(FactorOp):
     """Darken or brighten: multiply every byte by a factor and clip at 255.
 
     Pillow's `ImageEnhance.Brightness`; the factor is drawn per sample.
@@ -68,14 +74,9 @@ class Brightness(RandomAmountOp):
 
     amount: float | tuple[float, float]
 
-    value: ClassVar[str] = "factor"
-
-    def bounds(self) -> tuple[float, float]:
-        return factor_range("Brightness amount", self.amount)
-
 
 @dataclass(frozen=True, slots=True)
-class Contrast(RandomAmountOp):
+class Contrast(FactorOp):
     """Reduce or increase contrast around the mean gray of the image.
 
     Pillow's `ImageEnhance.Contrast`; the factor is drawn per sample.
@@ -98,14 +99,9 @@ class Contrast(RandomAmountOp):
 
     amount: float | tuple[float, float]
 
-    value: ClassVar[str] = "factor"
-
-    def bounds(self) -> tuple[float, float]:
-        return factor_range("Contrast amount", self.amount)
-
 
 @dataclass(frozen=True, slots=True)
-class Saturation(RandomAmountOp):
+class Saturation(FactorOp):
     """Make colors paler or stronger, relative to each pixel's own gray.
 
     Pillow's `ImageEnhance.Color`; the factor is drawn per sample. Images of one channel stay as
@@ -130,11 +126,6 @@ class Saturation(RandomAmountOp):
     """
 
     amount: float | tuple[float, float]
-
-    value: ClassVar[str] = "factor"
-
-    def bounds(self) -> tuple[float, float]:
-        return factor_range("Saturation amount", self.amount)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +195,7 @@ class ToBGR(FixedOp):
 
 
 @dataclass(frozen=True, slots=True)
-class RandomGrayscale:
+class RandomGrayscale(ByteOp):
     """Set every channel to the pixel's gray, for a share of the samples.
 
     As torchvision's `RandomGrayscale`, and the same as `Maybe(Grayscale(), p)`.
@@ -225,26 +216,21 @@ class RandomGrayscale:
 
     p: float = 0.1
 
-    kind: ClassVar[Kind] = "change"
     draws: ClassVar[int] = 1
 
-    def __post_init__(self) -> None:
-        freeze(self)
+    def _check(self) -> None:
         check_p("RandomGrayscale p", self.p)
 
     @property
     def layers(self) -> tuple[Layer, ...]:
         return (Layer((Grayscale(),)),)
 
-    def out(self, spec: Spec) -> Spec:
-        return need_bytes(self, spec)
-
     def choose(self, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
         return [Choices(np.where(u[:, 0] < self.p, 0, -1), ({},))]
 
 
 @dataclass(frozen=True, slots=True)
-class ChannelShuffle:
+class ChannelShuffle(ByteOp):
     """Put the channels into a random order; each of the six is equally likely.
 
     As torchvision's `RandomChannelPermutation` and Albumentations' `ChannelShuffle`. Images of one
@@ -257,18 +243,14 @@ class ChannelShuffle:
         [1, 2, 3]
     """
 
-    kind: ClassVar[Kind] = "change"
     draws: ClassVar[int] = 1
-
-    def out(self, spec: Spec) -> Spec:
-        return need_bytes(self, spec)
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         return {"channels": _ORDERS[(u[:, 0] * 6).astype(np.int64)]}
 
 
 @dataclass(frozen=True, slots=True)
-class ChannelDropout:
+class ChannelDropout(ByteOp):
     """Fill one or two channels, chosen at random, with a constant.
 
     As Albumentations' `ChannelDropout`. Images of one channel stay as they are.
@@ -292,21 +274,16 @@ class ChannelDropout:
     count: int | tuple[int, int] = 1
     fill: tuple[int, int, int] = (0, 0, 0)
 
-    kind: ClassVar[Kind] = "change"
     draws: ClassVar[int] = 2  # how many, which
 
-    def __post_init__(self) -> None:
-        freeze(self)
+    def _check(self) -> None:
         self._counts()
         check_fill("ChannelDropout fill", self.fill)
-
-    def out(self, spec: Spec) -> Spec:
-        return need_bytes(self, spec)
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         """Values: of each channel the one that it shows, or -1 for the fill."""
         low, high = self._counts()
-        count = low + (u[:, :1] * (high - low + 1)).astype(np.int64)
+        count = integers(u[:, :1], low, high)
         rank = _ORDERS[(u[:, 1] * 6).astype(np.int64)]
         return {"channels": np.where(rank < count, -1, np.arange(3))}
 

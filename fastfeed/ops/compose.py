@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from fastfeed.errors import ConfigError, SpecError
-from fastfeed.ops.base import Kind, check_p, freeze, need_movable_by
+from fastfeed.errors import SpecError
+from fastfeed.ops.base import FrozenOp, Kind, check_p, need_movable_by
 from fastfeed.ops.children import (
     check_keeps_size,
     child,
@@ -19,12 +18,11 @@ from fastfeed.ops.children import (
     filters_of,
     kind_of,
     split_draws,
-    unmoved,
-    window_choices,
-    window_layers,
 )
+from fastfeed.ops.geometry import window_params
 from fastfeed.ops.program.layers import Choices, Layer, choose, layers
-from fastfeed.ops.program.window import Step, fold
+from fastfeed.ops.program.window import Step, fold, full_boxes
+from fastfeed.ops.ranges import check_weights
 from fastfeed.spec import Spec
 
 __all__ = ["Maybe", "OneOf", "Sequential"]
@@ -37,7 +35,7 @@ SHOWCASE = (  # examples that `fastfeed show --ops` draws
 
 
 @dataclass(frozen=True, slots=True)
-class Maybe:
+class Maybe(FrozenOp):
     """Apply an op to a share of the samples.
 
     As torchvision's `RandomApply` of one op. The op must keep the size of images.
@@ -58,8 +56,7 @@ class Maybe:
     op: Any
     p: float = 0.5
 
-    def __post_init__(self) -> None:
-        freeze(self)
+    def _check(self) -> None:
         object.__setattr__(self, "op", child("Maybe op", self.op))
         check_p("Maybe p", self.p)
 
@@ -77,7 +74,7 @@ class Maybe:
 
     @property
     def layers(self) -> tuple[Layer, ...]:
-        return window_layers(self) if self.kind == "geometry" else layers(self.op)
+        return layers(self.op)
 
     def out(self, spec: Spec) -> Spec:
         if self.kind != "geometry":
@@ -88,13 +85,11 @@ class Maybe:
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         """Window parameters, if the op is geometry; other kinds have layers instead."""
         on = (u[:, 0] < self.p)[:, None]
-        stay = unmoved(sizes)
+        stay = window_params(full_boxes(sizes), sizes)
         move = self.op.params(u[:, 1:], sizes)
         return {name: np.where(on, move[name], value) for name, value in stay.items()}
 
     def choose(self, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
-        if self.kind == "geometry":
-            return window_choices(self, u, sizes)
         on = u[:, 0] < self.p
         return [
             Choices(np.where(on, layer_choices.choice, -1), layer_choices.values)
@@ -103,7 +98,7 @@ class Maybe:
 
 
 @dataclass(frozen=True, slots=True)
-class OneOf:
+class OneOf(FrozenOp):
     """Apply one of several ops to each sample, chosen at random.
 
     As torchvision's `RandomChoice`. The ops must keep the size of images; ops that only crop or
@@ -126,21 +121,11 @@ class OneOf:
     ops: Sequence[Any]
     weights: Sequence[float] | None = None
 
-    def __post_init__(self) -> None:
-        freeze(self)
+    def _check(self) -> None:
         object.__setattr__(self, "ops", children("OneOf", self.ops))
         if self.weights is not None:
-            object.__setattr__(self, "weights", self._checked(self.weights))
-
-    def _checked(self, weights: Any) -> tuple[float, ...]:
-        numbers = isinstance(weights, tuple) and all(
-            isinstance(w, (int, float)) and not isinstance(w, bool) and w >= 0 for w in weights
-        )
-        if not numbers or len(weights) != len(self.ops) or not 0 < sum(weights) < math.inf:
-            raise ConfigError.of(
-                "OneOf weights", f"{len(self.ops)} numbers >= 0, one per op and not all 0", weights
-            )
-        return tuple(float(w) for w in weights)
+            check_weights("OneOf", self.weights, len(self.ops))
+            object.__setattr__(self, "weights", tuple(map(float, self.weights)))
 
     @property
     def kind(self) -> Kind:
@@ -157,8 +142,6 @@ class OneOf:
 
     @property
     def layers(self) -> tuple[Layer, ...]:
-        if self.kind == "geometry":
-            return window_layers(self)
         parts = [layers(op) for op in self.ops]
         depth = max(len(part) for part in parts)
         return tuple(
@@ -202,8 +185,6 @@ class OneOf:
         }
 
     def choose(self, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
-        if self.kind == "geometry":
-            return window_choices(self, u, sizes)
         which, depth = self._which(u), len(self.layers)
         choices: list[np.ndarray] = [np.full(len(sizes), -1, np.int64) for _ in range(depth)]
         values: list[tuple[Any, ...]] = [()] * depth
@@ -260,11 +241,7 @@ class Sequential:
 
     @property
     def layers(self) -> tuple[Layer, ...]:
-        return (
-            window_layers(self)
-            if self.kind == "geometry"
-            else tuple(layer for op in self.ops for layer in layers(op))
-        )
+        return tuple(layer for op in self.ops for layer in layers(op))
 
     def out(self, spec: Spec) -> Spec:
         if self.kind != "geometry":
@@ -282,8 +259,6 @@ class Sequential:
         return {"box": windows.boxes, "size": windows.sizes, "flip": windows.flips}
 
     def choose(self, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
-        if self.kind == "geometry":
-            return window_choices(self, u, sizes)
         return [
             layer_choices
             for op, own in zip(self.ops, split_draws(u, 0, self.ops), strict=True)

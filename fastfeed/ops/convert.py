@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from fastfeed.errors import ConfigError, SpecError
-from fastfeed.ops.base import Kind, freeze
+from fastfeed.ops.base import FrozenOp, Kind, is_number
 from fastfeed.spec import Spec, need_bfloat16
 
 __all__ = ["Normalize", "Standardize", "ToFloat", "ToLayout"]
@@ -20,7 +20,7 @@ _FLOATS = ("float32", "float16", "bfloat16")
 
 
 @dataclass(frozen=True, slots=True)
-class ToFloat:
+class ToFloat(FrozenOp):
     """Convert bytes in 0..255, or 16 bits in 0..65535, to floats in 0..1.
 
     As torchvision's `ToDtype(scale=True)`. Floats stay as they are, but for their dtype.
@@ -45,8 +45,7 @@ class ToFloat:
     kind: ClassVar[Kind] = "convert"
     draws: ClassVar[int] = 0
 
-    def __post_init__(self) -> None:
-        freeze(self)
+    def _check(self) -> None:
         if self.dtype not in _FLOATS:
             raise ConfigError.of("ToFloat dtype", f"one of {', '.join(_FLOATS)}", self.dtype)
         if self.dtype == "bfloat16":
@@ -58,7 +57,7 @@ class ToFloat:
 
 
 @dataclass(frozen=True, slots=True)
-class Normalize:
+class Normalize(FrozenOp):
     """Subtract a mean and divide by a standard deviation, per channel: (x - mean) / std, x in 0..1.
 
     As torchvision's `Normalize`. Integers are scaled to 0..1 and become float32 first, so no
@@ -84,10 +83,9 @@ class Normalize:
     kind: ClassVar[Kind] = "convert"
     draws: ClassVar[int] = 0
 
-    def __post_init__(self) -> None:
-        freeze(self)
+    def _check(self) -> None:
         for name, values in (("mean", self.mean), ("std", self.std)):
-            if not isinstance(values, tuple) or not all(_number(v) for v in values):
+            if not isinstance(values, tuple) or not all(map(is_number, values)):
                 raise ConfigError.of(
                     f"Normalize {name}", "a tuple of numbers, one per channel", values
                 )
@@ -149,7 +147,7 @@ class Standardize:
 
 
 @dataclass(frozen=True, slots=True)
-class ToLayout:
+class ToLayout(FrozenOp):
     """Put channels last or first.
 
     Args:
@@ -171,8 +169,7 @@ class ToLayout:
     kind: ClassVar[Kind] = "convert"
     draws: ClassVar[int] = 0
 
-    def __post_init__(self) -> None:
-        freeze(self)
+    def _check(self) -> None:
         if self.layout not in ("HWC", "CHW"):
             raise ConfigError.of("ToLayout layout", '"HWC" or "CHW"', self.layout)
 
@@ -259,10 +256,6 @@ class Convert:
 def _float_of(spec: Spec) -> str:
     """The dtype after a scaling: integers become float32."""
     return "float32" if spec.dtype in INTEGERS else spec.dtype
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _not_encoded(op: Any, spec: Spec) -> None:

@@ -10,13 +10,15 @@ import numpy as np
 
 from fastfeed.errors import ConfigError, SpecError
 from fastfeed.ops.base import (
+    LARGEST_SIDE,
     Border,
+    FrozenOp,
     Kind,
     SizeChoice,
     check_fill,
     check_flag,
+    check_integer,
     check_op_size,
-    freeze,
     height_width,
     need_pixels,
 )
@@ -37,7 +39,7 @@ Mode = Literal["constant", "edge", "reflect", "symmetric"]
 
 
 @dataclass(frozen=True, slots=True)
-class CenterCrop:
+class CenterCrop(FrozenOp):
     """Crop the center.
 
     As torchvision's `CenterCrop`. An image that turns out to be smaller than `size` gives its
@@ -72,8 +74,7 @@ class CenterCrop:
     kind: ClassVar[Kind] = "geometry"
     draws: ClassVar[int] = 0
 
-    def __post_init__(self) -> None:
-        freeze(self)
+    def _check(self) -> None:
         check_op_size("CenterCrop", self.size)
         _check_padding(self)
         if not self.pad_if_needed and (self.mode, self.fill) != ("constant", (0, 0, 0)):
@@ -118,7 +119,7 @@ class CenterCrop:
 
 
 @dataclass(frozen=True, slots=True)
-class Crop:
+class Crop(FrozenOp):
     """Crop a fixed box.
 
     If an image turns out to be too small, the box moves inward as far as needed. A box larger than
@@ -148,17 +149,10 @@ class Crop:
     kind: ClassVar[Kind] = "geometry"
     draws: ClassVar[int] = 0
 
-    def __post_init__(self) -> None:
-        freeze(self)
+    def _check(self) -> None:
         check_op_size("Crop", self.size)
         for name in ("top", "left"):
-            value = getattr(self, name)
-            if (
-                isinstance(value, bool)
-                or not isinstance(value, (int, np.integer))
-                or not 0 <= value <= 65_535
-            ):
-                raise ConfigError.of(f"Crop {name}", "an integer in [0, 65535] pixels", value)
+            check_integer(f"Crop {name}", getattr(self, name), 0, LARGEST_SIDE, more=" pixels")
 
     def out(self, spec: Spec) -> Spec:
         need_pixels(self, spec)
@@ -178,7 +172,7 @@ class Crop:
 
 
 @dataclass(frozen=True, slots=True)
-class RandomCrop:
+class RandomCrop(FrozenOp):
     """Crop a box of `size` at a random position, after padding the image.
 
     As torchvision's `RandomCrop`, whose `padding` has width before height. If an image turns out to
@@ -215,8 +209,7 @@ class RandomCrop:
     kind: ClassVar[Kind] = "geometry"
     draws: ClassVar[int] = 2
 
-    def __post_init__(self) -> None:
-        freeze(self)
+    def _check(self) -> None:
         check_op_size("RandomCrop", self.size)
         _sides("RandomCrop", self.padding)
         _check_padding(self)
@@ -262,7 +255,7 @@ class RandomCrop:
 
 
 @dataclass(frozen=True, slots=True)
-class Pad:
+class Pad(FrozenOp):
     """Pad an image.
 
     As torchvision's `Pad`, whose `padding` has width before height.
@@ -291,8 +284,7 @@ class Pad:
     kind: ClassVar[Kind] = "geometry"
     draws: ClassVar[int] = 0
 
-    def __post_init__(self) -> None:
-        freeze(self)
+    def _check(self) -> None:
         _sides("Pad", self.padding)
         _check_padding(self)
 

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from fastfeed.errors import ConfigError, SpecError
-from fastfeed.ops.base import Kind, freeze
+from fastfeed.ops.base import FrozenOp, Kind, check_fill, check_integer
 from fastfeed.spec import Spec
 
 __all__ = ["Decode"]
 
 
 @dataclass(frozen=True, slots=True)
-class Decode:
+class Decode(FrozenOp):
     """Decode files to pixels, upright by their EXIF orientation.
 
     Added at the front of the list if it is missing; leave it out for arrays.
@@ -46,23 +46,9 @@ class Decode:
     kind: ClassVar[Kind] = "decode"
     draws: ClassVar[int] = 0
 
-    def __post_init__(self) -> None:
-        freeze(self)
-        if (
-            not isinstance(self.matte, tuple)
-            or len(self.matte) != 3
-            or not all(
-                isinstance(v, int) and not isinstance(v, bool) and 0 <= v <= 255 for v in self.matte
-            )
-        ):
-            raise ConfigError.of("Decode matte", "three integers in [0, 255]", self.matte)
-        if (
-            not isinstance(self.max_pixels, int)
-            or isinstance(self.max_pixels, bool)
-            or self.max_pixels < 1
-        ):
-            raise ConfigError.of("Decode max_pixels", "an integer >= 1", self.max_pixels)
-
+    def _check(self) -> None:
+        check_fill("Decode matte", self.matte, "three integers in [0, 255]")
+        check_integer("Decode max_pixels", self.max_pixels, 1)
         if isinstance(self.channels, bool) or self.channels not in (1, 3, 4):
             raise ConfigError.of("Decode channels", "1, 3 or 4", self.channels)
         if self.dtype not in ("uint8", "uint16", "float32"):

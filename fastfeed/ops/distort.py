@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from fastfeed.ops.base import Kind, freeze, need_movable
+from fastfeed.ops.base import FrozenOp, Kind, check_integer, need_movable
 from fastfeed.ops.noise_table import LENGTH, STEPS
-from fastfeed.ops.ranges import check_integer, value_range
+from fastfeed.ops.ranges import count_random, spread, value_range
 from fastfeed.ops.warp import check_look
 from fastfeed.spec import Spec
 
@@ -25,7 +25,7 @@ DISPLACEMENT = 256 / (2 * 3**0.5 * STEPS * _UNIT)  # per sum and alpha, in 1/256
 
 
 @dataclass(frozen=True, slots=True)
-class ElasticTransform:
+class ElasticTransform(FrozenOp):
     """Move every pixel by smoothed noise, as a rubber sheet is stretched.
 
     As torchvision's `ElasticTransform`: noise, blurred with `sigma`, times `alpha` / 2 is the
@@ -65,8 +65,7 @@ class ElasticTransform:
     kind: ClassVar[Kind] = "change"
     bends: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        freeze(self)
+    def _check(self) -> None:
         self._alphas()
         value_range("ElasticTransform sigma", (self.sigma,) * 2, 0.5, 100, "write sigma=5.0")
         check_look(self)
@@ -74,8 +73,7 @@ class ElasticTransform:
     @property
     def draws(self) -> int:
         """Random numbers per sample: two offsets, and one for the strength if that is random."""
-        low, high = self._alphas()
-        return 2 + (low < high)
+        return 2 + count_random([self._alphas()])
 
     @property
     def weights(self) -> np.ndarray:
@@ -88,8 +86,7 @@ class ElasticTransform:
         return need_movable(self, spec)
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
-        low, high = self._alphas()
-        alpha = low + u[:, 2] * (high - low) if low < high else np.full(len(sizes), float(low))
+        (alpha,) = spread([self._alphas()], u[:, 2:], len(sizes))
         return {"alpha": alpha, "offsets": (u[:, :2] * LENGTH).astype(np.int64)}
 
     def _alphas(self) -> tuple[float, float]:
@@ -99,7 +96,7 @@ class ElasticTransform:
 
 
 @dataclass(frozen=True, slots=True)
-class GridDistortion:
+class GridDistortion(FrozenOp):
     """Stretch and squeeze the columns and rows of a grid by random amounts.
 
     As Albumentations' `GridDistortion(normalized=True)`: each of `steps` strips gets a random
@@ -136,8 +133,7 @@ class GridDistortion:
     kind: ClassVar[Kind] = "change"
     bends: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        freeze(self)
+    def _check(self) -> None:
         check_integer("GridDistortion steps", self.steps, 2, 64, "write GridDistortion(5)")
         self._limits()
         check_look(self)

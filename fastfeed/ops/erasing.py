@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from fastfeed.errors import ConfigError, SpecError
-from fastfeed.ops.base import Kind, check_fill, check_flag, check_p, check_range, freeze, need_bytes
+from fastfeed.ops.base import (
+    LARGEST_SIDE,
+    ByteOp,
+    check_fill,
+    check_flag,
+    check_integer,
+    check_number,
+    check_p,
+    check_range,
+    need_bytes,
+)
 from fastfeed.ops.noise_table import LENGTH, gray
-from fastfeed.ops.ranges import value_range
+from fastfeed.ops.ranges import integers, value_range
 from fastfeed.spec import Spec
 
 __all__ = ["CutOut", "GridMask", "RandomErasing"]
@@ -28,7 +38,7 @@ _DRAWN = ("noise", "color")  # fills that need a random number
 
 
 @dataclass(frozen=True, slots=True)
-class RandomErasing:
+class RandomErasing(ByteOp):
     """Erase a random rectangle with a given probability.
 
     Ten areas (uniform) and aspect ratios are tried until one is smaller than the image on both
@@ -68,18 +78,10 @@ class RandomErasing:
     fill: tuple[int, int, int] | Literal["noise", "color"] = (0, 0, 0)
     log_ratio: bool = True
 
-    kind: ClassVar[Kind] = "change"
-
-    def __post_init__(self) -> None:
-        freeze(self)
+    def _check(self) -> None:
         check_p("RandomErasing p", self.p)
-        check_range(
-            "RandomErasing scale",
-            self.scale,
-            0,
-            1,
-            "shares of the image's area, such as (0.02, 0.33)",
-        )
+        hint = "shares of the image's area, such as (0.02, 0.33)"
+        check_range("RandomErasing scale", self.scale, 0, 1, hint)
         hint = "height / width, such as (0.3, 3.3)"
         check_range("RandomErasing ratio", self.ratio, 0, 1000, hint, above=True)
         if self.fill not in _DRAWN:
@@ -96,9 +98,6 @@ class RandomErasing:
         They decide to erase or not, ten areas, ten ratios, a place, and the start of the noise.
         """
         return 2 * _TRIES + (4 if self.fill in _DRAWN else 3)
-
-    def out(self, spec: Spec) -> Spec:
-        return need_bytes(self, spec)
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         height, width = sizes[:, 0].astype(np.float64), sizes[:, 1].astype(np.float64)
@@ -124,7 +123,7 @@ class RandomErasing:
 
 
 @dataclass(frozen=True, slots=True)
-class CutOut:
+class CutOut(ByteOp):
     """Hide a square centered anywhere in the image, so it is cut off near the edges.
 
     DeVries and Taylor, "Improved Regularization of Convolutional Neural Networks with Cutout"
@@ -148,16 +147,10 @@ class CutOut:
     size: int
     fill: tuple[int, int, int] = (0, 0, 0)
 
-    kind: ClassVar[Kind] = "change"
     draws: ClassVar[int] = 2
 
-    def __post_init__(self) -> None:
-        freeze(self)
-        size: Any = self.size
-        if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= 65_535:
-            raise ConfigError.of(
-                "CutOut size", "an integer in [1, 65535] pixels", size, "write CutOut(16)"
-            )
+    def _check(self) -> None:
+        check_integer("CutOut size", self.size, 1, LARGEST_SIDE, "write CutOut(16)", " pixels")
         check_fill("CutOut fill", self.fill)
 
     def out(self, spec: Spec) -> Spec:
@@ -180,7 +173,7 @@ class CutOut:
 
 
 @dataclass(frozen=True, slots=True)
-class GridMask:
+class GridMask(ByteOp):
     """Hide squares on a regular grid that begins at a random point.
 
     Chen et al., "GridMask Data Augmentation" (2020), with d and r as `unit` and `keep`; the
@@ -209,19 +202,12 @@ class GridMask:
     keep: float = 0.6
     fill: tuple[int, int, int] = (0, 0, 0)
 
-    kind: ClassVar[Kind] = "change"
     draws: ClassVar[int] = 3
 
-    def __post_init__(self) -> None:
-        freeze(self)
+    def _check(self) -> None:
         self._units()
-        keep: Any = self.keep
-        if isinstance(keep, bool) or not isinstance(keep, (int, float)) or not 0 < keep < 1:
-            raise ConfigError.of("GridMask keep", "in (0, 1)", keep, "0.6 hides 16 % of the image")
+        check_number("GridMask keep", self.keep, 0, 1, "0.6 hides 16 % of the image", "()")
         check_fill("GridMask fill", self.fill)
-
-    def out(self, spec: Spec) -> Spec:
-        return need_bytes(self, spec)
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         """Values of the squares that hide pixels.
@@ -230,7 +216,7 @@ class GridMask:
         integer.
         """
         low, high = self._units()
-        unit = low + np.floor(u[:, 0] * (high - low + 1)).astype(np.int64)
+        unit = integers(u[:, 0], low, high)
         kept = np.clip(np.floor(unit * self.keep + 0.5), 1, unit - 1)
         top, left = (np.floor(u[:, 1:] * unit[:, None]).astype(np.int64)).T
         return {"unit": unit, "share": (unit - kept) / unit, "top": top, "left": left}

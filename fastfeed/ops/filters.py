@@ -9,14 +9,16 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fastfeed.errors import ConfigError, SpecError
-from fastfeed.ops.base import Kind, freeze, need_bytes
+from fastfeed.ops.base import ByteOp, need_bytes
 from fastfeed.ops.noise_table import LENGTH
 from fastfeed.ops.ranges import (
+    FactorOp,
     RandomAmountOp,
+    count_random,
     degree_range,
-    factor_range,
-    odd,
+    integers,
     odd_range,
+    spread,
     value_range,
 )
 from fastfeed.spec import Spec
@@ -43,7 +45,7 @@ _MAX_SIDE = 65_500  # pixels a side of a JPEG, by libjpeg
 
 
 @dataclass(frozen=True, slots=True)
-class Sharpness(RandomAmountOp):
+class Sharpness(FactorOp):
     """Make the image softer or sharper, by blending it with a smoothed one.
 
     Pillow's `ImageEnhance.Sharpness`, whose smoothed image is `ImageFilter.SMOOTH`; the outermost
@@ -63,11 +65,6 @@ class Sharpness(RandomAmountOp):
     """
 
     amount: float | tuple[float, float]
-
-    value: ClassVar[str] = "factor"
-
-    def bounds(self) -> tuple[float, float]:
-        return factor_range("Sharpness amount", self.amount)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +121,7 @@ class GaussianBlur(RandomAmountOp):
 
 
 @dataclass(frozen=True, slots=True)
-class MotionBlur:
+class MotionBlur(ByteOp):
     """Blur along a line, as if the camera had moved: the mean of `length` pixels a pixel apart.
 
     The line is centered at each pixel, and its points are rounded to the nearest pixel. Beyond the
@@ -150,39 +147,31 @@ class MotionBlur:
     length: int | tuple[int, int] = (3, 15)
     degrees: float | tuple[float, float] = 90.0
 
-    kind: ClassVar[Kind] = "change"
-
-    def __post_init__(self) -> None:
-        freeze(self)
-        self._lengths()
-        degree_range("MotionBlur", self.degrees)
+    def _check(self) -> None:
+        self._ranges()
 
     @property
     def draws(self) -> int:
         """Random numbers per sample: one for the length and one for the angle, unless fixed."""
-        ranges = (self._lengths(), degree_range("MotionBlur", self.degrees))
-        return sum(low < high for low, high in ranges)
-
-    def out(self, spec: Spec) -> Spec:
-        return need_bytes(self, spec)
+        return count_random(self._ranges())
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         """Values: the length, and a unit vector (x, y) along the line, y downward."""
-        shortest, longest = self._lengths()
-        low, high = degree_range("MotionBlur", self.degrees)
-        never = np.zeros(len(sizes))
-        first = u[:, 0] if shortest < longest else never
-        angle = np.radians(low + (u[:, -1] if low < high else never) * (high - low))
+        lengths, angles = self._ranges()
+        first = u[:, 0] if lengths[0] < lengths[1] else np.zeros(len(sizes))
+        (degrees,) = spread([angles], u[:, -1:], len(sizes))
+        angle = np.radians(degrees)
         direction = np.stack([np.cos(angle), -np.sin(angle)], axis=1)
-        return {"length": odd(first, shortest, longest), "direction": direction}
+        return {"length": integers(first, *lengths, step=2), "direction": direction}
 
-    def _lengths(self) -> tuple[int, int]:
+    def _ranges(self) -> tuple[tuple[int, int], tuple[float, float]]:
         hint = "write MotionBlur(9) or MotionBlur((3, 15))"
-        return odd_range("MotionBlur length", self.length, 99, hint)
+        lengths = odd_range("MotionBlur length", self.length, 99, hint)
+        return lengths, degree_range("MotionBlur", self.degrees)
 
 
 @dataclass(frozen=True, slots=True)
-class MedianBlur:
+class MedianBlur(RandomAmountOp):
     """Replace each byte by the median of a square around it, per channel.
 
     OpenCV's `medianBlur`. Beyond the edge the outermost pixels are repeated.
@@ -203,32 +192,16 @@ class MedianBlur:
 
     kernel: int | tuple[int, int] = (3, 7)
 
-    kind: ClassVar[Kind] = "change"
+    value: ClassVar[str] = "kernel"
+    step: ClassVar[int] = 2
 
-    def __post_init__(self) -> None:
-        freeze(self)
-        self._kernels()
-
-    @property
-    def draws(self) -> int:
-        """Random numbers per sample: one, unless the kernel is fixed."""
-        low, high = self._kernels()
-        return int(low < high)
-
-    def out(self, spec: Spec) -> Spec:
-        return need_bytes(self, spec)
-
-    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
-        first = u[:, 0] if self.draws else np.zeros(len(sizes))
-        return {"kernel": odd(first, *self._kernels())}
-
-    def _kernels(self) -> tuple[int, int]:
+    def bounds(self) -> tuple[int, int]:
         hint = "write MedianBlur(5) or MedianBlur((3, 7))"
         return odd_range("MedianBlur kernel", self.kernel, 15, hint)
 
 
 @dataclass(frozen=True, slots=True)
-class GaussianNoise:
+class GaussianNoise(ByteOp):
     """Add Gaussian noise, independent for every pixel and channel.
 
     Byte i of the image becomes byte + sigma * table[(offset + i) % len(table)], rounded and
@@ -252,15 +225,10 @@ class GaussianNoise:
 
     sigma: float | tuple[float, float] = (0.0, 25.0)
 
-    kind: ClassVar[Kind] = "change"
     draws: ClassVar[int] = 2
 
-    def __post_init__(self) -> None:
-        freeze(self)
+    def _check(self) -> None:
         self._bounds()
-
-    def out(self, spec: Spec) -> Spec:
-        return need_bytes(self, spec)
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         low, high = self._bounds()
@@ -275,7 +243,7 @@ class GaussianNoise:
 
 
 @dataclass(frozen=True, slots=True)
-class JPEGCompression:
+class JPEGCompression(RandomAmountOp):
     """Compress as JPEG and decode again, for the artifacts of images on the web.
 
     libjpeg with chroma subsampled 4:2:0, as Pillow's `Image.save`.
@@ -294,12 +262,17 @@ class JPEGCompression:
 
     quality: int | tuple[int, int] = (30, 95)
 
-    kind: ClassVar[Kind] = "change"
-    draws: ClassVar[int] = 1
+    value: ClassVar[str] = "quality"
+    step: ClassVar[int] = 1
 
-    def __post_init__(self) -> None:
-        freeze(self)
-        self._bounds()
+    @property
+    def draws(self) -> int:
+        """Random numbers per sample: one, also for a fixed quality."""
+        return 1
+
+    def bounds(self) -> tuple[int, int]:
+        hint = "write JPEGCompression((30, 95))"
+        return value_range("JPEGCompression quality", self.quality, 1, 100, hint, integer=True)
 
     def out(self, spec: Spec) -> Spec:
         need_bytes(self, spec)
@@ -309,17 +282,3 @@ class JPEGCompression:
                 " put CenterCrop or Resize before it"
             )
         return spec
-
-    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
-        low, high = self._bounds()
-        return {"quality": low + np.floor(u[:, 0] * (high - low + 1)).astype(np.int64)}
-
-    def _bounds(self) -> tuple[int, int]:
-        return value_range(
-            "JPEGCompression quality",
-            self.quality,
-            1,
-            100,
-            "write JPEGCompression((30, 95))",
-            integer=True,
-        )

@@ -10,17 +10,18 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fastfeed.errors import ConfigError
-from fastfeed.ops.base import Kind, freeze, need_bytes
+from fastfeed.ops.base import FrozenOp, Kind, check_integer, need_bytes
 from fastfeed.printable import function_name
 from fastfeed.spec import Spec
 
 __all__ = ["Function"]
 
+MOST_DRAWS = 65_536  # random numbers of one op per sample
 ANNOTATIONS = ("boxes", "box_labels", "keypoints", "instance_masks", "polygons", "masks")
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class Function(FrozenOp):
     """Your own function as an op: it changes the pixels of one image, on the CPU.
 
     It is called from many threads. Take all randomness from the numbers it gets: they are a pure
@@ -69,14 +70,13 @@ class Function:
 
     kind: ClassVar[Kind] = "change"
 
-    def __post_init__(self) -> None:
+    def _check(self) -> None:
         if not callable(self.function) or isinstance(self.function, type):
             raise ConfigError(
                 f"Function needs a function (image, numbers) -> image, got {self.function!r}",
                 field="function",
             )
-        check_draws("Function", self.draws)
-        freeze(self)
+        check_integer("Function draws", self.draws, 0, MOST_DRAWS)
         self._check_fields()
         self._check_signature()
         if self.returns is not None and not (
@@ -137,12 +137,6 @@ class Function:
         fields = f", fields={self.fields}" if self.fields else ""
         returns = f", returns={self.returns}" if self.returns else ""
         return f"Function({name}{draws}{fields}{returns})"
-
-
-def check_draws(name: str, draws: Any) -> None:
-    """ConfigError for a number of random numbers that is not an integer in [0, 65536]."""
-    if isinstance(draws, bool) or not isinstance(draws, int) or not 0 <= draws <= 65_536:
-        raise ConfigError.of(f"{name} draws", "an integer in [0, 65536]", draws)
 
 
 def as_op(op: Any) -> Any:

@@ -15,6 +15,7 @@ import numpy as np
 from fastfeed.errors import ConfigError
 from fastfeed.ops.base import (
     Border,
+    FrozenOp,
     Kind,
     SizeChoice,
     check_fill,
@@ -23,10 +24,11 @@ from fastfeed.ops.base import (
     check_p,
     check_range,
     check_size,
-    freeze,
     height_width,
     need_pixels,
 )
+from fastfeed.ops.program.window import full_boxes
+from fastfeed.ops.ranges import integers
 from fastfeed.runtime.extension import extension
 from fastfeed.spec import Spec
 
@@ -62,13 +64,6 @@ def _fitted(want: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     return sides / (sides / want.astype(np.float32)).max(axis=1, keepdims=True)
 
 
-def full_boxes(sizes: np.ndarray) -> np.ndarray:
-    """Boxes of the whole images, float64."""
-    boxes = np.zeros((len(sizes), 4))
-    boxes[:, 2:] = sizes
-    return boxes
-
-
 def same_size(want: np.ndarray | tuple[int, int], sizes: np.ndarray) -> np.ndarray:
     """The size `want` for all images, int64 (n, 2)."""
     wanted = np.empty(sizes.shape, np.int64)
@@ -88,7 +83,7 @@ def fit_inside(want: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Resize:
+class Resize(FrozenOp):
     """Scale an image, with an antialiased filter by default.
 
     Same pixels as Pillow's `Image.resize`, within a level, but at hard edges "bicubic" and
@@ -136,8 +131,7 @@ class Resize:
 
     kind: ClassVar[Kind] = "geometry"
 
-    def __post_init__(self) -> None:
-        freeze(self)
+    def _check(self) -> None:
         check_op_size("Resize", self.size)
         check_filter("Resize", self.filter, several=True)
         check_fill("Resize fill", self.fill)
@@ -244,7 +238,7 @@ class Resize:
 
 
 @dataclass(frozen=True, slots=True)
-class RandomResize:
+class RandomResize(FrozenOp):
     """Scale an image to a short side of random length, or into a box that is scaled at random.
 
     For a crop of one size behind it. As torchvision's `RandomResize`, whose `max_size` is not
@@ -280,8 +274,7 @@ class RandomResize:
     kind: ClassVar[Kind] = "geometry"
     draws: ClassVar[int] = 1
 
-    def __post_init__(self) -> None:
-        freeze(self)
+    def _check(self) -> None:
         low, high = check_size("RandomResize", self.sizes)
         if self.scale is None and (not isinstance(self.sizes, tuple) or low > high):
             raise ConfigError.of("RandomResize sizes", "a pair (lowest, highest)", self.sizes)
@@ -318,7 +311,7 @@ class RandomResize:
     def _by_short_side(self, u: np.ndarray, sizes: np.ndarray) -> np.ndarray:
         low, high = height_width(self.sizes)
         short, long = sizes.min(axis=1, keepdims=True), sizes.max(axis=1, keepdims=True)
-        wanted = np.minimum(low + np.floor(u * (high - low + 1)).astype(np.int64), high)
+        wanted = np.minimum(integers(u, low, high), high)
         new = np.where(sizes == short, wanted, wanted * sizes // short)
         if self.longest is not None:
             scaled = np.where(sizes == long, self.longest, self.longest * sizes // long)
@@ -327,7 +320,7 @@ class RandomResize:
 
 
 @dataclass(frozen=True, slots=True)
-class RandomResizedCrop:
+class RandomResizedCrop(FrozenOp):
     """Crop a box of random area and aspect ratio and scale it to `size`, as for ImageNet training.
 
     Ten pairs of area (uniform) and aspect ratio (log-uniform) are tried until a box fits; if none
@@ -361,18 +354,11 @@ class RandomResizedCrop:
 
     kind: ClassVar[Kind] = "geometry"
 
-    def __post_init__(self) -> None:
-        freeze(self)
+    def _check(self) -> None:
         check_op_size("RandomResizedCrop", self.size)
         check_filter("RandomResizedCrop", self.filter, several=True)
-        check_range(
-            "RandomResizedCrop scale",
-            self.scale,
-            0,
-            1,
-            "shares of the area, such as (0.08, 1.0)",
-            above=True,
-        )
+        hint = "shares of the area, such as (0.08, 1.0)"
+        check_range("RandomResizedCrop scale", self.scale, 0, 1, hint, above=True)
         hint = "width / height, such as (3 / 4, 4 / 3)"
         check_range("RandomResizedCrop ratio", self.ratio, 0, 1000, hint, above=True)
 
@@ -396,7 +382,7 @@ class RandomResizedCrop:
 
 
 @dataclass(frozen=True, slots=True)
-class RandomFlip:
+class RandomFlip(FrozenOp):
     """Mirror an image with a given probability.
 
     Args:
@@ -420,8 +406,7 @@ class RandomFlip:
     kind: ClassVar[Kind] = "geometry"
     draws: ClassVar[int] = 2
 
-    def __post_init__(self) -> None:
-        freeze(self)
+    def _check(self) -> None:
         check_p("RandomFlip p", self.p)
         if self.direction not in ("horizontal", "vertical", "both"):
             raise ConfigError.of(

@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import permutations
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from fastfeed.ops.base import Kind, freeze, need_bytes
+from fastfeed.ops.base import ByteOp
 from fastfeed.ops.color import Brightness, Contrast, Hue, Saturation
 from fastfeed.ops.program.layers import Choices, Layer
 from fastfeed.ops.ranges import factor_range, shift_range
-from fastfeed.spec import Spec
 
 __all__ = ["ColorJitter"]
 
@@ -21,7 +20,7 @@ SHOWCASE = ("ColorJitter(0.4, 0.4, 0.4, 0.1)",)  # examples that `fastfeed show 
 
 
 @dataclass(frozen=True, slots=True)
-class ColorJitter:
+class ColorJitter(ByteOp):
     """Change brightness, contrast, saturation and hue, in an order drawn per sample.
 
     torchvision's `ColorJitter`. Adjustments that cannot change anything, such as 0, are left out;
@@ -48,10 +47,7 @@ class ColorJitter:
     saturation: float | tuple[float, float] = 0
     hue: float | tuple[float, float] = 0
 
-    kind: ClassVar[Kind] = "change"
-
-    def __post_init__(self) -> None:
-        freeze(self)
+    def _check(self) -> None:
         hint = "write ColorJitter(brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1)"
         for name in ("brightness", "contrast", "saturation", "hue"):
             (shift_range if name == "hue" else factor_range)(
@@ -72,9 +68,6 @@ class ColorJitter:
     def layers(self) -> tuple[Layer, ...]:
         ops = self.ops
         return (Layer(ops),) * len(ops)
-
-    def out(self, spec: Spec) -> Spec:
-        return need_bytes(self, spec)
 
     def choose(self, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
         (ops, draws), n = _ops(self), len(sizes)

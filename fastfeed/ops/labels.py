@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-
 from fastfeed.errors import ConfigError
-from fastfeed.ops.base import Kind, freeze
+from fastfeed.ops.base import FrozenOp, Kind, check_integer, check_number
 from fastfeed.ops.soft_labels import Targets
 from fastfeed.spec import CLASS_NUMBER, LabelSpec, Spec
 
@@ -19,7 +17,7 @@ MAX_CLASSES = 2**24  # classes: 64 MiB of labels per sample
 
 
 @dataclass(frozen=True, slots=True)
-class OneHot:
+class OneHot(FrozenOp):
     """Encode labels one-hot: float32 (n, classes), as categorical cross-entropy expects.
 
     As Keras's `to_categorical` and PyTorch's `one_hot`. A sample without a label (-1) is a row of
@@ -44,8 +42,7 @@ class OneHot:
     kind: ClassVar[Kind] = "label"
     draws: ClassVar[int] = 0
 
-    def __post_init__(self) -> None:
-        freeze(self)
+    def _check(self) -> None:
         _check_classes(self)
 
     def out(self, spec: Spec) -> Spec:
@@ -53,7 +50,7 @@ class OneHot:
 
 
 @dataclass(frozen=True, slots=True)
-class LabelSmoothing:
+class LabelSmoothing(FrozenOp):
     """Smooth labels: 1 - smoothing for the class, plus smoothing spread evenly over all classes.
 
     float32 (n, classes). Szegedy et al., "Rethinking the Inception Architecture" (2016); the same
@@ -81,16 +78,9 @@ class LabelSmoothing:
     kind: ClassVar[Kind] = "label"
     draws: ClassVar[int] = 0
 
-    def __post_init__(self) -> None:
-        freeze(self)
-        s: Any = self.smoothing
-        if isinstance(s, bool) or not isinstance(s, (int, float, np.number)) or not 0 <= s < 1:
-            raise ConfigError.of(
-                "LabelSmoothing smoothing",
-                "in [0, 1)",
-                s,
-                "0.1 leaves 0.9 to the class and spreads 0.1",
-            )
+    def _check(self) -> None:
+        hint = "0.1 leaves 0.9 to the class and spreads 0.1"
+        check_number("LabelSmoothing smoothing", self.smoothing, 0, 1, hint, "[)")
         _check_classes(self)
 
     def out(self, spec: Spec) -> Spec:
@@ -151,10 +141,6 @@ def targets(ops: Sequence[Any], classes: int, spec: LabelSpec = CLASS_NUMBER) ->
 
 
 def _check_classes(op: Any) -> None:
-    n = op.classes
-    if n is not None and (
-        isinstance(n, bool) or not isinstance(n, (int, np.integer)) or not 1 <= n <= MAX_CLASSES
-    ):
-        raise ConfigError.of(
-            f"{type(op).__name__} classes", f"an integer in [1, {MAX_CLASSES}] or None", n
-        )
+    if op.classes is not None:
+        name = f"{type(op).__name__} classes"
+        check_integer(name, op.classes, 1, MAX_CLASSES, more=" or None")

@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-
 from fastfeed.errors import ConfigError, SpecError
-from fastfeed.ops.base import Kind, freeze, need_bytes
-from fastfeed.ops.ranges import FixedOp, RandomAmountOp, check_integer, value_range
+from fastfeed.ops.base import check_integer, need_bytes
+from fastfeed.ops.ranges import FixedOp, RandomAmountOp, value_range
 from fastfeed.spec import Spec
 
 __all__ = [
@@ -129,14 +127,12 @@ class SolarizeAdd(RandomAmountOp):
     threshold: int = 128
 
     value: ClassVar[str] = "amount"
+    step: ClassVar[int] = 1
 
     def bounds(self) -> tuple[int, int]:
         hint = "write SolarizeAdd(110) or SolarizeAdd((0, 110))"
         check_integer("SolarizeAdd threshold", self.threshold, 0, 256, "128 is usual")
         return value_range("SolarizeAdd amount", self.amount, 0, 255, hint, integer=True)
-
-    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
-        return _integers(self, u, len(sizes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +160,7 @@ class Posterize(RandomAmountOp):
     bits: int | tuple[int, int]
 
     value: ClassVar[str] = "bits"
+    step: ClassVar[int] = 1
 
     def bounds(self) -> tuple[int, int]:
         """Lowest and highest number of bits that is drawn, both included.
@@ -182,9 +179,6 @@ class Posterize(RandomAmountOp):
             "write Posterize(4) or Posterize((4, 8))",
             integer=True,
         )
-
-    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
-        return _integers(self, u, len(sizes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +224,7 @@ class Invert(FixedOp):
 
 
 @dataclass(frozen=True, slots=True)
-class LUT:
+class LUT(FixedOp):
     """Replace every byte through a lookup table.
 
     Pillow's `Image.point`.
@@ -251,11 +245,7 @@ class LUT:
 
     table: Any
 
-    kind: ClassVar[Kind] = "change"
-    draws: ClassVar[int] = 0
-
-    def __post_init__(self) -> None:
-        freeze(self)
+    def _check(self) -> None:
         wrong = self._wrong()
         if wrong:
             raise ConfigError(
@@ -293,14 +283,3 @@ class LUT:
                 f"LUT with three rows needs 3 channels, got {spec}; write one row of 256 integers"
             )
         return spec
-
-    def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
-        return {}
-
-
-def _integers(op: Any, u: np.ndarray, n: int) -> dict[str, np.ndarray]:
-    """Values of n samples: an integer in the op's bounds, both included."""
-    low, high = op.bounds()
-    if low == high:
-        return {op.value: np.full(n, low, np.int64)}
-    return {op.value: low + (u[:, 0] * (high - low + 1)).astype(np.int64)}

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fastfeed.errors import ConfigError
-from fastfeed.ops.base import Kind
-from fastfeed.ops.function import check_draws
+from fastfeed.ops.base import Kind, check_integer
+from fastfeed.ops.function import MOST_DRAWS
 from fastfeed.printable import function_name
 from fastfeed.runtime.batch import column_field
 from fastfeed.spec import Spec
@@ -92,7 +92,7 @@ class Map:
         if not callable(function):
             raise ConfigError(f"Map needs a function of whole batches, got {function!r}")
         _check_names(inputs, names, bool(draws))
-        check_draws("Map", draws)
+        check_integer("Map draws", draws, 0, MOST_DRAWS)
         values = {
             "function": function,
             "inputs": inputs,

@@ -16,9 +16,18 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from fastfeed.errors import ConfigError, SpecError
-from fastfeed.ops.base import Kind, check_p, check_range, freeze, need_pixels
+from fastfeed.ops.base import (
+    FrozenOp,
+    Kind,
+    check_integer,
+    check_number,
+    check_p,
+    check_range,
+    need_pixels,
+)
 from fastfeed.ops.beta import beta
 from fastfeed.ops.mix_plan import AS_IS, BLEND, MOSAIC, PASTE, MixPlan
+from fastfeed.ops.ranges import check_weights
 from fastfeed.spec import Spec
 
 __all__ = ["CutMix", "MixUp", "Mosaic", "RandomChoice"]
@@ -43,7 +52,7 @@ def member_rows(positions: np.ndarray, group: int, first: int) -> np.ndarray:
 
 
 @dataclass(frozen=True, slots=True)
-class MixUp:
+class MixUp(FrozenOp):
     """Blend each image and its label with another sample's as a weighted mean.
 
     Zhang et al., "mixup: Beyond Empirical Risk Minimization" (2017). Lambda, the sample's own
@@ -77,8 +86,7 @@ class MixUp:
     draws: ClassVar[int] = 2  # whether, lambda
     group: ClassVar[int] = 2
 
-    def __post_init__(self) -> None:
-        freeze(self)
+    def _check(self) -> None:
         _check_when(self)
         _check_alpha(self)
         check_p("MixUp p", self.p)
@@ -96,7 +104,7 @@ class MixUp:
 
 
 @dataclass(frozen=True, slots=True)
-class CutMix:
+class CutMix(FrozenOp):
     """Replace a box of each image by the same box of another sample, and mix labels by area.
 
     Yun et al., "CutMix: Regularization Strategy to Train Strong Classifiers" (2019). The box has
@@ -132,8 +140,7 @@ class CutMix:
     draws: ClassVar[int] = 4  # whether, lambda, a place
     group: ClassVar[int] = 2
 
-    def __post_init__(self) -> None:
-        freeze(self)
+    def _check(self) -> None:
         _check_when(self)
         _check_alpha(self)
         check_p("CutMix p", self.p)
@@ -159,7 +166,7 @@ class CutMix:
 
 
 @dataclass(frozen=True, slots=True)
-class Mosaic:
+class Mosaic(FrozenOp):
     """Combine four samples around a random point of one canvas.
 
     Bochkovskiy et al., "YOLOv4" (2020). Images keep their scale and are cropped to the part that
@@ -198,8 +205,7 @@ class Mosaic:
     draws: ClassVar[int] = 3  # whether, a place
     group: ClassVar[int] = 4
 
-    def __post_init__(self) -> None:
-        freeze(self)
+    def _check(self) -> None:
         _check_when(self)
         check_p("Mosaic p", self.p)
         check_range(
@@ -225,7 +231,7 @@ class Mosaic:
 
 
 @dataclass(frozen=True, slots=True)
-class RandomChoice:
+class RandomChoice(FrozenOp):
     """Apply one of several mixing ops to each sample, as most recipes for vision transformers do.
 
     It chooses among ops that combine samples; `OneOf` chooses among ops that change one image.
@@ -254,8 +260,7 @@ class RandomChoice:
 
     kind: ClassVar[Kind] = "mix"
 
-    def __post_init__(self) -> None:
-        freeze(self)
+    def _check(self) -> None:
         _check_when(self)
         for op in self.ops if isinstance(self.ops, tuple) and self.ops else (None,):
             if getattr(op, "kind", None) != "mix" or isinstance(op, type):
@@ -273,21 +278,8 @@ class RandomChoice:
                     op,
                     "write RandomChoice([...], per=..., off_epoch=...)",
                 )
-        w: Any = self.weights
-        if w is None:
-            return
-        if (
-            not isinstance(w, tuple)
-            or len(w) != len(self.ops)
-            or not all(
-                isinstance(v, (int, float)) and not isinstance(v, bool) and 0 <= v < np.inf
-                for v in w
-            )
-            or not 0 < sum(w) < np.inf
-        ):
-            raise ConfigError.of(
-                "RandomChoice weights", f"{len(self.ops)} numbers >= 0, one per op, not all zero", w
-            )
+        if self.weights is not None:
+            check_weights("RandomChoice", self.weights, len(self.ops))
 
     @property
     def draws(self) -> int:
@@ -355,17 +347,10 @@ def _check_when(op: Any) -> None:
     name, epoch = type(op).__name__, op.off_epoch
     if op.per not in ("sample", "batch"):
         raise ConfigError.of(f"{name} per", '"sample" or "batch"', op.per)
-    if epoch is not None and (isinstance(epoch, bool) or not isinstance(epoch, int) or epoch < 0):
-        raise ConfigError.of(f"{name} off_epoch", "an integer >= 0 or None", epoch)
+    if epoch is not None:
+        check_integer(f"{name} off_epoch", epoch, 0, more=" or None")
 
 
 def _check_alpha(op: Any) -> None:
-    a = op.alpha
-    if isinstance(a, bool) or not isinstance(a, (int, float, np.number)) or not 0 < a <= 1000:
-        raise ConfigError.of(
-            f"{type(op).__name__} alpha",
-            "in (0, 1000]",
-            a,
-            "it is the parameter of Beta(alpha, alpha), such as 0.2; to mix nothing"
-            " leave the op out",
-        )
+    hint = "it is the parameter of Beta(alpha, alpha), such as 0.2; to mix nothing leave the op out"
+    check_number(f"{type(op).__name__} alpha", op.alpha, 0, 1000, hint, "(]")

@@ -10,11 +10,12 @@ import numpy as np
 from fastfeed.errors import ConfigError
 from fastfeed.ops.base import (
     Border,
+    FrozenOp,
     Kind,
     check_fill,
     check_p,
     check_range,
-    freeze,
+    is_number,
     need_pixels,
 )
 from fastfeed.ops.geometry import full_boxes, window_params
@@ -34,7 +35,7 @@ _MOST_TIMES = 100  # of a side
 
 
 @dataclass(frozen=True, slots=True)
-class IoUCrop:
+class IoUCrop(FrozenOp):
     """Crop a part that overlaps an object enough, as SSD does.
 
     Each image draws one of `min_overlaps`, then up to 40 parts, and takes the first that has the
@@ -74,12 +75,9 @@ class IoUCrop:
     draws: ClassVar[int] = _ROUNDS + 4 * _TRIALS
     needs_boxes: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        freeze(self)
+    def _check(self) -> None:
         overlaps: Any = self.min_overlaps
-        numbers = isinstance(overlaps, tuple) and all(
-            isinstance(v, (int, float)) and not isinstance(v, bool) for v in overlaps
-        )
+        numbers = isinstance(overlaps, tuple) and all(map(is_number, overlaps))
         if not numbers or not overlaps or not all(0 <= v <= 1 for v in overlaps):
             raise ConfigError.of(
                 "IoUCrop min_overlaps", "numbers in [0, 1], such as (0.1, 0.5, 1.0)", overlaps
@@ -153,7 +151,7 @@ def _overlaps(parts: np.ndarray, boxes: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True, slots=True)
-class ZoomOut:
+class ZoomOut(FrozenOp):
     """Put an image at a random place of a larger canvas, so that its objects become small.
 
     As torchvision's `RandomZoomOut`, for SSD. The result has any size, so a `Resize` follows.
@@ -181,8 +179,7 @@ class ZoomOut:
     kind: ClassVar[Kind] = "geometry"
     draws: ClassVar[int] = 4
 
-    def __post_init__(self) -> None:
-        freeze(self)
+    def _check(self) -> None:
         check_p("ZoomOut p", self.p)
         hint = "sides of the canvas, such as (1.0, 4.0)"
         check_range("ZoomOut scale", self.scale, 1, _MOST_TIMES, hint)

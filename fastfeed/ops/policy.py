@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from fastfeed.errors import ConfigError
-from fastfeed.ops.base import Kind, freeze, need_bytes
+from fastfeed.ops.base import ByteOp, check_integer
 from fastfeed.ops.policies import POLICIES
 from fastfeed.ops.policy_space import (
     NAMES,
@@ -18,10 +18,8 @@ from fastfeed.ops.policy_space import (
     pick,
 )
 from fastfeed.ops.program.layers import Choices, Layer
-from fastfeed.ops.ranges import check_integer
 from fastfeed.ops.timm_policy import TimmRandAugment
 from fastfeed.ops.warp import check_look
-from fastfeed.spec import Spec
 
 __all__ = ["AutoAugment", "RandAugment", "TrivialAugmentWide"]
 
@@ -35,7 +33,7 @@ _BINS = "the levels between which strength is divided; 31 is usual"
 
 
 @dataclass(frozen=True, slots=True)
-class RandAugment:
+class RandAugment(ByteOp):
     """Apply `num_ops` random ops to each sample, all at the same strength.
 
     Cubuk et al., "RandAugment: Practical automated data augmentation with a reduced search space"
@@ -65,10 +63,7 @@ class RandAugment:
     filter: str = "nearest"
     fill: tuple[int, int, int] = (0, 0, 0)
 
-    kind: ClassVar[Kind] = "change"
-
-    def __post_init__(self) -> None:
-        freeze(self)
+    def _check(self) -> None:
         check_integer("RandAugment num_ops", self.num_ops, 1, 16, "2 is usual")
         check_integer("RandAugment bins", self.bins, 2, 1000, _BINS)
         check_integer(
@@ -108,9 +103,6 @@ class RandAugment:
     def layers(self) -> tuple[Layer, ...]:
         return (RAND.layer(NAMES, self.filter, self.fill),) * self.num_ops
 
-    def out(self, spec: Spec) -> Spec:
-        return need_bytes(self, spec)
-
     def choose(self, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
         n, layers = len(sizes), self.layers
         # of the first layer, then of the next
@@ -125,7 +117,7 @@ class RandAugment:
 
 
 @dataclass(frozen=True, slots=True)
-class TrivialAugmentWide:
+class TrivialAugmentWide(ByteOp):
     """Apply one random op to each sample, at a random strength; there is nothing to tune.
 
     Müller and Hutter, "TrivialAugment: Tuning-free Yet State-of-the-Art Data Augmentation" (2021),
@@ -150,11 +142,9 @@ class TrivialAugmentWide:
     filter: str = "nearest"
     fill: tuple[int, int, int] = (0, 0, 0)
 
-    kind: ClassVar[Kind] = "change"
     draws: ClassVar[int] = 3  # op, strength, direction
 
-    def __post_init__(self) -> None:
-        freeze(self)
+    def _check(self) -> None:
         check_integer("TrivialAugmentWide bins", self.bins, 2, 1000, _BINS)
         check_look(self)
 
@@ -162,16 +152,13 @@ class TrivialAugmentWide:
     def layers(self) -> tuple[Layer, ...]:
         return (WIDE.layer(NAMES, self.filter, self.fill),)
 
-    def out(self, spec: Spec) -> Spec:
-        return need_bytes(self, spec)
-
     def choose(self, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
         selection = PolicyDraw(pick(u[:, 0], len(NAMES)), pick(u[:, 1], self.bins), u[:, 2] < 0.5)
         return [WIDE.choose(NAMES, self.layers[0], selection, self.bins, sizes)]
 
 
 @dataclass(frozen=True, slots=True)
-class AutoAugment:
+class AutoAugment(ByteOp):
     """Apply one of 25 learned pairs of ops to each sample, each op with its own probability.
 
     Cubuk et al., "AutoAugment: Learning Augmentation Strategies from Data" (2018), with
@@ -196,11 +183,9 @@ class AutoAugment:
     filter: str = "nearest"
     fill: tuple[int, int, int] = (0, 0, 0)
 
-    kind: ClassVar[Kind] = "change"
     draws: ClassVar[int] = 5  # pair, whether to apply each op, directions
 
-    def __post_init__(self) -> None:
-        freeze(self)
+    def _check(self) -> None:
         if not isinstance(self.policy, str) or self.policy not in POLICIES:
             raise ConfigError.of("AutoAugment policy", f"one of {', '.join(POLICIES)}", self.policy)
         check_look(self)
@@ -208,9 +193,6 @@ class AutoAugment:
     @property
     def layers(self) -> tuple[Layer, ...]:
         return tuple(RAND.layer(self._names(k), self.filter, self.fill) for k in (0, 1))
-
-    def out(self, spec: Spec) -> Spec:
-        return need_bytes(self, spec)
 
     def choose(self, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
         pairs, choices = POLICIES[self.policy], []

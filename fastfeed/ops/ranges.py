@@ -2,50 +2,50 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from fastfeed.errors import ConfigError
-from fastfeed.ops.base import Kind, check_range, freeze, need_bytes
-from fastfeed.spec import Spec
+from fastfeed.ops.base import ByteOp, check_range, is_number
 
 __all__ = [
+    "FactorOp",
     "FixedOp",
     "RandomAmountOp",
-    "check_integer",
+    "check_weights",
+    "count_random",
     "degree_range",
     "factor_range",
-    "odd",
+    "integers",
     "odd_range",
     "shift_range",
+    "spread",
     "value_range",
 ]
 
 
-class FixedOp:
+class FixedOp(ByteOp):
     """Base class of exactly the ops on bytes that do the same to every sample."""
 
     __slots__ = ()
 
-    kind: ClassVar[Kind] = "change"
     draws: ClassVar[int] = 0
-
-    def out(self, spec: Spec) -> Spec:
-        return need_bytes(self, spec)
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         return {}
 
 
-class RandomAmountOp:
-    """Base class of exactly the ops on bytes with one number per sample, uniform in a range."""
+class RandomAmountOp(ByteOp):
+    """Base class of the ops on bytes with one number per sample, uniform in a range."""
 
     __slots__ = ()
 
-    kind: ClassVar[Kind] = "change"
     value: ClassVar[str]  # name of the number in backends
+    step: ClassVar[int] = 0  # between the numbers, which are integers; 0: any number
 
     @abstractmethod
     def bounds(self) -> tuple[float, float]:
@@ -58,23 +58,52 @@ class RandomAmountOp:
             ConfigError: If the op's fields are out of range.
         """
 
-    def __post_init__(self) -> None:
-        freeze(self)
+    def _check(self) -> None:
         self.bounds()
 
     @property
     def draws(self) -> int:
-        low, high = self.bounds()
-        return int(low < high)
-
-    def out(self, spec: Spec) -> Spec:
-        return need_bytes(self, spec)
+        return count_random([self.bounds()])
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         low, high = self.bounds()
+        if not self.step:
+            return {self.value: spread([(low, high)], u, len(sizes))[0]}
         if low == high:
-            return {self.value: np.full(len(sizes), low, np.float64)}
-        return {self.value: low + u[:, 0] * (high - low)}
+            return {self.value: np.full(len(sizes), low, np.int64)}
+        return {self.value: integers(u[:, 0], low, high, self.step)}
+
+
+class FactorOp(RandomAmountOp):
+    """Base class of the ops with a factor around 1 by `amount`."""
+
+    __slots__ = ()
+
+    amount: float | tuple[float, float]
+
+    value: ClassVar[str] = "factor"
+
+    def bounds(self) -> tuple[float, float]:
+        return factor_range(f"{type(self).__name__} amount", self.amount)
+
+
+def count_random(ranges: Sequence[tuple[float, float]]) -> int:
+    """Number of ranges that numbers are drawn from; those of no width take no random number."""
+    return sum(low < high for low, high in ranges)
+
+
+def spread(ranges: Sequence[tuple[float, float]], u: np.ndarray, n: int) -> list[np.ndarray]:
+    """n numbers in each range, from columns of u; ranges of no width take no column."""
+    amounts, at = [], 0
+    for low, high in ranges:
+        amounts.append(low + u[:, at] * (high - low) if low < high else np.full(n, float(low)))
+        at += low < high
+    return amounts
+
+
+def integers(u: np.ndarray, low: Any, high: Any, step: int = 1) -> np.ndarray:
+    """Every step-th integer from low to high, both included: int64, of u's shape."""
+    return low + step * (u * ((high - low) // step + 1)).astype(np.int64)
 
 
 def value_range(
@@ -96,12 +125,6 @@ def value_range(
             hint,
         )
     return pair[0], pair[1]
-
-
-def check_integer(name: str, value: Any, minimum: int, maximum: int, hint: str) -> None:
-    """Raise ConfigError unless `value` is an integer in [minimum, maximum]."""
-    if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= maximum:
-        raise ConfigError.of(name, f"an integer in [{minimum}, {maximum}]", value, hint)
 
 
 def factor_range(name: str, amount: Any, hint: str = "") -> tuple[float, float]:
@@ -126,13 +149,10 @@ def degree_range(name: str, value: Any, limit: float = 360, hint: str = "") -> t
     """[-d, d] for a number d, or the pair itself."""
     what = f"{name} degrees" if name != "Affine shear" else name
     hint = hint or f"write {name}(15) or {name}((-10, 10))"
-    if isinstance(value, (int, float, np.number)) and not isinstance(value, bool):
-        if not 0 <= value <= limit:
-            raise ConfigError.of(
-                what, f"a number in [0, {limit:g}] or a pair (low, high)", value, hint
-            )
+    is_single = is_number(value)
+    if is_single and 0 <= value <= limit:
         return (-float(value), float(value))
-    if not isinstance(value, tuple) or len(value) != 2:
+    if is_single or not isinstance(value, tuple) or len(value) != 2:
         raise ConfigError.of(what, f"a number in [0, {limit:g}] or a pair (low, high)", value, hint)
     return check_range(what, value, -limit, limit, hint)
 
@@ -145,6 +165,9 @@ def odd_range(name: str, value: Any, maximum: int, hint: str) -> tuple[int, int]
     return low, high
 
 
-def odd(u: np.ndarray, low: int, high: int) -> np.ndarray:
-    """Odd numbers from low to high, both included, from uniform numbers: int64, of u's shape."""
-    return low + 2 * (u * ((high - low) // 2 + 1)).astype(np.int64)
+def check_weights(name: str, weights: Any, count: int) -> None:
+    """Raise ConfigError unless `weights` are one number >= 0 per op."""
+    numbers = isinstance(weights, tuple) and all(is_number(w) and w >= 0 for w in weights)
+    if not numbers or len(weights) != count or not 0 < sum(weights) < math.inf:
+        must = f"{count} numbers >= 0, one per op and not all 0"
+        raise ConfigError.of(f"{name} weights", must, weights)

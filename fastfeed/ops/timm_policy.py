@@ -6,12 +6,12 @@ import math
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from fastfeed.errors import ConfigError
-from fastfeed.ops.base import Kind, freeze, need_bytes
+from fastfeed.ops.base import ByteOp
 from fastfeed.ops.color import Brightness, Contrast, Saturation
 from fastfeed.ops.filters import GaussianBlur, Sharpness
 from fastfeed.ops.levels import (
@@ -24,7 +24,6 @@ from fastfeed.ops.levels import (
 )
 from fastfeed.ops.program.layers import Choices, Layer
 from fastfeed.ops.warp import Affine, affine_matrices, check_look
-from fastfeed.spec import Spec
 
 __all__ = ["TimmRandAugment"]
 
@@ -121,7 +120,7 @@ class _Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class TimmRandAugment:
+class TimmRandAugment(ByteOp):
     """Apply random ops to each sample, as the RandAugment of PyTorch Image Models (timm).
 
     The same ops, probabilities and strengths, and the same text as its `auto_augment=` and `--aa`.
@@ -149,10 +148,7 @@ class TimmRandAugment:
     filter: str = "bilinear"
     fill: tuple[int, int, int] = (124, 116, 104)
 
-    kind: ClassVar[Kind] = "change"
-
-    def __post_init__(self) -> None:
-        freeze(self)
+    def _check(self) -> None:
         _settings(self.config)
         check_look(self)
 
@@ -169,9 +165,6 @@ class TimmRandAugment:
     def layers(self) -> tuple[Layer, ...]:
         settings = _settings(self.config)
         return (_layer(settings, self.filter, self.fill),) * settings.num_ops
-
-    def out(self, spec: Spec) -> Spec:
-        return need_bytes(self, spec)
 
     def choose(self, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
         settings, layers = _settings(self.config), self.layers

@@ -11,18 +11,19 @@ import numpy as np
 from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError, SpecError
 from fastfeed.ops.base import (
+    FrozenOp,
     Kind,
     SizeChoice,
     check_filter,
     check_flag,
+    check_integer,
     check_op_size,
     check_range,
-    freeze,
     height_width,
     need_pixels,
 )
 from fastfeed.ops.function import as_op
-from fastfeed.ops.geometry import RandomResizedCrop
+from fastfeed.ops.geometry import RandomResizedCrop, fit_inside, same_size, window_params
 from fastfeed.spec import Spec
 
 __all__ = ["FiveCrop", "MultiCrop", "TenCrop", "View"]
@@ -46,7 +47,7 @@ class ViewGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class FiveCrop:
+class FiveCrop(FrozenOp):
     """Crop the four corners and the center, to average predictions over.
 
     As torchvision's `FiveCrop`: top left, top right, bottom left, bottom right, center. Images
@@ -71,8 +72,7 @@ class FiveCrop:
     kind: ClassVar[Kind] = "views"
     draws: ClassVar[int] = 0
 
-    def __post_init__(self) -> None:
-        freeze(self)
+    def _check(self) -> None:
         check_op_size("FiveCrop", self.size)
 
     def out(self, spec: Spec) -> Spec:
@@ -84,7 +84,7 @@ class FiveCrop:
 
 
 @dataclass(frozen=True, slots=True)
-class TenCrop:
+class TenCrop(FrozenOp):
     """Crop the four corners and the center of the image, then of its mirror image.
 
     As torchvision's `TenCrop`, in its order. Images become (n, 10, height, width, channels).
@@ -109,8 +109,7 @@ class TenCrop:
     kind: ClassVar[Kind] = "views"
     draws: ClassVar[int] = 0
 
-    def __post_init__(self) -> None:
-        freeze(self)
+    def _check(self) -> None:
         check_op_size("TenCrop", self.size)
         check_flag("TenCrop vertical", self.vertical)
 
@@ -119,16 +118,13 @@ class TenCrop:
 
     @property
     def view_groups(self) -> tuple[ViewGroup, ...]:
-        return (
-            ViewGroup(
-                10, FiveCropWindows(self.size, "vertical" if self.vertical else "horizontal")
-            ),
-        )
+        direction = "vertical" if self.vertical else "horizontal"
+        return (ViewGroup(10, FiveCropWindows(self.size, direction)),)
 
 
 @checked
 @dataclass(frozen=True, slots=True)
-class View:
+class View(FrozenOp):
     """Random crops of one size, as a part of `MultiCrop`.
 
     Args:
@@ -159,23 +155,15 @@ class View:
     ops: Sequence[Any] = ()
     filter: str = "bilinear"
 
-    def __post_init__(self) -> None:
-        freeze(self)
-        if (
-            isinstance(self.count, bool)
-            or not isinstance(self.count, int)
-            or not 1 <= self.count <= 64
-        ):
-            raise ConfigError.of("View count", "an integer in [1, 64]", self.count)
+    def _check(self) -> None:
+        check_integer("View count", self.count, 1, 64)
         self._check_ops()
         check_op_size("View", self.size)
         check_filter("View", self.filter)
-        check_range(
-            "View scale", self.scale, 0, 1, "shares of the area, such as (0.08, 1.0)", above=True
-        )
-        check_range(
-            "View ratio", self.ratio, 0, 1000, "width / height, such as (3 / 4, 4 / 3)", above=True
-        )
+        hint = "shares of the area, such as (0.08, 1.0)"
+        check_range("View scale", self.scale, 0, 1, hint, above=True)
+        hint = "width / height, such as (3 / 4, 4 / 3)"
+        check_range("View ratio", self.ratio, 0, 1000, hint, above=True)
 
     def _check_ops(self) -> None:
         if not isinstance(self.ops, tuple):
@@ -197,7 +185,7 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class MultiCrop:
+class MultiCrop(FrozenOp):
     """Several random crops of each image, a few large and many small, as in DINO and SwAV.
 
     Caron et al., "Unsupervised Learning of Visual Features by Contrasting Cluster Assignments"
@@ -224,8 +212,7 @@ class MultiCrop:
     kind: ClassVar[Kind] = "views"
     draws: ClassVar[int] = 0
 
-    def __post_init__(self) -> None:
-        freeze(self)
+    def _check(self) -> None:
         if not isinstance(self.views, tuple) or not all(
             isinstance(view, View) for view in self.views
         ):
@@ -266,24 +253,19 @@ class FiveCropWindows:
         want = np.array(height_width(self.size), np.int64)
         view = np.arange(len(sizes)) % (10 if self.mirrored else 5)
         position = view % 5
-        fit = np.minimum((sizes / want).min(axis=1, keepdims=True), 1.0)
-        cut_size = np.minimum(want * fit, sizes)  # rounding may not reach outside the image
+        cut_size, fits = fit_inside(want, sizes)
         room = sizes - cut_size
         share = np.stack(
             [(position == 2) | (position == 3), (position == 1) | (position == 3)], axis=1
         ).astype(np.float64)
         share[(position == 4)] = 0.5
-        corner = np.where(fit == 1.0, np.rint(room * share), room * 0.5)
+        corner = np.where(fits, np.rint(room * share), room * 0.5)
         second = view >= 5
         vertical = self.mirrored == "vertical"
         flip = np.stack([second & vertical, second & (not vertical)], axis=1)
         corner = np.where(flip, room - corner, corner)  # the place is in the mirrored image
-        size = np.broadcast_to(want, sizes.shape).astype(np.int64)
-        return {
-            "box": np.concatenate([corner, cut_size], axis=1).astype(np.float64),
-            "size": size,
-            "flip": flip,
-        }
+        boxes = np.concatenate([corner, cut_size], axis=1)
+        return window_params(boxes, same_size(want, sizes), flip)
 
 
 def _fits(op: Any, spec: Spec) -> Spec:

@@ -9,15 +9,16 @@ import numpy as np
 
 from fastfeed.errors import ConfigError, SpecError
 from fastfeed.ops.base import (
+    FrozenOp,
     Kind,
     check_fill,
     check_flag,
     check_p,
     check_range,
-    freeze,
+    is_number,
     need_movable,
 )
-from fastfeed.ops.ranges import degree_range
+from fastfeed.ops.ranges import count_random, degree_range, spread
 from fastfeed.spec import Spec
 
 __all__ = ["Affine", "Perspective", "Rotate"]
@@ -80,7 +81,7 @@ def check_look(op: Any) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Rotate:
+class Rotate(FrozenOp):
     """Rotate by a random angle, about the center or a given point.
 
     As torchvision's `RandomRotation`. A batch has images of one size, so `expand` makes room for
@@ -120,8 +121,7 @@ class Rotate:
 
     kind: ClassVar[Kind] = "change"
 
-    def __post_init__(self) -> None:
-        freeze(self)
+    def _check(self) -> None:
         degree_range("Rotate", self.degrees)
         check_look(self)
         check_flag("Rotate expand", self.expand)
@@ -136,7 +136,7 @@ class Rotate:
     @property
     def draws(self) -> int:
         """Random numbers per sample: one, unless the angle is fixed."""
-        return _count([degree_range("Rotate", self.degrees)])
+        return count_random([degree_range("Rotate", self.degrees)])
 
     def out(self, spec: Spec) -> Spec:
         need_movable(self, spec)
@@ -151,7 +151,7 @@ class Rotate:
         return spec.with_size(height, width)
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
-        (angle,) = _spread([degree_range("Rotate", self.degrees)], u, len(sizes))
+        (angle,) = spread([degree_range("Rotate", self.degrees)], u, len(sizes))
         middle = sizes[:, ::-1] / 2 if self.center is None else self.center
         matrix = affine_matrices(-angle, center=middle)
         if not self.expand:
@@ -180,7 +180,7 @@ class Rotate:
 
 
 @dataclass(frozen=True, slots=True)
-class Affine:
+class Affine(FrozenOp):
     """Rotate, translate, scale and shear by random amounts; the size stays.
 
     As torchvision's `RandomAffine`.
@@ -218,8 +218,7 @@ class Affine:
 
     kind: ClassVar[Kind] = "change"
 
-    def __post_init__(self) -> None:
-        freeze(self)
+    def _check(self) -> None:
         check_look(self)
         must = "two shares in [0, 1], of width and height"
         _check_pair("Affine translate", self.translate, must, 0, 1, "write translate=(0.1, 0.1)")
@@ -233,13 +232,13 @@ class Affine:
     @property
     def draws(self) -> int:
         """Random numbers per sample: one for each amount that is random."""
-        return _count(self._ranges())
+        return count_random(self._ranges())
 
     def out(self, spec: Spec) -> Spec:
         return need_movable(self, spec)
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
-        angle, across, down, scale, shear_x, shear_y = _spread(self._ranges(), u, len(sizes))
+        angle, across, down, scale, shear_x, shear_y = spread(self._ranges(), u, len(sizes))
         move = np.rint(np.stack([across, down], axis=1) * sizes[:, ::-1])
         return {"matrix": affine_matrices(angle, move, scale, shear_x, shear_y, sizes[:, ::-1] / 2)}
 
@@ -257,7 +256,7 @@ class Affine:
 
 
 @dataclass(frozen=True, slots=True)
-class Perspective:
+class Perspective(FrozenOp):
     """Distort the perspective with a probability: each corner moves inward by a random amount.
 
     As torchvision's `RandomPerspective.get_params`: whole pixels, from corners at pixel indices.
@@ -290,8 +289,7 @@ class Perspective:
 
     kind: ClassVar[Kind] = "change"
 
-    def __post_init__(self) -> None:
-        freeze(self)
+    def _check(self) -> None:
         check_p("Perspective distortion", self.distortion)
         check_p("Perspective p", self.p)
         check_look(self)
@@ -353,21 +351,6 @@ def _cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _check_pair(name: str, pair: Any, must: str, low: float, high: float, hint: str) -> None:
-    numbers = isinstance(pair, tuple) and all(
-        isinstance(v, (int, float)) and not isinstance(v, bool) for v in pair
-    )
+    numbers = isinstance(pair, tuple) and all(map(is_number, pair))
     if not numbers or len(pair) != 2 or not all(low <= v <= high for v in pair):
         raise ConfigError.of(name, must, pair, hint)
-
-
-def _count(ranges: list[Range]) -> int:
-    return sum(low < high for low, high in ranges)
-
-
-def _spread(ranges: list[Range], u: np.ndarray, n: int) -> list[np.ndarray]:
-    """n numbers in each range; ranges of no width take no column of u."""
-    amounts, at = [], 0
-    for low, high in ranges:
-        amounts.append(low + u[:, at] * (high - low) if low < high else np.full(n, float(low)))
-        at += low < high
-    return amounts

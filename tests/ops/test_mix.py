@@ -242,6 +242,6 @@ def test_a_choice_takes_ops_that_mix(ops):
 def test_wrong_weights_are_refused(weights):
     with pytest.raises(
         ConfigError,
-        match="RandomChoice weights must be 2 numbers >= 0, one per op, not all zero, got",
+        match="RandomChoice weights must be 2 numbers >= 0, one per op and not all 0, got",
     ):
         RandomChoice([MixUp(), CutMix()], weights)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.ops.program.window import Window
+from fastfeed.ops.program.window import Window, full_boxes
 
 __all__ = ["Choices", "Layer", "choose", "layers", "simple"]
 
@@ -42,24 +42,27 @@ def simple(op: Any) -> bool:
 
 def layers(op: Any) -> tuple[Layer, ...]:
     """The layers of any op that changes or moves pixels."""
-    if not simple(op):
-        return op.layers
-    return (Layer((Window.of(op) if op.kind == "geometry" else op,)),)
+    if op.kind == "geometry":
+        return (Layer((Window.of(op),)),)
+    return (Layer((op,)),) if simple(op) else op.layers
 
 
 def choose(op: Any, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
     """Choices of an op, one per layer.
 
-    u: its draws, float64 (n, draws). sizes: (height, width) of the input, int64 (n, 2).
+    sizes: displayed sizes of the images before it, int64 (n, 2).
     """
-    if not simple(op):
-        return op.choose(u, sizes)
+    if op.kind != "geometry":
+        every = np.zeros(len(sizes), np.int64)
+        return [Choices(every, (op.params(u, sizes),))] if simple(op) else op.choose(u, sizes)
     values = op.params(u, sizes)
-    if op.kind == "geometry":
-        values = values | {
-            "limit": np.concatenate([np.zeros_like(sizes), sizes], axis=1).astype(np.float64)
-        }
-    return [Choices(np.zeros(len(sizes), np.int64), (values,))]
+    limit = full_boxes(sizes)
+    moves = (
+        (values["box"] != limit).any(axis=1)
+        | (values["size"] != sizes).any(axis=1)
+        | values["flip"].any(axis=1)
+    )
+    return [Choices(np.where(moves, 0, -1), (values | {"limit": limit},))]
 
 
 def _rows(value: Any, rows: Any) -> Any:

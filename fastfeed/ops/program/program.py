@@ -16,7 +16,7 @@ from fastfeed.ops.decode import Decode
 from fastfeed.ops.function import Function
 from fastfeed.ops.map import Map
 from fastfeed.ops.program.layers import Choices, Layer, choose, layers
-from fastfeed.ops.program.window import Located, Step, Window, Windows, fold
+from fastfeed.ops.program.window import Located, Step, Window, Windows, fold, full_boxes
 from fastfeed.ops.soft_labels import Targets
 from fastfeed.spec import CLASS_NUMBER, LabelSpec, Spec, before_conversion
 
@@ -49,16 +49,11 @@ class Link:
         if self.steps[0].op.kind != "geometry":
             return choose(self.steps[0].op, draws[0], sizes)
         windows = fold(self.steps, draws, sizes)
-        limit = (
-            np.concatenate([np.zeros((n, 2)), sizes], axis=1)
-            if windows.limits is None
-            else windows.limits
-        )
         values = {
             "box": windows.boxes,
             "size": windows.sizes,
             "flip": windows.flips,
-            "limit": limit,
+            "limit": full_boxes(sizes) if windows.limits is None else windows.limits,
         }
         drawn = _drawn_filters(self.steps, draws)
         choice = np.zeros(n, np.int64) if drawn is None else drawn

@@ -11,7 +11,7 @@ import numpy as np
 from fastfeed.ops.base import Border, Kind
 from fastfeed.runtime.extension import extension
 
-__all__ = ["Located", "Step", "Window", "Windows", "fold"]
+__all__ = ["Located", "Step", "Window", "Windows", "fold", "full_boxes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +119,17 @@ def fold(
     return windows if limits is None else replace(windows, limits=limits)
 
 
+def full_boxes(sizes: np.ndarray) -> np.ndarray:
+    """Boxes of the whole images, float64."""
+    boxes = np.zeros((len(sizes), 4))
+    boxes[:, 2:] = sizes
+    return boxes
+
+
 def _whole(sizes: np.ndarray) -> Windows:
     """The whole images."""
-    n = len(sizes)
-    boxes = np.zeros((n, 4))
-    boxes[:, 2:] = sizes
-    return Windows(boxes, np.zeros((n, 2), bool), sizes.astype(np.int64, order="C"))
+    flips = np.zeros((len(sizes), 2), bool)
+    return Windows(full_boxes(sizes), flips, sizes.astype(np.int64, order="C"))
 
 
 def _move(

@@ -7,7 +7,7 @@ HWC between ops. The tables of the modules imported below define each op in DALI
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -32,7 +32,8 @@ def _all(name: str) -> dict[type, Any]:
 
 # (op, values as nodes of the graph, image, OpContext) -> image, all uint8 HWC
 LOWERING = _all("LOWERING")
-FEEDS: Feeds = _all("FEEDS")
+# (op, its params of n samples, OpContext) -> arrays (n, ...) that its lowering gets instead
+FEEDS = _all("FEEDS")
 # (op) -> True if DALI has no equivalent for its arguments
 LACKING = _all("LACKING")
 # (op, params of n samples, row, OpContext) -> noise, int16 HWC: values["grain"] for the lowering
@@ -79,24 +80,24 @@ class Chain:
         """The external inputs that `feed` fills: name -> declaration."""
         if not self._stages:
             return {}
-        grain = {
-            stage.grain: {"dtype": types.INT16, "ndim": 3, "layout": "HWC"}
-            for stage in self._stages
-        }
-        return {"chain": {"dtype": types.FLOAT, "ndim": 1}} | {
-            name: how for name, how in grain.items() if name
-        }
+        grain = {"dtype": types.INT16, "ndim": 3, "layout": "HWC"}
+        noisy = {stage.grain: grain for stage in self._stages if stage.grain}
+        return {"chain": {"dtype": types.FLOAT, "ndim": 1}} | noisy
 
     def feed(self, work: Work) -> dict[str, Any]:
         """Values of these inputs for a batch."""
         if not self._stages:
             return {}
-        layers = [(stage.layer, stage.context) for stage in self._stages]
-        values: dict[str, Any] = {"chain": numbers(layers, list(work.choices), FEEDS)}
+        values: dict[str, Any] = {}
+        parts: list[Any] = []
         for stage, choices in zip(self._stages, work.choices, strict=True):
+            _mapped(feed_values(stage.layer, choices, stage.context), parts.append)
             if stage.grain:
                 values[stage.grain] = _grain(stage, choices)
-        return values
+        # one row per sample; integers are exact up to 2 ** 24
+        n = len(work.choices[0].choice)
+        rows = [np.asarray(part, np.float32).reshape(n, -1) for part in parts]
+        return {"chain": np.concatenate(rows, axis=1), **values}
 
     def change(self, pixels: Any, nodes: dict[str, Any]) -> Any:
         """Images after all layers; nodes: the inputs as graph nodes."""
@@ -159,12 +160,8 @@ class Values:
 def _chains(op: AugMix, values: dict[str, Any], context: OpContext) -> dict[str, Any]:
     """The values of all versions, layer by layer as in `feed_values`."""
     both = [zip(op.chain, chain, strict=True) for chain in values["chains"]]
-    return {
-        "shares": values["shares"],
-        "chains": tuple(
-            tuple(feed_values(*pair, context, FEEDS) for pair in chain) for chain in both
-        ),
-    }
+    versions = (tuple(feed_values(*pair, context) for pair in chain) for chain in both)
+    return {"shares": values["shares"], "chains": tuple(versions)}
 
 
 def _augmix(op: AugMix, values: Values, image: Any, context: OpContext) -> Any:
@@ -204,28 +201,23 @@ def _grain(stage: _ChainLayer, choices: Choices) -> list[np.ndarray]:
 def _stages(program: Program, gpu: bool) -> tuple[_ChainLayer, ...]:
     """Build the stages from any samples' params: their shapes are always the same."""
     some = program.work(program.draw(lambda slot, n: np.full((1, n), 0.5)), np.array([[64, 64]]))
-    stages, row_layout, choices = [], RowLayout(), iter(some.choices)
+    stages, taken, choices = [], 0, iter(some.choices)
+
+    def placed(value: np.ndarray) -> RowSlice:
+        nonlocal taken
+        row_slice = RowSlice(taken, np.shape(value)[1:])
+        taken += math.prod(row_slice.shape)
+        return row_slice
+
     for link in program.chain:
         op, (height, width) = link.steps[0].op, link.input_spec.size
         context = OpContext((height or 0, width or 0), link.input_spec.channels or 3, gpu)
         is_single = op.kind == "geometry" or simple(op)
         for layer in link.layers:
             grain = f"grain {len(stages)}" if any(_grainy(op) for op in layer.ops) else ""
-            stages.append(
-                _ChainLayer(
-                    layer,
-                    context,
-                    is_single,
-                    *row_layout.of(layer, next(choices), context, FEEDS),
-                    grain,
-                )
-            )
+            choice, *values = _mapped(feed_values(layer, next(choices), context), placed)
+            stages.append(_ChainLayer(layer, context, is_single, choice, tuple(values), grain))
     return tuple(stages)
-
-
-# by type of op: (op, its params of n samples, OpContext) -> arrays (n, ...) that its lowering gets
-# instead
-Feeds = dict[type, Callable[[Any, Any, OpContext], dict[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,60 +235,18 @@ class RowSlice:
         return part if len(self.shape) == 1 else fn.reshape(part, shape=list(self.shape))
 
 
-class RowLayout:
-    """Hands out places in a row, in the order in which `numbers` fills it.
-
-    A program's layers, ops and names of values never change, so every number has a fixed place. One
-    input carries all of them, and a conditional split takes it along with the images.
-    """
-
-    def __init__(self) -> None:
-        self._next = 0
-
-    def of(
-        self, layer: Layer, choices: Choices, context: OpContext, feeds: Feeds
-    ) -> tuple[RowSlice, tuple[Any, ...]]:
-        """Return the slices of one layer: of the choice, and of each op's values.
-
-        `choices` may be of any samples.
-        """
-        choice, *values = self._slices(feed_values(layer, choices, context, feeds))
-        return choice, tuple(values)
-
-    def _slices(self, value: Any) -> Any:
-        if isinstance(value, dict):
-            return {name: self._slices(item) for name, item in value.items()}
-        if isinstance(value, tuple):
-            return tuple(self._slices(item) for item in value)
-        row_slice = RowSlice(self._next, np.shape(value)[1:])
-        self._next += math.prod(row_slice.shape)
-        return row_slice
-
-
-def numbers(
-    layers: list[tuple[Layer, OpContext]], choices: list[Choices], feeds: Feeds
-) -> np.ndarray:
-    """One row per sample, float32 (n, numbers); integers are exact up to 2 ** 24."""
-    n = len(choices[0].choice)
-    parts: list[Any] = []
-    for (layer, context), chosen in zip(layers, choices, strict=True):
-        parts += _leaves(feed_values(layer, chosen, context, feeds))
-    return np.concatenate([np.asarray(part, np.float32).reshape(n, -1) for part in parts], axis=1)
-
-
-def feed_values(
-    layer: Layer, choices: Choices, context: OpContext, feeds: Feeds
-) -> tuple[Any, ...]:
+def feed_values(layer: Layer, choices: Choices, context: OpContext) -> tuple[Any, ...]:
     """The choice, with the number of ops for no op, and each op's values."""
     feeds_of_layer: list[Any] = [np.where(choices.choice < 0, len(layer.ops), choices.choice)]
     for op, values in zip(layer.ops, choices.values, strict=True):
-        feeds_of_layer.append(feeds[type(op)](op, values, context) if type(op) in feeds else values)
+        feeds_of_layer.append(FEEDS[type(op)](op, values, context) if type(op) in FEEDS else values)
     return tuple(feeds_of_layer)
 
 
-def _leaves(value: Any) -> Iterator[Any]:
-    if isinstance(value, (dict, tuple)):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from _leaves(item)
-    else:
-        yield value
+def _mapped(value: Any, function: Callable[[Any], Any]) -> Any:
+    """Results of a function for every array in dicts and tuples, which keep their shape."""
+    if isinstance(value, dict):
+        return {name: _mapped(item, function) for name, item in value.items()}
+    if isinstance(value, tuple):
+        return tuple(_mapped(item, function) for item in value)
+    return function(value)

@@ -1,4 +1,4 @@
-"""Builds the DALI graph of a Program, from the tables PLAIN, DTYPES and LOWERING.
+"""Builds the DALI graph of a Program: decoding, the window, ops on pixels, conversion.
 
 Ops that change pixels are in `chain.py` and the modules it imports, windows in `windows.py`; their
 parameters are drawn beforehand, as for every backend, and enter the graph as inputs. Where DALI and
@@ -41,6 +41,7 @@ from fastfeed.backends.dali import windows
 from fastfeed.backends.dali.arithmetic import OpContext
 from fastfeed.backends.dali.chain import Chain
 from fastfeed.backends.dali.imports import GetCUDADeviceCount, Pipeline, fn, types
+from fastfeed.ops.convert import Convert
 from fastfeed.ops.program.program import Program
 
 DTYPES = {"uint8": types.UINT8, "float16": types.FLOAT16, "float32": types.FLOAT}
@@ -97,8 +98,47 @@ class Graph:
         return window | self.chain.inputs
 
 
-def decode(data: Any, nodes: Any, graph: Graph) -> Any:
-    """Decode files to pixels on the device."""
+def build(graph: Graph) -> Any:
+    """A DALI pipeline with the inputs "data" and `Graph.inputs`.
+
+    Its outputs are the samples, the sizes of the decoded images, and values that only keep all
+    inputs in the graph.
+
+    Depth 1, so that an error belongs to the batch that was fed; DALI's default executor, the only
+    one that continues after an error and whose outputs are not overwritten.
+    """
+    program, gpu = graph.program, graph.device is not None
+    pipe = Pipeline(
+        batch_size=graph.batch,
+        num_threads=graph.threads,
+        device_id=graph.device,
+        prefetch_queue_depth=1,
+    )
+    with pipe:
+        data = fn.external_source(
+            name="data",
+            dtype=types.UINT8,
+            ndim=1 if graph.encoded else 3,
+            layout=None if graph.encoded else "HWC",
+            device="gpu" if gpu and graph.cut else "cpu",
+        )
+        nodes = {name: fn.external_source(name=name, **how) for name, how in graph.inputs.items()}
+        pixels = _decoded(data, graph)
+        shape = pixels.shape()
+        if not graph.cut:
+            height, width, channels = (side or 0 for side in program.pixels.shape)
+            context = OpContext((height, width), channels, gpu)
+            pixels = windows.cut(pixels, nodes["window"], program.filter, program.border, context)
+        pixels = graph.chain.change(pixels, nodes)
+        # an unused input, such as when all samples take Invert(), would be pruned and could not be
+        # fed
+        pipe.set_outputs(_converted(pixels, program.convert), shape, *nodes.values())
+    pipe.build()
+    return pipe
+
+
+def _decoded(data: Any, graph: Graph) -> Any:
+    """Pixels on the device, from files or pixels."""
     gpu = graph.device is not None
     if not graph.encoded:
         return data.gpu() if gpu and not graph.cut else data
@@ -115,22 +155,8 @@ def decode(data: Any, nodes: Any, graph: Graph) -> Any:
     )
 
 
-def cut(pixels: Any, nodes: Any, graph: Graph) -> Any:
-    """Cut, scale and flip the window, and add its border."""
-    program = graph.program
-    height, width, channels = (side or 0 for side in program.pixels.shape)
-    context = OpContext((height, width), channels, graph.device is not None)
-    return windows.cut(pixels, nodes["window"], program.filter, program.border, context)
-
-
-def chain(pixels: Any, nodes: Any, graph: Graph) -> Any:
-    """Run the ops after decoding."""
-    return graph.chain.change(pixels, nodes)
-
-
-def convert(pixels: Any, nodes: Any, graph: Graph) -> Any:
+def _converted(pixels: Any, how: Convert) -> Any:
     """pixel * scale + offset, dtype and layout in one pass."""
-    how = graph.program.convert
     if how.keeps_bytes:
         return fn.transpose(pixels, perm=[2, 0, 1]) if how.layout == "CHW" else pixels
     return fn.crop_mirror_normalize(
@@ -140,50 +166,3 @@ def convert(pixels: Any, nodes: Any, graph: Graph) -> Any:
         mean=[-offset / scale for scale, offset in zip(how.scale, how.offset, strict=True)],
         std=[1 / scale for scale in how.scale],
     )
-
-
-# in this order, each (input, other inputs, graph) -> output
-LOWERING = (
-    decode,
-    cut,
-    chain,
-    convert,
-)
-
-
-def build(graph: Graph) -> Any:
-    """A DALI pipeline with the inputs "data" and `Graph.inputs`.
-
-    Its outputs are the samples, the sizes of the decoded images, and values that only keep all
-    inputs in the graph.
-
-    Depth 1, so that an error belongs to the batch that was fed; DALI's default executor, the only
-    one that continues after an error and whose outputs are not overwritten.
-    """
-    gpu = graph.device is not None
-    pipe = Pipeline(
-        batch_size=graph.batch,
-        num_threads=graph.threads,
-        device_id=graph.device,
-        prefetch_queue_depth=1,
-    )
-    with pipe:
-        data = fn.external_source(
-            name="data",
-            dtype=types.UINT8,
-            ndim=1 if graph.encoded else 3,
-            layout=None if graph.encoded else "HWC",
-            device="gpu" if gpu and graph.cut else "cpu",
-        )
-        nodes = {name: fn.external_source(name=name, **how) for name, how in graph.inputs.items()}
-        shape, result = None, data
-        for lower in LOWERING:
-            if lower is cut and graph.cut:
-                continue
-            result = lower(result, nodes, graph)
-            shape = result.shape() if shape is None else shape
-        # an unused input, such as when all samples take Invert(), would be pruned and could not be
-        # fed
-        pipe.set_outputs(result, shape, *nodes.values())
-    pipe.build()
-    return pipe

@@ -50,7 +50,7 @@ def layers(op: Any) -> tuple[Layer, ...]:
 def choose(op: Any, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
     """Choices of an op, one per layer.
 
-    sizes: displayed sizes of the images before it, int64 (n, 2).
+    u: its draws, float64 (n, draws). sizes: (height, width) of the input, int64 (n, 2).
     """
     if op.kind != "geometry":
         every = np.zeros(len(sizes), np.int64)

@@ -12,10 +12,11 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+from helpers.engines import engine_for
 from rounds import DATA, arguments, finish, interleaved, ratio
 
 import fastfeed as ff
-from fastfeed.decode import Request, engine_for
+from fastfeed.decode import Request
 from fastfeed.feed.session import FeedSession
 from fastfeed.sampling.rng import uniform
 

@@ -17,10 +17,11 @@ from typing import Any
 
 import cv2
 import numpy as np
+from helpers.engines import Routed
 from PIL import Image
 from rounds import DATA, arguments, cpu_rounds, finish
 
-from fastfeed.decode import NativeEngine, PillowEngine, Request, RouterEngine
+from fastfeed.decode import PillowEngine, Request
 from fastfeed.ops import Decode
 from fastfeed.ops.program.compile import Windows
 
@@ -72,7 +73,7 @@ def saved(photo: Image.Image, name: str, **how: Any) -> bytes:
 
 def contestants(blobs: list[bytes], share: float) -> dict[str, Callable[[], int]]:
     op = Decode()
-    own = RouterEngine(NativeEngine(op), PillowEngine(op))
+    own = Routed(op)
     runs: dict[str, Callable[[bytes], Any]] = {
         "fastfeed": lambda blob: _engine(own, blob, share),
         "fastfeed with Pillow": lambda blob: _engine(PillowEngine(op), blob, share),

@@ -16,6 +16,7 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+from helpers.engines import Routed
 
 from fastfeed.decode import (
     DecodeEngine,
@@ -23,7 +24,6 @@ from fastfeed.decode import (
     NativeEngine,
     PillowEngine,
     Request,
-    RouterEngine,
 )
 from fastfeed.ops import Decode
 from fastfeed.ops.program.compile import Windows
@@ -50,7 +50,7 @@ def main() -> None:
         if isinstance(decoded(native, blob), DecodeFailure):
             what = "left to Pillow, or bad"
         else:
-            ours, theirs = decoded(RouterEngine(native, pillow), blob), decoded(pillow, blob)
+            ours, theirs = decoded(Routed(Decode()), blob), decoded(pillow, blob)
             what = "the same" if np.array_equal(ours, theirs) else "different"
         if what == "different":
             print(path)

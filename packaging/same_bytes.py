@@ -247,16 +247,15 @@ def hashes(blob: bytes, kernel: Any) -> dict[str, str]:
     import numpy as np
 
     import fastfeed as ff
-    from fastfeed.decode import DecodeFailure, Recoder, Request, engine_for
+    from fastfeed.decode import DecodeFailure, PillowEngine, Recoder, Request
     from fastfeed.ops.program.compile import fuse
     from fastfeed.sampling.rng import uniform
     from fastfeed.spec import ENCODED
 
     def pixels(
-        op: Any, filter: str, shape: tuple[int, int], engine: Any = None
+        op: Any, filter: str, shape: tuple[int, int], engine: Any
     ) -> np.ndarray | DecodeFailure:
         program, ids = fuse([op], ENCODED), np.arange(1)
-        engine = engine or engine_for(program)
         (header,) = engine.probe([blob])
         if isinstance(header, DecodeFailure):
             return header
@@ -268,11 +267,13 @@ def hashes(blob: bytes, kernel: Any) -> dict[str, str]:
 
     whole = ff.Resize((64, 48))
     alone = pixels(whole, "bilinear", (64, 48), kernel)
-    scaled = pixels(whole, "bilinear", (64, 48))
+    by_kernel = not isinstance(alone, DecodeFailure)
+    engine = kernel if by_kernel else PillowEngine(ff.Decode())
+    scaled = pixels(whole, "bilinear", (64, 48), engine)
     if isinstance(scaled, DecodeFailure):
         return {"by": f"bad: {scaled.reason}"}
-    digests = {"by": "Pillow" if isinstance(alone, DecodeFailure) else "kernel"}
-    (header,) = engine_for(fuse([whole], ENCODED)).probe([blob])
+    digests = {"by": "kernel" if by_kernel else "Pillow"}
+    (header,) = engine.probe([blob])
     size = (header.height, header.width)  # type: ignore[union-attr]
     ways: dict[str, Any] = {
         "unscaled": (ff.Resize(size), "bilinear", size),
@@ -284,7 +285,7 @@ def hashes(blob: bytes, kernel: Any) -> dict[str, str]:
     if max(size) * min(size) > 60_000_000:
         ways.pop("unscaled")
     for way, arguments in ways.items():
-        out = pixels(*arguments)
+        out = pixels(*arguments, engine)
         digests[way] = (
             f"bad: {out.reason}"
             if isinstance(out, DecodeFailure)

@@ -100,7 +100,7 @@ def command(*arguments: object, codes: tuple[int, ...] = (0,)) -> str:
 def main() -> None:
     kernel = "--no-kernel" not in sys.argv
     import fastfeed
-    from fastfeed.decode import is_built
+    from fastfeed.runtime.extension import is_built
 
     here = Path(fastfeed.__file__).resolve()
     assert Path(sys.prefix).resolve() in here.parents, (

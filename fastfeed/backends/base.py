@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from fastfeed.decode.base import DecodeEngine, DecodeFailure, Header, Stop
+from fastfeed.decode.base import DecodeFailure, Header, Stop
 from fastfeed.decode.executor import Executor, Samples
 from fastfeed.ops.mix_plan import MixPlan
 from fastfeed.ops.program.program import Program, Work
@@ -121,17 +121,15 @@ class BackendModule(Protocol):
     def compile(
         self,
         program: Program,
-        engine: DecodeEngine,
+        executor: Executor,
         timeline: Timeline,
         batch: int,  # samples that `render` is given at most
-        threads: int,
         gpu: int = 0,
         decode: Any = "auto",  # as `Feed` takes it
-        executor: Executor | None = None,  # native threads to run on; its own by default
     ) -> Backend: ...
 
     def engine(self, decode: Any, /) -> Any:
-        """The `decode` argument of `decode.engine_for`, for decoding on the CPU."""
+        """The `decode` argument of `open_executor`, for decoding on the CPU."""
         ...
 
 

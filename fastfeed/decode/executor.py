@@ -12,14 +12,16 @@ from typing import Any
 import numpy as np
 
 from fastfeed.decode.base import DECLINED, DecodeEngine, DecodeFailure, Header, Stop
-from fastfeed.decode.native import failure_from_status, is_built
+from fastfeed.decode.native import failure_from_status
 from fastfeed.decode.pillow import PillowEngine
 from fastfeed.decode.pillow_warnings import Name, named
-from fastfeed.decode.router import RouterEngine
+from fastfeed.decode.pixels import PixelsEngine
 from fastfeed.decode.sniff import sniff
 from fastfeed.errors import ConfigError, FeedClosed
 from fastfeed.ops.decode import Decode
+from fastfeed.ops.program.program import Program
 from fastfeed.runtime.addresses import ArrayRows, Grouped, SampleLocations, WholeFiles
+from fastfeed.runtime.extension import formats, is_built
 from fastfeed.runtime.thread_pool import ParallelJob, ThreadPool
 
 _SKIPPED = -2  # minus `Read::skipped` of native/samples.h
@@ -79,28 +81,36 @@ class Executor:
         self,
         decode: Decode | None,
         threads: int,
-        pillow: DecodeEngine | None = None,
         *,
+        dtype: str = "uint8",
         only_pillow: bool = False,
         shared: Executor | None = None,
         callers_work: bool = False,
     ) -> None:
         """Threads of a feed.
 
-        `pillow`: decodes files that native code declines, or all. Default: a new engine.
+        `decode`: None for pixels, of `dtype`. `only_pillow`: native code decodes nothing.
         `shared`: an executor whose threads are used. `callers_work`: the thread that calls does
         native work itself, as one of `threads`.
         """
         self.native: Any = importlib.import_module("fastfeed._native")
         self.threads = threads
         self.decode = decode
-        self._only_pillow = only_pillow
-        self.pillow = PillowEngine(decode) if pillow is None and decode is not None else pillow
+        self._only_pillow = only_pillow or decode is None
+        # for what native code declines, or all
+        self.pillow: DecodeEngine = PixelsEngine(dtype) if decode is None else PillowEngine(decode)
         self._threads: Any = (
             shared._open() if shared else self.native.Executor(threads, callers_work)
         )
         self._max_pixels = 0 if decode is None else decode.max_pixels
         self._python = shared._python if shared else ThreadPool(threads, "fastfeed-python")
+
+    @property
+    def name(self) -> str:
+        """The decoders, for messages."""
+        if self._only_pillow:
+            return self.pillow.name
+        return f"native ({', '.join(formats())}), {self.pillow.name} (the rest)"
 
     def render(self, *arguments: Any) -> int:
         """Make rows of a batch natively; see native/bindings/bind_render.cpp."""
@@ -260,7 +270,7 @@ class Executor:
     def _look(self, samples: Samples, row: int) -> None:
         """Let Pillow look at a file that the native extension declines."""
         bad = failure_from_status(_DECLINED if self._only_pillow else int(samples.codes[row]))
-        if bad.reason not in (*DECLINED, "bomb") or self.pillow is None:
+        if bad.reason not in (*DECLINED, "bomb"):
             samples.bad[row] = bad
             return
         with named(samples.name(row)):
@@ -280,26 +290,28 @@ def _pixels(handle: Any, sizes: np.ndarray) -> Samples:
     return Samples(handle, codes, sizes, {}, {}, [], False, np.empty((0, 3), np.int64), None)
 
 
-def executor_for(
-    decode_op: Decode | None,
-    engine: DecodeEngine,
+def open_executor(
+    program: Program,
+    decode: str,
     threads: int,
     shared: Executor | None = None,
     callers_work: bool = False,
 ) -> Executor:
-    """Native threads that decode as `engine`, of `engine_for`, does; the rest as for `Executor`."""
+    """Native threads that decode for a program: by native code where that can, else by Pillow.
+
+    decode: "auto", "native" or "pillow". Native code has no kernels for more than bytes and for
+    alpha. The rest as for `Executor`.
+    """
     if not is_built():
         raise ConfigError(
             "decoding needs the native extension, which this installation lacks: install a wheel of"
             " fastfeed, or a C++ compiler and fastfeed again (`fastfeed doctor` names the packages)"
         )
-    pillow = engine.other if isinstance(engine, RouterEngine) else engine
-    only_pillow = not isinstance(engine, RouterEngine)
     return Executor(
-        decode_op,
+        program.decode,
         threads,
-        pillow,
-        only_pillow=only_pillow,
+        dtype=program.pixels.dtype,
+        only_pillow=decode == "pillow" or not program.pixels.has_kernel,
         shared=shared,
         callers_work=callers_work,
     )

@@ -11,12 +11,11 @@ from __future__ import annotations
 import re
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from fastfeed.decode.base import DecodeEngine, DecodeFailure, Header
 from fastfeed.printable import log
 
 # computes a file's uri, which is needed only for those that Pillow warns of
@@ -57,17 +56,6 @@ def named(name: Name | None) -> Iterator[None]:
         yield
     finally:
         _thread.name = before
-
-
-def probe_named(
-    engine: DecodeEngine, blobs: Sequence[Any], names: Sequence[Name | None]
-) -> list[Header | DecodeFailure]:
-    """`engine.probe(blobs)`, each under its name."""
-    headers = []
-    for blob, name in zip(blobs, names, strict=True):
-        with named(name):
-            headers += engine.probe([blob])
-    return headers
 
 
 def current_name() -> Name | None:

@@ -11,13 +11,11 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from fastfeed.backends.base import BackendModule
-from fastfeed.decode import engine_for
-from fastfeed.decode.executor import executor_for
+from fastfeed.decode.executor import Executor, open_executor
 from fastfeed.decode.memory_limit import limit_decoding
 from fastfeed.feed.batch.builder import BatchBuilder
 from fastfeed.feed.batch.readahead import ReadAhead
 from fastfeed.feed.batch.rows import Branch
-from fastfeed.feed.batch.sample_loader import Decoder
 from fastfeed.feed.batch.task_sizes import TaskSizes
 from fastfeed.feed.batch_sizes import rows_by_size
 from fastfeed.feed.config import BACKENDS, FeedConfig
@@ -101,13 +99,11 @@ def open_builders(
     module = cast(BackendModule, importlib.import_module(BACKENDS[config.backend]))
     decode = module.engine(config.decode)
     programs = [program, *program.others]
-    decoders: dict[str, Decoder] = {}
+    executors: dict[str, Executor] = {}
     for part in programs:
-        if part.image not in decoders:
-            engine = engine_for(part, decode)
-            shared = next((decoder.executor for decoder in decoders.values()), None)
-            executor = executor_for(part.decode, engine, threads, shared)
-            decoders[part.image] = Decoder(engine, executor)
+        if part.image not in executors:
+            shared = next(iter(executors.values()), None)
+            executors[part.image] = open_executor(part, decode, threads, shared)
     native = module.native_threads
     group = program.mix.op.group if program.mix is not None else 1
     lanes = getattr(config.decode, "lanes", 2) if module.whole_batches else 0
@@ -122,13 +118,11 @@ def open_builders(
         for k, part in enumerate(parts):
             backend = module.compile(
                 part,
-                engine=decoders[part.image].engine,
-                timeline=timeline,
+                executors[part.image],
+                timeline,
                 batch=plan.batch + 2 * (group - 1),  # groups at the batch's edges are made whole
-                threads=threads,
                 gpu=plan.world.gpu,
                 decode=config.decode,
-                executor=decoders[part.image].executor,
             )
             buffers = None if shared is None else shared[k].buffers
             if shared is None and program.by_size is not None:
@@ -152,7 +146,7 @@ def open_builders(
         builder.of_sizes = of_sizes
 
     builder = BatchBuilder(
-        config, branches(program, raw=False), decoders, quarantine, timeline, sizes, native
+        config, branches(program, raw=False), executors, quarantine, timeline, sizes, native
     )
     if module.whole_batches:  # a GPU converts where it decodes
         return builder, builder

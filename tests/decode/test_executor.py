@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from helpers.photos import jpeg
 
-from fastfeed.decode import is_built
 from fastfeed.decode.executor import Executor
 from fastfeed.ops import Decode
+from fastfeed.runtime.extension import is_built
 from fastfeed.runtime.thread_pool import CancelToken
 
 pytestmark = pytest.mark.skipif(not is_built(), reason="the native extension is not built")

@@ -9,13 +9,13 @@ import threading
 import numpy as np
 import pytest
 from helpers import jpegs
+from helpers.engines import engine_for
 from helpers.jpegs import encoded, textured, with_orientation
 from helpers.opencv_ops.windows import cut
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastfeed.decode import DecodeFailure, Header, PixelsEngine, Request, engine_for
-from fastfeed.decode.native import is_built
+from fastfeed.decode import DecodeFailure, Header, PixelsEngine, Request
 from fastfeed.decode.padding import decode_with_border
 from fastfeed.feed.feed import Feed
 from fastfeed.ops import (
@@ -31,6 +31,7 @@ from fastfeed.ops import (
 from fastfeed.ops.base import Border
 from fastfeed.ops.program.compile import fuse
 from fastfeed.ops.program.window import Window, Windows
+from fastfeed.runtime.extension import is_built
 from fastfeed.sampling.rng import uniform
 from fastfeed.sources import Arrays, ImageFolder
 from fastfeed.spec import ENCODED

@@ -16,7 +16,6 @@ from helpers.jpegs import LAYOUTS, encoded, resized, shown, textured, with_orien
 from PIL import Image
 
 from fastfeed.decode import DecodeFailure, Recoder
-from fastfeed.decode.native import is_built
 from fastfeed.errors import ConfigError
 from fastfeed.ops import (
     CenterCrop,
@@ -28,6 +27,7 @@ from fastfeed.ops import (
     ToFloat,
     ToLayout,
 )
+from fastfeed.runtime.extension import is_built
 
 ENGINES = [
     "pillow",

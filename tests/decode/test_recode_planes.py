@@ -17,9 +17,10 @@ from PIL import Image
 
 from fastfeed.decode import DecodeFailure, Recoder
 from fastfeed.decode.base import ENLARGE, Header, Request
-from fastfeed.decode.native import NativeEngine, is_built
+from fastfeed.decode.native import NativeEngine
 from fastfeed.ops import Crop, Decode, Resize
 from fastfeed.ops.program.compile import Windows
+from fastfeed.runtime.extension import is_built
 
 pytestmark = pytest.mark.skipif(not is_built(), reason=jpegs.NO_KERNEL)
 

@@ -19,19 +19,14 @@ from helpers.photos import folder, picture
 from PIL import Image
 
 import fastfeed as ff
-from fastfeed.decode import (
-    DecodeFailure,
-    Header,
-    NativeEngine,
-    PillowEngine,
-    Request,
-    RouterEngine,
-    engine_for,
-)
+from fastfeed.backends.cpu import backend as cpu
+from fastfeed.decode import NativeEngine
+from fastfeed.decode.executor import open_executor
 from fastfeed.errors import ConfigError
 from fastfeed.ops import Decode, Resize
-from fastfeed.ops.program.compile import Windows, fuse
+from fastfeed.ops.program.compile import fuse
 from fastfeed.runtime import extension
+from fastfeed.runtime.timeline import Timeline
 from fastfeed.spec import ENCODED
 
 needs_kernel = pytest.mark.skipif(jpegs.native is None, reason=jpegs.NO_KERNEL)
@@ -45,33 +40,19 @@ def other(format: str, image: Image.Image = RGB, **options) -> bytes:
     return file.getvalue()
 
 
-def run(engine, blobs, size=(20, 30), filter="bilinear", boxes=None):
-    """Pixels, and per blob None or the DecodeFailure of whichever of the two calls refused it."""
-    found = engine.probe(blobs)
-    rows = [i for i, h in enumerate(found) if isinstance(h, Header)]
-    why = [h if isinstance(h, DecodeFailure) else None for h in found]
+def run(op, decode, blobs, size=(20, 30), filter="bilinear"):
+    """Pixels of a feed's threads, and per blob None or its DecodeFailure."""
+    program = fuse([op, Resize(size, filter=filter)], ENCODED)
+    executor, never = open_executor(program, decode, 2), threading.Event()
+    backend = cpu.compile(program, executor, Timeline(), len(blobs))
+    samples = executor.borrow(blobs, never)
+    skip = np.zeros(len(blobs), bool)
+    skip[list(samples.bad)] = True
+    work = program.work([np.empty((0, 0))], np.maximum(samples.sizes, 1))
     out = np.zeros((len(blobs), *size, 3), np.uint8)
-    if rows:
-        boxes = [
-            (0, 0, found[i].height, found[i].width) if boxes is None else boxes[i] for i in rows
-        ]
-        windows = Windows(
-            np.array(boxes, float), np.zeros((len(rows), 2), bool), np.array([size] * len(rows))
-        )
-        part = np.full((len(rows), *size, 3), 99, np.uint8)
-        headers = [found[i] for i in rows]
-        done = engine.decode(
-            Request([blobs[i] for i in rows], headers, windows, filter), part, threading.Event()
-        )
-        out[rows] = part
-        for i, bad in zip(rows, done, strict=True):
-            why[i] = bad
-    return out, why
-
-
-def router(op: Decode | None = None) -> RouterEngine:
-    op = op or Decode()
-    return RouterEngine(NativeEngine(op), PillowEngine(op))
+    bad = samples.bad | backend.render_native(samples, skip, work, out, never)
+    executor.close()
+    return out, [bad.get(row) for row in range(len(blobs))]
 
 
 CLEAR = RGB.convert("RGBA")
@@ -124,13 +105,12 @@ def test_one_batch_of_all_kinds():
     names, blobs = [list(blobs)[i] for i in order], [list(blobs.values())[i] for i in order]
     op = Decode(matte=(10, 20, 30))
     for filter in jpegs.FILTERS:
-        got, why = run(router(op), blobs, filter=filter)
-        want, reasons = run(PillowEngine(op), blobs, filter=filter)
+        got, why = run(op, "auto", blobs, filter=filter)
+        want, reasons = run(op, "pillow", blobs, filter=filter)
         for i, name in enumerate(names):
             reason, expected = (bad and bad.reason for bad in (why[i], reasons[i]))
             if name in BAD:
                 assert (expected, reason) == BAD[name][1:], name
-                assert not got[i].any(), name
                 continue
             assert (reason, expected) == (None, None), name
             limit = 0 if name in NOT_THE_KERNELS else 1
@@ -140,53 +120,13 @@ def test_one_batch_of_all_kinds():
 @needs_kernel
 def test_headers_say_who_decodes():
     blobs = [JPEG, THE_KERNELS["PNG"], THE_KERNELS["TIFF"], NOT_THE_KERNELS["AVIF"], CMYK]
-    headers = router().probe(blobs)
-    assert [h.handle is None for h in headers] == [True, True, True, False, False]
-    assert [(h.height, h.width) for h in headers] == [(48, 64)] * 5
-    assert router().name == f"native ({', '.join(FORMATS)}), pillow (the rest)"
+    executor = open_executor(fuse([Resize((8, 8))], ENCODED), "auto", 1)
+    samples = executor.borrow(blobs, threading.Event())
+    assert not samples.bad and sorted(samples.others) == [3, 4]
+    assert samples.sizes.tolist() == [[48, 64]] * 5
+    assert executor.name == f"native ({', '.join(FORMATS)}), pillow (the rest)"
+    executor.close()
     assert FORMATS in (("JPEG", "PNG", "WebP", "TIFF"), ("JPEG", "PNG", "TIFF"))
-
-
-class Fake:
-    """An engine that fills its slots with a number, or refuses."""
-
-    name = "fake"
-
-    def __init__(self, fill: int, why: DecodeFailure | None = None, handle: object = None) -> None:
-        self.fill, self.why, self.handle, self.asked = fill, why, handle, []
-
-    def probe(self, blobs):
-        return [Header(8, 8, "JPEG", self.handle) for _ in blobs]
-
-    def decode(self, request, out, stop):
-        self.asked.append(list(request.blobs))
-        assert len(request) == len(request.headers) == len(request.windows.boxes) == len(out)
-        assert all(h.handle is self.handle for h in request.headers)
-        out[:] = 0 if self.why else self.fill
-        return [self.why] * len(request)
-
-
-@pytest.mark.parametrize(
-    ("why", "filled", "reason"),
-    [
-        (None, 1, None),
-        (
-            DecodeFailure("unsupported_format"),
-            2,
-            None,
-        ),  # found out while decoding: the other engine tries
-        (DecodeFailure("not_image"), 2, None),
-        (DecodeFailure("corrupt"), 0, "corrupt"),  # a verdict: no other engine is asked
-        (DecodeFailure("truncated"), 0, "truncated"),
-        (DecodeFailure("bomb"), 0, "bomb"),
-    ],
-)
-def test_what_the_first_declines_goes_to_the_other(why, filled, reason):
-    first, second = Fake(1, why), Fake(2, handle="other's")
-    out, done = run(RouterEngine(first, second), [b"a", b"b"], size=(4, 4))
-    assert (out == filled).all()
-    assert [bad and bad.reason for bad in done] == [reason] * 2
-    assert second.asked == ([[b"a", b"b"]] if filled == 2 else [])
 
 
 def test_asking_for_the_kernel_where_it_is_not_built(monkeypatch):
@@ -197,10 +137,9 @@ def test_asking_for_the_kernel_where_it_is_not_built(monkeypatch):
     )
     with pytest.raises(ConfigError, match=text):
         NativeEngine(Decode())
-    monkeypatch.setattr("fastfeed.decode.is_built", lambda: False)
-    with pytest.raises(ConfigError, match=text):
-        engine_for(fuse([Resize((8, 8))], ENCODED), "native")
-    assert isinstance(engine_for(fuse([Resize((8, 8))], ENCODED), "auto"), PillowEngine)
+    monkeypatch.setattr("fastfeed.decode.executor.is_built", lambda: False)
+    with pytest.raises(ConfigError, match="decoding needs the native extension, which this"):
+        open_executor(fuse([Resize((8, 8))], ENCODED), "native", 1)
 
 
 @needs_kernel
@@ -225,13 +164,14 @@ import json, resource, sys, threading
 from pathlib import Path
 resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
 import numpy as np
-from fastfeed.decode import DecodeFailure, NativeEngine, PillowEngine, Request, RouterEngine
+from helpers.engines import Routed
+from fastfeed.decode import DecodeFailure, PillowEngine, Request
 from fastfeed.ops import Decode
 from fastfeed.ops.program.compile import Windows
 op = Decode()
 for path in sorted(Path(sys.argv[1]).iterdir()):
     blob, row = path.read_bytes(), [path.name]
-    for engine in (RouterEngine(NativeEngine(op), PillowEngine(op)), PillowEngine(op)):
+    for engine in (Routed(op), PillowEngine(op)):
         (header,) = engine.probe([blob])
         out, why = np.full((1, 16, 16, 3), 7, np.uint8), header
         if not isinstance(header, DecodeFailure):

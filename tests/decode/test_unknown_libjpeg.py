@@ -12,7 +12,7 @@ import pytest
 from conftest import ROOT
 from helpers import jpegs
 
-from fastfeed.decode import is_built
+from fastfeed.runtime.extension import is_built
 
 pytestmark = pytest.mark.skipif(not is_built(), reason=jpegs.NO_KERNEL)
 

@@ -1,24 +1,62 @@
-"""One file through a decoder: the native extension, Pillow, or both as feeds have them."""
+"""Files through a decoder: the native extension, Pillow, or both as feeds have them."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from fastfeed.decode import (
     DecodeEngine,
     DecodeFailure,
+    Header,
     NativeEngine,
     PillowEngine,
+    PixelsEngine,
     Request,
-    RouterEngine,
+    Stop,
 )
+from fastfeed.decode.base import DECLINED
 from fastfeed.ops import Decode
-from fastfeed.ops.program.compile import Windows
+from fastfeed.ops.program.compile import Program, Windows
 
 MATTE = (10, 130, 250)
 Box = tuple[float, float, float, float]
+
+
+class Routed:
+    """The native extension, and Pillow for what it declines."""
+
+    name = "routed"
+
+    def __init__(self, op: Decode) -> None:
+        self._native, self._pillow = NativeEngine(op), PillowEngine(op)
+
+    def probe(self, blobs: Sequence[Any]) -> list[Header | DecodeFailure]:
+        headers = self._native.probe(blobs)
+        for row, bad in enumerate(headers):
+            if isinstance(bad, DecodeFailure) and bad.reason in (*DECLINED, "bomb"):
+                (other,) = self._pillow.probe([blobs[row]])
+                is_bomb = bad.reason == "bomb" and isinstance(other, Header)
+                headers[row] = bad if is_bomb else other
+        return headers
+
+    def decode(self, request: Request, out: np.ndarray, stop: Stop) -> list[DecodeFailure | None]:
+        results: list[DecodeFailure | None] = []
+        for row, header in enumerate(request.headers):
+            engine = self._native if header.handle is None else self._pillow
+            results += engine.decode(request[[row]], out[row : row + 1], stop)
+        return results
+
+
+def engine_for(program: Program, decode: str = "auto") -> DecodeEngine:
+    """An engine that decodes alone what the feed of a program does on its threads."""
+    if program.decode is None:
+        return PixelsEngine(program.pixels.dtype)
+    only_pillow = decode == "pillow" or not program.pixels.has_kernel
+    return (PillowEngine if only_pillow else Routed)(program.decode)
 
 
 def run(
@@ -55,12 +93,7 @@ def by_pillow(blob: bytes, *arguments, **options) -> np.ndarray | DecodeFailure:
 
 
 def routed(blob: bytes, *arguments, **options) -> np.ndarray | DecodeFailure:
-    return run(
-        RouterEngine(NativeEngine(Decode(MATTE)), PillowEngine(Decode(MATTE))),
-        blob,
-        *arguments,
-        **options,
-    )
+    return run(Routed(Decode(MATTE)), blob, *arguments, **options)
 
 
 def same(one: np.ndarray | DecodeFailure, other: np.ndarray | DecodeFailure) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageOps
 
-from fastfeed.decode.native import is_built
+from fastfeed.runtime.extension import is_built
 
 FILTERS = ("bilinear", "bicubic", "lanczos", "box")
 NO_KERNEL = (

@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fastfeed.decode import DecodeFailure, Header, engine_for
+from fastfeed.decode import DecodeFailure, Header
+from fastfeed.decode.executor import open_executor
 from fastfeed.ops.program.compile import fuse
 from fastfeed.runtime.timeline import Timeline
 from fastfeed.spec import Spec
+from helpers.engines import engine_for
 from helpers.opencv_ops import reference as cpu
 
 HERE = bool(importlib.util.find_spec("nvidia")) and bool(importlib.util.find_spec("nvidia.dali"))
@@ -83,7 +85,8 @@ def on_the_processor() -> dict[str, str]:
 
 def compiled(backend, ops: list, encoding: Spec, batch: int = 32):
     program = fuse(ops, encoding)
-    return program, backend.compile(program, engine_for(program, "pillow"), Timeline(), batch, 2)
+    executor = open_executor(program, "pillow", 2)
+    return program, backend.compile(program, executor, Timeline(), batch)
 
 
 def rendered(

@@ -15,8 +15,8 @@ from helpers.pngs import png
 from PIL import Image
 
 import fastfeed as ff
-from fastfeed.decode.native import is_built
 from fastfeed.errors import ConfigError
+from fastfeed.runtime.extension import is_built
 
 PEAK = """
 import re, sys

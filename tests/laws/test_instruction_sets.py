@@ -12,11 +12,12 @@ from helpers.op_examples import ALL, listed, one_of_each
 from helpers.photos import folder, picture
 
 import fastfeed.backends.cpu.backend as cpu
-from fastfeed.decode import Recoder, engine_for, is_built
+from fastfeed.decode import Recoder
 from fastfeed.decode.executor import Executor
 from fastfeed.ops import Normalize, RandomResizedCrop, Resize, Standardize, ToFloat, ToLayout
 from fastfeed.ops.base import FILTERS
 from fastfeed.ops.program.compile import fuse
+from fastfeed.runtime.extension import is_built
 from fastfeed.runtime.timeline import Timeline
 from fastfeed.sampling.rng import uniform
 from fastfeed.sources import Arrays, ImageFolder
@@ -48,7 +49,7 @@ def rendered(source, ops):
     ids = np.arange(len(source))
     for branch in (program, *program.others):
         executor = Executor(branch.decode, 1)
-        native = cpu.compile(branch, engine_for(branch), Timeline(), len(ids), 1, executor=executor)
+        native = cpu.compile(branch, executor, Timeline(), len(ids))
         samples = executor.read(source.addresses(ids), 1 << 40, NEVER)
         work = branch.work(branch.draw(lambda slot, n: uniform(5, 1, ids, slot, n)), samples.sizes)
         out = np.zeros((len(ids), *branch.shape), branch.spec.dtype)

@@ -6,12 +6,12 @@ import threading
 
 import numpy as np
 import pytest
+from helpers.engines import engine_for
 from helpers.op_examples import ALL, listed, one_of_each
 from helpers.opencv_ops import reference
 from helpers.photos import folder, picture
 
 import fastfeed.backends.cpu.backend as cpu
-from fastfeed.decode import engine_for, is_built
 from fastfeed.decode.executor import Executor
 from fastfeed.ops import (
     Equalize,
@@ -32,6 +32,7 @@ from fastfeed.ops import (
     ToLayout,
 )
 from fastfeed.ops.program.compile import fuse
+from fastfeed.runtime.extension import is_built
 from fastfeed.runtime.timeline import Timeline
 from fastfeed.sampling.rng import uniform
 from fastfeed.sources import Arrays, ImageFolder
@@ -52,7 +53,7 @@ def render_both(source, ops, seed=3):
     for branch in (program, *program.others):
         engine = engine_for(branch)
         executor = Executor(branch.decode, 2)
-        native = cpu.compile(branch, engine, Timeline(), len(ids), 2, executor=executor)
+        native = cpu.compile(branch, executor, Timeline(), len(ids))
         python = reference.compile(branch, engine)
         blobs = source.read(ids.tolist())
         headers = engine.probe(blobs)

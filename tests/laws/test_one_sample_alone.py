@@ -15,11 +15,11 @@ from helpers.photos import jpeg, picture
 import fastfeed as ff
 from fastfeed.backends.cpu.backend import CpuBackend
 from fastfeed.backends.cpu.native_program import NativeProgram
-from fastfeed.decode import is_built
 from fastfeed.decode.executor import Executor
 from fastfeed.decode.pillow import PillowEngine
 from fastfeed.errors import SampleError, SourceError, TooManyFailures
 from fastfeed.faults import FaultPolicy
+from fastfeed.runtime.extension import is_built
 from fastfeed.sources.base import Instances
 from fastfeed.spec import ENCODED
 

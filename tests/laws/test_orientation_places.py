@@ -17,10 +17,11 @@ from helpers.jpegs import NO_KERNEL, textured
 from helpers.pngs import chunk
 from PIL import Image, features
 
-from fastfeed.decode import DecodeFailure, NativeEngine, PillowEngine, is_built
+from fastfeed.decode import DecodeFailure, NativeEngine, PillowEngine
 from fastfeed.decode.formats.exif import jpeg_exifs
 from fastfeed.ops import Decode
 from fastfeed.preprocess.pixels.image_info import ImageInfo, image_info
+from fastfeed.runtime.extension import is_built
 
 TURN = 6
 PHOTO = textured(40, 64)

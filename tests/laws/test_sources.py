@@ -13,10 +13,10 @@ import pytest
 from helpers.source_examples import SOURCES
 
 import fastfeed.sources
-from fastfeed.decode import is_built
 from fastfeed.decode.executor import Executor
 from fastfeed.errors import ConfigError
 from fastfeed.ops import Decode
+from fastfeed.runtime.extension import is_built
 from fastfeed.sources import Mixture, Objects, Source
 from fastfeed.sources.base import Optionals, Sharded, addresses_of
 from fastfeed.sources.methods import take

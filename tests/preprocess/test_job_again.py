@@ -17,7 +17,6 @@ import pytest
 from helpers.preprocess.outcomes import photographs, tree
 from helpers.small_jobs import InlineEngine, recipe
 
-from fastfeed.decode.native import is_built
 from fastfeed.errors import ConfigError, TargetError, TooManyFailures
 from fastfeed.preprocess import Packing, Recipe, Scaling, run
 from fastfeed.preprocess.engines import Outcome
@@ -30,6 +29,7 @@ from fastfeed.preprocess.targets.job_state import open_job
 from fastfeed.preprocess.targets.local import LocalTarget
 from fastfeed.preprocess.targets.lock import temporary_name
 from fastfeed.preprocess.targets.target import open_target
+from fastfeed.runtime.extension import is_built
 
 RECIPE = Recipe(Scaling(48), packing=Packing(samples=8))
 

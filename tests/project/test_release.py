@@ -15,7 +15,7 @@ from types import ModuleType
 import pytest
 from conftest import ROOT
 
-from fastfeed.decode import is_built
+from fastfeed.runtime.extension import is_built
 
 PACKAGING = ROOT / "packaging"
 pytestmark = [

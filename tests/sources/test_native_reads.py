@@ -17,10 +17,10 @@ from helpers import mosaic, records, shards, tables
 from helpers.feeds import equal, feed
 from helpers.photos import folder, jpeg
 
-from fastfeed.decode import is_built
 from fastfeed.faults import FaultPolicy
 from fastfeed.feed.session import FeedSession
 from fastfeed.ops import RandomResizedCrop
+from fastfeed.runtime.extension import is_built
 from fastfeed.sources import (
     ImageFolder,
     MDSShards,

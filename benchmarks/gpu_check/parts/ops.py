@@ -15,7 +15,7 @@ from benchmarks.gpu_check.parts.setting import Setting
 from benchmarks.gpu_check.parts.spoiled import encoded
 from fastfeed.backends.cpu import backend as cpu
 from fastfeed.backends.dali import backend as dali
-from fastfeed.decode import engine_for
+from fastfeed.decode.executor import open_executor
 from fastfeed.ops import OPS
 from fastfeed.ops.program.compile import Program, Work, fuse
 from fastfeed.runtime.timeline import Timeline
@@ -102,16 +102,15 @@ def _rendered(
     setting: Setting, program: Program, blobs: list[Any], work: Work | None = None
 ) -> list[np.ndarray]:
     """By the cpu backend, and by DALI: it must not leave to the processor what it can do."""
-    engine, outs = engine_for(program, "pillow"), []
+    executor, outs = open_executor(program, "pillow", setting.cores), []
+    engine = executor.pillow
     headers: Any = engine.probe(blobs)
     if work is None:
         rng = np.random.default_rng(5)
         sizes = np.array([(h.height, h.width) for h in headers])
         work = program.work(program.draw(lambda slot, n: rng.random((len(blobs), n))), sizes)
     for backend in (cpu, dali):
-        runner = backend.compile(
-            program, engine, Timeline(), len(blobs), setting.cores, decode=_decode(backend)
-        )
+        runner = backend.compile(program, executor, Timeline(), len(blobs), decode=_decode(backend))
         if backend is dali and program.decode is None:
             runner._by_engine = _no_engine
         out = runner.empty(

@@ -10,8 +10,8 @@ import numpy as np
 
 from fastfeed.backends.cpu.native_program import NativeProgram
 from fastfeed.backends.cpu.without_kernel import WithoutKernel
-from fastfeed.decode.base import DecodeEngine, DecodeFailure, Stop
-from fastfeed.decode.executor import Executor, Samples, executor_for
+from fastfeed.decode.base import DecodeFailure, Stop
+from fastfeed.decode.executor import Executor, Samples
 from fastfeed.ops.mix_plan import MixPlan
 from fastfeed.ops.program.program import Program, Work
 from fastfeed.runtime.buffers import aligned
@@ -31,17 +31,11 @@ class CpuBackend:
     empty = staticmethod(aligned)
     device_context = staticmethod(nullcontext)
 
-    def __init__(
-        self,
-        program: Program,
-        engine: DecodeEngine,
-        timeline: Timeline,
-        executor: Executor,
-    ) -> None:
+    def __init__(self, program: Program, executor: Executor, timeline: Timeline) -> None:
         # samples are mixed as bytes: a quarter of the memory, and a lookup table converts the
         # result
         self.rendered = program if program.mix is None else program.raw()
-        self._engine = engine
+        self._executor = executor
         self._timeline = timeline
         finish = None
         if not program.pixels.has_kernel:
@@ -80,25 +74,22 @@ class CpuBackend:
         names = dict.fromkeys(map(repr, self._native.python_ops))
         in_python = f"; in Python: {', '.join(names)}" if names else ""
         if not self.rendered.pixels.has_kernel:
-            return f"{self._engine.name} and NumPy, all channels and bits"
-        return f"{self._engine.name} -> native threads{in_python}"
+            return f"{self._executor.name} and NumPy, all channels and bits"
+        return f"{self._executor.name} -> native threads{in_python}"
 
 
 def compile(
     program: Program,
-    engine: DecodeEngine,
+    executor: Executor,
     timeline: Timeline,
     batch: int,
-    threads: int,
     gpu: int = 0,
     decode: Any = "auto",
-    executor: Executor | None = None,
 ) -> CpuBackend:
     """The entry point of BACKENDS["cpu"]."""
-    executor = executor or executor_for(program.decode, engine, threads)
-    return CpuBackend(program, engine, timeline, executor)
+    return CpuBackend(program, executor, timeline)
 
 
 def engine(decode: Any) -> Any:
-    """The `decode` argument for `decode.engine_for`."""
+    """The `decode` argument of `open_executor`."""
     return decode

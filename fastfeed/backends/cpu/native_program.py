@@ -156,7 +156,7 @@ class NativeProgram:
                 with suppress(FeedClosed):
                     pending.result()
         for row, bad in list(results.items()):
-            if bad.reason in DECLINED and row not in others and self._executor.pillow is not None:
+            if bad.reason in DECLINED and row not in others:
                 # discovered only after the header: four components, a custom color space
                 with named(samples.name(row)):
                     header = self._executor.pillow.probe([samples.handle.bytes(row)])[0]
@@ -224,7 +224,7 @@ class NativeProgram:
     def _by_pillow(self, samples: Samples, row: int, header: Header, call: _Call) -> None:
         """Decode one window, or all views of a sample, with Pillow, and run the ops after it."""
         program, pillow = self._program, self._executor.pillow
-        if pillow is None or call.stop.is_set():
+        if call.stop.is_set():
             return
         request = Request(
             [samples.handle.bytes(row)], [header], call.work[row : row + 1].windows, program.filter

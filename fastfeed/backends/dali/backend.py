@@ -28,9 +28,8 @@ from fastfeed.backends.dali.plain import plain_rows, supports
 from fastfeed.backends.decode_share import DecodeShare, decodes_on_cpu, kept_file, read_measured
 from fastfeed.backends.gpu_memory import GpuMemory, HostMemory, refused_all
 from fastfeed.backends.options import GpuDecode, as_gpu_decode
-from fastfeed.decode.base import DecodeEngine, DecodeFailure, Header, Request, Stop
-from fastfeed.decode.executor import Executor, executor_for
-from fastfeed.decode.pillow_warnings import probe_named
+from fastfeed.decode.base import DecodeFailure, Header, Request, Stop
+from fastfeed.decode.executor import Executor
 from fastfeed.errors import ConfigError, DeviceError
 from fastfeed.gpu_support import runs_on_gpu
 from fastfeed.ops.mix_plan import MixPlan
@@ -73,22 +72,18 @@ class DaliBackend:
     def __init__(
         self,
         program: Program,
-        engine: DecodeEngine,
+        executor: Executor,
         timeline: Timeline,
         batch: int,
-        threads: int,
         gpu: int,
         how: GpuDecode,
-        executor: Executor,
     ) -> None:
         chain.check(program)
         self._executor = executor
         own = replace(program.raw(), views=0, others=(), mix=None)  # here views are samples
         self._native = NativeProgram(own, own.convert, executor)
         self._program = program
-        self._engine = engine
         self._timeline = timeline
-        self._threads = threads
         self.rendered = program
         count = gpu_count()
         # if the launcher makes one GPU visible per process, that is number 0
@@ -103,9 +98,11 @@ class DaliBackend:
         load = how.hw_load
         if load is None:
             load = read_measured(path).get("hw_load", self._memory.hw_load)
-        self._graph = Graph(program, batch * max(1, program.views), threads, self._device, load)
+        self._graph = Graph(
+            program, batch * max(1, program.views), executor.threads, self._device, load
+        )
         where = (
-            f"{how.engine} on {self._device}, {threads} threads,"
+            f"{how.engine} on {self._device}, {executor.threads} threads,"
             f" {'x'.join(map(str, program.pixels.size))}"
         )
         where += f", {len(program.layers)} layers" if program.chain else ""
@@ -135,7 +132,8 @@ class DaliBackend:
         ):  # each is a separate sample here, with its own header: a handle can be used only once
             blobs = [blob for blob in blobs for _ in range(views)]
             names = [header.name for header in headers for _ in range(views)]
-            headers = [h for h in probe_named(self._engine, blobs, names) if isinstance(h, Header)]
+            samples = self._executor.borrow(blobs, stop, names.__getitem__)
+            headers = [samples.header(row) for row in range(len(blobs))]
             work = replace(work, views=1)
             out = out.reshape(-1, *out.shape[2:])
         call = _RenderCall(blobs, headers, work, out, stop, batch, [None] * len(blobs))
@@ -186,18 +184,18 @@ class DaliBackend:
     def decode_path(self) -> str:
         where = self._memory.place
         if not supports(self._program):
-            return f"{self._engine.name}; converted on {where}"
+            return f"{self._executor.name}; converted on {where}"
         if self._program.decode is None:
             return f"DALI on {where}"
         share = self.share
         if share.value >= 1:
-            return f"{self._engine.name}; converted on {where}"
+            return f"{self._executor.name}; converted on {where}"
         others = "files it shows otherwise"
         if share.value > 0:
             others += (
                 f", and {share.value:.0%} of JPEGs{'' if share.measured else ' (being measured)'}"
             )
-        return f"DALI on {where}; {others}: {self._engine.name}"
+        return f"DALI on {where}; {others}: {self._executor.name}"
 
     def _by_graph(self, work: _RenderCall, rows: list[int]) -> float:
         """Render rows by a pipeline, failed ones by the engine; returns the pipeline's seconds."""
@@ -316,13 +314,11 @@ class DaliBackend:
 
 def compile(
     program: Program,
-    engine: DecodeEngine,
+    executor: Executor,
     timeline: Timeline,
     batch: int,
-    threads: int,
     gpu: int = 0,
     decode: str | GpuDecode = "auto",
-    executor: Executor | None = None,
 ) -> DaliBackend:
     """The entry point of BACKENDS["dali"]."""
     if decode in ("gpu", "hybrid") and not gpu_count():
@@ -332,12 +328,9 @@ def compile(
             ' decode="cpu"',
             field="decode",
         )
-    executor = executor or executor_for(program.decode, engine, threads)
-    return DaliBackend(
-        program, engine, timeline, batch, threads, gpu, as_gpu_decode(decode, "dali"), executor
-    )
+    return DaliBackend(program, executor, timeline, batch, gpu, as_gpu_decode(decode, "dali"))
 
 
 def engine(decode: str | GpuDecode) -> Literal["auto", "pillow"]:
-    """The `decode` argument of `decode.engine_for`, for the files that DALI does not decode."""
+    """The `decode` argument of `open_executor`, for the files that DALI does not decode."""
     return "pillow" if decode == "auto" and not gpu_count() else "auto"

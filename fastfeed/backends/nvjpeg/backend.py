@@ -33,8 +33,8 @@ from fastfeed.backends.gpu_memory import GpuMemory, find_cupy, refused_all
 from fastfeed.backends.nvjpeg.decoder_stream import Call, DecoderStream
 from fastfeed.backends.nvjpeg.windows import WindowKernel
 from fastfeed.backends.options import GpuDecode, as_gpu_decode
-from fastfeed.decode.base import DecodeEngine, DecodeFailure, Stop
-from fastfeed.decode.executor import Executor, Samples, executor_for
+from fastfeed.decode.base import DecodeFailure, Stop
+from fastfeed.decode.executor import Executor, Samples
 from fastfeed.errors import ConfigError, DeviceError, MissingExtra
 from fastfeed.gpu_support import runs_on_gpu
 from fastfeed.ops.convert import Convert
@@ -62,13 +62,12 @@ class NvjpegBackend:
     def __init__(
         self,
         program: Program,
+        executor: Executor,
         timeline: Timeline,
         batch: int,
-        executor: Executor,
         gpu: int,
         cuda: int,
         how: GpuDecode,
-        engine: str,
     ) -> None:
         if program.decode is None:
             raise ConfigError(
@@ -77,7 +76,7 @@ class NvjpegBackend:
             )
         self._program = program
         self._timeline = timeline
-        self._engine = engine
+        self._others = executor.name
         self.rendered = program
         self._native = NativeProgram(replace(program, mix=None), program.convert, executor)
         self._decoder = partial(
@@ -145,7 +144,7 @@ class NvjpegBackend:
             others += (
                 f", and {share.value:.0%} of JPEGs{'' if share.measured else ' (being measured)'}"
             )
-        return f"the JPEG engine of {self._memory.place} -> CUDA; {others}: {self._engine}"
+        return f"the JPEG engine of {self._memory.place} -> CUDA; {others}: {self._others}"
 
     def _made(self) -> DecoderStream:
         try:
@@ -271,22 +270,19 @@ def _gpu(rank_gpu: int) -> tuple[int, int]:
 
 def compile(
     program: Program,
-    engine: DecodeEngine,
+    executor: Executor,
     timeline: Timeline,
     batch: int,
-    threads: int,
     gpu: int = 0,
     decode: Any = "auto",
-    executor: Executor | None = None,
 ) -> NvjpegBackend:
     """The entry point of BACKENDS["nvjpeg"]."""
-    executor = executor or executor_for(program.decode, engine, threads)
     how = as_gpu_decode(decode, "nvjpeg")
-    return NvjpegBackend(program, timeline, batch, executor, *_gpu(gpu), how, engine.name)
+    return NvjpegBackend(program, executor, timeline, batch, *_gpu(gpu), how)
 
 
 def engine(decode: Any) -> Any:
-    """The `decode` argument of `decode.engine_for`, for files that the engine does not take."""
+    """The `decode` argument of `open_executor`, for files that the engine does not take."""
     return "auto"
 
 

@@ -223,34 +223,33 @@ def _sample_image(source: Source, id: int) -> np.ndarray | None:
     None if it cannot be decoded.
     """
     import threading
+    from contextlib import closing
 
     import numpy as np
 
-    from fastfeed.decode import DecodeFailure, Request, engine_for
+    from fastfeed.decode.executor import Executor
     from fastfeed.faults import Failure
-    from fastfeed.ops import Resize
-    from fastfeed.ops.program.compile import fuse
+    from fastfeed.feed.transform.transform import Transform
+    from fastfeed.ops import Decode, Resize
 
     (blob,) = source.read([id])
     if isinstance(blob, np.ndarray):
         return np.repeat(blob, 3, axis=2) if blob.shape[2] == 1 else blob
-    engine = engine_for(fuse([Resize(_SHORT)], source.spec, fixed=False))
-    header = DecodeFailure("missing") if isinstance(blob, Failure) else engine.probe([blob])[0]
-    if isinstance(header, DecodeFailure):
+    if isinstance(blob, Failure):
         return None
-    by = min(1.0, _SHORT / min(header.height, header.width))
-    height, width = max(1, round(header.height * by)), max(1, round(header.width * by))
-    program = fuse([Resize((height, width))], source.spec)
-    out = np.empty((1, height, width, program.pixels.channels or 3), np.uint8)
-    windows = program.windows([np.empty((1, 0))], np.array([[header.height, header.width]]))
-    (bad,) = engine.decode(
-        Request([blob], [header], windows, program.filter), out, threading.Event()
-    )
-    if bad:
+    with closing(Executor(Decode(), 1)) as executor:
+        samples = executor.borrow([blob], threading.Event())
+    if samples.bad:
+        return None
+    size = samples.sizes[0] * min(1.0, _SHORT / samples.sizes[0].min())
+    height, width = np.maximum(np.rint(size), 1).astype(int).tolist()
+    with Transform([Resize((height, width))]) as transform:
+        batch = transform([bytes(blob)])
+    if batch.bad:
         return None
     limit = _LONGEST * min(height, width)
     top, left = max(0, height - limit) // 2, max(0, width - limit) // 2
-    return np.ascontiguousarray(out[0, top : top + limit, left : left + limit])
+    return np.ascontiguousarray(batch.images[0, top : top + limit, left : left + limit])
 
 
 def folder(directory: Path) -> ImageFolder:

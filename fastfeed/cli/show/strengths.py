@@ -17,7 +17,6 @@ from PIL import Image
 
 from fastfeed.backends.cpu import backend as cpu
 from fastfeed.backends.cpu.mixing import mix
-from fastfeed.decode import PixelsEngine
 from fastfeed.decode.executor import Executor
 from fastfeed.errors import ConfigError, SpecError
 from fastfeed.ops.geometry import Resize
@@ -111,7 +110,7 @@ def _run(program: Program, photo: np.ndarray, u: np.ndarray) -> list[Picture]:
                 f"{op!r} takes fields of samples, or returns images that are not drawn; leave it"
                 " out of --ops"
             )
-    n, engine = len(u), PixelsEngine()
+    n = len(u)
     sizes = np.tile(np.array(photo.shape[:2]), (n, 1))
     boxes = np.tile(np.array(sample_box(photo)), (n, 1))
     objects = Located(np.arange(n), boxes)
@@ -119,7 +118,7 @@ def _run(program: Program, photo: np.ndarray, u: np.ndarray) -> list[Picture]:
     shape: Any = program.spec.shape
     out = np.empty((n, *shape), np.uint8)
     executor = Executor(None, 1)
-    backend = cpu.compile(program, engine, Timeline(), n, 1, executor=executor)
+    backend = cpu.compile(program, executor, Timeline(), n)
     never = threading.Event()
     samples = executor.borrow([photo] * n, never)
     for bad in backend.render_native(samples, np.zeros(n, bool), work, out, never).values():

@@ -15,13 +15,14 @@ import numpy as np
 
 from fastfeed.backends.base import Backend
 from fastfeed.backends.cpu.mixing import mix_labels
+from fastfeed.decode.executor import Executor
 from fastfeed.faults import Failure, ends_run
 from fastfeed.feed.batch.annotations import Annotations, annotator
 from fastfeed.feed.batch.maps import MapRunner
 from fastfeed.feed.batch.pending_batch import BatchRows, PendingBatch
 from fastfeed.feed.batch.readahead import READ_AHEAD_BYTES, ReadAhead, Ticket
 from fastfeed.feed.batch.rows import Branch, MadeRows, RowMaker, targets
-from fastfeed.feed.batch.sample_loader import Decoder, ReadImages, SampleLoader
+from fastfeed.feed.batch.sample_loader import ReadImages, SampleLoader
 from fastfeed.feed.batch.task_sizes import TaskSizes
 from fastfeed.feed.batch_sizes import batch_sizes
 from fastfeed.feed.config import FeedConfig
@@ -44,7 +45,7 @@ class BatchBuilder:
         self,
         config: FeedConfig,
         branches: Sequence[Branch],
-        decoders: Mapping[str, Decoder],  # by image of the sample
+        executors: Mapping[str, Executor],  # by image of the sample
         quarantine: Quarantine,
         timeline: Timeline,
         sizes: TaskSizes,
@@ -60,7 +61,9 @@ class BatchBuilder:
         self.timeline = timeline
         self.sizes = sizes
         self._outage = config.outage
-        self._loader = SampleLoader(config, decoders, quarantine, timeline, sizes.max_bytes, native)
+        self._loader = SampleLoader(
+            config, executors, quarantine, timeline, sizes.max_bytes, native
+        )
         self._policy = config.policy
         self._use(branches)
         # the builder of batches of these sizes, where these differ

@@ -11,10 +11,10 @@ from typing import Any, cast
 
 import numpy as np
 
-from fastfeed.decode.base import DecodeEngine, DecodeFailure, FunctionFailed, Header
+from fastfeed.decode.base import DecodeFailure, FunctionFailed, Header
 from fastfeed.decode.executor import Executor, Samples
 from fastfeed.decode.native import orientation
-from fastfeed.decode.pillow_warnings import Name, probe_named
+from fastfeed.decode.pillow_warnings import Name
 from fastfeed.errors import SampleError
 from fastfeed.faults import Failure, ends_run, error_text
 from fastfeed.feed.batch.pending_batch import PendingBatch
@@ -111,19 +111,17 @@ class Loader:
     def __init__(
         self,
         source: Source,
-        engine: DecodeEngine,
+        executor: Executor,
         quarantine: Quarantine,
         timeline: Timeline,
         max_bytes: int,
         outages: Outages,
-        executor: Executor | None = None,  # reads with native threads
-        # it keeps the samples for native threads; otherwise they become Python's
+        # the executor keeps the samples for native threads; otherwise they become Python's
         native: bool = False,
         image: str = "",  # name among the images of a sample
     ) -> None:
         self._source = source
         self._image = image
-        self._engine = engine
         self._quarantine = quarantine
         self._max_bytes = max_bytes
         self._timeline = timeline
@@ -137,23 +135,29 @@ class Loader:
     def load(self, ids: np.ndarray, batch: PendingBatch, read: ReadRows) -> LoadedSamples:
         """Load the first of these ids, up to the limit of bytes."""
         self._progress.enter(batch.number, "read", partial(self._where, int(ids[0])))
-        if self._executor is not None:
-            return self._load_native(self._executor, ids, batch, read)
         bad: dict[int, Failure | None] = {}
-        blobs = self._read(ids, bad, batch, read)
-        ids = ids[: len(blobs)]
-        headers = [_BLACK] * len(ids)
-        good = [row for row in range(len(ids)) if row not in bad]
-        names = [self._name(ids, row) for row in good]
-        for row, header in zip(
-            good, probe_named(self._engine, [blobs[row] for row in good], names), strict=True
-        ):
-            if isinstance(header, DecodeFailure):
-                bad[row] = self.failure(ids[row], header)
-            else:
-                headers[row] = header
-        sizes = np.array([(h.height, h.width) for h in headers], np.int64).reshape(-1, 2)
-        return LoadedSamples(ids, blobs, headers, None, sizes, *self._regions(ids, sizes, bad), bad)
+        ahead, stop = self._image in batch.ahead, batch.stop
+        addresses = None if ahead else addresses_of(self._source, ids)
+        if addresses is None:
+            blobs = self._read(ids, bad, batch, read, 1 if ahead else self._executor.threads)
+            samples = self._executor.borrow(blobs, stop, partial(self._name, ids))
+        else:
+            samples = self._read_addresses(addresses, ids, bad, batch, read)
+            self._timeline.record_native(batch.number, ("read",), samples.spans)
+        ids = ids[: len(samples)]
+        for row, reason in samples.bad.items():
+            bad.setdefault(row, self.failure(ids[row], reason))
+        sizes = np.maximum(samples.sizes, 1)  # also of what was not read because the feed is closed
+        if bad:
+            sizes[list(bad)] = 1
+        corners, regions = self._regions(ids, sizes, bad)
+        if self._native:
+            return LoadedSamples(ids, [], [], samples, sizes, corners, regions, bad)
+        blobs = [
+            None if row in bad else self._executor.blob(samples, row) for row in range(len(ids))
+        ]
+        headers = [_BLACK if row in bad else samples.header(row) for row in range(len(ids))]
+        return LoadedSamples(ids, blobs, headers, None, sizes, corners, regions, bad)
 
     def _where(self, id: int) -> str:
         """The endpoint, or the folder, that a sample is read from."""
@@ -193,34 +197,8 @@ class Loader:
             uri = f"sample {int(id)}"
         return Failure(int(id), uri, stage, "internal", error_text(error))
 
-    def _load_native(
-        self, executor: Executor, ids: np.ndarray, batch: PendingBatch, read: ReadRows
-    ) -> LoadedSamples:
-        bad: dict[int, Failure | None] = {}
-        ahead, stop = self._image in batch.ahead, batch.stop
-        addresses = None if ahead else addresses_of(self._source, ids)
-        if addresses is None:
-            blobs = self._read(ids, bad, batch, read, 1 if ahead else executor.threads)
-            samples = executor.borrow(blobs, stop, partial(self._name, ids))
-        else:
-            samples = self._read_addresses(executor, addresses, ids, bad, batch, read)
-            self._timeline.record_native(batch.number, ("read",), samples.spans)
-        ids = ids[: len(samples)]
-        for row, reason in samples.bad.items():
-            bad.setdefault(row, self.failure(ids[row], reason))
-        sizes = np.maximum(samples.sizes, 1)  # also of what was not read because the feed is closed
-        if bad:
-            sizes[list(bad)] = 1
-        corners, regions = self._regions(ids, sizes, bad)
-        if self._native:
-            return LoadedSamples(ids, [], [], samples, sizes, corners, regions, bad)
-        blobs = [None if row in bad else executor.blob(samples, row) for row in range(len(ids))]
-        headers = [_BLACK if row in bad else samples.header(row) for row in range(len(ids))]
-        return LoadedSamples(ids, blobs, headers, None, sizes, corners, regions, bad)
-
     def _read_addresses(
         self,
-        executor: Executor,
         addresses: SampleLocations,
         ids: np.ndarray,
         bad: dict[int, Failure | None],
@@ -230,7 +208,7 @@ class Loader:
         """Read the first samples by native threads, or by the source if these cannot."""
         known_bad, stop = self._quarantine.known_bad(ids), batch.stop
         some_known = bool(np.count_nonzero(known_bad))
-        samples = executor.read(
+        samples = self._executor.read(
             addresses,
             self._max_bytes,
             stop,
@@ -238,17 +216,19 @@ class Loader:
             partial(self._name, ids),
         )
         unread = [row for row in samples.unread if not known_bad[row]]
-        size, step = 0, executor.threads * _READ_AT_ONCE
+        size, step = 0, self._executor.threads * _READ_AT_ONCE
         for k in range(0, len(unread), step):
             if size >= self._max_bytes:
                 samples = samples.first(unread[k])
                 break
             rows = unread[k : k + step]
-            for row, entry in self._read_parallel(rows, ids, batch, read, executor.threads).items():
+            for row, entry in self._read_parallel(
+                rows, ids, batch, read, self._executor.threads
+            ).items():
                 if entry is None or isinstance(entry, Failure):
                     bad[row] = entry
                 else:
-                    executor.put(samples, row, entry)
+                    self._executor.put(samples, row, entry)
                     size += size_of(entry)
         self._progress.count(samples.read_bytes + size)
         if some_known:
@@ -343,7 +323,7 @@ class Loader:
         step = max(1, min(_READ_AT_ONCE, -(-len(rows) // threads)))
         groups = [rows[k : k + step] for k in range(0, len(rows), step)]
         tasks = [partial(self._read_rows, group, ids, batch, read, by_row) for group in groups]
-        if self._executor is not None and self._image not in batch.ahead and tasks:
+        if self._image not in batch.ahead and tasks:
             self._executor.run_python(tasks, batch.stop)
         else:
             for task in tasks:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from fastfeed.decode.base import DecodeEngine, DecodeFailure
+from fastfeed.decode.base import DecodeFailure
 from fastfeed.decode.executor import Executor
 from fastfeed.errors import StorageError
 from fastfeed.faults import REASONS, Failure
@@ -25,20 +25,13 @@ from fastfeed.sources.column_arrays import as_array
 ReadImages = Callable[[str, list[int]], list[Any]]  # image, rows -> bytes or Failure each
 
 
-class Decoder(NamedTuple):
-    """Decoding of one image of the samples."""
-
-    engine: DecodeEngine
-    executor: Executor | None  # reads many samples per call
-
-
 class SampleLoader:
     """One loader per image; a sample is bad if any of its images is."""
 
     def __init__(
         self,
         config: FeedConfig,
-        decoders: Mapping[str, Decoder],  # by image
+        executors: Mapping[str, Executor],  # by image
         quarantine: Quarantine,
         timeline: Timeline,
         max_bytes: int,  # of all images that a task holds
@@ -46,7 +39,7 @@ class SampleLoader:
     ) -> None:
         source = config.source
         self._source = source
-        self._decoders = decoders
+        self._executors = executors
         self._optionals = Optionals(source)
         self.sources = images_of(source)
         self.reads_columns = self._optionals.column_values([]) is not None
@@ -54,16 +47,14 @@ class SampleLoader:
         outages: list[Outages] = []
         self._loaders: dict[str, Loader] = {}
         for name, image in self.sources.items():
-            engine, executor = decoders[name]
             outages.append(Outages(config.outage, len(image), image.uri, timeline.progress))
             self._loaders[name] = Loader(
                 image,
-                engine,
+                executors[name],
                 quarantine,
                 timeline,
                 max_bytes // len(self.sources),
                 outages[-1],
-                executor,
                 native,
                 name,
             )
@@ -71,9 +62,8 @@ class SampleLoader:
 
     def close(self) -> None:
         """End threads that run Python for native ones."""
-        for decoder in self._decoders.values():
-            if decoder.executor is not None:
-                decoder.executor.close()
+        for executor in self._executors.values():
+            executor.close()
 
     @property
     def remote(self) -> dict[str, Fetching]:

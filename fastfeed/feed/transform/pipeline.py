@@ -14,9 +14,8 @@ from typing import Any, cast
 import numpy as np
 
 from fastfeed.backends.base import BackendModule
-from fastfeed.decode import engine_for
 from fastfeed.decode.base import DecodeFailure, FunctionFailed
-from fastfeed.decode.executor import Executor, Samples, executor_for
+from fastfeed.decode.executor import Executor, Samples, open_executor
 from fastfeed.decode.memory_limit import limit_decoding
 from fastfeed.distributed.cores import cores_for
 from fastfeed.distributed.world import World
@@ -247,20 +246,18 @@ class Pipeline:
         # an engine for JPEGs takes no pixels
         name = "cpu" if of_pixels else _BACKENDS[config.device]
         module = cast(BackendModule, importlib.import_module(BACKENDS[name]))
-        engine = engine_for(program, module.engine(config.decode))
+        decode = module.engine(config.decode)
         shared = next((route.executor for route in self._routes.values()), None)
-        executor = executor_for(program.decode, engine, self._threads, shared, callers_work=True)
+        executor = open_executor(program, decode, self._threads, shared, callers_work=True)
         branches = []
         for part in (program, *program.others):
             backend = module.compile(
                 part,
-                engine=engine,
-                timeline=self.timeline,
+                executor,
+                self.timeline,
                 batch=_AT_ONCE,
-                threads=self._threads,
                 gpu=World.detect().gpu,
                 decode=config.decode,
-                executor=executor,
             )
             branches.append(Branch(part, backend, 1, 1, TaskSizes(1, 1, 1)))
         return _Route(executor, branches)

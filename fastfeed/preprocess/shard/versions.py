@@ -9,7 +9,7 @@ from PIL import __version__ as _PILLOW
 from PIL import features
 
 from fastfeed.decode.formats import heic
-from fastfeed.decode.native import is_built
+from fastfeed.runtime.extension import is_built
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess.model.plan import JobPlan, version_differences
 from fastfeed.preprocess.model.recipe import Recipe

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from helpers import dali_cases
 from helpers.dali_cases import Differences, differences
+from helpers.engines import engine_for
 from helpers.meaning import SAME, Within
 from helpers.op_examples import ON_DALI
 from helpers.opencv_ops import reference as cpu
@@ -25,7 +26,7 @@ from helpers.side_by_side import (
 )
 
 import fastfeed as ff
-from fastfeed.decode import Request, engine_for
+from fastfeed.decode import Request
 from fastfeed.ops import OPS
 from fastfeed.ops.program.compile import Windows, Work, fuse
 from fastfeed.spec import ENCODED, PIXELS, Spec

@@ -18,12 +18,14 @@ from helpers.dali_cases import (
     show,
     stored,
 )
+from helpers.engines import engine_for
 from helpers.op_examples import CHANGES, EXAMPLES, ON_DALI
 from helpers.opencv_ops import reference as cpu
 from helpers.side_by_side import HERE, compiled, encoded, files, needs_dali, picture
 
 import fastfeed as ff
-from fastfeed.decode import Header, engine_for
+from fastfeed.decode import Header
+from fastfeed.decode.executor import open_executor
 from fastfeed.errors import ConfigError
 from fastfeed.ops.program.compile import fuse
 from fastfeed.ops.program.program import Work
@@ -209,9 +211,8 @@ def test_all_by_the_engine_is_the_cpu_backend_to_the_bit():
     want, _, runner, work = both(ops, ENCODED, blobs)
     program = runner.rendered
     dali = importlib.import_module("fastfeed.backends.dali.backend")
-    own = dali.compile(
-        program, engine_for(program, "pillow"), Timeline(), 9, 2, decode=GpuDecode(cpu_share=1.0)
-    )
+    executor = open_executor(program, "pillow", 2)
+    own = dali.compile(program, executor, Timeline(), 9, decode=GpuDecode(cpu_share=1.0))
     assert np.array_equal(rendered(program, own, work, blobs), want)
 
 

@@ -219,13 +219,15 @@ import numpy as np, fastfeed as ff
 from helpers.opencv_ops import reference as cpu
 from fastfeed.backends.dali import backend as dali
 from fastfeed.backends.dali.plain import plain_rows
-from fastfeed.decode import DecodeFailure, engine_for
+from fastfeed.decode import DecodeFailure
+from fastfeed.decode.executor import open_executor
 from fastfeed.ops.program.compile import Work, fuse
 from fastfeed.spec import ENCODED
 from fastfeed.runtime.timeline import Timeline
 program = fuse([ff.Resize((64, 64))], ENCODED)
-engine, clock = engine_for(program, "pillow"), Timeline()
-runners = [b.compile(program, engine, clock, 64, 2) for b in (cpu, dali)]
+executor, clock = open_executor(program, "pillow", 2), Timeline()
+engine = executor.pillow
+runners = [b.compile(program, executor, clock, 64) for b in (cpu, dali)]
 files = sorted(p for p in Path(sys.argv[1]).rglob("*") if p.is_file())
 files = [p for p in files if not isinstance(h := engine.probe([p.read_bytes()])[0], DecodeFailure) and h.height * h.width < 4e7]
 verdicts, pixels = [], []

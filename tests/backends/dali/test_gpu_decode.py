@@ -9,6 +9,7 @@ import threading
 
 import numpy as np
 import pytest
+from helpers.engines import engine_for
 from helpers.side_by_side import encoded, files, needs_dali, picture
 from PIL import Image
 
@@ -191,13 +192,14 @@ def test_without_a_gpu_gpu_decoding_is_an_error(folder, decode):
 def test_the_same_sample_whatever_else_is_in_the_batch():
     """Also files of other kinds, which stay with the engine."""
     dali = importlib.import_module("fastfeed.backends.dali.backend")
-    from fastfeed.decode import engine_for
+    from fastfeed.decode.executor import open_executor
     from fastfeed.runtime.timeline import Timeline
 
     program = fuse([ff.Resize((48, 64))], ENCODED)
     engine, blobs = engine_for(program, "auto"), files()
     for how in CHOICES.values():
-        runner = dali.compile(program, engine, Timeline(), 32, 2, decode=how)
+        executor = open_executor(program, "auto", 2)
+        runner = dali.compile(program, executor, Timeline(), 32, decode=how)
         out = np.empty((len(blobs), 48, 64, 3), np.uint8)
         headers = engine.probe(blobs)
         windows = Windows(

@@ -8,13 +8,14 @@ import types
 
 import numpy as np
 import pytest
+from helpers.engines import engine_for
 from helpers.late_dali import install
 from helpers.late_gpu import LateGpu
 from helpers.side_by_side import encoded, needs_dali, picture
 
 import fastfeed as ff
 from fastfeed.backends.options import GpuDecode
-from fastfeed.decode import engine_for
+from fastfeed.decode.executor import open_executor
 from fastfeed.ops.mix_plan import BLEND, MOSAIC, PASTE, MixPlan
 from fastfeed.ops.program.compile import Windows, Work, fuse
 from fastfeed.runtime.timeline import Timeline
@@ -41,7 +42,8 @@ def compiled(ops, decode, batch=8, spec=ENCODED):
     program = fuse(ops, spec)
     engine = engine_for(program, "pillow")
     backend = importlib.import_module("fastfeed.backends.dali.backend")
-    return backend.compile(program, engine, Timeline(None), batch, 1, decode=decode), engine
+    executor = open_executor(program, "pillow", 1)
+    return backend.compile(program, executor, Timeline(None), batch, decode=decode), engine
 
 
 def work(engine, blobs):

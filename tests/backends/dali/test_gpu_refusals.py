@@ -7,11 +7,12 @@ import threading
 
 import numpy as np
 import pytest
+from helpers.engines import engine_for
 from helpers.side_by_side import encoded, needs_dali, picture
 
 import fastfeed as ff
 from fastfeed.backends.options import GpuDecode
-from fastfeed.decode import engine_for
+from fastfeed.decode.executor import open_executor
 from fastfeed.errors import DeviceMemory
 from fastfeed.ops.program.compile import Windows, Work, fuse
 from fastfeed.runtime.timeline import Timeline
@@ -30,7 +31,8 @@ def render(monkeypatch):
     def rendered(blobs, decode):
         program = fuse([ff.Resize((48, 64))], ENCODED)
         engine = engine_for(program, "pillow")
-        runner = backend.compile(program, engine, Timeline(None), len(blobs), 1, decode=GpuDecode())
+        executor = open_executor(program, "pillow", 1)
+        runner = backend.compile(program, executor, Timeline(None), len(blobs), decode=GpuDecode())
         real = lane.run
 
         def run(self, *given):

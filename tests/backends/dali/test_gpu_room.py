@@ -11,6 +11,7 @@ import types
 
 import numpy as np
 import pytest
+from helpers.engines import engine_for
 from helpers.side_by_side import encoded, needs_dali, picture
 
 import fastfeed as ff
@@ -48,8 +49,6 @@ def cupy(monkeypatch):
 @pytest.fixture
 def parts():
     """(a lane on the processor, headers of the files)."""
-    from fastfeed.decode import engine_for
-
     lane = importlib.import_module("fastfeed.backends.dali.pipeline")
     graph = importlib.import_module("fastfeed.backends.dali.graph")
     program = fuse([ff.Resize((48, 64))], ENCODED)
@@ -112,13 +111,14 @@ def test_a_graph_that_gives_another_batch_is_noticed_and_built_again(parts):
 )
 def test_no_room_for_what_the_processor_decoded_says_what_to_lower(cupy, monkeypatch, error):
     """The share of the processor, mixing and black rows are CuPy's work, not DALI's."""
-    from fastfeed.decode import engine_for
+    from fastfeed.decode.executor import open_executor
 
     backend = importlib.import_module("fastfeed.backends.dali.backend")
     monkeypatch.setattr(backend, "gpu_count", lambda: 0)
     program = fuse([ff.Resize((48, 64))], ENCODED)
     engine = engine_for(program, "pillow")
-    runner = backend.compile(program, engine, Timeline(None), 4, 1, decode="cpu")
+    executor = open_executor(program, "pillow", 1)
+    runner = backend.compile(program, executor, Timeline(None), 4, decode="cpu")
     memory = importlib.import_module("fastfeed.backends.gpu_memory").GpuMemory(0)
     errors = [error]
 

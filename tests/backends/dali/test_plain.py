@@ -7,11 +7,11 @@ import io
 
 import numpy as np
 import pytest
+from helpers.engines import engine_for
 from helpers.jpegs import NO_KERNEL, encoded, native, textured
 from helpers.side_by_side import files, needs_dali
 from PIL import Image
 
-from fastfeed.decode import engine_for
 from fastfeed.ops.geometry import Resize
 from fastfeed.ops.program.compile import fuse
 from fastfeed.spec import ENCODED

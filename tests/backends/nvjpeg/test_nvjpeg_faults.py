@@ -18,8 +18,7 @@ import fastfeed as ff
 from fastfeed.backends.cpu import backend as cpu
 from fastfeed.backends.nvjpeg import backend, decoder_stream
 from fastfeed.backends.options import GpuDecode, choose
-from fastfeed.decode import engine_for
-from fastfeed.decode.executor import executor_for
+from fastfeed.decode.executor import open_executor
 from fastfeed.errors import ConfigError, DeviceMemory, MissingExtra
 from fastfeed.feed.config import BACKENDS
 from fastfeed.ops.program.compile import fuse
@@ -283,15 +282,13 @@ def test_a_batch_is_there_when_it_returns_and_the_trainer_is_not_waited_for(mach
     """On any stream, which for the trainer's step has work to do."""
     _, cupy = machine
     program = fuse([ff.Resize((48, 64)), ff.ToFloat()], ENCODED)
-    executor = executor_for(program.decode, engine_for(program, "auto"), 2)
+    executor = open_executor(program, "auto", 2)
     runner = backend.compile(
         program,
-        engine_for(program, "auto"),
+        executor,
         Timeline(None),
         8,
-        2,
         decode=GpuDecode("nvjpeg", cpu_share=share),
-        executor=executor,
     )
     blobs = [encoded(picture(80 + k, 90, k), "JPEG", quality=90) for k in range(8)]
     samples = executor.borrow(blobs, threading.Event())
@@ -307,7 +304,7 @@ def test_a_batch_is_there_when_it_returns_and_the_trainer_is_not_waited_for(mach
     assert runner.render_native(samples, skip, work, out, threading.Event()) == {}
     want = np.empty(out.shape, "float32")
     assert (
-        cpu.compile(program, None, Timeline(None), 8, 2, executor=executor).render_native(
+        cpu.compile(program, executor, Timeline(None), 8).render_native(
             samples, skip, work, want, threading.Event()
         )
         == {}

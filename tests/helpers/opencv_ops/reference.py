@@ -64,9 +64,9 @@ class Reference:
         convert(self._final, pixels, out)
 
 
-def compile(program: Program, engine: DecodeEngine, *_: Any, **__: Any) -> Reference:
-    """Takes the arguments of a backend's `compile`."""
-    return Reference(program, engine)
+def compile(program: Program, decoder: Any, *_: Any, **__: Any) -> Reference:
+    """Takes the arguments of a backend's `compile`, or an engine in place of the executor."""
+    return Reference(program, getattr(decoder, "pillow", decoder))
 
 
 def convert(how: Convert, pixels: np.ndarray, out: np.ndarray) -> None:

@@ -12,10 +12,10 @@ import pytest
 from helpers.hugging_face import blob, table, write_stream
 from helpers.tables import Reads, every
 
-from fastfeed.decode import is_built
 from fastfeed.decode.executor import Executor
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.ops import Decode
+from fastfeed.runtime.extension import is_built
 from fastfeed.sources import Table
 
 COLUMNS = {

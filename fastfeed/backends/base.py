@@ -10,7 +10,7 @@ import numpy as np
 
 from fastfeed.decode.base import DecodeFailure, Header, Stop
 from fastfeed.decode.executor import Executor, Samples
-from fastfeed.ops.mix_plan import MixPlan
+from fastfeed.ops.mix import MixPlan
 from fastfeed.ops.program.program import Program, Work
 from fastfeed.runtime.timeline import Timeline
 
@@ -52,8 +52,13 @@ class NativeRenderer(Protocol):
         ...
 
 
-class Mixer(Protocol):
-    """Combines rendered samples. The batch builder calls it."""
+class Backend(Protocol):
+    """A compiled program, which is also a Renderer or a NativeRenderer."""
+
+    # the program of rendered samples: where they are mixed, conversion comes afterwards
+    rendered: Program
+    xp: Any  # NumPy, or the module with its functions for arrays in the memory of batches
+    memory_name: str  # "memory", "the memory of GPU 0"
 
     def mix(
         self,
@@ -71,17 +76,8 @@ class Mixer(Protocol):
         """
         ...
 
-
-class BatchMemory(Protocol):
-    """The memory that batches are made in.
-
-    The buffer pool and the threads that write to it use this.
-    """
-
-    xp: Any  # NumPy, or the module with its functions for arrays in this memory
-
     def empty(self, shape: tuple[int, ...], dtype: str, /) -> Any:
-        """An array with undefined content."""
+        """An array for batches, with undefined content."""
         ...
 
     def device_context(self) -> AbstractContextManager[None]:
@@ -92,22 +88,9 @@ class BatchMemory(Protocol):
         """Wait until all writes to batches are visible to every thread and stream."""
         ...
 
-
-class Description(Protocol):
-    """Text of the backend for `print(feed)`."""
-
-    memory_name: str  # "memory", "the memory of GPU 0"
-
     def decode_path(self) -> str:
         """The path from bytes to pixels, in words."""
         ...
-
-
-class Backend(Mixer, BatchMemory, Description, Protocol):
-    """A compiled program, which is also a Renderer or a NativeRenderer."""
-
-    # the program of rendered samples: where they are mixed, conversion comes afterwards
-    rendered: Program
 
 
 class BackendModule(Protocol):

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+
 from fastfeed.errors import ConfigError
 from fastfeed.ops.base import FrozenOp, Kind, check_integer, check_number
-from fastfeed.ops.soft_labels import Targets
 from fastfeed.spec import CLASS_NUMBER, LabelSpec, Spec
 
 __all__ = ["LabelSmoothing", "OneHot"]
@@ -85,6 +86,23 @@ class LabelSmoothing(FrozenOp):
 
     def out(self, spec: Spec) -> Spec:
         return spec
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """Soft labels: float32 (n, classes)."""
+
+    classes: int
+    smoothing: float = 0.0  # share spread evenly over all classes
+
+    def of(self, labels: np.ndarray) -> np.ndarray:
+        """Soft labels of int64 (n,) labels; a row of zeros for an unknown class, such as -1."""
+        out = np.full((len(labels), self.classes), self.smoothing / self.classes, np.float32)
+        known = (labels >= 0) & (labels < self.classes)
+        out[~known] = 0
+        rows = np.flatnonzero(known)
+        out[rows, labels[rows]] += np.float32(1 - self.smoothing)
+        return out
 
 
 def targets(ops: Sequence[Any], classes: int, spec: LabelSpec = CLASS_NUMBER) -> Targets | None:

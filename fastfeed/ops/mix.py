@@ -26,7 +26,6 @@ from fastfeed.ops.base import (
     need_pixels,
 )
 from fastfeed.ops.beta import beta
-from fastfeed.ops.mix_plan import AS_IS, BLEND, MOSAIC, PASTE, MixPlan
 from fastfeed.ops.ranges import check_weights
 from fastfeed.spec import Spec
 
@@ -38,6 +37,25 @@ SHOWCASE = (  # examples that `fastfeed show --ops` draws
     "Mosaic()",
     "RandomChoice([MixUp(1.0), CutMix(1.0)])",
 )
+
+
+AS_IS, BLEND, PASTE, MOSAIC = range(4)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MixPlan:
+    """Mixing of n samples. A sample's group is itself (member 0), then its partners."""
+
+    # int64 (n,): AS_IS; BLEND: shares of members 0 and 1; PASTE: member 1 in a box; MOSAIC: four
+    # members
+    how: np.ndarray
+    # float64 (n, group): of each member in the image and in the label; rows sum to 1
+    shares: np.ndarray
+    # int64 (n, 4): top, left, height, width of PASTE; for MOSAIC row and column of its center, 0, 0
+    box: np.ndarray
+
+    def __getitem__(self, rows: Any) -> MixPlan:
+        return MixPlan(self.how[rows], self.shares[rows], self.box[rows])
 
 
 def member_rows(positions: np.ndarray, group: int, first: int) -> np.ndarray:

@@ -14,8 +14,7 @@ from fastfeed.ops import (
     RandomChoice,
     Resize,
 )
-from fastfeed.ops.labels import targets
-from fastfeed.ops.soft_labels import Targets
+from fastfeed.ops.labels import Targets, targets
 from fastfeed.spec import ENCODED, Spec
 
 

@@ -7,8 +7,7 @@ import pytest
 
 from fastfeed.errors import ConfigError, SpecError
 from fastfeed.ops import CutMix, LabelSmoothing, MixUp, Mosaic, RandomChoice, RandomFlip
-from fastfeed.ops.mix import member_rows
-from fastfeed.ops.mix_plan import AS_IS, BLEND, MOSAIC, PASTE, MixPlan
+from fastfeed.ops.mix import AS_IS, BLEND, MOSAIC, PASTE, MixPlan, member_rows
 from fastfeed.sampling.rng import uniform
 from fastfeed.spec import ENCODED, Spec
 

@@ -12,7 +12,7 @@ from fastfeed.backends.cpu.native_program import NativeProgram
 from fastfeed.backends.cpu.without_kernel import WithoutKernel
 from fastfeed.decode.base import DecodeFailure, Stop
 from fastfeed.decode.executor import Executor, Samples
-from fastfeed.ops.mix_plan import MixPlan
+from fastfeed.ops.mix import MixPlan
 from fastfeed.ops.program.program import Program, Work
 from fastfeed.runtime.buffers import aligned
 from fastfeed.runtime.timeline import Timeline

@@ -1,4 +1,4 @@
-"""Mixes finished samples and their labels (MixUp, CutMix, Mosaic) by an `ops.mix_plan.MixPlan`."""
+"""Mixes finished samples and their labels (MixUp, CutMix, Mosaic) by an `ops.mix.MixPlan`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.ops.mix_plan import BLEND, MOSAIC, PASTE, MixPlan
+from fastfeed.ops.mix import BLEND, MOSAIC, PASTE, MixPlan
 
 _AT_ONCE = 32  # rows blended at once: bounds the memory for floats
 

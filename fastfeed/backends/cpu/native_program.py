@@ -39,7 +39,7 @@ from fastfeed.errors import FeedClosed
 from fastfeed.ops.base import FILTERS, shade
 from fastfeed.ops.convert import Convert
 from fastfeed.ops.function import Function
-from fastfeed.ops.mix_plan import MixPlan
+from fastfeed.ops.mix import MixPlan
 from fastfeed.ops.noise_table import STEPS, gray, steps
 from fastfeed.ops.program.layers import Choices, Layer
 from fastfeed.ops.program.program import Program, Work

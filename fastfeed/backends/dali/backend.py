@@ -32,7 +32,7 @@ from fastfeed.decode.base import DecodeFailure, Header, Request, Stop
 from fastfeed.decode.executor import Executor
 from fastfeed.errors import ConfigError, DeviceError
 from fastfeed.gpu_support import runs_on_gpu
-from fastfeed.ops.mix_plan import MixPlan
+from fastfeed.ops.mix import MixPlan
 from fastfeed.ops.program.program import Program, Work
 from fastfeed.runtime.timeline import Timeline
 

@@ -38,7 +38,7 @@ from fastfeed.decode.executor import Executor, Samples
 from fastfeed.errors import ConfigError, DeviceError, MissingExtra
 from fastfeed.gpu_support import runs_on_gpu
 from fastfeed.ops.convert import Convert
-from fastfeed.ops.mix_plan import MixPlan
+from fastfeed.ops.mix import MixPlan
 from fastfeed.ops.program.program import Program, Work
 from fastfeed.printable import log
 from fastfeed.runtime.timeline import Timeline

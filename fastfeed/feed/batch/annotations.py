@@ -19,7 +19,7 @@ from fastfeed.faults import Failure
 from fastfeed.feed.batch.object_rows import ObjectRows, clear_objects, mix_objects
 from fastfeed.ops.function import Function
 from fastfeed.ops.geometry import RandomFlip
-from fastfeed.ops.mix_plan import MixPlan
+from fastfeed.ops.mix import MixPlan
 from fastfeed.ops.move_boxes import Stage, fill_valid, stages, transforms_of
 from fastfeed.ops.program.program import Program, Work
 from fastfeed.ops.program.window import Located

@@ -12,7 +12,7 @@ import numpy as np
 from fastfeed.backends.cpu.masks import mask_after, stage_arrays
 from fastfeed.decode.orientation import displayed, displayed_boxes
 from fastfeed.feed.batch.polygons import Polygons, clear_polygons, ranks
-from fastfeed.ops.mix_plan import BLEND, MOSAIC, MixPlan
+from fastfeed.ops.mix import BLEND, MOSAIC, MixPlan
 from fastfeed.ops.move_boxes import Stage, boxes_after, points_after
 from fastfeed.runtime.batch import Boxes
 from fastfeed.sources.annotations.shapes import Rings, Runs

@@ -11,8 +11,7 @@ import numpy as np
 from fastfeed.faults import Failure
 from fastfeed.feed.batch.annotations import Annotations
 from fastfeed.feed.batch.readahead import ReadAhead
-from fastfeed.ops.mix import member_rows
-from fastfeed.ops.mix_plan import MixPlan
+from fastfeed.ops.mix import MixPlan, member_rows
 from fastfeed.runtime.thread_pool import CancelToken
 
 

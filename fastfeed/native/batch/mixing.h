@@ -1,4 +1,4 @@
-// Combines finished samples of a batch with their neighbors: MixUp, CutMix, Mosaic. ops/mix_plan.py has the same table.
+// Combines finished samples of a batch with their neighbors: MixUp, CutMix, Mosaic. ops/mix.py has the same table.
 #pragma once
 
 #include <cstddef>

@@ -9,11 +9,11 @@ from PIL import __version__ as _PILLOW
 from PIL import features
 
 from fastfeed.decode.formats import heic
-from fastfeed.runtime.extension import is_built
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess.model.plan import JobPlan, version_differences
 from fastfeed.preprocess.model.recipe import Recipe
 from fastfeed.preprocess.pixels.image_info import libvips
+from fastfeed.runtime.extension import is_built
 from fastfeed.version import __version__
 
 _OF_PILLOW = {  # by our names; the first feature that Pillow was built with

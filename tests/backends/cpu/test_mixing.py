@@ -9,8 +9,7 @@ import pytest
 
 from fastfeed.backends.cpu.mixing import mix, mix_labels
 from fastfeed.ops import CutMix, MixUp, Mosaic, RandomChoice
-from fastfeed.ops.mix import member_rows
-from fastfeed.ops.mix_plan import AS_IS, BLEND, MOSAIC, PASTE, MixPlan
+from fastfeed.ops.mix import AS_IS, BLEND, MOSAIC, PASTE, MixPlan, member_rows
 
 OPS = [
     MixUp(1.0, p=0.7),

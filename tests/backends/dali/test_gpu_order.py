@@ -16,7 +16,7 @@ from helpers.side_by_side import encoded, needs_dali, picture
 import fastfeed as ff
 from fastfeed.backends.options import GpuDecode
 from fastfeed.decode.executor import open_executor
-from fastfeed.ops.mix_plan import BLEND, MOSAIC, PASTE, MixPlan
+from fastfeed.ops.mix import BLEND, MOSAIC, PASTE, MixPlan
 from fastfeed.ops.program.compile import Windows, Work, fuse
 from fastfeed.runtime.timeline import Timeline
 from fastfeed.spec import ENCODED

@@ -12,7 +12,7 @@ from fastfeed.backends.cpu.native_program import OpFailed
 from fastfeed.decode.base import DecodeEngine, DecodeFailure, Header, Request, Stop
 from fastfeed.decode.padding import decode_views, decode_with_border
 from fastfeed.ops.convert import Convert
-from fastfeed.ops.mix_plan import MixPlan
+from fastfeed.ops.mix import MixPlan
 from fastfeed.ops.program.program import Program, Work
 from helpers.opencv_ops import lookup
 from helpers.opencv_ops.chain import run
@@ -58,7 +58,7 @@ class Reference:
         return results
 
     def mix(self, samples: np.ndarray, members: np.ndarray, plan: MixPlan, out: np.ndarray) -> None:
-        """As `Mixer.mix`."""
+        """As `Backend.mix`."""
         pixels = np.empty((len(out), *samples.shape[1:]), np.uint8)
         mix(samples, members, plan, pixels)
         convert(self._final, pixels, out)

@@ -18,6 +18,7 @@ from fastfeed.decode.executor import Executor
 from fastfeed.ops import OPS
 from fastfeed.ops.program.compile import fuse
 from fastfeed.runtime.buffers import aligned
+from fastfeed.runtime.timeline import Timeline
 
 IMAGES, SIDE = 32, 224
 _NEVER = threading.Event()
@@ -102,7 +103,7 @@ class Ours:
         source = ff.Arrays(np.stack(images))
         self._program = fuse(ops, source.spec)
         self._executor = Executor(None, 1)
-        self._native = NativeProgram(self._program, self._program.convert, self._executor)
+        self._native = NativeProgram(self._program, self._executor, Timeline(capacity=0))
         self._samples = self._executor.borrow(images, _NEVER)
         last = max((step.slot for step in self._program.steps), default=0)
         given = np.empty((0, 0)) if draws is None else draws
@@ -115,9 +116,7 @@ class Ours:
         """Choose parameters, and make all images."""
         n = len(self.batch)
         work = self._program.work(self._draws, np.full((n, 2), SIDE))
-        self._native.run(
-            self._samples, np.zeros(n, bool), work, self.batch, _NEVER, lambda spans: None
-        )
+        self._native.run(self._samples, np.zeros(n, bool), work, self.batch, _NEVER)
         return n
 
 

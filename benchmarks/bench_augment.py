@@ -48,6 +48,7 @@ from fastfeed.decode.executor import Executor
 from fastfeed.ops.program.compile import fuse
 from fastfeed.ops.program.layers import choose
 from fastfeed.runtime.extension import extension
+from fastfeed.runtime.timeline import Timeline
 
 BATCH = 256
 # replace each byte by another
@@ -273,13 +274,13 @@ def batches(rounds: int) -> dict[str, Any]:
         ("CutMix, per batch", ff.CutMix(1.0, per="batch"), pasted),
     ):
         program = fuse([op], source.spec, classes=10)
-        native = NativeProgram(program, program.convert, executor)
+        native = NativeProgram(program, executor, Timeline(capacity=0))
         out = np.empty((BATCH, *program.shape), program.spec.dtype)
         u = rng.random((1 if op.per == "batch" else BATCH, op.draws))
         how = op.mix_plan(np.broadcast_to(u, (BATCH, op.draws)), (SIDE, SIDE))
 
         def whole(native: NativeProgram = native, how: Any = how, out: np.ndarray = out) -> int:
-            native.mix(made, members, how, out, Event(), lambda spans: None)
+            native.mix(made, members, how, out, Event())
             return BATCH
 
         def theirs(make: Any = by_hand, how: Any = how, out: np.ndarray = out) -> int:

@@ -48,6 +48,7 @@ from fastfeed.runtime.addresses import ArrayRows
 from fastfeed.runtime.batch import Batch
 from fastfeed.runtime.buffers import aligned
 from fastfeed.runtime.extension import extension
+from fastfeed.runtime.timeline import Timeline
 
 BATCH = 256
 WAIT_NS = 850_000
@@ -189,11 +190,11 @@ def only_waits() -> float:
     program = fuse([], ff.Arrays(source).spec)
     executor, n = Executor(None, 1), 300
     executor.native = Waiting()
-    native = NativeProgram(program, program.convert, executor)
+    native = NativeProgram(program, executor, Timeline(capacity=0))
     samples = executor.read(ArrayRows(source, np.zeros(n, np.int64)), 1 << 40, Event())
     work, out = program.work([], np.full((n, 2), 4)), np.empty((n, 4, 4, 3), np.uint8)
     begin = time.perf_counter()
-    native.run(samples, np.zeros(n, bool), work, out, Event(), lambda spans: None)
+    native.run(samples, np.zeros(n, bool), work, out, Event())
     return n / (time.perf_counter() - begin)
 
 

@@ -44,14 +44,14 @@ from fastfeed.ops.noise_table import STEPS, gray, steps
 from fastfeed.ops.program.layers import Choices, Layer
 from fastfeed.ops.program.program import Program, Work
 from fastfeed.ops.program.window import Windows
+from fastfeed.runtime.timeline import Timeline
 from fastfeed.system.clocks import steady_ns
 
 _SLICE = 32  # samples that a thread takes through ops in Python at a time, at most
 _DONE, _CANCELLED = 0, 6  # as Status in native/image/header.h
-_DECODE, _AUGMENT = 2, 3  # columns of spans
+_STAGES = ("decode", "augment", "convert")
+_DECODE, _AUGMENT = 2, 3  # columns of spans: thread, begin, and nanoseconds of each stage
 
-# int64 (n, 5): thread, begin, ns of decoding, of ops, of conversion
-RecordSpans = Callable[[np.ndarray], None]
 # (height, width, channels) and its choices -> as in the batch
 Finish = Callable[[np.ndarray, Sequence[Choices], Stop], np.ndarray]
 
@@ -88,7 +88,12 @@ class NativeProgram:
     """A compiled program for an executor's threads."""
 
     def __init__(
-        self, program: Program, final: Convert, executor: Executor, finish: Finish | None = None
+        self,
+        program: Program,
+        executor: Executor,
+        timeline: Timeline,
+        final: Convert | None = None,
+        finish: Finish | None = None,
     ) -> None:
         """`final`: the conversion of mixed samples, if the program renders bytes to be mixed.
 
@@ -96,6 +101,7 @@ class NativeProgram:
         """
         self._program = program
         self._executor = executor
+        self._timeline = timeline
         self._finish = finish
         self._views = max(1, program.views)
         height, width, self._channels = (side or 0 for side in program.pixels.shape)
@@ -118,12 +124,10 @@ class NativeProgram:
         if finish is None:
             self._parts = self._split(decoded=False)
             self._decoded_parts = self._split(decoded=True)
-        last = len(self._layers)
-        self._mixing = (
-            None
-            if program.mix is None
-            else self._kernel_program(last, last, encoded=False, how=final)
-        )
+        self._mixing: Any = None
+        if program.mix is not None:
+            last, how = len(self._layers), final or program.convert
+            self._mixing = self._kernel_program(last, last, encoded=False, how=how)
 
     def run(
         self,
@@ -132,7 +136,7 @@ class NativeProgram:
         work: Work,
         out: np.ndarray,
         stop: Stop,
-        record: RecordSpans,
+        batch: int = 0,
     ) -> dict[int, DecodeFailure]:
         """Fill the rows of `out` whose sample is not skipped (bool (n,)).
 
@@ -140,6 +144,7 @@ class NativeProgram:
         """
         results: dict[int, DecodeFailure] = {}
         others = [row for row in samples.others if not skip[row]] if samples.others else []
+        record = partial(self._timeline.record_native, batch, _STAGES)
         call = _Call(len(skip), work, out, results, stop, record)
         if not others:
             self._render(samples.handle, skip, call)
@@ -174,22 +179,13 @@ class NativeProgram:
         plan: MixPlan,
         out: np.ndarray,
         stop: Stop,
-        record: RecordSpans,
+        batch: int = 0,
     ) -> None:
         """Fill `out` from rendered samples; `members` int64 (n, group) are their rows."""
         spans = np.empty((len(out), 5), np.int64)
-        used = self._executor.mix(
-            self._mixing,
-            samples,
-            np.ascontiguousarray(members),
-            plan.how,
-            plan.shares,
-            plan.box,
-            _bits(out),
-            spans,
-            stop,
-        )
-        record(spans[:used, [0, 1, 4]])
+        rows, how = np.ascontiguousarray(members), (plan.how, plan.shares, plan.box)
+        used = self._executor.mix(self._mixing, samples, rows, *how, _bits(out), spans, stop)
+        self._timeline.record_native(batch, ("mix",), spans[:used, [0, 1, 4]])
 
     def change(self, pixels: np.ndarray, choices: Sequence[Choices], stop: Stop) -> np.ndarray:
         """Decoded samples (n, views, height, width, channels) after the layers and conversion."""
@@ -281,25 +277,15 @@ class NativeProgram:
             codes = np.empty(n, np.int8)
             spans = np.empty((n, 5), np.int64)
             windows = work.windows if part is parts[0] and parts is self._parts else None
-            boxes, flips, limits = (
-                (None,) * 3 if windows is None else (windows.boxes, windows.flips, windows.limits)
-            )
+            cuts, filters = (None, None, None), None
+            if windows is not None:
+                cuts, filters = (windows.boxes, windows.flips, windows.limits), windows.filters
             values = tuple(
                 layer_values(layer.layer, layer.choices(work.choices)) for layer in part.layers
             )
+            results = _bits(target), codes, spans
             used = self._executor.render(
-                part.native,
-                handle,
-                skip,
-                boxes,
-                flips,
-                limits,
-                values,
-                _bits(target),
-                codes,
-                spans,
-                call.stop,
-                None if windows is None else windows.filters,
+                part.native, handle, skip, *cuts, values, *results, call.stop, filters
             )
             call.record(spans[:used])
             if not any(codes.tolist()):
@@ -484,7 +470,7 @@ class _Call:
     out: np.ndarray
     results: dict[int, DecodeFailure]
     stop: Stop
-    record: RecordSpans
+    record: Callable[[np.ndarray], None]  # spans, int64 (n, 5)
 
     @contextmanager
     def timed(self, stage: int) -> Iterator[None]:

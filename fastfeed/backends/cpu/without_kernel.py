@@ -16,6 +16,7 @@ from fastfeed.ops.convert import Convert
 from fastfeed.ops.program.layers import Choices
 from fastfeed.ops.program.program import Link, Program
 from fastfeed.ops.program.window import Window, Windows
+from fastfeed.runtime.timeline import Timeline
 from fastfeed.spec import Spec
 
 _PIXELS = PixelsEngine()
@@ -28,7 +29,7 @@ class WithoutKernel:
     each of their bytes as a separate image.
     """
 
-    def __init__(self, program: Program, executor: Executor) -> None:
+    def __init__(self, program: Program, executor: Executor, timeline: Timeline) -> None:
         self._program = program
         pixels = program.pixels
         self._planes = (pixels.channels or 0) * np.dtype(pixels.dtype).itemsize
@@ -36,7 +37,7 @@ class WithoutKernel:
         self._moves = [
             None
             if all(isinstance(op, Window) for layer in link.layers for op in layer.ops)
-            else NativeProgram(_of_bytes(program, link, self._planes), program.convert, executor)
+            else NativeProgram(_of_bytes(program, link, self._planes), executor, timeline)
             for link in program.chain
         ]
 

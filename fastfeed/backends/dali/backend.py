@@ -14,7 +14,6 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -81,7 +80,7 @@ class DaliBackend:
         chain.check(program)
         self._executor = executor
         own = replace(program.raw(), views=0, others=(), mix=None)  # here views are samples
-        self._native = NativeProgram(own, own.convert, executor)
+        self._native = NativeProgram(own, executor, timeline)
         self._program = program
         self._timeline = timeline
         self.rendered = program
@@ -284,11 +283,8 @@ class DaliBackend:
         )
         skip = np.zeros(len(rows), bool)
         skip[list(samples.bad)] = True
-        record = partial(
-            self._timeline.record_native, work.number, ("decode", "augment", "convert")
-        )
         bad = samples.bad | self._native.run(
-            samples, skip, work.work[rows], results, work.stop, record
+            samples, skip, work.work[rows], results, work.stop, work.number
         )
         return results, [bad.get(k) for k in range(len(rows))]
 

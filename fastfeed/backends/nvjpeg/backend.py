@@ -78,7 +78,7 @@ class NvjpegBackend:
         self._timeline = timeline
         self._others = executor.name
         self.rendered = program
-        self._native = NativeProgram(replace(program, mix=None), program.convert, executor)
+        self._native = NativeProgram(replace(program, mix=None), executor, timeline)
         self._decoder = partial(
             executor.native.NvjpegDecoder, find_nvjpeg(cuda), DRIVER, gpu, _DECODERS
         )
@@ -220,10 +220,7 @@ class NvjpegBackend:
         """
         started = time.perf_counter()
         host = np.empty(call.out.shape, call.out.dtype)  # only pages that are written to exist
-        record = partial(
-            self._timeline.record_native, call.number, ("decode", "augment", "convert")
-        )
-        bad = self._native.run(call.samples, ~chosen, call.work, host, call.stop, record)
+        bad = self._native.run(call.samples, ~chosen, call.work, host, call.stop, call.number)
         return host, bad, time.perf_counter() - started
 
     def _store(

@@ -2,38 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from fastfeed.decode.base import DecodeFailure, Header, Stop
+from fastfeed.decode.base import DecodeFailure, Stop
 from fastfeed.decode.executor import Executor, Samples
 from fastfeed.ops.mix import MixPlan
 from fastfeed.ops.program.program import Program, Work
 from fastfeed.runtime.timeline import Timeline
 
 
-class Renderer(Protocol):
-    """The rendering of a backend without `native_threads`: samples from encoded bytes."""
+class Backend(Protocol):
+    """A compiled program."""
 
-    def render(
-        self,
-        blobs: Sequence[Any],
-        headers: Sequence[Header],
-        work: Work,
-        out: Any,
-        stop: Stop,
-        batch: int = 0,  # its number, for the timeline
-        /,
-    ) -> list[DecodeFailure | None]:
-        """Decode and augment into `out` (n, *rendered.shape); rows of bad samples are undefined."""
-        ...
-
-
-class NativeRenderer(Protocol):
-    """The rendering of a backend with `native_threads`."""
+    # the program of rendered samples: where they are mixed, conversion comes afterwards
+    rendered: Program
+    xp: Any  # NumPy, or the module with its functions for arrays in the memory of batches
+    memory_name: str  # "memory", "the memory of GPU 0"
 
     def render_native(
         self,
@@ -42,23 +29,14 @@ class NativeRenderer(Protocol):
         work: Work,
         out: Any,
         stop: Stop,
-        batch: int = 0,
+        batch: int = 0,  # its number, for the timeline
         /,
     ) -> dict[int, DecodeFailure]:
-        """Render samples held by native threads, except those in `skip`.
+        """Decode and augment samples held by native threads into `out` (n, *rendered.shape).
 
-        Returns the bad samples: row -> why it is bad.
+        Not those in `skip`. Returns the failures by row; rows of bad samples are undefined.
         """
         ...
-
-
-class Backend(Protocol):
-    """A compiled program, which is also a Renderer or a NativeRenderer."""
-
-    # the program of rendered samples: where they are mixed, conversion comes afterwards
-    rendered: Program
-    xp: Any  # NumPy, or the module with its functions for arrays in the memory of batches
-    memory_name: str  # "memory", "the memory of GPU 0"
 
     def mix(
         self,
@@ -67,7 +45,7 @@ class Backend(Protocol):
         plan: MixPlan,
         out: Any,
         stop: Stop,
-        batch: int = 0,  # its number, for the timeline
+        batch: int = 0,
         /,
     ) -> None:
         """Mix rendered samples into finished ones in `out`.
@@ -96,7 +74,7 @@ class Backend(Protocol):
 class BackendModule(Protocol):
     """A module that compiles programs, named in the table `BACKENDS`."""
 
-    native_threads: bool  # its programs are a NativeRenderer; otherwise a Renderer
+    native_threads: bool  # tasks wait for native threads most of the time
     whole_batches: (
         bool  # they take whole batches at once; otherwise any rows of one, from many threads
     )
@@ -106,7 +84,7 @@ class BackendModule(Protocol):
         program: Program,
         executor: Executor,
         timeline: Timeline,
-        batch: int,  # samples that `render` is given at most
+        batch: int,  # samples that `render_native` is given at most
         gpu: int = 0,
         decode: Any = "auto",  # as `Feed` takes it
     ) -> Backend: ...

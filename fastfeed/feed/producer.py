@@ -104,10 +104,9 @@ def open_builders(
         if part.image not in executors:
             shared = next(iter(executors.values()), None)
             executors[part.image] = open_executor(part, decode, threads, shared)
-    native = module.native_threads
     group = program.mix.op.group if program.mix is not None else 1
     lanes = getattr(config.decode, "lanes", 2) if module.whole_batches else 0
-    sizes = TaskSizes.of(plan.batch, group, threads, native, lanes)
+    sizes = TaskSizes.of(plan.batch, group, threads, module.native_threads, lanes)
 
     def branches(
         program: Program, raw: bool, shared: Sequence[Branch] | None = None
@@ -146,7 +145,7 @@ def open_builders(
         builder.of_sizes = of_sizes
 
     builder = BatchBuilder(
-        config, branches(program, raw=False), executors, quarantine, timeline, sizes, native
+        config, branches(program, raw=False), executors, quarantine, timeline, sizes
     )
     if module.whole_batches:  # a GPU converts where it decodes
         return builder, builder

@@ -28,7 +28,7 @@ from fastfeed.backends.decode_share import DecodeShare, decodes_on_cpu, kept_fil
 from fastfeed.backends.gpu_memory import GpuMemory, HostMemory, refused_all
 from fastfeed.backends.options import GpuDecode, as_gpu_decode
 from fastfeed.decode.base import DecodeFailure, Header, Request, Stop
-from fastfeed.decode.executor import Executor
+from fastfeed.decode.executor import Executor, Samples
 from fastfeed.errors import ConfigError, DeviceError
 from fastfeed.gpu_support import runs_on_gpu
 from fastfeed.ops.mix import MixPlan
@@ -115,6 +115,23 @@ class DaliBackend:
         for _ in range(self.lanes):
             self._pipelines.put(None)  # not built yet
         self._black = program.convert.table()[0]
+
+    def render_native(
+        self, samples: Samples, skip: np.ndarray, work: Work, out: Any, stop: Stop, batch: int = 0
+    ) -> dict[int, DecodeFailure]:
+        """`render` of samples held by native threads, except those in `skip` (bool (n,))."""
+        rows = np.flatnonzero(~skip).tolist()
+        if not rows:
+            return {}
+        blobs = [self._executor.blob(samples, row) for row in rows]
+        headers = [samples.header(row) for row in rows]
+        is_whole = len(rows) == len(out)
+        target = out if is_whole else self.empty((len(rows), *out.shape[1:]), out.dtype.name)
+        failures = self.render(blobs, headers, work[rows], target, stop, batch)
+        if not is_whole:
+            with self.device_context():  # `target` is given back to this memory
+                out[rows] = target
+        return {row: bad for row, bad in zip(rows, failures, strict=True) if bad is not None}
 
     def render(
         self,

@@ -49,7 +49,6 @@ class BatchBuilder:
         quarantine: Quarantine,
         timeline: Timeline,
         sizes: TaskSizes,
-        native: bool = False,  # executors hold samples for the backend
     ) -> None:
         source = config.source
         self.source = source
@@ -61,9 +60,7 @@ class BatchBuilder:
         self.timeline = timeline
         self.sizes = sizes
         self._outage = config.outage
-        self._loader = SampleLoader(
-            config, executors, quarantine, timeline, sizes.max_bytes, native
-        )
+        self._loader = SampleLoader(config, executors, quarantine, timeline, sizes.max_bytes)
         self._policy = config.policy
         self._use(branches)
         # the builder of batches of these sizes, where these differ

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from fastfeed.decode.base import DecodeFailure, FunctionFailed, Header
+from fastfeed.decode.base import DecodeFailure, FunctionFailed
 from fastfeed.decode.executor import Executor, Samples
 from fastfeed.decode.native import orientation
 from fastfeed.decode.pillow_warnings import Name
@@ -30,7 +30,6 @@ from fastfeed.sources.base import BlockReader, Optionals, Sharded, Source, addre
 from fastfeed.spec import Spec
 from fastfeed.storage.reads import Pending
 
-_BLACK = Header(1, 1, "array")
 _READ_AT_ONCE = 4  # samples per call of source.read
 
 ReadRows = Callable[[list[int]], list[Any]]  # rows -> bytes or Failure each
@@ -41,9 +40,7 @@ class LoadedSamples:
     """Samples whose size is known, all of equal length; `bad` ones have no blob."""
 
     ids: np.ndarray
-    blobs: list[Any]  # empty where native threads hold them
-    headers: list[Header]
-    native: Samples | None
+    native: Samples  # in the memory of native threads
     image_sizes: np.ndarray  # int64 (n, 2): height, width as displayed; 1, 1 of bad samples
     corners: np.ndarray | float  # of the regions to use, top and left, whole pixels
     sizes: np.ndarray  # int64 (n, 2): height, width of these regions
@@ -58,9 +55,7 @@ class LoadedSamples:
         corners = self.corners
         return LoadedSamples(
             self.ids[:count],
-            self.blobs[:count],
-            self.headers[:count],
-            None if self.native is None else self.native.first(count),
+            self.native.first(count),
             self.image_sizes[:count],
             corners[:count] if isinstance(corners, np.ndarray) else corners,
             self.sizes[:count],
@@ -70,14 +65,8 @@ class LoadedSamples:
     def orientations(self) -> np.ndarray:
         """EXIF orientation of each image, int64 (n,); 1 if bad or turned by the decoder."""
         found, native = np.ones(len(self.ids), np.int64), self.native
-        if native is not None and not native.encoded:
-            return found
-        for row in range(len(found)):
-            if row in self.bad:
-                continue
-            if native is None:
-                found[row] = orientation(self.blobs[row], self.headers[row])
-            else:
+        for row in range(len(found)) if native.encoded else ():
+            if row not in self.bad:
                 found[row] = orientation(native.handle.view(row), native.others.get(row))
         return found
 
@@ -116,8 +105,6 @@ class Loader:
         timeline: Timeline,
         max_bytes: int,
         outages: Outages,
-        # the executor keeps the samples for native threads; otherwise they become Python's
-        native: bool = False,
         image: str = "",  # name among the images of a sample
     ) -> None:
         self._source = source
@@ -126,7 +113,6 @@ class Loader:
         self._max_bytes = max_bytes
         self._timeline = timeline
         self._executor = executor
-        self._native = native
         self._outages = outages
         self._optionals = Optionals(source)
         self._progress = timeline.progress
@@ -151,13 +137,7 @@ class Loader:
         if bad:
             sizes[list(bad)] = 1
         corners, regions = self._regions(ids, sizes, bad)
-        if self._native:
-            return LoadedSamples(ids, [], [], samples, sizes, corners, regions, bad)
-        blobs = [
-            None if row in bad else self._executor.blob(samples, row) for row in range(len(ids))
-        ]
-        headers = [_BLACK if row in bad else samples.header(row) for row in range(len(ids))]
-        return LoadedSamples(ids, blobs, headers, None, sizes, corners, regions, bad)
+        return LoadedSamples(ids, samples, sizes, corners, regions, bad)
 
     def _where(self, id: int) -> str:
         """The endpoint, or the folder, that a sample is read from."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from fastfeed.backends.base import Backend, NativeRenderer, Renderer
+from fastfeed.backends.base import Backend
 from fastfeed.decode.base import DecodeFailure, Stop
 from fastfeed.faults import Failure
 from fastfeed.feed.batch.annotations import Annotations, Annotator, clear
@@ -130,9 +130,8 @@ class RowMaker:
             except Exception as error:
                 note_image(error, name)
                 raise
-            for row, bad in rendered:
-                if bad is not None:
-                    samples.bad[row] = self._failure(name, samples.ids[row], bad)
+            for row, bad in rendered.items():
+                samples.bad[row] = self._failure(name, samples.ids[row], bad)
         if first.bad:
             self.clear(sorted(first.bad), outs, annotations)
 
@@ -147,34 +146,12 @@ class RowMaker:
 
     def _render(
         self, branch: Branch, samples: LoadedSamples, work: Any, out: Any, batch: Underway
-    ) -> Iterable[tuple[int, DecodeFailure | None]]:
-        backend, bad = branch.backend, samples.bad
-        if samples.native is not None:
-            skip = np.zeros(len(samples.ids), bool)
-            if bad:
-                skip[list(bad)] = True
-            renderer = cast(NativeRenderer, backend)
-            return renderer.render_native(
-                samples.native, skip, work, out, batch.stop, batch.number
-            ).items()
-        good = [row for row in range(len(samples.ids)) if row not in bad]
-        target = (
-            out
-            if len(good) == len(out)
-            else backend.empty((len(good), *out.shape[1:]), out.dtype.name)
-        )
-        if not good:
-            return ()
-        blobs, headers = (
-            [samples.blobs[row] for row in good],
-            [samples.headers[row] for row in good],
-        )
-        renderer = cast(Renderer, backend)
-        results = renderer.render(blobs, headers, work[good], target, batch.stop, batch.number)
-        if target is not out:
-            with backend.device_context():  # `target` is given back to this backend's memory
-                out[good] = target
-        return zip(good, results, strict=True)
+    ) -> dict[int, DecodeFailure]:
+        skip = np.zeros(len(samples.ids), bool)
+        if samples.bad:
+            skip[list(samples.bad)] = True
+        render = branch.backend.render_native
+        return render(samples.native, skip, work, out, batch.stop, batch.number)
 
 
 def targets(program: Program, labels: np.ndarray, weights: np.ndarray) -> np.ndarray:

@@ -35,7 +35,6 @@ class SampleLoader:
         quarantine: Quarantine,
         timeline: Timeline,
         max_bytes: int,  # of all images that a task holds
-        native: bool,  # executors hold samples for the backend
     ) -> None:
         source = config.source
         self._source = source
@@ -55,7 +54,6 @@ class SampleLoader:
                 timeline,
                 max_bytes // len(self.sources),
                 outages[-1],
-                native,
                 name,
             )
         self._outages = outages[0]

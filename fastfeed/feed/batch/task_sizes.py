@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-_ROWS = 32  # of a task that decodes on the thread that runs it: enough to vectorize over
 # of a task of native threads that are mixed afterwards: as bytes they need separate memory
 _ROWS_MIXED = 64
 _READ_BYTES = 32 << 20  # encoded bytes that a task holds before it decodes them
@@ -38,6 +37,4 @@ class TaskSizes:
             return cls(
                 rows, 2 + -(-4 * threads // rows), max(_READ_BYTES, _READ_BYTES_THREAD * threads)
             )
-        if lanes:
-            return cls(most, threads, _READ_BYTES_WHOLE)
-        return cls(max(1, min(_ROWS, -(-batch // threads))), threads, _READ_BYTES)
+        return cls(most, threads, _READ_BYTES_WHOLE)

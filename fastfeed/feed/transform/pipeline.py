@@ -212,8 +212,7 @@ class Pipeline:
                 work = branch.program.work(draws, samples.sizes)
             images = self._pools[0].take(n, allocate)
             skip = np.zeros(n, bool)
-            renderer: Any = branch.backend
-            found = renderer.render_native(samples, skip, work, images, self.stop)
+            found = branch.backend.render_native(samples, skip, work, images, self.stop)
         except Exception as error:  # decoders and ops may raise anything
             if ends_run(error) and not self.stop.is_set():
                 raise
@@ -348,7 +347,7 @@ class Pipeline:
         if bad:
             sizes = np.maximum(sizes, 1)
             sizes[list(bad)] = 1
-        return LoadedSamples(rows, [], [], samples, sizes, 0.0, sizes, bad)
+        return LoadedSamples(rows, samples, sizes, 0.0, sizes, bad)
 
     def _read(
         self,

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError
 from fastfeed.gpu_support import runs_on_gpu
+from fastfeed.ops.base import check_integer
 from fastfeed.ops.program.program import Program
 
 DecodeBy = Literal["auto", "cpu", "gpu", "hybrid", "native", "pillow"]
@@ -57,8 +58,7 @@ class GpuDecode:
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not 0 <= value <= 1):
                 raise ConfigError.of(name, "in [0, 1], or None", value)
-        if isinstance(self.lanes, bool) or not isinstance(self.lanes, int) or self.lanes < 1:
-            raise ConfigError.of("lanes", "an integer >= 1", self.lanes)
+        check_integer("lanes", self.lanes, 1)
         if self.engine == "nvjpeg" and self.hw_load is not None:
             raise ConfigError(
                 f"nvjpeg has no decoder but the engine, got hw_load={self.hw_load!r}; use"

@@ -17,7 +17,7 @@ from fastfeed.decode.pillow import PillowEngine
 from fastfeed.distributed.cores import cores_for
 from fastfeed.distributed.world import World
 from fastfeed.errors import ConfigError
-from fastfeed.ops.base import Op
+from fastfeed.ops.base import Op, check_integer
 from fastfeed.ops.decode import Decode
 from fastfeed.ops.program.compile import fuse
 from fastfeed.printable import log
@@ -72,14 +72,11 @@ class Recoder:
         threads: int | None = None,
         decode: str = "auto",
     ) -> None:
-        if isinstance(quality, bool) or not isinstance(quality, int) or not 1 <= quality <= 100:
-            raise ConfigError.of("quality", "an integer in [1, 100]", quality)
+        check_integer("quality", quality, 1, 100)
         if subsampling not in SUBSAMPLINGS:
             raise ConfigError.of("subsampling", f"one of {', '.join(SUBSAMPLINGS)}", subsampling)
-        if threads is not None and (
-            isinstance(threads, bool) or not isinstance(threads, int) or threads < 1
-        ):
-            raise ConfigError.of("threads", "an integer >= 1", threads)
+        if threads is not None:
+            check_integer("threads", threads, 1)
         if decode not in ("auto", "native", "pillow"):
             raise ConfigError.of("decode", "auto, native or pillow", decode)
         self._program = fuse(ops, ENCODED, fixed=False)

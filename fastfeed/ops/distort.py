@@ -7,11 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from fastfeed.ops.base import FrozenOp, Kind, check_integer, need_movable
+from fastfeed.ops.base import check_integer
 from fastfeed.ops.noise_table import LENGTH, STEPS
 from fastfeed.ops.ranges import count_random, spread, value_range
-from fastfeed.ops.warp import check_look
-from fastfeed.spec import Spec
+from fastfeed.ops.warp import WarpOp, check_look
 
 __all__ = ["ElasticTransform", "GridDistortion"]
 
@@ -25,7 +24,7 @@ DISPLACEMENT = 256 / (2 * 3**0.5 * STEPS * _UNIT)  # per sum and alpha, in 1/256
 
 
 @dataclass(frozen=True, slots=True)
-class ElasticTransform(FrozenOp):
+class ElasticTransform(WarpOp):
     """Move every pixel by smoothed noise, as a rubber sheet is stretched.
 
     As torchvision's `ElasticTransform`: noise, blurred with `sigma`, times `alpha` / 2 is the
@@ -62,7 +61,6 @@ class ElasticTransform(FrozenOp):
     fill: tuple[int, int, int] = (0, 0, 0)
     border: str = "constant"
 
-    kind: ClassVar[Kind] = "change"
     bends: ClassVar[bool] = True
 
     def _check(self) -> None:
@@ -82,9 +80,6 @@ class ElasticTransform(FrozenOp):
         weights = np.exp(-0.5 * (np.arange(-half, half + 1) / self.sigma) ** 2)
         return np.rint(weights / weights.sum() * _UNIT).astype(np.int64)
 
-    def out(self, spec: Spec) -> Spec:
-        return need_movable(self, spec)
-
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         (alpha,) = spread([self._alphas()], u[:, 2:], len(sizes))
         return {"alpha": alpha, "offsets": (u[:, :2] * LENGTH).astype(np.int64)}
@@ -96,7 +91,7 @@ class ElasticTransform(FrozenOp):
 
 
 @dataclass(frozen=True, slots=True)
-class GridDistortion(FrozenOp):
+class GridDistortion(WarpOp):
     """Stretch and squeeze the columns and rows of a grid by random amounts.
 
     As Albumentations' `GridDistortion(normalized=True)`: each of `steps` strips gets a random
@@ -130,7 +125,6 @@ class GridDistortion(FrozenOp):
     fill: tuple[int, int, int] = (0, 0, 0)
     border: str = "edge"
 
-    kind: ClassVar[Kind] = "change"
     bends: ClassVar[bool] = True
 
     def _check(self) -> None:
@@ -142,9 +136,6 @@ class GridDistortion(FrozenOp):
     def draws(self) -> int:
         """Random numbers per sample: a weight for each column and row of the grid."""
         return 2 * self.steps
-
-    def out(self, spec: Spec) -> Spec:
-        return need_movable(self, spec)
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         low, high = self._limits()

@@ -80,8 +80,19 @@ def check_look(op: Any) -> None:
         raise ConfigError.of(f"{name} border", f"one of {', '.join(WARP_BORDERS)}", border)
 
 
+class WarpOp(FrozenOp):
+    """Base class of ops that move pixels of images of one size, between each other."""
+
+    __slots__ = ()
+
+    kind: ClassVar[Kind] = "change"
+
+    def out(self, spec: Spec) -> Spec:
+        return need_movable(self, spec)
+
+
 @dataclass(frozen=True, slots=True)
-class Rotate(FrozenOp):
+class Rotate(WarpOp):
     """Rotate by a random angle, about the center or a given point.
 
     As torchvision's `RandomRotation`. A batch has images of one size, so `expand` makes room for
@@ -118,8 +129,6 @@ class Rotate(FrozenOp):
     border: str = "constant"
     expand: bool = False
     center: tuple[float, float] | None = None
-
-    kind: ClassVar[Kind] = "change"
 
     def _check(self) -> None:
         degree_range("Rotate", self.degrees)
@@ -180,7 +189,7 @@ class Rotate(FrozenOp):
 
 
 @dataclass(frozen=True, slots=True)
-class Affine(FrozenOp):
+class Affine(WarpOp):
     """Rotate, translate, scale and shear by random amounts; the size stays.
 
     As torchvision's `RandomAffine`.
@@ -216,8 +225,6 @@ class Affine(FrozenOp):
     fill: tuple[int, int, int] = (0, 0, 0)
     border: str = "constant"
 
-    kind: ClassVar[Kind] = "change"
-
     def _check(self) -> None:
         check_look(self)
         must = "two shares in [0, 1], of width and height"
@@ -233,9 +240,6 @@ class Affine(FrozenOp):
     def draws(self) -> int:
         """Random numbers per sample: one for each amount that is random."""
         return count_random(self._ranges())
-
-    def out(self, spec: Spec) -> Spec:
-        return need_movable(self, spec)
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         angle, across, down, scale, shear_x, shear_y = spread(self._ranges(), u, len(sizes))
@@ -256,7 +260,7 @@ class Affine(FrozenOp):
 
 
 @dataclass(frozen=True, slots=True)
-class Perspective(FrozenOp):
+class Perspective(WarpOp):
     """Distort the perspective with a probability: each corner moves inward by a random amount.
 
     As torchvision's `RandomPerspective.get_params`: whole pixels, from corners at pixel indices.
@@ -287,8 +291,6 @@ class Perspective(FrozenOp):
     fill: tuple[int, int, int] = (0, 0, 0)
     border: str = "constant"
 
-    kind: ClassVar[Kind] = "change"
-
     def _check(self) -> None:
         check_p("Perspective distortion", self.distortion)
         check_p("Perspective p", self.p)
@@ -298,9 +300,6 @@ class Perspective(FrozenOp):
     def draws(self) -> int:
         """Random numbers per sample: two per corner, and one more if p < 1."""
         return 0 if self.p == 0 or self.distortion == 0 else 9 if self.p < 1 else 8
-
-    def out(self, spec: Spec) -> Spec:
-        return need_movable(self, spec)
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         n = len(sizes)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -21,7 +20,7 @@ from fastfeed.errors import ConfigError, FeedClosed
 from fastfeed.ops.decode import Decode
 from fastfeed.ops.program.program import Program
 from fastfeed.runtime.addresses import ArrayRows, Grouped, SampleLocations, WholeFiles
-from fastfeed.runtime.extension import formats, is_built
+from fastfeed.runtime.extension import extension, formats, is_built
 from fastfeed.runtime.thread_pool import ParallelJob, ThreadPool
 
 _SKIPPED = -2  # minus `Read::skipped` of native/samples.h
@@ -93,7 +92,7 @@ class Executor:
         `shared`: an executor whose threads are used. `callers_work`: the thread that calls does
         native work itself, as one of `threads`.
         """
-        self.native: Any = importlib.import_module("fastfeed._native")
+        self.native: Any = extension()
         self.threads = threads
         self.decode = decode
         self._only_pillow = only_pillow or decode is None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from fastfeed.errors import ConfigError
-from fastfeed.runtime.extension import is_built
+from fastfeed.runtime.extension import extension, is_built
 from fastfeed.runtime.placement import lacks_memory
 from fastfeed.system.processes import after_fork
 
@@ -59,8 +58,7 @@ def limit_decoding(bytes: int) -> None:
     """Let decoders of this process hold `bytes` at once, half in native code, half in Pillow."""
     DECODING.change(bytes // 2)
     if is_built():
-        native: Any = importlib.import_module("fastfeed._native")
-        native.limit_held_bytes(bytes // 2)
+        extension().limit_held_bytes(bytes // 2)
 
 
 class Oversized(Exception):
@@ -98,8 +96,7 @@ def give_back() -> None:
     Does nothing without the native extension, or where the native extension cannot do so.
     """
     if is_built():
-        native: Any = importlib.import_module("fastfeed._native")
-        native.give_back()
+        extension().give_back()
 
 
 def check_memory(memory: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -24,11 +23,6 @@ _MILD = ("Brightness", "Color", "Contrast", "Sharpness")
 _ALL = tuple(name for name in NAMES if name != "Identity")
 # as in the paper, without the ops that its robustness benchmark uses
 _FEW = tuple(name for name in _ALL if name not in _MILD)
-
-
-@lru_cache(maxsize=64)
-def _layer(all_ops: bool, filter: str, fill: tuple[int, int, int]) -> Layer:
-    return MIX.layer(_ALL if all_ops else _FEW, filter, fill)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +86,11 @@ class AugMix(ByteOp):
     @property
     def chain(self) -> tuple[Layer, ...]:
         """The layers of each of the chains."""
-        return (_layer(self.all_ops, self.filter, self.fill),) * self._depth
+        return (MIX.layer(self._names, self.filter, self.fill),) * self._depth
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return _ALL if self.all_ops else _FEW
 
     @property
     def _depth(self) -> int:
@@ -112,13 +110,13 @@ class AugMix(ByteOp):
         return {"shares": shares, "chains": tuple(self._chain(columns, sizes) for columns in each)}
 
     def _chain(self, u: np.ndarray, sizes: np.ndarray) -> tuple[Choices, ...]:
-        names, depth = _ALL if self.all_ops else _FEW, np.full(len(u), self._depth, np.int64)
+        names, depth = self._names, np.full(len(u), self._depth, np.int64)
         if self.chain_depth < 0:
             depth, u = 1 + pick(u[:, 0], _DEEPEST), u[:, 1:]
         choices = []
-        for k, layer in enumerate(self.chain):
+        for k in range(self._depth):
             which, strength, direction = u[:, 3 * k : 3 * k + 3].T
             name = np.where(k < depth, pick(which, len(names)), -1)
             selection = PolicyDraw(name, pick(strength, self.severity), direction < 0.5)
-            choices.append(MIX.choose(names, layer, selection, _BINS, sizes))
+            choices.append(MIX.choose(names, self, selection, _BINS, sizes))
         return tuple(choices)

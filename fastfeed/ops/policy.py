@@ -104,16 +104,15 @@ class RandAugment(ByteOp):
         return (RAND.layer(NAMES, self.filter, self.fill),) * self.num_ops
 
     def choose(self, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
-        n, layers = len(sizes), self.layers
+        n = len(sizes)
         # of the first layer, then of the next
         which = u[:, 0::2].T.reshape(-1)
         minus = u[:, 1::2].T.reshape(-1)
         level = np.full(len(which), self.magnitude, np.int64)
         selection = PolicyDraw(pick(which, len(NAMES)), level, minus < 0.5)
-        choices = RAND.choose(
-            NAMES, layers[0], selection, self.bins, np.tile(sizes, (len(layers), 1))
-        )
-        return [choices[k * n : (k + 1) * n] for k in range(len(layers))]
+        every = np.tile(sizes, (self.num_ops, 1))
+        choices = RAND.choose(NAMES, self, selection, self.bins, every)
+        return [choices[k * n : (k + 1) * n] for k in range(self.num_ops)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +153,7 @@ class TrivialAugmentWide(ByteOp):
 
     def choose(self, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
         selection = PolicyDraw(pick(u[:, 0], len(NAMES)), pick(u[:, 1], self.bins), u[:, 2] < 0.5)
-        return [WIDE.choose(NAMES, self.layers[0], selection, self.bins, sizes)]
+        return [WIDE.choose(NAMES, self, selection, self.bins, sizes)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,13 +196,13 @@ class AutoAugment(ByteOp):
     def choose(self, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
         pairs, choices = POLICIES[self.policy], []
         pair = pick(u[:, 0], len(pairs))
-        for k, layer in enumerate(self.layers):
+        for k in (0, 1):
             names = self._names(k)
             index = np.array([names.index(steps[k][0]) for steps in pairs], np.int64)[pair]
             applied = u[:, 1 + k] < np.array([steps[k][1] for steps in pairs])[pair]
             level = np.array([steps[k][2] or 0 for steps in pairs], np.int64)[pair]
             selection = PolicyDraw(np.where(applied, index, -1), level, u[:, 3 + k] < 0.5)
-            choices.append(RAND.choose(names, layer, selection, 10, sizes))
+            choices.append(RAND.choose(names, self, selection, 10, sizes))
         return choices
 
     def _names(self, k: int) -> tuple[str, ...]:

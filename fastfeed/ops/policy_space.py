@@ -62,22 +62,21 @@ class Space:
 
     def layer(self, names: tuple[str, ...], filter: str, fill: tuple[int, int, int]) -> Layer:
         """The simple ops behind the names; all moves share one op."""
-        return _layer(self, names, filter, fill)
+        return _layer(self, names, filter, fill)[0]
 
     def choose(
         self,
         names: tuple[str, ...],
-        layer: Layer,
+        op: Any,
         selection: PolicyDraw,
         bins: int,
         sizes: np.ndarray,
     ) -> Choices:
-        """The layer's choices: an op per sample, and its values."""
-        index = _positions(self, names, layer)[selection.which]
+        """Choices of the layer with the filter and fill of an op: one per sample, and its values."""
+        layer, positions = _layer(self, names, op.filter, op.fill)
         on = {name: selection.which == i for i, name in enumerate(names)}
-        return Choices(
-            index, tuple(self._values(op, on, selection, bins, sizes) for op in layer.ops)
-        )
+        values = tuple(self._values(each, on, selection, bins, sizes) for each in layer.ops)
+        return Choices(positions[selection.which], values)
 
     def op(self, name: str, filter: str, fill: tuple[int, int, int]) -> Any:
         """The simple op behind a name."""
@@ -140,23 +139,17 @@ class Space:
 
 
 @lru_cache(maxsize=64)
-def _layer(space: Space, names: tuple[str, ...], filter: str, fill: tuple[int, int, int]) -> Layer:
-    ops = [space.op(name, filter, fill) for name in names if name != "Identity"]
-    return Layer(tuple(dict.fromkeys(ops)))
-
-
-@lru_cache(maxsize=64)
-def _positions(space: Space, names: tuple[str, ...], layer: Layer) -> np.ndarray:
-    """Index in the layer of each name's op: int64 (names + 1,), the last for no name.
+def _layer(
+    space: Space, names: tuple[str, ...], filter: str, fill: tuple[int, int, int]
+) -> tuple[Layer, np.ndarray]:
+    """The layer, and the index in it of each name's op: int64 (names + 1,), the last for no name.
 
     It is -1 for no op.
     """
-    move: Any = next((op for op in layer.ops if isinstance(op, Affine)), None)
-    look = (move.filter, move.fill) if move else ("nearest", (0, 0, 0))
-    positions = [
-        -1 if name == "Identity" else layer.ops.index(space.op(name, *look)) for name in names
-    ]
-    return np.array([*positions, -1], np.int64)
+    named = [space.op(name, filter, fill) if name != "Identity" else None for name in names]
+    ops = tuple(dict.fromkeys(op for op in named if op is not None))
+    positions = [-1 if op is None else ops.index(op) for op in named]
+    return Layer(ops), np.array([*positions, -1], np.int64)
 
 
 RAND = Space(shear=0.3, share=150 / 331, pixels=0.0, degrees=30.0, factor=0.9, bits=8, lost=4)

@@ -10,6 +10,7 @@ import numpy as np
 from fastfeed import recipes
 from fastfeed.ops import Normalize, RandomCrop, RandomErasing
 from fastfeed.ops.policies import POLICIES
+from fastfeed.ops.policy import TrivialAugmentWide
 from fastfeed.ops.policy_space import MIX, NAMES, RAND, WIDE, PolicyDraw, Space
 
 
@@ -32,10 +33,9 @@ def test_strengths_are_those_of_torchvision():
 def test_translations_of_policies_are_cut_to_whole_pixels():
     """`int(magnitude)` in torchvision's `_apply_op`: 8.53 of 32 pixels are 8, either way."""
     which, level = np.full(2, NAMES.index("TranslateX")), np.full(2, 8)
-    layer = WIDE.layer(NAMES, "nearest", (0, 0, 0))
     one = WIDE.choose(
         NAMES,
-        layer,
+        TrivialAugmentWide(),
         PolicyDraw(which, level, np.array([False, True])),
         31,
         np.array([[99, 99]] * 2),

@@ -81,9 +81,8 @@ def test_rand_augment_has_one_strength_and_two_directions():
 
 def matrices(space, name, level, minus, bins=31, size=(200, 331)):
     """What a move does, by its name."""
-    layer = space.layer(NAMES, "nearest", (0, 0, 0))
     selection = PolicyDraw(np.array([NAMES.index(name)]), np.array([level]), np.array([minus]))
-    one = space.choose(NAMES, layer, selection, bins, np.array([size], np.int64))
+    one = space.choose(NAMES, RandAugment(), selection, bins, np.array([size], np.int64))
     assert one.choice.tolist() == [0]
     return one.values[0]["matrix"][0]
 

@@ -34,7 +34,7 @@ class Reference:
         out: np.ndarray,
         stop: Stop,
     ) -> list[DecodeFailure | None]:
-        """As `Renderer.render` of `backends.base`."""
+        """Samples from encoded bytes; rows of bad samples are undefined."""
         program = self.rendered
         images = out.reshape(-1, *out.shape[2:]) if program.views else out
         sides = [side or 0 for side in program.pixels.shape]

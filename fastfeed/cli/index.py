@@ -14,8 +14,7 @@ from rich.text import Text
 
 from fastfeed.cli.open_source import StorageOption, storage_options
 from fastfeed.cli.screen.help import argument, option
-from fastfeed.cli.screen.streams import Console
-from fastfeed.cli.screen.table import show_facts
+from fastfeed.cli.screen.streams import Console, show_facts
 from fastfeed.printable import plural
 
 if TYPE_CHECKING:

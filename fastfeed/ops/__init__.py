@@ -17,7 +17,6 @@ from fastfeed.ops import (
     filters,
     function,
     geometry,
-    jitter,
     labels,
     levels,
     map,
@@ -39,7 +38,6 @@ from fastfeed.ops.erasing import *
 from fastfeed.ops.filters import *
 from fastfeed.ops.function import *
 from fastfeed.ops.geometry import *
-from fastfeed.ops.jitter import *
 from fastfeed.ops.labels import *
 from fastfeed.ops.levels import *
 from fastfeed.ops.map import *
@@ -61,7 +59,6 @@ __all__ += filters.__all__
 __all__ += erasing.__all__
 __all__ += color.__all__
 __all__ += levels.__all__
-__all__ += jitter.__all__
 __all__ += warp.__all__
 __all__ += distort.__all__
 __all__ += views.__all__

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from fastfeed.errors import SpecError
+from fastfeed.errors import ConfigError, SpecError
 from fastfeed.ops.base import FrozenOp, Kind, check_p, need_movable_by
-from fastfeed.ops.children import (
-    check_keeps_size,
-    child,
-    children,
-    filter_of,
-    filters_of,
-    kind_of,
-    split_draws,
-)
+from fastfeed.ops.function import as_op, check_op
 from fastfeed.ops.geometry import window_params
 from fastfeed.ops.program.layers import Choices, Layer, choose, layers
 from fastfeed.ops.program.window import Step, fold, full_boxes
@@ -57,16 +50,16 @@ class Maybe(FrozenOp):
     p: float = 0.5
 
     def _check(self) -> None:
-        object.__setattr__(self, "op", child("Maybe op", self.op))
+        object.__setattr__(self, "op", _child("Maybe op", self.op))
         check_p("Maybe p", self.p)
 
     @property
     def kind(self) -> Kind:
-        return kind_of((self.op,))
+        return _kind_of((self.op,))
 
     @property
     def filter(self) -> str:
-        return filter_of("Maybe", (self.op,))
+        return _filter_of("Maybe", (self.op,))
 
     @property
     def draws(self) -> int:
@@ -79,7 +72,7 @@ class Maybe(FrozenOp):
     def out(self, spec: Spec) -> Spec:
         if self.kind != "geometry":
             need_movable_by(self, (self.op,), spec)
-        check_keeps_size(self, self.op, spec)
+        _check_keeps_size(self, self.op, spec)
         return spec
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
@@ -122,7 +115,7 @@ class OneOf(FrozenOp):
     weights: Sequence[float] | None = None
 
     def _check(self) -> None:
-        object.__setattr__(self, "ops", children("OneOf", self.ops))
+        object.__setattr__(self, "ops", _children("OneOf", self.ops))
         if self.weights is not None:
             check_weights("OneOf", self.weights, len(self.ops))
             object.__setattr__(self, "weights", tuple(map(float, self.weights)))
@@ -130,11 +123,11 @@ class OneOf(FrozenOp):
     @property
     def kind(self) -> Kind:
         # a window has one filter
-        return kind_of(self.ops) if len(set(filters_of(self.ops))) <= 1 else "change"
+        return _kind_of(self.ops) if len(set(_filters_of(self.ops))) <= 1 else "change"
 
     @property
     def filter(self) -> str:
-        return filter_of("OneOf", self.ops)
+        return _filter_of("OneOf", self.ops)
 
     @property
     def draws(self) -> int:
@@ -151,7 +144,7 @@ class OneOf(FrozenOp):
 
     def out(self, spec: Spec) -> Spec:
         if self.kind != "geometry":
-            filters = ", ".join(sorted(set(filters_of(self.ops))))
+            filters = ", ".join(sorted(set(_filters_of(self.ops))))
             if not spec.fixed and "," in filters and all(op.kind == "geometry" for op in self.ops):
                 raise SpecError(
                     "OneOf needs ops with one filter where images are of many sizes, got"
@@ -160,7 +153,7 @@ class OneOf(FrozenOp):
                 )
             need_movable_by(self, self.ops, spec)
             for op in self.ops:
-                check_keeps_size(self, op, spec)
+                _check_keeps_size(self, op, spec)
             return spec
         after = [op.out(spec) for op in self.ops]
         for op, result in zip(self.ops, after, strict=True):
@@ -177,7 +170,7 @@ class OneOf(FrozenOp):
         which, rows = self._which(u), np.arange(len(sizes))
         moves = [
             op.params(own, sizes)
-            for op, own in zip(self.ops, split_draws(u, 1, self.ops), strict=True)
+            for op, own in zip(self.ops, _split_draws(u, 1, self.ops), strict=True)
         ]
         return {
             name: np.stack([move[name] for move in moves])[which, rows]
@@ -188,7 +181,7 @@ class OneOf(FrozenOp):
         which, depth = self._which(u), len(self.layers)
         choices: list[np.ndarray] = [np.full(len(sizes), -1, np.int64) for _ in range(depth)]
         values: list[tuple[Any, ...]] = [()] * depth
-        for i, (op, own) in enumerate(zip(self.ops, split_draws(u, 1, self.ops), strict=True)):
+        for i, (op, own) in enumerate(zip(self.ops, _split_draws(u, 1, self.ops), strict=True)):
             for k, layer_choices in enumerate(choose(op, own, sizes)):
                 here = (which == i) & (layer_choices.choice >= 0)
                 choices[k] = np.where(here, layer_choices.choice + len(values[k]), choices[k])
@@ -225,15 +218,15 @@ class Sequential:
     ops: Sequence[Any]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "ops", children("Sequential", self.ops))
+        object.__setattr__(self, "ops", _children("Sequential", self.ops))
 
     @property
     def kind(self) -> Kind:
-        return kind_of(self.ops)
+        return _kind_of(self.ops)
 
     @property
     def filter(self) -> str:
-        return filter_of("Sequential", self.ops)
+        return _filter_of("Sequential", self.ops)
 
     @property
     def draws(self) -> int:
@@ -247,7 +240,7 @@ class Sequential:
         if self.kind != "geometry":
             need_movable_by(self, self.ops, spec)
             for op in self.ops:
-                check_keeps_size(self, op, spec)
+                _check_keeps_size(self, op, spec)
             return spec
         for op in self.ops:
             spec = op.out(spec)
@@ -255,12 +248,71 @@ class Sequential:
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         """Window parameters, if the op is geometry; other kinds have layers instead."""
-        windows = fold([Step(op, None, 0) for op in self.ops], split_draws(u, 0, self.ops), sizes)
+        windows = fold([Step(op, None, 0) for op in self.ops], _split_draws(u, 0, self.ops), sizes)
         return {"box": windows.boxes, "size": windows.sizes, "flip": windows.flips}
 
     def choose(self, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
         return [
             layer_choices
-            for op, own in zip(self.ops, split_draws(u, 0, self.ops), strict=True)
+            for op, own in zip(self.ops, _split_draws(u, 0, self.ops), strict=True)
             for layer_choices in choose(op, own, sizes)
         ]
+
+
+def _child(where: str, op: Any) -> Any:
+    op = as_op(op)
+    check_op(where, op, "RandomFlip() or a function")
+    if isinstance(getattr(op, "filter", None), tuple):
+        raise ConfigError.of(
+            where,
+            "an op with one filter",
+            op,
+            "put it directly into the list of ops, where each image draws its filter",
+        )
+    if op.kind not in ("geometry", "change") or hasattr(op, "needs_boxes"):
+        raise ConfigError.of(
+            where,
+            "an op that moves or changes pixels, such as RandomFlip() or ColorJitter(0.4)",
+            op,
+            "put it directly into the list of ops, where all samples take it",
+        )
+    return op
+
+
+def _children(name: str, ops: Any) -> tuple[Any, ...]:
+    if not isinstance(ops, (list, tuple)) or not ops:
+        raise ConfigError.of(f"{name} ops", "a list of one op or more, such as [RandomFlip()]", ops)
+    return tuple(_child(f"{name} ops[{i}]", op) for i, op in enumerate(ops))
+
+
+def _kind_of(ops: Sequence[Any]) -> Kind:
+    """Geometry if all ops fold into one window that needs no border."""
+    folds = all(op.kind == "geometry" and getattr(op, "border", None) is None for op in ops)
+    return "geometry" if folds else "change"
+
+
+def _filters_of(ops: Sequence[Any]) -> list[str]:
+    return [op.filter for op in ops if hasattr(op, "filter")]
+
+
+def _filter_of(name: str, ops: Sequence[Any]) -> str:
+    """The last filter that one of the ops names, as in a list of ops."""
+    for filter in reversed(_filters_of(ops)):
+        return filter
+    raise AttributeError(f"nothing in this {name} is resampled")  # for hasattr, as with RandomFlip
+
+
+def _check_keeps_size(parent: Any, op: Any, spec: Spec) -> None:
+    """Raise if an op would give some samples a different size from the rest."""
+    name, after = type(parent).__name__, op.out(spec)
+    if after != spec:
+        raise SpecError(
+            f"{name} needs ops that keep the size, but {op!r} makes {after} of {spec}; "
+            f"put it directly into the list of ops, before {name}"
+        )
+
+
+def _split_draws(u: np.ndarray, first: int, ops: Sequence[Any]) -> list[np.ndarray]:
+    """The columns of each op's random numbers, after the `first` ones."""
+    ends = np.cumsum([first, *(op.draws for op in ops)])
+    return [u[:, a:b] for a, b in pairwise(ends)]

@@ -20,8 +20,7 @@ from fastfeed.cli.open_source import (
     open_source,
 )
 from fastfeed.cli.screen.help import ACCESS, MORE, argument, flag, option
-from fastfeed.cli.screen.streams import Console
-from fastfeed.cli.screen.table import show_written
+from fastfeed.cli.screen.streams import Console, show_written
 from fastfeed.printable import format_size, plural
 
 if TYPE_CHECKING:

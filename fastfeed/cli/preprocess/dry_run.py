@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from fastfeed.cli.preprocess import values as preprocess_values
-from fastfeed.cli.screen.streams import Console
-from fastfeed.cli.screen.table import show_facts
+from fastfeed.cli.screen.streams import Console, show_facts
 from fastfeed.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from rich.text import Text
 from fastfeed.cli.preprocess import values as preprocess_values
 from fastfeed.cli.preprocess.values import again
 from fastfeed.cli.screen.help import argument, flag, option
-from fastfeed.cli.screen.streams import Console
-from fastfeed.cli.screen.table import show_facts
+from fastfeed.cli.screen.streams import Console, show_facts
 from fastfeed.printable import printable
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ from fastfeed.cli.open_source import (
     allowed,
 )
 from fastfeed.cli.screen.help import MORE, argument, flag, option
-from fastfeed.cli.screen.streams import Console
-from fastfeed.cli.screen.table import show_written
+from fastfeed.cli.screen.streams import Console, show_written
 
 if TYPE_CHECKING:
     import numpy as np

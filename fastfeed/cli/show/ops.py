@@ -13,7 +13,7 @@ from fastfeed.errors import ConfigError
 # write them
 FAMILIES: dict[str, tuple[str, ...]] = {
     "geometry": ("geometry", "crops", "object_crops", "warp", "distort"),
-    "color": ("color", "levels", "jitter"),
+    "color": ("color", "levels"),
     "filters": ("filters",),
     "erasing": ("erasing",),
     "policies": ("policy", "timm_policy", "augmix", "compose"),

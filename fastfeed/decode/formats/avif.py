@@ -11,9 +11,9 @@ from fractions import Fraction
 
 from PIL import AvifImagePlugin, ImageFile
 
-from fastfeed.decode.formats.bits import Bits
 from fastfeed.decode.formats.container import (
     UNSPECIFIED,
+    Bits,
     Container,
     Signal,
     check_matrix,

@@ -184,6 +184,8 @@ class MedianBlur(RandomAmountOp):
         ConfigError: If `kernel` is out of range or even.
 
     Example:
+        >>> ff.MedianBlur(3).bounds()
+        (3, 3)
         >>> image = np.array([9, 9, 200, 7, 9], np.uint8).reshape(1, 1, 5, 1)
         >>> feed = ff.Feed(ff.Arrays(image), [ff.MedianBlur(3)], batch=1)
         >>> next(iter(feed)).images.ravel()
@@ -256,8 +258,8 @@ class JPEGCompression(RandomAmountOp):
         ConfigError: If `quality` is out of range.
 
     Example:
-        >>> ff.JPEGCompression(50)
-        JPEGCompression(quality=50)
+        >>> ff.JPEGCompression((30, 95)).bounds()
+        (30, 95)
     """
 
     quality: int | tuple[int, int] = (30, 95)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -194,7 +195,10 @@ FEW_SCANS = ("wuffs__data_peacock.progressive.scan000.jpeg",)
 def test_malformed_files(data):
     """Every one ends, the same way through either engine but for the cases below."""
     command = [sys.executable, "-W", "ignore", "-c", PROGRAM, str(data / "bad-images" / "jpeg")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, check=False, env=environment
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(rows) == len(list((data / "bad-images" / "jpeg").iterdir()))

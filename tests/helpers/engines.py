@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,14 @@ class Routed:
         results: list[DecodeFailure | None] = []
         for row, header in enumerate(request.headers):
             engine = self._native if header.handle is None else self._pillow
-            results += engine.decode(request[[row]], out[row : row + 1], stop)
+            one, target = request[[row]], out[row : row + 1]
+            (bad,) = engine.decode(one, target, stop)
+            if bad is not None and header.handle is None and bad.reason in DECLINED:
+                # discovered only after the header
+                (bad,) = self._pillow.probe(one.blobs)
+                if isinstance(bad, Header):
+                    (bad,) = self._pillow.decode(replace(one, headers=[bad]), target, stop)
+            results.append(bad)
         return results
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 import fastfeed as ff
+from fastfeed.ops.base import FrozenOp
 
 # modules outside `fastfeed.__all__` that the documentation names
 MODULES = (
@@ -251,8 +252,10 @@ def _refuses(subject: Subject) -> bool:
     if inspect.isclass(subject.value):
         if issubclass(subject.value, BaseException):
             return False
-        makers = [getattr(subject.value, name, None) for name in ("__init__", "__post_init__")]
-        return any(_REFUSES.search(_code(maker)) for maker in makers if inspect.isfunction(maker))
+        checks = "_check" if hasattr(subject.value, "_check") else "__post_init__"
+        makers = [getattr(subject.value, name, None) for name in ("__init__", checks)]
+        own = [each for each in makers if inspect.isfunction(each) and each is not FrozenOp._check]
+        return any(_REFUSES.search(_code(maker)) for maker in own)
     return bool(
         (re.compile(r"\braise \w") if subject.kind == "method" else _REFUSES).search(
             _code(subject.value)

@@ -174,12 +174,11 @@ def test_rows_of_a_second_size_are_written_on_that_sizes_stream(cupy):
             return [None] * len(blobs)
 
         one.render = render
+        one._executor = types.SimpleNamespace(blob=lambda samples, row: b"")
     samples = types.SimpleNamespace(
         ids=np.arange(4),
         bad={2: None},
-        native=None,
-        blobs=[b""] * 4,
-        headers=[None] * 4,
+        native=types.SimpleNamespace(header=lambda row: None),
         image_sizes=None,
     )
     samples.work = lambda program, draws, located: np.arange(4)

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from fastfeed.decode.base import DecodeFailure
 from fastfeed.preprocess import Encoding, Packing, Recipe, Scaling, run
 from fastfeed.preprocess.engines import Outcome
@@ -18,6 +20,11 @@ from fastfeed.preprocess.targets.target import open_target
 from helpers.photos import broken, folder
 
 FORMATS = ("webdataset", "tfrecord", "parquet", "mds", "raw")
+# for tests of what is above the writers; update/test_update_histories.py has all in every run
+IN_TURN = [
+    pytest.param(name, marks=[] if name in ("webdataset", "parquet") else [pytest.mark.slow])
+    for name in FORMATS
+]
 
 
 class InlineEngine:

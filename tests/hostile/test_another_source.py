@@ -13,7 +13,7 @@ import pytest
 from helpers.photos import jpeg
 from helpers.preprocess.commands import preprocess
 from helpers.shards import tar_of
-from helpers.small_jobs import FORMATS, InlineEngine, recipe, source
+from helpers.small_jobs import IN_TURN, InlineEngine, recipe, source
 
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess import Packing, Recipe, Report, Scaling, Selection, run
@@ -172,7 +172,7 @@ def test_a_wrong_source_leaves_an_interrupted_job_its_list() -> None:
 # -- append
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", IN_TURN)
 def test_appended_photographs_are_in_shards_of_their_own(format: str) -> None:
     made = recipe(format)
     make(made)

@@ -11,7 +11,7 @@ import pytest
 from helpers.photos import folder, jpeg
 from helpers.preprocess.merged_jobs import built, content, job_in, opened
 from helpers.preprocess.outcomes import tree
-from helpers.small_jobs import FORMATS, InlineEngine, recipe
+from helpers.small_jobs import IN_TURN, InlineEngine, recipe
 
 import fastfeed as ff
 from fastfeed.errors import ConfigError
@@ -56,7 +56,7 @@ def test_a_removed_image_does_not_come_back_by_a_merge(tmp_path: Path) -> None:
     assert merge([a, b], tmp_path / "c", duplicates="keep").tally.samples == 5
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", IN_TURN)
 def test_a_job_may_be_moved_or_copied(tmp_path: Path, format: str) -> None:
     old = built(tmp_path / "old", {"cats": 7}, recipe(format))
     before = content(opened(old, format))
@@ -86,7 +86,7 @@ def uris(place: Path) -> dict[str, int]:
     return {meta["uri"]: meta["label"] for part in metas for meta in part}
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", IN_TURN)
 def test_a_merged_job_is_changed_as_its_jobs_would_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str
 ) -> None:
@@ -156,7 +156,7 @@ def test_a_changed_merged_job_is_mended_by_the_same_merge(
     assert not verify(job_in(place)).problems
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", IN_TURN)
 def test_a_changed_merged_job_is_merged_and_changed_again(tmp_path: Path, format: str) -> None:
     a, b, c = (
         built(tmp_path / name, {"cats": 3}, recipe(format), first=8 * k)

@@ -15,7 +15,7 @@ import pytest
 from helpers.photos import folder, jpeg
 from helpers.preprocess.merged_jobs import job_in
 from helpers.preprocess.outcomes import tree
-from helpers.small_jobs import FORMATS, InlineEngine, recipe
+from helpers.small_jobs import IN_TURN, InlineEngine, recipe
 
 import fastfeed as ff
 from fastfeed.errors import ConfigError
@@ -64,7 +64,7 @@ def samples(place: Path) -> list[tuple[str, str, str]]:
     return rows
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", IN_TURN)
 def test_new_images_of_a_part_enter_new_shards(tmp_path: Path, format: str) -> None:
     how = recipe(format)
     a, b, c = merged(tmp_path, how)

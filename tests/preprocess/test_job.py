@@ -90,7 +90,12 @@ def test_what_a_job_leaves_behind(done: Path, source: Path) -> None:
 
 @pytest.mark.parametrize(
     "how",
-    ["2 workers", pytest.param("4 workers", marks=pytest.mark.slow), "executor", "last first"],
+    [
+        "2 workers",
+        pytest.param("4 workers", marks=pytest.mark.slow),
+        pytest.param("executor", marks=pytest.mark.slow),
+        "last first",
+    ],
 )
 def test_the_same_bytes_from_any_engine(done: Path, source: Path, tmp_path: Path, how: str) -> None:
     if how == "executor":

@@ -14,7 +14,7 @@ import pytest
 from helpers.photos import jpeg
 from helpers.preprocess.commands import preprocess
 from helpers.preprocess.outcomes import tree
-from helpers.small_jobs import FORMATS, InlineEngine, recipe
+from helpers.small_jobs import IN_TURN, InlineEngine, recipe
 
 import fastfeed as ff
 from fastfeed.errors import ConfigError
@@ -71,7 +71,7 @@ def sides(target: Path) -> dict[str, dict[str, str]]:
     return dict(found)
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", IN_TURN)
 def test_each_split_is_a_folder_of_its_name_in_every_format(tmp_path: Path, format: str) -> None:
     table = catalog(tmp_path / "photos", 40)
     target = tmp_path / "shards"

@@ -18,7 +18,7 @@ from helpers.preprocess.libraries import streaming, tensorflow
 from helpers.preprocess.merged_jobs import built, content, job_in, opened
 from helpers.preprocess.outcomes import tree
 from helpers.s3 import S3Server
-from helpers.small_jobs import FORMATS, InlineEngine, recipe
+from helpers.small_jobs import IN_TURN, InlineEngine, recipe
 from pyarrow.dataset import dataset
 
 import fastfeed as ff
@@ -41,7 +41,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
     return built(root / "a", {"cats": 7}), built(root / "b", {"cats": 7}, first=8)
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", IN_TURN)
 def test_the_merged_job_has_the_samples_of_both_and_is_verified(
     tmp_path: Path, format: str
 ) -> None:
@@ -74,7 +74,7 @@ json.dump(sorted(sample["uri"] for sample in dataset), sys.stdout)
 @pytest.mark.filterwarnings(
     "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"
 )
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", IN_TURN)
 def test_other_libraries_read_it(tmp_path: Path, format: str) -> None:
     # the first samples of both jobs have the same key, and follow each other
     how = recipe(format)
@@ -209,7 +209,7 @@ def test_classes_are_united_by_name(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "all" / MANIFEST).read_bytes())["classes"][2] == "eels"
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", IN_TURN)
 def test_shards_of_classes_with_other_numbers_are_written_again(
     tmp_path: Path, format: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

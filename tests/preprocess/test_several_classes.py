@@ -19,7 +19,7 @@ from helpers import hugging_face
 from helpers.photos import folder, jpeg
 from helpers.preprocess.libraries import streaming, tensorflow
 from helpers.preprocess.outcomes import tree
-from helpers.small_jobs import FORMATS, InlineEngine, recipe
+from helpers.small_jobs import FORMATS, IN_TURN, InlineEngine, recipe
 
 import fastfeed as ff
 from fastfeed.errors import ConfigError
@@ -114,7 +114,7 @@ def names_in(found: Any) -> list[list[str]]:
     return [sorted(found.classes[k] for k in np.flatnonzero(row)) for row in labels]
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", IN_TURN)
 def test_shards_are_read_as_multi_hot_vectors(tmp_path: Path, format: str) -> None:
     shards = built(tmp_path, format)
     assert names_in(source(shards, format, CLASSES)) == SORTED
@@ -252,7 +252,7 @@ def test_data_sets_of_hugging_face(tmp_path: Path) -> None:
 # -- changes
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", IN_TURN)
 def test_updates_relabel_and_append(tmp_path: Path, format: str) -> None:
     shards = built(tmp_path, format)
     place = str(tmp_path / "data/t.csv")

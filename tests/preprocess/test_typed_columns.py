@@ -21,7 +21,7 @@ from helpers.preprocess.libraries import streaming, tensorflow
 from helpers.preprocess.one_column import json_lines, one_column, pictures
 from helpers.preprocess.outcomes import tree
 from helpers.preprocess.packing import files, write
-from helpers.small_jobs import FORMATS, InlineEngine, recipe
+from helpers.small_jobs import IN_TURN, InlineEngine, recipe
 
 import fastfeed as ff
 from fastfeed.preprocess import Packing, merge, open_input, run, update
@@ -117,7 +117,7 @@ def without_bytes(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{name: row[name] for name in row if name != "mask"} for row in rows]
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", IN_TURN)
 def test_metadata_has_all_columns_through_two_jobs(tmp_path: Path, format: str) -> None:
     first = built(tmp_path, format)
     assert metadata(first, format) == without_bytes(WANTED)
@@ -274,7 +274,7 @@ def test_sources_of_this_package_read_columns(tmp_path: Path) -> None:
                 assert value == expected, (format, name, row)
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", IN_TURN)
 def test_updates_copy_columns(tmp_path: Path, format: str) -> None:
     shards = built(tmp_path, format)
     place = str(tmp_path / "data/t.parquet")

@@ -13,6 +13,7 @@ from helpers import jpegs
 from helpers.jpegs import resized, textured
 from helpers.pngs import png
 from helpers.preprocess.rasters import TURNED, decoded, info_of, saved, without_kernel
+from helpers.products import in_turn
 from PIL import Image
 
 from fastfeed.decode import DecodeFailure
@@ -41,8 +42,9 @@ def path(request, monkeypatch):
     return request.param
 
 
-@pytest.mark.parametrize("orientation", range(1, 9))
-@pytest.mark.parametrize("format", ["JPEG", "PNG", "WEBP", "TIFF"])
+@pytest.mark.parametrize(
+    ("orientation", "format"), in_turn(range(1, 9), ["JPEG", "PNG", "WEBP", "TIFF"])
+)
 def test_orientation(format, orientation, path):
     stored = textured(40, 64, orientation)
     blob = saved(stored, format, orientation)
@@ -78,8 +80,7 @@ def test_orientation_that_follows_the_pixels_of_a_png():
     assert np.array_equal(decoded(moved), TURNED[6](stored))
 
 
-@pytest.mark.parametrize("filter", FILTERS)
-@pytest.mark.parametrize("format", ["JPEG", "PNG"])
+@pytest.mark.parametrize(("filter", "format"), in_turn(FILTERS, ["JPEG", "PNG"]))
 def test_filters_are_antialiased(format, filter, path):
     pixels = textured(90, 120)
     for box, size in (

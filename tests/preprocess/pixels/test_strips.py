@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from helpers.jpegs import NO_KERNEL, native, resized, textured
 from helpers.preprocess.rasters import without_kernel
+from helpers.products import in_turn
 from PIL import Image
 
 from fastfeed.ops.base import FILTERS
@@ -48,8 +49,7 @@ def expected(mode: str, box: tuple[float, ...], size: tuple[int, int], filter: s
     return resized(whole, box, size, filter)
 
 
-@pytest.mark.parametrize("rows", [1, 7, 1000])
-@pytest.mark.parametrize("filter", ["lanczos", "bicubic", "box"])
+@pytest.mark.parametrize(("filter", "rows"), in_turn(["lanczos", "bicubic", "box"], [1, 7, 1000]))
 @pytest.mark.parametrize("mode", ["RGB", "L"])
 def test_pixels_are_those_of_scaling_all_at_once(either, mode, filter, rows, monkeypatch):
     monkeypatch.setattr(strips, "STRIP_PIXELS", rows * 163)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from helpers.photos import jpeg
-from helpers.small_jobs import FORMATS, InlineEngine, finished_job, recipe, source
+from helpers.small_jobs import IN_TURN, InlineEngine, finished_job, recipe, source
 
 from fastfeed.errors import MissingExtra, SourceError
 from fastfeed.preprocess import (
@@ -29,7 +29,7 @@ NAMES = ["id", "uri", "state", "class", "label", "split", "shard", "position"]
 NAMES += ["source_height", "source_width", "source_bytes", "reason", "detail"]
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", IN_TURN)
 def test_every_format(tmp_path: Path, format: str) -> None:
     job = finished_job(tmp_path, format)
     table = plan_table(tmp_path / "shards")

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers.small_jobs import FORMATS, InlineEngine, finished_job, recipe, source
+from helpers.small_jobs import IN_TURN, InlineEngine, finished_job, recipe, source
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,7 +46,7 @@ def photographs(tmp_path_factory):
     return open_input(str(source(tmp_path_factory.mktemp("estimate") / "source", 40)))
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", IN_TURN)
 def test_a_sample_of_all_is_what_is_written(tmp_path, format):
     job = finished_job(tmp_path, format)
     given = open_input(str(tmp_path / "source"))

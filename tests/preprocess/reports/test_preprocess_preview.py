@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 from helpers.photos import picture
-from helpers.small_jobs import FORMATS, finished_job
+from helpers.small_jobs import IN_TURN, finished_job
 from PIL import Image
 
 from fastfeed.contact_sheet import draw_sheet
@@ -42,7 +42,7 @@ class Links(HTMLParser):
         self.text += data
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", IN_TURN)
 def test_cells_are_the_samples_of_the_shard(tmp_path, format):
     job = finished_job(tmp_path, format)
     record = job.records[1]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from helpers.photos import jpeg
 from helpers.preprocess.outcomes import tree
-from helpers.small_jobs import FORMATS, InlineEngine, recipe
+from helpers.small_jobs import IN_TURN, InlineEngine, recipe
 from PIL import Image
 
 from fastfeed.errors import ConfigError, SourceError
@@ -60,7 +60,7 @@ def test_shards_of_copied_files_have_the_bytes(tmp_path: Path) -> None:
     assert verify(job).problems == ()
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", IN_TURN)
 def test_shards_of_scaled_images_have_the_bytes(tmp_path: Path, format: str) -> None:
     how = recipe(format)
     how = replace(how, packing=Packing(format, shard_bytes="40kB"))

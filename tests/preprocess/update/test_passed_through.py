@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from helpers.photos import jpeg
 from helpers.preprocess.outcomes import tree
+from helpers.products import in_turn
 from helpers.small_jobs import InlineEngine, finished_job, recipe
 from helpers.small_jobs import source as make_source
 
@@ -78,8 +79,7 @@ def test_only_new_labels_are_serialized(tmp_path: Path, format: str, written: li
     assert not verify(open_job(open_target(tmp_path / "shards"))).problems
 
 
-@pytest.mark.parametrize("run_bytes", [1, 2500])
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize(("format", "run_bytes"), in_turn(FORMATS, [1, 2500]))
 def test_runs_of_any_length_make_what_the_source_would(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str, run_bytes: int
 ) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from helpers.photos import folder, jpeg
 from helpers.preprocess.outcomes import tree
-from helpers.small_jobs import FORMATS, InlineEngine, finished_job, recipe
+from helpers.small_jobs import IN_TURN, InlineEngine, finished_job, recipe
 from helpers.small_jobs import source as make_source
 from PIL import Image
 
@@ -57,7 +57,7 @@ def samples(root: Path) -> dict[str, int]:
     return {entry.meta["uri"]: entry.label for entry in entries}
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", IN_TURN)
 def test_a_copy_without_a_difference_has_the_same_bytes(tmp_path: Path, format: str) -> None:
     finished_job(tmp_path, format)
     before = tree(tmp_path / "shards")
@@ -69,7 +69,7 @@ def test_a_copy_without_a_difference_has_the_same_bytes(tmp_path: Path, format: 
     assert before.keys() == after.keys()
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", IN_TURN)
 def test_a_copy_is_what_the_source_would_make(tmp_path: Path, format: str) -> None:
     finished_job(tmp_path, format)
     before = tree(tmp_path / "shards")
@@ -254,7 +254,7 @@ def test_names_in_files_end_at_the_end_of_a_line_alone(tmp_path: Path) -> None:
         csv.field_size_limit(limit)
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", IN_TURN)
 def test_repaired_images_enter_new_shards(tmp_path: Path, format: str) -> None:
     finished_job(tmp_path, format)
     before = tree(tmp_path / "shards")

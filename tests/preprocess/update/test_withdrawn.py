@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from helpers.photos import folder, jpeg
 from helpers.preprocess.outcomes import tree
-from helpers.small_jobs import FORMATS, InlineEngine, finished_job, recipe
+from helpers.small_jobs import IN_TURN, InlineEngine, finished_job, recipe
 from test_update import change, jpeg_of, samples
 
 from fastfeed.errors import ConfigError
@@ -160,7 +160,7 @@ def test_shares_are_those_of_the_images_that_are_left(tmp_path: Path, format: st
     check()
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", IN_TURN)
 def test_the_whole_sum_of_a_removed_image_is_kept(tmp_path: Path, format: str) -> None:
     job = finished_job(tmp_path, format)
     wanted = {

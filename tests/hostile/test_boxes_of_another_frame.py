@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.products import in_turn
 from helpers.rectangles import rectangles, seen
 from PIL import Image, ImageOps
 
@@ -56,8 +57,9 @@ def only(source: Any, size: tuple[int, int], **options: Any) -> tuple[Any, Any]:
         return batch, feed.stats().bad
 
 
-@pytest.mark.parametrize("orientation", range(1, 9))
-@pytest.mark.parametrize("format", ["JPEG", "PNG", "WEBP", "TIFF"])
+@pytest.mark.parametrize(
+    ("orientation", "format"), in_turn(range(1, 9), ["JPEG", "PNG", "WEBP", "TIFF"])
+)
 @pytest.mark.parametrize("decode", ["auto", "pillow"])
 def test_stored_boxes_and_masks_follow_the_picture(
     tmp_path: Path, orientation: int, format: str, decode: Any

@@ -41,7 +41,7 @@ def feed(source: ff.ImageFolder, ops: list = OPS, **more) -> ff.Feed:  # type: i
     ("name", "kill_after"),
     [
         ("SIGKILL", 1),
-        ("SIGSEGV", 4),
+        pytest.param("SIGSEGV", 4, marks=pytest.mark.slow),
         pytest.param("SIGTERM", 1, marks=pytest.mark.slow),
         pytest.param("SIGKILL", 4, marks=pytest.mark.slow),
     ],

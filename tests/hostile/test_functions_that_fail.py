@@ -7,6 +7,7 @@ import logging
 import numpy as np
 import pytest
 from helpers.photos import folder
+from helpers.products import in_turn
 
 import fastfeed as ff
 from fastfeed.errors import SampleError, TooManyFailures
@@ -77,8 +78,7 @@ def test_half_of_all_samples_is_past_the_limit(photos: ff.ImageFolder) -> None:
             list(data)
 
 
-@pytest.mark.parametrize("side_process", [False, True])
-@pytest.mark.parametrize("on_error", ["raise", "bad"])
+@pytest.mark.parametrize(("on_error", "side_process"), in_turn(["raise", "bad"], [False, True]))
 def test_no_memory_is_always_raised(
     photos: ff.ImageFolder, on_error: str, side_process: bool
 ) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from helpers.photos import jpeg
 from helpers.preprocess.commands import preprocess
+from helpers.products import in_turn
 from helpers.small_jobs import InlineEngine
 
 from fastfeed.errors import TooManyFailures
@@ -123,8 +124,9 @@ def test_secrets_are_in_no_line() -> None:
     }
 
 
-@pytest.mark.parametrize("folder", ["", "train/"])
-@pytest.mark.parametrize("harm", ["missing", "of other shards", "damaged"])
+@pytest.mark.parametrize(
+    ("harm", "folder"), in_turn(["missing", "of other shards", "damaged"], ["", "train/"])
+)
 def test_verify_looks_at_the_index_of_mds(folder: str, harm: str) -> None:
     split = ("--val", "0.4", "--split-by", "names") if folder else ()
     assert preprocess("photos", "shards", *SMALL, "--format", "mds", *split)[0] == 0

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from helpers.engines import MATTE, by_pillow, routed
 from helpers.preprocess.rasters import preprocessed, without_kernel
+from helpers.products import in_turn
 from helpers.tiffs import any_tiff
 from PIL import Image
 
@@ -108,9 +109,11 @@ def test_libvips_and_opencv_agree(photometric, bits):
             assert np.abs(by_opencv[..., ::-1].astype(int) - want).max() <= 1, how
 
 
-@pytest.mark.parametrize("extra", [(0,), (1,), (2,)], ids=["unknown", "premultiplied", "alpha"])
 @pytest.mark.parametrize("bits", [8, 16])
-@pytest.mark.parametrize("photometric", [WHITE_IS_ZERO, BLACK_IS_ZERO, RGB, PALETTE, CMYK])
+@pytest.mark.parametrize(
+    ("photometric", "extra"),
+    in_turn([WHITE_IS_ZERO, BLACK_IS_ZERO, RGB, PALETTE, CMYK], [(0,), (1,), (2,)]),
+)
 def test_one_more_channel(photometric, bits, extra):
     """It is opaque: the colors are as without it."""
     for how, blob, want in variants(photometric, bits, extra):

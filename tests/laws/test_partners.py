@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.plans import limit
+from helpers.products import in_turn
 
 from fastfeed.distributed.world import World
 from fastfeed.feed.feed import Feed
@@ -51,8 +52,7 @@ CASES: dict[str, tuple[Any, Any, np.ndarray]] = {  # source, order, what the ord
 }
 
 
-@pytest.mark.parametrize("op", [MixUp(), CutMix(), Mosaic()], ids=lambda op: type(op).__name__)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(("name", "op"), in_turn(CASES, [MixUp(), CutMix(), Mosaic()]), ids=repr)
 def test_partners_are_as_alike_as_any_two_of_the_batch(name, op):
     """Chi-square of one degree of freedom: pairs of one kind, against those of all pairs of their
     global batches.

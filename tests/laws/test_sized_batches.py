@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.plans import limit
+from helpers.products import in_turn
 
 import fastfeed as ff
 
@@ -48,8 +49,7 @@ def size_of(ops: str, batch: Any) -> tuple[int, int]:
     return shape[-2:] if ops == "two" else shape[-3:-1]
 
 
-@pytest.mark.parametrize("ops", OPS)
-@pytest.mark.parametrize("choice", CHOICES)
+@pytest.mark.parametrize(("choice", "ops"), in_turn(CHOICES, OPS))
 def test_batches_equal_those_of_a_feed_of_their_size(choice, ops):
     sizes, order = CHOICES[choice]
     feed = ff.Feed(SOURCE, OPS[ops](sizes), batch=BATCH, shuffle=order, seed=3)

@@ -8,6 +8,7 @@ from helpers.op_examples.warp import EXAMPLES
 from helpers.opencv_ops import warps
 from helpers.opencv_ops.warps import KERNELS, warp
 from helpers.photos import picture
+from helpers.products import in_turn
 from PIL import Image
 
 import fastfeed as ff
@@ -81,11 +82,16 @@ def test_is_pillows_but_for_the_edge(op):
 
 @pytest.mark.parametrize("op", [op for ops in EXAMPLES.values() for op in ops], ids=repr)
 @pytest.mark.parametrize(
-    "size",
-    [(60, 80), (37, 91), (5, 9), pytest.param((300, 401), marks=pytest.mark.slow)],
+    ("size", "filter"),
+    [
+        *in_turn([(60, 80), (37, 91), (5, 9)], ["bilinear", "nearest"]),
+        *(
+            pytest.param((300, 401), name, marks=pytest.mark.slow)
+            for name in ("bilinear", "nearest")
+        ),
+    ],
     ids=str,
 )
-@pytest.mark.parametrize("filter", ["bilinear", "nearest"])
 def test_opencv_4_gives_the_same_bytes(op, size, filter, monkeypatch):
     """Its own warps would not; trivial where it is installed, where the laws compare with the
     native kernel.

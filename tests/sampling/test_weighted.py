@@ -64,7 +64,7 @@ def inclusion(shares: np.ndarray, length: int, epochs: int, seed: int = 0) -> np
     return np.stack([counts(plan, epoch) > 0 for epoch in range(epochs)])
 
 
-@pytest.mark.parametrize("columns", [64, 1 << 18])
+@pytest.mark.parametrize("columns", [pytest.param(64, marks=pytest.mark.slow), 1 << 18])
 @pytest.mark.parametrize(
     ("shares", "length"),
     [

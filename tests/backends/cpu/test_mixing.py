@@ -6,6 +6,7 @@ import threading
 
 import numpy as np
 import pytest
+from helpers.products import in_turn
 
 from fastfeed.backends.cpu.mixing import mix, mix_labels
 from fastfeed.ops import CutMix, MixUp, Mosaic, RandomChoice
@@ -66,8 +67,9 @@ def made_of(n: int, shape: tuple[int, ...], dtype: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("xp", [np, Elsewhere], ids=["here", "elsewhere"])
-@pytest.mark.parametrize("layout", ["HWC", "CHW"])
-@pytest.mark.parametrize("dtype", ["uint8", "float32", "float16"])
+@pytest.mark.parametrize(
+    ("dtype", "layout"), in_turn(["uint8", "float32", "float16"], ["HWC", "CHW"])
+)
 @pytest.mark.parametrize("op", OPS, ids=repr)
 def test_pixels_are_those_of_the_formula(op, dtype, layout, xp):
     for shape in SHAPES:

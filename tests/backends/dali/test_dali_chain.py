@@ -19,7 +19,7 @@ from helpers.dali_cases import (
     stored,
 )
 from helpers.engines import engine_for
-from helpers.op_examples import CHANGES, EXAMPLES, ON_DALI
+from helpers.op_examples import CHANGES, EXAMPLES, ON_DALI, one_of_each
 from helpers.opencv_ops import reference as cpu
 from helpers.side_by_side import HERE, compiled, encoded, files, needs_dali, picture
 
@@ -153,7 +153,9 @@ def test_simple_ops_agree_on_tiny_and_flat_images(graph_alone, size, tmp_path):
         )
 
 
-@pytest.mark.parametrize("op", [*composed(), *EXAMPLES.get(ff.AugMix, [])[:2]], ids=repr)
+@pytest.mark.parametrize(
+    "op", one_of_each([*composed(), *EXAMPLES.get(ff.AugMix, [])[:2]]), ids=repr
+)
 def test_ops_made_of_others_agree(graph_alone, op, tmp_path):
     """A sample that takes another op than on the cpu backend is tens of levels away."""
     given = Spec((*SIZE, 3), "uint8", "HWC")

@@ -53,7 +53,11 @@ def test_declarations_are_those_of_the_headers():
 
 
 @pytest.mark.parametrize(
-    "gpu", [pytest.param("sm_80", marks=pytest.mark.slow), "sm_90"]
+    "gpu",
+    [
+        pytest.param("sm_80", marks=pytest.mark.nightly),
+        pytest.param("sm_90", marks=pytest.mark.slow),  # test_nvjpeg_pixels runs it
+    ],
 )  # A100, H100: the oldest with a JPEG engine, and the first that ran
 def test_the_kernel_compiles_with_nvidias_compiler(gpu):
     found = packaged("*/lib/libnvrtc.so.1[0-9]")

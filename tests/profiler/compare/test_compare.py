@@ -231,7 +231,9 @@ def test_other_work_and_other_profilers_are_told() -> None:
     assert "60 device operations per step before and 120 after" in notes
 
 
-@pytest.mark.parametrize(("name", "width"), in_turn(sorted(made.EVERY), [40, 80, 200]))
+@pytest.mark.parametrize(
+    ("name", "width"), in_turn(sorted(made.EVERY), [40, 80, 200], pytest.mark.nightly)
+)
 def test_the_screen(name: str, width: int) -> None:
     """Every kind of result against a healthy one: one screen of plain lines that fit."""
     for pair in ((made.EVERY[name](), made.healthy()), (made.healthy(), made.EVERY[name]())):

@@ -5,6 +5,7 @@ and when.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,15 @@ PLAIN = {
     "tracelens_mi300_owlv2.json.gz": [(4340, 576_521_813, 100)],
 }
 WITH_GOLDEN = [name for name in PLAIN if "gpu4" not in name]
+MORE = ("tb_resnet50_nw0_oldest", "tb_resnet50_nw4_span1", "lotus_v100_imagenet_b128_gpu4")
+
+
+def at_night(names: Iterable[str]) -> list[Any]:
+    """Other runs of a program, whose first one is in CI, are nightly."""
+    return [
+        pytest.param(name, marks=pytest.mark.nightly) if name.startswith(MORE) else name
+        for name in names
+    ]
 
 
 def the(data: Path, name: str) -> Path:
@@ -86,7 +96,7 @@ def hta_idle(trace: Trace, others: list[dict[str, Any]]) -> int:
     return idle(start, end)
 
 
-@pytest.mark.parametrize("name", WITH_GOLDEN)
+@pytest.mark.parametrize("name", at_night(WITH_GOLDEN))
 def test_idle_is_that_of_hta(data: Path, name: str) -> None:
     path = the(data, name)
     golden = json.loads((data / "traces" / "golden_hta.json").read_text())[name]["temporal"][0]
@@ -117,7 +127,7 @@ def test_device_work_of_real_files(data: Path, name: str) -> None:
     }
 
 
-@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize("name", at_night(PLAIN))
 def test_no_event_is_lost(data: Path, name: str) -> None:
     """Counted by the JSON parser of the standard library."""
     path = the(data, name)

@@ -64,7 +64,7 @@ COLUMNS = [
 ]
 
 
-@pytest.mark.parametrize(("column", "value"), in_turn(COLUMNS, VALUES))
+@pytest.mark.parametrize(("column", "value"), in_turn(COLUMNS, VALUES, pytest.mark.nightly))
 def test_any_value_in_any_column(export: bytes, tmp_path: Path, column: str, value: object) -> None:
     table, name = column.split(".")
     path = bent(export, tmp_path, f'UPDATE "{table}" SET "{name}" = ?', value)

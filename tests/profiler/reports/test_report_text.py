@@ -43,7 +43,9 @@ def printed(
     return raw.getvalue().decode(encoding)
 
 
-@pytest.mark.parametrize(("name", "width"), in_turn(EVERY, [80, 100, 120, 200]))
+@pytest.mark.parametrize(
+    ("name", "width"), in_turn(EVERY, [80, 100, 120, 200], pytest.mark.nightly)
+)
 def test_no_line_is_wider_than_the_console_nor_the_report_longer_than_a_page(
     name: str, width: int
 ) -> None:
@@ -52,7 +54,9 @@ def test_no_line_is_wider_than_the_console_nor_the_report_longer_than_a_page(
     assert 1 <= len(lines) <= DEFAULT_LINES
 
 
-@pytest.mark.parametrize(("name", "size"), in_turn(EVERY, [(80, 24), (100, 40), (132, 30)]))
+@pytest.mark.parametrize(
+    ("name", "size"), in_turn(EVERY, [(80, 24), (100, 40), (132, 30)], pytest.mark.nightly)
+)
 def test_fits_the_screen_with_its_prompt(name: str, size: tuple[int, int]) -> None:
     text = printed(EVERY[name](), *size)
     assert text.count("\n") < size[1]
@@ -170,7 +174,7 @@ def test_an_encoding_without_blocks_gets_plain_characters(name: str) -> None:
     assert name in ("feed_only", "empty") or "#####" in text
 
 
-@pytest.mark.parametrize(("name", "width"), in_turn(EVERY, [1, 7, 20, 40]))
+@pytest.mark.parametrize(("name", "width"), in_turn(EVERY, [1, 7, 20, 40], pytest.mark.nightly))
 def test_a_narrow_console_cuts_and_does_not_fail(name: str, width: int) -> None:
     assert all(cell_len(line) <= width for line in printed(EVERY[name](), width).splitlines())
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from conftest import environment
+from helpers.products import in_turn
 from helpers.profiler import fake_nsys
 from helpers.profiler.signalled import RUN, when_ready
 
@@ -59,7 +60,7 @@ def left(here: Path) -> list[str]:
     return [path.name for path in (here / "scratch").iterdir() if path.suffix != ".lock"]
 
 
-@pytest.mark.parametrize("code", [0, 7, 255])
+@pytest.mark.parametrize("code", [7, *(pytest.param(n, marks=pytest.mark.slow) for n in (0, 255))])
 def test_returns_the_code_of_the_command(run: Run, here: Path, code: int):
     done = run(f"import sys; sys.exit({code})")
     assert done.code == code
@@ -193,8 +194,9 @@ time.sleep(60)
 """
 
 
-@pytest.mark.parametrize("how", ["nsys", "plain"])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("how", "number"), in_turn(["nsys", "plain"], [signal.SIGTERM, signal.SIGINT])
+)
 def test_signals_reach_the_command_and_it_may_exit_cleanly(
     here: Path, how: str, number: signal.Signals
 ):
@@ -284,7 +286,9 @@ def test_pipes_that_cannot_be_opened_again(here: Path):
     assert done.stdout.startswith("1\n") and "cannot" not in done.stdout
 
 
-@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(
+    "closed", ["<&- >&- 2>&-", *(pytest.param(s, marks=pytest.mark.slow) for s in (">&-", "2>&-"))]
+)
 def test_closed_streams(here: Path, closed: str):
     program = fake_nsys.install(here / "nsys")
     code = "import pathlib; print(1); pathlib.Path('ran').touch()"
@@ -327,7 +331,15 @@ def test_what_an_earlier_run_left_is_replaced_and_nothing_else(run: Run, here: P
 
 
 @pytest.mark.parametrize(
-    "name", ["report.html", "timeline.jsonl", "timeline.rank1.jsonl", "trace.sqlite"]
+    "name",
+    [
+        "report.html",
+        "timeline.jsonl",
+        *(
+            pytest.param(n, marks=pytest.mark.slow)
+            for n in ("timeline.rank1.jsonl", "trace.sqlite")
+        ),
+    ],
 )
 def test_files_of_others_with_our_names_are_kept_unless_forced(run: Run, here: Path, name: str):
     (here / "out").mkdir()

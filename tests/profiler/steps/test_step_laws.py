@@ -16,7 +16,9 @@ COUNTS = (3, 4, 5, 6, 7, 12, 30, 100)
 
 
 @pytest.mark.parametrize("share", (0.056, 0.22, 0.30))
-@pytest.mark.parametrize(("lacks", "steps"), in_turn((0.0, 0.02, 0.4, 0.9, 0.999), COUNTS))
+@pytest.mark.parametrize(
+    ("lacks", "steps"), in_turn((0.0, 0.02, 0.4, 0.9, 0.999), COUNTS, pytest.mark.nightly)
+)
 def test_of_equal_steps_the_share_is_that_of_each(steps: int, lacks: float, share: float):
     """A GPU's recording begins with its first operation, after the wait that opens the step."""
     result = analyze([even_steps(steps, share, lacks=lacks)])
@@ -34,7 +36,8 @@ def test_of_equal_steps_the_share_is_that_of_each(steps: int, lacks: float, shar
     ],
 )
 @pytest.mark.parametrize(
-    ("lacks", "steps"), in_turn((0.0, 0.02, 0.4, 0.9, 0.999, 0.9999), (2, *COUNTS))
+    ("lacks", "steps"),
+    in_turn((0.0, 0.02, 0.4, 0.9, 0.999, 0.9999), (2, *COUNTS), pytest.mark.nightly),
 )
 def test_the_last_step_counts_only_if_its_end_is_known(
     steps: int, lacks: float, tail: float, share: float

@@ -155,8 +155,8 @@ class Script:
 
     def train_on(self, feed: Feed) -> None:
         """One step; the proof knows where its batch lies."""
-        running = getattr(FeedSession.of(feed).proof, "_running", None)
-        self.train(running is not None and running.mode is Mode.RESIDENT)
+        proof = FeedSession.of(feed).proof
+        self.train(proof is not None and proof.mode is Mode.RESIDENT)
 
 
 class Producer:

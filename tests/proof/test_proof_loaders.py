@@ -12,7 +12,7 @@ import pytest
 import fastfeed as ff
 from fastfeed.errors import ConfigError, ProofError
 from fastfeed.proof.measure import loaders
-from fastfeed.proof.measure.loaders import LoaderSession, on_device
+from fastfeed.proof.measure.loaders import loader_session, on_device
 from fastfeed.proof.result import Proof
 
 
@@ -140,7 +140,7 @@ def test_tensors_are_put_on_the_device_wherever_they_are():
 def test_epochs_that_the_trainer_ends(monkeypatch):
     clock = Clock(monkeypatch)
     loader = Loader(clock, 1000)
-    session = LoaderSession(loader, lambda: iter(loader), 60)
+    session = loader_session(loader, lambda: iter(loader), 60)
     epochs = 0
     while not session.done:
         for number, _ in enumerate(session.iterate(), 1):
@@ -158,7 +158,7 @@ def test_epochs_that_the_trainer_ends(monkeypatch):
 def test_epochs_that_are_too_short(monkeypatch):
     clock = Clock(monkeypatch)
     loader = Loader(clock, 1000)
-    session = LoaderSession(loader, lambda: iter(loader), 60)
+    session = loader_session(loader, lambda: iter(loader), 60)
     with pytest.raises(
         ProofError, match="takes 5 batches in a row from its loader, and a proof needs 9"
     ):

@@ -14,7 +14,7 @@ from fastfeed.feed.session import FeedSession
 from fastfeed.live.rates import Reading, rates
 from fastfeed.proof.measure.block_sizes import BlockSizes
 from fastfeed.proof.measure.modes import Mode
-from fastfeed.proof.measure.session import Schedule, Session, Settings
+from fastfeed.proof.measure.session import Job, Schedule, feed_session
 from fastfeed.proof.result import Proof
 
 
@@ -154,8 +154,8 @@ def test_saving_the_position_is_refused_meanwhile():
 
 def in_epochs_of(steps, script, feed, between=lambda session: None):
     """The record of a proof whose trainer leaves each iteration after this many steps."""
-    FeedSession.of(feed).proof = session = Session(
-        FeedSession.of(feed), Settings(40.0), lambda: None
+    FeedSession.of(feed).proof = session = feed_session(
+        FeedSession.of(feed), Job(40.0), lambda: None
     )
     while not session.done:
         for _ in zip(range(steps), session.iterate(None, False), strict=False):
@@ -203,7 +203,7 @@ def test_validation_after_short_epochs_is_no_second_trainer():
 def test_a_feed_that_is_only_looked_at_is_not_waited_for():
     """A batch was taken to see its shape; the trainer then trains with another feed."""
     with scripted_feed(Script(FED)) as feed:
-        session = Session(FeedSession.of(feed), Settings(), lambda: None)
+        session = feed_session(FeedSession.of(feed), Job(), lambda: None)
         next(session.iterate(None, False))
         with pytest.raises(
             ProofError, match="gave 1 batch, and then another one gave 200; say which of them"
@@ -232,8 +232,8 @@ def test_all_ranks_take_the_first_ones_modes():
     first = Schedule(BlockSizes(4, 5, 7), (Mode.RESIDENT, Mode.WARM), "it was not asked for")
     script = Script(STARVED)
     with scripted_feed(script) as feed:
-        FeedSession.of(feed).proof = session = Session(
-            FeedSession.of(feed), Settings(40.0), lambda: None, agree=lambda schedule: first
+        FeedSession.of(feed).proof = session = feed_session(
+            FeedSession.of(feed), Job(40.0), lambda: None, agree=lambda schedule: first
         )
         for _ in session.iterate(None, False):
             script.train_on(feed)

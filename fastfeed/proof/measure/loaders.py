@@ -7,59 +7,24 @@ memory, so there are three kinds of input instead of five, and two parts: copy a
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from itertools import cycle, islice, repeat
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import cycle, repeat
 from typing import Any
 
 from fastfeed.adapters.watch.loader import count_samples
-from fastfeed.errors import ProofError
-from fastfeed.proof.measure.block_sizes import BlockSizes, choose, least_block, shortened
-from fastfeed.proof.measure.modes import LOADER_MODES, Mode, order
-from fastfeed.proof.measure.record import Block, Record
-from fastfeed.proof.measure.session import Agree, Schedule
-from fastfeed.proof.synchronize import synchronize, uses_gpu
+from fastfeed.proof.measure.block_sizes import choose
+from fastfeed.proof.measure.modes import LOADER_MODES, Mode
+from fastfeed.proof.measure.record import Record
+from fastfeed.proof.measure.session import SETTLE, Agree, Ended, OnChange, Schedule, Session
+from fastfeed.proof.synchronize import synchronize
 from fastfeed.system.clocks import steady_ns
 
-_SETTLE = 10  # steps, in which compilers and caches settle
-_TIMED = 5  # more steps, which show how long one takes
 _KEPT = 4  # batches that are used again
 _AHEAD = 16  # batches that a loader may have made ahead, where it does not say
 
 Step = Callable[[Any], Any]
 Begin = Callable[[], Iterator[Any]]
 Place = Callable[[Any], tuple[Any, bool]]  # a batch on the device, and whether it can be put there
-
-
-class _Ended(Exception):
-    """The loader has ended and cannot be iterated again."""
-
-
-class _Epochs:
-    """Batches of a loader, epoch after epoch; `batches` may be an epoch under way."""
-
-    def __init__(self, begin: Begin, batches: Iterator[Any] | None = None) -> None:
-        self.restarts = 0
-        self.taken = 0
-        self._begin = begin
-        self._batches = begin() if batches is None else batches
-        self._is_fresh = False  # nothing was taken since it began again
-
-    def __iter__(self) -> Iterator[Any]:
-        return self
-
-    def __next__(self) -> Any:
-        batch = next(self._batches, self)
-        if batch is self:
-            if self._is_fresh:
-                raise _Ended
-            self._is_fresh = True
-            self._batches = self._begin()
-            return next(self)
-        self.restarts += self._is_fresh
-        self._is_fresh = False
-        self.taken += 1
-        return batch
 
 
 def measure_loader(step: Step, loader: Iterable[Any], seconds: float) -> Record:
@@ -73,7 +38,7 @@ def measure_loader(step: Step, loader: Iterable[Any], seconds: float) -> Record:
     Raises:
         ProofError: The loader ended before two rounds were measured.
     """
-    session = LoaderSession(loader, lambda: iter(loader), seconds)
+    session = loader_session(loader, lambda: iter(loader), seconds)
     last = None  # keeps the newest result alive, so that JAX can be asked to wait for it
     for batch in session.iterate():
         last = step(batch)
@@ -81,175 +46,131 @@ def measure_loader(step: Step, loader: Iterable[Any], seconds: float) -> Record:
     return session.record
 
 
-class LoaderSession:
+def loader_session(
+    loader: Any,
+    begin: Begin,
+    seconds: float,
+    *,
+    under_way: Iterator[Any] | None = None,
+    modes: Sequence[Mode] = LOADER_MODES,
+    place: Place | None = None,
+    on_change: OnChange = lambda record: None,
+    agree: Agree = lambda schedule: schedule,
+) -> Session:
     """The proof of one loader.
 
-    Its iterator does not end before the proof does, and a new iteration continues it.
+    Args:
+        loader: Gives batches.
+        begin: Starts an epoch of the loader.
+        seconds: How long to measure.
+        under_way: An epoch that has started already; None: start one.
+        modes: Kinds of input, with RESIDENT and REAL.
+        place: Makes the resident batch; None: `on_device`, for the device in use.
+        on_change: Called with the record when a round has ended.
+        agree: Called with the schedule; returns the one to follow.
     """
+    record = Record(_about(loader), seconds, modes=[mode.value for mode in modes])
+    inputs = _LoaderInputs(record, begin, under_way, tuple(modes), place)
+    return Session(inputs, record, on_change, agree)
+
+
+class _LoaderInputs:
+    """The inputs of one loader: its batches, epoch after epoch, and the last of its first ones."""
+
+    settling = SETTLE
 
     def __init__(
         self,
-        loader: Any,
+        record: Record,
         begin: Begin,
-        seconds: float,
-        *,
-        under_way: Iterator[Any] | None = None,
-        modes: Sequence[Mode] = LOADER_MODES,
-        place: Place | None = None,
-        on_change: Callable[[Record], None] = lambda record: None,
-        agree: Agree = lambda schedule: schedule,
+        under_way: Iterator[Any] | None,
+        modes: tuple[Mode, ...],
+        place: Place | None,
     ) -> None:
-        """Begin the proof.
-
-        Args:
-            loader: Gives batches.
-            begin: Starts an epoch of the loader.
-            seconds: How long to measure.
-            under_way: An epoch that has started already; None: start one.
-            modes: Kinds of input, with RESIDENT and REAL.
-            place: Makes the resident batch; None: `on_device`, for the device in use.
-            on_change: Called with the record when a round has ended.
-            agree: Called with the schedule; returns the one to follow.
-        """
-        self.record = Record(_about(loader), seconds, modes=[mode.value for mode in modes])
-        self.done = False
-        self._epochs = _Epochs(begin, under_way)
-        self._modes = tuple(modes)
+        self._record = record
+        self._begin = begin
+        self._batches = begin() if under_way is None else under_way
+        self._modes = modes
         self._place = place or (lambda batch: on_device(batch, _device()))
-        self._on_change = on_change
-        self._agree = agree
-        self._given = self._batches()
-        self._asked = 0  # requests since the trainer began an epoch, or did something else
-        self._longest = 0
-        self._is_cut = False
+        self._restarts = 0
+        self._taken = 0
+        self._waited_ns = 0
+        self._is_fresh = False  # nothing was taken since it began again
+        self._kept: list[Any] = []
+        self._inputs: dict[Mode, Iterator[Any]] = {}
 
-    def iterate(self) -> Generator[Any, None, None]:
-        """Batches until the proof is done."""
-        self.cut()
-        while not self.done:
-            try:
-                batch = next(self._given)
-            except StopIteration:
-                return
-            except _Ended:
-                self._end_early()
-                return
-            self._asked += 1
-            self.record.steps += 1
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        asked = steady_ns()
+        batch = next(self._batches, self)
+        while batch is self:
+            if self._is_fresh:
+                raise Ended(
+                    f"the loader ended after {self._taken} batches, too few for a proof of"
+                    f" {self._record.seconds:g} s, and cannot be iterated again; pass a loader that"
+                    " can, such as a DataLoader, or a longer one"
+                )
+            self._is_fresh = True
+            self._batches = self._begin()
+            batch = next(self._batches, self)
+        self._restarts += self._is_fresh
+        self._is_fresh = False
+        self._taken += 1
+        self._waited_ns += steady_ns() - asked
+        return batch
+
+    def clock(self) -> int:
+        synchronize()
+        return steady_ns()
+
+    def counters(self) -> tuple[int, dict[str, int]]:
+        return self._waited_ns, {}
+
+    def warm_up(self, raw: bool) -> Iterator[Any]:
+        for batch in self:
+            self._kept = [*self._kept, batch][-_KEPT:]
             yield batch
 
-    def cut(self) -> None:
-        """The trainer does something else between two steps: the block under way does not count."""
-        self._longest = max(self._longest, self._asked)
-        self._asked = 0
-        self._is_cut = True
-
-    def _end_early(self) -> None:
-        record = self.record
-        if record.rounds < 2:
-            raise ProofError(
-                f"the loader ended after {self._epochs.taken} batches, too few for a proof of"
-                f" {record.seconds:g} s, and cannot be iterated again; pass a loader that can, such"
-                " as a DataLoader, or a longer one"
-            ) from None
-        self._finish()
-
-    def _batches(self) -> Generator[Any, None, None]:
-        record = self.record
-        kept: list[Any] = []
-        for batch in islice(self._epochs, _SETTLE):
-            kept = [*kept, batch][-_KEPT:]
-            yield batch
-        begin = _now()
-        yield from islice(self._epochs, _TIMED)
-        step_s = (_now() - begin) / _TIMED / 1e9
-        largest = max(map(count_samples, kept))  # the last batch of an epoch may be smaller
-        kept = [batch for batch in kept if count_samples(batch) == largest]
+    def schedule(self, step_s: float, agree: Agree) -> Schedule:
+        record = self._record
+        largest = max(map(count_samples, self._kept))  # the last batch of an epoch may be smaller
+        kept = [batch for batch in self._kept if count_samples(batch) == largest]
         record.feed["batch"] = largest
-        record.gpu = uses_gpu()
         resident, is_moved = self._place(kept[-1])
         if record.gpu and not is_moved:
             record.notes.append(
                 "batches are not tensors that can be put on the device, so copying them counts as"
                 " the step"
             )
+        self._inputs = {Mode.RESIDENT: repeat(resident), Mode.CACHED: cycle(kept), Mode.REAL: self}
         sizes = choose(record.seconds, step_s, len(self._modes), record.feed["prefetch"])
         # another order in each proof
-        schedule = self._agree(Schedule(sizes, self._modes, "", steady_ns()))
-        record.sizes = schedule.sizes
-        inputs = {
-            Mode.RESIDENT: repeat(resident),
-            Mode.CACHED: cycle(kept),
-            Mode.REAL: self._epochs,
-        }
-        while record.rounds < record.sizes.rounds:
-            blocks = []
-            for mode in order(self._modes, record.rounds, schedule.seed):
-                blocks.append((yield from self._whole_block(mode, inputs[mode])))
-            record.blocks += blocks
-            record.rounds += 1
-            self._on_change(record)
-        record.complete = True
-        self._finish()
+        return agree(Schedule(sizes, self._modes, "", steady_ns()))
 
-    def _finish(self) -> None:
-        self.done = True
-        if self._epochs.restarts:
-            self.record.notes.append(
+    def begin_round(self, block: int) -> None:
+        pass
+
+    def open(self, mode: Mode, place: Any, raw: bool) -> Iterator[Any]:
+        return self._inputs[mode]
+
+    def end(self) -> None:
+        pass
+
+    def close(self) -> None:
+        if self._restarts:
+            self._restarts = 0
+            self._record.notes.append(
                 "the loader began again during the proof, and the time that this takes counts as"
                 " loading"
             )
-        self._on_change(self.record)
 
-    def _whole_block(self, mode: Mode, batches: Iterator[Any]) -> Generator[Any, None, Block]:
-        """A block that the trainer has not interrupted, shorter if its epochs are."""
-        while True:
-            block = yield from self._block(mode, batches)
-            if block is not None:
-                return block
-            sizes = self._known_sizes()
-            if self._longest > sizes.block:
-                continue
-            shorter = shortened(sizes, self._longest - 1)
-            if shorter is None:
-                least = least_block(self.record.feed["prefetch"]) + 1
-                raise ProofError(
-                    f"the trainer takes {self._longest} batches in a row from its loader, and a"
-                    f" proof needs {least}; make its epochs longer, or validate less often"
-                )
-            self.record.sizes = shorter
-
-    def _block(self, mode: Mode, batches: Iterator[Any]) -> Generator[Any, None, Block | None]:
-        """One block of steps, timed from request to request; None if it was interrupted."""
-        sizes = self._known_sizes()
-        self._is_cut = False
-        for batch in islice(batches, sizes.warmup):
-            yield batch
-            if self._is_cut:
-                return None
-        begin = _now()
-        cpu_ns = time.process_time_ns()
-        waited_ns = 0
-        for _ in range(sizes.steps):
-            asked = steady_ns()
-            batch = next(batches)
-            waited_ns += steady_ns() - asked
-            yield batch
-            if self._is_cut:
-                return None
-        end = _now()
-        cpu_ns = time.process_time_ns() - cpu_ns
-        wait_ns = waited_ns if mode is Mode.REAL else 0
-        return Block(mode.value, self.record.rounds, sizes.steps, end - begin, cpu_ns, wait_ns, {})
-
-    def _known_sizes(self) -> BlockSizes:
-        assert self.record.sizes is not None
-        return self.record.sizes
-
-
-def _now() -> int:
-    synchronize()
-    return steady_ns()
+    def too_short(self, longest: int, least: int) -> str:
+        return (
+            f"the trainer takes {longest} batches in a row from its loader, and a"
+            f" proof needs {least}; make its epochs longer, or validate less often"
+        )
 
 
 def _about(loader: Any) -> dict[str, Any]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
+from fastfeed.distributed.cores import cores_for
 from fastfeed.errors import ProofError
 from fastfeed.proof.measure.block_sizes import BlockSizes
 from fastfeed.version import __version__
@@ -64,7 +65,7 @@ class Record:
             "rank": plan.world.rank,
             "world": plan.world.size,
         }
-        return cls(about, seconds)
+        return cls(about, seconds, cores=cores_for(plan.world))
 
     def as_dict(self) -> dict[str, Any]:
         """Values that fit into JSON."""
@@ -78,11 +79,7 @@ class Record:
                 "the record of the proof is of another version of fastfeed; use the same in both"
                 " places"
             )
-        known = {
-            name: value
-            for name, value in values.items()
-            if name not in ("fastfeed_prove_record", "version")
-        }
+        known = {one.name: values[one.name] for one in fields(cls)}
         sizes = known["sizes"]
         known["sizes"] = None if sizes is None else BlockSizes(**sizes)
         known["blocks"] = [Block(**block) for block in known["blocks"]]

@@ -8,8 +8,11 @@ background or not.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, closing, suppress
+from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import cycle, islice, repeat
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,7 +20,6 @@ import numpy as np
 from fastfeed.errors import ProofError
 from fastfeed.feed.producer import BatchStream, PlaceFunction
 from fastfeed.feed.session import FeedSession
-from fastfeed.proof.measure.batches import Batches, Busy, Cached, Real, Resident, copied
 from fastfeed.proof.measure.block_sizes import (
     BlockSizes,
     choose,
@@ -26,27 +28,34 @@ from fastfeed.proof.measure.block_sizes import (
     shortened,
 )
 from fastfeed.proof.measure.modes import FEED_MODES, Mode, order
-from fastfeed.proof.measure.page_cache import ColdCheck, FilePages
+from fastfeed.proof.measure.page_cache import FilePages
 from fastfeed.proof.measure.record import Block, Record
 from fastfeed.proof.synchronize import uses_gpu
 from fastfeed.runtime.batch import Batch
-from fastfeed.runtime.thread_pool import ThreadPool
+from fastfeed.runtime.buffers import Allocate
+from fastfeed.runtime.placement import flatten
+from fastfeed.runtime.thread_pool import CancelToken, ParallelJob, Prefetcher, ThreadPool
 
 _DISTURBED = 3  # times that another feed was asked within one block: they are trained together
 # batches in a row of other feeds, before the first steps are done: this one is not trained with
 _ELSEWHERE = 200
-_RESTARTS = 3  # blocks in a row that an ending iteration has cut short
-_SETTLE = 10  # steps, at least
-_TIMED = 5  # of these, the last ones tell how long a step takes
+_RESTARTS = 3  # blocks in a row that the trainer has cut short
+SETTLE = 10  # first steps, at least, in which compilers and caches settle
+TIMED = 5  # more steps, which tell how long one takes
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """Options of one proof."""
+class Job:
+    """Options of a proof, also in the trainer's process."""
 
     seconds: float = 60.0
     cold: bool = True
+    feed: str | None = None  # name of the feed; None: the first that is iterated
     modes: tuple[Mode, ...] = FEED_MODES
+
+    def as_dict(self) -> dict[str, Any]:
+        """For the trainer's process."""
+        return {"measured_by": "fastfeed.proof.run.trainer", **asdict(self)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,74 +69,117 @@ class Schedule:
 
 
 Agree = Callable[[Schedule], Schedule]  # of several ranks, all must take the schedule of one
+OnChange = Callable[[Record], None]  # called with the record when a round has ended
 
 
-class OnChange(Protocol):
-    """Called with the record when a round has ended."""
-
-    def __call__(self, record: Record) -> None: ...
+class Ended(Exception):
+    """The input has ended, with the reason why that may be too early."""
 
 
-@dataclass(slots=True)
-class _Running:
-    """A block under way."""
+class Inputs(Protocol):
+    """The kinds of input of one proof, of which one at a time is open."""
 
-    mode: Mode
-    batches: Batches
-    taken: int = 0  # steps
-    since: dict[str, Any] = field(default_factory=dict)  # counters at the first counted request
+    settling: int  # first steps, which do not count
+
+    def clock(self) -> int:
+        """Nanoseconds now, when the devices have nothing left to do."""
+        ...
+
+    def counters(self) -> tuple[int, dict[str, int]]:
+        """Nanoseconds waited for batches, and of threads by stage, so far."""
+        ...
+
+    def warm_up(self, raw: bool) -> Iterator[Any]:
+        """Batches of the first steps, not placed."""
+        ...
+
+    def schedule(self, step_s: float, agree: Agree) -> Schedule:
+        """Choose the schedule, by the time of a step with real input."""
+        ...
+
+    def begin_round(self, block: int) -> None:
+        """Prepare blocks of this many steps, one for each mode."""
+        ...
+
+    def open(self, mode: Mode, place: PlaceFunction | None, raw: bool) -> Iterator[Any]:
+        """Batches of this mode."""
+        ...
+
+    def end(self) -> None:
+        """Close what is open."""
+        ...
+
+    def close(self) -> None:
+        """End all threads of the proof."""
+        ...
+
+    def too_short(self, longest: int, least: int) -> str:
+        """Sentence for a trainer that takes too few batches in a row."""
+        ...
 
 
 class Session:
-    """The proof of one feed. Its iterator never ends by itself before the proof does."""
+    """One proof. Its iterator never ends by itself before the proof does."""
 
     def __init__(
         self,
-        feed: FeedSession,
-        settings: Settings,
-        synchronize: Callable[[], None],
+        inputs: Inputs,
+        record: Record,
         on_change: OnChange = lambda record: None,
         agree: Agree = lambda schedule: schedule,
     ) -> None:
-        """synchronize: waits until the devices have nothing left to do."""
-        self._feed = feed
-        self._settings = settings
-        self._synchronize = synchronize
+        self.record = record
+        self.done = False
+        self.mode: Mode | None = None  # of the block under way
+        self._inputs = inputs
         self._on_change = on_change
         self._agree = agree
-        self._warmup = Warmup(feed, synchronize)
-        self._inputs = Inputs(feed, FilePages(feed.source), self._warmup.batches)
         self._place: PlaceFunction | None = None
         self._raw = False
-        self._sizes: BlockSizes | None = None
-        self._modes: tuple[Mode, ...] = ()
-        self._seed = 0
-        self._queue: list[Mode] = []  # of this round
-        self._round: list[Block] = []
-        self._running: _Running | None = None
-        self._asked = 0  # requests in this iteration
-        self._restarts = 0
-        self._disturbed = 0
+        self._given = self._batches()
+        self._asked = 0  # requests since the trainer began an epoch, or did something else
         self._longest = 0
+        self._is_cut = False
+        self._restarts = 0
+        self._is_disturbed = False
+        self._disturbed = 0
         self._elsewhere = 0
-        self._was_disturbed = False
-        self.record = Record.of(feed, settings.seconds)
-        self.done = False
 
-    def iterate(self, place: PlaceFunction | None, raw: bool) -> Generator[Any, None, None]:
+    def iterate(
+        self, place: PlaceFunction | None = None, raw: bool = False
+    ) -> Generator[Any, None, None]:
         """Batches until the proof is done; a new iteration continues it."""
-        self._enter(place, raw)
+        self.cut()
+        self._place = place
+        self._raw = raw
         while not self.done:
-            batch = self._next()
-            if self.done:
+            self._elsewhere = 0
+            self._check_disturbed()
+            try:
+                batch = next(self._given)
+            except StopIteration:
                 return
+            except Ended as error:
+                if self.record.rounds < 2:
+                    raise ProofError(str(error)) from None
+                self._finish()
+                return
+            self._asked += 1
             self.record.steps += 1
             yield batch
 
+    def cut(self) -> None:
+        """The trainer does something else between two steps: the block under way does not count."""
+        if self.mode is not None and not self._is_cut:
+            self._longest = max(self._longest, self._asked)
+            self._restarts += 1
+        self._asked = 0
+        self._is_cut = True
+
     def disturb(self) -> None:
         """Another feed was asked for a batch."""
-        if self._sizes is not None:
-            self._was_disturbed = True
+        if self.record.sizes is not None:
+            self._is_disturbed = True
             return
         self._elsewhere += 1
         if self._elsewhere >= _ELSEWHERE:
@@ -138,213 +190,180 @@ class Session:
                 f'{_ELSEWHERE}; say which of them to measure with --feed NAME (Feed(name="train"))'
             )
 
-    def close(self) -> None:
-        """End all threads of the proof."""
-        self._end_running()
-        self._warmup.close()
-        self._inputs.close()
-        self._warmup.batches.clear()
-
-    def _enter(self, place: PlaceFunction | None, raw: bool) -> None:
-        if self._running is not None:
-            self._longest = max(self._longest, self._asked)
-            self._restart()
-        self._asked = 0
-        self._place = place
-        self._raw = raw
-        self._inputs.place_with(place, raw)
-
-    def _next(self) -> Any:
-        self._asked += 1
-        self._elsewhere = 0
-        self._check_disturbed()
-        if self._sizes is None:
-            batch = self._warmup.next(self._place, self._raw)
-            if self._warmup.step_s is None:
-                return batch
-            self._plan(self._warmup.step_s)
-        sizes, running = self._known_sizes(), self._running
-        if running is not None:
-            if running.taken == sizes.warmup:
-                running.since = self._counters()
-            elif running.taken == sizes.block:
-                self._end_block(running)
-                running = None
-        if running is None:
-            if not self._queue and not self._begin_round():
-                return None
-            mode = self._queue[0]
-            running = self._running = _Running(mode, self._inputs.open(mode))
-        running.taken += 1
-        return running.batches.next()
-
-    def _plan(self, step_s: float) -> None:
-        settings, feed, record = self._settings, self._feed, self.record
-        record.gpu = uses_gpu()
-        modes = tuple(mode for mode in settings.modes if mode is not Mode.COLD)
-        problem, longest = "", None
-        if Mode.COLD in settings.modes:
-            problem = "it was not asked for"
-            if settings.cold:
-                found = self._inputs.check_cold()
-                problem, record.cold_verified = found.problem, found.verified
-            if not problem:
-                modes = (*modes, Mode.COLD)
-                longest = self._inputs.longest_cold
-        schedule = self._agree(
-            # the clock draws another order in each proof: a load may happen to fit one of them
-            Schedule(
-                choose(settings.seconds, step_s, len(modes), feed.prefetch, longest),
-                modes,
-                problem,
-                self._clock(),
-            )
-        )
-        self._modes = schedule.modes
-        self._seed = schedule.seed
-        record.modes = [mode.value for mode in schedule.modes]
-        record.no_cold = schedule.no_cold
-        if Mode.COLD in schedule.modes and schedule.sizes.block > self._inputs.longest_cold:
-            record.notes.append(
-                f"an epoch has {feed.plan.steps} steps, too few for a cold block: its files were"
-                " read from storage once and then from memory, so fetch is underestimated"
-            )
-        self._take(schedule.sizes)
-
-    def _take(self, sizes: BlockSizes) -> None:
-        self._sizes = self.record.sizes = sizes
-        self._on_change(self.record)
-
-    def _begin_round(self) -> bool:
-        """Start the next round; False after the last."""
-        sizes = self._known_sizes()
-        if self._round:
-            self.record.blocks += self._round
-            self.record.rounds += 1
-            self._round = []
-            self._on_change(self.record)
-        if self.record.rounds == sizes.rounds:
-            self.done = self.record.complete = True
-            self._on_change(self.record)
-            self.close()
-            return False
-        self._inputs.begin_round(sizes.block)
-        self._queue = order(self._modes, self.record.rounds, self._seed)
-        return True
-
-    def _end_block(self, running: _Running) -> None:
-        now, sizes = self._counters(), self._known_sizes()
-        since = running.since
-        stages = {
-            stage: ns - since["stages"].get(stage, (0, 0))[1]
-            for stage, (_, ns) in now["stages"].items()
-            if stage != "wait" and ns > since["stages"].get(stage, (0, 0))[1]
-        }
-        self._round.append(
-            Block(
-                mode=running.mode.value,
-                round=self.record.rounds,
-                steps=sizes.steps,
-                ns=now["ns"] - since["ns"],
-                cpu_ns=now["cpu_ns"] - since["cpu_ns"],
-                wait_ns=now["wait_ns"] - since["wait_ns"],
-                stage_ns=stages if running.mode in (Mode.WARM, Mode.COLD) else {},
-            )
-        )
-        self._queue.pop(0)
-        self._restarts = self._disturbed = 0
-        self._end_running()
-
-    def _counters(self) -> dict[str, Any]:
-        self._synchronize()
-        meter = self._feed.meter
-        return {
-            "ns": self._clock(),
-            "cpu_ns": time.process_time_ns(),
-            "wait_ns": meter.wait_ns,
-            "stages": self._feed.timeline.totals(),
-        }
-
-    def _end_running(self) -> None:
-        running, self._running = self._running, None
-        if running is None:
-            return
-        running.batches.close()
-        if running.mode in (Mode.WARM, Mode.COLD):
-            self._feed.meter.pause()
-            self._feed.live.paused(self._clock())
-
-    def _restart(self) -> None:
-        """Discard the block under way and try its mode again, in a shorter block if necessary."""
-        self._end_running()
-        self._restarts += 1
-        sizes = self._known_sizes()
-        if self._restarts < _RESTARTS or self._longest > sizes.block:
-            return
-        shorter = shortened(sizes, self._longest - 1)
-        if shorter is None:
-            least = least_block(self._feed.prefetch) + 1
-            raise ProofError(
-                f"the trainer ends an epoch after {self._longest} steps, and a proof needs {least}"
-                f" steps in a row here; raise steps_per_epoch to {least}"
-            )
-        self._restarts = 0
-        self._queue = []
-        self._round = []
-        self._take(shorter)
-
     def _check_disturbed(self) -> None:
-        if not self._was_disturbed:
+        if not self._is_disturbed:
             return
-        self._was_disturbed = False
+        self._is_disturbed = False
         self._disturbed += 1
         if self._disturbed >= _DISTURBED:
             raise ProofError(
                 "two feeds are iterated in turn, and a proof measures one of them; name it with"
                 ' --feed NAME (Feed(name="train")): the other is then a part of the step'
             )
-        self._end_running()
+        self._is_cut = True
+
+    def close(self) -> None:
+        """End all threads of the proof."""
+        with suppress(ValueError):  # a thread waits for a batch in it, and gets an error instead
+            self._given.close()
+        self._inputs.close()
+
+    def _batches(self) -> Generator[Any, None, None]:
+        inputs, record = self._inputs, self.record
+        warm_up = (
+            batch if self._place is None else self._place(batch)
+            for batch in inputs.warm_up(self._raw)
+        )
+        yield from islice(warm_up, inputs.settling)
+        begin = inputs.clock()
+        yield from islice(warm_up, TIMED)
+        step_s = (inputs.clock() - begin) / TIMED / 1e9
+        inputs.end()
+        record.gpu = uses_gpu()
+        schedule = inputs.schedule(step_s, self._agree)
+        record.modes = [mode.value for mode in schedule.modes]
+        record.no_cold = schedule.no_cold
+        record.sizes = schedule.sizes
+        self._on_change(record)
+        while record.rounds < record.sizes.rounds:
+            inputs.begin_round(record.sizes.block)
+            blocks = []
+            for mode in order(schedule.modes, record.rounds, schedule.seed):
+                blocks.append((yield from self._whole_block(mode)))
+            record.blocks += blocks
+            record.rounds += 1
+            self._on_change(record)
+        record.complete = True
+        self._finish()
+
+    def _finish(self) -> None:
+        self.done = True
+        self._inputs.close()
+        self._on_change(self.record)
+
+    def _whole_block(self, mode: Mode) -> Generator[Any, None, Block]:
+        """A block that the trainer has not interrupted, shorter if its epochs are."""
+        while True:
+            sizes = self._known_sizes()
+            block = yield from self._block(mode, sizes)
+            if block is not None:
+                self._restarts = self._disturbed = 0
+                return block
+            if self._restarts < _RESTARTS or self._longest > sizes.block:
+                continue
+            shorter = shortened(sizes, self._longest - 1)
+            if shorter is None:
+                least = least_block(self.record.feed["prefetch"]) + 1
+                raise ProofError(self._inputs.too_short(self._longest, least))
+            self._restarts = 0
+            self.record.sizes = shorter
+            self._on_change(self.record)
+
+    def _block(self, mode: Mode, sizes: BlockSizes) -> Generator[Any, None, Block | None]:
+        """One block of steps, timed from request to request; None if it was interrupted."""
+        self._is_cut = False
+        self.mode = mode
+        since = 0, 0, 0, dict[str, int]()
+        try:
+            batches = self._inputs.open(mode, self._place, self._raw)
+            for step in range(sizes.block):
+                if step == sizes.warmup:
+                    since = self._counters()
+                yield next(batches)
+                if self._is_cut:
+                    return None
+            now = self._counters()
+        finally:
+            self.mode = None
+            self._inputs.end()
+        ns, cpu_ns, wait_ns = (
+            int(after - before) for after, before in zip(now[:3], since[:3], strict=True)
+        )
+        spent = {stage: total - since[3].get(stage, 0) for stage, total in now[3].items()}
+        is_real = mode in (Mode.WARM, Mode.COLD)
+        stage_ns = {stage: total for stage, total in spent.items() if is_real and total > 0}
+        return Block(mode.value, self.record.rounds, sizes.steps, ns, cpu_ns, wait_ns, stage_ns)
+
+    def _counters(self) -> tuple[int, int, int, dict[str, int]]:
+        """Nanoseconds on the clock, of the process, waited, and by stage."""
+        return (self._inputs.clock(), time.process_time_ns(), *self._inputs.counters())
 
     def _known_sizes(self) -> BlockSizes:
-        assert self._sizes is not None
-        return self._sizes
-
-    def _clock(self) -> int:
-        return self._feed.timeline.clock()
+        assert self.record.sizes is not None
+        return self.record.sizes
 
 
-class Inputs:
-    """The inputs of one feed.
+def feed_session(
+    feed: FeedSession,
+    job: Job,
+    synchronize: Callable[[], None],
+    on_change: OnChange = lambda record: None,
+    agree: Agree = lambda schedule: schedule,
+) -> Session:
+    """The proof of one feed; `synchronize` waits until the devices have nothing left to do."""
+    record = Record.of(feed, job.seconds)
+    return Session(_FeedInputs(feed, job, record, synchronize), record, on_change, agree)
 
-    `finished` are batches in their own memory; the first block needs one when it begins.
-    """
 
-    def __init__(self, feed: FeedSession, pages: FilePages, finished: list[Batch]) -> None:
+class _FeedInputs:
+    """The inputs of one feed."""
+
+    def __init__(
+        self, feed: FeedSession, job: Job, record: Record, synchronize: Callable[[], None]
+    ) -> None:
+        self.settling = max(SETTLE - TIMED, settling_steps(feed.prefetch))
         self._feed = feed
-        self._pages = pages
-        self._finished = finished
+        self._job = job
+        self._record = record
+        self._synchronize = synchronize
+        self._pages = FilePages(feed.source)
         self._pool = ThreadPool(1, name="fastfeed-proof")
-        self._place: PlaceFunction | None = None
-        self._raw = False
-        self._resident: Any = None
+        self._finished: list[Batch] = []  # copies, apart from the feed's buffers
+        self._opened = ExitStack()
         self._windows = 0
         # steps of the plan, counted from epoch 0, that the blocks of this round read
         self._window = range(0)
 
-    def place_with(self, place: PlaceFunction | None, raw: bool) -> None:
-        """Place batches with this function from now on."""
-        self._place = place
-        self._raw = raw
-        self._resident = None
+    def clock(self) -> int:
+        self._synchronize()
+        return self._feed.timeline.clock()
 
-    def check_cold(self) -> ColdCheck:
-        """Try on a few files if they can be made cold."""
-        return self._pages.check(self._ids(range(settling_steps(self._feed.prefetch) + 5)))
+    def counters(self) -> tuple[int, dict[str, int]]:
+        totals = self._feed.timeline.totals()
+        stages = {stage: ns for stage, (_, ns) in totals.items() if stage != "wait"}
+        return self._feed.meter.wait_ns, stages
 
-    @property
-    def longest_cold(self) -> int:
-        """Steps of the longest block that reads no file twice."""
-        return self._feed.plan.steps - self._margin
+    def warm_up(self, raw: bool) -> Iterator[Any]:
+        """Batches from the feed's beginning on."""
+        stream = self._opened.enter_context(closing(self._feed.producer.start(0, 0, None, raw)))
+        while True:
+            batch: Batch = next(stream)
+            if len(self._finished) < self._feed.prefetch + 2:
+                self._finished.append(_copied(batch, self._feed.allocate))
+            yield batch
+
+    def schedule(self, step_s: float, agree: Agree) -> Schedule:
+        job, plan, record = self._job, self._feed.plan, self._record
+        modes = tuple(mode for mode in job.modes if mode is not Mode.COLD)
+        longest = plan.steps - self._margin  # of the longest block that reads no file twice
+        problem = ""
+        if Mode.COLD in job.modes:
+            problem = "it was not asked for"
+            if job.cold:  # a few files show if they can be made cold
+                found = self._pages.check(self._ids(range(settling_steps(self._feed.prefetch) + 5)))
+                problem, record.cold_verified = found.problem, found.verified
+            if not problem:
+                modes = (*modes, Mode.COLD)
+        limit = longest if Mode.COLD in modes else None
+        sizes = choose(job.seconds, step_s, len(modes), self._feed.prefetch, limit)
+        # the clock draws another order in each proof: a load may happen to fit one of them
+        schedule = agree(Schedule(sizes, modes, problem, self._feed.timeline.clock()))
+        if Mode.COLD in schedule.modes and schedule.sizes.block > longest:
+            record.notes.append(
+                f"an epoch has {plan.steps} steps, too few for a cold block: its files were"
+                " read from storage once and then from memory, so fetch is underestimated"
+            )
+        return schedule
 
     def begin_round(self, block: int) -> None:
         """Take other steps of the plan for the next blocks, within one epoch if it has enough."""
@@ -355,17 +374,14 @@ class Inputs:
         self._window = range(first, first + length)
         self._windows += 1
 
-    def open(self, mode: Mode) -> Batches:
+    def open(self, mode: Mode, place: PlaceFunction | None, raw: bool) -> Iterator[Any]:
         """Batches of this mode; those of a round read the same files."""
-        feed, depth = self._feed, self._feed.prefetch
-        if mode is Mode.RESIDENT:
-            if self._resident is None:
-                self._resident = (
-                    self._finished[0] if self._place is None else self._place(self._finished[0])
-                )
-            return Resident(self._resident)
+        if mode is Mode.RESIDENT:  # nothing is read, made or copied
+            batch = self._finished[0]
+            return repeat(batch if place is None else place(batch))
         if mode is Mode.CACHED:
-            return Cached(self._pool, self._finished, self._place, depth)
+            return self._cached(place)
+        feed = self._feed
         ids = self._ids(self._window)
         if mode is Mode.COLD:
             self._pages.drop(ids)
@@ -373,14 +389,40 @@ class Inputs:
             self._pages.warm(ids)
         epoch, step = divmod(self._window[0], feed.plan.steps)
         if mode is Mode.BUSY:
-            cached = Cached(self._pool, self._finished, self._place, depth)
-            return Busy(cached, feed.producer.start(epoch, step, None, self._raw), depth)
-        return Real(feed.cursor.open(epoch, step, self._place, self._raw))
+            cached = self._cached(place)
+            stream = feed.producer.start(epoch, step, None, raw)
+            return _busy(cached, self._opened.enter_context(closing(stream)), feed.prefetch)
+        self._opened.callback(self._pause)
+        batches = feed.cursor.open(epoch, step, place, raw)
+        return self._opened.enter_context(closing(batches))
+
+    def end(self) -> None:
+        self._opened.close()
 
     def close(self) -> None:
-        """End the thread that places finished batches, and let go of them."""
+        self.end()
         self._pool.close()
-        self._resident = None
+        self._finished.clear()
+
+    def too_short(self, longest: int, least: int) -> str:
+        return (
+            f"the trainer ends an epoch after {longest} steps, and a proof needs {least}"
+            f" steps in a row here; raise steps_per_epoch to {least}"
+        )
+
+    def _cached(self, place: PlaceFunction | None) -> Iterator[Any]:
+        """Finished batches, placed by a separate thread as far ahead as the feed works."""
+        batches = cycle(self._finished)
+        if place is None:
+            return batches
+        stop = CancelToken(self._pool)
+        jobs = (ParallelJob[Any](stop, [], partial(place, batch)) for batch in batches)
+        prefetcher = Prefetcher(self._pool, jobs, self._feed.prefetch, stop)
+        return self._opened.enter_context(closing(prefetcher))
+
+    def _pause(self) -> None:
+        self._feed.meter.pause()
+        self._feed.live.paused(self._feed.timeline.clock())
 
     @property
     def _margin(self) -> int:
@@ -393,41 +435,30 @@ class Inputs:
         return np.concatenate([plan.ids(*divmod(step, plan.steps)) for step in steps])
 
 
-class Warmup:
-    """Batches from the feed's beginning on, each placed when it is asked for."""
+def _busy(cached: Iterator[Any], stream: BatchStream, depth: int) -> Iterator[Any]:
+    """Cached batches, while the feed makes one per step that no one waits for.
 
-    def __init__(self, feed: FeedSession, synchronize: Callable[[], None]) -> None:
-        self._feed = feed
-        self._synchronize = synchronize
-        self._steps = max(_SETTLE, settling_steps(feed.prefetch) + _TIMED)
-        self._stream: BatchStream | None = None
-        self._taken = 0
-        self._since_ns = 0
-        self.batches: list[Batch] = []  # copies, apart from the feed's buffers
-        self.step_s: float | None = None  # of a step; None until the first steps are done
+    It never gets further behind than its queue is long, as with a trainer that does wait.
+    """
+    next(stream)  # starts the threads: it is the only one that waits, and does not count
+    owed = 0  # batches that a trainer would have taken
+    while True:
+        owed = min(owed + 1, depth + 1)
+        while owed and stream.ready:
+            next(stream)
+            owed -= 1
+        yield next(cached)
 
-    def next(self, place: PlaceFunction | None, raw: bool) -> Any:
-        """A batch; None where the first steps are done."""
-        if self._taken == self._steps - _TIMED:
-            self._since_ns = self._now()
-        elif self._taken == self._steps:
-            self.step_s = (self._now() - self._since_ns) / _TIMED / 1e9
-            self.close()
-            return None
-        if self._stream is None:
-            self._stream = self._feed.producer.start(0, 0, None, raw)
-        batch: Batch = next(self._stream)
-        if len(self.batches) < self._feed.prefetch + 2:
-            self.batches.append(copied(batch, self._feed.allocate))
-        self._taken += 1
-        return batch if place is None else place(batch)
 
-    def close(self) -> None:
-        """End the threads' work for them."""
-        if self._stream is not None:
-            self._stream.close()
-        self._stream = None
+def _copied(batch: Batch, allocate: Allocate) -> Batch:
+    """Copy a batch out of the feed's buffers, which are few and needed for real batches."""
+    arrays, rebuild = flatten(batch)
+    return rebuild(iter([_copy(array, allocate) for array in arrays]))
 
-    def _now(self) -> int:
-        self._synchronize()
-        return self._feed.timeline.clock()
+
+def _copy(array: Any, allocate: Allocate) -> Any:
+    if not isinstance(array, np.ndarray):  # decoded on a GPU
+        return array.copy()
+    own = allocate(array.shape, array.dtype.name) if array.nbytes else np.empty_like(array)
+    own[...] = array
+    return own

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from fastfeed.adapters.watch.loader import Watched
-from fastfeed.proof.measure.loaders import Begin, LoaderSession, Place
+from fastfeed.proof.measure.loaders import Begin, Place
+from fastfeed.proof.measure.session import Session
 from fastfeed.proof.run import trainer
 
 AFTER_IMPORT = {  # module of the trainer -> what to call with it
@@ -76,7 +77,7 @@ def watch_fit(module: Any, choice: Choice | None = None) -> None:
         adapter = self.data_adapter
         owner = getattr(data, "_fastfeed", getattr(adapter, "_fastfeed", None))
         is_feed = owner is not None and not isinstance(owner, Watched)
-        if not is_feed and trainer.may_measure_loaders():
+        if not is_feed and trainer.current().takes_loaders:
             self.data_adapter = _endless(_FitData(chosen, data, adapter))
             self._num_batches = None
 
@@ -89,7 +90,7 @@ class Choice:
     def __init__(self) -> None:
         self.last: Epoch | None = None  # that gave the newest batch
         self._loader: Any = None
-        self._session: LoaderSession | None = None
+        self._session: Session | None = None
         self._is_made = False
         self._is_fit = False  # DataLoaders may then be part of the data that is measured
 
@@ -100,7 +101,7 @@ class Choice:
         if self._session is None:
             return Epoch(self, loader, begin)
         if loader is self._loader:
-            return trainer.measured(self._session)
+            return trainer.current().measured(self._session)
         self._session.cut()
         return begin()
 
@@ -112,7 +113,7 @@ class Choice:
         self.last = None
         self._choose(epoch.loader, epoch.begin, epoch.batches, None)
         if self._session is not None:
-            epoch.batches = trainer.measured(self._session)
+            epoch.batches = trainer.current().measured(self._session)
 
     def train(self, fit: _FitData, begin: Begin) -> Iterator[Any]:
         """Start an epoch of the data of `fit`, or continue the proof, if it is of this data."""
@@ -122,7 +123,7 @@ class Choice:
             if self._session is not None:
                 self._session.record.feed["steps"] = fit.adapter.num_batches
         if self._session is not None and fit.loader is self._loader:
-            return trainer.measured(self._session)
+            return trainer.current().measured(self._session)
         self.cut()
         return begin()
 
@@ -136,7 +137,7 @@ class Choice:
     ) -> None:
         self._is_made = True
         self._loader = loader
-        self._session = trainer.measure(loader, begin, under_way, place)
+        self._session = trainer.current().measure(loader, begin, under_way, place)
 
 
 class Epoch:

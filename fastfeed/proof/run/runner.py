@@ -22,8 +22,8 @@ from fastfeed.feed.session import JOB, PROVE
 from fastfeed.printable import plural
 from fastfeed.profiler.runner.foreground import descendants
 from fastfeed.profiler.runner.injection import after_import
-from fastfeed.proof.measure.modes import FEED_MODES, Mode
 from fastfeed.proof.measure.record import Record
+from fastfeed.proof.measure.session import Job
 from fastfeed.proof.report.sentences import shown
 from fastfeed.proof.result import Proof
 from fastfeed.proof.run.data_loaders import AFTER_IMPORT
@@ -35,27 +35,6 @@ _POLL_S = 0.1
 _AFTER_S = 60.0  # that a trainer may take to exit when its proof is complete
 _INTERRUPTED_S = 5.0  # the same after Ctrl-C, which the terminal sends to the trainer as well
 _KILL_S = 10.0  # after SIGTERM
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """Options of a proof, passed to the trainer's process."""
-
-    seconds: float = 60.0
-    cold: bool = True
-    feed: str | None = None  # name of the feed; None: the first that is iterated
-    modes: tuple[Mode, ...] = FEED_MODES
-
-    def as_dict(self) -> dict[str, object]:
-        """For the trainer's process."""
-        modes = [mode.value for mode in self.modes]
-        return {
-            "measured_by": "fastfeed.proof.run.trainer",
-            "seconds": self.seconds,
-            "cold": self.cold,
-            "feed": self.feed,
-            "modes": modes,
-        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,15 +22,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from fastfeed.adapters.no_saving import refuse_loaded
-from fastfeed.distributed.cores import cores_for
 from fastfeed.distributed.world import World
 from fastfeed.errors import ProofError
 from fastfeed.feed.session import PROVE, read_job
 from fastfeed.proof.measure.block_sizes import BlockSizes
-from fastfeed.proof.measure.loaders import Begin, LoaderSession, Place
+from fastfeed.proof.measure.loaders import Begin, Place, loader_session
 from fastfeed.proof.measure.modes import LOADER_MODES, Mode
 from fastfeed.proof.measure.record import Record
-from fastfeed.proof.measure.session import Schedule, Session, Settings
+from fastfeed.proof.measure.session import Job, Schedule, Session, feed_session
 from fastfeed.proof.synchronize import synchronize
 from fastfeed.runtime.atomic_write import atomic_write
 from fastfeed.runtime.thread_pool import LockedIterator
@@ -46,7 +45,7 @@ _SCHEDULE = "schedule.json"
 Unproven = Callable[[], Any]  # begins the iteration of a feed that is not measured
 _AGREE_S = 300.0  # that ranks wait for the first one
 _lock = threading.Lock()
-_run: list[_Run] = []  # of this process, once it has begun
+_run: list[Run] = []  # of this process, once it has begun
 
 
 class ProofDone(SystemExit):
@@ -70,49 +69,26 @@ def iterate(
     feed: FeedSession, place: PlaceFunction | None, raw: bool, unproven: Unproven
 ) -> LockedIterator[Any]:
     """Iterate in place of the feed; `unproven` begins its own iteration."""
-    return _run_of(os.environ[PROVE]).iterate(feed, place, raw, unproven)
+    return current().iterate(feed, place, raw, unproven)
 
 
-def may_measure_loaders() -> bool:
-    """True if a loader that is no Feed can be measured: no Feed is, and none is asked for."""
-    return _run_of(os.environ[PROVE]).takes_loaders
-
-
-def measure(
-    loader: Any, begin: Begin, under_way: Iterator[Any], place: Place | None = None
-) -> LoaderSession | None:
-    """Measure a loader that is no Feed, from its next batch on; None if a feed is measured.
-
-    Args:
-        loader: The trainer's loader.
-        begin: Starts an epoch of it.
-        under_way: The epoch that the trainer has begun.
-        place: As `LoaderSession` takes it.
-    """
-    return _run_of(os.environ[PROVE]).measure(loader, begin, under_way, place)
-
-
-def measured(session: LoaderSession) -> Generator[Any, None, None]:
-    """Batches of a loader's proof, which ends the trainer when it is complete."""
-    return _run[0].measured(session, session.iterate())
-
-
-def _run_of(folder: str) -> _Run:
+def current() -> Run:
+    """The proof of this process."""
     with _lock:
         if not _run:
-            _run.append(_Run(Path(folder)))
+            _run.append(Run(Path(os.environ[PROVE])))
     return _run[0]
 
 
-class _Run:
+class Run:
     """The proof of this process."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         job = read_job(folder)
-        modes = tuple(Mode(mode) for mode in job["modes"])
-        self._settings = Settings(float(job["seconds"]), bool(job["cold"]), modes)
-        self._name: str | None = job["feed"]
+        modes = tuple(map(Mode, job["modes"]))
+        self._job = Job(float(job["seconds"]), bool(job["cold"]), job["feed"], modes)
+        self._name = self._job.feed
         self._feed: Any = None  # a weak reference to the feed that is measured
         self._session: Session | None = None
         self._world = World()
@@ -127,24 +103,33 @@ class _Run:
         if session is None:
             batches = unproven()
             return LockedIterator(self._other(batches), batches.close)
-        return LockedIterator(self.measured(session, session.iterate(place, raw)), session.close)
+        return LockedIterator(self.measured(session, place, raw), session.close)
 
     @property
     def takes_loaders(self) -> bool:
+        """True if a loader that is no Feed can be measured: no Feed is, and none is asked for."""
         return self._feed is None and self._name is None
 
     def measure(
         self, loader: Any, begin: Begin, under_way: Iterator[Any], place: Place | None
-    ) -> LoaderSession | None:
+    ) -> Session | None:
+        """Measure a loader that is no Feed, from its next batch on; None if a feed is measured.
+
+        Args:
+            loader: The trainer's loader.
+            begin: Starts an epoch of it.
+            under_way: The epoch that the trainer has begun.
+            place: As `loader_session` takes it.
+        """
         if not self.takes_loaders:
             return None
         self._begin(World.detect())
         self._has_loader = True
-        modes = LOADER_MODES if Mode.CACHED in self._settings.modes else (Mode.RESIDENT, Mode.REAL)
-        session = LoaderSession(
+        modes = LOADER_MODES if Mode.CACHED in self._job.modes else (Mode.RESIDENT, Mode.REAL)
+        session = loader_session(
             loader,
             begin,
-            self._settings.seconds,
+            self._job.seconds,
             under_way=under_way,
             modes=modes,
             place=place,
@@ -165,10 +150,9 @@ class _Run:
         if self._feed is None and not self._has_loader and self._name in (None, name):
             self._begin(feed.plan.world)
             self._feed = weakref.ref(feed)
-            feed.proof = self._session = Session(
-                feed, self._settings, synchronize, self._write, self._agree
+            feed.proof = self._session = feed_session(
+                feed, self._job, synchronize, self._write, self._agree
             )
-            self._session.record.cores = cores_for(feed.plan.world)
             self._write(self._session.record)  # a run that is killed leaves at least this
         if self._feed is not None and self._feed() is feed:
             return self._session
@@ -206,11 +190,12 @@ class _Run:
                 )
 
     def measured(
-        self, session: Session | LoaderSession, batches: Generator[Any]
+        self, session: Session, place: PlaceFunction | None = None, raw: bool = False
     ) -> Generator[Any, None, None]:
+        """Batches of a proof, which ends the trainer when it is complete."""
         session.record.left = False
         try:
-            yield from batches
+            yield from session.iterate(place, raw)
         except ProofError as error:
             raise self._told(error) from None
         finally:

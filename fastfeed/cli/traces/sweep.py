@@ -130,7 +130,7 @@ def _cells(result: Result) -> tuple[str, ...]:
     return (
         word,
         percent(device.share.value),
-        percent(figures.share_of_window(device.judged, device.judged.budget.idle)),
+        percent(device.judged.share(device.judged.budget.idle)),
         "-" if step is None else duration(step),
         FAMILIES.get(verdict.bound, "the GPU itself" if verdict.bound == "gpu" else ""),
     )

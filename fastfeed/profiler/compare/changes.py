@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from fastfeed.profiler.model.result import DeviceResult, FeedResult
+
+
+class Difference(NamedTuple):
+    """After minus before, and the ends of its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,9 +27,13 @@ class MetricChange:
     after: float
     before_ns: float | None = None  # per step
     after_ns: float | None = None
-    # per step, after minus before: value, and its 95 % interval
-    change_ns: tuple[float, float, float] | None = None
+    change_ns: Difference | None = None  # per step
     direction: str = "unknown"  # "less", "more", "same" (within noise, or negligible), "unknown"
+
+    @property
+    def name(self) -> str:
+        """The key without the kind before it."""
+        return self.key.rpartition(":")[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +67,10 @@ class FeedChange:
     batch: MetricChange  # from one batch to the next
     wait: MetricChange  # of the trainer, per batch
     stages: tuple[MetricChange, ...]  # work per batch, all threads together
+
+    @property
+    def batches(self) -> tuple[int, int]:
+        return self.before.batches, self.after.batches
 
 
 @dataclass(frozen=True, slots=True)

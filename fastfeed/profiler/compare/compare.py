@@ -11,6 +11,7 @@ import numpy as np
 from fastfeed.profiler.compare.changes import (
     Comparison,
     DeviceChange,
+    Difference,
     FeedChange,
     MetricChange,
     Side,
@@ -254,7 +255,7 @@ def _with_statistics(
     direction = (
         "same" if low <= 0 <= high or abs(value) < floor else "less" if value < 0 else "more"
     )
-    return replace(change, change_ns=(value, low, high), direction=direction)
+    return replace(change, change_ns=Difference(value, low, high), direction=direction)
 
 
 def _feed_changes(

@@ -68,10 +68,10 @@ def steps(device: DeviceResult) -> Markup:
     count = len(device.steps.spans)
     if not count:
         return Markup("")
-    shares = figures.step_shares(device)
+    waiting, other = figures.step_shares(device)
     edges = np.unique(np.linspace(0, count, min(count, COLUMNS) + 1).astype(int))
-    waited = np.add.reduceat(shares.input, edges[:-1]) / np.diff(edges)
-    idle = waited + np.add.reduceat(shares.idle, edges[:-1]) / np.diff(edges)
+    waited = np.add.reduceat(waiting, edges[:-1]) / np.diff(edges)
+    idle = waited + np.add.reduceat(other, edges[:-1]) / np.diff(edges)
     color = Cause.INPUT.color
     highest = float(idle.max(initial=0))
     top = next((top for top in (0.1, 0.2, 0.4, 0.6, 0.8) if highest <= top), 1.0)
@@ -101,7 +101,7 @@ def steps(device: DeviceResult) -> Markup:
         f" {swatch(_IDLE_COLOR)}other idle time, as shares of the step. Pale columns are left out of"
         " the verdict. The line is at 5 %."
     )
-    over = float((shares.input > STARVED_LINE).mean())
+    over = float((waiting > STARVED_LINE).mean())
     label = f"{count} steps; {percent(over)} of them wait for input more than 5 % of their time"
     drawn = (
         '<svg viewBox="0 0 1000 100" preserveAspectRatio="none" role="img" '

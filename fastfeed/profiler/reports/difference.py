@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from rich.console import Console
@@ -18,6 +17,7 @@ from fastfeed.profiler.compare.changes import (
 )
 from fastfeed.profiler.model.format import WORDS, duration, one_line, percent
 from fastfeed.profiler.reports import layout
+from fastfeed.profiler.reports.document import plain
 from fastfeed.profiler.reports.layout import Sheet
 
 SCHEMA = "fastfeed.comparison/1"
@@ -89,11 +89,14 @@ def _table(change: DeviceChange, sheet: Sheet) -> list[Text]:
     what = "ms per step" if timed else "share"
     step = [change.step] if timed else []
     parts = [metric for metric in change.parts if metric.before or metric.after]
-    lines = [_head(one_line(change.label, 60), name), *_rows([*step, *parts], name, timed)]
+    lines = [
+        _head(one_line(change.label, 60), name),
+        *(_row(metric, name, timed) for metric in [*step, *parts]),
+    ]
     lines.append(Text(f"idle for, {what}", style="dim"))
     visible = [metric for metric in change.causes if max(metric.before, metric.after) >= MIN_SHARE]
     shown = visible if len(visible) == CAUSES + 1 else visible[:CAUSES]
-    lines += _rows(shown, name, timed)
+    lines += [_row(metric, name, timed) for metric in shown]
     if len(change.causes) > len(shown):
         rest = len(change.causes) - len(shown)
         verb = "is" if rest == 1 else "are"
@@ -110,18 +113,14 @@ def _feed(change: FeedChange, sheet: Sheet) -> list[Text]:
     """One feed: the time of a batch, what the trainer waited of it, and the work of each stage."""
     timed = change.batch.before_ns is not None
     name = sheet.width - FIGURES
-    counts = f"{change.before.batches:,} and {change.after.batches:,} batches"
+    before, after = change.batches
+    counts = f"{before:,} and {after:,} batches"
     lines = [_head(one_line(f"feed {change.label}, {counts}", 100), name)]
-    lines += _rows([*([change.batch] if timed else []), change.wait], name, timed)
+    batch = [change.batch] if timed else []
+    lines += [_row(metric, name, timed) for metric in [*batch, change.wait]]
     if change.stages:
         lines.append(Text("work, ms per batch, all threads together", style="dim"))
-    return lines + _rows(change.stages[:CAUSES], name, True)
-
-
-def _rows(
-    metrics: tuple[MetricChange, ...] | list[MetricChange], name: int, timed: bool
-) -> list[Text]:
-    return [_row(metric, name, timed) for metric in metrics]
+    return lines + [_row(metric, name, True) for metric in change.stages[:CAUSES]]
 
 
 def _row(metric: MetricChange, name: int, timed: bool) -> Text:
@@ -170,68 +169,4 @@ def as_dict(comparison: Comparison) -> dict[str, Any]:
 
     Shares are fractions of 1, causes are stable keys.
     """
-    return {
-        "schema": SCHEMA,
-        "outcome": comparison.outcome,
-        "sentence": comparison.sentence,
-        "before": _side_dict(comparison.before),
-        "after": _side_dict(comparison.after),
-        "devices": [_change_dict(change) for change in comparison.devices],
-        "only_before": list(comparison.only_before),
-        "only_after": list(comparison.only_after),
-        "notes": list(comparison.notes),
-        "feeds": [_feed_dict(change) for change in comparison.feeds],
-    }
-
-
-def _side_dict(side: Side) -> dict[str, Any]:
-    return {
-        "paths": list(side.paths),
-        "verdict": side.word,
-        "reasons": list(side.reasons),
-        "devices": side.devices,
-    }
-
-
-def _change_dict(change: DeviceChange) -> dict[str, Any]:
-    return {
-        "before": change.before.label,
-        "after": change.after.label,
-        "rank": change.after.rank,
-        "speedup": change.speedup,
-        "step": _metric_dict(change.step),
-        "input": _metric_dict(change.input),
-        "budget": [_metric_dict(metric) for metric in change.parts],
-        "causes": [_metric_dict(metric) for metric in change.causes],
-    }
-
-
-def _feed_dict(change: FeedChange) -> dict[str, Any]:
-    return {
-        "feed": change.label,
-        "rank": change.after.rank,
-        "batches": [change.before.batches, change.after.batches],
-        "batch": _metric_dict(change.batch),
-        "wait": _metric_dict(change.wait),
-        "stages": [_metric_dict(metric) for metric in change.stages],
-    }
-
-
-def _metric_dict(metric: MetricChange) -> dict[str, Any]:
-    change = (
-        [value if math.isfinite(value) else None for value in metric.change_ns]
-        if metric.change_ns
-        else None
-    )
-    return {
-        "key": metric.key.removeprefix("cause:").removeprefix("stage:"),
-        "title": metric.title,
-        "before": metric.before,
-        "after": metric.after,
-        "before_ns_per_step": metric.before_ns,
-        "after_ns_per_step": metric.after_ns,
-        "change_ns_per_step": (
-            dict(zip(("value", "low", "high"), change, strict=True)) if change else None
-        ),
-        "moved": metric.direction,
-    }
+    return {"schema": SCHEMA, **plain(comparison, digits=99)}

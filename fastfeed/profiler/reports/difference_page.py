@@ -135,7 +135,7 @@ def _table(title: str, metrics: Sequence[MetricChange]) -> Markup:
 def _swatch(metric: MetricChange) -> str:
     """Color swatch of a metric, as in the timelines."""
     if metric.key.startswith("cause:"):
-        return swatch(Cause[metric.key.removeprefix("cause:").upper()].color)
+        return swatch(Cause[metric.name.upper()].color)
     return swatch(LOOK[metric.key][1]) if metric.key in LOOK else ""
 
 
@@ -178,7 +178,8 @@ def _others(changes: Sequence[DeviceChange]) -> str:
 
 
 def _feed(change: FeedChange) -> str:
-    counts = f"{change.before.batches:,} batches before, {change.after.batches:,} after."
+    before, after = change.batches
+    counts = f"{before:,} batches before, {after:,} after."
     batch = [change.batch] if change.batch.before_ns is not None else []
     stages = _table("Stage", change.stages)
     return section(

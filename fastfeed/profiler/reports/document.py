@@ -9,13 +9,15 @@ sums to `window_ns`, and `causes` to `budget.idle`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
+from fastfeed.profiler.compare import changes
 from fastfeed.profiler.model import result as results
 from fastfeed.profiler.model.causes import Cause
-from fastfeed.profiler.model.result import DeviceResult, FunctionTime, Period, Result
+from fastfeed.profiler.model.result import DeviceResult, Period, Result
 from fastfeed.profiler.model.trace import Origin
 from fastfeed.profiler.reports import figures
 from fastfeed.profiler.verdict.input_advice import phase_change
@@ -40,6 +42,15 @@ _FIELDS: dict[type, str] = {
     results.RankResult: "label offset_ns collectives waited_ns blamed_ns kernels",
     results.FeedResult: "feed name rank batches span_ns waited_ns training_ns wait_share threads"
     " busiest",
+    results.TimeBreakdown: "compute comm h2d other overhead idle",
+    changes.Comparison: "outcome sentence before after devices only_before only_after notes feeds",
+    changes.Side: "paths verdict=word reasons devices",
+    changes.DeviceChange: "before=before.label after=after.label rank=after.rank speedup step input"
+    " budget=parts causes",
+    changes.FeedChange: "feed=label rank=after.rank batches batch wait stages",
+    changes.MetricChange: "key=name title before after before_ns_per_step=before_ns"
+    " after_ns_per_step=after_ns change_ns_per_step=change_ns moved=direction",
+    changes.Difference: "value low high",
     Origin: "path dialect version wall_ns host_calls dropped sampled incomplete notes",
 }
 
@@ -62,19 +73,22 @@ def as_dict(result: Result) -> dict[str, Any]:
     """
     feeds = [
         {
-            **_plain(feed),
-            "stages": {_plain(name): _stage(*row) for name, row in feed.stages.items()},
+            **plain(feed),
+            "stages": {
+                plain(name): {"spans": int(spans), "ns": int(ns)}
+                for name, (spans, ns) in feed.stages.items()
+            },
         }
         for feed in result.feeds
     ]
     return {
         "schema": SCHEMA,
-        "verdict": _plain(result.verdict),
+        "verdict": plain(result.verdict),
         "devices": [_device(device) for device in result.devices],
-        "ranks": _plain(result.ranks),
+        "ranks": plain(result.ranks),
         "feeds": feeds,
-        "origins": _plain(result.origins),
-        "notes": _plain(result.notes),
+        "origins": plain(result.origins),
+        "notes": plain(result.notes),
         "causes": {
             about.key: {"title": about.title, "family": about.family, "means": about.means}
             for about in Cause
@@ -82,111 +96,81 @@ def as_dict(result: Result) -> dict[str, Any]:
     }
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any, digits: int = 6) -> Any:
     """Numbers, texts, lists and dicts; None for numbers that JSON cannot represent."""
     if type(value) in _FIELDS:
-        pairs = (name.partition("=") for name in _FIELDS[type(value)].split())
-        return {key: _plain(getattr(value, field or key)) for key, _, field in pairs}
+        return _fields(value, _FIELDS[type(value)], digits)
     if isinstance(value, Cause):
         return value.key
     if isinstance(value, Mapping):
-        return {_plain(key): _plain(item) for key, item in value.items()}
+        return {plain(key): plain(item, digits) for key, item in value.items()}
     if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]
+        return [plain(item, digits) for item in value]
     if value is None or isinstance(value, bool | np.bool_):
         return None if value is None else bool(value)
     if isinstance(value, int | np.integer):
         return int(value)
     if isinstance(value, float | np.floating):
-        return round(float(value), 6) if np.isfinite(value) else None
+        return round(float(value), digits) if np.isfinite(value) else None
     return str(value).encode("utf-8", "replace").decode()  # lone surrogates of file names
 
 
-def _stage(spans: int, ns: int) -> dict[str, int]:
-    return {"spans": int(spans), "ns": int(ns)}
+def _fields(value: Any, names: str, digits: int = 6) -> dict[str, Any]:
+    """Values by key, in the syntax of _FIELDS."""
+    pairs = (name.partition("=") for name in names.split())
+    return {key: plain(attrgetter(field or key)(value), digits) for key, _, field in pairs}
 
 
 def _device(device: DeviceResult) -> dict[str, Any]:
+    steps = figures.steps_judged(device)
     return {
-        "label": _plain(device.label),
-        "origin": int(device.trace),
-        "device": int(device.device),
-        "rank": _plain(device.rank),
-        "first_ns": int(device.first),
-        "last_ns": int(device.last),
+        **_fields(device, "label origin=trace device rank first_ns=first last_ns=last"),
         "judged": "steady" if device.steady is not None else "whole",
-        "input": _plain(device.share),
-        "copies": _plain(device.copies),
-        "framework": device.framework,
+        **_fields(device, "input=share copies framework"),
         "whole": _period(device.whole),
         "steady": _period(device.steady) if device.steady is not None else None,
-        "cold": _plain(device.cold),
+        "cold": plain(device.cold),
         "phases": [
             {
-                "kind": phase.kind,
-                "count": int(phase.count),
+                **_fields(phase, "kind count"),
                 "change": phase_change(device, phase),
-                "share": _plain(figures.share_of_window(device.whole, phase.period.budget.window)),
+                "share": plain(device.whole.share(phase.period.budget.window)),
                 **_period(phase.period),
             }
             for phase in device.phases
         ],
         "steps": _steps(device),
-        "functions": [_function(time, device) for time in device.functions],
-        "worst": _plain(device.worst),
-        "ops": int(device.ops),
-        "launches": int(device.launches),
-        "comm_wait_ns": int(device.comm_wait),
-        "charges": _plain(device.charges),
-        "stage": _plain(device.stage),
-        "late_rank": _plain(device.late_rank),
-        "facts": _plain(device.metrics),
+        "functions": [
+            {
+                **_fields(time, "function file"),
+                "line": time.line or None,
+                **_fields(time, "inside cause ns"),
+                "ns_per_step": int(time.ns / steps) if steps else None,
+                "gaps": int(time.gaps),
+            }
+            for time in device.functions
+        ],
+        **_fields(device, "worst ops launches comm_wait_ns=comm_wait charges stage late_rank"),
+        "facts": plain(device.metrics),
     }
 
 
 def _steps(device: DeviceResult) -> dict[str, Any]:
-    steps, shares = device.steps, figures.step_shares(device)
-    columns = (steps.labels, steps.spans.tolist(), steps.steady, shares.input, shares.idle)
+    steps, (waited, idle) = device.steps, figures.step_shares(device)
+    columns = (steps.labels, *steps.spans.T.tolist(), steps.steady, waited, waited + idle)
+    keys = ("label", "start_ns", "end_ns", "steady", "input", "idle")
     return {
-        "found_by": steps.found_by,
-        "guessed": bool(steps.guessed),
+        **_fields(steps, "found_by guessed"),
         "steady": figures.steps_judged(device),
         "missing": int(steps.missing),
-        "per_step": _plain(device.per_step),
-        "each": [
-            {
-                "label": _plain(label),
-                "start_ns": start,
-                "end_ns": end,
-                "steady": bool(steady),
-                "input": _plain(waited),
-                "idle": _plain(waited + other),
-            }
-            for label, (start, end), steady, waited, other in zip(*columns, strict=False)
-        ],
+        "per_step": plain(device.per_step),
+        "each": [dict(zip(keys, plain(row), strict=True)) for row in zip(*columns, strict=False)],
     }
 
 
 def _period(period: Period) -> dict[str, Any]:
-    budget = period.budget
     return {
-        "window_ns": int(budget.window),
+        "window_ns": int(period.budget.window),
         "spans": len(period.spans),
-        "budget": {part: int(getattr(budget, part)) for part in figures.PARTS},
-        "causes": _plain(period.causes),
-        "input": _plain(period.input),
-    }
-
-
-def _function(time: FunctionTime, device: DeviceResult) -> dict[str, Any]:
-    steps = figures.steps_judged(device)
-    return {
-        "function": _plain(time.function),
-        "file": _plain(time.file),
-        "line": time.line or None,
-        "inside": _plain(time.inside),
-        "cause": time.cause.key,
-        "ns": int(time.ns),
-        "ns_per_step": int(time.ns / steps) if steps else None,
-        "gaps": int(time.gaps),
+        **_fields(period, "budget causes input"),
     }

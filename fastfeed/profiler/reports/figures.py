@@ -10,7 +10,7 @@ import numpy as np
 from fastfeed.profiler.model import intervals
 from fastfeed.profiler.model.causes import INPUT_CAUSES, Cause
 from fastfeed.profiler.model.format import duration, multiple
-from fastfeed.profiler.model.result import DeviceResult, Period, Result, Share
+from fastfeed.profiler.model.result import DeviceResult, Result, Share
 from fastfeed.profiler.verdict.input_advice import PHASES, phase_change
 from fastfeed.profiler.verdict.verdict import focus
 
@@ -47,14 +47,6 @@ class PhaseRow:
     change: str
 
 
-@dataclass(frozen=True, slots=True)
-class StepShares:
-    """Idle time as fractions of each step, shape (n,). The rest of the step is work."""
-
-    input: np.ndarray
-    idle: np.ndarray  # for other causes
-
-
 def by_need(result: Result) -> list[DeviceResult]:
     """Devices: the verdict's first, then by share of waiting for input, then by idle time."""
     if not result.devices:
@@ -65,14 +57,9 @@ def by_need(result: Result) -> list[DeviceResult]:
         key=lambda device: (
             device is not focused,
             -device.share.value,
-            -share_of_window(device.judged, device.judged.budget.idle),
+            -device.judged.share(device.judged.budget.idle),
         ),
     )
-
-
-def share_of_window(period: Period, ns: float) -> float:
-    """The fraction of a period that these nanoseconds are; 0 of an empty one."""
-    return ns / period.budget.window if period.budget.window > 0 else 0.0
 
 
 def steps_judged(device: DeviceResult) -> int:
@@ -90,7 +77,7 @@ def cause_rows(device: DeviceResult) -> list[CauseRow]:
     """Causes of the judged period, largest first."""
     count = steps_judged(device)
     rows = [
-        CauseRow(cause, ns, share_of_window(device.judged, ns), ns / count if count else None)
+        CauseRow(cause, ns, device.judged.share(ns), ns / count if count else None)
         for cause, ns in device.judged.causes.items()
         if ns > 0
     ]
@@ -102,8 +89,8 @@ def phase_rows(device: DeviceResult) -> list[PhaseRow]:
     rows = [
         PhaseRow(
             f"{phase.count:,} × {PHASES[phase.kind]}" if phase.count > 1 else PHASES[phase.kind],
-            share_of_window(device.whole, phase.period.budget.window),
-            share_of_window(phase.period, phase.period.budget.idle),
+            device.whole.share(phase.period.budget.window),
+            phase.period.share(phase.period.budget.idle),
             phase.period.budget.window,
             phase.period.causes,
             phase_change(device, phase),
@@ -139,16 +126,14 @@ def computing(device: DeviceResult) -> str:
     return duration(device.judged.budget.compute / max(steps_judged(device), 1))
 
 
-def step_shares(device: DeviceResult) -> StepShares:
-    """Shares of each step spent waiting for input, and idle for other causes."""
+def step_shares(device: DeviceResult) -> tuple[np.ndarray, np.ndarray]:
+    """Shares of each step spent waiting for input, and idle for other causes: (n,)."""
     spans = device.steps.spans
-    if not len(spans):
-        return StepShares(np.empty(0), np.empty(0))
     length = np.maximum(spans[:, 1] - spans[:, 0], 1)
     idle = intervals.spans(device.slices.start, device.slices.end)
     is_input = np.isin(device.slices.cause, INPUT_CAUSES)
-    waited = intervals.overlap(spans, idle[is_input]) / length
-    return StepShares(waited, intervals.overlap(spans, idle[~is_input]) / length)
+    waited, other = (intervals.overlap(spans, idle[rows]) for rows in (is_input, ~is_input))
+    return waited / length, other / length
 
 
 def offsets(result: Result) -> list[int]:

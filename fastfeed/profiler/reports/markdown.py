@@ -62,7 +62,7 @@ def _devices(devices: Sequence[DeviceResult]) -> str:
             [
                 _escaped(device.label, 80),
                 percent(device.share.value),
-                percent(figures.share_of_window(device.judged, device.judged.budget.idle)),
+                percent(device.judged.share(device.judged.budget.idle)),
                 figures.computing(device),
                 "–" if step is None else duration(step),
                 _escaped(figures.top_cause(device)),
@@ -93,7 +93,7 @@ def _functions(device: DeviceResult) -> str:
         [
             _escaped(str(time), 80),
             _escaped(time.cause.title),
-            percent(figures.share_of_window(device.judged, time.ns)),
+            percent(device.judged.share(time.ns)),
             duration(time.ns / steps) if steps else "–",
         ]
         for time in device.functions[:_MAX_FUNCTIONS]

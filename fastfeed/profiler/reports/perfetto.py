@@ -90,12 +90,12 @@ def _slices(pid: int, device: DeviceResult, begin: int) -> Iterator[str]:
 
 
 def _steps(pid: int, device: DeviceResult, begin: int) -> Iterator[str]:
-    shares = figures.step_shares(device)
+    waited, idle = figures.step_shares(device)
     for index, (start, end) in enumerate(device.steps.spans.tolist()):
         args = {
             "steady": bool(device.steps.steady[index]),
-            "input": round(float(shares.input[index]), 4),
-            "idle": round(float(shares.input[index] + shares.idle[index]), 4),
+            "input": round(float(waited[index]), 4),
+            "idle": round(float(waited[index] + idle[index]), 4),
         }
         label = one_line(_at(device.steps.labels, index), _NAME) or f"step {index}"
         yield _event(pid, 3, json.dumps(label), start - begin, end - begin, json.dumps(args))

@@ -101,7 +101,7 @@ def _at(texts: tuple[str, ...], index: int) -> str:
 
 def _steps(device: DeviceResult, begin: int, limit: int) -> list[list[Any]]:
     """[start, end, label, steady, input, idle] of each step, or of several consecutive steps."""
-    spans, shares = device.steps.spans, figures.step_shares(device)
+    spans, (waited, idle) = device.steps.spans, figures.step_shares(device)
     group_size = max(1, -(-len(spans) // max(1, limit)))
     rows = []
     for first in range(0, len(spans), group_size):
@@ -116,8 +116,8 @@ def _steps(device: DeviceResult, begin: int, limit: int) -> list[list[Any]]:
                 int(spans[last, 1]) - begin,
                 label,
                 int(device.steps.steady[group].all()),
-                round(float(shares.input[group].mean()), 4),
-                round(float((shares.input + shares.idle)[group].mean()), 4),
+                round(float(waited[group].mean()), 4),
+                round(float((waited + idle)[group].mean()), 4),
             ]
         )
     return rows

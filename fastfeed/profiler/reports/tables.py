@@ -59,7 +59,7 @@ def functions(device: DeviceResult) -> Markup:
             Markup(f"<b>{escape(one_line(str(time), 120))}</b>"),
             one_line(time.inside, 120),
             colored(time.cause),
-            percent(figures.share_of_window(device.judged, time.ns)),
+            percent(device.judged.share(time.ns)),
             duration(time.ns / (steps or 1)),
             f"{time.gaps:,}",
         ]

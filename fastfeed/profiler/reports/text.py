@@ -241,7 +241,7 @@ def _functions(device: DeviceResult, sheet: Sheet, detail: Detail) -> list[Text]
     steps = figures.steps_judged(device) or 1
     lines: list[Text] = []
     for time in device.functions[: detail.functions]:
-        share = percent(figures.share_of_window(device.judged, time.ns))
+        share = percent(device.judged.share(time.ns))
         text = (
             f"{share}, {duration(time.ns / steps)}{' per step' if steps > 1 else ''}:"
             f" {one_line(str(time), 60)}"

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastfeed.live.history import BUCKET_S
 from fastfeed.live.rates import WAITING, Rates
-from fastfeed.live.watch import LONG_S, SHORT_S, Row, View, is_of
+from fastfeed.live.watch import BUCKET_S, LONG_S, SHORT_S, Row, View, is_of
 
 VERSION = 1
 

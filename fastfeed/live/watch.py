@@ -1,4 +1,4 @@
-"""Looks at all feeds about once a second, and keeps a summary of the last minute."""
+"""Looks at all feeds about once a second, and keeps a summary of the last minutes."""
 
 from __future__ import annotations
 
@@ -13,13 +13,41 @@ from typing import Any, TypeGuard
 
 from fastfeed.live.cpu import CpuReading, CpuUse, cpu_use, read_cpu
 from fastfeed.live.folder import is_alive
-from fastfeed.live.history import History
 from fastfeed.live.nvml import Gpus, GpuUse
 from fastfeed.live.page import Page, PageError, read_page
 from fastfeed.live.rates import Rates, Reading, rates
 from fastfeed.live.remedies import remedy
 from fastfeed.live.states import Hysteresis, Judgment, State, judge
 from fastfeed.system.clocks import steady_ns
+
+BUCKET_S = 2.0  # that a value covers
+BUCKETS = 120  # four minutes
+
+
+class History:
+    """The last minutes of one feed."""
+
+    def __init__(self) -> None:
+        self._shares: deque[float | None] = deque(maxlen=BUCKETS)
+        self._begin: Reading | None = None
+
+    def add(self, reading: Reading) -> None:
+        """Add a look; one that spans several intervals fills all of them with its share."""
+        begin = self._begin
+        if begin is None:
+            self._begin = reading
+            return
+        buckets = (reading.at_ns - begin.at_ns) / 1e9 / BUCKET_S
+        if buckets >= 0.99:
+            share = rates(begin, reading).wait
+            self._shares.extend([share] * min(BUCKETS, round(buckets)))
+            self._begin = reading
+
+    @property
+    def shares(self) -> tuple[float | None, ...]:
+        """Shares of time spent waiting, oldest first; None for intervals without iteration."""
+        return tuple(self._shares)
+
 
 SHORT_S, LONG_S = 10.0, 60.0  # windows
 _ORDER = [

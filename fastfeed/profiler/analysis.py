@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -29,16 +29,6 @@ from fastfeed.profiler.steps.steps import find_steps
 from fastfeed.profiler.verdict.feed_timelines import feed_results
 from fastfeed.profiler.verdict.host_only import host_waits, launch_count
 from fastfeed.profiler.verdict.verdict import judge
-
-
-@dataclass(frozen=True, slots=True)
-class _DeviceAnalysis:
-    """One device of one trace, before its result."""
-
-    trace: int  # index of the trace
-    device: int
-    host: Host
-    attribution: Attribution
 
 
 def analyze(
@@ -74,30 +64,28 @@ def analyze(
         >>> result.verdict.word
         'severe'
     """
-    analyses = [
-        analysis
+    attributions = [
+        (index, attribution)
         for index, trace in enumerate(traces)
-        for analysis in _devices(index, trace, input_range)
+        for attribution in _attributions(trace, input_range)
     ]
-    names = labels(
-        [(traces[analysis.trace], analysis.device) for analysis in analyses], len(traces)
-    )
+    names = labels([(each.trace, each.device) for _, each in attributions], len(traces))
     results = [
-        _result(traces[analysis.trace], analysis, name, last_steps)
-        for analysis, name in zip(analyses, names, strict=True)
+        _result(index, attribution, name, last_steps)
+        for (index, attribution), name in zip(attributions, names, strict=True)
     ]
     rank_devices = [
         RankDevice(
             result.label,
-            traces[analysis.trace],
-            analysis.device,
+            traces[result.trace],
+            result.device,
             result.slices,
             result.judged.spans,
             result.first,
             result.last,
             result.rank,
         )
-        for analysis, result in zip(analyses, results, strict=True)
+        for result in results
     ]
     ranks = analyze_ranks(rank_devices)
     absent = _absent_ranks(traces, results)
@@ -133,45 +121,34 @@ def _collect_notes(origins: Sequence[Origin]) -> list[str]:
     ]
 
 
-def _devices(index: int, trace: Trace, input_range: str) -> list[_DeviceAnalysis]:
+def _attributions(trace: Trace, input_range: str) -> list[Attribution]:
     host = Host(trace, input_range)
     active = distinct(trace.ops.device[trace.ops.end > trace.ops.start])
-    return [_attributed(index, trace, int(device), host) for device in active if device >= 0]
+    return [_attributed(host, int(device)) for device in active if device >= 0]
 
 
-def _attributed(index: int, trace: Trace, device: int, host: Host) -> _DeviceAnalysis:
-    process = main_process(trace, np.flatnonzero(trace.ops.device == device))
+def _attributed(host: Host, device: int) -> Attribution:
+    process = main_process(host.trace, np.flatnonzero(host.trace.ops.device == device))
     waits = host.input_spans(host.main_thread(process))
-    edges = recorded_edges(trace, device, process, host.launch, waits)
-    return _DeviceAnalysis(index, device, host, attribute_device(trace, device, host, edges))
+    edges = recorded_edges(host.trace, device, process, host.launch, waits)
+    return attribute_device(host, device, edges)
 
 
 def _result(
-    trace: Trace, analysis: _DeviceAnalysis, label: str, last_steps: int | None
+    index: int, attribution: Attribution, label: str, last_steps: int | None
 ) -> DeviceResult:
-    process, host = main_process(trace, analysis.attribution.rows), analysis.host
+    trace, host = attribution.trace, attribution.host
+    process = main_process(trace, attribution.rows)
     waits = host.input_spans(host.main_thread(process))
-    steps = find_steps(
-        trace, analysis.device, process, analysis.attribution.edges, host.launch, waits
-    )
-    phases = find_phases(trace, host, analysis.attribution, process)
+    steps = find_steps(trace, attribution.device, process, attribution.edges, host.launch, waits)
+    phases = find_phases(attribution, process)
     steps = training_steps(steps, phases)
     min_steps = MIN_STEPS
     if last_steps is not None:  # a request for two steps is enough for a verdict
         min_steps = min(MIN_STEPS, last_steps)
         last = np.flatnonzero(steps.steady)[-last_steps:]
         steps = replace(steps, steady=np.isin(np.arange(len(steps.steady)), last))
-    return device_result(
-        trace,
-        analysis.trace,
-        analysis.device,
-        analysis.host,
-        analysis.attribution,
-        steps,
-        label,
-        min_steps,
-        phases,
-    )
+    return device_result(attribution, index, steps, label, min_steps, phases)
 
 
 def _with_ranks(result: DeviceResult, blame: Blame, absent: int) -> DeviceResult:

@@ -5,10 +5,9 @@ from helpers.fake_nvml import FakeNvml
 from helpers.live_pages import Trainer, reading
 
 from fastfeed.live.document import document
-from fastfeed.live.history import BUCKETS, History
 from fastfeed.live.nvml import Gpus
 from fastfeed.live.page import WAITING
-from fastfeed.live.watch import Exposure, Monitor
+from fastfeed.live.watch import BUCKETS, Exposure, History, Monitor
 
 
 def readings(every, seconds, wait):

@@ -21,7 +21,6 @@ from fastfeed.errors import ConfigError, TraceError
 if TYPE_CHECKING:
     from fastfeed.profiler.compare.ci_gate import Gate
     from fastfeed.profiler.model.result import Result
-    from fastfeed.profiler.model.trace import Trace
 
 _STDIN = "standard input"
 InputRange = Annotated[
@@ -68,6 +67,7 @@ def analyze_files(
     from fastfeed.profiler import analysis, readers
     from fastfeed.profiler.merge import merge
     from fastfeed.profiler.readers import limits
+    from fastfeed.profiler.readers.decompress import read_as
     from fastfeed.profiler.readers.folders import expand
 
     traces, errors = [], []
@@ -77,11 +77,10 @@ def analyze_files(
     ):
         for path in expand(paths):
             try:
-                traces.append(_renamed(readers.read(path), path, spooled))
+                shown = Path(_STDIN) if path == spooled else path
+                traces.append(read_as(shown, readers.read, path))
             except TraceError as error:
-                errors.append(
-                    TraceError(str(error).replace(str(spooled), _STDIN)) if spooled else error
-                )
+                errors.append(error)
     if errors and not (traces and all(trace.origin.dialect == "timeline" for trace in traces)):
         raise errors[0]
     result = analysis.analyze(
@@ -113,10 +112,6 @@ def _standard_input(paths: Sequence[Path]) -> Iterator[tuple[list[Path], Path | 
                 f"cannot copy standard input to {folder}: {error.strerror}; pass a file"
             ) from error
         yield [spooled if path == Path("-") else path for path in paths], spooled
-
-
-def _renamed(trace: Trace, path: Path, spooled: Path | None) -> Trace:
-    return replace(trace, origin=replace(trace.origin, path=_STDIN)) if path == spooled else trace
 
 
 def parse_limits(texts: Sequence[str] | None) -> list[Gate]:

@@ -87,13 +87,13 @@ def watch_stacks(pid: int, seconds: int, gpus: Gpus) -> SampledProcess:
     gpu = _GpuMean(gpus, pid)
     before = _ran_ns(pid)
     begin = steady_ns()
-    recording = record(pid, seconds, _RATE, gpu.add, program)
+    lines, errors = record(pid, seconds, _RATE, gpu.add, program)
     gpu.add()
     after = _ran_ns(pid)
     elapsed = steady_ns() - begin
     cores = None if before is None or after is None else (after[0] - before[0]) / elapsed
     ready = None if before is None or after is None else (sum(after) - sum(before)) / elapsed
-    stacks = main_stacks(recording.lines, pid, source)
+    stacks = main_stacks(lines, pid, source)
     if not stacks:
         raise ConfigError(
             f"process {pid} has no main thread that runs Python; pass the number of the trainer"
@@ -109,7 +109,7 @@ def watch_stacks(pid: int, seconds: int, gpus: Gpus) -> SampledProcess:
             *notes,
         ]
     return SampledProcess(
-        pid, command, seconds, cores, gpu.use, gpu.sm, recording.errors, tuple(notes), summary
+        pid, command, seconds, cores, gpu.use, gpu.sm, errors, tuple(notes), summary
     )
 
 
@@ -180,14 +180,6 @@ _GONE = re.compile("no such process|no such file|check that the process is runni
 _ERRORS = re.compile(r"Errors: (\d+)")
 
 
-@dataclass(frozen=True, slots=True)
-class Recording:
-    """Collapsed stacks of all threads."""
-
-    lines: tuple[str, ...]
-    errors: int  # samples that could not be taken
-
-
 def find_py_spy() -> str:
     """The program's path: next to this Python, or in PATH. Raises MissingExtra."""
     installed = shutil.which("py-spy", path=sysconfig.get_path("scripts"))
@@ -199,8 +191,10 @@ def find_py_spy() -> str:
 
 def record(
     pid: int, seconds: int, rate: int, meanwhile: Callable[[], None], program: str
-) -> Recording:
+) -> tuple[list[str], int]:
     """Sample all threads of a process with `py-spy record --format raw`.
+
+    Returns the collapsed stacks, and the number of samples that could not be taken.
 
     Args:
         pid: The process.
@@ -216,26 +210,9 @@ def record(
     with tempfile.TemporaryDirectory(prefix="fastfeed-watch-") as folder:
         output = Path(folder, "stacks")
         errors = Path(folder, "errors")
-        command = [
-            program,
-            "record",
-            "--format",
-            "raw",
-            "--full-filenames",
-            "--threads",
-            "--idle",
-            "--nonblocking",
-        ]
-        command += [
-            "--rate",
-            str(rate),
-            "--duration",
-            str(seconds),
-            "--output",
-            str(output),
-            "--pid",
-            str(pid),
-        ]
+        command = [program, "record", "--format", "raw", "--full-filenames", "--threads"]
+        command += ["--idle", "--nonblocking", "--rate", str(rate), "--duration", str(seconds)]
+        command += ["--output", str(output), "--pid", str(pid)]
         with open(errors, "wb") as stderr:
             try:
                 process = subprocess.Popen(
@@ -260,7 +237,7 @@ def record(
             " install py-spy 0.4: pip install 'fastfeed[watch]'"
         )
     failed = _ERRORS.search(message)
-    return Recording(tuple(lines), int(failed[1]) if failed else 0)
+    return lines, int(failed[1]) if failed else 0
 
 
 def _wait(process: subprocess.Popen[bytes], seconds: int, meanwhile: Callable[[], None]) -> None:

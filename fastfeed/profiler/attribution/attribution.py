@@ -15,7 +15,7 @@ from fastfeed.profiler.attribution.host_causes import AttributedSpans, host_caus
 from fastfeed.profiler.attribution.host_code.names import parse
 from fastfeed.profiler.attribution.launches import LOADS_NS
 from fastfeed.profiler.model.causes import INPUT_CAUSES, Cause
-from fastfeed.profiler.model.columns import distinct
+from fastfeed.profiler.model.columns import distinct, pick
 from fastfeed.profiler.model.intervals import (
     by_start,
     empty,
@@ -49,6 +49,8 @@ _GRAPH = re.compile(r"graphlaunch", re.I)  # its nodes may wait for each other, 
 class Attribution:
     """Work of a device from its first op to its last, and the causes of the gaps."""
 
+    host: Host
+    device: int  # index into Trace.devices
     busy: Mapping[str, np.ndarray]  # disjoint sets, see gaps.BUSY
     covered: np.ndarray  # set: all of these
     edges: np.ndarray  # [beginning, end] of the recording of the device
@@ -59,35 +61,33 @@ class Attribution:
     rows: np.ndarray  # int64, the device's ops in Trace.ops, by start
     launch: np.ndarray  # int64, the launch call of each row; -1 unknown
 
+    @property
+    def trace(self) -> Trace:
+        return self.host.trace
 
-def attribute_device(
-    trace: Trace, device: int, host: Host, edges: np.ndarray | None = None
-) -> Attribution:
+
+def attribute_device(host: Host, device: int, edges: np.ndarray | None = None) -> Attribution:
     """Give every idle nanosecond of a device between two edges one cause.
 
     The default edges are its first op and its last. The slices are disjoint and sum to the idle
     time: asserted, because the whole report depends on it.
     """
-    launch = host.launch
+    trace, launch = host.trace, host.launch
     edges = op_edges(trace, device) if edges is None else edges
     busy = busy_sets(trace, device, edges)
     covered = union(*busy.values())
     gaps = find_gaps(trace, device, busy, edges, launch)
-    rows = np.flatnonzero(trace.ops.device == device)
-    rows = by_start(trace.ops, rows)
+    rows = by_start(trace.ops, np.flatnonzero(trace.ops.device == device))
     is_known = gaps.call >= 0
     processes = distinct(trace.ops.process[rows])
-    thread = np.where(
-        is_known, trace.calls.thread[gaps.call] if len(trace.calls.thread) else -1, -1
-    )
+    thread = pick(trace.calls.thread, gaps.call, -1)
     of_device = np.isin(trace.overheads.process, processes)
     overhead = union(spans_at(trace.overheads, of_device))
     parts = [AttributedSpans.of(gaps.late[~is_known], Cause.NO_LAUNCH)]
     parts += host_causes(
         host, gaps.late[is_known], thread[is_known], trace.ops.process[gaps.op[is_known]], overhead
     )
-    parts += launch_call_causes(trace, gaps, host, covered)
-    parts += queue_causes(trace, gaps, host)
+    parts += [launch_call_causes(host, gaps, covered), queue_causes(host, gaps)]
     joined = _with_drains(host, gaps, rows, in_time_order(parts))
     start, end = joined.span[:, 0], joined.span[:, 1]
     # slices of one gap touch, and gaps do not
@@ -107,17 +107,15 @@ def attribute_device(
             f"{attributed} ns of {idle} ns idle have a cause; disjoint: {disjoint}"
         )
     row_launch = launch[rows]
-    waits, ramp = _waits(trace, host, processes, row_launch), _ramp(trace, slices, rows, row_launch)
-    return Attribution(busy, covered, edges, gaps, slices, waits, ramp, rows, row_launch)
-
-
-def _waits(trace: Trace, host: Host, processes: np.ndarray, launch: np.ndarray) -> np.ndarray:
-    """Input waits of the threads that launch, and of the main threads of their processes."""
-    callers = (
-        distinct(trace.calls.thread[launch[launch >= 0]])
-        if len(trace.calls.thread)
-        else np.empty(0, np.int32)
+    waits, ramp = _waits(host, processes, row_launch), _ramp(trace, slices, rows, row_launch)
+    return Attribution(
+        host, device, busy, covered, edges, gaps, slices, waits, ramp, rows, row_launch
     )
+
+
+def _waits(host: Host, processes: np.ndarray, launch: np.ndarray) -> np.ndarray:
+    """Input waits of the threads that launch, and of the main threads of their processes."""
+    callers = distinct(host.trace.calls.thread[launch[launch >= 0]])
     main_threads = [host.main_thread(int(process)) for process in processes]
     threads = {*map(int, callers), *main_threads} - {-1}
     return union(
@@ -245,8 +243,7 @@ def _avoidable(host: Host, gaps: Gaps, rows: np.ndarray, synchronized: np.ndarra
         start - np.concatenate([start[:1], reach[:-1]]), 0
     )
     launch = host.launch[rows]
-    ready = np.where(launch >= 0, calls.end[launch], start) if len(calls.end) else start
-    ready = np.minimum(ready, start)
+    ready = np.minimum(pick(calls.end, launch, start), start)
     between = np.flatnonzero((gaps.start >= start[0]) & (gaps.end <= start[-1]))
     ends_gap = np.searchsorted(start, gaps.end[between])
     # its latency, and what else kept it from starting, stay as they are
@@ -308,14 +305,10 @@ def _call_sites(host: Host, thread: int, at: np.ndarray) -> np.ndarray:
     return sites
 
 
-def launch_call_causes(
-    trace: Trace, gaps: Gaps, host: Host, busy: np.ndarray
-) -> list[AttributedSpans]:
+def launch_call_causes(host: Host, gaps: Gaps, busy: np.ndarray) -> AttributedSpans:
     """Idle time during launch calls: staging, loading, allocating, a full queue, or launching."""
     rows = np.flatnonzero(gaps.call_end > gaps.late_end)
-    if not len(rows):
-        return []
-    ops, calls = trace.ops, trace.calls
+    ops, calls = host.trace.ops, host.trace.calls
     op, call, span = gaps.op[rows], gaps.call[rows], spans(gaps.late_end[rows], gaps.call_end[rows])
     is_first = host.is_first_use[op]
     is_long = host.is_long_call[call] | (
@@ -335,10 +328,10 @@ def launch_call_causes(
         cause[own[overlap(span[own], host.contention(number)) > half]] = Cause.CPU_CONTENTION
     cause[host.call_activity[call] == Activity.COPY] = Cause.COPY
     cause[(ops.kind[op] == Kind.H2D) & (ops.pageable[op] == 1)] = Cause.H2D_STAGING
-    return [AttributedSpans(span, cause, thread.astype(np.int32), calls.name[call])]
+    return AttributedSpans(span, cause, thread.astype(np.int32), calls.name[call])
 
 
-def queue_causes(trace: Trace, gaps: Gaps, host: Host) -> list[AttributedSpans]:
+def queue_causes(host: Host, gaps: Gaps) -> AttributedSpans:
     """Idle time with an op launched: the usual latency, or an order between streams or devices.
 
     A queue that is longer than usual is a dependency if the op was launched before the gap (so the
@@ -347,9 +340,7 @@ def queue_causes(trace: Trace, gaps: Gaps, host: Host) -> list[AttributedSpans]:
     cause whatever is usual: if every step waits for it, that wait is the usual length.
     """
     rows = np.flatnonzero(gaps.end > gaps.call_end)
-    if not len(rows):
-        return []
-    ops, calls = trace.ops, trace.calls
+    trace, ops, calls = host.trace, host.trace.ops, host.trace.calls
     span, op, call = spans(gaps.call_end[rows], gaps.end[rows]), gaps.op[rows], gaps.call[rows]
     length = span[:, 1] - span[:, 0]
     in_gap = calls.start[call] > gaps.start[rows]
@@ -379,7 +370,7 @@ def queue_causes(trace: Trace, gaps: Gaps, host: Host) -> list[AttributedSpans]:
     cause[known_rows[inside & elsewhere]] = Cause.PEER
     name = np.full(len(rows), -1, np.int32)
     name[known_rows] = ops.name[producer[known_rows]]
-    return [AttributedSpans(span, cause, calls.thread[call].astype(np.int32, copy=False), name)]
+    return AttributedSpans(span, cause, calls.thread[call].astype(np.int32, copy=False), name)
 
 
 def _cannot_wait(trace: Trace, op: np.ndarray, call: np.ndarray) -> np.ndarray:
@@ -417,11 +408,10 @@ def producers(host: Host, op: np.ndarray) -> np.ndarray:
     waits, ops, calls = trace.waits, trace.ops, trace.calls
     if not len(waits.corr) or not len(calls.start) or not len(op):
         return result
-    waiting, recording = host.wait_calls()
-    wait_start = np.where(waiting >= 0, calls.start[waiting], -1)
-    # else the time of the wait
-    record_start = np.where(recording >= 0, calls.start[recording], wait_start)
-    launch_start = np.where(host.launch >= 0, calls.start[host.launch], ops.start)
+    waiting, recording = host.wait_calls
+    wait_start = pick(calls.start, waiting, -1)
+    record_start = pick(calls.start, recording, wait_start)  # else the time of the wait
+    launch_start = pick(calls.start, host.launch, ops.start)
     streams = np.unique(np.concatenate([ops.stream, waits.stream, waits.on_stream]))
 
     def stream_key(process: np.ndarray, stream: np.ndarray) -> np.ndarray:

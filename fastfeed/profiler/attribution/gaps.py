@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fastfeed.profiler.model.columns import distinct
+from fastfeed.profiler.model.columns import distinct, pick
 from fastfeed.profiler.model.intervals import (
     complement,
     intersect,
@@ -61,11 +61,7 @@ def find_gaps(
     ops, calls = trace.ops, trace.calls
     rows = np.flatnonzero(ops.device == device)
     if (np.diff(ops.start[rows]) <= 0).any():
-        launch_start = np.where(
-            launch[rows] >= 0,
-            calls.start[launch[rows]] if len(calls.start) else 0,
-            np.iinfo(np.int64).max,
-        )
+        launch_start = pick(calls.start, launch[rows], np.iinfo(np.int64).max)
         # of ops that start together, prefer one with a duration, then the one launched first
         rows = rows[np.lexsort((launch_start, ops.end[rows] == ops.start[rows], ops.start[rows]))]
     op = (
@@ -74,9 +70,9 @@ def find_gaps(
         else np.empty(0, np.int64)
     )
     call = launch[op]
-    known = call >= 0
-    call_start = np.where(known, calls.start[call], idle[:, 1]) if len(calls.start) else idle[:, 1]
-    call_return = np.where(known, calls.end[call], idle[:, 1]) if len(calls.start) else idle[:, 1]
+    call_start, call_return = (
+        pick(column, call, idle[:, 1]) for column in (calls.start, calls.end)
+    )
     is_last = ops.start[op] < idle[:, 1]  # no op follows
     late_end = np.where(is_last, idle[:, 1], np.clip(call_start, idle[:, 0], idle[:, 1]))
     call_end = np.maximum(np.clip(call_return, idle[:, 0], idle[:, 1]), late_end)

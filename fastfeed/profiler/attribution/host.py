@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache, cached_property
 
 import numpy as np
 
@@ -27,8 +28,8 @@ from fastfeed.profiler.attribution.launches import (
     is_long_call,
     launch_calls,
 )
-from fastfeed.profiler.model.columns import distinct
-from fastfeed.profiler.model.intervals import empty, overlap, spans, spans_at, union
+from fastfeed.profiler.model.columns import distinct, pick
+from fastfeed.profiler.model.intervals import overlap, spans, spans_at, union
 from fastfeed.profiler.model.trace import RangeKind, Trace
 
 _TF_DATA_OPS = re.compile("^(IteratorGetNext|OptionalGetValue|MultiDeviceIteratorGetNextFromShard)")
@@ -45,13 +46,16 @@ class Host:
 
     def __init__(self, trace: Trace, input_range: str = "") -> None:
         self.trace = trace
+        self.main_thread = cache(self._find_main_thread)
+        self.spans_of = cache(self._find_spans)
+        self.device_work = cache(self._find_device_work)
+        self._process_waits = cache(self._find_tf_data_waits)
         ranges, calls, sched = trace.ranges, trace.calls, trace.sched
         self.range_activity = range_activities(trace, input_range)
         self.launch = launch_calls(trace)
         self.is_long_call = is_long_call(trace)
         self.is_first_use = is_first_use(trace)
         self.call_activity = self._classify_calls()
-        self._main_threads: dict[int, int] = {}
         self.frames: dict[int, Frames] = {}  # of the threads that launch, and of main threads
         self.working: list[int] = []  # threads that launch more than copies to the device
         self.code = self._classify_code()
@@ -69,10 +73,6 @@ class Host:
         order = np.lexsort((self.start, self.activity, self.thread))
         self._order = order
         self._key = self.thread[order].astype(np.int64) * (_CONTENTION + 1) + self.activity[order]
-        self._sets: dict[tuple[int, int], np.ndarray] = {}
-        self._tf_data_waits: dict[int, np.ndarray] = {}
-        self._wait_calls: tuple[np.ndarray, np.ndarray] | None = None
-        self._device_work: dict[int, np.ndarray] = {}
 
     def _classify_calls(self) -> np.ndarray:
         """Classifies calls by name. A long first launch loads its kernel."""
@@ -123,40 +123,29 @@ class Host:
         first, last = np.searchsorted(self._key, [key, key + 1])
         return self._order[first:last]
 
-    def spans_of(self, thread: int, activity: int) -> np.ndarray:
+    def _find_spans(self, thread: int, activity: int) -> np.ndarray:
         """The set of nanoseconds in which a thread had this activity."""
-        result = self._sets.get((thread, activity))
-        if result is None:
-            rows = self.rows(thread, activity)
-            if activity == Activity.COMPILE and len(self.trace.processes) == 1:
-                # compilation whose thread is not recorded
-                rows = np.concatenate([rows, self.rows(-1, activity)])
-            result = self._sets[thread, activity] = (
-                union(spans_at(self, rows)) if len(rows) else empty()
-            )
-        return result
+        rows = self.rows(thread, activity)
+        if activity == Activity.COMPILE and len(self.trace.processes) == 1:
+            # compilation whose thread is not recorded
+            rows = np.concatenate([rows, self.rows(-1, activity)])
+        return union(spans_at(self, rows))
 
     def input_spans(self, thread: int) -> np.ndarray:
         """Spans in which a thread waited for input, or prepared it itself."""
         return union(*(self.spans_of(thread, activity) for activity in INPUT_ACTIVITIES))
 
+    @cached_property
     def wait_calls(self) -> tuple[np.ndarray, np.ndarray]:
         """Indexes into Trace.calls of each wait and of its event's recording; -1 unknown."""
-        if self._wait_calls is None:
-            waits = self.trace.waits
-            self._wait_calls = (
-                calls_by_id(self.trace, waits.process, waits.corr),
-                calls_by_id(self.trace, waits.process, waits.on_corr),
-            )
-        return self._wait_calls
+        trace, waits = self.trace, self.trace.waits
+        waiting = calls_by_id(trace, waits.process, waits.corr)
+        return waiting, calls_by_id(trace, waits.process, waits.on_corr)
 
-    def device_work(self, process: int) -> np.ndarray:
+    def _find_device_work(self, process: int) -> np.ndarray:
         """When any device of this process did anything."""
-        if process not in self._device_work:
-            ops = self.trace.ops
-            rows = ops.process == process
-            self._device_work[process] = union(spans_at(ops, rows))
-        return self._device_work[process]
+        ops = self.trace.ops
+        return union(spans_at(ops, ops.process == process))
 
     def feeding_threads(self, thread: int) -> list[int]:
         """The other threads of the same process, those that launch most first."""
@@ -183,8 +172,7 @@ class Host:
 
     def innermost_name(self, thread: int, activity: int, at: np.ndarray) -> np.ndarray:
         """Name of the innermost range of an activity around each instant: int32, or -1."""
-        row = self.innermost_row(self.rows(thread, activity), at)
-        return np.where(row >= 0, self.name[row], -1).astype(np.int32)
+        return pick(self.name, self.innermost_row(self.rows(thread, activity), at), -1)
 
     def innermost_row(self, rows: np.ndarray, at: np.ndarray) -> np.ndarray:
         """The innermost of these rows, ordered by start, around each instant: int64, or -1."""
@@ -208,22 +196,15 @@ class Host:
 
     def tf_data_waits(self, thread: int) -> np.ndarray:
         """When any thread of the same process was in the op that fetches a batch from tf.data."""
-        trace = self.trace
-        process = trace.threads[thread].process if thread >= 0 else -1
-        if process not in self._tf_data_waits:
-            ranges = trace.ranges
-            in_process = trace.process_of(ranges.thread) == process
-            rows = in_process & trace.matches(ranges.name, _TF_DATA_OPS)
-            self._tf_data_waits[process] = union(spans_at(ranges, rows))
-        return self._tf_data_waits[process]
+        return self._process_waits(self.trace.threads[thread].process if thread >= 0 else -1)
 
-    def main_thread(self, process: int) -> int:
-        """The thread with the steps, else most input waits, else most Python; -1 none."""
-        if process not in self._main_threads:
-            self._main_threads[process] = self._find_main_thread(process)
-        return self._main_threads[process]
+    def _find_tf_data_waits(self, process: int) -> np.ndarray:
+        trace, ranges = self.trace, self.trace.ranges
+        in_process = trace.process_of(ranges.thread) == process
+        return union(spans_at(ranges, in_process & trace.matches(ranges.name, _TF_DATA_OPS)))
 
     def _find_main_thread(self, process: int) -> int:
+        """The thread with the steps, else most input waits, else most Python; -1 none."""
         trace = self.trace
         threads = np.array(
             [index for index, thread in enumerate(trace.threads) if thread.process == process],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastfeed.profiler.model.columns import numbered
+from fastfeed.profiler.model.columns import numbered, pick
 from fastfeed.profiler.model.trace import Trace
 
 LOADS_NS = 1_000_000  # a first launch that takes longer than this loads its kernel
@@ -21,9 +21,7 @@ def launch_times(
     trace: Trace, launch: np.ndarray, rows: np.ndarray | slice = slice(None)
 ) -> np.ndarray:
     """Launch of these ops, else their start: int64. `launch` has their calls, -1 for unknown."""
-    times = trace.ops.start[rows].copy()
-    times[launch >= 0] = trace.calls.start[launch[launch >= 0]]
-    return times
+    return pick(trace.calls.start, launch, trace.ops.start[rows])
 
 
 def calls_by_id(trace: Trace, process: np.ndarray, corr: np.ndarray) -> np.ndarray:

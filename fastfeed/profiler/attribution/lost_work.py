@@ -8,7 +8,6 @@ from collections.abc import Mapping
 import numpy as np
 
 from fastfeed.profiler.attribution.attribution import Attribution
-from fastfeed.profiler.attribution.host import Host
 from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.columns import distinct
 from fastfeed.profiler.model.intervals import (
@@ -121,9 +120,7 @@ def _nests(trace: Trace, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
     return nested
 
 
-def consistency_metrics(
-    trace: Trace, host: Host, attribution: Attribution, judged: Period
-) -> Mapping[str, float]:
+def consistency_metrics(attribution: Attribution, judged: Period) -> Mapping[str, float]:
     """Metrics to compare with the possible range.
 
     `longest_op_share`: the longest operation's share of the time from the first to the last.
@@ -133,7 +130,8 @@ def consistency_metrics(
     or main thread waited for input. `lost_launches`: launches in the judged time without an
     operation, of `checked_launches`.
     """
-    ops, rows = trace.ops, attribution.rows
+    trace, host, rows = attribution.trace, attribution.host, attribution.rows
+    ops = trace.ops
     length = ops.end[rows] - ops.start[rows]
     metrics = {"longest_op_share": 0.0, "longest_op_overlap": 0.0}
     if len(rows):
@@ -145,7 +143,7 @@ def consistency_metrics(
         others = others[ops.stream[others] == ops.stream[longest]]
         inside = clip(union(spans_at(ops, others)), start, end)
         metrics["longest_op_overlap"] = measure(inside) / max(int(length.max()), 1)
-    metrics["shared_launches"] = _shared_launches(trace, attribution)
+    metrics["shared_launches"] = _shared_launches(attribution)
     slices = attribution.slices
     held = np.isin(slices.cause, (Cause.DEPENDENCY, Cause.GPU_SHARED)) & (slices.name < 0)
     held_spans = union(spans_at(slices, held))
@@ -156,7 +154,8 @@ def consistency_metrics(
     return metrics | {"lost_launches": float(lost), "checked_launches": float(checked)}
 
 
-def _shared_launches(trace: Trace, attribution: Attribution) -> float:
+def _shared_launches(attribution: Attribution) -> float:
+    trace = attribution.trace
     launch = attribution.launch[attribution.launch >= 0]
     if not len(launch):
         return 0.0

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import attrgetter
 
 import numpy as np
 
+from fastfeed.profiler.attribution.attribution import spans_with_cause
 from fastfeed.profiler.compare.changes import (
     Comparison,
     DeviceChange,
@@ -74,8 +76,8 @@ def _pairs(
     a: Sequence[DeviceResult], b: Sequence[DeviceResult]
 ) -> list[tuple[DeviceResult, DeviceResult]]:
     """Pairs devices by rank, else by label, else in order if there are equally many."""
-    for key in (lambda device: device.rank, lambda device: device.label):
-        keys = [key(device) for device in a], [key(device) for device in b]
+    for key in map(attrgetter, ("rank", "label")):
+        keys = [*map(key, a)], [*map(key, b)]
         if all(None not in side and len(set(side)) == len(side) for side in keys):
             pairs = [
                 (device, b[keys[1].index(value)])
@@ -106,7 +108,7 @@ def _device_change(before: DeviceResult, after: DeviceResult) -> DeviceChange:
             before,
             after,
             (before.judged.ns(cause), after.judged.ns(cause)),
-            (_spans_with_cause(before, cause), _spans_with_cause(after, cause)),
+            (spans_with_cause(before.slices, cause), spans_with_cause(after.slices, cause)),
         )
         for cause in Cause
         if before.judged.ns(cause) or after.judged.ns(cause)
@@ -137,13 +139,8 @@ def _steps(device: DeviceResult) -> np.ndarray:
 
 def _part_spans(device: DeviceResult, part: str) -> np.ndarray:
     if part == "idle":
-        return _spans_with_cause(device, *Cause)
+        return spans_with_cause(device.slices, *Cause)
     return device.busy.get(part, intervals.empty())
-
-
-def _spans_with_cause(device: DeviceResult, *causes: Cause) -> np.ndarray:
-    rows = np.isin(device.slices.cause, causes)
-    return intervals.union(intervals.spans_at(device.slices, rows))
 
 
 def _metric_change(
@@ -152,7 +149,7 @@ def _metric_change(
     before: DeviceResult,
     after: DeviceResult,
     ns: tuple[float, float],
-    sets: tuple[np.ndarray, np.ndarray],
+    sets: Sequence[np.ndarray],
 ) -> MetricChange:
     """Change per step of what these sets cover; `ns` covers the whole judged periods."""
     spans = _steps(before), _steps(after)
@@ -175,7 +172,7 @@ def _step_change(before: DeviceResult, after: DeviceResult) -> MetricChange:
 
 def _input_change(before: DeviceResult, after: DeviceResult) -> MetricChange:
     """Input as the verdict counts it; input by proxy is only in the shares, less precise."""
-    sets = _spans_with_cause(before, *STARVING), _spans_with_cause(after, *STARVING)
+    sets = tuple(spans_with_cause(device.slices, *STARVING) for device in (before, after))
     change = replace(
         _metric_change("input", "input", before, after, (0, 0), sets),
         before=before.share.value,

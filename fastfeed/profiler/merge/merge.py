@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,6 @@ import numpy as np
 from fastfeed.profiler.merge.cycles import join_cycles
 from fastfeed.profiler.model.intervals import by_start, spans_at
 from fastfeed.profiler.model.trace import (
-    Calls,
     Process,
     RangeKind,
     Ranges,
@@ -134,7 +133,10 @@ def merge(trace: Trace, side: Trace) -> Trace:
         for what, rows in counts.items()
         if rows.any() or rows is new
     ]
-    feeds = [*_feeds_of(trace), *_shifted_feeds(side, mapping.process, alignment.shift)]
+    present = {
+        feed for feed, group in _processes_by_feed(side).items() if group[0] in mapping.process
+    }
+    feeds = [*_feeds_of(trace), *(feed for feed in _feeds_of(side) if feed["feed"] in present)]
     merged = replace(
         trace,
         names=names,
@@ -205,17 +207,12 @@ def _map_processes(trace: Trace, side: Trace, process: dict[int, int]) -> _Proce
             continue
         key = (process[thread.process], thread.tid)
         candidates = by_tid.get(thread.tid, [])
-        if (
-            key not in rows and len(candidates) == 1
-        ):  # a timeline can only guess which process of a feed a thread is of
+        # a timeline can only guess which process of a feed a thread is of
+        if key not in rows and len(candidates) == 1:
             rows[key] = candidates[0]
         wait_ends = _wait_ends(side, index)
-        if (
-            key not in rows
-            and len(wait_ends)
-            and key[0] < len(trace.processes)
-            and shift is not None
-        ):
+        is_ours = key[0] < len(trace.processes)
+        if key not in rows and len(wait_ends) and is_ours and shift is not None:
             trainer = _training_thread(trace, key[0], wait_ends + shift)
             if trainer >= 0:
                 rows[key] = trainer
@@ -265,15 +262,10 @@ def _rows_by_key(
 def _window(trace: Trace) -> tuple[int, int]:
     """The first and the last time in the trace."""
     tables = [
-        table_
-        for table_ in (trace.ops, trace.calls, trace.ranges, trace.overheads)
-        if len(table_.start)
+        each for each in (trace.ops, trace.calls, trace.ranges, trace.overheads) if len(each.start)
     ]
-    if not tables:
-        return 0, 0
-    return min(int(table_.start.min()) for table_ in tables), max(
-        int(table_.end.max()) for table_ in tables
-    )
+    first = min((int(each.start.min()) for each in tables), default=0)
+    return first, max((int(each.end.max()) for each in tables), default=0)
 
 
 def _time_distance(start: np.ndarray, end: np.ndarray, window: tuple[int, int]) -> str:
@@ -286,30 +278,12 @@ def _time_distance(start: np.ndarray, end: np.ndarray, window: tuple[int, int]) 
 
 def _merge_names(ours: Sequence[str], theirs: Sequence[str]) -> tuple[tuple[str, ...], np.ndarray]:
     """All names, and the indexes of the side's in them; the last, for -1, is -1."""
-    merged = list(ours)
-    index = {text: at for at, text in reversed(list(enumerate(ours)))}
-    indexes = []
-    for text in theirs:
-        if text not in index:
-            index[text] = len(merged)
-            merged.append(text)
-        indexes.append(index[text])
-    return tuple(merged), np.array([*indexes, -1], np.int64)
-
-
-def _shifted_feeds(side: Trace, process: Mapping[int, int], shift: int) -> list[dict[str, Any]]:
-    """The side's summaries of the feeds that are in the trace, on the trace's clock."""
-    present = {
-        feed for feed, processes in _processes_by_feed(side).items() if processes[0] in process
-    }
-    shifted = []
-    for feed in _feeds_of(side):
-        if feed["feed"] in present:
-            times = {key: feed[key] + shift for key in ("start", "end") if key in feed}
-            if "waits" in feed:
-                times["waits"] = feed["waits"] + np.array([0, shift, shift])
-            shifted.append({**feed, **times})
-    return shifted
+    index: dict[str, int] = {}
+    for at, text in enumerate((*ours, *theirs)):
+        index.setdefault(text, at)
+    new = [text for text in dict.fromkeys(theirs) if index[text] >= len(ours)]
+    index |= {text: at for at, text in enumerate(new, len(ours))}
+    return (*ours, *new), np.array([*(index[text] for text in theirs), -1], np.int64)
 
 
 def _join_nvprof(traces: list[Trace]) -> list[Trace]:
@@ -321,15 +295,11 @@ def _join_nvprof(traces: list[Trace]) -> list[Trace]:
     joined: list[Trace] = []
     result = []
     for trace in traces:
-        calls = None
-        if not len(trace.calls.start):
-            calls = next(
-                (candidate for candidate in with_calls if _launched_by(trace, candidate)), None
-            )
-        if calls is not None:
-            joined.append(calls)
-        result.append(_with_calls(trace, calls) if calls is not None else trace)
-    return [trace for trace in result if not any(trace is candidate for candidate in joined)]
+        candidates = () if len(trace.calls.start) else with_calls
+        calls = [each for each in candidates if _launched_by(trace, each)][:1]
+        joined += calls
+        result.append(_with_calls(trace, calls[0]) if calls else trace)
+    return [trace for trace in result if not any(trace is each for each in joined)]
 
 
 def _launched_by(ops: Trace, calls: Trace) -> bool:
@@ -346,19 +316,12 @@ def _launched_by(ops: Trace, calls: Trace) -> bool:
 def _with_calls(ops: Trace, calls: Trace) -> Trace:
     names, name_index = _merge_names(ops.names, calls.names)
     thread = tuple(Thread(0, row.tid, row.name) for row in calls.threads)
-    rows = {
-        column.name: (
-            getattr(calls.calls, column.name)
-            if column.name != "name"
-            else name_index[calls.calls.name]
-        )
-        for column in fields(Calls)
-    }
+    name = name_index[calls.calls.name].astype(np.int32)
     joined = replace(
         ops,
         names=names,
         threads=(*ops.threads, *thread),
-        calls=table(Calls, **{**rows, "thread": calls.calls.thread + len(ops.threads)}),
+        calls=replace(calls.calls, name=name, thread=calls.calls.thread + len(ops.threads)),
         origin=replace(ops.origin, host_calls=True),
     )
     return joined.with_notes(
@@ -371,7 +334,6 @@ class _Alignment:
     """Add `shift` to the side's times to have the trace's."""
 
     shift: int  # ns
-    matched: int  # ranges in both recordings
     spread: int  # ns, median distance of their offsets from the middle one
     how: str  # a sentence's part for people: "by the wall clock, refined by 120 ranges"
 
@@ -393,8 +355,8 @@ def _align(
         spread = int(np.sort(np.abs(offsets - middle))[len(offsets) // 2])
         if spread < _SPREAD_NS:
             how = f"by the wall clock, refined by {len(offsets)} NVTX ranges"
-            return _Alignment(shift + middle, len(offsets), spread, how)
-    return _Alignment(shift, 0, 0, "by the wall clock")
+            return _Alignment(shift + middle, spread, how)
+    return _Alignment(shift, 0, "by the wall clock")
 
 
 def _nearest(
@@ -432,7 +394,5 @@ def _by_pattern(trace: _RangesByKey, side: _RangesByKey) -> _Alignment | None:
         )
         if is_unique and spread[at] < _PATTERN_NS and (best is None or spread[at] < best.spread):
             middle = int(np.sort(offsets[at])[count // 2])
-            best = _Alignment(
-                middle, count, int(spread[at]), f"by the pattern of {count} NVTX ranges"
-            )
+            best = _Alignment(middle, int(spread[at]), f"by the pattern of {count} NVTX ranges")
     return best

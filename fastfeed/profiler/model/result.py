@@ -221,7 +221,7 @@ class DeviceResult:
     launches: int  # ops whose launch is in the trace
     charges: tuple[PeerWait, ...] = ()
     comm_wait: int = 0  # ns inside collectives, waiting for others, in `judged`
-    # behind the advice: see steps/metrics.py, steps/device.py
+    # behind the advice: see steps/device.py
     metrics: Mapping[str, float] = field(default_factory=dict)
     threads: tuple[str, ...] = ()  # what reports call Trace.threads, for Slices.thread
     names: tuple[str, ...] = ()  # Trace.names, for Slices.name

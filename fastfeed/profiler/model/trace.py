@@ -242,7 +242,7 @@ class Trace:
     waits: Waits = field(default_factory=lambda: table(Waits))
     overheads: Overheads = field(default_factory=lambda: table(Overheads))
     sched: Sched = field(default_factory=lambda: table(Sched))
-    # also in the file: world_size, gpu_names, cpu_count
+    # also in the file: world_size, cpu_count, feeds; pauses between cycles
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
     def with_notes(self, *notes: str) -> Trace:

@@ -116,14 +116,14 @@ def blame_waits(
     `offsets` its clock relative to the first one's.
     """
     members = len(late)
-    blamed = [_join([]) for _ in range(members)]
+    blamed = [join_waits([]) for _ in range(members)]
     for _ in range(_MAX_ROUNDS if len(waits) > 1 else 1):
         logs = [
             Lateness(own, _waits_by_blame(member_waits, member_exposed))
             for own, member_waits, member_exposed in zip(late, blamed, exposed, strict=True)
         ]
         blamed = [
-            _join(
+            join_waits(
                 [
                     part
                     for peer_waits in waits
@@ -238,7 +238,7 @@ def _cut_waits(waits: np.ndarray, lost: np.ndarray, blame: np.ndarray) -> Blamed
     return BlamedWaits(spans[nonempty], row_blame[:, 0], row_blame[:, 1])
 
 
-def _join(parts: Sequence[BlamedWaits]) -> BlamedWaits:
+def join_waits(parts: Sequence[BlamedWaits]) -> BlamedWaits:
     """All parts in order of time; where waits of several streams overlap, the earlier one wins."""
     spans = np.concatenate([intervals.empty(), *(part.spans for part in parts)])
     no_rows = np.empty(0, np.int64)

@@ -28,6 +28,7 @@ from fastfeed.profiler.ranks.peer_waits import (
     PeerWaits,
     blame_waits,
     find_waits,
+    join_waits,
 )
 
 _MIN_SAMPLES = 5  # collectives of one name and size, enough to estimate waits from their spread
@@ -169,35 +170,22 @@ def estimate_waits(member: RankDevice, known_waits: np.ndarray | None = None) ->
             parts.append(intervals.spans(start, start + np.maximum(duration - transfer, 0)))
     waits = intervals.intersect(intervals.union(*parts), member.judged)
     exposed = intervals.intersect(waits, _exposed(member))
-    charge = PeerWait(ABSENT_RANKS, None, intervals.measure(exposed))
-    return Blame(
-        (charge,) if charge.ns else (),
-        intervals.measure(waits),
-        exposed,
-        np.full(len(exposed), NO_CAUSE, np.uint8),
-        np.full(len(exposed), -1, np.int32),
-    )
+    return _sum_charges((), _absent_waits(exposed), intervals.measure(waits))
 
 
-def _add_absent_waits(blame: Blame, guessed: Blame) -> Blame:
+def _absent_waits(spans: np.ndarray) -> BlamedWaits:
+    """Waits for ranks that are not here, for an unknown cause."""
+    return BlamedWaits(spans, np.full(len(spans), -1), np.full(len(spans), NO_CAUSE))
+
+
+def _add_absent_waits(members: Sequence[RankDevice], blame: Blame, guessed: Blame) -> Blame:
     """Known waits for ranks that are present, plus estimated ones for absent ranks."""
     more = intervals.subtract(guessed.spans, intervals.union(blame.spans))
-    ns = intervals.measure(more)
-    if not ns:
+    if not len(more):
         return blame
-    spans = np.concatenate([blame.spans, more])
-    order = np.argsort(spans[:, 0], kind="stable")
-    return Blame(
-        tuple(
-            sorted(
-                (*blame.charges, PeerWait(ABSENT_RANKS, None, ns)), key=lambda charge: -charge.ns
-            )
-        ),
-        blame.comm_wait + guessed.comm_wait,
-        spans[order],
-        np.concatenate([blame.cause, np.full(len(more), NO_CAUSE, np.uint8)])[order],
-        np.concatenate([blame.culprit, np.full(len(more), -1, np.int32)])[order],
-    )
+    known = BlamedWaits(blame.spans, blame.culprit, blame.cause)
+    waits = join_waits([known, _absent_waits(more)])
+    return _sum_charges(members, waits, blame.comm_wait + guessed.comm_wait)
 
 
 def _blame_members(
@@ -229,32 +217,33 @@ def _blame_members(
     ):
         all_waits = intervals.union(blamed_waits.spans)
         judged_waits = intervals.intersect(all_waits, member.judged)
+        inside = intervals.intersect(exposed_time, member.judged)
         blame = _sum_charges(
-            members,
-            _clip_waits(blamed_waits, intervals.intersect(exposed_time, member.judged)),
-            judged_waits,
+            members, _clip_waits(blamed_waits, inside), intervals.measure(judged_waits)
         )
-        blames.append(
-            _add_absent_waits(blame, estimate_waits(member, all_waits))
-            if index in with_absent
-            else blame
-        )
+        if index in with_absent:
+            blame = _add_absent_waits(members, blame, estimate_waits(member, all_waits))
+        blames.append(blame)
     return blames, _blamed_ns(members, peer_waits)
 
 
-def _sum_charges(members: Sequence[RankDevice], part: BlamedWaits, waits: np.ndarray) -> Blame:
+def _sum_charges(members: Sequence[RankDevice], part: BlamedWaits, comm_wait: int) -> Blame:
     keys, inverse = np.unique(part.culprit * 256 + part.cause, return_inverse=True)
     sums = np.zeros(len(keys), np.int64)
     np.add.at(sums, inverse, part.spans[:, 1] - part.spans[:, 0])
     charges = [
         PeerWait(
-            members[key // 256].label, None if key % 256 == NO_CAUSE else Cause(key % 256), total
+            members[culprit].label if culprit >= 0 else ABSENT_RANKS,
+            None if cause == NO_CAUSE else Cause(cause),
+            total,
         )
-        for key, total in zip(keys.tolist(), sums.tolist(), strict=True)
+        for (culprit, cause), total in zip(
+            (divmod(key, 256) for key in keys.tolist()), sums.tolist(), strict=True
+        )
     ]
     return Blame(
         tuple(sorted(charges, key=lambda charge: -charge.ns)),
-        intervals.measure(waits),
+        comm_wait,
         part.spans,
         part.cause.astype(np.uint8),
         part.culprit.astype(np.int32),

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import importlib
 import os
-from dataclasses import replace
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,12 @@ __all__ = ["READERS", "detect", "read"]
 
 READERS = {  # dialect -> module, in the order they are tried: unmistakable beginnings first
     "nsys_report": "nsys.report",  # report of Nsight Systems (.nsys-rep, .qdrep, .qdstrm)
-    "nsys": "nsys",  # SQLite export of Nsight Systems
-    "nvprof": "nvprof",  # SQLite file of nvprof
+    "nsys": "nsys.reader",  # SQLite export of Nsight Systems
+    "nvprof": "nvprof.reader",  # SQLite file of nvprof
     "timeline": "fastfeed_timeline",  # fastfeed's own timeline
     "nvprof_text": "nvprof.text",  # nvprof --print-gpu-trace or --print-api-trace, as text or CSV
-    "chrome": "chrome",  # Chrome trace JSON of PyTorch, JAX or TensorFlow
-    "xplane": "xplane",  # XPlane of JAX or TensorFlow (.xplane.pb)
+    "chrome": "chrome.reader",  # Chrome trace JSON of PyTorch, JAX or TensorFlow
+    "xplane": "xplane.reader",  # XPlane of JAX or TensorFlow (.xplane.pb)
 }
 SQLITE = b"SQLite format 3\x00"
 
@@ -38,12 +39,8 @@ def detect(path: str | os.PathLike[str]) -> str:
 
     Raises a TraceError that says what the file is if no reader knows it.
     """
-    path = Path(path)
-    head = _head(path)
-    if head.startswith(SQLITE) and decompress.is_compressed(path):
-        with decompress.as_file(path) as plain:
-            return _detect(path, plain, head)
-    return _detect(path, path, head)
+    with _opened(Path(path)) as (_, dialect):
+        return dialect
 
 
 def read(path: str | os.PathLike[str]) -> Trace:
@@ -70,17 +67,16 @@ def read(path: str | os.PathLike[str]) -> Trace:
         (56, 'ProfilerStep#0')
     """
     path = Path(path)
+    with _opened(path) as (plain, dialect):
+        return decompress.read_as(path, _reader(dialect).read, plain)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[Path, str]]:
+    """The file, or a decompressed copy if it is a database: SQLite reads files only; the dialect."""
     head = _head(path)
-    if not (head.startswith(SQLITE) and decompress.is_compressed(path)):
-        return _reader(_detect(path, path, head)).read(path)
-    with decompress.as_file(path) as plain:  # SQLite reads files only
-        try:
-            trace = _reader(_detect(path, plain, head)).read(plain)
-        except (
-            TraceError
-        ) as error:  # of the packed file: the other is gone by the time this is read
-            raise TraceError(str(error).replace(str(plain), str(path))) from error
-    return replace(trace, origin=replace(trace.origin, path=str(path)))
+    with decompress.as_file(path) if head.startswith(SQLITE) else nullcontext(path) as plain:
+        yield plain, _detect(path, plain, head)
 
 
 def _detect(path: Path, plain: Path, head: bytes) -> str:

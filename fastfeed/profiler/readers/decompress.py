@@ -19,12 +19,14 @@ import stat
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from fastfeed.errors import TraceError
+from fastfeed.profiler.model.trace import Trace
 
 HEAD = 65_536  # bytes that are enough to tell what a file is
 _MAX_LAYERS = 4  # of compression inside compression; more is a mistake or a trap
@@ -142,6 +144,17 @@ def as_file(path: str | os.PathLike[str]) -> Iterator[Path]:
                 f"cannot unpack {path} to {folder}: {error.strerror}; unpack it yourself"
             ) from error
         yield copy
+
+
+def read_as(shown: Path, read: Callable[[Path], Trace], file: Path) -> Trace:
+    """The trace in a copy, by the name that the user knows, also in errors: the copy goes."""
+    try:
+        trace = read(file)
+    except TraceError as error:
+        if file == shown:
+            raise
+        raise TraceError(str(error).replace(str(file), str(shown))) from error
+    return replace(trace, origin=replace(trace.origin, path=str(shown)))
 
 
 def _unpack(path: Path, stream: Stream, out: BinaryIO) -> None:

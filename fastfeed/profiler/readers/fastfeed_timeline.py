@@ -1,11 +1,8 @@
 """Reads timelines of feeds: JSON lines of feeds, ranks and processes on the wall clock.
 
 Spans become Ranges named "fastfeed:<stage>", their domain is the id of their feed.
-`Trace.metadata["feeds"]` has one dict per feed: feed, pid, name, rank, host, start, end (on the
-trace's clock), batches, waited_ns, stages {stage: (spans, ns)}, threads (that decoded), busiest,
-and `waits`, int64 (n, 3): batch, start, end of each time the trainer waited.
-`Trace.metadata["batches"]` is the batch number of each row of `Trace.ranges`. A helper process of a
-feed has its own dict, with the first five keys.
+`Trace.metadata["feeds"]` has a dict with feed, pid, name, rank and host for each feed, and for a
+helper process of it.
 """
 
 from __future__ import annotations
@@ -38,7 +35,6 @@ _FIRST_LINE = re.compile(
     re.MULTILINE,
 )
 _WAIT = "wait"  # the stage in which a trainer asks for a batch
-_DECODERS = ("decode", "dali")
 _SAME_CLOCK_NS = 1_000_000_000  # anchors of a host that differ by less are of one clock
 # change of the wall clock against the monotonic one that is worth a note
 _CLOCK_STEP_NS = 5_000_000
@@ -226,18 +222,11 @@ def _trace(path: Path, feeds: list[_FeedSpans], strings: Strings, notes: list[st
             for pid, tid in rows[:, (0, 5)].tolist()
         ]
         shifted = rows[:, 3:5] + offsets.get(feed.id, 0)
-        of_feed = np.full((len(rows), 1), strings[feed.id])
-        columns.append(
-            np.column_stack(
-                [shifted, np.array(thread, np.int64).reshape(-1, 1), rows[:, 1:3], of_feed]
-            )
-        )
-    all_rows = np.concatenate([np.empty((0, 6), np.int64), *columns])
+        of_feed = np.full(len(rows), strings[feed.id])
+        columns.append(np.column_stack([shifted, np.array(thread, np.int64), rows[:, 1], of_feed]))
+    all_rows = np.concatenate([np.empty((0, 5), np.int64), *columns])
     base = int(all_rows[:, 0].min()) if len(all_rows) else 0
     all_rows[:, :2] -= base
-    summaries: list[dict[str, Any]] = []
-    for feed, rows in zip(usable, columns, strict=True):
-        summaries += _feed_summaries(feed, rows, base, strings)
     all_rows = all_rows[np.argsort(all_rows[:, 0], kind="stable")]
     if not len(all_rows):
         notes.append("the timeline has no span: no batch was asked for")
@@ -260,9 +249,15 @@ def _trace(path: Path, feeds: list[_FeedSpans], strings: Strings, notes: list[st
             thread=all_rows[:, 2],
             name=all_rows[:, 3],
             kind=np.full(len(all_rows), RangeKind.FEED),
-            domain=all_rows[:, 5],
+            domain=all_rows[:, 4],
         ),
-        metadata={"feeds": summaries, "batches": all_rows[:, 4]},
+        metadata={
+            "feeds": [
+                {"feed": feed.id, "pid": pid, "name": name, "rank": rank, "host": host}
+                for feed in usable
+                for pid, rank, host, name in {header[0]: header for header in feed.headers}.values()
+            ]
+        },
     )
 
 
@@ -289,36 +284,3 @@ def _offsets(feeds: list[_FeedSpans], notes: list[str]) -> Iterator[tuple[str, i
 
 def _median(values: list[int]) -> int:
     return values[len(values) // 2]
-
-
-def _feed_summaries(
-    feed: _FeedSpans, rows: np.ndarray, base: int, strings: Strings
-) -> list[dict[str, Any]]:
-    """Summaries of a feed and its helpers; rows: start, end, thread, stage, batch, feed."""
-    headers = {header[0]: header for header in feed.headers}.values()
-    summaries = [
-        {"feed": feed.id, "pid": pid, "name": name, "rank": rank, "host": host}
-        for pid, rank, host, name in headers
-    ]
-    spent = rows[:, 1] - rows[:, 0]
-    stages = {
-        strings.all[stage].removeprefix("fastfeed:"): (
-            int((at := rows[:, 3] == stage).sum()),
-            int(spent[at].sum()),
-        )
-        for stage in np.unique(rows[:, 3]).tolist()
-    }
-    waits = rows[rows[:, 3] == strings[f"fastfeed:{_WAIT}"]]
-    decoded = rows[np.isin(rows[:, 3], [strings[f"fastfeed:{stage}"] for stage in _DECODERS])]
-    work = {stage: ns for stage, (_, ns) in stages.items() if stage != _WAIT}
-    summaries[0] |= {
-        "start": int(rows[:, 0].min()) - base if len(rows) else 0,
-        "end": int(rows[:, 1].max()) - base if len(rows) else 0,
-        "batches": len(np.unique(waits[:, 4] if len(waits) else rows[:, 4])),
-        "waited_ns": int((waits[:, 1] - waits[:, 0]).sum()),
-        "stages": stages,
-        "threads": len(np.unique(decoded[:, 2])),
-        "busiest": max(work, key=work.__getitem__, default=""),
-        "waits": np.column_stack([waits[:, 4], waits[:, :2] - base]),
-    }
-    return summaries

@@ -56,9 +56,8 @@ def _lines(comparison: Comparison, sheet: Sheet) -> list[Text]:
         lines += _others(comparison.devices[1:], sheet)
     for feed in comparison.feeds[: 1 if first else OTHERS]:
         lines += [Text(""), *_feed(feed, sheet)]
-    for index, note in enumerate(comparison.notes[:4]):
-        lines += sheet.labeled("" if index else "Note", one_line(note, 400), style="dim")
-    return lines
+    notes = [one_line(note, 400) for note in comparison.notes[:4]]
+    return lines + sheet.listed("Note", notes, style="dim")
 
 
 def _count(change: DeviceChange | None, side: str) -> str:

@@ -154,6 +154,11 @@ def offsets(result: Result) -> list[int]:
     ]
 
 
+def begin(result: Result, device: DeviceResult) -> int:
+    """The time on a device's clock that reports call 0."""
+    return offsets(result)[[other is device for other in result.devices].index(True)]
+
+
 def _offset(result: Result, device: DeviceResult) -> int | None:
     for rank in result.ranks:
         if device.label == rank.label or device.label.startswith(f"{rank.label},"):

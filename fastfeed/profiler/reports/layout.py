@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
@@ -69,6 +70,13 @@ class Sheet:
         return result + [
             line if is_wide else Text.assemble(" " * indent, line) for line in body[1:]
         ]
+
+    def listed(self, label: str, texts: Iterable[str], **options: Any) -> list[Text]:
+        """Sentences, the first next to the label; options as of `labeled`."""
+        lines: list[Text] = []
+        for text in texts:
+            lines += self.labeled("" if lines else label, text, **options)
+        return lines
 
     def sentence(
         self,

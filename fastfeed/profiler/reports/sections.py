@@ -233,7 +233,7 @@ def _timeline(index: int, device: DeviceResult, caption: str) -> str:
 def _worst(result: Result, device: DeviceResult) -> str:
     if not device.worst:
         return ""
-    begin = figures.offsets(result)[[other is device for other in result.devices].index(True)]
+    begin = figures.begin(result, device)
     pictures = "".join(_gap(index, gap, begin) for index, gap in enumerate(device.worst[:3]))
     about = "Times are relative to the start of the gap, which is framed."
     return section(

@@ -176,42 +176,16 @@ def _causes(device: DeviceResult, sheet: Sheet, detail: Detail) -> list[Text]:
     head = f"{'':{title}} {'of time':>8} {'ms/step' if steps else 'ms':>9}"
     lines = [Text.assemble(sheet.label("Idle for"), (head, "dim"))]
     shown = rows if len(rows) == detail.causes + 1 else rows[: detail.causes]
-    for row in shown:
-        lines.append(
-            _cause(
-                sheet,
-                row.cause.title,
-                title,
-                row.share,
-                row.ns_per_step or row.ns,
-                rows[0].ns,
-                row.ns,
-                row.cause.color,
-            )
-        )
-    rest = rows[len(shown) :]
-    if rest:
-        ns = sum(row.ns for row in rest)
-        share = sum(row.share for row in rest)
-        lines.append(
-            _cause(sheet, f"{len(rest)} more", title, share, ns / (steps or 1), rows[0].ns, ns, "")
-        )
+    parts = [(row.cause.title, row.ns, row.cause.color) for row in shown]
+    if rest := rows[len(shown) :]:
+        parts.append((f"{len(rest)} more", sum(row.ns for row in rest), "dim"))
+    width = max(4, min(40, sheet.room - title - 20))
+    for name, ns, style in parts:
+        ms = f"{ns / (steps or 1) / 1e6:>9,.2f}"
+        text = f"{layout.fitted(name, title)} {percent(device.judged.share(ns)):>8} {ms}  "
+        bar = layout.bar(ns / rows[0].ns, width, sheet.ascii)
+        lines.append(Text.assemble(sheet.label(""), text, (bar, style)))
     return lines
-
-
-def _cause(
-    sheet: Sheet,
-    name: str,
-    title: int,
-    share: float,
-    ns: float,
-    largest: int,
-    total: int,
-    color: str,
-) -> Text:
-    bar = layout.bar(total / largest, max(4, min(40, sheet.room - title - 20)), sheet.ascii)
-    text = f"{layout.fitted(name, title)} {percent(share):>8} {ns / 1e6:>9,.2f}  "
-    return Text.assemble(sheet.label(""), text, (bar, color or "dim"))
 
 
 def _input(device: DeviceResult, sheet: Sheet) -> list[Text]:
@@ -239,17 +213,13 @@ def _input(device: DeviceResult, sheet: Sheet) -> list[Text]:
 def _functions(device: DeviceResult, sheet: Sheet, detail: Detail) -> list[Text]:
     """The functions that the host was in while the GPU was idle for long, and the kind of each."""
     steps = figures.steps_judged(device) or 1
-    lines: list[Text] = []
+    texts = []
     for time in device.functions[: detail.functions]:
         share = percent(device.judged.share(time.ns))
-        text = (
-            f"{share}, {duration(time.ns / steps)}{' per step' if steps > 1 else ''}:"
-            f" {one_line(str(time), 60)}"
-        )
+        each = f"{duration(time.ns / steps)}{' per step' if steps > 1 else ''}"
         inside = f", in {one_line(time.inside, 40)}" if time.inside else ""
-        text += f"{inside}: {time.cause.title}"
-        lines += sheet.labeled("" if lines else "Functions", text, lines=min(2, detail.wrap))
-    return lines
+        texts.append(f"{share}, {each}: {one_line(str(time), 60)}{inside}: {time.cause.title}")
+    return sheet.listed("Functions", texts, lines=min(2, detail.wrap))
 
 
 def _devices(devices: list[DeviceResult], sheet: Sheet, detail: Detail) -> list[Text]:
@@ -278,25 +248,23 @@ def _devices(devices: list[DeviceResult], sheet: Sheet, detail: Detail) -> list[
 
 
 def _gaps(result: Result, device: DeviceResult, sheet: Sheet, detail: Detail) -> list[Text]:
-    lines: list[Text] = []
-    begin = figures.offsets(result)[[other is device for other in result.devices].index(True)]
-    for gap in device.worst[: detail.worst]:
-        text = f"{duration(gap.end - gap.start)} at {duration(gap.start - begin)}: "
-        text += _explained(gap) if detail.gaps > 1 else _briefly(gap)
-        lines += sheet.labeled("" if lines else "Worst gaps", text, lines=detail.gaps)
-    return lines
+    begin = figures.begin(result, device)
+    explain = _explained if detail.gaps > 1 else _briefly
+    texts = [
+        f"{duration(gap.end - gap.start)} at {duration(gap.start - begin)}: {explain(gap)}"
+        for gap in device.worst[: detail.worst]
+    ]
+    return sheet.listed("Worst gaps", texts, lines=detail.gaps)
 
 
 def _phases(device: DeviceResult, sheet: Sheet, detail: Detail) -> list[Text]:
     """Parts of the run that are not steady training, those that take most of its time."""
-    lines: list[Text] = []
-    for row in figures.phase_rows(device)[: detail.phases]:
-        text = (
-            f"{row.title}, {percent(row.share)} of the recording, idle {percent(row.idle)} of that."
-            f" {row.change}"
-        )
-        lines += sheet.labeled("" if lines else "The run", text, lines=max(2, detail.wrap))
-    return lines
+    texts = [
+        f"{row.title}, {percent(row.share)} of the recording, idle {percent(row.idle)} of that."
+        f" {row.change}"
+        for row in figures.phase_rows(device)[: detail.phases]
+    ]
+    return sheet.listed("The run", texts, lines=max(2, detail.wrap))
 
 
 def _briefly(gap: Gap) -> str:
@@ -319,15 +287,15 @@ def _explained(gap: Gap) -> str:
 
 
 def _feeds(result: Result, sheet: Sheet, detail: Detail) -> list[Text]:
-    lines: list[Text] = []
+    texts = []
     for feed in result.feeds[:3]:
         busiest = f"; most work: {one_line(feed.busiest, 24)}" if feed.busiest else ""
-        text = (
+        texts.append(
             f"{one_line(feed.name or feed.feed, 40)}: {plural(feed.batches, 'batch')} in"
             f" {duration(feed.span_ns)}, trainer waited {percent(feed.wait_share)} of its time;"
             f" {plural(feed.threads, 'thread')}{busiest}"
         )
-        lines += sheet.labeled("" if lines else "Feed", text, lines=min(2, detail.wrap))
+    lines = sheet.listed("Feed", texts, lines=min(2, detail.wrap))
     if len(result.feeds) > 3:
         lines += sheet.labeled("", f"{len(result.feeds) - 3} more feeds", style="dim")
     return lines
@@ -335,17 +303,14 @@ def _feeds(result: Result, sheet: Sheet, detail: Detail) -> list[Text]:
 
 def _action(result: Result, sheet: Sheet, detail: Detail) -> list[Text]:
     """Lines with the advice; without a verdict, the reasons and how to record a better trace."""
-    verdict = result.verdict
-    lines: list[Text] = []
-    for reason in verdict.reasons[: 1 + detail.evidence]:
-        lines += sheet.labeled(
-            "" if lines else "Because", one_line(reason, 400), lines=max(2, detail.wrap)
-        )
+    verdict, wrap = result.verdict, max(2, detail.wrap)
+    reasons = [one_line(reason, 400) for reason in verdict.reasons[: 1 + detail.evidence]]
+    lines = sheet.listed("Because", reasons, lines=wrap)
     if verdict.record:
-        lines += sheet.labeled("Record", one_line(verdict.record, 400), lines=max(2, detail.wrap))
+        lines += sheet.labeled("Record", one_line(verdict.record, 400), lines=wrap)
     is_all = not (result.devices or result.feeds)  # nothing but the waits of the host is known
-    for index, sentence in enumerate(verdict.evidence[: detail.evidence + 2 * is_all]):
-        lines += sheet.labeled("" if index else "Evidence", one_line(sentence, 400))
+    evidence = verdict.evidence[: detail.evidence + 2 * is_all]
+    lines += sheet.listed("Evidence", [one_line(sentence, 400) for sentence in evidence])
     if verdict.change:
         gain = figures.gain(result)
         text = one_line(verdict.change, 400) + (f" ({gain})" if gain else "")
@@ -358,13 +323,12 @@ def _action(result: Result, sheet: Sheet, detail: Detail) -> list[Text]:
 
 def _caveats(result: Result, sheet: Sheet, detail: Detail) -> list[Text]:
     verdict = result.verdict
-    lines: list[Text] = []
-    for index, sentence in enumerate(verdict.counter_evidence[: detail.against]):
-        lines += sheet.labeled("" if index else "But", one_line(sentence, 400))
+    against = [one_line(sentence, 400) for sentence in verdict.counter_evidence[: detail.against]]
+    lines = sheet.listed("But", against)
     if verdict.refutation and detail.against:
         lines += sheet.labeled("Test", one_line(verdict.refutation, 400))
-    for index, note in enumerate(result.notes[: detail.notes]):
-        lines += sheet.labeled("" if index else "Note", one_line(note, 400), style="dim")
+    notes = [one_line(note, 400) for note in result.notes[: detail.notes]]
+    lines += sheet.listed("Note", notes, style="dim")
     if len(result.notes) > detail.notes > 0:
         more = plural(len(result.notes) - detail.notes, "more note")
         lines += sheet.labeled("", f"{more}: --json, --html", style="dim")

@@ -201,7 +201,10 @@ def _import_recordings(settings: Settings, name: str, notes: list[str]) -> list[
 def _ranks_in(out: Path) -> list[str]:
     """Names of the recorded ranks, in their order."""
     stems = [path.name.split(".")[0] for kind in ("rank", "pid") for path in out.glob(f"{kind}*.*")]
-    return sorted({name for name in stems if name.lstrip("rankpid").isdigit()}, key=_number)
+    numbers = {name: name.lstrip("rankpid") for name in stems}
+    return sorted(
+        (name for name in numbers if numbers[name].isdigit()), key=lambda name: int(numbers[name])
+    )
 
 
 def _notes_of(path: Path) -> list[str]:
@@ -212,10 +215,6 @@ def _notes_of(path: Path) -> list[str]:
     except (OSError, ValueError):
         return []
     return [f"{path.stem}: {note}" for note in notes]
-
-
-def _number(name: str) -> int:
-    return int(name.lstrip("rankpid"))
 
 
 def main(arguments: list[str]) -> int:

@@ -1,4 +1,4 @@
-"""One device's result: its periods, its worst gaps, its label."""
+"""One device's result: its periods, its worst gaps, its label, metrics for the advice."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fastfeed.profiler.attribution.classify import Activity
 from fastfeed.profiler.attribution.host import Host
 from fastfeed.profiler.attribution.host_code.functions import function_times
 from fastfeed.profiler.attribution.lost_work import consistency_metrics
-from fastfeed.profiler.model.causes import INPUT_CAUSES, STARVING, Cause
+from fastfeed.profiler.model.causes import INPUT_CAUSES, STARVED, STARVING, Cause
 from fastfeed.profiler.model.columns import distinct, numbered
 from fastfeed.profiler.model.intervals import (
     clip,
@@ -29,9 +29,16 @@ from fastfeed.profiler.model.intervals import (
     union,
 )
 from fastfeed.profiler.model.kernel_names import framework_of
-from fastfeed.profiler.model.result import Cold, DeviceResult, Gap, Period, Slices, Steps
-from fastfeed.profiler.model.trace import Trace
-from fastfeed.profiler.steps.metrics import device_metrics, slowest_stage
+from fastfeed.profiler.model.result import (
+    Cold,
+    DeviceResult,
+    Gap,
+    InputStage,
+    Period,
+    Slices,
+    Steps,
+)
+from fastfeed.profiler.model.trace import Kind, Trace
 from fastfeed.profiler.steps.phases import epoch_metrics, summarize_phases
 from fastfeed.profiler.steps.step_stats import share_of, step_spreads
 
@@ -44,11 +51,8 @@ _ADDRESS = re.compile(r" (object )?at 0x[0-9a-f]+")
 
 
 def device_result(
-    trace: Trace,
-    index: int,
-    device: int,
-    host: Host,
     attribution: Attribution,
+    index: int,
     steps: Steps,
     label: str,
     min_steps: int,
@@ -59,6 +63,7 @@ def device_result(
     With fewer than `min_steps` steady steps the whole recording is judged, unless marked steps are
     a real part of it.
     """
+    trace, host = attribution.trace, attribution.host
     first, last = map(int, attribution.edges)
     whole = summarize_period(attribution, spans(np.array([first]), np.array([last])))
     steady_spans = clip(union(steps.spans[steps.steady]), first, last)
@@ -74,7 +79,7 @@ def device_result(
     return DeviceResult(
         label=label,
         trace=index,
-        device=device,
+        device=attribution.device,
         rank=rank,
         first=first,
         last=last,
@@ -86,15 +91,15 @@ def device_result(
         slices=attribution.slices,
         busy=attribution.busy,
         waits=attribution.waits,
-        worst=_worst_gaps(trace, host, attribution, steps, judged),
+        worst=_worst_gaps(attribution, steps, judged),
         ops=len(attribution.rows),
         launches=int((attribution.launch >= 0).sum()),
         metrics={
-            **device_metrics(trace, host, attribution, steps, judged),
-            **_gap_metrics(trace, device, attribution, judged),
-            **consistency_metrics(trace, host, attribution, judged),
+            **device_metrics(attribution, steps, judged),
+            **_gap_metrics(attribution, judged),
+            **consistency_metrics(attribution, judged),
             "assumed_input_ms": (
-                measure(intersect(_assumed_input(host, attribution), judged.spans)) / 1e6
+                measure(intersect(_assumed_input(attribution), judged.spans)) / 1e6
             ),
             **epoch_metrics(attribution, phases, judged),
         },
@@ -116,35 +121,30 @@ def device_result(
     )
 
 
-def _assumed_input(host: Host, attribution: Attribution) -> np.ndarray:
+def _assumed_input(attribution: Attribution) -> np.ndarray:
     """Idle time that counts as input only because of its place in the step."""
-    code = host.code
+    code = attribution.host.code
     assumed = union(spans_at(code, code.assumed))
     return intersect(spans_with_cause(attribution.slices, *INPUT_CAUSES), assumed)
 
 
-def _gap_metrics(
-    trace: Trace, device: int, attribution: Attribution, judged: Period
-) -> dict[str, float]:
+def _gap_metrics(attribution: Attribution, judged: Period) -> dict[str, float]:
     """Shares of the parts of gaps, and of idle time that suggests missing operations."""
     gaps, slices = attribution.gaps, attribution.slices
     idle = max(judged.budget.idle, 1)
     unexplained = (slices.cause == Cause.DEPENDENCY) & (slices.name < 0)
     unexplained &= slices.end - slices.start > _MAX_HELD_NS
-    if _shares_process(
-        trace, device
-    ):  # work of another device may hold it back in ways that are not recorded
-        unexplained[:] = False
-    held_back = spans_at(slices, unexplained)
+    # work of another device may hold it back in ways that are not recorded
+    unexplained &= not _shares_process(attribution.trace, attribution.device)
     shared = (slices.cause == Cause.GPU_SHARED) & (slices.end - slices.start > _MAX_HELD_NS)
-    unavailable = spans_at(slices, shared)
-    return {
-        "late_share": float(overlap(gaps.late, judged.spans).sum()) / idle,
-        "call_share": float(overlap(gaps.in_call, judged.spans).sum()) / idle,
-        "queued_share": float(overlap(gaps.queued, judged.spans).sum()) / idle,
-        "held_share": float(overlap(held_back, judged.spans).sum()) / idle,
-        "unavailable_share": float(overlap(unavailable, judged.spans).sum()) / idle,
+    parts = {
+        "late_share": gaps.late,
+        "call_share": gaps.in_call,
+        "queued_share": gaps.queued,
+        "held_share": spans_at(slices, unexplained),
+        "unavailable_share": spans_at(slices, shared),
     }
+    return {name: float(overlap(part, judged.spans).sum()) / idle for name, part in parts.items()}
 
 
 def main_process(trace: Trace, rows: np.ndarray) -> int:
@@ -200,15 +200,12 @@ def _cold_start(attribution: Attribution, steps: Steps, steady: Period, first: i
     return Cold(skipped, cold_spans, cold.budget.idle, cold.causes, cut)
 
 
-def _worst_gaps(
-    trace: Trace, host: Host, attribution: Attribution, steps: Steps, judged: Period
-) -> tuple[Gap, ...]:
+def _worst_gaps(attribution: Attribution, steps: Steps, judged: Period) -> tuple[Gap, ...]:
     """The longest gaps of the judged period; input waits first if they are a large part."""
     gaps, slices = attribution.gaps, attribution.slices
     if not len(gaps.start):
         return ()
-    inside = overlap(gaps_spans := spans_at(gaps), judged.spans)
-    weight = inside
+    weight = inside = overlap(spans_at(gaps), judged.spans)
     if judged.ns(*INPUT_CAUSES) * 5 > judged.budget.idle:
         is_input = np.isin(slices.cause, INPUT_CAUSES)
         by_input = np.zeros(len(gaps.start), np.int64)
@@ -217,17 +214,12 @@ def _worst_gaps(
     least = np.partition(weight, -_WORST_GAPS)[-_WORST_GAPS] if len(weight) > _WORST_GAPS else 0
     longest = np.flatnonzero(weight >= least)
     chosen = longest[np.argsort(-weight[longest], kind="stable")][:_WORST_GAPS]
-    return tuple(
-        _describe_gap(trace, host, attribution, steps, int(gap))
-        for gap in chosen
-        if weight[gap] and len(gaps_spans)
-    )
+    return tuple(_describe_gap(attribution, steps, int(gap)) for gap in chosen if weight[gap])
 
 
-def _describe_gap(
-    trace: Trace, host: Host, attribution: Attribution, steps: Steps, gap: int
-) -> Gap:
-    gaps, slices, ops = attribution.gaps, attribution.slices, trace.ops
+def _describe_gap(attribution: Attribution, steps: Steps, gap: int) -> Gap:
+    trace, ops = attribution.trace, attribution.trace.ops
+    gaps, slices = attribution.gaps, attribution.slices
     start, end = int(gaps.start[gap]), int(gaps.end[gap])
     first, last = np.searchsorted(slices.gap, [gap, gap + 1])
     length = slices.end[first:last] - slices.start[first:last]
@@ -242,7 +234,9 @@ def _describe_gap(
         if len(steps.spans)
         else []
     )
-    inside = _innermost_name(trace, host, slices, longest) or trace.name(int(slices.name[longest]))
+    inside = _innermost_name(attribution.host, slices, longest) or trace.name(
+        int(slices.name[longest])
+    )
     return Gap(
         start=start,
         end=end,
@@ -265,7 +259,7 @@ def _shares_process(trace: Trace, device: int) -> bool:
     )
 
 
-def _innermost_name(trace: Trace, host: Host, slices: Slices, longest: int) -> str:
+def _innermost_name(host: Host, slices: Slices, longest: int) -> str:
     """The innermost range around most of a slice, of its cause if there is one."""
     start = int(slices.start[longest])
     end = int(slices.end[longest])
@@ -276,24 +270,178 @@ def _innermost_name(trace: Trace, host: Host, slices: Slices, longest: int) -> s
     candidates = candidates[host.activity[candidates] < Activity.WAITING]
     covered = np.minimum(host.end[candidates], end) - np.maximum(host.start[candidates], start)
     covering = candidates[covered * 10 >= 8 * (end - start)]
-    with_cause = (
-        covering[
-            [
-                Activity(int(activity)).cause == slices.cause[longest]
-                for activity in host.activity[covering]
-            ]
-        ]
-        if len(covering)
-        else covering
-    )
+    causes = [Activity(activity).cause for activity in host.activity[covering].tolist()]
+    with_cause = covering[np.array(causes, np.int64) == slices.cause[longest]]
     chosen = with_cause if len(with_cause) else covering
     if not len(chosen):
         return ""
-    return _ADDRESS.sub(
-        "", trace.name(int(host.name[chosen[np.argmin(host.end[chosen] - host.start[chosen])]]))
-    )
+    shortest = chosen[np.argmin(host.end[chosen] - host.start[chosen])]
+    return _ADDRESS.sub("", host.trace.name(int(host.name[shortest])))
 
 
 def _thread_label(trace: Trace, index: int) -> str:
     thread = trace.threads[index]
     return f"{thread.name} (thread {thread.tid})" if thread.name else f"thread {thread.tid}"
+
+
+_MIN_TREND_STEPS = 10  # fewer steps show no trend
+_RARE_WAITS = 0.25  # of the steps
+_MIN_CORRELATION = 0.6  # rank correlation of a step's wait with its number
+_MIN_CHANGE = 1.5  # times from half to half
+_EVENT = re.compile(r"Iterator::([\w:\[\]]+)")
+_MIN_NS = 50_000  # per wait: a faster stage is not a bottleneck (xprof's limit)
+_SEPARATOR = "::"
+
+
+def device_metrics(attribution: Attribution, steps: Steps, judged: Period) -> Mapping[str, float]:
+    """The metrics that the advice needs; those that the trace lacks are left out.
+
+    Of steps: `steps`, `step_ms` (mean), `launches_per_step`. Of kernels, medians: `kernel_us`,
+    `lead_us` (from the end of the launch to the start). Of copies to the device: `h2d_mb_per_step`,
+    `h2d_gbps`, `h2d_pageable` (share of the bytes), `prefetched` (share of their time that overlaps
+    kernels). Of calls: `alloc_per_step`, `sync_per_step`, `sync_ms`, `sync_idle_ms` (the part with
+    the device idle). Of waits for input: `wait_ms_per_step`, `wait_ms_worst`, `wait_steps` (share
+    of the steps), `wait_every` (steps from one long wait to the next), `wait_rare` (1: a few steps
+    have nearly all of it), `wait_grows` (ratio of the second half of the steps to the first, if it
+    rises or falls steadily), `single_process` (1: a PyTorch DataLoader without workers, 0: with
+    workers). Of the machine: `cores`.
+    """
+    trace, ops = attribution.trace, attribution.trace.ops
+    rows = attribution.rows[_within(ops.start[attribution.rows], judged.spans)]
+    metrics: dict[str, float] = {}
+    if cores := trace.metadata.get("cpu_count"):
+        metrics["cores"] = float(cores)
+    steady = steps.spans[steps.steady] if len(steps.spans) else steps.spans
+    count = len(steady)
+    if count:
+        length = steady[:, 1] - steady[:, 0]
+        metrics |= {"steps": count, "step_ms": float(length.mean()) / 1e6}
+    kind = ops.kind[rows]
+    kernels = rows[(kind == Kind.COMPUTE) | (kind == Kind.GRAPH) | (kind == Kind.COMM)]
+    if len(kernels):
+        metrics["kernel_us"] = float(np.median(ops.end[kernels] - ops.start[kernels])) / 1e3
+    has_launch = attribution.launch >= 0
+    if has_launch.any():
+        launch = attribution.launch[has_launch]
+        lead = ops.start[attribution.rows[has_launch]] - trace.calls.end[launch]
+        metrics["lead_us"] = float(np.median(lead)) / 1e3
+    if measure(judged.spans) > measure(union(steady)):
+        count = 0  # too few steps: the whole recording is judged, which contains more than they do
+    if count:
+        metrics["launches_per_step"] = len(rows) / count
+    metrics |= _copies(attribution, rows, count)
+    metrics |= _calls(attribution, judged, count)
+    return metrics | _waits(attribution, judged, steady)
+
+
+def _within(at: np.ndarray, window: np.ndarray) -> np.ndarray:
+    return overlap(spans(at, at + 1), window) > 0
+
+
+def _copies(attribution: Attribution, rows: np.ndarray, steps: int) -> dict[str, float]:
+    ops = attribution.trace.ops
+    copies = rows[(ops.kind[rows] == Kind.H2D) & (ops.bytes[rows] > 0)]
+    if not len(copies):
+        return {}
+    size, span = ops.bytes[copies], spans_at(ops, copies)
+    spent = int((span[:, 1] - span[:, 0]).sum())
+    total = float(size.sum(dtype=float))  # a damaged trace may claim more than 64 bits hold
+    metrics = {"h2d_gbps": total / max(spent, 1)}
+    if steps:
+        metrics["h2d_mb_per_step"] = total / steps / 1e6
+    if (ops.pageable[copies] >= 0).any():
+        metrics["h2d_pageable"] = float(size[ops.pageable[copies] == 1].sum(dtype=float)) / total
+    copying = union(span)
+    metrics["prefetched"] = measure(intersect(copying, attribution.busy["compute"])) / max(
+        measure(copying), 1
+    )
+    return metrics
+
+
+def _calls(attribution: Attribution, judged: Period, steps: int) -> dict[str, float]:
+    host, trace, calls = attribution.host, attribution.trace, attribution.trace.calls
+    processes = distinct(trace.ops.process[attribution.rows])
+    is_own = np.isin(trace.process_of(calls.thread), processes)
+    metrics = {}
+    calling = {
+        "alloc": np.flatnonzero(is_own & (host.call_activity == Activity.ALLOC)),
+        "sync": np.flatnonzero(is_own & (host.call_activity == Activity.SYNC)),
+    }
+    for name, rows in calling.items():
+        metrics[f"{name}_calls"] = float(_within(calls.start[rows], judged.spans).sum())
+        if steps:
+            metrics[f"{name}_per_step"] = metrics[f"{name}_calls"] / steps
+    syncing = calling["sync"]
+    sync = intersect(union(spans_at(calls, syncing)), judged.spans)
+    metrics["sync_ms"] = measure(sync) / 1e6
+    metrics["sync_idle_ms"] = measure(subtract(sync, attribution.covered)) / 1e6
+    return metrics
+
+
+def _waits(attribution: Attribution, judged: Period, steady: np.ndarray) -> dict[str, float]:
+    trace = attribution.trace
+    metrics: dict[str, float] = {}
+    waits = intersect(attribution.waits, judged.spans)
+    is_single_process = any("_SingleProcessDataLoaderIter" in name for name in trace.names)
+    has_workers = any("_MultiProcessingDataLoaderIter" in name for name in trace.names)
+    if is_single_process != has_workers:
+        metrics["single_process"] = float(is_single_process)
+    if not len(steady) or not len(waits):
+        return metrics
+    waited = overlap(steady, waits)
+    metrics["wait_ms_per_step"] = float(waited.mean()) / 1e6
+    metrics["wait_ms_worst"] = float(waited.max()) / 1e6
+    long = np.flatnonzero(waited > STARVED * (steady[:, 1] - steady[:, 0]))
+    metrics["wait_steps"] = len(long) / len(steady)
+    distances = np.diff(long)
+    if (
+        len(distances) >= 2
+        and np.median(distances) >= 2
+        and np.mean(distances == np.median(distances)) >= 0.7
+    ):
+        metrics["wait_every"] = float(np.median(distances))
+    elif (
+        metrics["wait_steps"] <= _RARE_WAITS
+        and waited[long].sum() > 0.8 * waited.sum()
+        and len(waited) >= _MIN_TREND_STEPS
+    ):
+        metrics["wait_rare"] = 1.0
+    half = len(waited) // 2
+    if len(waited) >= _MIN_TREND_STEPS and waited[:half].any():
+        ratio = float(waited[-half:].mean() / waited[:half].mean())
+        order = np.corrcoef(np.argsort(np.argsort(waited, kind="stable")), np.arange(len(waited)))[
+            0, 1
+        ]
+        if abs(order) > _MIN_CORRELATION and (ratio > _MIN_CHANGE or ratio * _MIN_CHANGE < 1):
+            metrics["wait_grows"] = ratio
+    return metrics
+
+
+def slowest_stage(trace: Trace, waits: np.ndarray) -> InputStage | None:
+    """The tf.data stage with most self time within these waits; None if none takes long.
+
+    Each `Iterator::*` event of TensorFlow is a call of `GetNext`, named by the path from the root,
+    `Iterator::Root::Prefetch::ParallelMapV2`. A stage is at work itself while it is in a call, on
+    any thread, and no stage further down the path is. xprof ranks stages by this self time, too.
+    """
+    ranges = trace.ranges
+    paths: dict[str, list[int]] = {}
+    for number, name in enumerate(trace.names):
+        if match := _EVENT.match(name):
+            paths.setdefault(match[1], []).append(number)
+    if not paths or not len(waits):
+        return None
+    active = {}
+    for path, numbers in paths.items():
+        rows = np.isin(ranges.name, numbers)
+        active[path] = intersect(union(spans_at(ranges, rows)), waits)
+    own = {}
+    for path, covered in active.items():
+        deeper = [other for name, other in active.items() if name.startswith(path + _SEPARATOR)]
+        own[path] = measure(subtract(covered, union(*deeper))) if deeper else measure(covered)
+    slowest = max(own, key=lambda path: own[path])
+    if own[slowest] < _MIN_NS * len(waits):
+        return None
+    return InputStage(
+        slowest.rsplit(_SEPARATOR, 1)[-1], slowest, own[slowest], own[slowest] / measure(waits)
+    )

@@ -10,6 +10,7 @@ import numpy as np
 
 from fastfeed.profiler.attribution.gaps import op_edges
 from fastfeed.profiler.attribution.lost_work import lost_launches
+from fastfeed.profiler.model.columns import pick
 from fastfeed.profiler.model.intervals import overlap, spans
 from fastfeed.profiler.model.trace import RangeKind, Trace
 
@@ -274,9 +275,7 @@ def recorded_edges(
 
 def _step_of_launch(trace: Trace, marked: Rounds, launch: np.ndarray) -> np.ndarray:
     """The marked step in which each of these calls began: int64, -1 for none."""
-    if not len(trace.calls.start):
-        return np.full(len(launch), -1, np.int64)
-    at = trace.calls.start[launch]
+    at = pick(trace.calls.start, launch, -1)
     step = np.searchsorted(marked.spans[:, 0], at, side="right") - 1
     is_inside = (launch >= 0) & (step >= 0) & (at < marked.spans[step, 1])
     return np.where(is_inside, step, -1)

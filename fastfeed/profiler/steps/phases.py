@@ -14,7 +14,6 @@ from fastfeed.profiler.attribution.attribution import (
     summarize_period,
 )
 from fastfeed.profiler.attribution.classify import Activity
-from fastfeed.profiler.attribution.host import Host
 from fastfeed.profiler.attribution.launches import launch_times
 from fastfeed.profiler.model.causes import INPUT_CAUSES
 from fastfeed.profiler.model.intervals import (
@@ -56,15 +55,14 @@ _RARE = 0.34  # of the fetches start an epoch: more are another pattern
 _NEGLIGIBLE = 0.01  # of a step
 
 
-def find_phases(
-    trace: Trace, host: Host, attribution: Attribution, process: int
-) -> Mapping[str, np.ndarray]:
+def find_phases(attribution: Attribution, process: int) -> Mapping[str, np.ndarray]:
     """Disjoint sets of spans by kind: "epoch_start", "validation", "checkpoint".
 
     Rounds go from one fetch of a batch to the next. A fetch that creates an iterator, or that asks
     an exhausted one before the next, starts an epoch. Rounds in a row without what only training
     has are validation, and so are ranges with such names.
     """
+    trace, host = attribution.trace, attribution.host
     thread = host.main_thread(process)
     edges = attribution.edges
     launched = launch_times(trace, attribution.launch, attribution.rows)

@@ -10,7 +10,6 @@ from rich.text import Text
 
 from fastfeed.printable import plural
 from fastfeed.profiler.reports.layout import Sheet, bar, encodable, fitted
-from fastfeed.proof.measure.statistics import Estimate
 from fastfeed.proof.report.sentences import MODES, PARTS, cannot, headline, ms, percent, rate, shown
 from fastfeed.proof.step_costs import StepCosts, verdict, word
 
@@ -30,7 +29,7 @@ def render(proof: StepCosts, console: Console) -> None:
         *sheet.sentence(cannot(proof)),
     ]
     wide = console.width >= _TABLES
-    parts = _parts(proof, console.width, sheet.ascii) if wide else _narrow_parts(proof)
+    parts = _parts(proof, console.width, sheet.ascii)
     for text in [*parts, *_steps(proof, sheet, wide), *_what_if(proof, sheet, wide)]:
         lines.append(Text(text, style="bold" if text and not text.startswith(" ") else ""))
     tail = [f"note: {note}" for note in proof.notes]
@@ -43,45 +42,33 @@ def render(proof: StepCosts, console: Console) -> None:
 def plain(proof: StepCosts, width: int = 100) -> str:
     """Return the report as text without colors."""
     out = io.StringIO()
-    render(
-        proof,
-        Console(
-            file=out, width=width, color_system=None, force_terminal=False, force_jupyter=False
-        ),
+    console = Console(
+        file=out, width=width, color_system=None, force_terminal=False, force_jupyter=False
     )
+    render(proof, console)
     return out.getvalue().rstrip("\n")
 
 
-def _range(part: Estimate) -> str:
-    return f"{ms(part.low)} to {ms(part.high)}"
-
-
 def _parts(proof: StepCosts, width: int, ascii: bool) -> Iterator[str]:
-    real = proof.real.ns
+    real, wide = proof.real.ns, width >= _TABLES
     rows = [("step", proof.steps["resident"]), *proof.parts.items(), ("total", proof.real)]
+    columns = (
+        f"{'ms':>9}  {'95 % interval':>20}{'share':>9}" if wide else f"{'ms':>10}{'share':>10}"
+    )
     yield ""
-    yield f"{'part of step':13}{'ms':>9}  {'95 % interval':>20}{'share':>9}"
+    yield f"{'part of step':13}{columns}"
     for name, part in rows:
-        share = part.ns / real if real else 0.0
-        line = f"  {name:11}{ms(part.ns):>9}  {_range(part):>20}{percent(share):>9}"
+        share, ends = part.ns / real if real else 0.0, f"{ms(part.low)} to {ms(part.high)}"
+        if not wide:
+            yield f"  {name:11}{ms(part.ns):>10}{percent(share):>10}"
+            yield f"    {ends}"
+            continue
+        line = f"  {name:11}{ms(part.ns):>9}  {ends:>20}{percent(share):>9}"
         if width >= _BARS:
             line += "  " + fitted(bar(share, _BAR, ascii), _BAR)
         if width >= _WORDS:
             line += "  " + PARTS.get(name, "")
         yield line.rstrip()
-
-
-def _narrow_parts(proof: StepCosts) -> Iterator[str]:
-    yield ""
-    yield f"{'part of step':13}{'ms':>10}{'share':>10}"
-    for name, part in [
-        ("step", proof.steps["resident"]),
-        *proof.parts.items(),
-        ("total", proof.real),
-    ]:
-        share = part.ns / proof.real.ns if proof.real.ns else 0.0
-        yield f"  {name:11}{ms(part.ns):>10}{percent(share):>10}"
-        yield f"    {_range(part)}"
 
 
 def _steps(proof: StepCosts, sheet: Sheet, wide: bool) -> Iterator[str]:

@@ -17,7 +17,7 @@ US, MS = 1_000, 1_000_000
 def causes(builder: TraceBuilder, devices: int = 1) -> dict[Cause, int]:
     """Nanoseconds of each cause of the idle time of device 0."""
     trace = builder.trace(devices=devices)
-    slices = attribute_device(trace, 0, Host(trace)).slices
+    slices = attribute_device(Host(trace), 0).slices
     totals: dict[Cause, int] = {}
     for cause, start, end in zip(slices.cause, slices.start, slices.end, strict=True):
         totals[Cause(int(cause))] = totals.get(Cause(int(cause)), 0) + int(end - start)

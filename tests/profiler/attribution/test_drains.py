@@ -113,7 +113,7 @@ def test_what_is_not_recorded_counts_only_where_waits_for_input_are():
         train = builder.names["train.py(3): work"]
         builder.rows[ranges] = [row for row in builder.rows[ranges] if row["name"] != train]
         trace = builder.trace()
-        slices = attribute_device(trace, 0, Host(trace)).slices
+        slices = attribute_device(Host(trace), 0).slices
         return {
             cause: int((slices.end - slices.start)[slices.cause == cause].sum()) for cause in Cause
         }
@@ -143,7 +143,7 @@ def test_a_call_without_frames_and_operators_is_named_itself():
     builder = program(40, 100 * US, [80 * US] * 4, steps=True)
     builder.rows = {kind: rows for kind, rows in builder.rows.items() if kind.__name__ != "Ranges"}
     trace = builder.trace()
-    slices = attribute_device(trace, 0, Host(trace)).slices
+    slices = attribute_device(Host(trace), 0).slices
     assert {trace.name(int(name)) for name in slices.name[slices.cause == Cause.SYNC]} == {
         "cudaStreamSynchronize"
     }

@@ -95,24 +95,14 @@ def feed(
         name=np.repeat([1, 0], 12),
         kind=np.full(24, RangeKind.FEED),
     )
-    waits = np.column_stack([np.arange(12), start[:12], end[:12]])
-    told = {
-        "feed": "f0",
-        "pid": pid,
-        "host": host,
-        "rank": rank,
-        "name": "train",
-        "start": 0,
-        "end": 9,
-        "waits": waits,
-    }
+    told = {"feed": "f0", "pid": pid, "host": host, "rank": rank, "name": "train"}
     return Trace(
         Origin("feed.jsonl", "timeline", wall_ns=wall and wall - 1_000 * MS, host_calls=False),
         ("fastfeed:decode", "fastfeed:wait"),
         (Process(pid, host, rank=rank),),
         (Thread(0, 100), Thread(0, 107)),
         ranges=ranges,
-        metadata={"feeds": [told], "batches": np.arange(24)},
+        metadata={"feeds": [told]},
     )
 
 
@@ -134,11 +124,6 @@ def test_by_the_wall_clock() -> None:
     assert spans["fastfeed:decode"] == [(start, start + 8 * MS) for start in STEPS.tolist()]
     assert merged.threads == (Thread(0, 100), Thread(0, 107))
     assert set(merged.ranges.kind.tolist()) == {RangeKind.FEED} and merged.names[:3] == gpu().names
-    waits = merged.metadata["feeds"][0]["waits"]
-    assert (
-        waits[0].tolist() == [0, STEPS[0] + MS, STEPS[0] + 4 * MS]
-        and merged.metadata["feeds"][0]["end"] == 9 - 1000 * MS
-    )
     assert merged.origin.notes == (
         "24 spans of the timeline feed.jsonl are added, lined up by the wall clock",
     )

@@ -14,7 +14,8 @@ import pytest
 from helpers.profiler.kineto_files import event, kernel, launch, meta, write
 
 from fastfeed.errors import TraceError
-from fastfeed.profiler.readers import chrome, detect, read
+from fastfeed.profiler.readers import detect, read
+from fastfeed.profiler.readers.chrome import reader as chrome
 
 pytestmark = pytest.mark.usefixtures("both_ways")
 

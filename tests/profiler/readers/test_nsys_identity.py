@@ -35,7 +35,6 @@ def test_numbers_of_devices_lead_to_the_gpu(tmp_path):
         export.row("TARGET_INFO_CUDA_DEVICE", gpuId=number, cudaId=0, pid=100 * (number + 1))
     trace = nsys.read(export.done())
     assert gpus(trace) == [(0, "aa", 0), (0, "bb", 1)] and trace.ops.device.tolist() == [0, 1]
-    assert trace.metadata["gpu_names"] == ["NVIDIA H200"]
 
 
 def test_two_processes_on_one_gpu_share_its_row(tmp_path):
@@ -232,18 +231,11 @@ def test_what_the_file_says_of_itself(tmp_path):
         ("EXPORT_SCHEMA_VERSION", "3.24.14"),
     ):
         export.row("META_DATA_EXPORT", name=name, value=value)
-    for name, value in (
-        ("PROCESS_0:COMMAND", "python"),
-        ("PROCESS_0:ARGUMENT_1", "b"),
-        ("PROCESS_0:ARGUMENT_0", "a"),
-    ):
-        export.row("META_DATA_CAPTURE", name=name, value=value)
-    for name, value in (("CpuCores", "18"), ("Hostname", "node7"), ("NvDriverVersion", "580.95")):
+    for name, value in (("CpuCores", "18"), ("Hostname", "node7")):
         export.row("TARGET_INFO_SYSTEM_ENV", name=name, value=value)
     trace = nsys.read(export.done())
     assert trace.origin.version == "2026.1.1 schema 3.24.14" and trace.processes[0].host == "node7"
-    assert trace.metadata["command"] == "python a b"
-    assert (trace.metadata["cpu_count"], trace.metadata["driver"]) == (18, "580.95")
+    assert trace.metadata["cpu_count"] == 18
 
 
 @pytest.mark.parametrize(

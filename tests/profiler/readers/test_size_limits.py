@@ -17,8 +17,9 @@ from helpers.traces import DIALECTS, steady
 
 from fastfeed.cli import app
 from fastfeed.errors import TraceError
-from fastfeed.profiler.readers import chrome, decompress, limits, read
+from fastfeed.profiler.readers import decompress, limits, read
 from fastfeed.profiler.readers.chrome import events, native_scan, stream
+from fastfeed.profiler.readers.chrome import reader as chrome
 
 pytestmark = pytest.mark.usefixtures("both_ways")
 

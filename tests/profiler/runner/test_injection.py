@@ -126,7 +126,7 @@ def test_functions_that_a_step_calls_bound_the_recording(
     run: Run, calls: int, notes: tuple[str, ...]
 ):
     code = f"""
-        sys.modules['fastfeed_recorder.calls']._MAX_CALLS = {calls}
+        sys.modules['fastfeed_recorder.window']._MAX_CALLS = {calls}
         for _ in range(100):
             list(map(lambda number: number, range(100)))
             optimizer.step()

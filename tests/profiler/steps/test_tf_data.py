@@ -9,7 +9,7 @@ from helpers.profiler.handmade import TraceBuilder
 from fastfeed.profiler.analysis import analyze
 from fastfeed.profiler.model.trace import RangeKind
 from fastfeed.profiler.reports import document
-from fastfeed.profiler.steps.metrics import slowest_stage
+from fastfeed.profiler.steps.device import slowest_stage
 from fastfeed.profiler.verdict.input_advice import stage_advice
 
 MS = 1_000_000

@@ -17,8 +17,8 @@ from fastfeed.profiler.readers import decompress, limits
 from fastfeed.profiler.readers.chrome import native_scan, tables
 from fastfeed.profiler.readers.chrome.args import STEP, printable, unquoted
 from fastfeed.profiler.readers.chrome.events import ColumnBuilder, EventTable
-from fastfeed.profiler.readers.chrome.hosts import TraceNames, assign_hosts, parse_names
 from fastfeed.profiler.readers.chrome.stream import BEGIN, EventStream, Row
+from fastfeed.profiler.readers.chrome.tables import TraceNames, assign_hosts, parse_names
 
 _EPOCH = 10**15 * 1000  # nanoseconds; a clock that shows more than the year 2001 counts from 1970
 _KEYS = re.compile(  # for files where the events begin behind the head
@@ -26,7 +26,6 @@ _KEYS = re.compile(  # for files where the events begin behind the head
     rb'with_flops|with_modules|profile_memory|traceName|trace_id|\w+_runtime_version|\w+_driver_version)"\s*:'
 )
 _LOST = re.compile(r"(\d{1,15})(?:\s+\w+){0,4}\s+(?:were |was )?dropped|dropped\s+(\d{1,15})", re.I)
-_ABOUT = ("world_size", "backend", "nccl_version")
 _ONLY_GPUS = "and only GPUs can be analyzed; use the profiler of its maker"
 _CATEGORIES = (  # how those of its device begin
     ("mtia_", f"is a trace of an MTIA of Meta, {_ONLY_GPUS}"),
@@ -164,8 +163,7 @@ def _trace(
         ranges,
         tables.waits(events, hosts),
         overheads,
-        metadata={key: distributed[key] for key in _ABOUT if key in distributed}
-        | {"gpus": tuple(gpus.values())},
+        metadata={key: distributed[key] for key in ("world_size",) if key in distributed},
     )
 
 

@@ -1,9 +1,14 @@
-"""ColumnBuilder of events as the tables of a `Trace`."""
+"""Processes, threads and tables of a Chrome trace.
+
+A `pid` of an event may be a process, GPU or heading.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -13,14 +18,100 @@ from fastfeed.profiler.model.trace import (
     Kind,
     Ops,
     Overheads,
+    Process,
     RangeKind,
     Ranges,
+    Thread,
     Waits,
     table,
 )
-from fastfeed.profiler.readers.chrome.args import STEP
+from fastfeed.profiler.readers.chrome.args import STEP, printable, unquoted
 from fastfeed.profiler.readers.chrome.events import CATEGORIES, OWN_OVERHEAD, EventTable
-from fastfeed.profiler.readers.chrome.hosts import Hosts
+
+
+@dataclass(frozen=True, slots=True)
+class TraceNames:
+    """Names from M events, by pid and by (pid, tid)."""
+
+    processes: Mapping[Any, str]
+    labels: Mapping[Any, str]
+    threads: Mapping[Any, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Hosts:
+    processes: tuple[Process, ...]
+    threads: tuple[Thread, ...]
+    process_of: np.ndarray  # int32, by thread key; the main process where the key is not of a host
+    thread_of: np.ndarray  # int32, by thread key; -1 if the dialect does not say
+    real: np.ndarray  # bool, by thread key: it is of a host process
+    main: int  # index of the process with most rows
+
+
+def parse_names(events: Iterable[Mapping[str, Any]]) -> TraceNames:
+    """Parse names; for a thread the last one, which it gave itself."""
+    names: dict[str, dict[Any, str]] = {"process_name": {}, "process_labels": {}, "thread_name": {}}
+    for event in events:
+        args, kind = event.get("args"), event.get("name")
+        if not isinstance(args, dict) or not isinstance(kind, str) or kind not in names:
+            continue
+        pid, tid = (
+            value if isinstance(value, int | str) else str(value)
+            for value in (unquoted(event.get("pid", -1)), unquoted(event.get("tid", -1)))
+        )
+        text = printable(args.get("labels" if kind == "process_labels" else "name", ""))
+        if kind == "thread_name":
+            match = re.fullmatch(r"thread \S+ \((.*)\)", text)
+            names[kind][pid, tid] = match[1] if match else text
+        else:
+            names[kind][pid] = text
+    return TraceNames(names["process_name"], names["process_labels"], names["thread_name"])
+
+
+def assign_hosts(
+    thread_keys: list[tuple[Any, ...]],
+    calls: np.ndarray,
+    others: np.ndarray,
+    names: TraceNames,
+    host: str,
+    rank: int | None,
+) -> Hosts:
+    """Processes and threads, from the numbers of API calls and other ranges of each thread key."""
+    weights: dict[Any, int] = {}
+    for (pid, _), call, other in zip(thread_keys, calls.tolist(), others.tolist(), strict=True):
+        # in a container a process may have the number of a GPU: API calls tell them apart
+        if call or (other and pid != -1 and not names.labels.get(pid, "").startswith("GPU")):
+            weights[pid] = weights.get(pid, 0) + call + other
+    pids = sorted(weights, key=str) or [-1]
+    index = {pid: at for at, pid in enumerate(pids)}
+    main = index[max(pids, key=lambda pid: weights.get(pid, 0))]
+    processes = tuple(
+        Process(pid if isinstance(pid, int) else at, host, _process_name(pid, names), rank)
+        for at, pid in enumerate(pids)
+    )
+    threads: list[Thread] = []
+    thread_index: dict[tuple[int, Any], int] = {}
+    thread_of = np.full(len(thread_keys), -1, np.int32)
+    for at, (pid, tid) in enumerate(thread_keys):
+        if not calls[at] and (pid == -1 or not others[at]):  # a call is always some thread's
+            continue
+        process = index.get(pid, main)
+        key = (process, tid if pid in index else (pid, tid))
+        if key not in thread_index:
+            thread_index[key] = len(threads)
+            name = names.threads.get((pid, tid)) or ("" if isinstance(tid, int) else printable(tid))
+            threads.append(
+                Thread(process, tid if isinstance(tid, int) else -1 - len(threads), name)
+            )
+        thread_of[at] = thread_index[key]
+    process_of = np.array([index.get(thread_key[0], main) for thread_key in thread_keys], np.int32)
+    is_real = np.array([thread_key[0] in weights for thread_key in thread_keys], bool)
+    return Hosts(processes, tuple(threads), process_of, thread_of, is_real, main)
+
+
+def _process_name(pid: Any, names: TraceNames) -> str:
+    return names.processes.get(pid) or ("" if isinstance(pid, int) else printable(pid))
+
 
 _STEP = re.compile(rf"^(ProfilerStep#|{STEP})")
 # in 2021 of category Operator
@@ -63,42 +154,30 @@ def calls(events: EventTable, hosts: Hosts) -> Calls:
 
 def ops(events: EventTable, hosts: Hosts, launches: Calls) -> tuple[Ops, list[int], int]:
     """Device work, ordinals of the devices, and the number of duplicate rows."""
-    take = events.device.take
-    start, end, name, stream_key = take("start"), take("end"), take("name"), take("stream_key")
-    corr, what, size, group, seq = map(take, ("corr", "what", "bytes", "group", "seq"))
-    is_first = _is_first(start, end, name, stream_key, corr)
-    duplicates = len(start) - int(is_first.sum())
-    pageable = take("pageable")
+    keys = ("start", "end", "name", "stream_key", "corr", "bytes", "group", "seq")
+    keys += ("what", "pageable")
+    columns = {key: events.device.take(key) for key in keys}
+    is_first = _is_first(*(columns[key] for key in keys[:5]))
+    duplicates = len(is_first) - int(is_first.sum())
     if duplicates:
-        start, end, name, stream_key, corr = (
-            column[is_first] for column in (start, end, name, stream_key, corr)
-        )
-        what, size, group, seq, pageable = (
-            column[is_first] for column in (what, size, group, seq, pageable)
-        )
-    ordinals = sorted({stream_key[0] for stream_key in events.stream_keys.all})
-    device_of = np.array(
-        [ordinals.index(stream_key[0]) for stream_key in events.stream_keys.all], np.int32
-    )
-    stream_of = np.array([stream_key[1] for stream_key in events.stream_keys.all], np.int64)
+        columns = {key: column[is_first] for key, column in columns.items()}
+    what, pageable, stream_key = map(columns.pop, ("what", "pageable", "stream_key"))
+    streams, name = events.stream_keys.all, columns["name"]
+    ordinals = sorted({device for device, _ in streams})
+    device_of = np.array([ordinals.index(device) for device, _ in streams], np.int32)
+    stream_of = np.array([stream for _, stream in streams], np.int64)
     texts = events.strings.all
     kernel = _by_name(name, what == 0, texts, kernel_kind)
     copy = _by_name(name, what == 1, texts, copy_kind)
     paged = _by_name(name, what == 1, texts, _pageable)
     ops_ = table(
         Ops,
-        start=start,
-        end=end,
+        **columns,
         device=device_of[stream_key],
-        process=_process(start, corr, hosts, launches),
+        process=_process(columns["start"], columns["corr"], hosts, launches),
         stream=stream_of[stream_key],
         kind=np.where(what == 0, kernel, np.where(what == 1, copy, Kind.MEMSET)),
-        name=name,
-        corr=corr,
-        bytes=size,
         pageable=np.where((pageable < 0) & (what == 1), paged, pageable),
-        group=group,
-        seq=seq,
     )
     return ops_, ordinals, duplicates
 
@@ -106,13 +185,12 @@ def ops(events: EventTable, hosts: Hosts, launches: Calls) -> tuple[Ops, list[in
 def ranges(events: EventTable, hosts: Hosts) -> tuple[Ranges, Overheads]:
     """Host ranges, and separately the profiler's own overhead."""
     columns = ("start", "end", "thread_key", "name", "cat")
-    start, end, thread_key, name, cat = map(events.ranges.take, columns)
-    uncategorized = dict(zip(columns, map(events.uncategorized.take, columns), strict=True))
+    uncategorized = {key: events.uncategorized.take(key) for key in columns}
     # unknown category, known thread
     on_known_thread = hosts.thread_of[uncategorized["thread_key"]] >= 0
     start, end, thread_key, name, cat = (
-        np.concatenate([profiler_own, uncategorized[key][on_known_thread]])
-        for key, profiler_own in zip(columns, (start, end, thread_key, name, cat), strict=True)
+        np.concatenate([events.ranges.take(key), uncategorized[key][on_known_thread]])
+        for key in columns
     )
     texts = events.strings.all
     families = [CATEGORIES.get(text.lower(), "step" if text == "step" else "") for text in texts]

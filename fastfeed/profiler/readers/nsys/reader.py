@@ -9,7 +9,8 @@ from __future__ import annotations
 import contextlib
 import re
 import sqlite3
-from dataclasses import fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
@@ -28,11 +29,12 @@ from fastfeed.profiler.model.trace import (
     Sched,
     Strings,
     Table,
+    Thread,
     Trace,
     Waits,
     table,
 )
-from fastfeed.profiler.readers.nsys import identity, metadata, nccl, nvtx, ops
+from fastfeed.profiler.readers.nsys import identity, nvtx, ops
 from fastfeed.profiler.readers.nsys.database import (
     BROKEN,
     MAGIC,
@@ -103,14 +105,16 @@ def _read(db: NsysDatabase) -> Trace:
     sched = raw_sched(db)
     known_thread = ids.thread(sched["globalTid"]) >= 0
     sched = {key: column[known_thread] for key, column in sched.items()}
-    info, payloads = metadata.read_metadata(db), nccl.nccl_ranges(db)
+    info, payloads = read_metadata(db), nvtx.nccl_ranges(db)
     process = ids.process(op_rows["globalPid"])
     gpus, device = identity.devices(db, ids, process, op_rows["deviceId"])
-    group, size = nccl.messages(op_rows, calls, payloads, names)
+    group, size = nvtx.messages(op_rows, calls, payloads, names)
     threads = ids.threads(db)
     users = distinct(process).tolist()
-    ranks = metadata.ranks(info, db.path, users, threads, ids.of_processes(nccl.ranks(payloads)))
-    facts = {**info.facts, "gpu_names": sorted({gpu.name for gpu in gpus if gpu.name})}
+    ranks = process_ranks(
+        info, db.path, users, threads, ids.of_processes(nvtx.nccl_ranks(payloads))
+    )
+    facts = {"cpu_count": info.cores, "world_size": info.world}
     return Trace(
         Origin(
             str(db.path),
@@ -131,7 +135,7 @@ def _read(db: NsysDatabase) -> Trace:
         waits=_table(Waits, waits, process=ids.process(waits["globalPid"])),
         overheads=_table(Overheads, overheads, process=ids.process(overheads["globalTid"])),
         sched=_table(Sched, sched, thread=ids.thread(sched["globalTid"])),
-        metadata=facts,
+        metadata={key: value for key, value in facts.items() if value},
     )
 
 
@@ -248,27 +252,26 @@ def raw_overheads(db: NsysDatabase) -> ColumnMap:
 
 def raw_loads(db: NsysDatabase, names: Strings) -> ColumnMap:
     """CUDA's work inside a call: loading modules, compiling, waiting for the launch queue."""
-    rows = db.columns("CUPTI_ACTIVITY_KIND_OVERHEAD", ("start", "end", "globalTid", "nameId"))
-    ids = rows.pop("nameId")
-    rows[NAME] = name_indexes(db, ids, names, other="CUDA overhead")
-    loading = {
-        index for index in distinct(rows[NAME]).tolist() if _LOADING.search(names.all[index])
-    }
-    rows["kind"] = np.where(
-        np.isin(rows[NAME], list(loading)), RangeKind.COMPILE, RangeKind.OTHER
-    ).astype(np.uint8)
-    rows["domain"] = np.full(len(ids), -1, np.int32)
+    rows = _host_ranges(db, "CUPTI_ACTIVITY_KIND_OVERHEAD", names, "CUDA overhead")
+    loading = [index for index in distinct(rows[NAME]) if _LOADING.search(names.all[index])]
+    is_loading = np.isin(rows[NAME], loading)
+    rows["kind"] = np.where(is_loading, RangeKind.COMPILE, RangeKind.OTHER).astype(np.uint8)
     return rows
 
 
 def raw_system(db: NsysDatabase, names: Strings) -> ColumnMap:
     """Calls of the operating system that blocked (osrt)."""
-    rows = db.columns("OSRT_API", ("start", "end", "globalTid", "nameId"), '"end" > start')
-    ids = rows.pop("nameId")
-    rows[NAME] = name_indexes(db, ids, names, other="system call")
-    rows["kind"] = np.full(len(ids), RangeKind.SYSTEM, np.uint8)
-    rows["domain"] = np.full(len(ids), -1, np.int32)
-    return rows
+    rows = _host_ranges(db, "OSRT_API", names, "system call", '"end" > start')
+    return rows | {"kind": np.full(len(rows[NAME]), RangeKind.SYSTEM, np.uint8)}
+
+
+def _host_ranges(
+    db: NsysDatabase, table: str, names: Strings, other: str, where: str = ""
+) -> ColumnMap:
+    """Ranges without their kind; those without a name are called by `other`."""
+    rows = db.columns(table, ("start", "end", "globalTid", "nameId"), where)
+    name = name_indexes(db, rows.pop("nameId"), names, other=other)
+    return rows | {NAME: name, "domain": np.full(len(name), -1, np.int32)}
 
 
 def raw_sched(db: NsysDatabase) -> ColumnMap:
@@ -301,3 +304,129 @@ def _runnable(db: NsysDatabase) -> list[int]:
         for key, name in db.records(table, ["id"], ["name"])
         if name in ("Running", "Runnable", "Ready") and key
     ]
+
+
+_RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK")
+_RANKS += ("SLURM_PROCID",)
+_WORLDS = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS")
+_LOST = re.compile(r"\b(dropped|lost|discarded|overflow\w*|not all\b.*\bcollected)\b", re.I)
+_LOST_COUNT = re.compile(  # "3 CUDA events were dropped", "dropped CUPTI records: 3"
+    r"(\d+)(?:\s+[a-z]+){0,4}?\s+(?:dropped|lost|discarded)|(?:dropped|lost|discarded)\D{0,40}?(\d+)",
+    re.I,
+)
+_GPU_RECORDS = re.compile(r"\b(cuda|cupti|gpu|kernels?)\b", re.I)
+_ERROR = 3  # ENUM_DIAGNOSTIC_SEVERITY_LEVEL
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    version: str
+    wall_ns: int | None
+    host: str
+    env: Mapping[str, str]  # of the program that nsys started
+    dropped: int
+    notes: tuple[str, ...]
+    cores: int | None
+    world: int | None  # ranks of the job
+
+
+def read_metadata(db: NsysDatabase) -> Metadata:
+    """Read all metadata of a recording, without its events."""
+    exported = dict(db.pairs("META_DATA_EXPORT") or db.pairs("EXPORT_META_DATA"))
+    system = dict(db.pairs("TARGET_INFO_SYSTEM_ENV"))
+    capture = db.pairs("META_DATA_CAPTURE")
+    env = _environment(capture, system)
+    dropped, notes = _losses(db)
+    product = exported.get("EXPORT_PRODUCT_VERSION", "")
+    schema = exported.get("EXPORT_SCHEMA_VERSION", "")
+    version = " ".join(filter(None, (product, f"schema {schema}" if schema else "")))
+    wall, host = _wall_clock(db, exported), system.get("Hostname", "")
+    world = next(filter(None, (_number(env.get(name, "")) for name in _WORLDS)), None)
+    cores = _number(system.get("CpuCores", ""))
+    return Metadata(version, wall, host, env, dropped, notes, cores, world)
+
+
+def process_ranks(
+    metadata: Metadata,
+    path: Path,
+    users: Sequence[int],
+    threads: Sequence[Thread],
+    communicators: Mapping[int, tuple[int, int]],
+) -> dict[int, int]:
+    """Index of a process to its rank, for the `users` of GPUs, where the file leaves no doubt.
+
+    nsys names the main thread of an MPI program by its rank. Else one process has the rank that its
+    launcher put into the environment (a program that starts ranks itself has none), or the one in
+    the file's name; and of several, NCCL says who is who (`joined`: rank in, and size of, the
+    largest communicator), as long as no two say the same.
+    """
+    mpi = {
+        thread.process: int(thread.name[9:])
+        for thread in threads
+        if re.fullmatch(r"MPI Rank \d+", thread.name)
+    }
+    sizes = {communicators[user][1] for user in users if user in communicators}
+    nccl = {
+        user: communicators[user][0] for user in users if user in communicators and len(sizes) == 1
+    }
+    if len(users) > 1:
+        for by_source in (mpi, nccl):
+            ranks = {user: by_source[user] for user in users if user in by_source}
+            if len(set(ranks.values())) == len(users):
+                return ranks
+        return {}
+    of_env = (_number(metadata.env.get(name, "")) for name in _RANKS)
+    of_nccl = nccl.get(users[0]) if sizes == {metadata.world} else None
+    for rank in (mpi.get(users[0]), *of_env, of_nccl, _rank_in_name(path)):
+        if rank is not None:
+            return {users[0]: rank}
+    return {}
+
+
+def _rank_in_name(path: Path) -> int | None:
+    """`run_rank3.sqlite`: 3. Only where the name says rank; a bare number can be anything."""
+    numbers = re.findall(r"(?<![a-z])rank[._=-]?(\d+)(?!\d)", path.name, re.I)
+    return int(numbers[0]) if len(numbers) == 1 else None
+
+
+def _number(text: str) -> int | None:
+    """A count or a rank; None for what is none, such as ten thousand digits."""
+    return int(text) if text.isdecimal() and len(text) < 19 else None
+
+
+def _environment(capture: list[tuple[str, str]], system: Mapping[str, str]) -> dict[str, str]:
+    """Variables of process 0: a row each, `NAME="value"`; older versions have one text."""
+    lines = [value for name, value in capture if name == "PROCESS_0:ENVIRONMENT_VARIABLE"]
+    lines = lines or system.get("DeviceEnvironment", "").split(";")
+    pairs = (line.partition("=") for line in lines)
+    return {name: value.strip('"') for name, _, value in pairs if name}
+
+
+def _wall_clock(db: NsysDatabase, exported: Mapping[str, str]) -> int | None:
+    """Nanoseconds of the wall clock at time 0. An export can shift its times."""
+    wall = next((row[0] for row in db.records("TARGET_INFO_SESSION_START_TIME", ["utcEpochNs"])), 0)
+    if not wall:
+        return None
+    shift = exported.get("EXPORT_PARAM_TIME_SHIFT", "0")
+    shift_ns = int(shift) if re.fullmatch(r"-?\d+", shift) else 0
+    # normalized times are those of the wall clock already
+    is_normal = exported.get("EXPORT_PARAM_TIME_NORMALIZE", "").lower() == "true"
+    return (0 if is_normal else wall) - shift_ns
+
+
+def _losses(db: NsysDatabase) -> tuple[int, tuple[str, ...]]:
+    """Number of lost records of the GPU and its calls, and other diagnostics in nsys's words."""
+    table = "DIAGNOSTIC_EVENT"
+    if not db.has(table, "text"):
+        return 0, ()
+    lost, notes = 0, {}
+    for level, text in db.records(table, ["severity"], ["text"]):
+        words = " ".join((text or "").split())
+        number = _LOST_COUNT.search(re.sub(r"(?<=\d),(?=\d{3})", "", words))
+        count = int(number[1] or number[2]) if number else 1
+        if _LOST.search(words) and count:
+            notes[f"nsys: {words}"] = None
+            lost += count if _GPU_RECORDS.search(words) else 0
+        elif level == _ERROR:
+            notes[f"nsys: {words}"] = None
+    return lost, tuple(notes)[:5]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 
-from fastfeed.errors import TraceError
 from fastfeed.profiler.model.trace import Trace
+from fastfeed.profiler.readers.decompress import read_as
 from fastfeed.profiler.readers.nsys import reader as nsys
 from fastfeed.profiler.runner import nsight
 
@@ -31,9 +30,4 @@ def read(path: Path) -> Trace:
     """
     path = Path(path)
     with tempfile.TemporaryDirectory(prefix="fastfeed-nsys-") as folder:
-        export = nsight.export(path, Path(folder))
-        try:
-            trace = nsys.read(export)
-        except TraceError as error:  # of the report, whose export is gone by the time this is read
-            raise TraceError(str(error).replace(str(export), str(path))) from error
-    return replace(trace, origin=replace(trace.origin, path=str(path)))
+        return read_as(path, nsys.read, nsight.export(path, Path(folder)))

@@ -32,7 +32,7 @@ from fastfeed.profiler.model.trace import (
     Trace,
 )
 from fastfeed.profiler.readers import decompress, limits
-from fastfeed.profiler.readers.nvprof.tables import columns_of
+from fastfeed.profiler.readers.nvprof.reader import columns_of
 
 _OPS = ("start", "end", "device", "process", "stream", "kind", "name", "corr", "bytes", "pageable")
 

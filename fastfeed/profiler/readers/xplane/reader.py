@@ -27,18 +27,16 @@ from fastfeed.profiler.model.trace import (
 from fastfeed.profiler.readers.decompress import open_stream
 from fastfeed.profiler.readers.protobuf import LEN, PAD, Content, DamagedMessage, fields, text
 from fastfeed.profiler.readers.sniff import xprof_result
-from fastfeed.profiler.readers.xplane.device import (
+from fastfeed.profiler.readers.xplane.activity import (
     CopyDetails,
     DeviceWork,
-    with_launch_details,
-    work_of,
-)
-from fastfeed.profiler.readers.xplane.host import (
     HostActivity,
     ThreadTable,
     device_steps,
     host_of,
     is_host,
+    with_launch_details,
+    work_of,
 )
 from fastfeed.profiler.readers.xplane.planes import Plane, plane_of
 
@@ -205,7 +203,6 @@ def _trace(path: Path, planes: Sequence[Plane], hosts: Sequence[str]) -> Trace:
         calls,
         ranges,
         overheads=concatenated(table(Overheads), *(work.overheads for work in works)),
-        metadata={"gpus_visible": len(gpus)},
     )
 
 

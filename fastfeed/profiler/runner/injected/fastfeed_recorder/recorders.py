@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import glob
 import os
 import shutil
 import sys
 import tempfile
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -105,33 +105,48 @@ def _silent_kineto() -> Iterator[None]:
             del os.environ["KINETO_LOG_LEVEL"]
 
 
-class _XplaneRecorder(ABC):
+class _XplaneRecorder:
     """A profiler that writes a folder with an .xplane.pb."""
 
     suffix = ".xplane.pb"
-    label = ""
 
-    def __init__(self, window: Any) -> None:
+    def __init__(
+        self, window: Any, label: str, begin: Any, end: Any, annotate: Any, entrances: Any
+    ) -> None:
+        """Functions of the framework.
+
+        Args:
+            window: What is recorded.
+            label: Name of the profiler.
+            begin: Starts it; called with a folder, and 1 to record functions, else 0.
+            end: Stops it.
+            annotate: Makes a context manager that marks a step.
+            entrances: Functions, by module, through which the program would start a profiler.
+        """
         self._window = window
+        self._label = label
+        self._begin = begin
+        self._end = end
+        self._annotate = annotate
+        self._entrances = entrances
         self._mark: Any = None
 
     def start(self, has_functions: bool) -> None:
         self._folder = tempfile.mkdtemp(prefix="fastfeed-")
-        self.begin(self._folder, int(has_functions))
-        self._guard = _Guard(
-            self.entrances(), lambda: self._window.step_back(_OWN.format(self.label))
-        )
+        self._begin(self._folder, int(has_functions))
+        reason = _OWN.format(self._label)
+        self._guard = _Guard(self._entrances, lambda: self._window.step_back(reason))
 
     def mark(self, step: int) -> None:
         self._end_step()
-        self._mark = self.annotation(step)
+        self._mark = self._annotate("ProfilerStep", step_num=step)
         self._mark.__enter__()
 
     def stop(self, path: str) -> bool:
         self._guard.remove()
         self._end_step()
         try:
-            self.end()
+            self._end()
             traces = glob.glob(
                 os.path.join(glob.escape(self._folder), "**", "*.xplane.pb"), recursive=True
             )
@@ -145,87 +160,51 @@ class _XplaneRecorder(ABC):
         """Drop the mark of the parent's step in a forked child, whose threads do not record."""
         self._mark = None
 
-    @abstractmethod
-    def begin(self, folder: str, python_level: int) -> None:
-        """Start the framework's profiler; its files go into the folder."""
-
-    @abstractmethod
-    def end(self) -> None:
-        """Stop the framework's profiler."""
-
-    @abstractmethod
-    def annotation(self, step: int) -> Any:
-        """Context manager that marks one step."""
-
-    @abstractmethod
-    def entrances(self) -> Sequence[tuple[Any, str]]:
-        """Functions through which the program would start a profiler."""
-
     def _end_step(self) -> None:
         if self._mark is not None:
             self._mark.__exit__(None, None, None)
 
 
-class _JaxRecorder(_XplaneRecorder):
-    label = "jax.profiler"
+def _jax_recorder(window: Any) -> _XplaneRecorder:
+    import jax
+    import jax._src.profiler
 
-    def begin(self, folder: str, python_level: int) -> None:
-        import jax
+    profiler = jax.profiler
 
-        if not hasattr(jax.profiler, "ProfileOptions"):  # before 0.5 or so: with functions
-            jax.profiler.start_trace(folder)
+    def begin(folder: str, python_level: int) -> None:
+        if not hasattr(profiler, "ProfileOptions"):  # before 0.5 or so: with functions
+            profiler.start_trace(folder)
             return
-        options = jax.profiler.ProfileOptions()
+        options = profiler.ProfileOptions()
         options.python_tracer_level = python_level
-        jax.profiler.start_trace(folder, profiler_options=options)
+        profiler.start_trace(folder, profiler_options=options)
 
-    def end(self) -> None:
-        import jax
-
-        jax.profiler.stop_trace()
-
-    def annotation(self, step: int) -> Any:
-        import jax
-
-        return jax.profiler.StepTraceAnnotation("ProfilerStep", step_num=step)
-
-    def entrances(self) -> Sequence[tuple[Any, str]]:
-        import jax
-        import jax._src.profiler
-
-        return [(jax.profiler, "start_trace"), (jax._src.profiler, "start_trace")]
+    entrances = [(profiler, "start_trace"), (jax._src.profiler, "start_trace")]
+    annotate = profiler.StepTraceAnnotation
+    return _XplaneRecorder(window, "jax.profiler", begin, profiler.stop_trace, annotate, entrances)
 
 
-class _TensorFlowRecorder(_XplaneRecorder):
-    label = "TensorFlow's profiler"
+def _tensorflow_recorder(window: Any) -> _XplaneRecorder:
+    import tensorflow as tf
 
-    def begin(self, folder: str, python_level: int) -> None:
-        import tensorflow as tf
+    profiler = tf.profiler.experimental
 
+    def begin(folder: str, python_level: int) -> None:
         # 2.21 records none
-        options = tf.profiler.experimental.ProfilerOptions(python_tracer_level=python_level)
-        tf.profiler.experimental.start(folder, options=options)
+        options = profiler.ProfilerOptions(python_tracer_level=python_level)
+        profiler.start(folder, options=options)
 
-    def end(self) -> None:
-        import tensorflow as tf
-
-        tf.profiler.experimental.stop()
-
-    def annotation(self, step: int) -> Any:
-        import tensorflow as tf
-
-        return tf.profiler.experimental.Trace("ProfilerStep", step_num=step, _r=1)
-
-    def entrances(self) -> Sequence[tuple[Any, str]]:
-        import tensorflow as tf
-
-        return [(tf.profiler.experimental, "start")]
+    annotate = functools.partial(profiler.Trace, _r=1)
+    entrances = [(profiler, "start")]
+    return _XplaneRecorder(
+        window, "TensorFlow's profiler", begin, profiler.stop, annotate, entrances
+    )
 
 
 _RECORDERS: dict[str, Any] = {
     "torch": _TorchRecorder,
-    "jax": _JaxRecorder,
-    "tensorflow": _TensorFlowRecorder,
+    "jax": _jax_recorder,
+    "tensorflow": _tensorflow_recorder,
 }
 
 

@@ -30,7 +30,7 @@ from fastfeed.profiler.attribution.launches import (
 )
 from fastfeed.profiler.model.columns import distinct, pick
 from fastfeed.profiler.model.intervals import overlap, spans, spans_at, union
-from fastfeed.profiler.model.trace import RangeKind, Trace
+from fastfeed.profiler.model.trace import RangeKind, Trace, concatenated
 
 _TF_DATA_OPS = re.compile("^(IteratorGetNext|OptionalGetValue|MultiDeviceIteratorGetNextFromShard)")
 # what a runtime's own thread is inside of when it brings data and work to a device
@@ -101,7 +101,7 @@ class Host:
                 code = ThreadCode.of(self.trace, thread, launches, self.range_activity)
                 self.frames[thread] = code.frames
                 parts.append(classify_code(code))
-        return CodeSpans.joined(parts)
+        return concatenated(*parts)
 
     def _pinning_is_input(self) -> None:
         """Classify pinning of host memory during batch preparation as input, not allocation."""

@@ -36,6 +36,7 @@ PARTS = {
 FLOOR = 0.002  # of a step: a smaller change is negligible, however certain
 _BUSY = 0.05  # of the window: a GPU idle for less is called busy
 _NOISE = "within noise"
+_OUTCOMES = {"less": "better", "more": "worse", "same": "same"}  # of the time of a step
 
 
 def compare(a: Result, b: Result) -> Comparison:
@@ -154,8 +155,6 @@ def _metric_change(
     """Change per step of what these sets cover; `ns` covers the whole judged periods."""
     spans = _steps(before), _steps(after)
     change = MetricChange(key, title, before.judged.share(ns[0]), after.judged.share(ns[1]))
-    if min(map(len, spans)) == 0:
-        return change
     spent = [intervals.overlap(steps, covered) for steps, covered in zip(spans, sets, strict=True)]
     return _with_statistics(change, spent, [steps[:, 1] - steps[:, 0] for steps in spans])
 
@@ -164,8 +163,6 @@ def _step_change(before: DeviceResult, after: DeviceResult) -> MetricChange:
     """Change of the step length, from start to end, wherever the device starts in it."""
     change = MetricChange("step", "step", 1.0, 1.0)
     spans = _steps(before), _steps(after)
-    if min(map(len, spans)) == 0:
-        return change
     length = [steps[:, 1] - steps[:, 0] for steps in spans]
     return _with_statistics(change, length, length)
 
@@ -239,7 +236,9 @@ def _comparability_notes(a: Result, b: Result, changes: Sequence[DeviceChange]) 
 def _with_statistics(
     change: MetricChange, per_step: Sequence[np.ndarray], lengths: Sequence[np.ndarray]
 ) -> MetricChange:
-    """The change with statistics over steps: int64 ns per step, and lengths of steps."""
+    """The change with statistics over steps, if both sides have some: int64 ns, and lengths."""
+    if not min(map(len, lengths)):
+        return change
     value, low, high = statistics.difference(
         per_step[0], np.ones_like(per_step[0]), per_step[1], np.ones_like(per_step[1])
     )
@@ -278,9 +277,8 @@ def _change(before: FeedResult, after: FeedResult) -> FeedChange:
     length = [wait + each[1:] for wait, each in zip(waited, trained, strict=True)]
     batch = MetricChange("batch", "batch to batch", 1.0, 1.0)
     wait = MetricChange("wait", "trainer waits", before.wait_share, after.wait_share)
-    if min(map(len, length)):
-        batch = _with_statistics(batch, length, length)
-        wait = _with_statistics(wait, waited, length)
+    batch = _with_statistics(batch, length, length)
+    wait = _with_statistics(wait, waited, length)
     names = [name for name in {**before.stages, **after.stages} if name != "wait"]
     stages = [_stage(name, before, after) for name in names]
     stages.sort(key=lambda change: -max(change.before_ns or 0, change.after_ns or 0))
@@ -347,8 +345,7 @@ def _of_feed(change: FeedChange, comparison: Comparison) -> tuple[str, str]:
         f"the trainer waits {percent(wait.before)} -> {percent(wait.after)} of the time{noise}"
     )
     direction = batch.direction if batch.direction not in ("same", "unknown") else wait.direction
-    outcome = {"less": "better", "more": "worse", "same": "same"}.get(direction, "unknown")
-    return outcome, "; ".join(clauses)
+    return _OUTCOMES.get(direction, "unknown"), "; ".join(clauses)
 
 
 def _incomparable(comparison: Comparison) -> str:
@@ -375,7 +372,7 @@ def _outcome(device_change: DeviceChange) -> str:
         if device_change.step.direction != "unknown"
         else device_change.input.direction
     )
-    return {"less": "better", "more": "worse", "same": "same"}.get(direction, "unknown")
+    return _OUTCOMES.get(direction, "unknown")
 
 
 def _step(device_change: DeviceChange) -> str:

@@ -147,6 +147,7 @@ class Sched:
     thread: np.ndarray  # int32
 
 
+Columns = TypeVar("Columns")
 Table = TypeVar("Table", Ops, Calls, Ranges, Waits, Overheads, Sched)
 
 _TYPES = {
@@ -183,12 +184,11 @@ def table(kind: type[Table], /, rows: int | None = None, **columns: Any) -> Tabl
     return kind(**made)
 
 
-def concatenated(*tables: Table) -> Table:
-    """The rows of all these tables of one kind."""
-    names = [column.name for column in fields(tables[0])]
-    return type(tables[0])(
-        **{name: np.concatenate([getattr(part, name) for part in tables]) for name in names}
-    )
+def concatenated(*tables: Columns) -> Columns:
+    """The rows of all these tables of one kind, which may be any dataclass of columns."""
+    kind: Any = type(tables[0])
+    names = [column.name for column in fields(kind)]
+    return kind(*(np.concatenate([getattr(part, name) for part in tables]) for name in names))
 
 
 class Strings:

@@ -56,7 +56,6 @@ class Channel:
 
     member: int
     group: str  # "" if the format does not say
-    stream: int
     start: np.ndarray  # int64, on the member's clock
     end: np.ndarray
     family: np.ndarray  # index into _FAMILIES
@@ -73,7 +72,6 @@ class Channel:
 class MatchedCollectives:
     """The collectives of one communicator that all of these members recorded."""
 
-    name: str
     members: tuple[int, ...]
     start: np.ndarray  # int64, shape (members, n), each row on its member's clock
     end: np.ndarray
@@ -100,15 +98,13 @@ def find_channels(member: int, trace: Trace, device: int) -> list[Channel]:
     keys = np.column_stack([group, kind, np.where(group < 0, ops.stream[rows], -1)])
     result = []
     keys, inverse = np.unique(keys, axis=0, return_inverse=True)
-    for number, (in_group, _, stream) in enumerate(keys.tolist()):
+    for number, in_group in enumerate(keys[:, 0].tolist()):
         in_channel = inverse.ravel() == number
         row = rows[in_channel]
-        group_name = trace.name(in_group)
         result.append(
             Channel(
                 member=member,
-                group=group_name,
-                stream=stream,
+                group=trace.name(in_group),
                 start=ops.start[row],
                 end=ops.end[row],
                 family=codes[in_channel],
@@ -149,11 +145,7 @@ def match_collectives(
                 "so waits in it are not attributed to any rank; record the same steps on every rank"
             )
             continue
-        common = _in_all(
-            f"group {group}", parts, [aligned for aligned in alignments if aligned is not None]
-        )
-        if common:
-            matched.append(common)
+        matched += _in_all(parts, [aligned for aligned in alignments if aligned is not None])
     return (
         matched
         + _match_by_ends([channel for channel in channels if not channel.is_certain], shifts),
@@ -184,32 +176,23 @@ def _match_by_ends(
                 parts.append(channel)
                 rows.append(aligned)
                 remaining = [candidate for candidate in remaining if candidate is not channel]
-        common = (
-            _in_all(first.group or _FAMILIES[first.family[0]] or "collectives", parts, rows)
-            if rows
-            else None
-        )
-        if common:
-            matched.append(common)
+        matched += _in_all(parts, rows) if rows else []
     return matched
 
 
-def _in_all(
-    name: str, parts: Sequence[Channel], rows: Sequence[np.ndarray]
-) -> MatchedCollectives | None:
-    """The collectives that all channels have, by the rows of the first."""
+def _in_all(parts: Sequence[Channel], rows: Sequence[np.ndarray]) -> list[MatchedCollectives]:
+    """The collectives that all channels have, if any, by the rows of the first."""
     shared = rows[0][:, 0]
     for aligned in rows[1:]:
         shared = np.intersect1d(shared, aligned[:, 0])
     if not len(shared):
-        return None
+        return []
     picks = [shared, *(aligned[np.searchsorted(aligned[:, 0], shared), 1] for aligned in rows)]
-    return MatchedCollectives(
-        name,
-        tuple(part.member for part in parts),
-        np.stack([part.start[pick] for part, pick in zip(parts, picks, strict=True)]),
-        np.stack([part.end[pick] for part, pick in zip(parts, picks, strict=True)]),
+    start, end = (
+        np.stack([getattr(part, name)[pick] for part, pick in zip(parts, picks, strict=True)])
+        for name in ("start", "end")
     )
+    return [MatchedCollectives(tuple(part.member for part in parts), start, end)]
 
 
 def _align(
@@ -333,8 +316,7 @@ class Clock:
     """A recording's clock: its time minus `offset_ns` is the first recording's time."""
 
     offset_ns: int
-    spread_ns: int  # median deviation of the ends of collectives from it; 0 if none is matched
-    found_by: str  # "same file", "collectives", "wall clock", "" unknown
+    spread_ns: int = 0  # median deviation of the ends of collectives from it; 0 if none is matched
 
 
 def estimate_offset(a: Trace, b: Trace) -> tuple[int, int] | None:
@@ -362,9 +344,7 @@ def align_clocks(
             if a != b:
                 ends.setdefault((b, a), []).append(-difference)
     pairs = {pair: np.concatenate(parts) for pair, parts in ends.items()}
-    aligned = {
-        0: Clock(0, _exact_median(np.abs(pairs[0, 0])) if (0, 0) in pairs else 0, "same file")
-    }
+    aligned = {0: Clock(0, _exact_median(np.abs(pairs[0, 0])) if (0, 0) in pairs else 0)}
     while True:
         reached = [pair for pair in pairs if pair[0] in aligned and pair[1] not in aligned]
         if not reached:
@@ -373,13 +353,11 @@ def align_clocks(
         difference = pairs[a, b]
         median = _exact_median(difference)
         spread = _exact_median(np.abs(difference - median))
-        aligned[b] = Clock(
-            aligned[a].offset_ns + median, max(spread, aligned[a].spread_ns), "collectives"
-        )
+        aligned[b] = Clock(aligned[a].offset_ns + median, max(spread, aligned[a].spread_ns))
     for index, trace in enumerate(traces):
         if index not in aligned:
             estimate = estimate_offset(traces[0], trace)
-            aligned[index] = Clock(estimate[0], 0, "wall clock") if estimate else Clock(0, 0, "")
+            aligned[index] = Clock(estimate[0] if estimate else 0)
     return tuple(aligned[index] for index in range(len(traces)))
 
 
@@ -389,12 +367,6 @@ def _exact_median(values: np.ndarray) -> int:
 
 
 def format_seconds(ns: int) -> str:
-    seconds = ns / 1e9
-    return next(
-        (
-            f"{seconds / unit:.0f} {name}"
-            for unit, name in ((86_400, "days"), (3_600, "hours"), (60, "minutes"))
-            if seconds >= 2 * unit
-        ),
-        f"{seconds:.0f} seconds",
-    )
+    units = {86_400: "days", 3_600: "hours", 60: "minutes"}
+    size = next((unit for unit in units if ns >= 2e9 * unit), 1)
+    return f"{ns / 1e9 / size:.0f} {units.get(size, 'seconds')}"

@@ -17,9 +17,9 @@ from fastfeed.profiler.model.causes import Cause
 from fastfeed.profiler.model.format import WORDS, duration, one_line, percent
 from fastfeed.profiler.model.result import DeviceResult
 from fastfeed.profiler.reports import figures, picture, sections, tables
-from fastfeed.profiler.reports.charts import swatch
 from fastfeed.profiler.reports.page import self_contained
 from fastfeed.profiler.reports.picture import LOOK
+from fastfeed.profiler.reports.tables import swatch
 
 PAIRS = 8  # devices with two timelines each
 ANCHORS = 10_000  # steps that timelines are aligned by

@@ -16,9 +16,9 @@ from fastfeed.profiler.model.format import (
     percent,
 )
 from fastfeed.profiler.model.result import DeviceResult, Gap, Result
-from fastfeed.profiler.reports import charts, figures, tables
-from fastfeed.profiler.reports.charts import idle_bar, stacked_bar, swatch
+from fastfeed.profiler.reports import figures, tables
 from fastfeed.profiler.reports.picture import LOOK, PICTURES
+from fastfeed.profiler.reports.tables import idle_bar, stacked_bar, swatch
 
 _BUTTONS = {
     "back": ("‹", "Earlier"),
@@ -40,7 +40,7 @@ def body(result: Result) -> str:
             _timelines(devices),
             _worst(result, first),
             tables.phases(first),
-            charts.steps(first),
+            tables.steps(first),
             tables.per_step(first),
             _remedies(result),
         ]

@@ -81,7 +81,7 @@ def _result(trace: Trace, rows: np.ndarray, feed: Mapping[str, Any]) -> FeedResu
         ranges.name[rows],
         [name for name, text in stages_by_id.items() if text in ("decode", "dali")],
     )
-    waits = _in_order(spans_at(ranges, waiting))
+    waits = spans_at(ranges, waiting[np.argsort(ranges.end[waiting], kind="stable")])
     training = rounds(union(waits))
     return FeedResult(
         feed=str(feed.get("feed", "")),
@@ -114,7 +114,3 @@ def rounds(waits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     usual = between[~is_pause][1:] if (~is_pause).sum() > 1 else between[:1]
     typical = round(float(usual.mean()))
     return waits[:, 1] - waits[:, 0], np.append(np.where(is_pause, typical, between), typical)
-
-
-def _in_order(waits: np.ndarray) -> np.ndarray:
-    return waits[np.argsort(waits[:, 1], kind="stable")]

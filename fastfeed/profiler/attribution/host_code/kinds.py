@@ -8,8 +8,8 @@ per step, before its first launch.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from fastfeed.profiler.model.intervals import (
     subtract,
     union,
 )
-from fastfeed.profiler.model.trace import Kind, RangeKind, Trace
+from fastfeed.profiler.model.trace import Kind, RangeKind, Trace, concatenated
 
 # without a launch: shorter pauses are launching, unless they are input beyond doubt
 LONG_NS = 1_000_000
@@ -73,13 +73,6 @@ class CodeSpans:
         time = np.empty(0, np.int64)
         index = np.empty(0, np.int32)
         return cls(time, time, index, index, np.empty(0, np.uint8), np.empty(0, bool))
-
-    @classmethod
-    def joined(cls, parts: Sequence[CodeSpans]) -> CodeSpans:
-        """Concatenation of all of these stretches."""
-        return cls(
-            *(np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(cls))
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -398,4 +391,4 @@ def _with_blocked(stretches: CodeSpans, code: ThreadCode) -> CodeSpans:
         activity=np.full(len(inside), Activity.INPUT, np.uint8),
         assumed=stretches.assumed[at],
     )
-    return CodeSpans.joined([stretches, more])
+    return concatenated(stretches, more)

@@ -172,6 +172,7 @@ def ops(events: EventTable, hosts: Hosts, launches: Calls) -> tuple[Ops, list[in
     paged = _by_name(name, what == 1, texts, _pageable)
     ops_ = table(
         Ops,
+        None,
         **columns,
         device=device_of[stream_key],
         process=_process(columns["start"], columns["corr"], hosts, launches),

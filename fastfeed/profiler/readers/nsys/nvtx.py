@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fastfeed.profiler.model.kernel_names import range_kind
 from fastfeed.profiler.model.trace import Kind, RangeKind, Strings
 from fastfeed.profiler.readers.nsys.database import ColumnMap, NsysDatabase
 from fastfeed.profiler.readers.nsys.identity import process_of
@@ -50,18 +51,14 @@ _SHORT_TEXT = (  # what stands before the first " = " says whether it is an oper
 )
 
 
-@dataclass(frozen=True, slots=True)
-class NvtxRanges:
-    """Ranges, and notes for the user about them."""
+def raw_nvtx(db: NsysDatabase, names: Strings) -> tuple[ColumnMap, tuple[str, ...]]:
+    """All ranges, and notes about them for the user.
 
-    rows: ColumnMap  # start, end (-1 while open), globalTid, name, kind, domain
-    notes: tuple[str, ...]
-
-
-def raw_nvtx(db: NsysDatabase, names: Strings) -> NvtxRanges:
-    """All ranges. What began on one thread and ended on another belongs to none."""
+    Columns: start, end (-1 while open), globalTid, name, kind, domain. What began on one thread and
+    ended on another belongs to none.
+    """
     if not db.has(_TABLE, "start", "eventType"):
-        return NvtxRanges(_no_ranges(), ())
+        return _no_ranges(), ()
     columns = ("start", "end", "eventType", "globalTid", "endGlobalTid", "textId", "domainId")
     rows = db.columns(_TABLE, columns, _RANGES)
     domains = _domains(db)
@@ -80,19 +77,14 @@ def raw_nvtx(db: NsysDatabase, names: Strings) -> NvtxRanges:
     }
     ranges["kind"] = _range_kinds(name, domain, operator, names)
     is_range = ranges["kind"] != _HOLDS_GIL
-    return NvtxRanges(
-        {key: column[is_range] for key, column in ranges.items()}, _empty_domains(rows, domains)
-    )
+    ranges = {key: column[is_range] for key, column in ranges.items()}
+    return ranges, _empty_domains(rows, domains)
 
 
 def _no_ranges() -> ColumnMap:
-    empty = {key: np.empty(0, np.int64) for key in ("start", "end", "globalTid")}
-    return {
-        **empty,
-        NAME: np.empty(0, np.int32),
-        "kind": np.empty(0, np.uint8),
-        "domain": np.empty(0, np.int32),
-    }
+    times = {key: np.empty(0, np.int64) for key in ("start", "end", "globalTid")}
+    indexes = {key: np.empty(0, np.int32) for key in (NAME, "domain")}
+    return {**times, **indexes, "kind": np.empty(0, np.uint8)}
 
 
 def _name_indexes(
@@ -182,17 +174,10 @@ def _range_kinds(
 
 
 def _kind_by_name(text: str) -> int:
-    if text.startswith("fastfeed:"):
-        return RangeKind.FEED
-    if text.startswith("aten::"):
-        return RangeKind.OP
-    if re.search(r"\bGIL\b", text):
+    is_named = text.startswith(("fastfeed:", "aten::"))
+    if not is_named and re.search(r"\bGIL\b", text):
         return RangeKind.GIL if re.search(r"wait|acquir|request", text, re.I) else _HOLDS_GIL
-    return (
-        RangeKind.GC
-        if re.match(r"(python )?(gc|garbage collection)\b(?!\.)", text, re.I)
-        else RangeKind.NVTX
-    )
+    return range_kind(text)
 
 
 def _empty_domains(rows: ColumnMap, domains: dict[tuple[int, int], str]) -> tuple[str, ...]:

@@ -94,8 +94,8 @@ def _read(db: NsysDatabase) -> Trace:
     if not len(op_rows["start"]):
         raise TraceError(_nothing(db, len(calls["start"]), notes))
     op_rows["globalPid"] = _owners_of(op_rows, calls)
-    nvtx_ranges = nvtx.raw_nvtx(db, names)
-    parts = [nvtx_ranges.rows, raw_loads(db, names), raw_system(db, names)]
+    nvtx_ranges, nvtx_notes = nvtx.raw_nvtx(db, names)
+    parts = [nvtx_ranges, raw_loads(db, names), raw_system(db, names)]
     last = max(int(rows["end"].max(initial=0)) for rows in (op_rows, calls, *parts))
     ranges = _close_open_ranges(ops.concatenate(parts), last, notes)
     overheads, waits = raw_overheads(db), ops.raw_waits(db, calls, names)
@@ -123,7 +123,7 @@ def _read(db: NsysDatabase) -> Trace:
             info.wall_ns,
             bool(len(calls["start"])),
             info.dropped,
-            notes=(*info.notes, *nvtx_ranges.notes, *notes),
+            notes=(*info.notes, *nvtx_notes, *notes),
         ),
         names=tuple(names.all),
         processes=ids.processes(db, threads, info.host, ranks),

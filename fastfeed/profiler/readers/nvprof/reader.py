@@ -92,11 +92,6 @@ def knows(path: Path, head: bytes) -> bool:
 def read(path: Path) -> Trace:
     """The trace in an nvprof database; a TraceError if it is damaged."""
     with open_database(path, read_locked=False) as database:
-        if not is_nvprof(database):
-            raise TraceError(
-                f"{path} is not nvprof's: it has no CUPTI_ACTIVITY tables; give what nvprof -o"
-                " wrote"
-            )
         return _TraceBuilder(path, database).trace()
 
 
@@ -193,6 +188,13 @@ class _TraceBuilder:
         ]
         return np.array(indexes, np.int64)[inverse.reshape(-1)]
 
+    def _owner(self, kind: np.ndarray, blobs: np.ndarray) -> np.ndarray:
+        """Indexes of the threads that own rows, -1 for what a process or a device owns."""
+        thread = np.full(len(kind), -1, np.int64)
+        rows = kind == _THREAD
+        thread[rows] = self._thread(blobs[rows, 0], blobs[rows, 1])
+        return thread
+
     def _calls(self, name: str, names: dict[int, str]) -> np.ndarray:
         columns = ("start", "end", "processId", "threadId", "cbid", "correlationId")
         rows = self._valid(rows_of(self.database, _PREFIX + name, *columns))
@@ -269,10 +271,8 @@ class _TraceBuilder:
         follows = np.minimum(starts + 1, max(len(rows) - 1, 0))
         has_end = (rows[follows, 2] == rows[starts, 2]) & (rows[follows, 1] & _END > 0)
         end = np.where(has_end & (follows > starts), rows[follows, 0], -1)
-        begin, owner = rows[starts], blobs[starts]
-        thread = np.full(len(begin), -1, np.int64)
-        by_thread = begin[:, 5] == _THREAD
-        thread[by_thread] = self._thread(owner[by_thread, 0], owner[by_thread, 1])
+        begin = rows[starts]
+        thread = self._owner(begin[:, 5], blobs[starts])
         name = self._names(begin[:, 3])
         kind = [range_kind(self.strings.all[index]) for index in name.tolist()]
         domain = np.full(len(begin), -1, np.int64)
@@ -282,27 +282,16 @@ class _TraceBuilder:
 
     def _overheads(self) -> tuple[np.ndarray, np.ndarray]:
         """Ranges of compilation, and the profiler's own overhead: start, end, process."""
-        rows, blobs = rows_with_blob(
-            self.database,
-            _PREFIX + "OVERHEAD",
-            "objectId",
-            "start",
-            "end",
-            "overheadKind",
-            "objectKind",
-        )
+        columns = ("start", "end", "overheadKind", "objectKind")
+        rows, blobs = rows_with_blob(self.database, _PREFIX + "OVERHEAD", "objectId", *columns)
         valid = (rows[:, 0] > 0) & (rows[:, 1] >= rows[:, 0])
         rows, blobs = rows[valid], blobs[valid]
         compiling = np.isin(rows[:, 2], list(_COMPILING))
         name = np.array(
             [self.strings[_COMPILING[kind]] for kind in rows[compiling, 2].tolist()], np.int64
         )
-        by_thread = rows[compiling, 3] == _THREAD
-        owner = blobs[compiling]
-        thread = np.full(len(owner), -1, np.int64)
-        thread[by_thread] = self._thread(owner[by_thread, 0], owner[by_thread, 1])
-        count = len(owner)
-        kind, domain = np.full(count, RangeKind.COMPILE), np.full(count, -1)
+        thread = self._owner(rows[compiling, 3], blobs[compiling])
+        kind, domain = np.full(len(name), RangeKind.COMPILE), np.full(len(name), -1)
         ranges = np.column_stack([rows[compiling, :2], thread, name, kind, domain])
         ranges = ranges.astype(np.int64)
         profiler_rows = rows[~compiling]
@@ -311,14 +300,8 @@ class _TraceBuilder:
 
     def _waits(self, calls: np.ndarray) -> Waits:
         """Streams that wait for an event, each with the latest earlier record of that event."""
-        rows = rows_of(
-            self.database,
-            _PREFIX + "SYNCHRONIZATION",
-            "type",
-            "correlationId",
-            "streamId",
-            "cudaEventId",
-        )
+        columns = ("type", "correlationId", "streamId", "cudaEventId")
+        rows = rows_of(self.database, _PREFIX + "SYNCHRONIZATION", *columns)
         rows = rows[rows[:, 0] == 2]
         records = rows_of(
             self.database, _PREFIX + "CUDA_EVENT", "eventId", "correlationId", "streamId"

@@ -88,9 +88,8 @@ def analyze(
         for result in results
     ]
     ranks = analyze_ranks(rank_devices)
-    absent = _absent_ranks(traces, results)
     devices = tuple(
-        replace(_with_ranks(result, blame, absent), late_rank=late)
+        replace(_with_ranks(result, blame, ranks.absent), late_rank=late)
         for result, blame, late in zip(results, ranks.blames, ranks.late, strict=True)
     )
     feeds = feed_results(traces)
@@ -100,15 +99,6 @@ def analyze(
     launches = 0 if devices else launch_count(traces)
     verdict = judge(devices, feeds, origins, again, waits, launches)
     return Result(origins, verdict, devices, ranks.ranks, feeds, notes)
-
-
-def _absent_ranks(traces: Sequence[Trace], results: Sequence[DeviceResult]) -> int:
-    """Number of the run's ranks that are in none of the traces; 0 if unknown."""
-    size = next(
-        (size for trace in traces if (size := trace.metadata.get("world_size")) is not None), None
-    )
-    here = {result.rank for result in results if result.rank is not None}
-    return max(0, size - len(here)) if isinstance(size, int) and here else 0
 
 
 def _collect_notes(origins: Sequence[Origin]) -> list[str]:

@@ -16,7 +16,6 @@ import numpy as np
 from keras.src.trainers import epoch_iterator
 
 import fastfeed as ff
-from fastfeed.feed.session import JOB
 from fastfeed.proof.measure import loaders
 from fastfeed.proof.measure.block_sizes import BlockSizes
 from fastfeed.proof.measure.record import Record
@@ -60,7 +59,7 @@ class Rows(keras.utils.PyDataset):
 def proved(feed=None, **fit):
     """What was measured in a run of `fit`; None if nothing was."""
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, JOB).write_text(json.dumps(Job(seconds=1.0, feed=feed).as_dict()))
+        trainer.write_job(folder, Job(seconds=1.0, feed=feed))
         os.environ[trainer.PROVE] = folder
         trainer._run.clear()
         epoch_iterator.EpochIterator.__init__ = initialize

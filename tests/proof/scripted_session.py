@@ -8,8 +8,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-from fastfeed.feed.session import JOB
-
 os.environ["KERAS_BACKEND"] = sys.argv[1].removeprefix("keras-")
 os.environ["OMP_NUM_THREADS"] = "1"  # the machine may be busy
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
@@ -78,7 +76,7 @@ def proved(seed):
     costs = ALL[seed % len(ALL)]
     script = Script(costs, seed)
     with tempfile.TemporaryDirectory() as folder, scripted_feed(script) as feed:
-        Path(folder, JOB).write_text(json.dumps(Job(seconds=40.0).as_dict()))
+        trainer.write_job(folder, Job(seconds=40.0))
         os.environ["FASTFEED_PROVE"] = folder
         os.chdir(folder)
         trainer._run.clear()

@@ -11,7 +11,6 @@ import pytest
 from helpers.needs import LazyModule, needs
 
 from fastfeed.errors import ProofError
-from fastfeed.feed.session import JOB
 from fastfeed.proof.measure import loaders
 from fastfeed.proof.measure.block_sizes import BlockSizes
 from fastfeed.proof.measure.record import Record
@@ -47,7 +46,7 @@ def job(tmp_path, monkeypatch):
     monkeypatch.setattr(trainer, "refuse_loaded", lambda: None)
     monkeypatch.setattr(loaders, "choose", lambda *_: BlockSizes(rounds=4, warmup=3, steps=20))
     monkeypatch.setenv("FASTFEED_PROVE", str(tmp_path))
-    (tmp_path / JOB).write_text(json.dumps(Job(seconds=1.0).as_dict()))
+    trainer.write_job(tmp_path, Job(seconds=1.0))
     choice = Choice()
     watch_loaders(sys.modules["torch.utils.data.dataloader"], choice)
     handle = count_steps(sys.modules["torch.optim.optimizer"], choice)
@@ -108,7 +107,7 @@ def test_a_step_on_no_batch_of_a_loader(job):
 
 
 def test_a_named_feed_is_asked_for(job, tmp_path):
-    (tmp_path / JOB).write_text(json.dumps(Job(feed="train").as_dict()))
+    trainer.write_job(tmp_path, Job(feed="train"))
     loop = Loop()
     for (batch,) in loop.train:
         loop.step(batch)

@@ -61,16 +61,13 @@ def save(result: Result, html: Path | None, perfetto: Path | None) -> list[str]:
     from fastfeed.profiler.reports import page
     from fastfeed.profiler.reports import perfetto as tracks
 
-    lines = []
-    for path in filter(None, (html, perfetto)):
-        if path is html:
-            lines.append(save_page(path, page.page(result)))
-            continue
+    lines = [save_page(html, page.page(result))] if html else []
+    if perfetto:
         try:
-            tracks.write(result, path)
+            tracks.write(result, perfetto)
         except OSError as error:
-            raise _unwritable(path, error) from error
-        lines.append(f"tracks for ui.perfetto.dev: {path}")
+            raise _unwritable(perfetto, error) from error
+        lines.append(f"tracks for ui.perfetto.dev: {perfetto}")
     return lines
 
 

@@ -91,14 +91,14 @@ def _pairs(
 
 
 def _device_change(before: DeviceResult, after: DeviceResult) -> DeviceChange:
+    pair = before, after
     parts = tuple(
         _metric_change(
             part,
             title,
-            before,
-            after,
-            (getattr(before.judged.budget, part), getattr(after.judged.budget, part)),
-            (_part_spans(before, part), _part_spans(after, part)),
+            pair,
+            [getattr(device.judged.budget, part) for device in pair],
+            [_part_spans(device, part) for device in pair],
         )
         for part, title in PARTS.items()
     )
@@ -106,13 +106,12 @@ def _device_change(before: DeviceResult, after: DeviceResult) -> DeviceChange:
         _metric_change(
             f"cause:{cause.key}",
             cause.title,
-            before,
-            after,
-            (before.judged.ns(cause), after.judged.ns(cause)),
-            (spans_with_cause(before.slices, cause), spans_with_cause(after.slices, cause)),
+            pair,
+            [device.judged.ns(cause) for device in pair],
+            [spans_with_cause(device.slices, cause) for device in pair],
         )
         for cause in Cause
-        if before.judged.ns(cause) or after.judged.ns(cause)
+        if any(device.judged.ns(cause) for device in pair)
     ]
     causes.sort(key=lambda change: (-abs(_change_size(change)), -change.after))
     label = before.label if before.label == after.label else f"{before.label} / {after.label}"
@@ -147,14 +146,14 @@ def _part_spans(device: DeviceResult, part: str) -> np.ndarray:
 def _metric_change(
     key: str,
     title: str,
-    before: DeviceResult,
-    after: DeviceResult,
-    ns: tuple[float, float],
+    pair: tuple[DeviceResult, DeviceResult],
+    ns: Sequence[float],
     sets: Sequence[np.ndarray],
 ) -> MetricChange:
     """Change per step of what these sets cover; `ns` covers the whole judged periods."""
-    spans = _steps(before), _steps(after)
-    change = MetricChange(key, title, before.judged.share(ns[0]), after.judged.share(ns[1]))
+    spans = [_steps(device) for device in pair]
+    shares = [device.judged.share(part) for device, part in zip(pair, ns, strict=True)]
+    change = MetricChange(key, title, shares[0], shares[1])
     spent = [intervals.overlap(steps, covered) for steps, covered in zip(spans, sets, strict=True)]
     return _with_statistics(change, spent, [steps[:, 1] - steps[:, 0] for steps in spans])
 
@@ -171,7 +170,7 @@ def _input_change(before: DeviceResult, after: DeviceResult) -> MetricChange:
     """Input as the verdict counts it; input by proxy is only in the shares, less precise."""
     sets = tuple(spans_with_cause(device.slices, *STARVING) for device in (before, after))
     change = replace(
-        _metric_change("input", "input", before, after, (0, 0), sets),
+        _metric_change("input", "input", (before, after), (0, 0), sets),
         before=before.share.value,
         after=after.share.value,
     )

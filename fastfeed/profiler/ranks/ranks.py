@@ -77,6 +77,7 @@ class RankAnalysis:
     clocks: tuple[Clock, ...]  # one per member
     notes: tuple[str, ...]
     late: tuple[LateRank | None, ...]  # one per member
+    absent: int = 0  # ranks of the run that are not among the members
 
 
 def analyze_ranks(members: Sequence[RankDevice]) -> RankAnalysis:
@@ -105,7 +106,9 @@ def analyze_ranks(members: Sequence[RankDevice]) -> RankAnalysis:
     trace_clocks = align_clocks(traces, of_member, matched)
     member_clocks = tuple(trace_clocks[index] for index in of_member)
     communicating = {channel.member for channel in channels}
-    absent_notes = _absent_notes(members)
+    ranks_here = sorted({member.rank for member in members if member.rank is not None})
+    absent = _world_size(members) - len(ranks_here) if ranks_here else 0
+    absent_notes = _absent_notes(ranks_here, absent) if absent > 0 else []
     notes += (
         absent_notes + _unmatched_notes(communicating, matched) + _clock_notes(traces, trace_clocks)
     )
@@ -140,7 +143,9 @@ def analyze_ranks(members: Sequence[RankDevice]) -> RankAnalysis:
     )
     labels = [member.label for member in members]
     late = late_ranks([blame.charges for blame in blames], dict(zip(labels, kernels, strict=True)))
-    return RankAnalysis(ranks if matched else (), tuple(blames), member_clocks, tuple(notes), late)
+    return RankAnalysis(
+        ranks if matched else (), tuple(blames), member_clocks, tuple(notes), late, max(absent, 0)
+    )
 
 
 def estimate_waits(member: RankDevice, known_waits: np.ndarray | None = None) -> Blame:
@@ -331,23 +336,19 @@ def _check(members: Sequence[RankDevice]) -> None:
             )
 
 
-def _absent_notes(members: Sequence[RankDevice]) -> list[str]:
+def _world_size(members: Sequence[RankDevice]) -> int:
+    sizes = (member.trace.metadata.get("world_size") for member in members)
+    size = next((size for size in sizes if size is not None), None)
+    return size if isinstance(size, int) else 0
+
+
+def _absent_notes(ranks: Sequence[int], absent: int) -> list[str]:
     """A note if the run has more ranks than were given."""
-    size = next(
-        (
-            size
-            for member in members
-            if (size := member.trace.metadata.get("world_size")) is not None
-        ),
-        None,
-    )
-    ranks = sorted({member.rank for member in members if member.rank is not None})
-    if not isinstance(size, int) or not ranks or len(ranks) >= size:
-        return []
     listed = ", ".join(map(str, ranks[:8])) + (", ..." if len(ranks) > 8 else "")
     return [
-        f"{len(ranks)} of {size} ranks are here ({listed}): waits for the others are estimates, and"
-        " cannot be attributed to a rank or a cause; pass the traces of all ranks together"
+        f"{len(ranks)} of {len(ranks) + absent} ranks are here ({listed}): waits for the others are"
+        " estimates, and cannot be attributed to a rank or a cause; pass the traces of all ranks"
+        " together"
     ]
 
 

@@ -16,7 +16,7 @@ from fastfeed.profiler.model.format import WORDS, duration, interval, one_line, 
 from fastfeed.profiler.model.result import DeviceResult, Gap, Result
 from fastfeed.profiler.reports import figures, layout
 from fastfeed.profiler.reports.layout import Sheet
-from fastfeed.profiler.verdict.late_rank import late_rank_sentence
+from fastfeed.profiler.verdict.advice import late_rank_sentence
 
 DEFAULT_LINES = 40  # lines without a terminal
 MAX_WIDTH = 120  # longer lines are hard to read

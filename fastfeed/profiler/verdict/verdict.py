@@ -21,11 +21,11 @@ from fastfeed.profiler.verdict.advice import (
     cost_of,
     family_costs,
     interpreter_cause,
+    late_rank_name,
     main_function,
     remedies,
 )
 from fastfeed.profiler.verdict.input_advice import TEXTS, feed_advice
-from fastfeed.profiler.verdict.late_rank import late_rank_name
 
 _MIN_BOUND_SHARE = 0.10  # of the window: if nothing costs more, the device itself is the bottleneck
 # of the window in kernels and copies that are not batches: many small losses are not a bottleneck

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, closing, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from itertools import cycle, islice, repeat
 from typing import Any, Protocol
@@ -52,10 +52,6 @@ class Job:
     cold: bool = True
     feed: str | None = None  # name of the feed; None: the first that is iterated
     modes: tuple[Mode, ...] = FEED_MODES
-
-    def as_dict(self) -> dict[str, Any]:
-        """For the trainer's process."""
-        return {"measured_by": "fastfeed.proof.run.trainer", **asdict(self)}
 
 
 @dataclass(frozen=True, slots=True)

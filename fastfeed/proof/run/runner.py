@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fastfeed.errors import ProofError
-from fastfeed.feed.session import JOB, PROVE
+from fastfeed.feed.session import PROVE
 from fastfeed.printable import plural
 from fastfeed.profiler.runner.foreground import descendants
 from fastfeed.profiler.runner.injection import after_import
@@ -27,7 +27,7 @@ from fastfeed.proof.measure.session import Job
 from fastfeed.proof.report.sentences import shown
 from fastfeed.proof.result import Proof
 from fastfeed.proof.run.data_loaders import AFTER_IMPORT
-from fastfeed.proof.run.trainer import OTHERS, PROBLEM, complete_name, record_name
+from fastfeed.proof.run.trainer import OTHERS, PROBLEM, complete_name, record_name, write_job
 from fastfeed.system.processes import process_state
 from fastfeed.system.signals import ENDING, died_of, is_kill
 
@@ -116,7 +116,7 @@ def _folder(job: Job) -> Iterator[Path]:
     """Temporary folder of a run, with its job in it."""
     try:
         folder = tempfile.TemporaryDirectory(prefix="fastfeed-prove-", ignore_cleanup_errors=True)
-        (Path(folder.name) / JOB).write_text(json.dumps(job.as_dict()), "utf-8")
+        write_job(folder.name, job)
     except OSError as error:
         reason = error.strerror or error
         raise ProofError(

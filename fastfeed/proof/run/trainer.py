@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from fastfeed.adapters.no_saving import refuse_loaded
 from fastfeed.distributed.world import World
 from fastfeed.errors import ProofError
-from fastfeed.feed.session import PROVE, read_job
+from fastfeed.feed.session import JOB, PROVE, read_job
 from fastfeed.proof.measure.block_sizes import BlockSizes
 from fastfeed.proof.measure.loaders import Begin, Place, loader_session
 from fastfeed.proof.measure.modes import LOADER_MODES, Mode
@@ -53,6 +53,12 @@ class ProofDone(SystemExit):
 
     def __init__(self) -> None:
         super().__init__(0)
+
+
+def write_job(folder: str | Path, job: Job) -> None:
+    """Write what is measured here, for a trainer to read."""
+    text = json.dumps({"measured_by": __name__, **asdict(job)})
+    Path(folder, JOB).write_text(text, "utf-8")
 
 
 def record_name(rank: int) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fastfeed.profiler.model.columns import distinct, numbered
+from fastfeed.profiler.model.columns import distinct, numbered, pick
 from fastfeed.profiler.model.kernel_names import kernel_kind
 from fastfeed.profiler.model.trace import Kind, Strings
 from fastfeed.profiler.readers.nsys.database import ColumnMap, NsysDatabase
@@ -166,8 +166,8 @@ def raw_waits(db: NsysDatabase, calls: ColumnMap, names: Strings) -> ColumnMap:
         "corr": rows["correlationId"],
         "globalPid": rows["globalPid"],
         "stream": rows["streamId"],
-        "on_stream": _take(records["streamId"], at),
-        "on_corr": _take(records["correlationId"], at),
+        "on_stream": pick(records["streamId"], at, -1),
+        "on_corr": pick(records["correlationId"], at, -1),
     }
 
 
@@ -213,11 +213,3 @@ def _last_up_to(
     at = np.searchsorted(keys, upto, side="right") - 1
     is_valid = (at >= 0) & (keys[np.maximum(at, 0)] >= lower)
     return np.where(is_valid, places[np.maximum(at, 0)], -1)
-
-
-def _take(column: np.ndarray, at: np.ndarray) -> np.ndarray:
-    return (
-        np.where(at >= 0, column[np.maximum(at, 0)], -1)
-        if len(column)
-        else np.full(len(at), -1, np.int64)
-    )

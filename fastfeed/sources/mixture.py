@@ -177,10 +177,6 @@ class Mixture(SourceMethods):
     def __len__(self) -> int:
         return int(self.starts[-1])
 
-    def _of(self, i: int) -> tuple[int, int]:
-        part = int(np.searchsorted(self.starts, i, side="right")) - 1
-        return part, int(i) - int(self.starts[part])
-
     def _gather(
         self, ids: Any, ask: Callable[[int, Source, np.ndarray], Any]
     ) -> list[tuple[np.ndarray, Any]]:
@@ -216,8 +212,8 @@ class Mixture(SourceMethods):
 
     def uri(self, i: int) -> str:
         """The uri in the sample's own source."""
-        part, own = self._of(int(i))
-        return self.sources[part].uri(own)
+        part = int(np.searchsorted(self.starts, i, side="right")) - 1
+        return self.sources[part].uri(int(i) - int(self.starts[part]))
 
     def label(self, ids: np.ndarray) -> np.ndarray:
         """Labels by the merged classes: int64, shape (len(ids),), or as `label_spec` says."""

@@ -15,6 +15,7 @@ from fastfeed.arguments import checked_early
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
 from fastfeed.runtime.addresses import FileRanges
+from fastfeed.sources.base import sample_or_failure
 from fastfeed.sources.column_arrays import as_array
 from fastfeed.sources.label_values import MOST_CLASSES, LabelArray, LabelValues, MultiHot
 from fastfeed.sources.methods import SourceMethods
@@ -204,7 +205,7 @@ class RawShards(SourceMethods):
             return None
         rows = self._column_rows(ids)
         return [
-            {name: self._or_failure(int(i), value) for name, value in row.items()}
+            {name: sample_or_failure(self, int(i), value) for name, value in row.items()}
             for i, row in zip(ids, rows, strict=True)
         ]
 
@@ -215,11 +216,6 @@ class RawShards(SourceMethods):
             self._columns.values(shard, int(i) - int(self._bounds[shard]))
             for i, shard in zip(ids, shards, strict=True)
         ]
-
-    def _or_failure(self, i: int, value: Any) -> Any:
-        if not isinstance(value, Unread):
-            return value
-        return Failure(i, self.uri(i), "read", value.reason, value.detail)
 
     # -- Sharded
 

@@ -68,12 +68,11 @@ def assign_sides(
     fractions = hashed_fractions(Optionals(source).sample_names(ids), seed)
     if by == "hash":
         return sides_by_hash(fractions, shares)
-    return sides_by_class(_strata(source, ids, by), fractions, shares)
+    strata = np.zeros_like(ids) if by == "random" else _strata(source, ids)
+    return sides_by_class(strata, fractions, shares)
 
 
-def _strata(source: Source, ids: np.ndarray, by: str) -> np.ndarray:
-    if by == "random":
-        return np.zeros(len(ids), np.int64)
+def _strata(source: Source, ids: np.ndarray) -> np.ndarray:
     advice = 'pass by="random", or "group:COLUMN"'
     spec = Optionals(source).label_spec
     if source.classes and spec == LabelSpec((len(source.classes),), "float32"):

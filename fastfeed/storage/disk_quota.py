@@ -55,6 +55,7 @@ def _forked() -> None:
 after_fork(_forked)
 
 
+@dataclass(eq=False)
 class Quota:
     """At most `limit` bytes in files of `folder`; the least recently read make room.
 
@@ -62,12 +63,13 @@ class Quota:
     after a crash, the folder is counted again. Only files named as above are touched.
     """
 
-    def __init__(self, folder: str, limit: int, boot: str) -> None:
-        self.folder = folder
-        self.limit = limit
+    folder: str
+    limit: int
+    _boot: str
+
+    def __post_init__(self) -> None:
         self.counts: Counter[str] = Counter()  # of this process's actions
-        self._boot = boot.encode()
-        self._usage = os.path.join(folder, "usage")
+        self._usage = os.path.join(self.folder, "usage")
 
     def count_failure(self, kind: str) -> bool:
         """Count a failure as "unstored" or "unread"; True for the first one."""
@@ -166,7 +168,7 @@ class Quota:
                     _lock(fd)
                     if os.fstat(fd).st_nlink:
                         # else removed while we waited: it is another file that has to be locked
-                        yield _Usage(fd, self._boot)
+                        yield _Usage(fd, self._boot.encode())
                         return
                 finally:
                     _unlock(fd)

@@ -148,23 +148,19 @@ def _within(span: ByteRange, chunk: Chunk, data: bytes) -> bytes:
     return data if stop - start == len(data) else data[start:stop]
 
 
+@dataclass(eq=False)
 class CachedRead:
     """A pending read from cache and storage; reads when `result` is called."""
 
-    def __init__(
-        self,
-        span: ByteRange,
-        cache: Cache,
-        fetch: Callable[[Sequence[Chunk]], Awaitable[ChunkParts]],
-        work: Future[ChunkParts] | None,  # fetches the missing chunks
-    ) -> None:
-        assert span.stat is not None and span.stop is not None
-        self._span = span
-        self._stat = span.stat
-        self._stop = span.stop
-        self._cache = cache
-        self._work = work
-        self._fetch = fetch
+    _span: ByteRange
+    _cache: Cache
+    _fetch: Callable[[Sequence[Chunk]], Awaitable[ChunkParts]]
+    _work: Future[ChunkParts] | None  # fetches the missing chunks
+
+    def __post_init__(self) -> None:
+        assert self._span.stat is not None and self._span.stop is not None
+        self._stat = self._span.stat
+        self._stop = self._span.stop
         self._pieces: dict[int, bytes] = {}
 
     def done(self) -> bool:

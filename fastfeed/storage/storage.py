@@ -23,7 +23,7 @@ from fastfeed.storage.event_loop import batched, results, submit
 from fastfeed.storage.filesystem import call, list_files
 from fastfeed.storage.range_reads import Limiter, RangeReads
 from fastfeed.storage.reads import ByteRange, Pending, Stat, Unread, stat_of
-from fastfeed.storage.retry import RetryPolicy, retry
+from fastfeed.storage.retry import Latencies, RetryPolicy, retry
 from fastfeed.system.processes import after_fork
 
 T = TypeVar("T")
@@ -158,12 +158,20 @@ class Storage:
             pending = [submit(partial(self._stat, *self._endpoints.at(uri))) for uri in uris]
         return results(pending)
 
-    async def _stat(self, endpoint: Endpoint, path: str) -> Stat | Unread:
+    async def _retried(
+        self,
+        endpoint: Endpoint,
+        request: Callable[[], Awaitable[T]],
+        policy: RetryPolicy,
+        latencies: Latencies | None,
+    ) -> T | Unread:
         async with self._limiter.permit() as permit:
-            request = partial(call, endpoint.system, "info", path)
-            info = await retry(
-                request, 0, explain, self.policy, endpoint.stats, permit.pause, endpoint.health
-            )
+            how = policy, latencies, permit.pause, endpoint.health
+            return await retry(request, 0, explain, *how)
+
+    async def _stat(self, endpoint: Endpoint, path: str) -> Stat | Unread:
+        request = partial(call, endpoint.system, "info", path)
+        info = await self._retried(endpoint, request, self.policy, endpoint.stats)
         if isinstance(info, Unread):
             return info
         if info["type"] == "directory":
@@ -277,14 +285,7 @@ class Storage:
         (endpoint, path), policy = self._endpoints.at(address), policy or self.policy
         request = partial(operation, endpoint.system, path)
         latencies = endpoint.calls if policy.hedge else None
-
-        async def work() -> T | Unread:
-            async with self._limiter.permit() as permit:
-                return await retry(
-                    request, 0, explain, policy, latencies, permit.pause, endpoint.health
-                )
-
-        return submit(work)
+        return submit(partial(self._retried, endpoint, request, policy, latencies))
 
     def __repr__(self) -> str:
         options = ", ".join(

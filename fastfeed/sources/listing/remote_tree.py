@@ -42,23 +42,18 @@ class _Page:
     token: str = ""  # that gives the next page
 
 
+@dataclass(eq=False)
 class RemoteTree:
     """Remote storage, walked by the rules of a local disk; links are read like files."""
 
-    def __init__(
-        self,
-        root: str,
-        storage: Storage,
-        extensions: Collection[str],
-        who: str,
-        *,
-        at_once: int = 16,
-    ) -> None:
-        self.root = root
-        self._storage = storage
-        self._who = who
-        self.at_once = at_once
-        self._extensions = frozenset(e.lower() for e in extensions)
+    root: str
+    _storage: Storage
+    _extensions: Collection[str]
+    _who: str
+    at_once: int = 16
+
+    def __post_init__(self) -> None:
+        self._extensions = frozenset(e.lower() for e in self._extensions)
         self._requests: set[Future[Any]] = set()
         self._stopped = False
 

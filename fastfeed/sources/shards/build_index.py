@@ -17,7 +17,7 @@ from fastfeed.errors import ConfigError, SourceError, StorageError
 from fastfeed.printable import warn
 from fastfeed.sources.cache_folder import build_lock, cache_folder, trim_cache
 from fastfeed.sources.progress import progress_bar
-from fastfeed.sources.shards.index import Index, Section, ShardScan, is_index, load, save, sections
+from fastfeed.sources.shards.index import Index, Section, ShardScan, is_index, load, save
 from fastfeed.sources.shards.known_counts import add_missing
 from fastfeed.storage.local_file import open_to_read, raise_exhausted
 from fastfeed.storage.reads import ByteRange, Stat, Unread, is_local
@@ -32,16 +32,16 @@ _INDEX_FOLDER = ".fastfeed"  # folder for indexes, in the folder of the shards
 _SAVE_S = 60.0  # between saves, so that an interrupted build can resume
 
 
+@dataclass(slots=True, eq=False)
 class ForwardReader:
     """Reads a shard from its start, with jumps forward, in large blocks."""
 
-    def __init__(self, uri: str, size: int, read: Callable[[int, int], bytes], block: int) -> None:
-        self.uri = uri
-        self.size = size
-        self._read = read
-        self._block = block
-        self._start = 0
-        self._data = b""
+    uri: str
+    size: int
+    _read: Callable[[int, int], bytes]
+    _block: int
+    _start: int = 0
+    _data: bytes = b""
 
     def read(self, start: int, count: int) -> bytes:
         """Bytes [start, start + count), fewer at the end."""
@@ -130,7 +130,13 @@ def _reusable_sections(index_files: Sequence[_IndexFile], kind: str) -> dict[int
         files = [index_file.path]
         with contextlib.suppress(OSError):
             files += sorted(index_file.path.parent.glob("*.ffindex"))
-        matches = sections(files, kind, frozenset(index_file.keys))
+        keys = frozenset(index_file.keys)
+        indexes = [index for file in files if (index := load(file, kind, keys)) is not None]
+        matches = {
+            key: (index, k)
+            for index in indexes
+            for k, key in enumerate(zip(index.uris, index.stats, strict=True))
+        }
         for i, key in enumerate(index_file.keys):
             if key in matches and i not in parts:
                 index, k = matches[key]

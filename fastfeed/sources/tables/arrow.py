@@ -74,7 +74,7 @@ def _any_part(array: Any, null: np.ndarray | None, name: str, uri: str, refusal:
     try:
         kind = _column_type(array.type)
         if kind == "bytes":
-            values = StringColumn(*_buffers(array.cast(pa.large_binary())))
+            values = _strings(array, pa.large_binary())
         elif is_nested(kind):
             values = StringColumn.of(
                 ["" if row is None else json.dumps(row) for row in _json_values(array, kind)]
@@ -282,21 +282,15 @@ def _codes(array: Any) -> Codes:
     return Codes(codes.astype(np.int64), tuple(coded.dictionary.to_pylist()))
 
 
-def _strings(array: Any) -> StringColumn:
-    return StringColumn(*_buffers(array.cast(pa.large_string())))
-
-
-def _buffers(array: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Bytes and ends of texts or bytes: uint8, and int64 (n,)."""
-    _, ends, blob = array.buffers()
+def _strings(array: Any, kind: Any = None) -> StringColumn:
+    """Texts or bytes. Arrow's memory is given back."""
+    array = array.cast(kind or pa.large_string())
     if not len(array):
-        return np.empty(0, np.uint8), np.empty(0, np.int64)
+        return StringColumn.of([])
+    _, ends, blob = array.buffers()
     ends = np.frombuffer(ends, np.int64)[array.offset : array.offset + len(array) + 1]
-    if blob is not None:
-        data = np.frombuffer(blob, np.uint8)[ends[0] : ends[-1]]
-    else:
-        data = np.empty(0, np.uint8)
-    return data.copy(), ends[1:] - ends[0]  # Arrow's memory is given back
+    data = np.frombuffer(b"" if blob is None else blob, np.uint8)[ends[0] : ends[-1]]
+    return StringColumn(data.copy(), ends[1:] - ends[0])
 
 
 def _numbers(array: Any) -> np.ndarray:

@@ -187,12 +187,8 @@ def _arrow_parts(
             raise SourceError(_unreadable(column, name, str(stored_type)))
         row = 0
         for chunk in column_of(content, column).chunks:
-            yield column, _copied(part(chunk, coded, column, name, row))
+            own = part(chunk, coded, column, name, row)
+            if isinstance(own.values, np.ndarray):  # a view of a table that may be large
+                own = replace(own, values=np.array(own.values))
+            yield column, own
             row += len(chunk)
-
-
-def _copied(part: ColumnPart) -> ColumnPart:
-    """The part with a copy of its numbers: Arrow returns views of a table that may be large."""
-    if isinstance(part.values, np.ndarray):
-        return replace(part, values=np.array(part.values))
-    return part

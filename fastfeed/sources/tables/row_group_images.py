@@ -306,15 +306,15 @@ class _Coming:
         self.pending: Pending | None = None
 
 
+@dataclass(eq=False)
 class _Image:
     """A pending read, which keeps its row group alive while that is on its way."""
 
-    def __init__(self, groups: RowGroups, i: int) -> None:
-        self._groups = groups
-        self._i = i
-        self.coming: _Coming | None = None
-        self.named: Pending | None = None  # a file, where the row has no bytes
-        self.held: tuple[Counter[int], int] | None = None  # requests by unit, and its own
+    _groups: RowGroups
+    _i: int
+    coming: _Coming | None = None
+    named: Pending | None = None  # a file, where the row has no bytes
+    held: tuple[Counter[int], int] | None = None  # requests by unit, and its own
 
     def done(self) -> bool:
         """True once the row group has arrived; it is read again if it was evicted since."""

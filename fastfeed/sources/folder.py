@@ -6,7 +6,6 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -48,20 +47,6 @@ from fastfeed.system.within import Within
 _SIZES_AT_ONCE = 1 << 13
 _FIRST_WORD_S, _NEXT_WORD_S = 5.0, 30.0  # of waiting, before the log says why
 _clock = time.monotonic
-
-
-@dataclass(slots=True)
-class _Patience:
-    """Time after which a wait is explained in the log."""
-
-    since: float
-    words: int = 0  # so far
-
-    def ends(self, now: float) -> bool:
-        """Return True if the wait should be explained now."""
-        is_due = now - self.since >= _FIRST_WORD_S + self.words * _NEXT_WORD_S
-        self.words += is_due
-        return is_due
 
 
 @checked_early
@@ -346,15 +331,22 @@ class ImageFolder(SourceMethods):
                 len(self),
                 (np.ascontiguousarray(array).data for array in names),
                 (classes, np.ascontiguousarray(labels).data),
-                partial(self._content, _Patience(_clock())),
+                partial(self._content, _clock(), [_FIRST_WORD_S]),
             )
         return self._fingerprint
 
-    def _content(self, patience: _Patience, first: int, last: int) -> Iterator[memoryview]:
-        """Sizes, -1 for a file that is missing, as a fingerprint takes them."""
+    def _content(
+        self, since: float, due: list[float], first: int, last: int
+    ) -> Iterator[memoryview]:
+        """Sizes, -1 for a file that is missing, as a fingerprint takes them.
+
+        due: seconds of waiting after which the log says why; the next ones are added.
+        """
         for begin in range(first, last, _SIZES_AT_ONCE):
-            if patience.ends(_clock()):
-                root, seconds = printable(self.root), _clock() - patience.since
+            seconds = _clock() - since
+            if seconds >= due[-1]:
+                due.append(due[-1] + _NEXT_WORD_S)
+                root = printable(self.root)
                 log.warning(
                     f"ImageFolder: {root}: saving a position takes the sizes of all files, and this"
                     f" disk is slow: {begin:,} of {len(self):,} after {seconds:.0f} s; `fastfeed"

@@ -472,19 +472,13 @@ class Objects(Derived, SourceMethods):
         """Masks of these images, not decoded yet."""
         if self._masks is None:
             return None
-        masks = zip(ids, self._masks.read(ids), strict=True)
-        return [
-            self._failure(int(i), mask) if isinstance(mask, Unread) else mask for i, mask in masks
-        ]
-
-    def _failure(self, i: int, why: Unread) -> Failure:
-        return Failure(
-            i,
-            self.uri(i),
-            "read",
-            why.reason,
-            f"its mask: {why.detail}" if why.detail else "its mask",
-        )
+        masks = self._masks.read(ids)
+        for row, mask in enumerate(masks):
+            if isinstance(mask, Unread):
+                i = int(ids[row])
+                detail = f"its mask: {mask.detail}" if mask.detail else "its mask"
+                masks[row] = Failure(i, self.uri(i), "read", mask.reason, detail)
+        return masks
 
     def _summary(self) -> str:
         kinds = f" of {len(self.object_classes)} classes" if self.object_classes else ""

@@ -141,7 +141,7 @@ class Quota:
             usage.add(more)
             fd = None
             try:
-                fd = _create(draft)
+                fd = _open(draft, os.O_RDWR | NEW)
                 _lock(fd)
                 os.ftruncate(fd, length)  # so that a scan of the folder sees its final size
             except BaseException:  # Ctrl-C too: else the draft would count for ever; raised again
@@ -163,7 +163,7 @@ class Quota:
         """The count of bytes, with no other thread or process in here."""
         with _mutex:
             for _ in range(100):
-                fd = self._open_usage()
+                fd = _open(self._usage, CREATE)
                 try:
                     _lock(fd)
                     if os.fstat(fd).st_nlink:
@@ -174,13 +174,6 @@ class Quota:
                     _unlock(fd)
             text = f"{self._usage} keeps being removed; do not delete a cache that is in use"
             raise OSError(errno.EBUSY, text)
-
-    def _open_usage(self) -> int:
-        try:
-            return open_file(self._usage, CREATE, 0o666)
-        except FileNotFoundError:  # the whole folder was removed
-            os.makedirs(self.folder, exist_ok=True)
-            return open_file(self._usage, CREATE, 0o666)
 
     def _available(self) -> int:
         """Bytes of the disk that may still be used, leaving room for checkpoints of others."""
@@ -276,8 +269,8 @@ def _blocks(length: int) -> int:
     return -(-length // _BLOCK) * _BLOCK
 
 
-def _create(path: str) -> int:
-    flags = os.O_RDWR | NEW
+def _open(path: str, flags: int) -> int:
+    """Open a file, in a folder that is made where it is missing."""
     try:
         return open_file(path, flags, 0o666)
     except FileNotFoundError:

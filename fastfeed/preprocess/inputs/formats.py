@@ -23,7 +23,7 @@ from fastfeed.sources.mds.shard import column_encodings
 from fastfeed.sources.mds.source import expand_indexes
 from fastfeed.sources.shards.base import Paths
 from fastfeed.sources.shards.build_index import ForwardReader
-from fastfeed.sources.tables.read_files import find_table, partition_columns
+from fastfeed.sources.tables.read_files import find_table, partitioned
 from fastfeed.sources.tar.external_indexes import shards_from_wids
 from fastfeed.sources.tar.headers import members
 from fastfeed.sources.tfrecord.example import Example, FeatureNames
@@ -191,7 +191,7 @@ def peek_columns(kind: str, paths: Paths, storage: Storage, allow: Allow) -> lis
     """Names of columns, features, or member extensions in the first samples. SourceError."""
     if kind == "table":
         uri, stat = find_table(paths, storage)[0][0]
-        return list(dict.fromkeys([*_columns(uri, stat, storage), *partition_columns(uri)]))
+        return list(dict.fromkeys([*_columns(uri, stat, storage), *partitioned(uri, {})[0]]))
     if kind == "hugging_face":
         from fastfeed.sources.hugging_face.source import column_names
 

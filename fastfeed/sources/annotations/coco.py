@@ -102,7 +102,12 @@ def _parsed(uri: str, storage: Storage, memory: int, places: bool) -> tuple[dict
         content = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise SourceError(f"Objects.coco: {uri} is not JSON: {error}") from None
-    missing = [key for key in ("images", "annotations", "categories") if not _rows(content, key)]
+    lists = content if isinstance(content, dict) else {}
+    missing = [
+        key
+        for key in ("images", "annotations", "categories")
+        if not isinstance(lists.get(key), list) or (key != "annotations" and not lists[key])
+    ]
     if missing:
         raise SourceError(
             f"Objects.coco: {uri} has no list {' and '.join(map(repr, missing))}; pass a file of"
@@ -130,14 +135,6 @@ def _bare(data: bytes, places: bool = False) -> bytes:
             pieces += [data[position:begin], b"[%d,%d]" % (begin, end) if places else b"0"]
         position = end + 1
     return b"".join([*pieces, data[position:]])
-
-
-def _rows(content: Any, key: str) -> bool:
-    return (
-        isinstance(content, dict)
-        and isinstance(content.get(key), list)
-        and (key == "annotations" or bool(content[key]))
-    )
 
 
 class CocoFile:

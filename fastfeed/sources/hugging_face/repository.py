@@ -163,10 +163,12 @@ def _repository_splits(
         }
     if not config.get("data_files"):
         return _by_names(data, None, tables)[0], configuration
-    splits = {
-        split: [uri for pattern in patterns for uri in _matching(pattern, tables)]
-        for split, patterns in _patterns(config["data_files"])
-    }
+    from fsspec.utils import glob_translate
+
+    splits: dict[str, list[str]] = {}
+    for split, patterns in _patterns(config["data_files"]):
+        fits = [re.compile(glob_translate(text.removeprefix("./"))).match for text in patterns]
+        splits[split] = [uri for fit in fits for path, uri in tables.items() if fit(path)]
     empty = [split for split, uris in splits.items() if not uris]
     if empty:
         raise SourceError(
@@ -208,13 +210,6 @@ def _patterns(data_files: Any) -> Iterator[tuple[str, list[str]]]:
     for item in data_files:
         paths = item.get("path") or ()
         yield str(item.get("split")), [paths] if isinstance(paths, str) else list(map(str, paths))
-
-
-def _matching(pattern: str, tables: Mapping[str, str]) -> list[str]:
-    from fsspec.utils import glob_translate
-
-    matches = re.compile(glob_translate(pattern.removeprefix("./"))).match
-    return [uri for path, uri in tables.items() if matches(path)]
 
 
 def _by_names(

@@ -17,7 +17,7 @@ from fastfeed.errors import ConfigError, SourceError, StorageError
 from fastfeed.printable import warn
 from fastfeed.sources.cache_folder import build_lock, cache_folder, trim_cache
 from fastfeed.sources.progress import progress_bar
-from fastfeed.sources.shards.index import Index, Section, ShardScan, is_index, load, save
+from fastfeed.sources.shards.index import Index, Section, ShardScan, is_index, load, save, sections
 from fastfeed.sources.shards.known_counts import add_missing
 from fastfeed.storage.local_file import open_to_read, raise_exhausted
 from fastfeed.storage.reads import ByteRange, Stat, Unread, is_local
@@ -130,13 +130,7 @@ def _reusable_sections(index_files: Sequence[_IndexFile], kind: str) -> dict[int
         files = [index_file.path]
         with contextlib.suppress(OSError):
             files += sorted(index_file.path.parent.glob("*.ffindex"))
-        keys = frozenset(index_file.keys)
-        indexes = [index for file in files if (index := load(file, kind, keys)) is not None]
-        matches = {
-            key: (index, k)
-            for index in indexes
-            for k, key in enumerate(zip(index.uris, index.stats, strict=True))
-        }
+        matches = sections(files, kind, frozenset(index_file.keys))
         for i, key in enumerate(index_file.keys):
             if key in matches and i not in parts:
                 index, k = matches[key]

@@ -377,6 +377,22 @@ def _fit(header: dict[str, Any], columns: dict[str, np.ndarray], texts: int) -> 
     return sum(shard["names"] + shard.get("values", 0) for shard in header["shards"]) == texts
 
 
+def sections(
+    files: Iterable[Path], kind: str, of: Set[tuple[str, Stat]]
+) -> dict[tuple[str, Stat], tuple[Index, int]]:
+    """Locations of shards in indexes of this kind, by shard and version."""
+    matches: dict[tuple[str, Stat], tuple[Index, int]] = {}
+    for file in files:
+        index = load(file, kind, of)
+        if index is not None:
+            matches |= {
+                key: (index, i)
+                for i, key in enumerate(zip(index.uris, index.stats, strict=True))
+                if key in of
+            }
+    return matches
+
+
 def is_index(path: Path) -> bool:
     """Return True if the file is missing or an index, of any version: it may be overwritten."""
     try:

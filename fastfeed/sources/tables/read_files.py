@@ -168,12 +168,8 @@ def read_files(
         yield from _read_arrow(files, image, other_columns, label, storage)
         return
     for uri, stat in files:
-        own = partition_columns(uri)
-        requested = {
-            name: coded
-            for name, coded in {**({image: False} if image else {}), **other_columns}.items()
-            if name not in own
-        }
+        images = {image: False} if image else {}
+        own, requested = partitioned(uri, {**images, **other_columns})
         blocks = _blocks(uri, stat, storage)
         if _format(uri) == "CSV":
             delimiter = "\t" if _suffix(uri) == ".tsv" else ","
@@ -249,8 +245,7 @@ def _read_parquet(
 
     def read(file: int) -> TableFile:
         footer = parquet.read_footer(shards, file)
-        own = partition_columns(files[file][0])
-        inside = {name: coded for name, coded in other_columns.items() if name not in own}
+        own, inside = partitioned(files[file][0], other_columns)
         constant = partition_parts(
             own, other_columns, sum(group.rows for group in footer.groups)
         ).items()
@@ -310,9 +305,8 @@ def _read_arrow(
 
     shards = ShardReader([uri for uri, _ in files], [stat for _, stat in files], storage)
     for file, (uri, _) in enumerate(files):
-        own = partition_columns(uri)
+        own, inside = partitioned(uri, other_columns)
         arrow = ArrowFile(shards, file)
-        inside = {name: coded for name, coded in other_columns.items() if name not in own}
         parts, spans = arrow.read(image, inside)
         constant = partition_parts(own, other_columns, arrow.rows)
         classes = () if label is None else class_names(arrow.schema, label)
@@ -340,15 +334,17 @@ def _walk(folder: str) -> Iterator[str]:
             yield from (os.path.join(base, name) for name in names)
 
 
-def partition_columns(uri: str) -> dict[str, str | None]:
-    """Columns from the names of a file's folders; None for null."""
+def partitioned(
+    uri: str, requested: Mapping[str, bool]
+) -> tuple[dict[str, str | None], dict[str, bool]]:
+    """Columns from the names of a file's folders, None for null; and those in the file."""
     columns: dict[str, str | None] = {}
     for part in reversed(uri.split("/")[:-1]):
         name, equals, value = part.partition("=")
         if not equals or not name:
             break
         columns.setdefault(unquote(name), None if value == _NULL else unquote(value))
-    return columns
+    return columns, {name: coded for name, coded in requested.items() if name not in columns}
 
 
 def partition_parts(

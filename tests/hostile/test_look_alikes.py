@@ -203,11 +203,3 @@ def test_classes_that_are_off_are_named() -> None:
     off = "of 4 classes the share of"
     assert of_test == f"in 1 {off} test/ is off by more than a fifth: 2 2.0%"
     assert of_val == f"in 2 {off} val/ is off by more than a fifth: dog 6.7%, 2 30.0%"
-
-
-def test_shares_in_plans_of_earlier_versions_are_reported() -> None:
-    shares = {"wanted": 0.1, "train": 1800, "val": 200, "by_label": [[0, 900, 100], [1, 70, 30]]}
-    train, val, off = sentences(shares, ("cat", "dog"))
-    assert train == "train/ has 1,800 of 2,000 images: 90.0%, of 0.9 requested"
-    assert val == "val/ has 200 of 2,000 images: 10.0%, of 0.1 requested"
-    assert "dog 30.0%" in off

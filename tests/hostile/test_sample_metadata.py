@@ -19,8 +19,6 @@ from PIL.TiffImagePlugin import IFDRational
 
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess import Metadata, Recipe, Scaling, run
-from fastfeed.preprocess.targets.job_state import open_job
-from fastfeed.preprocess.targets.target import open_target
 
 ASKED = {
     "time": "2021-07-14T18:30:05+02:00",
@@ -179,20 +177,3 @@ def test_unknown_fields_are_refused() -> None:
         ConfigError, match=r"^exif must be one of time, camera, lens, gps, got 'place'$"
     ):
         Metadata(exif=("place",))
-
-
-def test_a_plan_of_an_earlier_version_keeps_its_uris(tmp_path: Path) -> None:
-    """Such a plan says nothing about metadata, and its samples had full paths."""
-    (tmp_path / "photos").mkdir()
-    (tmp_path / "photos" / "1.jpg").write_bytes(jpeg(1))
-    made(tmp_path / "photos", tmp_path / "shards", Metadata(absolute_uri=True))
-    target = open_target(tmp_path / "shards")
-    assert "metadata" not in json.loads(target.read("__job/plan.json") or b"")["recipe"]
-    target.remove("__job/records/shard-000000.json")
-    report = run(
-        str(tmp_path / "photos"), tmp_path / "shards", Recipe(Scaling(24)), engine=InlineEngine()
-    )
-    assert report.shards_now == 1 and samples(tmp_path / "shards")[0]["uri"].startswith(
-        str(tmp_path)
-    )
-    assert open_job(target).plan.recipe.metadata.absolute_uri

@@ -1,6 +1,4 @@
-"""The folder of a finished job, opened as a whole by readers of other projects; and jobs of earlier
-versions.
-"""
+"""The folder of a finished job, opened as a whole by readers of other projects."""
 
 from __future__ import annotations
 
@@ -15,13 +13,8 @@ import pytest
 from helpers import small_jobs
 from helpers.needs import needs
 from helpers.preprocess.libraries import streaming
-from helpers.small_jobs import InlineEngine
 
 import fastfeed as ff
-from fastfeed.preprocess import run
-from fastfeed.preprocess.inputs.source_spec import open_input
-from fastfeed.preprocess.model.layout import EARLIER
-from fastfeed.preprocess.reports.verify import verify
 from fastfeed.preprocess.targets.job_state import open_job
 from fastfeed.preprocess.targets.target import open_target
 
@@ -92,59 +85,3 @@ def test_mds_opens_in_streaming(tmp_path: Path) -> None:
     small_jobs.finished_job(tmp_path, "mds")
     found = json.loads(streaming(READ_MDS, str(tmp_path / "shards"), folder=tmp_path))
     assert found == keys(tmp_path / "shards")
-
-
-@pytest.mark.parametrize("format", ["webdataset", "parquet", "mds"])
-def test_a_job_of_an_earlier_version_is_resumed_verified_and_read(
-    tmp_path: Path, format: str
-) -> None:
-    """Records next to the shards, manifest and list of bad photographs at the top, the rest in
-    `_job`.
-    """
-    if format == "parquet":
-        pytest.importorskip("pyarrow", reason="needs PyArrow: pip install 'fastfeed[parquet]'")
-    small_jobs.finished_job(tmp_path, format)
-    folder, suffix = tmp_path / "shards", {"webdataset": "tar"}.get(format, format)
-    for path in sorted(folder.glob("__job/**/*")):
-        if path.is_file():
-            place = folder / EARLIER.path(path.relative_to(folder).as_posix())
-            place.parent.mkdir(exist_ok=True)
-            path.rename(place)
-    for path in sorted(folder.glob("__job/**/"), reverse=True):
-        path.rmdir()
-    names = {"manifest.json", "bad.jsonl", "_job", "shard-000003.json", f"shard-000003.{suffix}"}
-    assert names < set(os.listdir(folder))
-    before = {
-        path: path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file() and path.name != "times.jsonl"
-    }
-    (folder / f"shard-000001.{suffix}").write_bytes(b"torn")
-    (folder / "_tmp" / "left").mkdir(parents=True)
-    problems = verify(open_job(open_target(folder, writes=False))).problems
-    assert [problem.name for problem in problems] == [f"shard-000001.{suffix}"]
-    report = run(str(tmp_path / "source"), folder, small_jobs.recipe(format), engine=InlineEngine())
-    assert report.complete and report.shards_now == 1 and report.bad_list == "bad.jsonl"
-    after = {
-        path: path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file() and path.name != "times.jsonl"
-    }
-    assert after == before and not (folder / "__job").exists() and not (folder / "_tmp").exists()
-    assert len(open_input(str(folder)).source) == 18
-    assert not verify(open_job(open_target(folder, writes=False))).problems
-
-
-def test_a_bucket_of_an_earlier_version_is_resumed(tmp_path: Path) -> None:
-    import fsspec
-
-    url, memory = f"memory://earlier{tmp_path}", fsspec.filesystem("memory")
-    photos = str(small_jobs.source(tmp_path / "source"))
-    run(photos, url, small_jobs.recipe(), engine=InlineEngine())
-    root = f"/earlier{tmp_path}/"
-    for path in memory.find(root):
-        memory.move(path, root + EARLIER.path(path.removeprefix(root)))
-    memory.rm(f"{root}shard-000002.json")
-    report = run(photos, url, small_jobs.recipe(), engine=InlineEngine())
-    assert report.complete and report.shards_now == 1
-    assert memory.exists(f"{root}shard-000002.json") and not memory.find(f"{root}__job")

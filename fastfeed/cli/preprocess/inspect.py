@@ -235,7 +235,7 @@ def preview(
             on_shard=lambda done, of: bar.update(f"drawing shard {done:,} of {of:,}"),
         )
     for name in names:
-        _say(f"{dst.rstrip('/')}/{job.target.layout.path(name)}")
+        _say(f"{dst.rstrip('/')}/{name}")
 
 
 def _target(dst: str, storage_options: list[str] | None) -> Target:

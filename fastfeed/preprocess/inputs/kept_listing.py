@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from glob import escape, glob
 from typing import TYPE_CHECKING
 
-from fastfeed.preprocess.model.layout import CURRENT, JOB
+from fastfeed.preprocess.model.layout import JOB
 from fastfeed.preprocess.model.plan import PLAN, plan_files
 from fastfeed.preprocess.targets.lock import has_ended, temporary_name
 from fastfeed.sources.listing.listing_file import ARRAYS
@@ -25,7 +25,7 @@ def listing_prefix(target: Target, name: str | None = None) -> str | None:
 
     `name` distinguishes listings. None: that of the plan in the target. A merged job keeps none.
     """
-    folder, layout = getattr(target, "folder", None), getattr(target, "layout", CURRENT)
+    folder = getattr(target, "folder", None)
     if folder is None:
         return None
     if name is None:
@@ -35,7 +35,7 @@ def listing_prefix(target: Target, name: str | None = None) -> str | None:
                 return None
         files = plan_files(head)
         name = files[0].rpartition("/")[2].removeprefix("order").removesuffix("npy").strip("-.")
-    return os.path.join(folder, layout.path(f"{JOB}/")) + (f"{name}-" if name else "")
+    return os.path.join(folder, JOB, f"{name}-" if name else "")
 
 
 @contextmanager

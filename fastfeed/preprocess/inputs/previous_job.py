@@ -11,7 +11,7 @@ from typing import Any
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.preprocess.inputs.formats import ColumnNames, default_labels, open_shards
-from fastfeed.preprocess.model.layout import CURRENT, EARLIER, SUFFIXES, Layout, record_name
+from fastfeed.preprocess.model.layout import SUFFIXES, record_name
 from fastfeed.preprocess.model.plan import JobPlan
 from fastfeed.preprocess.model.recipe import SPLIT_NAME
 from fastfeed.printable import warn
@@ -61,7 +61,7 @@ def open_previous_job(
     found = _find_plan(path, storage)
     if found is None:
         return None
-    plan, root, layout, subfolder = found
+    plan, root, subfolder = found
     format, inside = plan.recipe.packing.format, f"{subfolder}/" if subfolder else ""
     shards = [shard for shard in plan.shards if shard.name.startswith(inside)]
     if not shards:
@@ -82,7 +82,7 @@ def open_previous_job(
         )
     suffix = SUFFIXES[format]
     files = [f"{root}/{shard.name}{suffix}" for shard in shards]
-    records = _records(root, layout, shards, storage)
+    records = _records(root, shards, storage)
     pairs = zip(files, records, strict=True)
     present = [file for file, record in pairs if record and record["ids"]]
     if not present:
@@ -122,8 +122,8 @@ def image_names(plan: JobPlan) -> tuple[str | None, str]:
     return column, f"{first}.{extension}"
 
 
-def _find_plan(path: str, storage: Storage) -> tuple[JobPlan, str, Layout, str] | None:
-    """The plan of a job in `path` or above, its folder and layout, and the path from there."""
+def _find_plan(path: str, storage: Storage) -> tuple[JobPlan, str, str] | None:
+    """The plan of a job in `path` or above, its folder, and the path from there."""
     may_be_folder = os.path.isdir(path) if is_local(path) else not os.path.splitext(path)[1]
     if any(c in path for c in "*?[{") or not may_be_folder:  # files have no plan
         return None
@@ -131,10 +131,9 @@ def _find_plan(path: str, storage: Storage) -> tuple[JobPlan, str, Layout, str] 
         root, subfolder = _split(path, up)
         if not root:
             return None
-        for layout in (CURRENT, EARLIER):
-            plan = JobPlan.read(lambda name: _read(f"{root}/{layout.path(name)}", storage), root)  # noqa: B023
-            if plan is not None:
-                return plan, root, layout, subfolder
+        plan = JobPlan.read(lambda name: _read(f"{root}/{name}", storage), root)  # noqa: B023
+        if plan is not None:
+            return plan, root, subfolder
         if not is_local(path) and not _is_job_folder(subfolder or path):
             return None
     return None
@@ -167,11 +166,9 @@ def _read(uri: str, storage: Storage) -> bytes | None:
     raise SourceError(f"cannot read {uri}: {content.detail or content.reason}")
 
 
-def _records(
-    root: str, layout: Layout, shards: list[Any], storage: Storage
-) -> list[dict[str, Any] | None]:
+def _records(root: str, shards: list[Any], storage: Storage) -> list[dict[str, Any] | None]:
     """The record of each shard; None, and a warning, if it is missing."""
-    names = [f"{root}/{layout.path(record_name(shard.name))}" for shard in shards]
+    names = [f"{root}/{record_name(shard.name)}" for shard in shards]
     if is_local(root):
         contents = [_read(name, storage) for name in names]
     else:

@@ -32,11 +32,8 @@ from fastfeed.preprocess.planning.bad_images import select_bad
 from fastfeed.preprocess.planning.check_source import (
     added_since,
     check_content,
-    load_samples,
     planned_ids,
-    samples_file,
 )
-from fastfeed.preprocess.planning.merged_plan import check_names
 from fastfeed.preprocess.planning.planning import (
     append_plan,
     check_plan,
@@ -290,7 +287,6 @@ class JobRun:
     def _own_shards(self, job: Job, shards: Sequence[Shard]) -> list[Shard]:
         """Those of a merged job's shards that the source can build. ConfigError if it is unknown."""
         plan = job.plan
-        check_names(job, load_samples(self.target.read(samples_file(plan))))
         try:
             own = plan.ids_of(self.source.text or self.source(self.target).text)
         except ConfigError as error:
@@ -372,8 +368,8 @@ def report_of(
         seconds=seconds,
         stages=dict(stages),
         classes=job.plan.classes,
-        bad_list="" if job.todo else job.target.layout.path(BAD),
-        duplicates=job.target.layout.path(DUPLICATES) if has_page else "",
+        bad_list="" if job.todo else BAD,
+        duplicates=DUPLICATES if has_page else "",
         notes=notes,
         selection=sentences(job.plan.shares, job.plan.classes),
         dropped=dict(Counter(sample.detail for sample in job.dropped)),

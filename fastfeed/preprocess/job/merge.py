@@ -124,12 +124,12 @@ class _Merge:
             raise ConfigError(
                 f"{target.text} holds another job, of {existing.source}; choose an empty folder"
             )
-        twice = [] if samples is None else repeated(self.jobs, samples)
-        removed = [] if samples is None else removed_elsewhere(self.jobs, samples)
+        twice = repeated(self.jobs, samples)
+        removed = removed_elsewhere(self.jobs, samples)
         if (twice or removed) and duplicates == "error":
             raise self._twice(twice) if twice else self._removed(removed)
         if existing is None:
-            contents = {} if samples is None else {samples_file(plan): saved(samples)}
+            contents = {samples_file(plan): saved(samples)}
             if lines := merged_removals(self.jobs):
                 contents[REMOVED_LIST] = lines
             write_plan(target, plan, None, contents)

@@ -28,10 +28,7 @@ from fastfeed.preprocess.planning.check_source import (
     added_since,
     check_content,
     compare,
-    describe,
     load_samples,
-    planned_ids,
-    samples_file,
 )
 from fastfeed.preprocess.planning.edited import (
     edited,
@@ -41,7 +38,6 @@ from fastfeed.preprocess.planning.edited import (
     stored_shard,
     withdraw,
 )
-from fastfeed.preprocess.planning.merged_plan import check_names
 from fastfeed.preprocess.planning.planning import (
     append_plan,
     check_plan,
@@ -178,7 +174,7 @@ class _Update:
         plan = job.plan
         place = job_run.source.text or plan.source
         reporter.stage("resume")
-        rows = _rows(job, job_run)
+        rows = load_samples(target, plan)
         now, names = edited(job, rows, place, self.names, self.labels, self.ignore_unknown)
         if not (self.repair or self.add or self.drop_missing):
             return self._build(job_run, job, now, names)
@@ -239,18 +235,6 @@ class _Update:
 
 def _today() -> Any:
     return datetime.now(timezone.utc).date()
-
-
-def _rows(job: Job, job_run: JobRun) -> np.ndarray:
-    """The description of the plan's images."""
-    target = job.target
-    plan = job.plan
-    rows = load_samples(target.read(samples_file(plan)))
-    check_names(job, rows)
-    if rows is None:  # of an earlier version
-        input = job_run.source(target)
-        rows = describe(planned_input(plan, input, planned_ids(target, plan, input)))
-    return rows
 
 
 def _repaired(job_run: JobRun, plan: JobPlan, changes: Changes, retried: np.ndarray) -> np.ndarray:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from fastfeed.errors import ConfigError
@@ -294,7 +294,7 @@ def _checked_split(split: Any, val: float) -> tuple[tuple[str, float], ...]:
     return tuple((name, float(share)) for name, share in shares.items())
 
 
-_EARLIER_METADATA = Metadata(absolute_uri=True)  # of plans without this section
+_FULL_URIS = Metadata(absolute_uri=True)  # documents leave it out
 # fields of later versions, which a document has only if they differ from their defaults
 _ADDED: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
     ("scaling", Scaling(), ("full_decode",)),
@@ -329,7 +329,7 @@ class Recipe:
         >>> recipe = Recipe(Scaling(512), Encoding("jpeg", 90))
         >>> recipe.difference(Recipe(Scaling(256), Encoding("jpeg", 90)))
         ['scaling.size: 512 -> 256']
-        >>> Recipe.of(recipe.document()).as_in(recipe) == recipe
+        >>> Recipe.of(recipe.document()) == recipe
         True
     """
 
@@ -362,7 +362,7 @@ class Recipe:
         """
         document = json.loads(json.dumps(asdict(self)))
         # the hashes of earlier plans stay valid
-        if self.metadata == _EARLIER_METADATA:
+        if self.metadata == _FULL_URIS:
             del document["metadata"]
         elif not self.metadata.extras:
             del document["metadata"]["extras"], document["metadata"]["extras_batch"]
@@ -382,7 +382,7 @@ class Recipe:
         Returns:
             An equal recipe.
         """
-        metadata = Metadata(**document["metadata"]) if "metadata" in document else _EARLIER_METADATA
+        metadata = Metadata(**document["metadata"]) if "metadata" in document else _FULL_URIS
         return cls(
             Scaling(**document["scaling"]),
             Encoding(**document["encoding"]),
@@ -391,18 +391,6 @@ class Recipe:
             Selection(**document["choice"]),
             metadata,
         )
-
-    def as_in(self, plan: Recipe) -> Recipe:
-        """This recipe, with an earlier version's default for metadata if a job has it.
-
-        Args:
-            plan (Recipe): That of the job.
-
-        Returns:
-            This one, with the job's default where it has today's.
-        """
-        is_earlier = plan.metadata == _EARLIER_METADATA and self.metadata == Metadata()
-        return replace(self, metadata=_EARLIER_METADATA) if is_earlier else self
 
     @property
     def looks(self) -> bool:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import islice
 
 import numpy as np
 
-from fastfeed.errors import ConfigError
+from fastfeed.errors import ConfigError, SourceError
 from fastfeed.preprocess.model.bad_filter import BadFilter, BadImage
 from fastfeed.preprocess.model.condition import DROPPED
 from fastfeed.preprocess.model.edits import NO_LABEL
 from fastfeed.preprocess.model.plan import JobPlan, MergedJob, relative_uri
 from fastfeed.preprocess.model.record import BadSample
-from fastfeed.preprocess.planning.check_source import label_hash, load_samples, samples_file
+from fastfeed.preprocess.planning.check_source import label_hash, load_samples
 from fastfeed.preprocess.targets.job_state import Job
 from fastfeed.preprocess.targets.target import Target
 from fastfeed.printable import printable
@@ -27,9 +28,10 @@ class PlannedClasses:
     """Names of classes by plan id, from the hashes that the job keeps of its source."""
 
     def __init__(self, target: Target, plan: JobPlan) -> None:
-        has_one = bool(plan.classes) and not plan.multi
-        rows = load_samples(target.read(samples_file(plan))) if has_one else None
-        hashes = np.zeros(0, np.uint32) if rows is None else rows["label"]
+        hashes = np.zeros(0, np.uint32)
+        if plan.classes and not plan.multi:
+            with suppress(SourceError):  # the file is gone: classes are not known
+                hashes = load_samples(target, plan)["label"]
         names: dict[int, str] = {}
         for name in plan.classes:
             for text in {name, *(unicodedata.normalize(form, name) for form in ("NFC", "NFD"))}:
@@ -41,7 +43,7 @@ class PlannedClasses:
         self._plan = plan
 
     def of(self, ids: Sequence[int] | np.ndarray) -> list[str]:
-        """Class of each id; "" for none, for several, and where earlier versions do not say."""
+        """Class of each id; "" for none, for several, and where it is not known."""
         ids = np.asarray(ids, np.int64)
         if self._plan.multi:
             return [""] * len(ids)

@@ -55,17 +55,16 @@ def added_since(
     if input.fingerprint == last.fingerprint:
         return None
     input = replace(input, types=plan.columns)
-    before = load_samples(target.read(samples_file(plan)))  # None: of an earlier version
-    changes = None if before is None else compare(before, plan, input, retried)
-    differences = [] if changes is None else changes.differences
+    changes = compare(load_samples(target, plan), plan, input, retried)
+    differences = changes.differences
     if plan.images != input.images:
         was, now = (", ".join(names) or "one image" for names in (plan.images, input.images))
         differences.append(f"images of a sample: {was} -> {now}")
     if not differences and _columns(last.fingerprint) != _columns(input.fingerprint):
         differences = ["captions or columns: this request has others than the job"]
-    is_other = changes is None or not (len(changes.added) or len(plan.edits) or len(retried))
-    if changes is None or differences or is_other:
-        added = [f"source: {changes.text}"] if changes is not None and changes.text else []
+    is_other = not (len(changes.added) or len(plan.edits) or len(retried))
+    if differences or is_other:
+        added = [f"source: {changes.text}"] if changes.text else []
         raise _different(target, plan, input, [*differences, *added])
     return changes
 
@@ -335,13 +334,19 @@ def samples_file(plan: JobPlan) -> str:
     return order.replace(f"{JOB}/order", f"{JOB}/samples")
 
 
-def load_samples(content: bytes | None) -> np.ndarray | None:
-    """Rows from the content of `samples_file`; None if missing or damaged."""
+def load_samples(target: Target, plan: JobPlan) -> np.ndarray:
+    """`describe` of the plan's images, as the job keeps it. SourceError if missing or damaged."""
+    name = samples_file(plan)
     try:
-        rows = np.load(io.BytesIO(content or b""), allow_pickle=False)
+        rows = np.load(io.BytesIO(target.read(name) or b""), allow_pickle=False)
+        if rows.dtype in (ROW, _SEVERAL):
+            return rows
     except (ValueError, EOFError):
-        return None
-    return rows if rows.dtype in (ROW, _SEVERAL) else None
+        pass
+    raise SourceError(
+        f"{name} in {target.text}, which describes the job's images, is missing or damaged; restore"
+        " it from a copy, or run the job again in an empty folder"
+    )
 
 
 def _keys(rows: np.ndarray) -> np.ndarray:

@@ -20,7 +20,6 @@ from fastfeed.preprocess.engines import Engine
 from fastfeed.preprocess.inputs.inputs import Input, check_images
 from fastfeed.preprocess.inputs.readahead import known_sizes
 from fastfeed.preprocess.model.condition import condition_of, unknown_name
-from fastfeed.preprocess.model.layout import CURRENT
 from fastfeed.preprocess.model.plan import JobPlan, ordered
 from fastfeed.preprocess.model.recipe import Recipe
 from fastfeed.preprocess.model.record import Record, ShardFile
@@ -299,7 +298,7 @@ def _sizes(record: Record) -> list[float]:
 class _NullTarget:
     """A target that counts."""
 
-    text, layout = "nowhere", CURRENT
+    text = "nowhere"
 
     def __init__(self) -> None:
         self.last: list[Record] = []

@@ -17,7 +17,7 @@ from fastfeed.preprocess.model.edits import Edits, value_of
 from fastfeed.preprocess.model.plan import Earlier, JobPlan, MergedJob, version_differences
 from fastfeed.preprocess.model.recipe import digest
 from fastfeed.preprocess.model.record import part_of_sum
-from fastfeed.preprocess.planning.check_source import load_samples, name_keys, samples_file
+from fastfeed.preprocess.planning.check_source import load_samples, name_keys
 from fastfeed.preprocess.planning.edited import removed_list, stored_sums
 from fastfeed.preprocess.targets.job_state import Job
 from fastfeed.sources.class_names import class_numbers, nfc
@@ -103,11 +103,9 @@ def with_numbers(label: Any, numbers: Mapping[int, int]) -> Any:
     return numbers.get(label, label)
 
 
-def merged_samples(jobs: Sequence[Job]) -> np.ndarray | None:
-    """Descriptions of all images, as `describe`; None if a job of an earlier version has none."""
-    rows = [load_samples(job.target.read(samples_file(job.plan))) for job in jobs]
-    known = [part for part in rows if part is not None]
-    return np.concatenate(known) if len(known) == len(rows) else None
+def merged_samples(jobs: Sequence[Job]) -> np.ndarray:
+    """Descriptions of all images, as `describe`."""
+    return np.concatenate([load_samples(job.target, job.plan) for job in jobs])
 
 
 def repeated(jobs: Sequence[Job], samples: np.ndarray) -> list[tuple[int, int, int]]:
@@ -233,22 +231,6 @@ def _check_mergeable(jobs: Sequence[Job]) -> None:
                 + "jobs that are merged must have one recipe; run one of them again, with the"
                 " settings of the other, in an empty folder"
             )
-
-
-def check_names(job: Job, rows: np.ndarray | None) -> None:
-    """ConfigError if a merged job does not know the names and keys of its images.
-
-    rows: `describe` of these, if there is such a file.
-    """
-    plan = job.plan
-    first = plan.parts[1][0] if plan.merged else plan.length
-    records = job.records.values()
-    has_keys = all(record.start for record in records if min(record.ids, default=0) >= first)
-    if plan.merged and (rows is None or not has_keys):
-        raise ConfigError(
-            f"{job.target.text} was merged by an earlier version, or from jobs of one, and does not"
-            " know the names of its images; update those jobs, and merge them into an empty folder"
-        )
 
 
 def united_classes(jobs: Sequence[Job]) -> tuple[str, ...]:

@@ -64,7 +64,7 @@ def check_plan(target: Target, plan: JobPlan, recipe: Recipe, decodes: bool = Tr
     Without `decodes` any libraries may copy what is stored.
     """
     made_with = versions(recipe) if decodes else plan.made_with
-    requested = replace(plan, recipe=recipe.as_in(plan.recipe), made_with=made_with)
+    requested = replace(plan, recipe=recipe, made_with=made_with)
     if lines := plan.differences(requested):
         raise ConfigError(
             f"{target.text} holds a job with another plan:\n{lines}\n"
@@ -233,8 +233,7 @@ def append_plan(
         **facts,
     ).shifted(first)
     rows = describe(now)[ids]
-    before = load_samples(target.read(samples_file(plan)))
-    assert before is not None, "the source was compared with it"
+    before = load_samples(target, plan)
     is_old = ids[: len(before)] < 0
     is_old[plan.edits.gone] = True
     rows[: len(before)][is_old] = before[is_old]

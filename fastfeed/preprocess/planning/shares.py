@@ -90,7 +90,7 @@ def counted(plan: JobPlan, rows: np.ndarray, by_class: np.ndarray | None = None)
     rows: `describe` of its images. by_class: where samples have several, `counts_by_class` of all;
     None: not known, and left out.
     """
-    shares = current(plan.shares)
+    shares = plan.shares
     names = list(shares.get("images", {}))
     if not names:
         return plan.shares
@@ -113,7 +113,7 @@ def counted(plan: JobPlan, rows: np.ndarray, by_class: np.ndarray | None = None)
 
 def _sides(plan: JobPlan) -> np.ndarray:
     """The split of each image, by position in the counts of shares: int64, shape (length,)."""
-    names = list(current(plan.shares).get("images", {}))
+    names = list(plan.shares.get("images", {}))
     sides = np.full(plan.length, -1, np.int64)
     of_groups = [names.index(folder.split("/")[0]) for folder, _ in plan.groups]
     sides[plan.order] = np.repeat(of_groups, [count for _, count in plan.groups])
@@ -125,7 +125,7 @@ def counts_by_class(plan: JobPlan, ids: np.ndarray, labels: Sequence[Label]) -> 
 
     ids: of images of the plan that are not gone. labels: their classes.
     """
-    counts = np.zeros((len(plan.classes), len(current(plan.shares).get("images", {}))), np.int64)
+    counts = np.zeros((len(plan.classes), len(plan.shares.get("images", {}))), np.int64)
     if counts.size:
         for side, label in zip(_sides(plan)[ids].tolist(), labels, strict=True):
             counts[list(label) if isinstance(label, tuple) else [], side] += 1
@@ -168,14 +168,6 @@ def _labels(plan: JobPlan, hashes: np.ndarray) -> np.ndarray:
     return np.array([known.get(code, -1) for code in codes.tolist()], np.int64)[which]
 
 
-def current(shares: dict[str, Any]) -> dict[str, Any]:
-    """Results as `shares_of` has them today, from those in a plan of any version."""
-    if not isinstance(val := shares.get("wanted"), float):
-        return shares
-    images = {name: shares[name] for name in ("train", "val")}
-    return shares | {"wanted": {"train": 1 - val, "val": val}, "images": images}
-
-
 def sentences(shares: dict[str, Any], classes: Sequence[str]) -> tuple[str, ...]:
     """Results of the split and the duplicates in sentences, for a report."""
     return (*map(" has ".join, split_rows(shares)), *concerns(shares, classes))
@@ -183,7 +175,6 @@ def sentences(shares: dict[str, Any], classes: Sequence[str]) -> tuple[str, ...]
 
 def split_rows(shares: dict[str, Any]) -> list[tuple[str, str]]:
     """Name of each split, and its images with the share wanted and got, as text."""
-    shares = current(shares)
     total = sum(shares.get("images", {}).values())
     return [
         (f"{name}/", f"{count:,} of {total:,} images: {share}")
@@ -194,7 +185,6 @@ def split_rows(shares: dict[str, Any]) -> list[tuple[str, str]]:
 
 def concerns(shares: dict[str, Any], classes: Sequence[str]) -> tuple[str, ...]:
     """The sentences that may be reasons to plan the job otherwise."""
-    shares = current(shares)
     lines: list[str] = []
     for reason, count in shares.get("other_label", {}).items():
         kind = reason.removeprefix("duplicate_")

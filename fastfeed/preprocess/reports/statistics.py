@@ -10,7 +10,7 @@ from typing import Any
 
 from fastfeed.preprocess.model.record import Counts
 from fastfeed.preprocess.model.report import format_counts, format_duration
-from fastfeed.preprocess.planning.shares import current, split_rows
+from fastfeed.preprocess.planning.shares import split_rows
 from fastfeed.preprocess.targets.job_state import BAD, TIMES, Job
 from fastfeed.printable import format_size, plural
 
@@ -85,7 +85,7 @@ def statistics(job: Job) -> Statistics:
         left_out=dict(plan.left_out),
         bytes=sum(record.bytes for record in records),
         took=_load_runs(job.target.read(TIMES) or b""),
-        shares=current(plan.shares),
+        shares=plan.shares,
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from fastfeed.faults import format_reasons
 from fastfeed.preprocess.model.plan import PLAN
 from fastfeed.preprocess.model.report import dropped_text, format_counts, format_duration
-from fastfeed.preprocess.planning.shares import current, split_rows
+from fastfeed.preprocess.planning.shares import split_rows
 from fastfeed.preprocess.planning.survey import ROW, piece_name
 from fastfeed.preprocess.reports.verify import temporary_names
 from fastfeed.preprocess.targets.job_state import Job
@@ -116,7 +116,7 @@ def job_status(job: Job, now: float | None = None) -> JobStatus:
         writers=writers,
         last_s=last_s,
         seconds_left=todo * interval if running and interval is not None else None,
-        shares=current(job.plan.shares),
+        shares=job.plan.shares,
     )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
-from fastfeed.preprocess.model.layout import RECORDS, TEMPORARY_FOLDERS, is_job_file, record_name
+from fastfeed.preprocess.model.layout import RECORDS, TEMPORARY, is_job_file, record_name
 from fastfeed.preprocess.model.plan import Shard
 from fastfeed.preprocess.model.record import Record, ShardFile
 from fastfeed.preprocess.targets.job_lock import job_lock
@@ -185,7 +185,7 @@ def _check_samples(job: Job, record: Record) -> Iterator[Problem]:
         detail = f"lists {listed} images, {wanted} are planned"
         if listed == wanted:
             detail = f"lists {len(record.ids)} samples and no file"
-        yield Problem("record", job.target.layout.path(record.name), detail, record.index)
+        yield Problem("record", record.name, detail, record.index)
     elif record.files and (record.ids or record.files[0].bytes):  # an empty TFRecord has no bytes
         main = record.files[0]
         format, read = job.plan.recipe.packing.format, reader(job.target, main.name)
@@ -214,26 +214,22 @@ def _foreign_files(
         is_index = name.endswith(INDEX) or f"/{INDEXES}/" in f"/{name}"
         if is_index or name.rpartition("/")[2] == MDS_INDEX:
             continue
-        path = job.target.layout.path(name)
         if name in index:
-            yield Problem("record", path, "is damaged, or of another plan", index[name])
+            yield Problem("record", name, "is damaged, or of another plan", index[name])
         elif os.path.splitext(name)[0] in stems:
-            yield Problem("foreign", path, "of a shard that is not complete; a run rebuilds it")
+            yield Problem("foreign", name, "of a shard that is not complete; a run rebuilds it")
         else:
-            yield Problem("foreign", path, "is not of this job")
+            yield Problem("foreign", name, "is not of this job")
 
 
 def temporary_names(target: Target) -> list[str]:
     """Names of temporary folders, one per process; unknown for buckets."""
     if not isinstance(target, LocalTarget):
         return []
-    names: list[str] = []
-    for folder in TEMPORARY_FOLDERS:
-        with suppress(OSError):
-            names += sorted(
-                f"{folder}/{name}" for name in os.listdir(os.path.join(target.folder, folder))
-            )
-    return names
+    with suppress(OSError):
+        folder = os.path.join(target.folder, TEMPORARY)
+        return sorted(f"{TEMPORARY}/{name}" for name in os.listdir(folder))
+    return []
 
 
 def count_samples(format: str, name: str, size: int, read: Read) -> int:

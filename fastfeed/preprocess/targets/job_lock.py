@@ -52,7 +52,7 @@ def check_lock(target: Target, own: str = "", shared: bool = True, clean: bool =
                 with suppress(TargetError):  # it locks nothing on this machine
                     target.remove(name)
         elif not (shared and kind == "run"):
-            others.append((kind, target.layout.path(name)))
+            others.append((kind, name))
     if others:
         raise _refused(target, others)
 
@@ -63,7 +63,7 @@ def _warn_left(target: Target, name: str, error: TargetError) -> None:
         if name not in target.files(LOCKS):
             return
     warn(
-        f"the lock {target.layout.path(name)} of this process stays in {target.text}: {error};"
+        f"the lock {name} of this process stays in {target.text}: {error};"
         " remove it, or other machines refuse to update the job",
         stacklevel=3,
     )

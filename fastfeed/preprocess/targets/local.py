@@ -6,22 +6,15 @@ import errno
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 from fastfeed.errors import ConfigError, TargetError
-from fastfeed.preprocess.model.layout import (
-    CURRENT,
-    LOCKS,
-    TEMPORARY,
-    TEMPORARY_FOLDERS,
-    Layout,
-    layout_in,
-)
+from fastfeed.preprocess.model.layout import LOCKS, TEMPORARY
 from fastfeed.preprocess.model.record import ShardFile
-from fastfeed.preprocess.targets.atomic_files import Attempt, outside, remove_tree, write_error
 from fastfeed.preprocess.targets.lock import has_ended, temporary_name
+from fastfeed.preprocess.targets.target import Attempt, Target, outside, remove_tree, write_error
 from fastfeed.system.descriptors import closing_file, open_file, open_regular
 from fastfeed.system.folders import free_bytes, sync_folder
 from fastfeed.system.locks import lock
@@ -43,16 +36,14 @@ _UNLINKABLE = (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.E
 
 
 @dataclass(frozen=True, slots=True)
-class LocalTarget:
+class LocalTarget(Target):
     """Files below an existing folder."""
 
     text: str  # as the user named it
     folder: str  # absolute
-    layout: Layout = CURRENT
     is_local: ClassVar[bool] = True
 
     def read(self, name: str) -> bytes | None:
-        """Content of a file; None if it does not exist."""
         with self._target_errors("read", name, "in"):
             try:
                 with open(open_regular(self.path(name)), "rb") as file:
@@ -61,7 +52,6 @@ class LocalTarget:
                 return None
 
     def write(self, name: str, content: bytes) -> None:
-        """Write a small file atomically; it is on disk on return."""
         for k in range(_ATTEMPTS):
             attempt = self.attempt()
             try:
@@ -77,7 +67,6 @@ class LocalTarget:
                 attempt.abandon()
 
     def swap(self, name: str, content: bytes, before: bytes | None) -> bool:
-        """Write a small file whose content is `before`, None for no file; False if it is another."""
         with self._alone():
             if self.read(name) != before:
                 return False
@@ -99,14 +88,10 @@ class LocalTarget:
             yield
 
     def files(self, folder: str = "") -> dict[str, int]:
-        """Names and sizes in bytes of all files below a folder, except temporary ones."""
         with self._target_errors("list", "the files", "in"):
-            inside = self.layout.path(folder)
-            walked = _walk(os.path.join(self.folder, inside), inside)
-            return {self.layout.name(path): size for path, size in walked}
+            return dict(_walk(os.path.join(self.folder, folder), folder))
 
     def remove(self, name: str) -> None:
-        """Remove a file; no error if it does not exist."""
         with self._target_errors("remove", name, "from"):
             path = self.path(name)
             try:
@@ -116,42 +101,32 @@ class LocalTarget:
             sync_folder(os.path.dirname(path))
             if name.startswith(LOCKS):  # of a run that was refused nothing stays
                 folder = os.path.dirname(path)
-                for empty in (
-                    folder,
-                    os.path.dirname(folder),
-                    os.path.join(self.folder, TEMPORARY),
-                ):
+                temporary = os.path.join(self.folder, TEMPORARY)
+                for empty in (folder, os.path.dirname(folder), temporary):
                     with suppress(OSError):  # others are there
                         os.rmdir(empty)
 
-    def attempt(self) -> Attempt:
-        """Start an attempt at a shard."""
-        return Attempt(self)
-
     def sweep(self, everything: bool = False) -> int:
-        """Remove temporary files of ended processes of this machine, or of all processes."""
         swept = 0
         with self._target_errors("remove", "temporary files", "from"):
-            for top in (os.path.join(self.folder, name) for name in TEMPORARY_FOLDERS):
-                try:
-                    names = os.listdir(top)
-                except FileNotFoundError:
-                    continue
-                for name in names:
-                    if everything or has_ended(name):
-                        remove_tree(os.path.join(top, name))
-                        swept += 1
-                with suppress(OSError):  # another process is using it
-                    os.rmdir(top)
+            top = os.path.join(self.folder, TEMPORARY)
+            try:
+                names = os.listdir(top)
+            except FileNotFoundError:
+                return 0
+            for name in names:
+                if everything or has_ended(name):
+                    remove_tree(os.path.join(top, name))
+                    swept += 1
+            with suppress(OSError):  # another process is using it
+                os.rmdir(top)
         return swept
 
     def free_bytes(self) -> int | None:
-        """Free space available to this user."""
         with self._target_errors("look at", "the free space", "of"):
             return free_bytes(self.folder)[0]
 
     def write_error_for(self, error: OSError, name: str) -> TargetError:
-        """The TargetError for an OSError of a file."""
         return write_error(error, f"write {name} to {self.text}")
 
     def place(self, attempt: Attempt, written: Sequence[ShardFile]) -> None:
@@ -171,7 +146,6 @@ class LocalTarget:
                 sync_folder(folder)
 
     def write_record(self, attempt: Attempt, name: str, content: bytes) -> None:
-        """Write the record of an attempt whose files are placed."""
         attempt.create(name).write(content)
         written = attempt.finish()
         try:
@@ -182,7 +156,6 @@ class LocalTarget:
             raise
 
     def make_temporary(self) -> str:
-        """Create a temporary folder of this process. OSError."""
         top = os.path.join(self.folder, TEMPORARY)
         path = os.path.join(top, temporary_name())
         for k in range(_ATTEMPTS):
@@ -211,7 +184,7 @@ class LocalTarget:
     def _make_folders(self, name: str) -> None:
         """Create the folders of a file, but not the target, which may be removed on purpose."""
         path = self.folder
-        for part in self.layout.path(name).split("/")[:-1]:
+        for part in name.split("/")[:-1]:
             outer, path = path, os.path.join(path, part)
             try:
                 os.mkdir(path)
@@ -220,11 +193,8 @@ class LocalTarget:
             sync_folder(outer)
 
     def path(self, name: str) -> str:
-        """Path of a file below the target. ConfigError if it would be outside."""
-        parts = self.layout.path(name).split("/")
-        if parts[0] in TEMPORARY_FOLDERS or "\0" in name:
-            raise outside(name)
-        if any(part in ("", ".", "..") for part in parts):
+        parts = name.split("/")
+        if parts[0] == TEMPORARY or "\0" in name or not {"", ".", ".."}.isdisjoint(parts):
             raise outside(name)
         return os.path.join(self.folder, *parts)
 
@@ -246,7 +216,7 @@ def _walk(folder: str, prefix: str) -> Iterator[tuple[str, int]]:
         return  # removed in the meantime
     for entry in children:
         name = prefix + entry.name
-        if name in TEMPORARY_FOLDERS:
+        if name == TEMPORARY:
             continue
         if entry.is_dir(follow_symlinks=False):
             yield from _walk(entry.path, name + "/")
@@ -274,7 +244,7 @@ def open_local(text: str, path: str, writes: bool) -> LocalTarget:
         if not os.path.isdir(target.folder):
             what_next = "pass the folder that a job was written to"
             raise ConfigError(f"there is no folder {text}; {what_next}")
-        return _with_layout(target)
+        return target
     with target._target_errors("write", "shards", "to"):
         for part in Path(target.folder).relative_to(existing).parts:
             folder = os.path.join(existing, part)
@@ -286,9 +256,4 @@ def open_local(text: str, path: str, writes: bool) -> LocalTarget:
         os.rmdir(top)
         with suppress(OSError):  # another process is using it
             os.rmdir(os.path.dirname(top))
-    return _with_layout(target)
-
-
-def _with_layout(target: LocalTarget) -> LocalTarget:
-    layout = layout_in(lambda path: os.path.exists(os.path.join(target.folder, path)))
-    return replace(target, layout=layout)
+    return target

@@ -12,7 +12,7 @@ from fastfeed.system.processes import machine, process_exists, process_state
 
 _PATTERN = re.compile(
     r"(?P<host>.+)-(?P<pid>\d+)-(?P<boot>[0-9a-f]*)\.(?P<space>\d*)\.(?P<start>\d*)"
-    r"(\.[0-9a-f]*)?-[0-9a-f]{8}"  # a version wrote a number of the machine
+    r"-[0-9a-f]{8}"
 )
 
 

@@ -17,17 +17,18 @@ from dataclasses import replace
 from typing import Any, ClassVar, TypeVar
 
 from fastfeed.errors import ConfigError, FastfeedError, TargetError
-from fastfeed.preprocess.model.layout import CURRENT, TEMPORARY, TEMPORARY_FOLDERS, layout_in
+from fastfeed.preprocess.model.layout import TEMPORARY
 from fastfeed.preprocess.model.record import ShardFile
-from fastfeed.preprocess.targets.atomic_files import (
+from fastfeed.preprocess.targets.lock import has_ended, temporary_name
+from fastfeed.preprocess.targets.target import (
     RERUN_HINT,
     Attempt,
     LinkedFile,
+    Target,
     outside,
     remove_tree,
     write_error,
 )
-from fastfeed.preprocess.targets.lock import has_ended, temporary_name
 from fastfeed.printable import warn
 from fastfeed.storage.event_loop import results
 from fastfeed.storage.filesystem import call, list_files
@@ -56,7 +57,7 @@ _READ_ONLY = ("http", "https", "data", "github", "git", "zip", "tar", "libarchiv
 _SECRET = re.compile("key|secret|token|pass|credential|sas|connection_string", re.IGNORECASE)
 
 
-class RemoteTarget:
+class RemoteTarget(Target):
     """Objects below a URL; options may hold secrets, which are never shown or written."""
 
     is_local: ClassVar[bool] = False
@@ -68,7 +69,6 @@ class RemoteTarget:
         self.policy = policy
         self._storage = Storage(options, policy=policy)
         self._protocol = url.partition("://")[0]
-        self.layout = CURRENT
         self._has_warned = False  # that the service does not compare
 
     def __repr__(self) -> str:
@@ -85,7 +85,6 @@ class RemoteTarget:
         return self._url
 
     def read(self, name: str) -> bytes | None:
-        """Content of an object; None if it does not exist."""
         result = self._request(name, lambda system, path: call(system, "cat_file", path))
         if isinstance(result, Unread) and result.reason == "not_found":
             return None
@@ -170,27 +169,19 @@ class RemoteTarget:
         self._checked(result, f"write {part.name} to {self.text}")
 
     def write_record(self, attempt: Attempt, name: str, content: bytes) -> None:
-        """Write the record of an attempt whose files are uploaded."""
         self.write(name, content)
 
     def files(self, folder: str = "") -> dict[str, int]:
-        """Names and sizes in bytes of all objects below a folder, except temporary ones."""
-        inside = self.layout.path(folder)
         return {
-            self.layout.name(inside + path): size
-            for path, size in self._all(inside).items()
-            if path.partition("/")[0] not in TEMPORARY_FOLDERS
+            folder + path: size
+            for path, size in self._all(folder).items()
+            if path.partition("/")[0] != TEMPORARY
         }
 
     def remove(self, name: str) -> None:
-        """Remove an object; no error if it does not exist."""
         result = self._request(name, lambda system, path: call(system, "rm_file", path))
         if not (isinstance(result, Unread) and result.reason == "not_found"):
             self._checked(result, f"remove {name} from {self.text}")
-
-    def attempt(self) -> Attempt:
-        """Start an attempt at a shard."""
-        return Attempt(self)
 
     def sweep(self, everything: bool = False) -> int:
         """Remove temporary folders of ended processes of this machine, or of all processes."""
@@ -232,7 +223,6 @@ class RemoteTarget:
         return path
 
     def write_error_for(self, error: OSError, name: str) -> TargetError:
-        """The TargetError for an OSError of a local file."""
         way = f"{tempfile.gettempdir()} on its way to {self.text} (TMPDIR names another folder)"
         return write_error(error, f"write {name} to {way}")
 
@@ -261,10 +251,9 @@ class RemoteTarget:
         }
 
     def path(self, name: str) -> str:
-        """URL of a file. ConfigError if it would be outside of the target."""
         if any(part in ("", ".", "..") for part in name.split("/")):
             raise outside(name)
-        return f"{self._url}/{self.layout.path(name)}"
+        return f"{self._url}/{name}"
 
     def _request(self, name: str, request: Callable[[Any, str], Any], size: int = 0) -> Any:
         more = size / self.policy.min_rate
@@ -321,7 +310,6 @@ def open_remote(url: str, options: dict[str, Any], writes: bool) -> RemoteTarget
         )
     target = RemoteTarget(url, options, POLICY if writes else INSPECT)
     (target.check_writable if writes else target.check_exists)()
-    target.layout = layout_in(lambda path: target.read(path) is not None)
     return target
 
 

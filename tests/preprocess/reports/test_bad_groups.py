@@ -119,7 +119,7 @@ def test_a_job_without_bad_images_or_classes(tmp_path: Path) -> None:
     ]
 
 
-def test_classes_are_known_after_an_append_and_not_in_jobs_of_earlier_versions(
+def test_classes_are_known_after_an_append_unless_its_list_is_gone(
     job: Job, tmp_path: Path
 ) -> None:
     new = tmp_path / "source" / "birds"

@@ -183,7 +183,7 @@ def test_sweeping_while_others_begin_breaks_nothing(target):
 
 
 @pytest.mark.parametrize(
-    "name", ["/etc/x", "../x", "a/../../x", "a//b", "", ".", "__tmp/x", "_tmp/x", "a\0b"]
+    "name", ["/etc/x", "../x", "a/../../x", "a//b", "", ".", "__tmp/x", "a\0b"]
 )
 def test_names_that_lie_elsewhere_are_refused(target, name):
     for use in (

@@ -19,7 +19,8 @@ from typing import Any
 import pytest
 
 from fastfeed.errors import TargetError
-from fastfeed.preprocess.targets import atomic_files, local
+from fastfeed.preprocess.targets import local
+from fastfeed.preprocess.targets import target as target_module
 from fastfeed.preprocess.targets.target import Target, open_target
 from fastfeed.runtime import atomic_write
 from fastfeed.system import descriptors, folders
@@ -52,7 +53,7 @@ class Faulty:
 
 
 def inject(monkeypatch: pytest.MonkeyPatch, faulty: Any) -> Any:
-    for module in (atomic_files, local, atomic_write, descriptors, folders):
+    for module in (target_module, local, atomic_write, descriptors, folders):
         monkeypatch.setattr(module, "os", faulty)
     return faulty
 

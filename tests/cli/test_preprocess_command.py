@@ -390,7 +390,7 @@ def test_sources_of_a_merged_job_are_opened_as_before(tmp_path: Path):
     ("command", "work"),
     [
         (("merge", "a", "b", "-o", "c"), "fastfeed.preprocess.job.merge._Merge.run"),
-        (("preview", "a"), "fastfeed.preprocess.reports.preview._write"),
+        (("preview", "a"), "fastfeed.preprocess.reports.preview.draw_cells"),
         (("verify", "a", "--fix"), "fastfeed.preprocess.reports.verify.matching_records"),
         (("update", "photos", "a", "--repair"), "fastfeed.preprocess.job.update._Update.run"),
     ],

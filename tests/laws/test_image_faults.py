@@ -252,7 +252,7 @@ def test_a_full_disk_ends_the_job(photos: Path, tmp_path: Path) -> None:
         raise TargetError("no space left on device", errno.ENOSPC)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fastfeed.preprocess.targets.target.AtomicFile.write", full)
+        patch.setattr("fastfeed.preprocess.targets.base.AtomicFile.write", full)
         with pytest.raises(TargetError, match="no space left"):
             run(str(photos), tmp_path / "shards", EXIF, engine=InlineEngine())
     assert run(str(photos), tmp_path / "shards", EXIF, engine=InlineEngine()).tally.samples == COUNT

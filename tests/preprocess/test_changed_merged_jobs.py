@@ -17,9 +17,9 @@ import fastfeed as ff
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess import merge, run, update
 from fastfeed.preprocess.pixels.transform import Transformer
-from fastfeed.preprocess.planning.edited import stored_shard
 from fastfeed.preprocess.reports.verify import verify
 from fastfeed.preprocess.shard.build import ShardTask
+from fastfeed.preprocess.shard.stored import stored_shard
 
 
 def test_changes_of_the_jobs_stay(tmp_path: Path) -> None:
@@ -82,7 +82,9 @@ def uris(place: Path) -> dict[str, int]:
     """Classes of a job's images by name."""
     job = job_in(place)
     assert not job.todo and not verify(job).problems
-    metas = [stored_shard(job, r).metas(r.ids).values() for r in job.records.values()]
+    metas = [
+        stored_shard(job.target, job.plan, r).metas(r.ids).values() for r in job.records.values()
+    ]
     return {meta["uri"]: meta["label"] for part in metas for meta in part}
 
 

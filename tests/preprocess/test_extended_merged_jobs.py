@@ -23,8 +23,8 @@ from fastfeed.preprocess import BadFilter, Metadata, Recipe, Report, Selection, 
 from fastfeed.preprocess.engines import Outcome
 from fastfeed.preprocess.model.task import Task
 from fastfeed.preprocess.planning.bad_images import bad_images, select_bad
-from fastfeed.preprocess.planning.edited import stored_shard
 from fastfeed.preprocess.reports.verify import verify
+from fastfeed.preprocess.shard.stored import stored_shard
 
 ENGINE = InlineEngine()
 
@@ -59,7 +59,7 @@ def samples(place: Path) -> list[tuple[str, str, str]]:
     assert not job.todo and not verify(job).problems
     rows = []
     for index in sorted(job.records):
-        entries = stored_shard(job, job.records[index]).entries()
+        entries = stored_shard(job.target, job.plan, job.records[index]).entries()
         rows += [(entry.key, entry.meta["uri"], entry.meta["class"]) for entry in entries]
     return rows
 

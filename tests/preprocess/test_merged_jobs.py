@@ -27,9 +27,9 @@ from fastfeed.preprocess import Selection, merge, run
 from fastfeed.preprocess.inputs.source_spec import SourceSpec
 from fastfeed.preprocess.pixels.transform import Transformer
 from fastfeed.preprocess.reports.verify import verify
+from fastfeed.preprocess.targets.base import Attempt
 from fastfeed.preprocess.targets.job_state import BAD, MANIFEST
 from fastfeed.preprocess.targets.local import LocalTarget
-from fastfeed.preprocess.targets.target import Attempt
 
 Pair = tuple[Path, Path]
 

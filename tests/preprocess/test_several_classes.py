@@ -37,7 +37,7 @@ from fastfeed.preprocess import (
 from fastfeed.preprocess.inputs.source_spec import SourceSpec
 from fastfeed.preprocess.model.bad_filter import BadFilter
 from fastfeed.preprocess.planning.bad_images import select_bad
-from fastfeed.preprocess.reports.contact_sheet import draw_cells
+from fastfeed.preprocess.reports.preview import draw_cells
 from fastfeed.preprocess.targets.job_state import open_job
 from fastfeed.preprocess.targets.target import open_target
 

@@ -38,7 +38,7 @@ from fastfeed.preprocess import (
     update,
 )
 from fastfeed.preprocess.inputs.source_spec import SourceSpec
-from fastfeed.preprocess.reports.contact_sheet import draw_cells
+from fastfeed.preprocess.reports.preview import draw_cells
 from fastfeed.preprocess.reports.verify import verify
 from fastfeed.preprocess.targets.job_state import open_job
 from fastfeed.preprocess.targets.target import open_target

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +26,7 @@ def dry_run(src: str, dst: str, recipe: Recipe, values: Mapping[str, Any]) -> No
 
     from fastfeed.cli.preprocess.inspect import _say, _status
     from fastfeed.preprocess.engines.named import engine_for, select_part
-    from fastfeed.preprocess.inputs.labels import label_codes
+    from fastfeed.preprocess.inputs.plan_ids import label_codes
     from fastfeed.preprocess.planning.check_source import planned_ids
     from fastfeed.preprocess.planning.estimate import estimate
     from fastfeed.preprocess.planning.planning import planned_input, unmixed
@@ -82,10 +81,17 @@ def _existing_job(
     from fastfeed.preprocess.targets.target import open_target
     from fastfeed.storage.reads import is_local
     from fastfeed.storage.storage import Storage
+    from fastfeed.system.folders import free_bytes
 
-    path, storage_options = dst.removeprefix("file://"), preprocess_values.target_options(values)
+    path, storage_options = (
+        dst.removeprefix("file://"),
+        preprocess_values.target_options(values["target_option"]),
+    )
     if is_local(path) and not os.path.exists(path):
-        return None, _free(path)
+        folder = os.path.abspath(path)
+        while not os.path.isdir(folder):
+            folder = os.path.dirname(folder)
+        return None, free_bytes(folder)[0]
     try:
         target = open_target(dst, storage_options, writes=False)
     except ConfigError:
@@ -102,14 +108,6 @@ def _existing_job(
         return None, free
     check_plan(target, plan, recipe)
     return open_job(target, plan), free
-
-
-def _free(path: str) -> int:
-    """Free space of the disk on which a folder will be created."""
-    folder = os.path.abspath(path)
-    while not os.path.isdir(folder):
-        folder = os.path.dirname(folder)
-    return shutil.disk_usage(folder).free
 
 
 def _facts(

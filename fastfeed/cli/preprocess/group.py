@@ -10,12 +10,12 @@ from typing import Any
 import typer
 
 from fastfeed.cli.preprocess.inspect import preview, stats, status, verify
-from fastfeed.cli.preprocess.merge import merge
 from fastfeed.cli.preprocess.run import (
     ARGUMENTS,
     ENDED,
     Terminated,
     bad,
+    merge,
     resume,
     retry,
     run,

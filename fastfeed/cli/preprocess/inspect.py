@@ -44,6 +44,7 @@ def status(dst: Place, target_option: Options = None, as_json: AsJson = False) -
     """
     from fastfeed.preprocess.reports.bad_groups import bad_groups
     from fastfeed.preprocess.reports.status import count_surveyed, job_status
+    from fastfeed.preprocess.targets.job_state import open_job
 
     target = _target(dst, target_option)
     if surveyed := count_surveyed(target):
@@ -53,7 +54,7 @@ def status(dst: Place, target_option: Options = None, as_json: AsJson = False) -
             json.dumps(facts) if as_json else f"{printable(dst)}: {message}; there is no plan yet"
         )
         return
-    job = _job(target)
+    job = open_job(target)
     result = job_status(job)
     command = _command(job, dst, target_option)
     groups = bad_groups(job, command)
@@ -134,7 +135,7 @@ def stats(dst: Place, target_option: Options = None, as_json: AsJson = False) ->
     """
     from fastfeed.preprocess.reports import statistics as report
 
-    result = report.statistics(_job(_target(dst, target_option)))
+    result = report.statistics(_job(dst, target_option))
     if as_json:
         typer.echo(json.dumps(result.document()))
         return
@@ -175,7 +176,7 @@ def verify(
     from fastfeed.preprocess.reports.verify import repair, verify
     from fastfeed.printable import format_size
 
-    job = _job(_target(dst, target_option))
+    job = _job(dst, target_option)
     with _status("reading") as bar:
         result = verify(job, lambda done, of: bar.update(f"reading shard {done:,} of {of:,}"))
     fixed = repair(job, result) if fix else []
@@ -224,7 +225,7 @@ def preview(
     """
     from fastfeed.preprocess.reports.preview import preview as draw
 
-    job = _job(_target(dst, target_option))
+    job = _job(dst, target_option)
     with _status("drawing") as bar:
         names = draw(
             job,
@@ -241,14 +242,14 @@ def preview(
 def _target(dst: str, storage_options: list[str] | None) -> Target:
     from fastfeed.preprocess.targets.target import open_target
 
-    options = preprocess_values.target_options({"target_option": storage_options})
+    options = preprocess_values.target_options(storage_options)
     return open_target(dst, options, writes=False)
 
 
-def _job(target: Target) -> Job:
+def _job(dst: str, storage_options: list[str] | None) -> Job:
     from fastfeed.preprocess.targets.job_state import open_job
 
-    return open_job(target)
+    return open_job(_target(dst, storage_options))
 
 
 def _histogram(console: Console, title: str, counts: list[tuple[str, int]]) -> None:

@@ -1,4 +1,4 @@
-"""`fastfeed preprocess SRC DST`, `resume`, `retry` and `update`: commands that build shards."""
+"""`fastfeed preprocess SRC DST`, `resume`, `retry`, `update` and `merge`: commands that build shards."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ import typer
 
 from fastfeed.cli.preprocess import options
 from fastfeed.cli.preprocess import values as preprocess_values
+from fastfeed.cli.preprocess.inspect import AsJson, Options
 from fastfeed.cli.preprocess.options import with_options
 from fastfeed.cli.preprocess.values import again, without_secret
-from fastfeed.cli.screen.help import flag, option
+from fastfeed.cli.screen.help import argument, flag, option
 from fastfeed.cli.screen.streams import Console
-from fastfeed.errors import ConfigError, FastfeedError, SourceError, TooManyFailures
+from fastfeed.errors import ConfigError, FastfeedError, SourceError, TargetError, TooManyFailures
 from fastfeed.printable import printable
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 TOO_BAD, FULL, STOPPED, ENDED = 3, 4, 130, 143  # exit codes
 ARGUMENTS = "fastfeed.preprocess.arguments"  # key of the command line in the context's meta
 _MAX_SHOWN = 3  # bad images printed
+Jobs = Annotated[list[str], argument("A B ...", "Targets of complete jobs; only read.")]
+_TWICE_HELP = "Of images in two of the jobs: error, or keep both."
 
 
 class Terminated(KeyboardInterrupt):
@@ -129,7 +132,9 @@ def bad(
     criteria, words = preprocess_values.bad_filter_of(values)
     words += ["-o", str(output)]
     src, dst, _ = _job_in_plan("bad", paths, values, words)
-    job = open_job(open_target(dst, preprocess_values.target_options(values), writes=False))
+    job = open_job(
+        open_target(dst, preprocess_values.target_options(values["target_option"]), writes=False)
+    )
     check_outside(dst, output)
     own = set(job.plan.ids_of(src).tolist())
     images = [image for image in select_bad(job, criteria) if image.sample.id in own]
@@ -193,6 +198,43 @@ def update(
     _run_job(ctx, src, dst, recipe.metadata.extras, job=update_job, **changes)
 
 
+def merge(
+    jobs: Jobs,
+    output: Annotated[str, option("C", "Folder or URL of the merged job.", "--output", "-o")],
+    duplicates: Annotated[str, option("HOW", _TWICE_HELP)] = "error",
+    target_option: Options = None,
+    as_json: AsJson = False,
+) -> None:
+    """Merge the shards of jobs into one job.
+
+    Files are hard links, or copies made by the object store, where possible.
+
+    Examples:
+        fastfeed preprocess merge old/ new/ -o all/              # a folder
+        fastfeed preprocess merge s3://b/1 s3://b/2 -o s3://b/3  # a bucket
+    """
+    from fastfeed.preprocess.job.merge import merge as merge_jobs
+    from fastfeed.preprocess.job.progress import show_progress
+
+    errors = Console(stderr=True, emoji=False)
+    if len(jobs) < 2:
+        raise ConfigError(f"merge takes two or more jobs, got {jobs[0]}")
+    options = preprocess_values.target_options(target_option)
+    try:
+        with show_progress(errors) as on_progress:
+            report = merge_jobs(
+                jobs,
+                output,
+                duplicates=duplicates,
+                target_storage=options,
+                on_progress=on_progress,
+            )
+    except TargetError as error:
+        errors.plain(f"fastfeed: {error}")
+        raise typer.Exit(FULL) from None
+    print_report(report, output, "", None, as_json=as_json)
+
+
 def check_outside(dst: str, output: Path) -> None:
     """ConfigError if a file is in a job's folder: readers, and updates, do not expect it there."""
     folder = dst.removeprefix("file://")
@@ -226,7 +268,9 @@ def _job_in_plan(
     if len(paths) > 2:
         raise ConfigError(f"expected SRC and DST, got {len(paths)} arguments: {' '.join(paths)}")
     dst = paths[-1]
-    plan = load_plan(open_target(dst, preprocess_values.target_options(values), writes=False))
+    plan = load_plan(
+        open_target(dst, preprocess_values.target_options(values["target_option"]), writes=False)
+    )
     if plan is None:
         start = f"fastfeed preprocess SRC {shlex.quote(dst)}"
         raise ConfigError(f"{dst} holds no job: start one with {start}")
@@ -287,7 +331,7 @@ def _run_job(
     if extras:
         sys.path.insert(0, os.getcwd())  # the function's module may lie here
     values, errors = ctx.params, Console(stderr=True, emoji=False)
-    storage_options = preprocess_values.target_options(values)
+    storage_options = preprocess_values.target_options(values["target_option"])
     source = preprocess_values.opener(src, values)
     if job is None:
         job = run_job
@@ -358,7 +402,9 @@ def print_report(
 ) -> None:
     """Print the report of a job, and commands that may come next."""
     if as_json:
-        typer.echo(json.dumps(_document(report)))
+        document = asdict(report)
+        more = {"bad_images": document["bad"], "complete": report.complete}
+        typer.echo(json.dumps(document | more | {"bad": dict(report.reasons)}))
         return
     print_line = Console().plain
     shown_dst, quoted_dst = printable(dst.rstrip("/"), None), printable(shlex.quote(dst), None)
@@ -383,12 +429,6 @@ def print_report(
     print_line("  to inspect it:")
     for command in ("preview", "stats", "verify"):
         print_line(f"    fastfeed preprocess {command} {quoted_dst}")
-
-
-def _document(report: Report) -> dict[str, Any]:
-    document = asdict(report)
-    document["bad_images"] = document["bad"]
-    return document | {"bad": dict(report.reasons), "complete": report.complete}
 
 
 @contextmanager

@@ -76,13 +76,14 @@ def opener(path: str, values: Mapping[str, Any]) -> SourceSpec:
     from fastfeed.storage.storage import Storage
 
     policy = RetryPolicy.patient(values["patience"])
+    image = values["image"]  # several columns, or one
     allow: dict[str, Any] = {
         name: tuple(values[name] or ()) for name in ("allow_path", "allow_host", "allow_scheme")
     }
     return SourceSpec(
         path,
         label=values["label"],
-        image=_image(values["image"]),
+        image=image[0] if isinstance(image, list) and len(image) == 1 else image or None,
         caption=values["caption"],
         columns=_names(values["columns"]),
         column_types=tuple(_TYPE.findall(values["column_types"])),
@@ -92,11 +93,6 @@ def opener(path: str, values: Mapping[str, Any]) -> SourceSpec:
         label_kind=values["label_kind"],
         storage=Storage(storage_options(values["storage_option"] or []), policy=policy),
     )
-
-
-def _image(names: str | Sequence[str] | None) -> str | Sequence[str] | None:
-    """A single column as text; the options of several images are a list."""
-    return names[0] if isinstance(names, list) and len(names) == 1 else names or None
 
 
 def bad_filter_of(values: Mapping[str, Any]) -> tuple[BadFilter, list[str]]:
@@ -127,9 +123,9 @@ def bad_filter_of(values: Mapping[str, Any]) -> tuple[BadFilter, list[str]]:
     return BadFilter(reasons, classes, folders, names), words
 
 
-def target_options(values: Mapping[str, Any]) -> dict[str, object] | None:
+def target_options(given: Sequence[str] | None) -> dict[str, object] | None:
     """Storage options of DST, or None."""
-    return storage_options(values["target_option"] or [], "--target-option") or None
+    return storage_options(list(given or ()), "--target-option") or None
 
 
 def part_of(text: str | None) -> tuple[int, int] | None:

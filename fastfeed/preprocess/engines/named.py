@@ -12,6 +12,8 @@ from fastfeed.distributed.cores import cgroup_limits, cores_for
 from fastfeed.distributed.world import World
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess.engines import Engine
+from fastfeed.preprocess.engines.executor import ExecutorEngine
+from fastfeed.preprocess.engines.local import LocalEngine
 from fastfeed.preprocess.model.image_recipe import is_int_in
 from fastfeed.preprocess.model.task import FREE_BYTES
 from fastfeed.preprocess.workers.supervisor import WorkerLimits
@@ -43,16 +45,12 @@ def engine_for(
         raise ConfigError.of("timeout", "> 0 seconds per image", timeout_s)
     if engine is None or engine == "local":
         count, shared = divide_memory(memory, workers or cores_for(World()))
-        from fastfeed.preprocess.engines.local import LocalEngine
-
         return LocalEngine(count, WorkerLimits(shared, timeout_s))
     if isinstance(engine, (str, Executor)):
         rules = WorkerLimits(timeout_s=timeout_s)
         if memory is not None:
             rules = WorkerLimits(divide_memory(memory, 1)[1], timeout_s)
         if isinstance(engine, Executor):
-            from fastfeed.preprocess.engines.executor import ExecutorEngine
-
             return ExecutorEngine(engine, workers, rules)
         name, _, address = engine.partition(":")
         if name == "ray":

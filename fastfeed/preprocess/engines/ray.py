@@ -16,7 +16,7 @@ from typing import Any
 
 from fastfeed.errors import ConfigError, MissingExtra
 from fastfeed.preprocess.engines import Outcome
-from fastfeed.preprocess.engines.hosted import name_run, run_piece
+from fastfeed.preprocess.engines.executor import name_run, run_piece
 from fastfeed.preprocess.model.task import Task, pickle_task
 from fastfeed.preprocess.workers.supervisor import WorkerDied, WorkerLimits
 

@@ -92,8 +92,9 @@ def resolve_columns(
     available = peek_columns(kind, paths, storage, allow_of(folders, hosts, schemes, "preprocess"))
     image = requested.image or _first(_IMAGES.get(kind, ()), available)
     if not image and kind in _IMAGES:
+        place = paths if isinstance(paths, str) else f"{len(list(paths))} files"  # type: ignore[arg-type]
         raise ConfigError(
-            f"cannot tell which column of {_describe(paths)} holds the images, got"
+            f"cannot tell which column of {place} holds the images, got"
             f" {', '.join(available) or 'none'}; name it with image (--image)",
             field="image",
         )
@@ -175,10 +176,6 @@ def _column_of(kind: str, name: str, binary: Collection[str]) -> str:
 
 def _first(candidates: Sequence[str], available: Sequence[str]) -> str:
     return next((name for name in candidates if name in available), "")
-
-
-def _describe(paths: Paths) -> str:
-    return str(paths) if isinstance(paths, str) else f"{len(list(paths))} files"  # type: ignore[arg-type]
 
 
 _BLOCK = 1 << 20  # bytes

@@ -164,8 +164,9 @@ class Input:
             binary = {name for name in columns if self.types.get(name) == "bytes"}
             note["columns"] = {name: columns[name] for name in columns if name not in binary}
         if earlier:
-            for name in self._carried_bytes:
-                if value := canonical("bytes", values.get(name)):
+            for name, kind in self.types.items():  # columns of bytes of an earlier job
+                is_carried = kind == "bytes" and name not in self.columns
+                if is_carried and (value := canonical("bytes", values.get(name))):
                     blobs[name] = value
         if blobs:
             note["blobs"] = blobs
@@ -173,15 +174,6 @@ class Input:
             meta = values.get(self.metadata)
             note["earlier"] = json.loads(meta) if isinstance(meta, str) else meta or {}
         return note
-
-    @property
-    def _carried_bytes(self) -> list[str]:
-        """Columns of bytes of an earlier job."""
-        return [
-            name
-            for name, kind in self.types.items()
-            if kind == "bytes" and name not in self.columns
-        ]
 
     def _value(self, name: str, value: Any) -> Any:
         """The value of a column, by its type. ValueError."""

@@ -14,6 +14,8 @@ from fastfeed.preprocess.inputs.formats import ColumnNames, default_labels, open
 from fastfeed.preprocess.model.layout import SUFFIXES, record_name
 from fastfeed.preprocess.model.plan import JobPlan
 from fastfeed.preprocess.model.recipe import SPLIT_NAME
+from fastfeed.preprocess.targets.ranges import location_of
+from fastfeed.preprocess.targets.target import Target
 from fastfeed.printable import warn
 from fastfeed.sources.base import Source
 from fastfeed.sources.label_values import LabelKind
@@ -122,6 +124,29 @@ def image_names(plan: JobPlan) -> tuple[str | None, str]:
     return column, f"{first}.{extension}"
 
 
+def open_shard(
+    target: Target, plan: JobPlan, shard: str, index: str, columns: Sequence[str] = ()
+) -> Source:
+    """Open a shard of a job as a source with these columns; `index` is a file. SourceError."""
+    format = plan.recipe.packing.format
+    root, storage = location_of(target)
+    image, extension = image_names(plan)
+    kind = KINDS.get(format, format)
+    path = f"{root}/{shard}{SUFFIXES[format]}"
+    label = NAMES.get(kind) if plan.multi else None if plan.classes else ""
+    return open_shards(
+        kind,
+        path if kind == "table" else [path],
+        ColumnNames(label, image, caption=""),
+        columns,
+        storage,
+        progress=False,
+        classes=plan.classes or None,
+        label_kind="multi" if plan.multi else "index",
+        more={"index": index, "images": [extension]},
+    )[0]
+
+
 def _find_plan(path: str, storage: Storage) -> tuple[JobPlan, str, str] | None:
     """The plan of a job in `path` or above, its folder, and the path from there."""
     may_be_folder = os.path.isdir(path) if is_local(path) else not os.path.splitext(path)[1]
@@ -134,15 +159,11 @@ def _find_plan(path: str, storage: Storage) -> tuple[JobPlan, str, str] | None:
         plan = JobPlan.read(lambda name: _read(f"{root}/{name}", storage), root)  # noqa: B023
         if plan is not None:
             return plan, root, subfolder
-        if not is_local(path) and not _is_job_folder(subfolder or path):
+        name = (subfolder or path).rstrip("/").rpartition("/")[2]
+        # other folders are not a job's: that avoids requests to storage
+        if not is_local(path) and not re.fullmatch(rf"{SPLIT_NAME}|[0-9]+x[0-9]+", name):
             return None
     return None
-
-
-def _is_job_folder(path: str) -> bool:
-    """True if a job may have made this folder; avoids requests to storage for others."""
-    name = path.rstrip("/").rpartition("/")[2]
-    return bool(re.fullmatch(rf"{SPLIT_NAME}|[0-9]+x[0-9]+", name))
 
 
 def _split(path: str, up: int) -> tuple[str, str]:

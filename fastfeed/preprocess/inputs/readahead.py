@@ -73,16 +73,15 @@ def read_sums(source: Source, ids: Sequence[int]) -> list[str]:
     """The sha256 of each sample's content as in `content_sum`; "" if it cannot be read."""
     images = getattr(source, "together", None) or {"": source}
     columns = [
-        [_sha256(blob) if isinstance(blob, bytes) else "" for blob in read_each(own, ids)]
+        [
+            hashlib.sha256(blob).hexdigest() if isinstance(blob, bytes) else ""
+            for blob in read_each(own, ids)
+        ]
         for own in images.values()
     ]
     rows = [dict(zip(images, sums, strict=True)) for sums in zip(*columns, strict=True)]
     first = next(iter(images))
     return [combined_sum(sums.pop(first), sums) for sums in rows]
-
-
-def _sha256(blob: bytes) -> str:
-    return hashlib.sha256(blob).hexdigest()
 
 
 def known_sizes(source: Source, ids: Sequence[int]) -> list[int]:

@@ -25,7 +25,7 @@ from fastfeed.preprocess.inputs.formats import (
 )
 from fastfeed.preprocess.inputs.inputs import Input
 from fastfeed.preprocess.inputs.kept_listing import listing_prefix, temporary_listing
-from fastfeed.preprocess.inputs.labels import check_labels
+from fastfeed.preprocess.inputs.plan_ids import check_labels
 from fastfeed.preprocess.inputs.previous_job import METADATA, open_previous_job
 from fastfeed.preprocess.model.columns import declared_types
 from fastfeed.preprocess.model.plan import PLAN
@@ -62,11 +62,6 @@ class SourceSpec:
     label_kind: LabelKind | None = None
     column_types: Sequence[str] = ()
 
-    @property
-    def text(self) -> str:
-        """The source as the user named it."""
-        return self.place
-
     def with_column(self, column: str) -> SourceSpec:
         """This source with one more column, which the plan is made from; "": as it is."""
         if not column or column in self.columns:
@@ -86,15 +81,9 @@ class SourceSpec:
         """Open the source, with the listing that the job in `target` keeps."""
         if target is None:
             return self.open()
-        return self._as_planned(target).open(listing_prefix(target))
+        return self.as_planned(target).open(listing_prefix(target))
 
-    @contextmanager
-    def now(self, target: Target) -> Iterator[tuple[Input, str | None]]:
-        """The source as it is now, and the prefix of its listing, which is removed at the end."""
-        with temporary_listing(target) as prefix:
-            yield self._as_planned(target).open(prefix, fresh=True), prefix
-
-    def _as_planned(self, target: Target) -> SourceSpec:
+    def as_planned(self, target: Target) -> SourceSpec:
         """This source with integer labels as in the job in `target`: earlier ones keep indices."""
         folder = self.labels_file is None and kind_of(self.place) == "folder"
         plan = None if self.label_kind or folder else target.read(PLAN)
@@ -150,8 +139,9 @@ class SourceSpec:
                 f"labels_file is for folders, {self.place} {problem}", field="labels_file"
             )
         if previous is not None:
-            opened = self._input(
-                previous.source, previous.caption, normalize_names(kind, names), declared
+            columns = normalize_names(kind, names)
+            opened = opened_input(
+                previous.source, self.place, previous.caption, columns, declared, self.caption
             )
             types = previous.types | opened.types
             return replace(opened, metadata=METADATA[kind], types=types)
@@ -171,7 +161,9 @@ class SourceSpec:
             label_kind=self.label_kind,
             binary=binary,
         )
-        opened = self._input(source, resolved.caption, normalize_names(kind, names), declared)
+        columns = normalize_names(kind, names)
+        caption = resolved.caption
+        opened = opened_input(source, self.place, caption, columns, declared, self.caption)
         if self.label is not None or resolved.label or not (candidates := default_labels(kind)):
             return opened
         hint = (
@@ -240,22 +232,13 @@ class SourceSpec:
         folder = open_folder(self.place, labeled, client, keep, fresh, progress, self.allow_path)
         hints = folder_hints(folder) if labeled is None else ()
         if self.labels_file is None:
-            return replace(self._input(folder, None, (), {}), hints=hints)
+            return replace(opened_input(folder, self.place, None, ()), hints=hints)
         joined, resolved = join_labels(
             folder, self.labels_file, requested, names, client, self.missing, self.label_kind
         )
-        opened = self._input(joined, resolved.caption, names, declared)
+        caption = resolved.caption
+        opened = opened_input(joined, self.place, caption, names, declared, self.caption)
         return replace(opened, skipped=dict(folder.skipped), hints=hints)
-
-    def _input(
-        self,
-        source: Source,
-        caption: str | None,
-        columns: tuple[str, ...],
-        declared: dict[str, ColumnType],
-    ) -> Input:
-        opened = opened_input(source, self.place, caption, columns, declared)
-        return replace(opened, optional=() if self.caption else (caption or "",))
 
 
 def opened_input(
@@ -264,8 +247,12 @@ def opened_input(
     caption: str | None,
     columns: tuple[str, ...],
     declared: Mapping[str, ColumnType] | None = None,
+    asked: str | None = None,
 ) -> Input:
-    """An Input of an opened source, with types of columns. ConfigError if it holds pixels."""
+    """An Input of an opened source, with types of columns. ConfigError if it holds pixels.
+
+    asked: the caption that a user named, which samples must have.
+    """
     images = getattr(source, "together", None) or {"": source}
     if not all(image.spec.encoded for image in images.values()):
         raise ConfigError(
@@ -275,78 +262,62 @@ def opened_input(
     known = getattr(source, "column_types", {}) | dict(declared or {})
     types = {name: known.get(name, "json") for name in columns}
     skipped = dict(getattr(source, "skipped", {}))
-    return Input(source, text, caption or None, columns, skipped, types=types)
-
-
-@dataclass(frozen=True, slots=True)
-class _Given:
-    """A source that a user has opened, or opens in a function of the target."""
-
-    source: Source | Input | Callable[[Target], Input]
-
-    @property
-    def text(self) -> str:
-        """The source as the user named it; "" if it is not known before it is opened."""
-        if isinstance(self.source, Input):
-            return self.source.text
-        return "" if callable(self.source) else repr(self.source)
-
-    def document(self) -> None:
-        return None
-
-    def __call__(self, target: Target) -> Input:
-        if isinstance(self.source, Input):
-            return self.source
-        if callable(self.source):
-            return self.source(target)
-        check_source(self.source, "preprocess: source", several=True)
-        columns = Optionals(self.source).columns(np.empty(0, np.int64))
-        is_joined = bool(getattr(self.source, "together", None))
-        text = (is_joined and getattr(self.source, "root", None)) or repr(self.source)
-        return opened_input(self.source, text, None, tuple(columns))
-
-    @contextmanager
-    def now(self, target: Target) -> Iterator[tuple[Input, str | None]]:
-        yield self(target), None
+    optional = () if asked or caption is None else (caption,)
+    return Input(source, text, caption or None, columns, skipped, optional=optional, types=types)
 
 
 InputLike = Source | Input | str | os.PathLike[str] | Callable[["Target"], Input]
 
 
 @dataclass(frozen=True, slots=True)
-class _Hiding:
-    """A source with a column that the plan is made from, and that is not written."""
+class JobSource:
+    """The source of a job, opened when it is needed, maybe with a column that is not written."""
 
-    source: SourceSpec | _Given
-    column: str
+    source: SourceSpec | Source | Input | Callable[[Target], Input]
+    hidden: str = ""  # a column that the plan is made from
 
     @property
     def text(self) -> str:
-        """The source as the user named it."""
-        return self.source.text
+        """The source as the user named it; "" if it is not known before it is opened."""
+        if isinstance(self.source, SourceSpec):
+            return self.source.place
+        if isinstance(self.source, Input):
+            return self.source.text
+        return "" if callable(self.source) else repr(self.source)
 
     def document(self) -> dict[str, Any] | None:
-        document = self.source.document()
-        if not document or "columns" not in document:
-            return document
-        columns = [name for name in document["columns"] if name != self.column]
-        changed = {**document, "columns": columns}
-        return {name: value for name, value in changed.items() if columns or name != "columns"}
+        """Options that open the source again, as JSON values; None for one that is open."""
+        if not isinstance(self.source, SourceSpec):
+            return None
+        columns = tuple(name for name in self.source.columns if name != self.hidden)
+        return replace(self.source, columns=columns).document()
 
     def __call__(self, target: Target) -> Input:
-        return self._hidden(self.source(target))
+        """Open the source, with the listing that the job in `target` keeps."""
+        if isinstance(self.source, Input):
+            return self.source
+        if callable(self.source):
+            return self._without_hidden(self.source(target))
+        check_source(self.source, "preprocess: source", several=True)
+        columns = Optionals(self.source).columns(np.empty(0, np.int64))
+        is_joined = bool(getattr(self.source, "together", None))
+        text = (is_joined and getattr(self.source, "root", None)) or repr(self.source)
+        return self._without_hidden(opened_input(self.source, text, None, tuple(columns)))
 
     @contextmanager
     def now(self, target: Target) -> Iterator[tuple[Input, str | None]]:
-        with self.source.now(target) as (input, listing):
-            yield self._hidden(input), listing
+        """The source as it is now, and the prefix of its listing, which is removed at the end."""
+        if not isinstance(self.source, SourceSpec):
+            yield self(target), None
+            return
+        with temporary_listing(target) as prefix:
+            yield self._without_hidden(self.source.as_planned(target).open(prefix, True)), prefix
 
-    def _hidden(self, input: Input) -> Input:
-        names = (self.column, *normalize_names("tar", (self.column,)))
+    def _without_hidden(self, input: Input) -> Input:
+        if not self.hidden:
+            return input
+        names = (self.hidden, *normalize_names("tar", (self.hidden,)))
         return replace(input, columns=tuple(name for name in input.columns if name not in names))
-
-
-JobSource = SourceSpec | _Given | _Hiding
 
 
 def job_source(
@@ -362,12 +333,10 @@ def job_source(
     if isinstance(source, (str, os.PathLike)):
         source = SourceSpec(os.fspath(source), storage=storage)
     if not isinstance(source, SourceSpec):
-        given = _Given(source)
-        is_whole = bool(embedding) and not isinstance(source, Input) and not callable(source)
-        return _Hiding(given, embedding) if is_whole else given
+        return JobSource(source, "" if callable(source) else embedding)
     grouped = source.with_column(group)
     opened = grouped.with_column(embedding)
-    return opened if opened is grouped else _Hiding(opened, embedding)
+    return JobSource(opened, "" if opened is grouped else embedding)
 
 
 def open_input(
@@ -443,17 +412,17 @@ def open_input(
     """
     spec = SourceSpec(
         place,
-        label,
-        image,
-        caption,
-        columns,
-        labels_file,
-        missing,
-        allow_path,
-        allow_host,
-        allow_scheme,
-        storage,
-        label_kind,
-        column_types,
+        label=label,
+        image=image,
+        caption=caption,
+        columns=columns,
+        labels_file=labels_file,
+        missing=missing,
+        allow_path=allow_path,
+        allow_host=allow_host,
+        allow_scheme=allow_scheme,
+        storage=storage,
+        label_kind=label_kind,
+        column_types=column_types,
     )
     return spec.open(keep, fresh, progress)

@@ -19,7 +19,7 @@ from fastfeed.preprocess.engines import Engine, Outcome, run_pieces
 from fastfeed.preprocess.engines.local import LocalEngine
 from fastfeed.preprocess.engines.named import engine_for, select_part
 from fastfeed.preprocess.inputs.inputs import Input
-from fastfeed.preprocess.inputs.labels import label_codes
+from fastfeed.preprocess.inputs.plan_ids import label_codes
 from fastfeed.preprocess.inputs.source_spec import InputLike, JobSource, job_source
 from fastfeed.preprocess.model.bad_filter import BadFilter
 from fastfeed.preprocess.model.condition import DROPPED
@@ -44,7 +44,6 @@ from fastfeed.preprocess.planning.planning import (
 )
 from fastfeed.preprocess.planning.shares import concerns, sentences
 from fastfeed.preprocess.shard.build import ShardTask
-from fastfeed.preprocess.targets.job_lock import job_lock
 from fastfeed.preprocess.targets.job_state import (
     BAD,
     MANIFEST,
@@ -53,6 +52,7 @@ from fastfeed.preprocess.targets.job_state import (
     log_run,
     open_job,
 )
+from fastfeed.preprocess.targets.lock import job_lock
 from fastfeed.preprocess.targets.overlap import check_overlap
 from fastfeed.preprocess.targets.target import Target, open_target
 from fastfeed.runtime.import_path import find_function
@@ -154,9 +154,9 @@ def run(
         job_source(source, storage, recipe.choice.group, recipe.choice.embedding),
         recipe,
         engine_for(engine, workers, memory, timeout_s, gpus_per_worker),
+        Reporter(on_progress),
         max_bad,
         part or (0, 1),
-        Reporter(on_progress),
         on_hint,
     )
     with job_lock(job_run.target, shared=True):
@@ -171,10 +171,10 @@ class JobRun:
     source: JobSource
     recipe: Recipe
     engine: Engine
-    max_bad: float | None
-    part: tuple[int, int]
     reporter: Reporter
-    on_hint: Callable[[str], None] | None
+    max_bad: float | None = None
+    part: tuple[int, int] = (0, 1)
+    on_hint: Callable[[str], None] | None = None
 
     def build(
         self, retry: BadFilter, append: bool, compare: bool = True, before: Job | None = None

@@ -31,9 +31,9 @@ from fastfeed.preprocess.planning.merged_plan import (
     with_numbers,
 )
 from fastfeed.preprocess.planning.planning import existing_plan
-from fastfeed.preprocess.shard.stored import DamagedShard, StoredShard
-from fastfeed.preprocess.targets.job_lock import check_lock, job_lock
+from fastfeed.preprocess.shard.stored import DamagedShard, stored_shard
 from fastfeed.preprocess.targets.job_state import Job, finalize, open_job, write_plan
+from fastfeed.preprocess.targets.lock import check_lock, job_lock
 from fastfeed.preprocess.targets.overlap import check_overlap
 from fastfeed.preprocess.targets.ranges import reader
 from fastfeed.preprocess.targets.target import Target, open_target
@@ -139,16 +139,9 @@ class _Merge:
         self._take_shards(before, plan)
         after = open_job(target, current)
         if after.todo:  # shards that lack what was removed and labeled since the first merge
-            edits = JobRun(
-                target,
-                job_source(current.source),
-                current.recipe,
-                engine_for("local", None, None, 120.0),
-                None,
-                (0, 1),
-                self.reporter,
-                None,
-            )
+            engine = engine_for("local", None, None, 120.0)
+            source = job_source(current.source)
+            edits = JobRun(target, source, current.recipe, engine, self.reporter)
             edits.build(BadFilter(), append=False, compare=False)
             after = open_job(target, current)
         finalize(after)
@@ -223,13 +216,10 @@ class _Merge:
             start += job.plan.length
 
     def _take(self, job: Job, record: Record, moved: Record, classes: tuple[str, ...]) -> None:
-        """Take over a shard, and write its record: as it is, or with other numbers of classes."""
+        """Link or copy the files of a shard, and write its record, unless labels get new numbers."""
         numbers = renumbered(job.plan.classes, classes)
-        if not numbers or not self._rewrite(job, record, moved, numbers, classes):
-            self._link(job, record, moved)
-
-    def _link(self, job: Job, record: Record, moved: Record) -> None:
-        """Link or copy the files of a shard, and write its record."""
+        if numbers and self._rewrite(job, record, moved, numbers, classes):
+            return
         attempt = self.target.attempt()
         try:
             for file, new in zip(record.files, moved.files, strict=True):
@@ -255,10 +245,9 @@ class _Merge:
         classes: tuple[str, ...],
     ) -> bool:
         """Write a shard with other labels, without decoding; False if it has none that change."""
-        format = job.plan.recipe.packing.format
         attempt = self.target.attempt()
         is_changed = False
-        stored = StoredShard(job.target, record, format, frozenset(), job.plan.columns)
+        stored = stored_shard(job.target, job.plan, record)
         try:
             writer = new_writer(attempt.create, moved.shard, job.plan)
             for entry in stored.entries():

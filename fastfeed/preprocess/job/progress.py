@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TextIO
 
@@ -20,14 +20,13 @@ from fastfeed.errors import ConfigError
 from fastfeed.faults import format_reasons
 from fastfeed.preprocess.model.report import (
     STAGES,
+    OnProgress,
     Progress,
     format_duration,
 )
 from fastfeed.printable import format_size
 
 LINES_S = 10.0  # between plain lines
-
-OnProgress = Callable[[Progress], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,21 +80,22 @@ def show_progress(
     written.
     """
     with ExitStack() as opened:
-        listeners: list[OnProgress] = []
+        listeners: list[Callable[[Progress, Speed], None]] = []
+        pace = SpeedMeter()
         if log is not None:
             listeners.append(_json_logger(opened.enter_context(_open_log(log)), clock))
         if console.is_terminal:
             live = opened.enter_context(Live(console=console, transient=True, auto_refresh=False))
-            pace = SpeedMeter()
             listeners.append(
-                lambda now: live.update(render(now, pace(now), console.width), refresh=True)
+                lambda now, speed: live.update(render(now, speed, console.width), refresh=True)
             )
         else:
             listeners.append(_line_printer(console))
 
         def listen(now: Progress) -> None:
+            speed = pace(now)
             for listener in listeners:
-                listener(now)
+                listener(now, speed)
 
         yield listen
 
@@ -140,24 +140,17 @@ def format_line(now: Progress, speed: Speed) -> str:
 
 def document(now: Progress, speed: Speed, at: float) -> dict[str, object]:
     """Progress as JSON values. `at` is seconds since 1970."""
-    return {
+    about = asdict(now) | {
         "time": round(at, 3),
         "seconds": round(now.seconds, 3),
-        "phase": now.phase,
-        "shards_done": now.shards_done,
-        "shards": now.shards,
-        "shards_before": now.shards_before,
-        "images_done": now.images_done,
-        "images": now.images,
         "images_per_s": round(speed.images, 3),
-        "bytes_in": now.bytes_in,
-        "bytes_out": now.bytes_out,
         "bytes_in_per_s": round(speed.bytes_in),
         "bytes_out_per_s": round(speed.bytes_out),
         "seconds_left": None if speed.left_s is None else round(speed.left_s, 1),
         "bad": dict(sorted(now.bad.items())),
-        "dropped": now.dropped,
     }
+    del about["images_before"]
+    return about
 
 
 def _describe(now: Progress) -> str:
@@ -179,12 +172,11 @@ def _speeds(speed: Speed) -> list[str]:
     return words
 
 
-def _line_printer(console: Console) -> OnProgress:
-    pace, last_printed = SpeedMeter(), -LINES_S
+def _line_printer(console: Console) -> Callable[[Progress, Speed], None]:
+    last_printed = -LINES_S
 
-    def listen(now: Progress) -> None:
+    def listen(now: Progress, speed: Speed) -> None:
         nonlocal last_printed
-        speed = pace(now)
         if now.phase in STAGES or now.seconds - last_printed >= LINES_S:
             last_printed = last_printed if now.phase in STAGES else now.seconds
             console.print(format_line(now, speed), markup=False, highlight=False, soft_wrap=True)
@@ -192,12 +184,11 @@ def _line_printer(console: Console) -> OnProgress:
     return listen
 
 
-def _json_logger(file: TextIO, clock: Callable[[], float]) -> OnProgress:
-    pace, last_logged = SpeedMeter(), ("", -1)
+def _json_logger(file: TextIO, clock: Callable[[], float]) -> Callable[[Progress, Speed], None]:
+    last_logged = ("", -1)
 
-    def listen(now: Progress) -> None:
+    def listen(now: Progress, speed: Speed) -> None:
         nonlocal last_logged
-        speed = pace(now)
         if now.phase not in STAGES and (now.phase, now.shards_done) != last_logged:
             last_logged = (now.phase, now.shards_done)
             file.write(json.dumps(document(now, speed, clock())) + "\n")

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.engines import Engine, run_pieces
+from fastfeed.preprocess.engines import Engine, summaries_of
 from fastfeed.preprocess.engines.named import engine_for
 from fastfeed.preprocess.inputs.source_spec import InputLike, job_source
 from fastfeed.preprocess.job.job import JobRun, report_of
@@ -35,7 +35,6 @@ from fastfeed.preprocess.planning.edited import (
     read_labels,
     read_names,
     shares_after,
-    stored_shard,
     withdraw,
 )
 from fastfeed.preprocess.planning.planning import (
@@ -46,8 +45,9 @@ from fastfeed.preprocess.planning.planning import (
 )
 from fastfeed.preprocess.shard.build import ShardTask
 from fastfeed.preprocess.shard.probe import ProbeTask
-from fastfeed.preprocess.targets.job_lock import job_lock
+from fastfeed.preprocess.shard.stored import stored_shard
 from fastfeed.preprocess.targets.job_state import Job, load_plan, open_job, write_plan
+from fastfeed.preprocess.targets.lock import job_lock
 from fastfeed.preprocess.targets.target import open_target
 from fastfeed.printable import plural
 
@@ -141,10 +141,8 @@ def update(
         job_source(source, storage, choice.group, choice.embedding),
         plan.recipe,
         engine_for(engine, workers, memory, timeout_s, gpus_per_worker),
-        max_bad,
-        (0, 1),
         Reporter(on_progress),
-        None,
+        max_bad,
     )
     request = _Update(names, labels, repair, add, drop_missing, ignore_unknown, dry_run)
     with nullcontext() if dry_run else job_lock(target):
@@ -245,13 +243,8 @@ def _repaired(job_run: JobRun, plan: JobPlan, changes: Changes, retried: np.ndar
         return NO_IDS
     input = planned_input(plan, changes.now, changes.kept)
     task = ProbeTask(ShardTask(input, job_run.target, plan), parts)
-    good: list[int] = []
-    with run_pieces(job_run.engine, task, range(len(parts))) as outcomes:
-        for outcome in outcomes:
-            if outcome.error:
-                raise outcome.error
-            good += outcome.summary.get("good", ())
-    return np.array(sorted(good), np.int64)
+    found = summaries_of(job_run.engine, task, range(len(parts)))
+    return np.array(sorted(i for summary in found for i in summary["good"]), np.int64)
 
 
 def stored_uris(job: Job, ids: np.ndarray) -> dict[int, str]:
@@ -261,7 +254,7 @@ def stored_uris(job: Job, ids: np.ndarray) -> dict[int, str]:
     for record in job.records.values():
         if wanted.isdisjoint(record.ids):
             continue
-        metas = stored_shard(job, record).metas(wanted.intersection(record.ids))
+        metas = stored_shard(job.target, job.plan, record).metas(wanted.intersection(record.ids))
         uris |= {i: meta["uri"] for i, meta in metas.items()}
     return uris
 

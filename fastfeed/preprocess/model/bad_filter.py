@@ -113,12 +113,10 @@ class BadFilter:
             True
         """
         uris = image.name, image.sample.uri
+        below = tuple(f"{folder}/" for folder in self.folders)
         return (
             (not self.reasons or image.sample.reason in self.reasons)
             and (not self.classes or image.class_name in self.classes)
-            and (not self.folders or any(map(self._is_below, uris)))
+            and (not self.folders or "." in self.folders or any(u.startswith(below) for u in uris))
             and (not self.names or not self.names.isdisjoint(uris))  # type: ignore[attr-defined]
         )
-
-    def _is_below(self, uri: str) -> bool:
-        return any(folder == "." or uri.startswith(f"{folder}/") for folder in self.folders)

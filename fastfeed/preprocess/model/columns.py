@@ -91,19 +91,6 @@ def check_names(types: Mapping[str, ColumnType], format: str) -> None:
             )
 
 
-def type_differences(one: Mapping[str, ColumnType], other: Mapping[str, ColumnType]) -> list[str]:
-    """`column price: texts -> decimals`, one line for each column that differs."""
-    return [
-        f"column {printable(name)}: {_words(one.get(name))} -> {_words(other.get(name))}"
-        for name in sorted(one.keys() | other.keys())
-        if one.get(name) != other.get(name)
-    ]
-
-
-def _words(kind: ColumnType | None) -> str:
-    return "none" if kind is None else words(kind)
-
-
 def own_columns(types: Mapping[str, ColumnType]) -> dict[str, ColumnType]:
     """Those that are columns, or features, of the format, by name in order."""
     return {
@@ -175,10 +162,6 @@ def _bool(_: Any, value: Any) -> bool:
     return known[str(value).lower()] if isinstance(value, str) else _whole(value, range(2)) == 1
 
 
-def _int(_: Any, value: Any) -> int:
-    return _whole(int(value) if isinstance(value, str) else value, _INT64)
-
-
 def _whole(value: Any, allowed: range) -> int:
     number = int(value)
     if isinstance(value, str) or number != value or number not in allowed:
@@ -195,10 +178,6 @@ def _text(_: Any, value: Any) -> str:
     if isinstance(value, (list, dict)):
         raise ValueError
     return value if isinstance(value, str) else json.dumps(value)
-
-
-def _date(_: Any, value: str) -> str:
-    return date.fromisoformat(value).isoformat()
 
 
 def _timestamp(kind: Any, value: str) -> str:
@@ -229,10 +208,10 @@ def _decimal(kind: Any, value: Any) -> str:
 _CONVERTERS: dict[str, Callable[[Any, Any], Any]] = {
     "null": _text,
     "bool": _bool,
-    "int": _int,
+    "int": lambda _, value: _whole(int(value) if isinstance(value, str) else value, _INT64),
     "float": _float,
     "text": _text,
-    "date": _date,
+    "date": lambda _, value: date.fromisoformat(value).isoformat(),
     "timestamp": _timestamp,
     "decimal": _decimal,
 }

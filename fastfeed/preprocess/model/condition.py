@@ -155,6 +155,11 @@ class Condition:
             raise self._fault(node, f"compares {_shown(left)} with {_shown(right)}")
         return bool(_COMPARISONS[type(comparison)](left, right))
 
+    def wrong(self, node: ast.expr, problem: str) -> ConfigError:
+        """The error that points at a part of the condition; its own offset counts bytes."""
+        at = len(self.text.encode()[: node.col_offset].decode())
+        return _wrong(self.text, at, problem)
+
     def _fault(self, node: ast.expr, problem: str) -> SampleFault:
         return SampleFault(f"where: {ast.get_source_segment(self.text, node)} {problem}")
 
@@ -174,7 +179,7 @@ def condition_of(text: str) -> Condition:
     except (ValueError, RecursionError, MemoryError) as error:
         raise ConfigError(f"where cannot be parsed: {error}", field="where") from None
     condition = Condition(text, tree, {})
-    _Check(condition).condition(tree)
+    _check(condition, tree)
     return condition
 
 
@@ -186,64 +191,57 @@ def unknown_name(condition: Condition, names: set[str]) -> ConfigError | None:
             columns = f" and the columns {', '.join(sorted(names))}" if names else ""
             problem = f"there is no column {name!r}, only {there}{columns}"
             advice = "add it to columns (--columns), or let the function of --with return it"
-            at = _position(condition.text, node)
-            return _wrong(condition.text, at, f"{problem}; {advice}")
+            return condition.wrong(node, f"{problem}; {advice}")
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class _Check:
-    """Raises ConfigError for what is no condition, and collects the columns that it names."""
+def _check(of: Condition, node: ast.expr, depth: int = 0) -> None:
+    """Collect the columns that a condition names. ConfigError for what is no condition."""
+    if depth > _MAX_DEPTH:
+        raise of.wrong(node, f"more than {_MAX_DEPTH} levels")
+    if isinstance(node, ast.BoolOp):
+        for part in node.values:
+            _check(of, part, depth + 1)
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        _check(of, node.operand, depth + 1)
+    elif isinstance(node, ast.Compare):
+        _check_comparison(of, node)
+    elif _column(node) is None:
+        raise of.wrong(node, f"this is no condition; allowed are {_ALLOWED}")
+    else:
+        _check_value(of, node)
 
-    of: Condition
 
-    def condition(self, node: ast.expr, depth: int = 0) -> None:
-        if depth > _MAX_DEPTH:
-            raise self._wrong(node, f"more than {_MAX_DEPTH} levels")
-        if isinstance(node, ast.BoolOp):
-            for part in node.values:
-                self.condition(part, depth + 1)
-        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-            self.condition(node.operand, depth + 1)
-        elif isinstance(node, ast.Compare):
-            self._comparison(node)
-        elif _column(node) is None:
-            raise self._wrong(node, f"this is no condition; allowed are {_ALLOWED}")
-        else:
-            self._value(node)
+def _check_comparison(of: Condition, node: ast.Compare) -> None:
+    _check_value(of, node.left)
+    if isinstance(node.left, (ast.Tuple, ast.List)):
+        raise of.wrong(node.left, "a list is for the right side of `in`")
+    left = node.left
+    for comparison, side in zip(node.ops, node.comparators, strict=True):
+        _check_value(of, side)
+        is_none = isinstance(side, ast.Constant) and side.value is None
+        if is_none and not isinstance(comparison, (ast.Is, ast.IsNot)):
+            raise of.wrong(side, "missing values are found by `is None`")
+        if isinstance(comparison, (ast.Is, ast.IsNot)) and not is_none:
+            raise of.wrong(side, "`is` is for None; equality is ==")
+        is_membership = isinstance(comparison, (ast.In, ast.NotIn))
+        if isinstance(side, (ast.Tuple, ast.List)) and not is_membership:
+            raise of.wrong(side, "a list is for the right side of `in`")
+        kinds = [_static_kind(left), _static_kind(side)]
+        if not is_membership and all(kinds) and kinds[0] != kinds[1]:
+            raise of.wrong(side, f"a {kinds[0]} is compared with a {kinds[1]}")
+        left = side
 
-    def _comparison(self, node: ast.Compare) -> None:
-        self._value(node.left)
-        if isinstance(node.left, (ast.Tuple, ast.List)):
-            raise self._wrong(node.left, "a list is for the right side of `in`")
-        left = node.left
-        for comparison, side in zip(node.ops, node.comparators, strict=True):
-            self._value(side)
-            is_none = isinstance(side, ast.Constant) and side.value is None
-            if is_none and not isinstance(comparison, (ast.Is, ast.IsNot)):
-                raise self._wrong(side, "missing values are found by `is None`")
-            if isinstance(comparison, (ast.Is, ast.IsNot)) and not is_none:
-                raise self._wrong(side, "`is` is for None; equality is ==")
-            is_membership = isinstance(comparison, (ast.In, ast.NotIn))
-            if isinstance(side, (ast.Tuple, ast.List)) and not is_membership:
-                raise self._wrong(side, "a list is for the right side of `in`")
-            kinds = [_static_kind(left), _static_kind(side)]
-            if not is_membership and all(kinds) and kinds[0] != kinds[1]:
-                raise self._wrong(side, f"a {kinds[0]} is compared with a {kinds[1]}")
-            left = side
 
-    def _value(self, node: ast.expr) -> None:
-        name = _column(node)
-        if name is not None:
-            if isinstance(node, ast.Subscript) or name not in _FACT_KINDS:
-                self.of.columns.setdefault(name, node)
-            return
-        for item in node.elts if isinstance(node, (ast.Tuple, ast.List)) else [node]:
-            if _constant(item) is _OPEN:
-                raise self._wrong(item, f"this is no value; allowed are {_ALLOWED}")
-
-    def _wrong(self, node: ast.expr, problem: str) -> ConfigError:
-        return _wrong(self.of.text, _position(self.of.text, node), problem)
+def _check_value(of: Condition, node: ast.expr) -> None:
+    name = _column(node)
+    if name is not None:
+        if isinstance(node, ast.Subscript) or name not in _FACT_KINDS:
+            of.columns.setdefault(name, node)
+        return
+    for item in node.elts if isinstance(node, (ast.Tuple, ast.List)) else [node]:
+        if _constant(item) is _OPEN:
+            raise of.wrong(item, f"this is no value; allowed are {_ALLOWED}")
 
 
 def _joined(states: Iterable[Any], deciding: bool) -> Any:
@@ -319,11 +317,6 @@ def _shown(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return f"an array of {value.dtype} {value.shape}"
     return f"{_kind(value) or type(value).__name__} {printable(repr(value), 60)}"
-
-
-def _position(text: str, node: ast.expr) -> int:
-    """Characters before a node; its own offset counts bytes."""
-    return len(text.encode()[: node.col_offset].decode())
 
 
 def _wrong(text: str, at: int, problem: str) -> ConfigError:

@@ -12,7 +12,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from functools import cached_property, lru_cache
 from itertools import accumulate
@@ -248,16 +248,15 @@ class JobPlan:
                 "earlier": [list(astuple(part)) for part in self.earlier],
                 "source_ids": _digest_of_ids(self.source_ids.tobytes()),
             }
-        if self.cuts:
-            appended |= {"cuts": list(self.cuts), "rates": list(self.rates)}
-        if self.failed:
-            appended["failed"] = [[i, detail] for i, detail in sorted(self.failed.items())]
-        if self.columns:
-            appended["columns"] = self.columns
-        if self.multi:
-            appended["multi"] = True
-        if self.images:
-            appended["images"] = list(self.images)
+        optional = {
+            "cuts": list(self.cuts),
+            "rates": list(self.rates),
+            "failed": [[i, detail] for i, detail in sorted(self.failed.items())],
+            "columns": self.columns,
+            "multi": self.multi,
+            "images": list(self.images),
+        }
+        appended |= {name: value for name, value in optional.items() if value}
         return appended | {
             "version": 1,
             "recipe": self.recipe.document(),
@@ -450,13 +449,10 @@ def ordered(
     return np.concatenate([ids for _, ids in full]), tuple((name, len(ids)) for name, ids in full)
 
 
-def version_differences(planned: dict[str, str], here: dict[str, str]) -> list[str]:
+def version_differences(planned: Mapping[str, str], here: Mapping[str, str]) -> list[str]:
     """`pillow: 12.0.0 -> 13.0.0`, one line for each library whose version differs."""
-    return [
-        f"{name}: {planned.get(name, 'none')} -> {here.get(name, 'none')}"
-        for name in sorted(planned.keys() | here.keys())
-        if planned.get(name, "none") != here.get(name, "none")
-    ]
+    pairs = {n: (planned.get(n, "none"), here.get(n, "none")) for n in planned.keys() | here.keys()}
+    return [f"{name}: {was} -> {now}" for name, (was, now) in sorted(pairs.items()) if was != now]
 
 
 def uri_prefixes(planned: str, here: str) -> tuple[str, str]:

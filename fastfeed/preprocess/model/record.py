@@ -202,12 +202,9 @@ class Record:
         document["files"] = list(map(asdict, self.files))
         document["bad"] = list(map(asdict, self.bad))
         document["tally"] = asdict(self.tally)
-        if not self.sums:
-            del document["sums"]
-        if not self.arrays:
-            del document["arrays"]
-        if not self.start:
-            del document["start"]
+        for name in ("sums", "arrays", "start"):
+            if not document[name]:
+                del document[name]
         return json.dumps(document, sort_keys=True, separators=(",", ":")).encode() + b"\n"
 
     @classmethod

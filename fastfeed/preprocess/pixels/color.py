@@ -13,11 +13,8 @@ their camera curve's inverse.
 from __future__ import annotations
 
 import functools
-import hashlib
 import io
 import struct
-import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -59,27 +56,14 @@ class Profile:
 
 NONE = Profile("none")
 _DAMAGED = Profile("damaged")
-_cache: OrderedDict[tuple[bytes, str], Profile] = OrderedDict()
-_lock = threading.Lock()
 
 
 def profile_of(icc: bytes | None, mode: str) -> Profile:
     """The profile of pixels in `mode` ("L", "RGB", "CMYK"); b"" is an unreadable one."""
-    if icc is None:
-        return NONE
-    key = hashlib.sha256(icc).digest(), mode
-    with _lock:
-        if key in _cache:
-            _cache.move_to_end(key)
-            return _cache[key]
-    profile = _read(icc, mode)
-    with _lock:
-        _cache[key] = profile
-        while len(_cache) > _CACHE_SIZE:
-            _cache.popitem(last=False)
-    return profile
+    return NONE if icc is None else _read(icc, mode)
 
 
+@functools.lru_cache(_CACHE_SIZE)
 def _read(icc: bytes, mode: str) -> Profile:
     try:
         profile = ImageCms.ImageCmsProfile(io.BytesIO(icc))
@@ -202,7 +186,7 @@ _GAMMAS = 0.1, 10.0  # others are damage
 _MAX_CHROMATICITY = 1.1
 
 
-@functools.lru_cache(64)
+@functools.lru_cache(_CACHE_SIZE)
 def signaled(
     primaries: int | Chromaticities,
     transfer: int | float,
@@ -244,9 +228,13 @@ def signaled(
         return Profile("damaged")
     if full_range and curve_name == "sRGB" and (space in ("", "BT.709") or mode == "L"):
         return Profile("sRGB")
-    name = _signal_name(space, curve_name) + ("" if full_range else ", 16 to 235")
+    name = f"{space} {curve_name}".lstrip()
+    if space == curve_name or (space == "Display P3" and curve_name == "sRGB"):
+        name = space
+    name += "" if full_range else ", 16 to 235"
+    levels = np.arange(256) / 255 if full_range else np.clip((np.arange(256) - 16) / 219, 0, 1)
     try:
-        light = _light(curve, full_range)
+        light = np.clip(curve(levels), 0, 1)
         if mode == "L":
             return _gray(name, light)
         profile = profile_of(_profile(name, points, light), mode)
@@ -254,12 +242,6 @@ def signaled(
     except (ArithmeticError, ValueError, np.linalg.LinAlgError):
         # chromaticities on one line, or far outside
         return Profile("damaged")
-
-
-def _signal_name(space: str, curve: str) -> str:
-    if space == curve or (space == "Display P3" and curve == "sRGB"):
-        return space
-    return f"{space} {curve}".lstrip()
 
 
 def _named_points(points: Chromaticities) -> tuple[str, Chromaticities]:
@@ -280,12 +262,6 @@ def _named_gamma(gamma: float) -> tuple[str, Curve]:
     if abs(gamma - 1) <= _LIKE_SRGB:
         return _TRANSFERS[8]
     return f"gamma {gamma:.2f}", lambda v: v**gamma
-
-
-def _light(curve: Curve, full_range: bool) -> np.ndarray:
-    """Light of each of the 256 levels: [0, 1]."""
-    levels = np.arange(256) / 255 if full_range else np.clip((np.arange(256) - 16) / 219, 0, 1)
-    return np.clip(curve(levels), 0, 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import io
 import re
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,7 @@ from fastfeed.preprocess.model.image_recipe import Encoding, Size
 from fastfeed.preprocess.model.recipe import Recipe
 from fastfeed.preprocess.model.record import ProcessedImage
 from fastfeed.preprocess.model.task import MemoryLimitError, TaskContext
-from fastfeed.preprocess.pixels.cost import cost
-from fastfeed.preprocess.pixels.decode import NEVER, Rasterizer
+from fastfeed.preprocess.pixels.decode import NEVER, Rasterizer, cost
 from fastfeed.preprocess.pixels.geometry import (
     OutputGeometry,
     limit_error,
@@ -56,9 +56,6 @@ class Transformer:
             full_decode=recipe.scaling.full_decode,
         )
         self._native = self._rasterizer.native
-
-    def __repr__(self) -> str:
-        return f"Transformer({self._scaling}, {self._encoding})"
 
     def __call__(
         self, blob: bytes, context: TaskContext, known: Values = UNKNOWN
@@ -124,7 +121,9 @@ class Transformer:
         self, blob: bytes, info: ImageInfo, geometry: OutputGeometry
     ) -> bytes | DecodeFailure | None:
         """The file unchanged; None if it must be re-encoded."""
-        keeps = self._encoding.keep_small and _unchanged(info, geometry)
+        size = info.height, info.width
+        is_same = geometry.box == (0, 0, *size) and geometry.size == geometry.canvas == size
+        keeps = self._encoding.keep_small and is_same
         if not keeps or not can_pass_through(blob, info, self._encoding.image):
             return None
         if info.format == "JPEG":
@@ -168,11 +167,6 @@ class Transformer:
         return canvas
 
 
-def _unchanged(info: ImageInfo, geometry: OutputGeometry) -> bool:
-    size = info.height, info.width
-    return geometry.box == (0, 0, *size) and geometry.size == geometry.canvas == size
-
-
 def _facts(blob: bytes, info: ImageInfo, geometry: OutputGeometry) -> dict[str, Any]:
     return {
         "format": info.format,
@@ -209,14 +203,11 @@ def exif_columns(blob: bytes, format: str, fields: Sequence[str]) -> dict[str, A
         exif = image.getexif()
     except Exception:  # hostile bytes make plugins raise anything
         exif = {}
-    return {f"exif_{field}": _value(exif, field) for field in fields}
-
-
-def _value(exif: Any, field: str) -> Any:
-    try:
-        return _READERS[field](exif)
-    except Exception:  # a damaged folder or field, such as a fraction with denominator 0
-        return None
+    columns = dict.fromkeys(f"exif_{field}" for field in fields)
+    for field in fields:
+        with suppress(Exception):  # a damaged folder or field, such as a fraction of 0
+            columns[f"exif_{field}"] = _READERS[field](exif)
+    return columns
 
 
 def _time(exif: Any) -> str | None:

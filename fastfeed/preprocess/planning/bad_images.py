@@ -14,8 +14,7 @@ from fastfeed.errors import ConfigError, SourceError
 from fastfeed.preprocess.model.bad_filter import BadFilter, BadImage
 from fastfeed.preprocess.model.condition import DROPPED
 from fastfeed.preprocess.model.edits import NO_LABEL
-from fastfeed.preprocess.model.plan import JobPlan, MergedJob, relative_uri
-from fastfeed.preprocess.model.record import BadSample
+from fastfeed.preprocess.model.plan import JobPlan, relative_uri
 from fastfeed.preprocess.planning.check_source import label_hash, load_samples
 from fastfeed.preprocess.targets.job_state import Job
 from fastfeed.preprocess.targets.target import Target
@@ -73,16 +72,12 @@ def bad_images(job: Job, classes: PlannedClasses | None = None) -> list[BadImage
     classes = classes or PlannedClasses(job.target, job.plan)
     parts = job.plan.parts
     names = classes.of([sample.id for _, sample in bad])
-    return [
-        BadImage(sample, index, _name_in(parts, sample), name)
-        for (index, sample), name in zip(bad, names, strict=True)
-    ]
-
-
-def _name_in(parts: Sequence[tuple[int, MergedJob]], sample: BadSample) -> str:
-    """The name of an image below the source of its part."""
-    source = next(part.source for first, part in reversed(parts) if first <= sample.id)
-    return relative_uri(sample.uri, source) or sample.uri
+    images: list[BadImage] = []
+    for (index, sample), class_name in zip(bad, names, strict=True):
+        source = next(part.source for first, part in reversed(parts) if first <= sample.id)
+        name = relative_uri(sample.uri, source) or sample.uri  # below the source of its part
+        images.append(BadImage(sample, index, name, class_name))
+    return images
 
 
 def select_bad(job: Job, criteria: BadFilter) -> list[BadImage]:

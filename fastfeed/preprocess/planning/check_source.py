@@ -18,7 +18,7 @@ from fastfeed.errors import ConfigError, SourceError
 from fastfeed.faults import Failure
 from fastfeed.preprocess.inputs.inputs import Input
 from fastfeed.preprocess.inputs.kept_listing import listing_prefix
-from fastfeed.preprocess.inputs.labels import is_multi, label_names, labels_of
+from fastfeed.preprocess.inputs.plan_ids import is_multi, label_names, labels_of
 from fastfeed.preprocess.inputs.readahead import read_sums
 from fastfeed.preprocess.model.edits import REPAIRED
 from fastfeed.preprocess.model.layout import JOB
@@ -204,18 +204,14 @@ class Changes:
     gone: np.ndarray  # int64: ids of the job whose images are gone, but those that it lacks itself
 
     @property
-    def removed(self) -> int:
-        """Number of images that are gone."""
-        return len(self.gone)
-
-    @property
     def differences(self) -> list[str]:
         """Differences that are not additions, one line each, after the name of the part."""
         lines = []
-        if self.removed == self.before:
+        removed = len(self.gone)
+        if removed == self.before:
             return [f"source: none of the job's {self.before:,} images is in {self.now.text}"]
-        if self.removed:
-            lines.append(f"source: {self.removed:,} of the job's {self.before:,} images are gone")
+        if removed:
+            lines.append(f"source: {removed:,} of the job's {self.before:,} images are gone")
         if len(self.resized):
             lines.append(f"source: {self._count(self.resized)} another size now")
         if self.unlabeled and len(self.relabeled):
@@ -401,20 +397,16 @@ def _sizes(source: Source, first: int, last: int) -> np.ndarray:
 
 def _labels(input: Input, first: int, last: int) -> np.ndarray:
     if is_multi(input.source):
-        return _lists_of_classes(input, first, last)
+        classes = list(map(nfc, input.source.classes))
+        sets = labels_of(input.source, np.arange(first, last))
+        texts = ["\0".join(sorted(label_names(label, classes))) for label in sets]
+        return np.array([label_hash(text) if text else 0 for text in texts], np.uint32)
     labels = input.source.label(np.arange(first, last))
     values, which = np.unique(labels, return_inverse=True)
     names = input.source.classes
     texts = [names[label] if 0 <= label < len(names) else str(label) for label in values.tolist()]
     hashes = list(map(label_hash, texts))
     return np.where(labels < 0, 0, np.array(hashes, np.uint32)[which]).astype(np.uint32)
-
-
-def _lists_of_classes(input: Input, first: int, last: int) -> np.ndarray:
-    classes = list(map(nfc, input.source.classes))
-    labels = labels_of(input.source, np.arange(first, last))
-    texts = ("\0".join(sorted(label_names(label, classes))) for label in labels)
-    return np.array([label_hash(text) if text else 0 for text in texts], np.uint32)
 
 
 def name_hash(name: bytes) -> int:

@@ -7,7 +7,6 @@ import io
 import json
 import re
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from fastfeed.decode.base import DecodeFailure
 from fastfeed.decode.pillow_warnings import named
 from fastfeed.faults import Failure
 from fastfeed.html_page import escape
-from fastfeed.preprocess.inputs.labels import label_names, labels_of
+from fastfeed.preprocess.inputs.plan_ids import label_names, labels_of
 from fastfeed.preprocess.inputs.readahead import read_each
 from fastfeed.preprocess.model.layout import DUPLICATES, JOB
 from fastfeed.preprocess.model.task import fault_of
@@ -32,37 +31,27 @@ from fastfeed.sources.base import Source
 
 PAIRS = f"{JOB}/duplicates.jsonl"
 _CARD = re.compile(rb"<!--pair (\d+) (\d+)-->.*?<!--end of pair-->\n?", re.DOTALL)
-_MAX_SHOWN = {
-    "duplicate_near": 100,
-    "duplicate_semantic": 100,
-    "duplicate_exact": 20,
-}  # pairs with pictures
-_TITLES = {
-    "duplicate_near": "Look alike",
-    "duplicate_semantic": "Similar embeddings",
-    "duplicate_exact": "The same bytes",
-}
-_HINTS = {
+_SECTIONS = {  # by reason: title, pairs with pictures, hint
     "duplicate_near": (
+        "Look alike",
+        100,
         "Pairs with different labels first, then those that differ most. If these look different to"
-        " you, choose a smaller <code>distance</code>."
+        " you, choose a smaller <code>distance</code>.",
     ),
     "duplicate_semantic": (
+        "Similar embeddings",
+        100,
         "Pairs with different labels first, then those that differ most. If these should both stay,"
-        " choose a larger <code>similarity</code>."
+        " choose a larger <code>similarity</code>.",
     ),
-    "duplicate_exact": "Copies, whatever their names.",
+    "duplicate_exact": ("The same bytes", 20, "Copies, whatever their names."),
 }
 _BOX = (210, 300)  # maximum height and width of a thumbnail, pixels
 _READ_BATCH = 16  # images per read
 
 
-@dataclass(frozen=True, slots=True)
-class _Thumbnail:
-    """One image of a pair, as HTML."""
-
-    picture: str  # an img element, or the reason for its absence
-    facts: str  # size and format; empty if it cannot be decoded
+# an img element, or the reason for its absence; size and format, "" if it cannot be decoded
+_Thumbnail = tuple[str, str]
 
 
 def write_duplicates(target: Target, source: Source, pairs: Sequence[DuplicatePair]) -> None:
@@ -91,7 +80,9 @@ def forget_duplicates(target: Target, ids: Container[int]) -> None:
         target.remove(DUPLICATES)  # first: without the list, nothing would find the page again
         target.remove(PAIRS)
         return
-    shown = _CARD.sub(partial(_unless_of, ids), page)
+    shown = _CARD.sub(
+        lambda card: b"" if int(card[1]) in ids or int(card[2]) in ids else card[0], page
+    )
     if shown != page:
         target.write(DUPLICATES, shown)
     stays = [not any(i in ids for i in pair) for pair in pairs]
@@ -99,19 +90,12 @@ def forget_duplicates(target: Target, ids: Container[int]) -> None:
         target.write(PAIRS, b"".join(line for line, kept in zip(lines, stays, strict=True) if kept))
 
 
-def _unless_of(ids: Container[int], card: re.Match[bytes]) -> bytes:
-    return b"" if int(card[1]) in ids or int(card[2]) in ids else card[0]
-
-
 def _page(source: Source, pairs: Sequence[DuplicatePair]) -> str:
-    sections = {reason: [pair for pair in pairs if pair.reason == reason] for reason in _TITLES}
     worst = sorted(
         pairs, key=lambda pair: (not pair.conflict, -pair.bits, pair.cosine, pair.dropped)
     )
-    chosen = {
-        reason: [pair for pair in worst if pair.reason == reason][: _MAX_SHOWN[reason]]
-        for reason in sections
-    }
+    groups = {why: [pair for pair in worst if pair.reason == why] for why in _SECTIONS}
+    chosen = {why: group[: _SECTIONS[why][1]] for why, group in groups.items()}
     shown = [pair for group in chosen.values() for pair in group]
     thumbnails = _thumbnails(source, [id for pair in shown for id in (pair.kept, pair.dropped)])
     conflicts = sum(pair.conflict for pair in pairs)
@@ -122,15 +106,15 @@ def _page(source: Source, pairs: Sequence[DuplicatePair]) -> str:
         "<p class=soft>Of near copies the largest is kept, of the same bytes the first. All are"
         f" listed in <code>{PAIRS}</code>, but pairs of images that were removed since.{labels if conflicts else ''}</p>",
     ]
-    for reason, group in sections.items():
-        if not group:
+    for why, (title, _, hint) in _SECTIONS.items():
+        if not groups[why]:
             continue
-        more = len(group) - len(chosen[reason])
-        note = f" {len(chosen[reason])} are shown, {more:,} more are not." if more else ""
-        cards = "\n".join(_card(source, pair, thumbnails) for pair in chosen[reason])
+        more = len(groups[why]) - len(chosen[why])
+        note = f" {len(chosen[why])} are shown, {more:,} more are not." if more else ""
+        cards = "\n".join(_card(source, pair, thumbnails) for pair in chosen[why])
         body.append(
-            f"<h2>{_TITLES[reason]}: {plural(len(group), 'pair')}</h2>"
-            f"<p class=soft>{_HINTS[reason]}{note}</p><div class=grid>\n{cards}\n</div>"
+            f"<h2>{title}: {plural(len(groups[why]), 'pair')}</h2>"
+            f"<p class=soft>{hint}{note}</p><div class=grid>\n{cards}\n</div>"
         )
     return html_page.page(
         "Duplicates",
@@ -151,8 +135,8 @@ def _card(source: Source, pair: DuplicatePair, thumbnails: dict[int, _Thumbnail]
         kept, dropped = (", ".join(label_names(label, source.classes)) for label in labels)
         head += f"<i>the labels differ: {escape(kept)}, {escape(dropped)}</i>"
     sides = [
-        f"<figure><div class=mat>{thumbnails[id].picture}</div>"
-        f"<figcaption><em>{verdict}</em> {thumbnails[id].facts}<br>"
+        f"<figure><div class=mat>{thumbnails[id][0]}</div>"
+        f"<figcaption><em>{verdict}</em> {thumbnails[id][1]}<br>"
         f"{escape(source.uri(id))}</figcaption></figure>"
         for id, verdict in ((pair.kept, "kept"), (pair.dropped, "left out"))
     ]
@@ -171,23 +155,23 @@ def _thumbnails(source: Source, ids: Sequence[int]) -> dict[int, _Thumbnail]:
                 try:
                     thumbnails[id] = _thumbnail(rasterizer, blob)
                 except Exception as error:
-                    thumbnails[id] = _Thumbnail(escape(fault_of(error).reason), "")
+                    thumbnails[id] = escape(fault_of(error).reason), ""
     return thumbnails
 
 
 def _thumbnail(rasterizer: Rasterizer, blob: Any) -> _Thumbnail:
     if isinstance(blob, Failure):
-        return _Thumbnail(escape(blob.reason), "")
+        return escape(blob.reason), ""
     info = image_info(blob)
     if isinstance(info, DecodeFailure):
-        return _Thumbnail(escape(info.reason), "")
+        return escape(info.reason), ""
     scale = min(1.0, _BOX[0] / info.height, _BOX[1] / info.width)
     size = max(1, round(info.height * scale)), max(1, round(info.width * scale))
     pixels = rasterizer.pixels(blob, info, (0.0, 0.0, float(info.height), float(info.width)), size)
     if isinstance(pixels, DecodeFailure):
-        return _Thumbnail(escape(pixels.reason), "")
+        return escape(pixels.reason), ""
     file = io.BytesIO()
     Image.fromarray(pixels).save(file, "JPEG", quality=80)
     data = base64.b64encode(file.getvalue()).decode()
     facts = f"{info.width} × {info.height}, {len(blob) / 1e3:,.0f} kB {escape(info.format)}"
-    return _Thumbnail(f'<img alt="" src="data:image/jpeg;base64,{data}">', facts)
+    return f'<img alt="" src="data:image/jpeg;base64,{data}">', facts

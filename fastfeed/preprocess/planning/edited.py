@@ -22,10 +22,10 @@ from fastfeed.preprocess.inputs.readahead import read_sums
 from fastfeed.preprocess.model.edits import NO_LABEL, REMOVED, REPAIRED, value_of
 from fastfeed.preprocess.model.layout import JOB, PREVIEWS
 from fastfeed.preprocess.model.plan import JobPlan, relative_uri
-from fastfeed.preprocess.model.record import Record, content_sum, part_of_sum
+from fastfeed.preprocess.model.record import content_sum, part_of_sum
 from fastfeed.preprocess.planning.check_source import name_hash, name_prefix
 from fastfeed.preprocess.planning.shares import counted, recounted
-from fastfeed.preprocess.shard.stored import DamagedShard, StoredShard
+from fastfeed.preprocess.shard.stored import DamagedShard, stored_shard
 from fastfeed.preprocess.targets.job_state import Job
 from fastfeed.preprocess.targets.target import Target
 from fastfeed.printable import printable
@@ -163,7 +163,9 @@ def _sets_in_shards(job: Job, codes: np.ndarray, wanted: np.ndarray) -> dict[int
         if chosen.isdisjoint(record.ids):
             continue
         with suppress(DamagedShard):
-            metas = stored_shard(job, record).metas(chosen.intersection(record.ids))
+            metas = stored_shard(job.target, job.plan, record).metas(
+                chosen.intersection(record.ids)
+            )
             sets |= {int(codes[i]): tuple(meta.get("label", ())) for i, meta in metas.items()}
     return sets
 
@@ -207,7 +209,7 @@ def _find(
 def _has_other_names(job: Job, rows: np.ndarray, place: str) -> bool:
     """True if the source is a job, and its images have the names that the first job read."""
     for record in job.records.values():
-        for i, meta in stored_shard(job, record).metas(record.ids[:1]).items():
+        for i, meta in stored_shard(job.target, job.plan, record).metas(record.ids[:1]).items():
             return i not in _find_in_source(job.plan.source, rows, place, [meta["uri"]])[1]
     return False
 
@@ -216,7 +218,7 @@ def _stored_names(job: Job, names: Container[str]) -> dict[str, list[int]]:
     """Ids by name of these images in the shards."""
     found: dict[str, list[int]] = {}
     for record in job.records.values():
-        for i, meta in stored_shard(job, record).metas(record.ids).items():
+        for i, meta in stored_shard(job.target, job.plan, record).metas(record.ids).items():
             if meta["uri"] in names:
                 found.setdefault(meta["uri"], []).append(i)
     return found
@@ -274,7 +276,11 @@ def _forms(source: str, place: str) -> Iterator[Callable[[str], str | None]]:
     yield lambda name: f"/{name}"
     for text in dict.fromkeys((place, source)):
         yield lambda name, text=text: relative_uri(name, text)
-        yield lambda name, text=text: _prefixed("/", relative_uri(name, text))
+        yield (
+            lambda name, text=text: (
+                None if (below := relative_uri(name, text)) is None else f"/{below}"
+            )
+        )
         for folder in (text, os.path.abspath(os.path.dirname(text))):
             yield lambda name, folder=folder: f"{folder.rstrip('/')}/{name}"
     prefix = name_prefix(source)
@@ -292,10 +298,6 @@ def _unescaped(name: str) -> str | None:
     """A name with bytes that are not UTF-8, of which metadata have `\\xe9`."""
     plain = _ESCAPED.sub(lambda byte: os.fsdecode(bytes.fromhex(byte[1])), name)
     return None if plain == name else plain
-
-
-def _prefixed(prefix: str, name: str | None) -> str | None:
-    return None if name is None else prefix + name
 
 
 def _values(
@@ -400,16 +402,9 @@ def stored_sums(job: Job, ids: Set[int]) -> dict[int, str]:
         parts = zip(record.ids, record.parts_of_sums, strict=False)
         sums |= {i: part for i, part in parts if i in ids}
         with suppress(DamagedShard):
-            metas = stored_shard(job, record).metas(ids)
+            metas = stored_shard(job.target, job.plan, record).metas(ids)
             sums |= {i: content_sum(meta) for i, meta in metas.items() if meta.get("sha256")}
     return sums
-
-
-def stored_shard(job: Job, record: Record) -> StoredShard:
-    """A shard of a job, to be read."""
-    plan = job.plan
-    format = plan.recipe.packing.format
-    return StoredShard(job.target, record, format, frozenset(), images=plan.images)
 
 
 def removed_again(

@@ -9,14 +9,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from fastfeed.decode.base import DecodeFailure
 from fastfeed.errors import TargetError
-from fastfeed.preprocess.engines import Engine
+from fastfeed.preprocess.engines import Engine, summaries_of
 from fastfeed.preprocess.inputs.inputs import Input, check_images
 from fastfeed.preprocess.inputs.readahead import known_sizes
 from fastfeed.preprocess.model.condition import condition_of, unknown_name
@@ -28,19 +27,15 @@ from fastfeed.printable import format_size
 from fastfeed.sources.base import Source
 
 if TYPE_CHECKING:
-    from fastfeed.preprocess.engines import Engine
-    from fastfeed.preprocess.inputs.inputs import Input
     from fastfeed.preprocess.shard.build import ShardTask
     from fastfeed.preprocess.targets.target import Target
 
 SAMPLE_SIZE = 128  # images
-_PIECE_SIZE = 16  # images per piece
+_PIECE_SIZE = 16  # images per piece, which are one point of a fit
 _MAX_S = 30.0  # then the finished pieces are used
 _STANDARD_ERRORS = 2.0  # standard errors: 95 %
 _MAX_MEAN_ASPECT = 3.0  # upper bound of the mean of long side / short side
 _METADATA_BYTES = 4096  # upper bound per sample, without the image
-_SAMPLE = 128  # images
-_PIECE = 16  # of similar size, which make one point of the fit
 _RATE = 1 << 16  # of the rate's unit
 
 
@@ -174,27 +169,13 @@ def processed(
     )
     from fastfeed.preprocess.shard.build import ShardTask
 
-    pieces, started = range(len(plan.shards)), monotonic()
-    summaries: list[dict[str, Any]] = []
-    in_progress: dict[int, int] = {}
-    target = cast("Target", _NullTarget())
-    outcomes = engine.run(_SizedTask(ShardTask(input, target, plan)), pieces)
-    try:
-        for outcome in outcomes:
-            if outcome.error is not None:
-                raise outcome.error
-            in_progress[outcome.piece] = outcome.samples
-            if outcome.summary:
-                summaries.append(outcome.summary)
-                del in_progress[outcome.piece]
-            if on_sample is not None:
-                done = sum(summary["samples"] for summary in summaries) + sum(in_progress.values())
-                on_sample(done, len(ids))
-            if summaries and monotonic() - started > longest_s:
-                break
-    finally:
-        outcomes.close()  # type: ignore[attr-defined]  # an Iterator that is a generator
-    return summaries
+    task = _SizedTask(ShardTask(input, cast("Target", _NullTarget()), plan))
+
+    def listen(_: int, samples: int) -> None:
+        if on_sample is not None:
+            on_sample(samples, len(ids))
+
+    return summaries_of(engine, task, range(len(plan.shards)), listen, longest_s)
 
 
 def _without_function(recipe: Recipe, input: Input) -> Recipe:
@@ -296,37 +277,32 @@ def _sizes(record: Record) -> list[float]:
 
 
 class _NullTarget:
-    """A target that counts."""
+    """A target, and the attempt at each of its shards, that counts and hashes what is written."""
 
     text = "nowhere"
 
     def __init__(self) -> None:
         self.last: list[Record] = []
+        self._files: dict[str, _CountingFile] = {}
 
     def read(self, name: str) -> bytes | None:
         return None
 
-    def attempt(self) -> _NullAttempt:
-        return _NullAttempt(self)
-
-
-class _NullAttempt:
-    def __init__(self, target: _NullTarget) -> None:
-        self._target = target
-        self._files: dict[str, _CountingFile] = {}
+    def attempt(self) -> _NullTarget:
+        attempt = _NullTarget()
+        attempt.last = self.last
+        return attempt
 
     def create(self, name: str) -> _CountingFile:
         return self._files.setdefault(name, _CountingFile())
 
     def commit(
-        self,
-        record: Callable[[Sequence[ShardFile]], tuple[str, bytes]],
-        replaces: bool = False,
+        self, record: Callable[[Sequence[ShardFile]], tuple[str, bytes]], replaces: bool = False
     ) -> None:
         files = self._files.items()
         written = [ShardFile(name, file.bytes, file.digest.hexdigest()) for name, file in files]
         name, content = record(written)
-        self._target.last.append(Record.load(content, name))
+        self.last.append(Record.load(content, name))
 
     def abandon(self) -> None:
         self._files.clear()
@@ -379,11 +355,11 @@ def expected_sizes(input: Input, recipe: Recipe, engine: Engine) -> ExpectedSize
     if not recipe.packing.shard_bytes:
         return None
     sizes = source_bytes(input.source)
-    sample = sample_positions(len(sizes), _SAMPLE)
+    sample = sample_positions(len(sizes), SAMPLE_SIZE)
     sample = sample[np.argsort(sizes[sample], kind="stable")]
     points = [
         (len(ids), int(sizes[ids].sum()), summary["bytes_out"])
-        for summary in processed(input, recipe, engine, sample, _PIECE)
+        for summary in processed(input, recipe, engine, sample, _PIECE_SIZE)
         if (ids := summary["ids"])
     ]
     return ExpectedSizes(recipe, _fitted(points), sizes)

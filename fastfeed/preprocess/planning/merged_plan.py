@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.model.columns import type_differences
 from fastfeed.preprocess.model.edits import Edits, value_of
 from fastfeed.preprocess.model.plan import Earlier, JobPlan, MergedJob, version_differences
 from fastfeed.preprocess.model.recipe import digest
@@ -20,7 +19,9 @@ from fastfeed.preprocess.model.record import part_of_sum
 from fastfeed.preprocess.planning.check_source import load_samples, name_keys
 from fastfeed.preprocess.planning.edited import removed_list, stored_sums
 from fastfeed.preprocess.targets.job_state import Job
+from fastfeed.printable import printable
 from fastfeed.sources.class_names import class_numbers, nfc
+from fastfeed.sources.tables.column_types import words
 
 
 def merged_plan(jobs: Sequence[Job]) -> JobPlan:
@@ -58,7 +59,12 @@ def merged_plan(jobs: Sequence[Job]) -> JobPlan:
         groups=tuple(group for plan in plans for group in plan.groups),
         left_out=dict(left_out),
         earlier=tuple(steps),
-        source_ids=np.concatenate([_source_ids(plan) for plan in plans]),
+        source_ids=np.concatenate(
+            [
+                np.arange(plan.length) if plan.source_ids is None else plan.source_ids
+                for plan in plans
+            ]
+        ),
         failed=failed,
         shares={},
         request={},
@@ -182,14 +188,6 @@ def _contents(job: Job) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return np.array(ids, np.int64), np.array(sums, np.uint64), shards
 
 
-def _resume(job: Job) -> str:
-    return shlex.join(["fastfeed", "preprocess", "resume", job.plan.source, job.target.text])
-
-
-def _source_ids(plan: JobPlan) -> np.ndarray:
-    return np.arange(plan.length) if plan.source_ids is None else plan.source_ids
-
-
 def _check_mergeable(jobs: Sequence[Job]) -> None:
     first = jobs[0]
     choice = first.plan.recipe.choice
@@ -211,9 +209,10 @@ def _check_mergeable(jobs: Sequence[Job]) -> None:
                 " read the shards of all jobs as one source instead"
             )
         if job.todo:
+            line = shlex.join(["fastfeed", "preprocess", "resume", plan.source, text])
             raise ConfigError(
                 f"{text} is not complete: {len(job.todo):,} of {len(job.shards):,} shards are"
-                f" missing or damaged; finish it first:  {_resume(job)}"
+                f" missing or damaged; finish it first:  {line}"
             )
         hashes = {hash.partition(".")[0] for hash in plan.shard_hashes}  # without edits
         if other := next(filter(None, map(by_hash.get, hashes)), ""):
@@ -221,7 +220,11 @@ def _check_mergeable(jobs: Sequence[Job]) -> None:
         by_hash |= dict.fromkeys(hashes, text)
         lines = first.plan.recipe.difference(plan.recipe)
         lines += version_differences(first.plan.made_with, plan.made_with)
-        lines += type_differences(first.plan.columns, plan.columns)
+        types = [
+            {f"column {printable(name)}": words(kind) for name, kind in own.columns.items()}
+            for own in (first.plan, plan)
+        ]
+        lines += version_differences(*types)
         if plan.multi != first.plan.multi:
             lines.append("labels: lists of classes in one job alone")
         if lines:

@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.engines import Engine, run_pieces
+from fastfeed.preprocess.engines import Engine, summaries_of
 from fastfeed.preprocess.inputs.inputs import Input, check_images
 from fastfeed.preprocess.inputs.kept_listing import keep_listing
-from fastfeed.preprocess.inputs.labels import coded, is_multi, label_codes, labels_of
-from fastfeed.preprocess.inputs.plan_ids import PlanIds
+from fastfeed.preprocess.inputs.plan_ids import PlanIds, coded, is_multi, label_codes, labels_of
 from fastfeed.preprocess.model.columns import check_names
 from fastfeed.preprocess.model.edits import REPAIRED, UNCHANGED, Edits
 from fastfeed.preprocess.model.layout import is_job_file
@@ -41,10 +40,10 @@ from fastfeed.preprocess.planning.estimate import (
     source_bytes,
     surely_fits,
 )
-from fastfeed.preprocess.planning.groups import read_groups
 from fastfeed.preprocess.planning.select import PlannedGroups, select
 from fastfeed.preprocess.planning.semantic import read_vectors
-from fastfeed.preprocess.planning.shares import counted, counts_by_class
+from fastfeed.preprocess.planning.shares import counted, counts_by_class, sides_of
+from fastfeed.preprocess.planning.split import read_groups
 from fastfeed.preprocess.planning.survey import Survey, SurveyTask, completed_pieces, load_survey
 from fastfeed.preprocess.planning.wanted import check_where, unwanted
 from fastfeed.preprocess.shard.versions import versions
@@ -220,6 +219,10 @@ def append_plan(
         sets = ()
     facts: dict[str, Any] = _facts(looked, recipe, survey)
     gone = grown.edits.gone
+    sides = None
+    if not plan.merged:
+        sides = sides_of(plan, list(recipe.choice.shares))
+        sides[gone[gone < plan.length]] = -1
     unwanted = facts.setdefault("unwanted", np.zeros(len(all_ids), bool))
     unwanted[gone[gone >= first] - first] = True
     selection = select(
@@ -228,7 +231,7 @@ def append_plan(
         labels,
         survey,
         looked.source.uri,
-        sides=None if plan.merged else _sides(plan, gone),
+        sides=sides,
         label_sets=sets,
         **facts,
     ).shifted(first)
@@ -340,22 +343,6 @@ def _times_of_change(input: Input) -> np.ndarray:
     return times
 
 
-def _sides(plan: JobPlan, gone: np.ndarray) -> np.ndarray:
-    """Splits of the plan's images: int64, shape (length,).
-
-    A split is a position in the shares; -1 for images that were left out, and those in `gone`, ids.
-    """
-    sides = np.full(plan.length, -1, np.int64)
-    start = 0
-    names = list(plan.recipe.choice.shares)
-    for folder, count in plan.groups:
-        side = names.index(folder.partition("/")[0]) if names else 0
-        sides[plan.order[start : start + count]] = side
-        start += count
-    sides[gone[gone < plan.length]] = -1
-    return sides
-
-
 def _bounds(lengths: Sequence[int]) -> np.ndarray:
     """First ids of a survey's pieces, and its length; each of these lengths ends a piece."""
     starts = [np.arange(first, last, _SURVEY_PIECE) for first, last in pairwise([0, *lengths])]
@@ -385,21 +372,15 @@ def _run_survey(
     remaining = [piece for piece in range(pieces) if piece not in done]
     start = len(remaining) * part[0] // part[1]
     remaining = [*remaining[start:], *remaining[:start]]
-    pieces_done = len(done)
-    images_done = sum(int(bounds[piece + 1] - bounds[piece]) for piece in done)
-    in_progress: dict[int, int] = {}
-    if remaining:
-        reporter.survey(pieces_done, pieces, images_done, length)
+    before = sum(int(bounds[piece + 1] - bounds[piece]) for piece in done)
     task = SurveyTask(input.source, target, bounds, pixels, max_pixels, fingerprint)
-    with run_pieces(engine, task, remaining) as outcomes:
-        for outcome in outcomes:
-            if outcome.error:
-                raise outcome.error
-            in_progress[outcome.piece] = outcome.samples
-            if outcome.summary:
-                pieces_done, images_done = pieces_done + 1, images_done + outcome.summary["samples"]
-                del in_progress[outcome.piece]
-            reporter.survey(pieces_done, pieces, images_done + sum(in_progress.values()), length)
+
+    def listen(more: int, samples: int) -> None:
+        reporter.survey(len(done) + more, pieces, before + samples, length)
+
+    if remaining:
+        listen(0, 0)
+    summaries_of(engine, task, remaining, listen)
     reporter.stage("compare")
     return load_survey(target, range(pieces))
 

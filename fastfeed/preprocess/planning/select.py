@@ -25,11 +25,10 @@ from fastfeed.preprocess.pixels.geometry import (
     output_error,
     output_geometry,
 )
-from fastfeed.preprocess.planning.groups import Groups
 from fastfeed.preprocess.planning.near_duplicates import mirrored_pairs, near_pairs
 from fastfeed.preprocess.planning.semantic import similar_to_kept
 from fastfeed.preprocess.planning.shares import DuplicatePair, shares_of
-from fastfeed.preprocess.planning.split import Candidates, Similar, Split, split
+from fastfeed.preprocess.planning.split import Candidates, Groups, Similar, Split, split
 from fastfeed.preprocess.planning.survey import BAD, GOOD, Survey, format_name
 from fastfeed.sampling.permute import permute
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 import math
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -98,7 +98,7 @@ def similar_to_kept(
     count = len(ids)
     nearest = np.full(count, -1, np.int64)
     cosines = np.zeros(count, np.float32)
-    kept: _Kept = _All(vectors) if count <= exact else _cells(vectors, ids)
+    kept = _All(vectors) if count <= exact else _cells(vectors, ids)
     for first in range(0, count, _BLOCK):
         rows = ids[first : first + _BLOCK]
         block = vectors[rows]
@@ -118,26 +118,15 @@ def similar_to_kept(
     return nearest, cosines
 
 
-class _Kept(Protocol):
-    """Vectors of kept images."""
-
-    def most_similar(self, block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Cosine and id of the most similar kept image of each."""
-        ...
-
-    def add(self, ids: np.ndarray) -> None:
-        """Keep these images."""
-        ...
-
-
 class _All:
-    """Compares all."""
+    """Vectors of kept images, all of which are compared."""
 
     def __init__(self, vectors: np.ndarray) -> None:
         self._vectors = vectors
         self._ids = np.zeros(0, np.int64)
 
     def most_similar(self, block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Cosine and id of the most similar kept image of each."""
         best = np.full(len(block), -1, np.float32)
         at = np.full(len(block), -1, np.int64)
         for first in range(0, len(self._ids), _KEPT_AT_ONCE):
@@ -156,7 +145,7 @@ class _All:
 
 @dataclass(slots=True)
 class _Cells:
-    """An index of faiss."""
+    """Vectors of kept images in an index of faiss."""
 
     vectors: np.ndarray
     index: Any

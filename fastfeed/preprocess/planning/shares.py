@@ -14,8 +14,7 @@ from fastfeed.preprocess.model.plan import JobPlan
 from fastfeed.preprocess.model.recipe import Selection
 from fastfeed.preprocess.model.record import Label
 from fastfeed.preprocess.planning.check_source import label_hash
-from fastfeed.preprocess.planning.groups import Groups
-from fastfeed.preprocess.planning.split import Split
+from fastfeed.preprocess.planning.split import Groups, Split
 
 _OFF = 0.2  # of the share requested
 _SHOWN = 5  # classes
@@ -95,7 +94,7 @@ def counted(plan: JobPlan, rows: np.ndarray, by_class: np.ndarray | None = None)
     if not names:
         return plan.shares
     ids = plan.order[~np.isin(plan.order, plan.edits.gone)]
-    side = _sides(plan)[ids]
+    side = sides_of(plan, names)[ids]
     totals = np.bincount(side, minlength=len(names)).tolist()
     shares = shares | {"images": dict(zip(names, totals, strict=True))}
     shares.pop("by_label", None)
@@ -111,11 +110,10 @@ def counted(plan: JobPlan, rows: np.ndarray, by_class: np.ndarray | None = None)
     return shares | ({"by_label": by_label} if by_label else {})
 
 
-def _sides(plan: JobPlan) -> np.ndarray:
-    """The split of each image, by position in the counts of shares: int64, shape (length,)."""
-    names = list(plan.shares.get("images", {}))
+def sides_of(plan: JobPlan, names: Sequence[str]) -> np.ndarray:
+    """The split of each image, by position in these names: int64, (length,), -1 if left out."""
     sides = np.full(plan.length, -1, np.int64)
-    of_groups = [names.index(folder.split("/")[0]) for folder, _ in plan.groups]
+    of_groups = [names.index(folder.split("/")[0]) if names else 0 for folder, _ in plan.groups]
     sides[plan.order] = np.repeat(of_groups, [count for _, count in plan.groups])
     return sides
 
@@ -125,9 +123,10 @@ def counts_by_class(plan: JobPlan, ids: np.ndarray, labels: Sequence[Label]) -> 
 
     ids: of images of the plan that are not gone. labels: their classes.
     """
-    counts = np.zeros((len(plan.classes), len(plan.shares.get("images", {}))), np.int64)
+    names = list(plan.shares.get("images", {}))
+    counts = np.zeros((len(plan.classes), len(names)), np.int64)
     if counts.size:
-        for side, label in zip(_sides(plan)[ids].tolist(), labels, strict=True):
+        for side, label in zip(sides_of(plan, names)[ids].tolist(), labels, strict=True):
             counts[list(label) if isinstance(label, tuple) else [], side] += 1
     return counts
 
@@ -225,7 +224,10 @@ def _classes_off(
             off.append((-missing, label, _percent(counts[at], sum(counts))))
     if not off:
         return []
-    shown = ", ".join(f"{_name(classes, label)} {got}" for _, label, got in sorted(off)[:_SHOWN])
+    shown = ", ".join(
+        f"{classes[label] if label < len(classes) else label} {got}"
+        for _, label, got in sorted(off)[:_SHOWN]
+    )
     more = f" and {len(off) - _SHOWN:,} more" if len(off) > _SHOWN else ""
     return [
         f"in {len(off):,} of {len(by_label):,} classes the share of {name}/ is off by more than a"
@@ -250,7 +252,3 @@ _HINTS = {
 
 def _percent(count: int, total: int) -> str:
     return f"{count / max(total, 1):.1%}"
-
-
-def _name(classes: Sequence[str], label: int) -> str:
-    return classes[label] if label < len(classes) else str(label)

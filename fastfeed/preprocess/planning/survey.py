@@ -23,8 +23,7 @@ from fastfeed.preprocess.inputs.readahead import DEFERRED, known_sizes, read_ahe
 from fastfeed.preprocess.model.layout import JOB
 from fastfeed.preprocess.model.recipe import SOURCE_FORMATS, Limits
 from fastfeed.preprocess.model.task import FREE_BYTES, MemoryLimitError, TaskContext, fault_of
-from fastfeed.preprocess.pixels.cost import cost
-from fastfeed.preprocess.pixels.decode import Rasterizer
+from fastfeed.preprocess.pixels.decode import Rasterizer, cost
 from fastfeed.preprocess.pixels.image_info import ImageInfo, image_info
 from fastfeed.preprocess.targets.target import Target
 from fastfeed.sources.base import Source
@@ -72,9 +71,10 @@ class SurveyTask:
     ) -> dict[str, Any]:
         """As in Task; the summary has "samples" and "bad", both counts."""
         ids = range(int(self.bounds[piece]), int(self.bounds[piece + 1]))
-        if (complete := self._complete(piece, ids)) is not None:  # by another part of the job
-            return complete
         about = self.fingerprint, ids.start, ids.stop, self.need_pixels, self.max_pixels
+        complete = _load_piece(self.target.read(piece_name(piece)))
+        if complete is not None and _fits(complete[1], *about):  # by another part of the job
+            return _summary(complete[0])
         metadata = _metadata(*about)
         rows, failed, done = self._begun(piece, ids, metadata)
         hasher, saves = ImageHasher(self.max_pixels), _Saves()
@@ -92,12 +92,6 @@ class SurveyTask:
         context.begin(_NO_SAMPLE)
         self.target.write(piece_name(piece), _dump_piece(rows, metadata, failed))
         return _summary(rows)
-
-    def _complete(self, piece: int, ids: range) -> dict[str, Any] | None:
-        """The summary of a piece that is already complete."""
-        loaded = _load_piece(self.target.read(piece_name(piece)))
-        known = (self.fingerprint, ids.start, ids.stop, self.need_pixels, self.max_pixels)
-        return None if loaded is None or not _fits(loaded[1], *known) else _summary(loaded[0])
 
     def _begun(
         self, piece: int, ids: range, metadata: dict[str, Any]

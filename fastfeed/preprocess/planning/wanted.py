@@ -10,9 +10,9 @@ import numpy as np
 
 from fastfeed.errors import ConfigError
 from fastfeed.faults import Failure
-from fastfeed.preprocess.engines import Engine, run_pieces
+from fastfeed.preprocess.engines import Engine, summaries_of
 from fastfeed.preprocess.inputs.inputs import Input, sampled_notes
-from fastfeed.preprocess.inputs.labels import is_multi, labels_of
+from fastfeed.preprocess.inputs.plan_ids import is_multi, labels_of
 from fastfeed.preprocess.model.condition import condition_of, known_values, unknown_name
 from fastfeed.preprocess.model.plan import JobPlan, relative_uri
 from fastfeed.preprocess.model.recipe import Recipe
@@ -74,13 +74,12 @@ def _returned(
     )
     count = min(length, recipe.metadata.extras_batch)
     ids = np.unique(np.linspace(0, max(length - 1, 0), count).astype(np.int64)).tolist()
-    returned: list[Collection[str]] = []
-    with run_pieces(engine, ColumnsTask(ShardTask(input, target, plan), ids), [0]) as outcomes:
-        for outcome in outcomes:
-            if outcome.error:
-                raise outcome.error
-            returned += outcome.summary.get("columns", ())
-    return returned
+    task = ColumnsTask(ShardTask(input, target, plan), ids)
+    return [
+        columns
+        for summary in summaries_of(engine, task, [0])
+        for columns in summary.get("columns", ())
+    ]
 
 
 def unwanted(input: Input, recipe: Recipe, survey: Survey) -> np.ndarray:

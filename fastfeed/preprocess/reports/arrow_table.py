@@ -13,12 +13,10 @@ from typing import Any
 from fastfeed.errors import MissingExtra, SourceError
 from fastfeed.faults import Failure
 from fastfeed.preprocess.inputs.plan_ids import columns_of
-from fastfeed.preprocess.inputs.previous_job import METADATA
+from fastfeed.preprocess.inputs.previous_job import KINDS, METADATA, open_shard
 from fastfeed.preprocess.model.layout import SUFFIXES
-from fastfeed.preprocess.model.plan import Shard
 from fastfeed.preprocess.model.record import Record
 from fastfeed.preprocess.planning.bad_images import PlannedClasses, bad_images
-from fastfeed.preprocess.reports.contact_sheet import KINDS, open_shard
 from fastfeed.preprocess.targets.job_state import Job, open_job
 from fastfeed.preprocess.targets.target import Target
 
@@ -68,7 +66,9 @@ def arrow_table(target: Target) -> pa.Table:
     for shard in job.shards:
         record = job.records.get(shard.index)
         if record is None:
-            rows = _planned(job, shard, classes)
+            ids = job.plan.ids(shard)  # the source, which has the names, is not read
+            pairs = zip(ids.tolist(), classes.of(ids), strict=True)
+            rows = [{"id": i, "state": "planned", "class": name or None} for i, name in pairs]
         else:
             rows = [*_samples(job, record, columns), *bad[shard.index]]
         split = _BUCKET.sub("", shard.name.rpartition("/")[0]) or None
@@ -76,13 +76,6 @@ def arrow_table(target: Target) -> pa.Table:
         batches.append(pa.RecordBatch.from_pylist([row | {"split": split} for row in rows], schema))
     table = pa.Table.from_batches(batches, schema)
     return table.append_column("columns", columns.array()) if columns.values else table
-
-
-def _planned(job: Job, shard: Shard, classes: PlannedClasses) -> list[dict[str, Any]]:
-    """Rows of a shard that is not done: the source, which has the names, is not read."""
-    ids = job.plan.ids(shard)
-    pairs = zip(ids.tolist(), classes.of(ids), strict=True)
-    return [{"id": i, "state": "planned", "class": name or None} for i, name in pairs]
 
 
 def _samples(job: Job, record: Record, columns: _Columns) -> Iterator[dict[str, Any]]:
@@ -125,18 +118,14 @@ def _of_source(job: Job, record: Record) -> Iterator[dict[str, Any]]:
     format = job.plan.recipe.packing.format
     column = METADATA[KINDS.get(format, format)]
     with tempfile.TemporaryDirectory(prefix="fastfeed-plan-") as scratch:
-        source = open_shard(job, record, os.path.join(scratch, "shard.ffindex"), [column])
+        index = os.path.join(scratch, "shard.ffindex")
+        source = open_shard(job.target, job.plan, record.shard, index, [column])
         for first in range(0, len(source), _AT_ONCE):
-            ids = range(first, min(first + _AT_ONCE, len(source)))
-            for values in columns_of(source, ids):
-                yield _parsed(values, column)
-
-
-def _parsed(values: dict[str, Any] | Failure, column: str) -> dict[str, Any]:
-    if isinstance(values, Failure):
-        raise SourceError(str(values))
-    meta = values.get(column)
-    return json.loads(meta) if isinstance(meta, (str, bytes)) else meta or {}
+            for values in columns_of(source, range(first, min(first + _AT_ONCE, len(source)))):
+                if isinstance(values, Failure):
+                    raise SourceError(str(values))
+                meta = values.get(column)
+                yield json.loads(meta) if isinstance(meta, (str, bytes)) else meta or {}
 
 
 class _Columns:

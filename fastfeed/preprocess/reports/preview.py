@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import base64
 import io
+import os
+import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
 
 from fastfeed import html_page
-from fastfeed.contact_sheet import draw_sheet
+from fastfeed.contact_sheet import Cell, draw_sheet
+from fastfeed.errors import SourceError
+from fastfeed.faults import Failure
 from fastfeed.html_page import Markup, bullets, escape
+from fastfeed.preprocess.inputs.plan_ids import label_names, labels_of
+from fastfeed.preprocess.inputs.previous_job import open_shard
 from fastfeed.preprocess.model.layout import PREVIEWS
 from fastfeed.preprocess.model.record import BadSample, Record
 from fastfeed.preprocess.reports.bad_groups import BadGroups, Command, bad_groups
-from fastfeed.preprocess.reports.contact_sheet import draw_cells
 from fastfeed.preprocess.reports.statistics import (
     STAGES,
     Statistics,
@@ -24,8 +33,8 @@ from fastfeed.preprocess.reports.statistics import (
     statistics,
     summary,
 )
-from fastfeed.preprocess.targets.job_lock import job_lock
 from fastfeed.preprocess.targets.job_state import Job, open_job
+from fastfeed.preprocess.targets.lock import job_lock
 from fastfeed.printable import format_size
 
 PAGE = f"{PREVIEWS}index.html"
@@ -48,34 +57,67 @@ def preview(
     Of the job as it is now. Returns the names, the page last. ConfigError while another process updates the job.
     """
     with job_lock(job.target, shared=True):  # an update removes what it has withdrawn
-        return _write(open_job(job.target), command, shards, count, side, on_shard)
+        job = open_job(job.target)
+        drawn_records = _spread([job.records[index] for index in sorted(job.records)], shards)
+        pictures: list[tuple[Record, bytes]] = []
+        written = []
+        for number, record in enumerate(drawn_records):
+            cells = draw_cells(job, record, count, side)
+            if cells:
+                file = io.BytesIO()
+                draw_sheet(cells, side).save(file, "JPEG", quality=_QUALITY)
+                written.append(f"{PREVIEWS}{record.shard.replace('/', '-')}.jpg")
+                job.target.write(written[-1], file.getvalue())
+                pictures.append((record, file.getvalue()))
+            if on_shard is not None:
+                on_shard(number + 1, len(drawn_records))
+        groups = bad_groups(job, command)
+        text = page(statistics(job), pictures, job.bad, groups, job.plan.recipe.document())
+        job.target.write(PAGE, text.encode())
+        return [*written, PAGE]
 
 
-def _write(
-    job: Job,
-    command: Command,
-    shards: int,
-    count: int,
-    side: int,
-    on_shard: Callable[[int, int], None] | None,
-) -> list[str]:
-    drawn_records = _spread([job.records[index] for index in sorted(job.records)], shards)
-    pictures: list[tuple[Record, bytes]] = []
-    written = []
-    for number, record in enumerate(drawn_records):
-        cells = draw_cells(job, record, count, side)
-        if cells:
-            file = io.BytesIO()
-            draw_sheet(cells, side).save(file, "JPEG", quality=_QUALITY)
-            written.append(f"{PREVIEWS}{record.shard.replace('/', '-')}.jpg")
-            job.target.write(written[-1], file.getvalue())
-            pictures.append((record, file.getvalue()))
-        if on_shard is not None:
-            on_shard(number + 1, len(drawn_records))
-    groups = bad_groups(job, command)
-    text = page(statistics(job), pictures, job.bad, groups, job.plan.recipe.document())
-    job.target.write(PAGE, text.encode())
-    return [*written, PAGE]
+def draw_cells(job: Job, record: Record, count: int, side: int) -> list[Cell]:
+    """The first samples of a shard, at most `side` pixels per side, read back from it."""
+    ids = record.ids[:count]
+    if not ids:
+        return []
+    try:
+        # for the index, not in the target
+        with tempfile.TemporaryDirectory(prefix="fastfeed-preview-") as scratch:
+            source = open_shard(
+                job.target, job.plan, record.shard, os.path.join(scratch, "shard.ffindex")
+            )
+            positions = np.arange(min(len(ids), len(source)))
+            samples = source.read([int(position) for position in positions])
+            labels = labels_of(source, positions)
+    except (SourceError, ValueError) as error:
+        return [Cell(None, str(error))]
+    classes = job.plan.classes
+    class_names = [", ".join(label_names(label, classes)) for label in labels]
+    return [
+        Cell(*_thumbnail(sample, side, f"{name}  #{id}".strip()))
+        for sample, name, id in zip(samples, class_names, ids, strict=False)
+    ]
+
+
+def _thumbnail(sample: Any, side: int, title: str) -> tuple[Image.Image | None, str]:
+    if isinstance(sample, Failure):
+        return None, f"{title} {sample.reason}"
+    try:
+        if not isinstance(sample, np.ndarray) and bytes(sample[:6]) == b"\x93NUMPY":
+            sample = np.load(io.BytesIO(sample), allow_pickle=False)
+        image = (
+            Image.fromarray(np.asarray(sample))
+            if isinstance(sample, np.ndarray)
+            else Image.open(io.BytesIO(sample))
+        )
+        image.draft("RGB", (side, side))  # decodes fewer pixels of JPEGs
+        image = image.convert("RGB")
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        return None, f"{title} {error}"
+    image.thumbnail((side, side))
+    return image, title
 
 
 def page(

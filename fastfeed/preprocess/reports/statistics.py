@@ -221,7 +221,9 @@ def summary(stats: Statistics) -> list[tuple[str, str]]:
             ("written", stats.bytes, counts.pixels_out),
         ]
         for name, count, pixels in sizes:
-            each = f"{format_size(count / good)} and {_mega(pixels / good)} per image"
+            mega = pixels / good / 1e6
+            shape = f"{mega:.2g} MP" if mega < 10 else f"{mega:.0f} MP"
+            each = f"{format_size(count / good)} and {shape} per image"
             lines.append((name, f"{format_size(count)}, {each}"))
         if counts.bytes_in:
             lines.append(("output size", f"{stats.bytes / counts.bytes_in:.1%} of input"))
@@ -237,7 +239,3 @@ def summary(stats: Statistics) -> list[tuple[str, str]]:
     for name, seconds in took.stages.items() if busy else ():
         lines.append((f"  {name}", f"{seconds / busy:.0%}, {STAGES.get(name, name)}"))
     return lines
-
-
-def _mega(pixels: float) -> str:
-    return f"{pixels / 1e6:.2g} MP" if pixels < 1e7 else f"{pixels / 1e6:.0f} MP"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
@@ -148,10 +149,8 @@ def _times(job: Job) -> list[float]:
     """Modification times of the records, seconds since 1970."""
     if not isinstance(job.target, LocalTarget):
         return []
-    times = []
+    times: list[float] = []
     for record in job.records.values():
-        try:
+        with suppress(OSError):  # removed by `verify --fix`
             times.append(os.stat(job.target.path(record.name)).st_mtime)
-        except OSError:  # removed by `verify --fix`
-            continue
     return times

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,12 +12,11 @@ import numpy as np
 
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.preprocess.model.layout import RECORDS, TEMPORARY, is_job_file, record_name
-from fastfeed.preprocess.model.plan import Shard
-from fastfeed.preprocess.model.record import Record, ShardFile
-from fastfeed.preprocess.targets.job_lock import job_lock
-from fastfeed.preprocess.targets.job_state import Job, indexes, open_job
+from fastfeed.preprocess.model.record import Record
+from fastfeed.preprocess.shard.array_files import Rows
+from fastfeed.preprocess.targets.job_state import Job, indexes, open_job, read_records
 from fastfeed.preprocess.targets.local import LocalTarget
-from fastfeed.preprocess.targets.lock import has_ended
+from fastfeed.preprocess.targets.lock import has_ended, job_lock
 from fastfeed.preprocess.targets.ranges import HashedFile, Read, reader
 from fastfeed.preprocess.targets.target import Target
 from fastfeed.sources.shards.build_index import ForwardReader
@@ -92,18 +90,13 @@ def verify(job: Job, on_shard: OnShard | None = None) -> Verification:
 def matching_records(job: Job) -> dict[int, Record]:
     """Records of this plan, whether or not their files exist."""
     hashes, present = job.plan.shard_hashes, job.target.files()
-    shards = [shard for shard in job.shards if record_name(shard.name) in present]
-
-    def load(shard: Shard) -> Record | None:
-        try:
-            record = Record.load(job.target.read(record_name(shard.name)) or b"", shard.name)
-        except SourceError:  # reported by _foreign_files
-            return None
-        found = record.plan, record.index, record.shard
-        return record if found == (hashes[shard.index], shard.index, shard.name) else None
-
-    with ThreadPoolExecutor(_READERS, "fastfeed-verify") as pool:
-        return {record.index: record for record in pool.map(load, shards) if record is not None}
+    indexes = {record_name(shard.name): shard.index for shard in job.shards}
+    found = read_records(job.target, [name for name in indexes if name in present])
+    return {
+        record.index: record
+        for record in found  # others are reported by _foreign_files
+        if record.index == indexes.get(record.name) and record.plan == hashes[record.index]
+    }
 
 
 def repair(job: Job, verified: Verification) -> list[str]:
@@ -159,20 +152,17 @@ def _check_shard(job: Job, record: Record, present: dict[str, int]) -> tuple[lis
             problems.append(Problem("size", part.name, detail, record.index))
         else:
             count += part.bytes
-            if detail := _check_content(job.target, part):
+            detail = ""
+            try:
+                if HashedFile(job.target, part.name, part.bytes).sha256() != part.sha256:
+                    detail = "content differs from what was written (sha256)"
+            except OSError as error:
+                detail = f"cannot be read: {error}"
+            if detail:
                 problems.append(Problem("content", part.name, detail, record.index))
     if not problems:
         problems += _check_samples(job, record)
     return problems, count
-
-
-def _check_content(target: Target, part: ShardFile) -> str:
-    """The problem with a file's content, or ""."""
-    try:
-        same = HashedFile(target, part.name, part.bytes).sha256() == part.sha256
-    except OSError as error:
-        return f"cannot be read: {error}"
-    return "" if same else "content differs from what was written (sha256)"
 
 
 def _check_samples(job: Job, record: Record) -> Iterator[Problem]:
@@ -278,16 +268,11 @@ def _in_mds(reader: ForwardReader) -> int:
 
 
 def _in_arrays(reader: ForwardReader) -> int:
-    from numpy.lib import format as npy
-
-    file = io.BytesIO(reader.read(0, 1 << 12))
-    version = npy.read_magic(file)
-    shape, _, dtype = (
-        npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-    )(file)
-    if file.tell() + int(np.prod(shape, dtype=np.int64)) * dtype.itemsize != reader.size:
-        raise ValueError(f"an array {shape} of {dtype} does not fit {reader.size} bytes")
-    return int(shape[0])
+    rows = Rows.of(reader)
+    if rows.first + rows.count * rows.size != reader.size:
+        shape = (rows.count, *rows.shape)
+        raise ValueError(f"an array {shape} of {rows.dtype} does not fit {reader.size} bytes")
+    return rows.count
 
 
 def _raise_notes(notes: list[str]) -> None:

@@ -16,7 +16,7 @@ from fastfeed.decode.base import DecodeFailure
 from fastfeed.errors import ConfigError, FastfeedError, TargetError
 from fastfeed.faults import Failure
 from fastfeed.preprocess.inputs.inputs import Input
-from fastfeed.preprocess.inputs.labels import labels_of
+from fastfeed.preprocess.inputs.plan_ids import labels_of
 from fastfeed.preprocess.model.condition import (
     DROPPED,
     UNKNOWN,
@@ -45,7 +45,7 @@ from fastfeed.preprocess.model.task import (
     fault_of,
 )
 from fastfeed.preprocess.shard.images import NO_SAMPLE, SampleImages
-from fastfeed.preprocess.shard.stored import DamagedShard, Run, StoredShard
+from fastfeed.preprocess.shard.stored import DamagedShard, Run, StoredShard, stored_shard
 from fastfeed.preprocess.shard.user_function import (
     Drop,
     UserColumns,
@@ -81,22 +81,14 @@ class ShardTask:
         self, piece: int, context: TaskContext, poison: Mapping[int, DecodeFailure]
     ) -> dict[str, Any]:
         """As in Task. OSError; ConfigError if other libraries would write other bytes."""
-        shard = self._shards[piece]
+        shard = self.plan.shards[piece]
         existing = self._existing_record(shard)
-        if existing is not None and existing.plan == self.hashes[shard.index]:
+        if existing is not None and existing.plan == self.plan.shard_hashes[shard.index]:
             return existing.summary({})
         if existing is not None:
-            format = self.plan.recipe.packing.format
-            stored = StoredShard(
-                self.target,
-                existing,
-                format,
-                self._gone,
-                self.plan.columns,
-                images=self.plan.images,
-            )
+            stored = stored_shard(self.target, self.plan, existing, self._gone)
             if not np.isin(existing.ids, self.plan.edits.ids).any():  # edits of bad images alone
-                record = replace(existing, plan=self.hashes[shard.index], bad=stored.bad)
+                record = replace(existing, plan=self.plan.shard_hashes[shard.index], bad=stored.bad)
                 self.target.write(record.name, record.dump())
                 return record.summary({})
             for again in (stored, replace(stored, careful=True)):
@@ -147,7 +139,7 @@ class ShardTask:
             seconds["commit"] += perf_counter() - started
         except TargetError:  # maybe another run built this shard, completed the job, and swept
             existing = self._existing_record(shard)
-            if existing is None or existing.plan != self.hashes[shard.index]:
+            if existing is None or existing.plan != self.plan.shard_hashes[shard.index]:
                 raise
             return existing.summary({})
         finally:  # also if the parent process is gone: partial files must be removed
@@ -229,7 +221,7 @@ class ShardTask:
             record = Record.load(content or b"", shard.name)
         except OSError:
             return None
-        base = self.hashes[shard.index].partition(".")[0]
+        base = self.plan.shard_hashes[shard.index].partition(".")[0]
         return record if record.index == shard.index and record.base == base else None
 
     def uri(self, i: int, image: str = "") -> str:
@@ -257,11 +249,6 @@ class ShardTask:
         return UserFunction(self.plan.recipe.metadata.extras)
 
     @cached_property
-    def hashes(self) -> list[str]:
-        """Hash of the plan that each shard is made by."""
-        return self.plan.shard_hashes
-
-    @cached_property
     def _prefixes(self) -> tuple[str, str]:
         uri = self.planned.source.uri  # "" for images of other sources
         firsts = [(part.first_uri, uri(i)) for i, part in self.plan.parts if i not in self._gone]
@@ -273,10 +260,6 @@ class ShardTask:
         assert self.input is not None, "shards are built from a source"
         check_here(self.plan)  # once per process, before the first shard
         return self.input
-
-    @cached_property
-    def _shards(self) -> list[Shard]:
-        return self.plan.shards
 
     @cached_property
     def _starts(self) -> list[int]:
@@ -461,7 +444,7 @@ class _ShardBuilder:
         return Record(
             shard.name,
             shard.index,
-            self.task.hashes[shard.index],
+            self.task.plan.shard_hashes[shard.index],
             tuple(files),
             tuple(self.ids),
             tuple(offsets),

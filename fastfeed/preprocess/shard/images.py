@@ -89,7 +89,7 @@ class SampleImages:
         """
         made: dict[str, ProcessedImage] = {}
         for k, (name, blob) in enumerate(zip(self._images, blobs, strict=True)):
-            transform = self._transform_others if k else partial(self._transform, known=known)
+            transform = self._transforms[1] if k else partial(self._transforms[0], known=known)
             image = self._make_one(sample, k, blob, context, transform)
             if not isinstance(image, ProcessedImage):
                 is_named = name and image.reason != DROPPED
@@ -142,9 +142,7 @@ class SampleImages:
             return DecodeFailure("oom", str(error))
 
     @cached_property
-    def _transform(self) -> Transformer:
-        return Transformer(self._recipe)
-
-    @cached_property
-    def _transform_others(self) -> Transformer:
-        return Transformer(replace(self._recipe, limits=replace(self._recipe.limits, where="")))
+    def _transforms(self) -> tuple[Transformer, Transformer]:
+        """Those of the first image, and of the others, which no condition is about."""
+        plain = replace(self._recipe, limits=replace(self._recipe.limits, where=""))
+        return Transformer(self._recipe), Transformer(plain)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fastfeed.decode.base import DecodeFailure
 from fastfeed.faults import Failure
-from fastfeed.preprocess.inputs.labels import labels_of
-from fastfeed.preprocess.model.record import Entry, ProcessedImage
+from fastfeed.preprocess.inputs.plan_ids import labels_of
+from fastfeed.preprocess.model.condition import UNKNOWN
+from fastfeed.preprocess.model.record import Entry, Label, ProcessedImage
 from fastfeed.preprocess.model.task import TaskContext
 from fastfeed.preprocess.shard.build import ShardTask
 
@@ -26,15 +27,7 @@ class ProbeTask:
     ) -> dict[str, Any]:
         """As in Task: the summary has the ids that are good."""
         ids = self.parts[piece]
-        task = self.task
-        labels = labels_of(task.planned.source, ids)
-        rows = zip(ids, labels, task.planned.notes(ids, earlier=True), strict=True)
-        known = {i: task.known(i, label, n) for i, label, n in rows if not isinstance(n, Failure)}
-        good = []
-        with task.images.read([i for i in known if i not in poison], context) as blobs:
-            for i, blob, _ in blobs:
-                if isinstance(task.images.make(i, blob, context, known[i]), ProcessedImage):
-                    good.append(i)
+        good = [i for i, *_ in _made(self.task, ids, context, poison)]
         context.begin(-1)
         return {"samples": len(ids), "good": good}
 
@@ -56,25 +49,43 @@ class ColumnsTask:
     ) -> dict[str, Any]:
         """As in Task: the summary has the columns of each sample that is not dropped."""
         task = self.task
-        ids = [i for i in self.ids if i not in poison]
-        labels = labels_of(task.planned.source, ids)
-        rows = zip(ids, labels, task.planned.notes(ids, earlier=True), strict=True)
-        known = {i: (label, note) for i, label, note in rows if not isinstance(note, Failure)}
-        entries = []
-        with task.images.read(list(known), context) as blobs:
-            for i, blob, _ in blobs:
-                image = task.images.make(i, blob, context)
-                if isinstance(image, ProcessedImage):
-                    entries.append(task.entry(i, *known[i], image))
-        results = task.extend(entries, context, ids[0] if ids else -1)
+        made = _made(task, self.ids, context, poison, keeps_all=True)
+        entries = [task.entry(i, label, note, image) for i, label, note, image in made]
+        results = task.extend(entries, context, self.ids[0])
         context.begin(-1)
         columns = [
             sorted({*entry.meta.get("columns", {}), *entry.arrays})
             for entry in results
             if isinstance(entry, Entry)
         ]
-        return {"samples": len(ids), "columns": columns}
+        return {"samples": len(self.ids), "columns": columns}
 
     def alone(self, sample: int, context: TaskContext) -> None:
         """As in Task."""
         self.task.alone(sample, context)
+
+
+def _made(
+    task: ShardTask,
+    ids: Sequence[int],
+    context: TaskContext,
+    poison: Mapping[int, DecodeFailure],
+    keeps_all: bool = False,
+) -> Iterator[tuple[int, Label, dict[str, Any], ProcessedImage]]:
+    """Id, label, note and image of the samples that are good.
+
+    keeps_all: whatever `Limits.where` drops.
+    """
+    labels = labels_of(task.planned.source, ids)
+    rows = zip(ids, labels, task.planned.notes(ids, earlier=True), strict=True)
+    known = {
+        i: (label, note)
+        for i, label, note in rows
+        if i not in poison and not isinstance(note, Failure)
+    }
+    with task.images.read(list(known), context) as blobs:
+        for i, blob, _ in blobs:
+            values = UNKNOWN if keeps_all else task.known(i, *known[i])
+            image = task.images.make(i, blob, context, values)
+            if isinstance(image, ProcessedImage):
+                yield i, *known[i], image

@@ -16,6 +16,7 @@ import numpy as np
 from fastfeed.decode.base import DecodeFailure
 from fastfeed.errors import SourceError
 from fastfeed.preprocess.model.layout import SUFFIXES
+from fastfeed.preprocess.model.plan import JobPlan
 from fastfeed.preprocess.model.record import (
     BadSample,
     Counts,
@@ -261,31 +262,47 @@ class StoredShard:
         """Metadata columns of bytes."""
         return [name for name, kind in self.types.items() if kind == "bytes"]
 
-    def blobs(self, values: Mapping[str, bytes | None]) -> dict[str, bytes]:
-        """Metadata columns of bytes that a sample has."""
-        return {name: blob for name in self.binary if (blob := values.get(name))}
-
-    def others(
-        self, meta: Mapping[str, Any], image: Callable[[str, str], bytes]
-    ) -> dict[str, ProcessedImage]:
-        """Images of a sample after the first; `image` has their content by name and extension."""
-        others: dict[str, ProcessedImage] = {}
-        for name in self.images[1:]:
-            facts = meta["images"][name]
-            kind = facts["extension"]
-            size = facts["height"], facts["width"]
-            others[name] = ProcessedImage(image(name, kind), kind, *size, facts)
-        return others
-
     @property
     def image(self) -> str:
         """Column of the first image."""
         return self.images[0] if self.images else "image"
 
-    def array(self, name: str, value: Any) -> np.ndarray:
-        """An array of a sample with the type and shape that it was given with."""
-        dtype, shape = self.record.arrays[name]
-        return np.asarray(value).astype(dtype).reshape(shape)
+    def entry(self, row: Mapping[str, Any]) -> Entry:
+        """A sample from its parts by name; texts may be bytes."""
+        meta = json.loads(row["meta"])
+        others: dict[str, ProcessedImage] = {}
+        for name in self.images[1:]:
+            facts = meta["images"][name]
+            size = facts["height"], facts["width"]
+            others[name] = ProcessedImage(row[name], facts["extension"], *size, facts)
+        return Entry(
+            _text(row["key"]),
+            row[self.image],
+            _text(row["extension"]),
+            row["height"],
+            row["width"],
+            label_in(meta),
+            None if row["text"] is None else _text(row["text"]),
+            meta,
+            {
+                name: np.asarray(row[name]).astype(dtype).reshape(shape)
+                for name, (dtype, shape) in self.record.arrays.items()
+            },
+            {name: blob for name in self.binary if (blob := row.get(name))},
+            others,
+        )
+
+
+def stored_shard(
+    target: Target, plan: JobPlan, record: Record, gone: frozenset[int] = frozenset()
+) -> StoredShard:
+    """A shard of a job, to be read."""
+    format = plan.recipe.packing.format
+    return StoredShard(target, record, format, gone, plan.columns, images=plan.images)
+
+
+def _text(text: str | bytes) -> str:
+    return text if isinstance(text, str) else text.decode()
 
 
 def _in_tar(shard: StoredShard) -> Iterator[Entry]:
@@ -302,23 +319,13 @@ def _in_tar(shard: StoredShard) -> Iterator[Entry]:
 
 def _of_members(shard: StoredShard, key: str, parts: Mapping[str, bytes]) -> Entry:
     """A sample of its members by extension, with the image first, not yet `_measured`."""
+    row: dict[str, Any] = {"key": key, "height": 0, "width": 0, "text": parts.get("txt")}
+    for member, content in parts.items():
+        name, _, kind = member.rpartition(".")
+        row[name or kind] = np.load(io.BytesIO(content)) if name in shard.record.arrays else content
     member, image = next(iter(parts.items()))
-    extension = member.rpartition(".")[2]
-    text = parts.get("txt")
-    meta = json.loads(parts["json"])
-    return Entry(
-        key,
-        image,
-        extension,
-        0,
-        0,
-        label_in(meta),
-        None if text is None else text.decode(),
-        meta,
-        {name: np.load(io.BytesIO(parts[f"{name}.npy"])) for name in shard.record.arrays},
-        shard.blobs(parts),
-        shard.others(meta, lambda name, kind: parts[f"{name}.{kind}"]),
-    )
+    row |= {shard.image: image, "extension": member.rpartition(".")[2], "meta": parts["json"]}
+    return shard.entry(row)
 
 
 def _tar_sample(shard: StoredShard, file: ForwardReader) -> Callable[[int, int], Entry]:
@@ -360,37 +367,23 @@ def _in_tfrecord(shard: StoredShard) -> Iterator[Entry]:
 
 
 def _record_sample(shard: StoredShard, file: ForwardReader) -> Callable[[int, int], Entry]:
-    own = ("caption", "filename", "height", "key", "meta", "width")
-    encoded = [f"{name}/encoded" for name in shard.images] or ["encoded"]
-    names = FeatureNames(
-        *(f"image/{name}".encode() for name in (*own, *encoded)),
-        *map(str.encode, (*shard.record.arrays, *shard.binary)),
-    )
+    features = {name: f"image/{name}" for name in ("height", "key", "meta", "width")}
+    features |= {"extension": "image/filename", "text": "image/caption"}
+    features |= {name: f"image/{name}/encoded" for name in shard.images}
+    features |= {} if shard.images else {"image": "image/encoded"}
+    features |= {name: name for name in (*shard.record.arrays, *shard.binary)}
+    names = FeatureNames(*map(str.encode, features.values()))
 
     def sample(start: int, stop: int) -> Entry:
         size = stop - start - 16
         message = LazyMessage.of(file.read(start + 12, size))
         example = Example(message, 0, size, names)
-
-        def value(name: str) -> Any:
-            bounds = example.feature(name.encode())
-            return None if bounds is None else to_python(message.bytes(*bounds), text=False)
-
-        text = value("image/caption")
-        meta = json.loads(value("image/meta"))
-        return Entry(
-            value("image/key").decode(),
-            value(f"image/{encoded[0]}"),
-            value("image/filename").decode().partition(".")[2],
-            int(value("image/height")),
-            int(value("image/width")),
-            label_in(meta),
-            None if text is None else text.decode(),
-            meta,
-            {name: shard.array(name, value(name)) for name in shard.record.arrays},
-            shard.blobs({name: value(name) for name in shard.binary}),
-            shard.others(meta, lambda name, _: value(f"image/{name}/encoded")),
-        )
+        row: dict[str, Any] = {}
+        for name, feature in features.items():
+            bounds = example.feature(feature.encode())
+            row[name] = None if bounds is None else to_python(message.bytes(*bounds), text=False)
+        row |= {name: int(row[name]) for name in ("height", "width")}
+        return shard.entry(row | {"extension": _text(row["extension"]).partition(".")[2]})
 
     return sample
 
@@ -407,20 +400,7 @@ def _in_parquet(shard: StoredShard) -> Iterator[Entry]:
     names = [*own, *(shard.images or ("image",)), *shard.record.arrays, *shard.binary]
     for batch in _table(shard).iter_batches(_ROWS, columns=names):
         for row in batch.to_pylist():
-            meta = json.loads(row["meta"])
-            yield Entry(
-                row["key"],
-                row[shard.image],
-                row["extension"],
-                row["height"],
-                row["width"],
-                label_in(meta),
-                row["text"],
-                meta,
-                {name: shard.array(name, row[name]) for name in shard.record.arrays},
-                shard.blobs(row),
-                shard.others(meta, lambda name, _, row=row: row[name]),
-            )
+            yield shard.entry(row)
 
 
 def _in_mds(shard: StoredShard) -> Iterator[Entry]:
@@ -435,31 +415,16 @@ def _mds_sample(shard: StoredShard, file: ForwardReader) -> Callable[[int, int],
 
     def sample(start: int, stop: int) -> Entry:
         places = column_locations(file, columns, start, stop)
-        row = {name: file.read(place.offset, place.size) for name, place in places.items()}
-        height, width = (_integer(row[name]) for name in ("height", "width"))
-        meta = json.loads(row["meta"])
-        return Entry(
-            row["key"].decode(),
-            row[shard.image],
-            row["extension"].decode(),
-            height,
-            width,
-            label_in(meta),
-            row["text"].decode() or None,
-            meta,
-            {
-                name: shard.array(name, np.frombuffer(row[name], np.dtype(kind).newbyteorder("<")))
-                for name, (kind, _) in shard.record.arrays.items()
-            },
-            shard.blobs(row),
-            shard.others(meta, lambda name, _: row[name]),
-        )
+        row: dict[str, Any] = {
+            name: file.read(place.offset, place.size) for name, place in places.items()
+        }
+        row |= {name: int.from_bytes(row[name], "little") for name in ("height", "width")}
+        row["text"] = row["text"] or None
+        for name, (kind, _) in shard.record.arrays.items():
+            row[name] = np.frombuffer(row[name], np.dtype(kind).newbyteorder("<"))
+        return shard.entry(row)
 
     return sample
-
-
-def _integer(data: bytes) -> int:
-    return int.from_bytes(data, "little", signed=True)
 
 
 _ENTRIES: dict[str, Callable[[StoredShard], Iterator[Entry]]] = {

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from fastfeed.errors import ConfigError, SourceError
@@ -105,7 +106,7 @@ def open_job(target: Target, plan: JobPlan | None = None, before: Job | None = N
     records: dict[int, Record] = {}
     outdated: dict[int, Record] = {}
     known = {record.name: record for record in before.records.values()} if before else {}
-    for record in _records(target, names, known):
+    for record in read_records(target, names, known):
         shard = by_name.get(record.shard)
         if shard is None or record.index != shard.index:
             continue
@@ -119,7 +120,9 @@ def open_job(target: Target, plan: JobPlan | None = None, before: Job | None = N
     return Job(target, plan, shards, records, frozenset(stale), outdated)
 
 
-def _records(target: Target, names: Sequence[str], known: Mapping[str, Record]) -> Iterator[Record]:
+def read_records(
+    target: Target, names: Sequence[str], known: Mapping[str, Record] = MappingProxyType({})
+) -> Iterator[Record]:
     """The records of these names that are not damaged, in this order; `known` ones are not read."""
 
     def load(name: str) -> Record | None:
@@ -190,8 +193,8 @@ def indexes(job: Job, records: list[Record]) -> dict[str, bytes]:
         return {}
     from fastfeed.preprocess.writers.mds import index_json
 
-    packing, image = job.plan.recipe.packing, job.plan.recipe.encoding.image
-    about = job.plan.columns, job.plan.multi, job.plan.images
+    plan = job.plan
+    about = plan.recipe.encoding.image, plan.columns, plan.multi, plan.images
     folders: dict[str, list[tuple[str, int, str, int, dict[str, Any]]]] = {}
     for record in records:
         folder, _, _ = record.shard.rpartition("/")
@@ -200,7 +203,7 @@ def indexes(job: Job, records: list[Record]) -> dict[str, bytes]:
         file = name, main.bytes, main.sha256, len(record.ids), record.arrays
         folders.setdefault(folder, []).append(file)
     return {
-        f"{folder}/index.json".lstrip("/"): index_json(files, packing, image, *about)
+        f"{folder}/index.json".lstrip("/"): index_json(files, *about)
         for folder, files in folders.items()
     }
 

@@ -13,8 +13,8 @@ from typing import ClassVar
 from fastfeed.errors import ConfigError, TargetError
 from fastfeed.preprocess.model.layout import LOCKS, TEMPORARY
 from fastfeed.preprocess.model.record import ShardFile
+from fastfeed.preprocess.targets.base import Attempt, Target, outside, remove_tree, write_error
 from fastfeed.preprocess.targets.lock import has_ended, temporary_name
-from fastfeed.preprocess.targets.target import Attempt, Target, outside, remove_tree, write_error
 from fastfeed.system.descriptors import closing_file, open_file, open_regular
 from fastfeed.system.folders import free_bytes, sync_folder
 from fastfeed.system.locks import lock

@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from typing import Protocol
 
 from fastfeed.errors import ConfigError
 
@@ -17,34 +16,25 @@ PathLike = str | os.PathLike[str]
 PathParts = tuple[str, ...]  # the protocol, and the parts of the path
 
 
-class HasText(Protocol):
-    """An opened target."""
-
-    @property
-    def text(self) -> str: ...
-
-
-def check_overlap(source: PathLike | Sequence[PathLike], target: PathLike | HasText) -> None:
+def check_overlap(source: PathLike, target: PathLike) -> None:
     """Raise ConfigError if source and target are the same or one contains the other.
 
     Resolves symbolic links and folders mounted twice. Neither has to exist.
     """
-    target_text = os.fspath(target) if isinstance(target, (str, os.PathLike)) else target.text
-    sources = [source] if isinstance(source, (str, os.PathLike)) else source
-    for source_text in [os.fspath(item) for item in sources]:
-        problem = _overlap(source_text, target_text)
-        if problem:
-            raise ConfigError(
-                f"source and target must not overlap, got {source_text} and {target_text}:"
-                f" {problem}; choose a target outside the source",
-                field="target",
-            )
+    if problem := _overlap(os.fspath(source), os.fspath(target)):
+        raise ConfigError(
+            f"source and target must not overlap, got {source} and {target}: {problem}; choose a"
+            " target outside the source",
+            field="target",
+        )
 
 
 def _overlap(source: str, target: str) -> str:
     target_parts, pattern = _parts(target), _parts(source)
     fixed = next((k for k, part in enumerate(pattern) if k and _MAGIC.search(part)), len(pattern))
-    if pattern[0] == "file" and _exists(pattern):  # a folder may be called "a[1]"
+    if pattern[0] == "file" and os.path.lexists(
+        "/" + "/".join(pattern[1:])
+    ):  # a folder may be called "a[1]"
         fixed = len(pattern)
     start, magic = pattern[:fixed], pattern[fixed:]
     if start[0] != target_parts[0]:
@@ -73,10 +63,6 @@ def _parts(text: str) -> PathParts:
     # a user and a password
     rest = rest.partition("@")[2] if "@" in rest.partition("/")[0] else rest
     return (_SAME.get(protocol, protocol), *(part for part in rest.split("/") if part))
-
-
-def _exists(parts: PathParts) -> bool:
-    return os.path.lexists("/" + "/".join(parts[1:]))
 
 
 def _real(parts: PathParts) -> PathParts:

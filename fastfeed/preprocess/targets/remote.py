@@ -19,8 +19,7 @@ from typing import Any, ClassVar, TypeVar
 from fastfeed.errors import ConfigError, FastfeedError, TargetError
 from fastfeed.preprocess.model.layout import TEMPORARY
 from fastfeed.preprocess.model.record import ShardFile
-from fastfeed.preprocess.targets.lock import has_ended, temporary_name
-from fastfeed.preprocess.targets.target import (
+from fastfeed.preprocess.targets.base import (
     RERUN_HINT,
     Attempt,
     LinkedFile,
@@ -29,6 +28,7 @@ from fastfeed.preprocess.targets.target import (
     remove_tree,
     write_error,
 )
+from fastfeed.preprocess.targets.lock import has_ended, temporary_name
 from fastfeed.printable import warn
 from fastfeed.storage.event_loop import results
 from fastfeed.storage.filesystem import call, list_files
@@ -65,24 +65,14 @@ class RemoteTarget(Target):
     def __init__(self, url: str, options: dict[str, Any], policy: RetryPolicy = POLICY) -> None:
         # as named by the user, without a password
         self.text = re.sub(r"(?<=://)([^/@:]*):[^/]*@", r"\1:...@", url)
-        self._url = url.rstrip("/")
+        self.url = url.rstrip("/")  # with a password, if it has one
         self.policy = policy
-        self._storage = Storage(options, policy=policy)
+        self.storage = Storage(options, policy=policy)
         self._protocol = url.partition("://")[0]
         self._has_warned = False  # that the service does not compare
 
     def __repr__(self) -> str:
         return f"RemoteTarget({self.text!r})"
-
-    @property
-    def storage(self) -> Storage:
-        """The storage that objects are read with."""
-        return self._storage
-
-    @property
-    def url(self) -> str:
-        """The URL, including a password if it has one."""
-        return self._url
 
     def read(self, name: str) -> bytes | None:
         result = self._request(name, lambda system, path: call(system, "cat_file", path))
@@ -155,7 +145,7 @@ class RemoteTarget(Target):
         """URL of an object that the same service holds, to be copied there; else None."""
         if not isinstance(source, RemoteTarget) or source._protocol != self._protocol:
             return None
-        return source.path(name) if source.storage.options == self._storage.options else None
+        return source.path(name) if source.storage.options == self.storage.options else None
 
     def _send(self, part: ShardFile, file: str, is_object: bool) -> None:
         async def put(system: Any, path: str) -> None:
@@ -228,7 +218,7 @@ class RemoteTarget(Target):
 
     @property
     def _mark(self) -> str:
-        return hashlib.sha256(self._url.encode()).hexdigest()[:8]
+        return hashlib.sha256(self.url.encode()).hexdigest()[:8]
 
     def _all(self, folder: str = "") -> dict[str, int]:
         policy = replace(self.policy, deadline_s=_LISTING_S, attempt_s=_LISTING_S)
@@ -240,7 +230,7 @@ class RemoteTarget(Target):
             system.invalidate_cache()
             return await list_files(system, path)
 
-        result = self._run(f"{self._url}/{folder}".rstrip("/"), request, policy)
+        result = self._run(f"{self.url}/{folder}".rstrip("/"), request, policy)
         is_missing = isinstance(result, Unread) and result.reason == "not_found"
         if is_missing and (folder or self._protocol not in _BUCKETS):
             return {}
@@ -253,7 +243,7 @@ class RemoteTarget(Target):
     def path(self, name: str) -> str:
         if any(part in ("", ".", "..") for part in name.split("/")):
             raise outside(name)
-        return f"{self._url}/{name}"
+        return f"{self.url}/{name}"
 
     def _request(self, name: str, request: Callable[[Any, str], Any], size: int = 0) -> Any:
         more = size / self.policy.min_rate
@@ -263,16 +253,16 @@ class RemoteTarget(Target):
 
     def _run(self, url: str, request: Callable[[Any, str], Any], policy: RetryPolicy) -> Any:
         try:
-            (result,) = results([self._storage.submit(url, request, policy)])
+            (result,) = results([self.storage.submit(url, request, policy)])
         except FastfeedError as error:  # connecting failed
-            raise type(error)(self._without_secrets(str(error).replace(url, self._url))) from None
+            raise type(error)(self._without_secrets(str(error).replace(url, self.url))) from None
         return result
 
     def _checked(self, result: T | Unread, action: str) -> T:
         if not isinstance(result, Unread):
             return result
         detail = result.detail or result.reason
-        bucket = self._url.partition("://")[2].partition("/")[0]
+        bucket = self.url.partition("://")[2].partition("/")[0]
         if result.reason == "not_found":
             what = "bucket" if self._protocol in _BUCKETS else "place"
             detail = f"there is no {what} {bucket}"
@@ -289,9 +279,9 @@ class RemoteTarget(Target):
 
     def _without_secrets(self, text: str) -> str:
         """Remove secrets: clients may repeat their options in errors."""
-        for secret in _secrets(self._storage.options):
+        for secret in _secrets(self.storage.options):
             text = text.replace(secret, "...")
-        return text.replace(self._url, self.text)
+        return text.replace(self.url, self.text)
 
 
 def open_remote(url: str, options: dict[str, Any], writes: bool) -> RemoteTarget:

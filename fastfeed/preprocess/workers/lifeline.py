@@ -8,15 +8,18 @@ process, and workers outlive such threads.
 
 from __future__ import annotations
 
+import mmap
 import os
 import select
 import signal
+import struct
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from fastfeed.system.processes import machine, process_state
+from fastfeed.system.shared_memory import anonymous
 
 
 def identity(pid: int | None = None) -> str:
@@ -74,3 +77,27 @@ def _open(other: str) -> int | None:
 
 def _kill() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+# sample (-1: none), samples begun; native alignment, so each is stored atomically
+_FORMAT = struct.Struct("qQ")
+
+
+class ProgressSlot:
+    """Shared memory that one process writes and another reads."""
+
+    def __init__(self, fd: int | None = None) -> None:
+        self.fd = anonymous(mmap.PAGESIZE, "fastfeed-place") if fd is None else fd
+        self._memory = mmap.mmap(self.fd, mmap.PAGESIZE)
+        self._begun = 0
+        if fd is None:
+            self.write(-1)
+
+    def write(self, sample: int) -> None:
+        """Set the sample that this process works on."""
+        self._begun += sample >= 0
+        _FORMAT.pack_into(self._memory, 0, sample, self._begun)
+
+    def read(self) -> tuple[int, int]:
+        """Read the pair (sample, samples begun)."""
+        return _FORMAT.unpack_from(self._memory, 0)

@@ -25,8 +25,7 @@ from fastfeed.decode.memory_limit import MemoryLimit
 from fastfeed.decode.pillow_warnings import tell
 from fastfeed.errors import FastfeedError
 from fastfeed.preprocess.model.task import Outcome, Task, pickle_task
-from fastfeed.preprocess.workers.lifeline import identity
-from fastfeed.preprocess.workers.progress_slot import ProgressSlot
+from fastfeed.preprocess.workers.lifeline import ProgressSlot, identity
 from fastfeed.system.signals import ENDING, died_of, is_kill
 
 # of an image that survives alone, or of a piece without an image to blame; then give up
@@ -142,14 +141,14 @@ class Supervisor:
             _Death: The process died or timed out.
             Exception: Any error that the process answers with.
         """
-        before = worker.begun
+        before = worker.slot.read()[1]
         worker.send((command, piece, poison))
         with ExitStack() as reservations:  # memory reservations, released even if the process dies
             while True:
                 name, *payload = worker.receive()
                 if name == "going":
                     if self._on_progress and command == "do":
-                        self._on_progress(piece, worker.begun - before)
+                        self._on_progress(piece, worker.slot.read()[1] - before)
                 elif name == "need":
                     need, limit = payload[0], self._rules.memory
                     if need <= limit:
@@ -182,16 +181,14 @@ class Supervisor:
         """End the process; a running `run_piece` returns soon."""
         with self._lock:
             self._closed = True
-            worker, self._worker = self._worker, None
-        if worker is not None:
-            worker.end()
+        self._end_worker()
 
 
 class _Worker:
     """One worker process and its connection."""
 
     def __init__(self, task: bytes, rules: WorkerLimits, driver: str) -> None:
-        self._slot = slot = ProgressSlot()
+        self.slot = slot = ProgressSlot()
         path = [entry for entry in sys.path if isinstance(entry, str)]
         # import from sys.path, not from the working directory
         safe = ["-P"] if sys.version_info >= (3, 11) else []
@@ -237,16 +234,6 @@ class _Worker:
         except OSError:
             raise self._death() from None
 
-    @property
-    def sample(self) -> int:
-        """The sample it works on; -1: none."""
-        return self._slot.read()[0]
-
-    @property
-    def begun(self) -> int:
-        """Number of samples begun."""
-        return self._slot.read()[1]
-
     def receive(self) -> tuple[Any, ...]:
         """The next message, or ("going",) after a pause without one.
 
@@ -258,7 +245,7 @@ class _Worker:
                 return self._connection.recv()
         except (EOFError, OSError):
             raise self._death() from None
-        if (current := self._slot.read()) != self._last_slot or current[0] < 0:
+        if (current := self.slot.read()) != self._last_slot or current[0] < 0:
             self._last_slot = current
             self._since = monotonic()
         elif monotonic() - self._since > self._timeout_s:
@@ -269,10 +256,11 @@ class _Worker:
     def _death(self) -> _Death:
         self.end(wait_s=_END_S)
         status = self.process.returncode
+        sample = self.slot.read()[0]
         if is_kill(status):
-            return _Death(self.sample, "oom", "killed, as the system does when memory runs out")
+            return _Death(sample, "oom", "killed, as the system does when memory runs out")
         requested = -status in ENDING  # to end, not caused by an image
-        return _Death(-1 if requested else self.sample, "worker_crash", died_of(status))
+        return _Death(-1 if requested else sample, "worker_crash", died_of(status))
 
     def end(self, wait_s: float = _END_S) -> None:
         """End the process, and kill it after `wait_s`; leaves no zombie."""

@@ -10,10 +10,12 @@ has ended. An image that crashes it costs only this process.
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import pickle
 import select
 import signal
+import socket
 import sys
 import traceback
 import warnings
@@ -21,7 +23,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from fastfeed.decode.pillow_warnings import send_to
 from fastfeed.errors import ConfigError
@@ -32,10 +34,36 @@ from fastfeed.preprocess.model.task import (
     Task,
     unpickle_task,
 )
-from fastfeed.preprocess.workers.lifeline import end_with, end_with_pipe
-from fastfeed.preprocess.workers.log_lines import tell_through
-from fastfeed.preprocess.workers.progress_slot import ProgressSlot
-from fastfeed.system.processes import limit_memory
+from fastfeed.preprocess.workers.lifeline import ProgressSlot, end_with, end_with_pipe
+from fastfeed.printable import log
+from fastfeed.system import shared_memory
+from fastfeed.system.processes import limit_memory, user
+
+if TYPE_CHECKING:
+    _Handler = logging.StreamHandler[TextIO]
+else:
+    _Handler = logging.StreamHandler  # no generic class before Python 3.11
+
+
+class _OneTells(_Handler):
+    """Writes in only one of a driver's workers: the one that holds a system-wide socket name."""
+
+    _name: socket.socket | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._tells():
+            super().emit(record)
+
+    def _tells(self) -> bool:
+        if self._name is None:
+            name = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            try:
+                name.bind(f"\0fastfeed-log-{os.getppid()}-{user()}")
+            except OSError:  # another worker has it; on systems without such names, all write
+                name.close()
+                return not shared_memory.is_available()
+            self._name = name
+        return True
 
 
 class SupervisorChannel:
@@ -113,9 +141,17 @@ def _silence() -> None:
         warnings.filterwarnings("always", category=category, module=r"PIL\.")
     # for our own tracebacks, and lines about storage
     sys.stderr = os.fdopen(os.dup(2), "w", buffering=1)
-    tell_through(sys.stderr)
+    _tell_through(sys.stderr)
     with open(os.devnull, "w", encoding="ascii") as nowhere:
         os.dup2(nowhere.fileno(), 2)  # of C libraries
+
+
+def _tell_through(stream: TextIO) -> None:
+    """Let fastfeed's own warnings reach this stream, and no other log anything."""
+    root = logging.getLogger()
+    root.handlers[:] = [logging.NullHandler()]
+    log.handlers[:] = [_OneTells(stream)]
+    log.propagate = False
 
 
 def _serve(channel: SupervisorChannel) -> None:

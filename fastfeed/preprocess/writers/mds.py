@@ -22,7 +22,6 @@ import numpy as np
 
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess.model.columns import own_columns
-from fastfeed.preprocess.model.recipe import Packing
 from fastfeed.preprocess.model.record import Entry
 from fastfeed.preprocess.writers import base
 from fastfeed.preprocess.writers.base import Spool, as_json, as_text, class_texts, meta_text
@@ -58,13 +57,16 @@ class Writer(base.Writer):
 
     def add(self, entry: Entry) -> None:
         """Append the next sample."""
+        label = -1 if entry.label is None else entry.label
         fields: dict[str, bytes | int | np.ndarray] = {
-            "class": self._classes(entry),
+            "class": as_json(class_texts(entry))
+            if self.multi
+            else meta_text(entry, "class").encode(),
             "extension": entry.extension.encode(),
             "height": entry.height,
             **{name or "image": image.image for name, image in self.named_images(entry).items()},
             "key": entry.key.encode(),
-            "label": self._label(entry),
+            "label": as_json(label) if isinstance(label, tuple) else label,
             "meta": as_json(entry.meta),
             "text": as_text(entry.text or "").encode(),
             "uri": meta_text(entry, "uri").encode(),
@@ -74,17 +76,12 @@ class Writer(base.Writer):
         for name, kind, value in entry.columns(self.types):
             fields[name] = _column(kind, value)
         ordered = [item for _, item in sorted(fields.items())]
-        data = [_as_bytes(item) for item in ordered]
+        data = [
+            np.array(item, "<i8").tobytes() if isinstance(item, int) else bytes(item)
+            for item in ordered
+        ]
         varying = [len(item) for item in ordered if isinstance(item, bytes)]
         self.copy(b"".join((np.array(varying, "<u4").tobytes(), *data)), [0], {})
-
-    def _classes(self, entry: Entry) -> bytes:
-        return as_json(class_texts(entry)) if self.multi else meta_text(entry, "class").encode()
-
-    def _label(self, entry: Entry) -> bytes | int:
-        if isinstance(entry.label, tuple):
-            return as_json(entry.label)
-        return -1 if entry.label is None else entry.label
 
     def copy(self, data: bytes, starts: Sequence[int], others: Mapping[str, bytes]) -> None:
         """As in the base class."""
@@ -116,10 +113,6 @@ class Writer(base.Writer):
         return json.dumps(about, sort_keys=True).encode()
 
 
-def _as_bytes(item: bytes | int | np.ndarray) -> bytes:
-    return np.array(item, "<i8").tobytes() if isinstance(item, int) else bytes(item)
-
-
 def _column(kind: ColumnType, value: Any) -> bytes:
     if kind == "bytes":
         return value or b""
@@ -130,7 +123,6 @@ def _column(kind: ColumnType, value: Any) -> bytes:
 
 def index_json(
     files: Sequence[tuple[str, int, str, int, dict[str, Any]]],
-    packing: Packing,
     image: str = "jpeg",
     types: Mapping[str, ColumnType] | None = None,
     multi: bool = False,

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date
 from decimal import Decimal
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -145,7 +144,10 @@ class Writer(base.Writer):
                 self._schema if not self._own else pa.schema(list(self._schema)[: -len(self._own)])
             )
             batch = pa.RecordBatch.from_pylist(self._rows, plain)
-            own = [_arrow(kind, self._values[name]) for name, kind in self.types.items()]
+            own = [
+                pa.array([_python(kind, value) for value in self._values[name]], _arrow_type(kind))
+                for name, kind in self.types.items()
+            ]
             self._batches.append(
                 pa.RecordBatch.from_arrays([*batch.columns, *own], schema=self._schema)
             )
@@ -195,38 +197,33 @@ def _arrow_type(kind: ColumnType) -> pa.DataType:
     if kind[0] == "struct":
         return pa.struct([pa.field(name, _arrow_type(own)) for name, own in kind[1]])
     if kind[0] == "timestamp":
-        unit = "ms" if kind[1] == "s" else kind[1]  # Parquet has no seconds
-        return pa.timestamp(unit, "UTC" if kind[2] else None)
+        return pa.timestamp(_unit(kind[1]), "UTC" if kind[2] else None)
     return pa.decimal128(kind[1], kind[2]) if kind[1] <= 38 else pa.decimal256(kind[1], kind[2])
 
 
-def _arrow(kind: ColumnType, values: list[Any]) -> pa.Array:
-    """Values as JSON holds them, and bytes, as an array of the type."""
-    own = _arrow_type(kind)
+def _python(kind: ColumnType, value: Any) -> Any:
+    """A value as JSON holds it, or bytes, as PyArrow takes it for the type."""
+    if value is None or kind in ("bool", "int", "float", "bytes"):
+        return value
     if kind == "json":
-        values = [None if value is None else as_json(value).decode() for value in values]
-    elif kind == "text":
-        values = [None if value is None else as_text(value) for value in values]
-    elif kind == "date":
-        values = [None if value is None else date.fromisoformat(value) for value in values]
-    elif isinstance(kind, list) and kind[0] == "decimal":
-        values = [None if value is None else Decimal(value) for value in values]
-    elif isinstance(kind, list) and kind[0] == "timestamp":
-        return pa.array(values, pa.string()).cast(own)
-    elif isinstance(kind, list) and kind[0] == "list":
-        items = [item for value in values for item in value or ()]
-        ends = accumulate((len(value or ()) for value in values), initial=0)
-        missing = [*(value is None for value in values), False]
-        offsets = [None if gap else end for end, gap in zip(ends, missing, strict=True)]
-        return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), _arrow(kind[1], items), own)
-    elif isinstance(kind, list):
-        columns = [
-            _arrow(inner, [value and value.get(name) for value in values])
-            for name, inner in kind[1]
-        ]
-        mask = pa.array([value is None for value in values], pa.bool_())
-        return pa.StructArray.from_arrays(columns, fields=list(own), mask=mask)
-    return pa.array(values, own)
+        return as_json(value).decode()
+    if kind == "text":
+        return as_text(value)
+    if kind == "date":
+        return date.fromisoformat(value)
+    name, inner, *_ = kind
+    if name == "list":
+        return [_python(inner, item) for item in value]
+    if name == "struct":
+        return {field: _python(own, value.get(field)) for field, own in inner}
+    if name == "decimal":
+        return Decimal(value)
+    return int(np.datetime64(value.removesuffix("Z"), _unit(inner)).astype(np.int64))
+
+
+def _unit(unit: str) -> str:
+    """The unit of a timestamp: Parquet has no seconds."""
+    return "ms" if unit == "s" else unit
 
 
 class _GuardedFile:

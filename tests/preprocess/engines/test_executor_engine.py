@@ -19,7 +19,8 @@ from helpers.preprocess.outcomes import photographs, tree
 from helpers.preprocess.waiting import alive
 
 from fastfeed.errors import ConfigError
-from fastfeed.preprocess.engines import Outcome, hosted
+from fastfeed.preprocess.engines import Outcome
+from fastfeed.preprocess.engines import executor as hosted
 from fastfeed.preprocess.engines.executor import ExecutorEngine
 from fastfeed.preprocess.job.job import run
 from fastfeed.preprocess.model.recipe import Packing, Recipe, Scaling

@@ -19,13 +19,13 @@ from PIL import Image
 
 from fastfeed.faults import REASONS
 from fastfeed.preprocess.pixels import decode
-from fastfeed.preprocess.pixels.cost import cost
+from fastfeed.preprocess.pixels.decode import cost
 
 pytestmark = pytest.mark.slow
 
 MEASURE = """
 import json, re, sys
-from fastfeed.preprocess.pixels.cost import cost
+from fastfeed.preprocess.pixels.decode import cost
 from fastfeed.preprocess.pixels.decode import Rasterizer
 from fastfeed.preprocess.pixels.image_info import image_info
 def kilobytes(name):
@@ -171,7 +171,7 @@ resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
 import numpy as np
 from fastfeed.decode import DecodeFailure
 from fastfeed.preprocess.pixels import decode, image_info
-from fastfeed.preprocess.pixels.cost import cost
+from fastfeed.preprocess.pixels.decode import cost
 image_info.LARGE = int(sys.argv[2])
 rasterizer, slowest = decode.Rasterizer(), 0.0
 for path in sorted(Path(sys.argv[1]).rglob("*")):

@@ -15,7 +15,7 @@ from helpers.preprocess.transforming import CountingContext, pixels_of, processe
 from PIL import Image
 
 from fastfeed.preprocess.model.recipe import Encoding, Recipe, Scaling
-from fastfeed.preprocess.pixels.cost import cost
+from fastfeed.preprocess.pixels.decode import cost
 from fastfeed.preprocess.pixels.image_info import image_info
 from fastfeed.preprocess.pixels.transform import Transformer
 

@@ -20,9 +20,15 @@ from fastfeed.preprocess import open_input
 from fastfeed.preprocess.model.bad_filter import BadImage
 from fastfeed.preprocess.model.record import BadSample
 from fastfeed.preprocess.planning.bad_images import bad_images
-from fastfeed.preprocess.reports import bad_previews
-from fastfeed.preprocess.reports.bad_bundle import hex_lines, page, spread, write_bundle
-from fastfeed.preprocess.reports.bad_previews import BadPreview, PreviewTask
+from fastfeed.preprocess.reports import bad_bundle
+from fastfeed.preprocess.reports.bad_bundle import (
+    BadPreview,
+    PreviewTask,
+    hex_lines,
+    page,
+    spread,
+    write_bundle,
+)
 
 
 def read(path: Path) -> tuple[str, list[dict[str, object]]]:
@@ -35,17 +41,8 @@ def read(path: Path) -> tuple[str, list[dict[str, object]]]:
 def test_a_bundle(tmp_path: Path) -> None:
     job = finished_job(tmp_path)
     input = open_input(str(tmp_path / "source"))
-    seen: list[tuple[int, int]] = []
     for name in ("a.zip", "b.zip"):
-        written = write_bundle(
-            tmp_path / name,
-            input,
-            bad_images(job),
-            InlineEngine(),
-            on_preview=lambda done, of: seen.append((done, of)),
-        )
-        assert written == 3
-    assert seen == [(3, 3)] * 2
+        assert write_bundle(tmp_path / name, input, bad_images(job), InlineEngine()) == 3
     assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes()
     text, rows = read(tmp_path / "a.zip")
     by_reason = {row["reason"]: row for row in rows}
@@ -84,10 +81,10 @@ def test_what_is_not_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     crashed = preview(tmp_path, whole, "worker_crash")
     assert crashed.note == "not decoded again, because of worker_crash"
     assert crashed.format == "JPEG" and not crashed.jpeg and len(crashed.first) == 64
-    monkeypatch.setattr(bad_previews, "_MAX_PIXELS", 4095)
+    monkeypatch.setattr(bad_bundle, "_MAX_PIXELS", 4095)
     many = preview(tmp_path, whole)
     assert (many.note, many.height) == ("too many pixels for a preview", 64)
-    monkeypatch.setattr(bad_previews, "_MAX_BYTES", len(whole) - 1)
+    monkeypatch.setattr(bad_bundle, "_MAX_BYTES", len(whole) - 1)
     large = preview(tmp_path, whole)
     assert (large.note, large.first) == ("too large a file for a preview", b"")
     assert preview(tmp_path, b"%PDF-1.7").format == ""

@@ -16,8 +16,7 @@ from PIL import Image
 from fastfeed.contact_sheet import draw_sheet
 from fastfeed.preprocess.model.record import BadSample
 from fastfeed.preprocess.reports.bad_groups import BadGroup, BadGroups
-from fastfeed.preprocess.reports.contact_sheet import draw_cells
-from fastfeed.preprocess.reports.preview import PAGE, page, preview
+from fastfeed.preprocess.reports.preview import PAGE, draw_cells, page, preview
 from fastfeed.preprocess.reports.statistics import statistics
 from fastfeed.preprocess.targets.job_state import open_job
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import fastfeed as ff
 from fastfeed.errors import ConfigError
 from fastfeed.preprocess.model.recipe import Recipe, Selection
-from fastfeed.preprocess.planning.groups import Groups
 from fastfeed.preprocess.planning.select import PlannedGroups, select
+from fastfeed.preprocess.planning.split import Groups
 from fastfeed.sources.splitting import sides_by_class
 
 SPLIT = {"train": 0.7, "holdout": 0.2, "test": 0.1}

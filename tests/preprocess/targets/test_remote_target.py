@@ -20,7 +20,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from s3fs import S3FileSystem
 
 from fastfeed.errors import ConfigError, MissingExtra, TargetError
-from fastfeed.preprocess.targets.job_lock import job_lock
+from fastfeed.preprocess.targets.lock import job_lock
 from fastfeed.preprocess.targets.remote import RemoteTarget
 from fastfeed.preprocess.targets.target import Target, open_target
 from fastfeed.storage.retry import RetryPolicy
@@ -288,7 +288,7 @@ def test_no_room_for_files_on_their_way(memory, spool):
 
 KILLED = """
 import os, signal, sys
-from fastfeed.preprocess.targets.job_lock import job_lock
+from fastfeed.preprocess.targets.lock import job_lock
 from fastfeed.preprocess.targets.remote import RemoteTarget
 target = RemoteTarget("s3://shardbucket/out", {"key": "test", "secret": "test", "endpoint_url": sys.argv[1]})
 RemoteTarget.write = lambda *_: os.kill(os.getpid(), signal.SIGKILL)

@@ -19,8 +19,7 @@ from typing import Any
 import pytest
 
 from fastfeed.errors import TargetError
-from fastfeed.preprocess.targets import local
-from fastfeed.preprocess.targets import target as target_module
+from fastfeed.preprocess.targets import base, local
 from fastfeed.preprocess.targets.target import Target, open_target
 from fastfeed.runtime import atomic_write
 from fastfeed.system import descriptors, folders
@@ -53,7 +52,7 @@ class Faulty:
 
 
 def inject(monkeypatch: pytest.MonkeyPatch, faulty: Any) -> Any:
-    for module in (target_module, local, atomic_write, descriptors, folders):
+    for module in (base, local, atomic_write, descriptors, folders):
         monkeypatch.setattr(module, "os", faulty)
     return faulty
 

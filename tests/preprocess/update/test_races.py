@@ -23,8 +23,8 @@ from fastfeed.preprocess.reports.preview import preview
 from fastfeed.preprocess.reports.verify import repair, verify
 from fastfeed.preprocess.shard.stored import StoredShard
 from fastfeed.preprocess.targets import local
-from fastfeed.preprocess.targets.job_lock import job_lock
 from fastfeed.preprocess.targets.job_state import open_job
+from fastfeed.preprocess.targets.lock import job_lock
 from fastfeed.preprocess.targets.target import open_target
 
 LOCKS = "__job/locks"
@@ -223,10 +223,10 @@ def test_a_run_needs_no_right_to_remove_files(
     for _ in range(2):
         with pytest.warns(RuntimeWarning, match=r"the lock __job/locks/run\..* stays in .*denied"):
             assert run(str(original / "source"), tmp_path, made, engine=InlineEngine()).complete
-        monkeypatch.setattr("fastfeed.preprocess.targets.job_lock.has_ended", lambda _: True)
+        monkeypatch.setattr("fastfeed.preprocess.targets.lock.has_ended", lambda _: True)
     assert len(list((tmp_path / LOCKS).iterdir())) == 2
     monkeypatch.undo()
-    monkeypatch.setattr("fastfeed.preprocess.targets.job_lock.has_ended", lambda _: False)
+    monkeypatch.setattr("fastfeed.preprocess.targets.lock.has_ended", lambda _: False)
     with (
         pytest.raises(ConfigError, match=r"if their processes have ended: a lock may be left over"),
         job_lock(open_target(tmp_path)),
@@ -271,7 +271,7 @@ def test_runs_share_their_lock_and_clear_those_of_ended_ones(
     with job_lock(target, shared=True), job_lock(target, shared=True):
         with pytest.raises(ConfigError, match=r"being written by 2 other processes.*/run\..* and"):
             remove(root)
-        monkeypatch.setattr("fastfeed.preprocess.targets.job_lock.has_ended", lambda _: True)
+        monkeypatch.setattr("fastfeed.preprocess.targets.lock.has_ended", lambda _: True)
         remove(root)
     assert EFFECTS[remove](names(root)) and not (root / "shards" / LOCKS).exists()
 

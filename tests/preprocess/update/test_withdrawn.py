@@ -25,6 +25,7 @@ from fastfeed.preprocess.inputs.plan_ids import PlanIds
 from fastfeed.preprocess.planning import check_source, edited, planning
 from fastfeed.preprocess.planning.edited import stored_sums
 from fastfeed.preprocess.reports.preview import preview
+from fastfeed.preprocess.shard.stored import stored_shard
 from fastfeed.preprocess.targets.job_state import open_job
 from fastfeed.preprocess.targets.local import LocalTarget
 from fastfeed.preprocess.targets.target import open_target
@@ -140,7 +141,7 @@ def test_shares_are_those_of_the_images_that_are_left(tmp_path: Path, format: st
             sums = stored_sums(job, set(record.ids))
             assert {len(sum) for sum in sums.values()} <= {64}
             sides[side] += len(record.ids)
-            uris = edited.stored_shard(job, record).metas(set(record.ids)).values()
+            uris = stored_shard(job.target, job.plan, record).metas(set(record.ids)).values()
             by_label.update((labels[meta["uri"]], side) for meta in uris)
         shares = job.plan.shares
         assert shares["wanted"] == SPLIT and shares["images"] == dict(sides)
@@ -166,7 +167,7 @@ def test_the_whole_sum_of_a_removed_image_is_kept(tmp_path: Path, format: str) -
     wanted = {
         entry.meta["sha256"]
         for record in job.records.values()
-        for entry in edited.stored_shard(job, record).entries()
+        for entry in stored_shard(job.target, job.plan, record).entries()
         if entry.meta["uri"] == "cats/0001.jpg"
     }
     change(tmp_path, remove=["cats/0001.jpg"])

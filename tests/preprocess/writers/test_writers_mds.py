@@ -63,7 +63,7 @@ def write_all(folder: Path, shards: Sequence[Sequence[Entry]], image: str = "jpe
                 {},
             )
         )
-    (folder / "index.json").write_bytes(index_json(files, MDS, image))
+    (folder / "index.json").write_bytes(index_json(files, image))
     return folder
 
 

@@ -55,7 +55,8 @@ def record(settings: Settings, environ: Mapping[str, str] = os.environ) -> Recor
     ConfigError before it is started, if at all.
     """
     rank, notes = rank_of(environ), []
-    settings, tool = _choose(settings, environ, notes)
+    settings = _choose(settings, environ, notes)
+    tool = settings.tool
     launch = detect_launcher(settings.command) if tool else None
     prepare_folder(settings.out)
     if not settings.force:
@@ -75,7 +76,7 @@ def record(settings: Settings, environ: Mapping[str, str] = os.environ) -> Recor
         if launch and tool == "nsys":
             notes.append(f"all processes that {launch.name} starts here are in one recording")
         names = ["trace" if rank is None or launch else f"rank{rank}"]
-        result = record_rank(replace(settings, tool=tool), names[0], env)
+        result = record_rank(settings, names[0], env)
         code = result.code
         notes += result.notes
         if names == ["trace"] and tool in ("auto", *FRAMEWORKS):
@@ -107,10 +108,8 @@ def record_rank(settings: Settings, name: str, environ: Mapping[str, str]) -> re
     return recorder.without_profiler(settings, environ)
 
 
-def _choose(
-    settings: Settings, environ: Mapping[str, str], notes: list[str]
-) -> tuple[Settings, str]:
-    """The profiler to use, "" for none."""
+def _choose(settings: Settings, environ: Mapping[str, str], notes: list[str]) -> Settings:
+    """The settings with the profiler to use, "" for none."""
     from fastfeed.profiler.runner import nsight
 
     active = environment.active_profiler(environ)
@@ -118,9 +117,9 @@ def _choose(
         notes.append(
             f"this process runs under a profiler already ({active}): recording only feed timelines"
         )
-        return settings, ""
+        return replace(settings, tool="")
     if settings.tool in FRAMEWORKS:
-        return settings, settings.tool
+        return settings
     step_options = settings.step_options()
     is_chosen = settings.tool in ("nsys", "nvprof") or settings.nsys is not None
     if step_options and is_chosen:
@@ -129,20 +128,21 @@ def _choose(
             " jax or tensorflow"
         )
     if settings.tool == "nvprof":
-        return settings, _nvprof(environ)
+        _check_nvprof(environ)
+        return settings
     nsys = settings.nsys or nsight.find()
     if nsys is None and settings.tool == "nsys":
         raise ConfigError(
             f"nsys was not found: {environment.system()}; or record with --with auto, without nsys"
         )
     if nsys is None or step_options or not (is_chosen or environment.has_gpu()):
-        return settings, settings.tool  # the profiler of the framework that trains
+        return settings  # the profiler of the framework that trains
     if not os.access(nsys, os.X_OK) or nsys.is_dir():
         raise ConfigError(f"--nsys must name the program nsys of Nsight Systems, got {nsys}")
-    return replace(settings, nsys=nsys.absolute(), tool="nsys"), "nsys"
+    return replace(settings, nsys=nsys.absolute(), tool="nsys")
 
 
-def _nvprof(environ: Mapping[str, str]) -> str:
+def _check_nvprof(environ: Mapping[str, str]) -> None:
     if environment.nvprof(environ) is None:
         raise ConfigError(
             "--with nvprof needs nvprof, which CUDA 12 and older have and newer do not; use --with"
@@ -155,7 +155,6 @@ def _nvprof(environ: Mapping[str, str]) -> str:
             f"--with nvprof needs GPUs of compute capability 7.x or lower, {name} has {cap}; use"
             " --with nsys"
         )
-    return "nvprof"
 
 
 def _ranks(settings: Settings, launch: Launch, env: dict[str, str]) -> int:

@@ -17,7 +17,7 @@ _STEP_OPTIONS = ("skip_steps", "record_steps", "stop_after")
 class Settings:
     command: tuple[str, ...]
     out: Path  # absolute: the command may change its folder
-    tool: str = "auto"  # auto, nsys, nvprof, torch, jax, tensorflow
+    tool: str = "auto"  # auto, nsys, nvprof, torch, jax, tensorflow; "" none
     delay: int = 0  # seconds before recording begins
     duration: int = 0  # seconds of recording; 0: to the end
     nsys: Path | None = None

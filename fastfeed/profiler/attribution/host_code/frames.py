@@ -32,20 +32,13 @@ class Frames:
         """Which frames launch nothing but copies to the device: bool, shape (n,)."""
         return self.outer >= 0
 
-    def outermost_of(self, chosen: np.ndarray) -> np.ndarray:
-        """Outermost chosen frame (bool, shape (n,)) around each, or itself: int64; -1 none."""
-        return self._inherited(chosen, from_outside=True)
-
-    def innermost_of(self, chosen: np.ndarray) -> np.ndarray:
-        """Innermost chosen frame (bool, shape (n,)) around each, or itself: int64; -1 none."""
-        return self._inherited(chosen, from_outside=False)
-
-    def _inherited(self, chosen: np.ndarray, from_outside: bool) -> np.ndarray:
+    def around(self, chosen: np.ndarray, innermost: bool = False) -> np.ndarray:
+        """Outermost (or innermost) chosen frame around each, or itself: int64; -1 none."""
         own = np.where(chosen, np.arange(len(self.start)), -1)
         result = own.copy()
         for level in self.levels[1:]:
             above = np.where(self.parent[level] >= 0, result[self.parent[level]], -1)
-            is_own = (above < 0) if from_outside else chosen[level]
+            is_own = chosen[level] if innermost else above < 0
             result[level] = np.where(is_own, own[level], above)
         return result
 
@@ -81,7 +74,7 @@ def nest(
     has_own, has_any = (np.searchsorted(at, end) > np.searchsorted(at, start) for at in (own, work))
     is_quiet = ~has_own & (~has_any | (overlap(spans(start, end), still) >= _STILL * (end - start)))
     frames = Frames(start, end, name[rows], parent, index, levels)
-    return replace(frames, outer=frames.outermost_of(is_quiet))
+    return replace(frames, outer=frames.around(is_quiet))
 
 
 def self_time(frames: Frames) -> tuple[np.ndarray, np.ndarray]:

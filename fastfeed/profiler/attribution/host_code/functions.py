@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from fastfeed.profiler.model.trace import Trace
 
 _MIN_SHARE = 0.005  # of the judged time
 _MOST = 20  # functions
+_Key = tuple[str, str, Cause]  # a file, and a function in it
 
 
 def function_times(
@@ -25,50 +27,41 @@ def function_times(
     """The twenty functions with most idle time, by gaps of a millisecond or more."""
     long = union(late[late[:, 1] - late[:, 0] >= LONG_NS])
     window = intersect(judged, long)
-    sums: dict[tuple[str, str, Cause], _Sum] = {}
+    sums: dict[_Key, Counter[tuple[str, str]]] = defaultdict(Counter)
+    gaps: dict[_Key, set[int]] = defaultdict(set)
     for thread, of_thread in frames.items():
         rows = np.flatnonzero(slices.thread == thread)
-        for key, count in _pieces(trace, of_thread, slices, rows, window).items():
-            sums.setdefault(key, _Sum()).add(count)
+        for key, pair, ns, touched in _pieces(trace, of_thread, slices, rows, window):
+            sums[key][pair] += ns
+            gaps[key] |= touched
     least = _MIN_SHARE * max(int((judged[:, 1] - judged[:, 0]).sum()), 1)
-    result = [total.time(cause) for (_, _, cause), total in sums.items() if total.ns >= least]
+    result = [
+        _time(by_names, cause, len(gaps[file, name, cause]))
+        for (file, name, cause), by_names in sums.items()
+        if by_names.total() >= least
+    ]
     return tuple(sorted(result, key=lambda time: -time.ns)[:_MOST])
 
 
-class _Sum:
+def _time(by_names: Counter[tuple[str, str]], cause: Cause, gaps: int) -> FunctionTime:
     """Time of one function with one cause, by the names of its outer and inner frame."""
-
-    def __init__(self) -> None:
-        self.by_names: dict[tuple[str, str], int] = {}
-        self.gaps: set[int] = set()
-
-    @property
-    def ns(self) -> int:
-        return sum(self.by_names.values())
-
-    def add(self, other: _Sum) -> None:
-        for names, ns in other.by_names.items():
-            self.by_names[names] = self.by_names.get(names, 0) + ns
-        self.gaps |= other.gaps
-
-    def time(self, cause: Cause) -> FunctionTime:
-        name, inner = max(self.by_names, key=lambda names: self.by_names[names])
-        function = parse(name)
-        inside = "" if inner == name else str(parse(inner))
-        return FunctionTime(
-            function.name, function.file, function.line, inside, cause, self.ns, len(self.gaps)
-        )
+    name, inner = max(by_names, key=lambda names: by_names[names])
+    function = parse(name)
+    inside = "" if inner == name else str(parse(inner))
+    return FunctionTime(
+        function.name, function.file, function.line, inside, cause, by_names.total(), gaps
+    )
 
 
 def _pieces(
     trace: Trace, frames: Frames, slices: Slices, rows: np.ndarray, window: np.ndarray
-) -> dict[tuple[str, str, Cause], _Sum]:
-    """Sums of one thread's slices within a window, by file, function and cause."""
+) -> Iterator[tuple[_Key, tuple[str, str], int, set[int]]]:
+    """One thread's time within a window by outer and inner frame, and the gaps that it is in."""
     inner, owner = self_time(frames)
     idle = intersect(spans_at(slices, rows), window)
     pieces = intersect(idle, inner)
     if not len(pieces):
-        return {}
+        return
     owner = owner[np.searchsorted(inner[:, 0], pieces[:, 0], side="right") - 1]
     rows = rows[np.searchsorted(slices.start[rows], pieces[:, 0], side="right") - 1]
     shown = _shown(trace, frames)[owner]
@@ -79,15 +72,12 @@ def _pieces(
     used, number = numbered(key)
     length = np.zeros(len(used), np.int64)
     np.add.at(length, number, pieces[:, 1] - pieces[:, 0])
-    sums: dict[tuple[str, str, Cause], _Sum] = {}
     for at, code in enumerate(used.tolist()):
         pair, cause = divmod(code, len(Cause))
         outer, leaf = (trace.names[name] for name in divmod(pair, names))
         function = parse(outer)
-        total = sums.setdefault((function.file, function.name, Cause(cause)), _Sum())
-        total.by_names[outer, leaf] = total.by_names.get((outer, leaf), 0) + int(length[at])
-        total.gaps |= set(slices.gap[rows[number == at]].tolist())
-    return sums
+        touched = set(slices.gap[rows[number == at]].tolist())
+        yield (function.file, function.name, Cause(cause)), (outer, leaf), int(length[at]), touched
 
 
 def _shown(trace: Trace, frames: Frames) -> np.ndarray:
@@ -109,10 +99,10 @@ def _shown(trace: Trace, frames: Frames) -> np.ndarray:
     )
     own = np.arange(len(frames.start))
     candidates = (
-        frames.outermost_of(quiet & is_program),
-        frames.outermost_of(quiet & is_users),
+        frames.around(quiet & is_program),
+        frames.around(quiet & is_users),
         frames.outer,
-        frames.innermost_of(is_users),
+        frames.around(is_users, innermost=True),
         own,
     )
     return np.select([candidate >= 0 for candidate in candidates], candidates)

@@ -240,7 +240,7 @@ def _stretches(code: ThreadCode, known: np.ndarray) -> tuple[np.ndarray, np.ndar
     )
     in_calls = union(frames.span[chosen])
     inside, owner = self_time(frames)
-    caller = frames.innermost_of(~frames.quiet)[owner]
+    caller = frames.around(~frames.quiet, innermost=True)[owner]
     used, number = numbered(frames.name)
     is_python = np.array([bool(parse(code.trace.names[at]).file) for at in used], bool)[number]
     is_own = (caller >= 0) & is_python[caller]  # an operator that launches is the framework's

@@ -49,6 +49,18 @@ class UnknownOption(ConfigError, TypeError):
     """An argument that a function does not have."""
 
 
+def check_count(
+    name: str, value: Any, least: int = 1, most: int | None = 2**31, advice: str = ""
+) -> int:
+    """An integer in [least, most], as an int; ConfigError for anything else."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
+        raise ConfigError.of(name, f"an integer >= {least}", value, advice)
+    count = int(value)
+    if most is not None and count > most:
+        raise ConfigError(f"{name} must be at most {most}, got {count}", field=name)
+    return count
+
+
 def checked(public: _Public) -> _Public:
     """Refuse unknown and mistyped arguments of a public class or function, as a decorator.
 

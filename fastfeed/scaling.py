@@ -1,8 +1,8 @@
 """Global batch, learning rate and warm-up for many ranks, each with its source.
 
-    plan = fastfeed.scaling.plan_batch(base_batch=256, base_lr=0.1)         # in a job of 8 ranks
-    print(plan)                                                             # batch 2048 = 8 x 256,
-    lr 0.8, and why feed = fastfeed.Feed(source, ops, global_batch=plan.global_batch)
+    plan = fastfeed.scaling.plan_batch(base_batch=256, base_lr=0.1)  # in a job of 8 ranks
+    print(plan)  # batch 2048 = 8 x 256, lr 0.8, and why
+    feed = fastfeed.Feed(source, ops, global_batch=plan.global_batch)
 
 - torch: `LambdaLR(SGD(model.parameters(), lr=plan.lr), plan.factor(len(feed)))`, one `step()` per
   batch
@@ -15,10 +15,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Integral
 from typing import TYPE_CHECKING, Literal
 
-from fastfeed.arguments import checked
+from fastfeed.arguments import check_count, checked
 from fastfeed.distributed.world import World
 from fastfeed.errors import ConfigError
 
@@ -116,7 +115,7 @@ class BatchPlan:
         Returns:
             Steps; 0 means no warm-up.
         """
-        _check_integer("steps_per_epoch", steps_per_epoch, 1, "pass len(feed)")
+        check_count("steps_per_epoch", steps_per_epoch, 1, None, "pass len(feed)")
         return round(self.warmup_epochs * steps_per_epoch)
 
     def lr_at(self, step: int, steps_per_epoch: int) -> float:
@@ -131,7 +130,7 @@ class BatchPlan:
         Returns:
             The learning rate.
         """
-        _check_integer("step", step, 0, "count steps from 0 over all epochs")
+        check_count("step", step, 0, None, "count steps from 0 over all epochs")
         return self._ramp(step, self.warmup_steps(steps_per_epoch))
 
     def factor(self, steps_per_epoch: int) -> Callable[[int], float]:
@@ -156,7 +155,7 @@ class BatchPlan:
         Returns:
             The learning rate.
         """
-        _check_integer("epoch", epoch, 0, "count epochs from 0")
+        check_count("epoch", epoch, 0, None, "count epochs from 0")
         return self._ramp(epoch, self.warmup_epochs)
 
     def check(self, feed: Feed | Plan) -> None:
@@ -217,11 +216,9 @@ def plan_batch(
         world (World | int | None): The ranks, or their number. Default: None, what the launcher's
             environment says.
         rule (str): "linear": lr * k (Goyal et al. 2017, arXiv 1706.02677; Krizhevsky 2014, arXiv
-            1404.5997). "sqrt": lr
-            * sqrt(k) (Krizhevsky 2014; Hoffer et al. 2017, arXiv 1705.08741). "power-2/3": lr *
-              k**(2/3), an empirical
-            choice. "fixed-global": the global batch stays and is split over the ranks; so does lr.
-            Default: "linear".
+            1404.5997). "sqrt": lr * sqrt(k) (Krizhevsky 2014; Hoffer et al. 2017, arXiv
+            1705.08741). "power-2/3": lr * k**(2/3), an empirical choice. "fixed-global": the global
+            batch stays and is split over the ranks; so does lr. Default: "linear".
         local_batch (int | None): Samples per rank, at least 1. Default: None, `base_batch`, a
             recipe for one GPU.
         warmup_epochs (float): Length of the warm-up, epochs, >= 0. Default: 5.
@@ -240,11 +237,11 @@ def plan_batch(
         linear: Goyal et al. 2017 (arXiv 1706.02677), section 2.1, and ...
         warm-up: Goyal et al. 2017, section 2.2
     """
-    _check_integer("base_batch", base_batch, 1)
+    check_count("base_batch", base_batch, 1, None)
     if world is None:
         world = World.detect()
     size = world.size if isinstance(world, World) else world
-    _check_integer("world", size, 1, "pass a World, or the number of processes in all")
+    check_count("world", size, 1, None, "pass a World, or the number of processes in all")
     for name, value, bound in (
         ("base_lr", base_lr, "> 0"),
         ("warmup_epochs", warmup_epochs, ">= 0"),
@@ -278,12 +275,7 @@ def plan_batch(
         )
     if local_batch is None:
         local_batch = base_batch
-    _check_integer("local_batch", local_batch, 1, "samples per rank")
+    check_count("local_batch", local_batch, 1, None, "samples per rank")
     lr = base_lr * (local_batch * size / base_batch) ** RULES[rule][0]
     warmup = float(warmup_epochs) if lr > base_lr else 0.0
     return BatchPlan(local_batch, local_batch * size, lr, base_batch, float(base_lr), rule, warmup)
-
-
-def _check_integer(name: str, value: object, minimum: int, advice: str = "") -> None:
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < minimum:
-        raise ConfigError.of(name, f"an integer >= {minimum}", value, advice)

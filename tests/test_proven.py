@@ -39,7 +39,7 @@ PARTS = (
     "sources",
 )
 RUNS_NOTHING_THERE = {
-    "adapters/device_convert.py:on_device": "decides where something runs",
+    "adapters/batch_tuples.py:on_device": "decides where something runs",
     "adapters/synchronize.py:synchronize": "waits for a device, and returns where there is none",
     "adapters/synchronize.py:uses_gpu": "asks frameworks",
     "backends/dali/backend.py:compile": "makes a DaliBackend, which says it",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -14,10 +14,12 @@ from fastfeed.feed.fields import Field, Yields, image_names, view_names
 from fastfeed.feed.session import FeedSession
 from fastfeed.printable import printable
 from fastfeed.runtime.batch import Batch, field_values
-from fastfeed.runtime.placement import wait_until_written
+from fastfeed.runtime.placement import Placement, wait_until_written
 from fastfeed.sampling.plan import Plan
 from fastfeed.sources.base import has_labels
 from fastfeed.spec import LabelSpec
+
+Where = Literal["auto", "host", "device"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -261,3 +263,15 @@ def _factors(factors: np.ndarray, labels: np.ndarray) -> np.ndarray:
         # no matrix product: the order in which it sums up may depend on the number of rows
         return 1 + (labels[:, :count] * (factors[:count] - 1)).sum(axis=1)
     return np.append(factors, np.float32(1))[np.minimum(labels, len(factors))]
+
+
+def on_device(session: FeedSession, placement: Placement, convert: Where) -> bool:
+    """True if the device converts.
+
+    "auto": if it is an accelerator, since bytes are a quarter of the floats.
+    """
+    if convert not in ("auto", "host", "device"):
+        raise ConfigError.of("convert", "one of auto, host, device", convert)
+    return session.converts and (
+        placement.accelerator if convert == "auto" else convert == "device"
+    )

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.adapters.batch_tuples import BatchTuples, refusal
-from fastfeed.adapters.device_convert import Where, on_device
+from fastfeed.adapters.batch_tuples import BatchTuples, Where, on_device, refusal
 from fastfeed.adapters.versions import framework
 from fastfeed.distributed.mesh import DataPart, data_part
 from fastfeed.distributed.rank_agreement import check_ranks
@@ -58,11 +57,6 @@ def check_fields(fields: Iterable[Field]) -> None:
                 jnp.asarray(np.empty(0, field.dtype))
             except TypeError as error:
                 raise refusal(field, f"JAX has no arrays of {field.dtype}") from error
-
-
-def placement(device: Any, live_batches: int) -> JaxPlacement:
-    """Placement on this device, for `prefetch_to_device`."""
-    return JaxPlacement(device, live_batches)
 
 
 @guarded
@@ -265,8 +259,7 @@ class JaxPlacement:
             )
         return where
 
-    def memory(self, shape: tuple[int, ...], dtype: str) -> np.ndarray:
-        return aligned(shape, dtype)
+    memory = staticmethod(aligned)
 
     def put(self, arrays: tuple[Any, ...], borrowed: bool = False) -> tuple[Any, ...]:
         if borrowed and not self.accelerator:

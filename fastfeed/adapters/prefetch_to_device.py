@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
-from fastfeed.arguments import checked
+from fastfeed.arguments import check_count, checked
 from fastfeed.errors import ConfigError
 from fastfeed.feed.feed import Feed
 from fastfeed.feed.session import FeedSession
@@ -22,12 +22,12 @@ from fastfeed.runtime.thread_pool import (
     ThreadPool,
 )
 
-FRAMEWORKS = {  # how a device's name or class begins -> its adapter
-    "jax": "fastfeed.adapters.jax",
-    "jaxlib": "fastfeed.adapters.jax",
-    "tensorflow": "fastfeed.adapters.tfdata",
-    "tf": "fastfeed.adapters.tfdata",
-    "torch": "fastfeed.adapters.torch",
+FRAMEWORKS = {  # how a device's name or class begins -> its placement
+    "jax": ("fastfeed.adapters.jax", "JaxPlacement"),
+    "jaxlib": ("fastfeed.adapters.jax", "JaxPlacement"),
+    "tensorflow": ("fastfeed.adapters.tfdata", "TfPlacement"),
+    "tf": ("fastfeed.adapters.tfdata", "TfPlacement"),
+    "torch": ("fastfeed.adapters.torch", "TorchPlacement"),
 }
 
 
@@ -69,8 +69,7 @@ def prefetch_to_device(iterable: Iterable[Any], device: Any, depth: int = 2) -> 
         >>> next(items)  # doctest: +SKIP
         Array([0., 0., 0.], dtype=float32)
     """
-    if isinstance(depth, bool) or not isinstance(depth, int) or depth < 1:
-        raise ConfigError.of("depth", "an integer >= 1", depth, "it is the number of batches ahead")
+    check_count("depth", depth, advice="it is the number of batches ahead")
     if isinstance(iterable, Feed):
         session = FeedSession.of(iterable)
         placement = _placement(device, session.prefetch + 2)
@@ -85,21 +84,22 @@ def prefetch_to_device(iterable: Iterable[Any], device: Any, depth: int = 2) -> 
 
 
 def _placement(device: Any, live_batches: int) -> Placement:
+    framework = type(device).__module__.split(".")[0]
     if isinstance(device, str):
         framework, _, rest = ("tf:" + device if device.startswith("/") else device).partition(":")
         if framework not in FRAMEWORKS:
             framework, rest = "torch", device
-        rest = rest or {"torch": "cuda", "tf": "GPU:0", "tensorflow": "GPU:0"}.get(framework, "")
-        return importlib.import_module(FRAMEWORKS[framework]).placement(rest, live_batches)
-    framework = type(device).__module__.split(".")[0]
-    if framework not in FRAMEWORKS:
+        default = {"torch": "cuda", "tf": "GPU:0", "tensorflow": "GPU:0"}.get(framework, "")
+        device = rest or default
+    elif framework not in FRAMEWORKS:
         raise ConfigError.of(
             "device",
             "a torch.device, a jax.Device, a jax Sharding, or a name such as"
             " 'torch:cuda:0', 'jax' or 'tf:GPU:0'",
             device,
         )
-    return importlib.import_module(FRAMEWORKS[framework]).placement(device, live_batches)
+    module, name = FRAMEWORKS[framework]
+    return getattr(importlib.import_module(module), name)(device, live_batches)
 
 
 class _Loops:

@@ -266,11 +266,6 @@ def _is_path(item: bytes) -> bool:
     return len(item) <= _LONGEST_PATH and b"\0" not in item and os.path.isfile(item)
 
 
-def placement(device: Any, live_batches: int) -> TfPlacement:
-    """Placement on this device, for `prefetch_to_device`."""
-    return TfPlacement(device, live_batches)
-
-
 @runs_on_gpu("tensorflow")
 class TfPlacement:
     """Eager tensors on a device, copied by the thread that finished the batch."""
@@ -287,8 +282,7 @@ class TfPlacement:
         self.name = f"TensorFlow {requested}"
         self.accelerator = not requested.startswith("CPU")
 
-    def memory(self, shape: tuple[int, ...], dtype: str) -> np.ndarray:
-        return aligned(shape, dtype)
+    memory = staticmethod(aligned)
 
     def put(self, arrays: tuple[Any, ...], borrowed: bool = False) -> tuple[Any, ...]:
         try:

@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.adapters.batch_tuples import BatchTuples, refusal
-from fastfeed.adapters.device_convert import Where, on_device
+from fastfeed.adapters.batch_tuples import BatchTuples, Where, on_device, refusal
 from fastfeed.adapters.torch_loader import (
     EpochPosition,
     RankSampler,
@@ -83,11 +82,6 @@ def check_fields(fields: Iterable[Field]) -> None:
                 _host(np.empty(0, field.dtype))
             except TypeError as error:
                 raise refusal(field, f"PyTorch has no tensors of {field.dtype}") from error
-
-
-def placement(device: Any, live_batches: int) -> TorchPlacement:
-    """Placement on this device, for `prefetch_to_device`."""
-    return TorchPlacement(device, live_batches)
 
 
 @guarded
@@ -339,9 +333,8 @@ class TorchPlacement:
                 for array in arrays
             ]
             return tensors if convert is None else convert(tensors), None
-        except (
-            RuntimeError
-        ) as error:  # not always OutOfMemoryError: pinned memory and kernels have another
+        except RuntimeError as error:
+            # not always OutOfMemoryError: pinned memory and kernels have another
             if not lacks_memory(error):
                 raise
             raise out_of_memory(self.name, arrays, self._live_batches, error) from error
@@ -353,9 +346,8 @@ class TorchPlacement:
             while self._copies and self._copies[0][0].query():
                 self._copies.popleft()
         foreign = any(hasattr(array, "__cuda_array_interface__") for array in arrays)
-        if (
-            foreign and borrowed
-        ):  # tensors of PyTorch's own may still be written, on this thread's stream
+        if foreign and borrowed:
+            # tensors of PyTorch's own may still be written, on this thread's stream
             self._stream.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.device(self.device), torch.cuda.stream(self._stream):
             tensors, hosts = [], []

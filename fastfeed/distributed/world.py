@@ -7,13 +7,13 @@ from Ray, whatever started its nodes.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from fastfeed.arguments import checked
 from fastfeed.distributed.launchers import LAUNCHERS, Environ
-from fastfeed.distributed.ray_train import ray_worker
 from fastfeed.errors import ConfigError
 
 
@@ -105,7 +105,7 @@ class World:
             (3, 1)
         """
         environ = os.environ if environ is None else environ
-        if environ is os.environ and (worker := ray_worker()):
+        if environ is os.environ and (worker := _ray_worker()):
             return cls(*worker, found_by="Ray Train: ray.train.get_context()")
         for read in LAUNCHERS.values():
             found = read(environ)
@@ -176,3 +176,25 @@ class World:
         if name == "default":
             return f"{text}, {what}" if what else text
         return f"{text}, found by {name}"
+
+
+def _ray_worker() -> tuple[int, int, int, int] | None:
+    """Rank, size, local rank and local size of a worker; None outside of Ray Train's functions.
+
+    Ray Train sets variables for PyTorch and TensorFlow alone, and its workers inherit those of the
+    step that has started Ray, as `srun ray start` does.
+    """
+    train = sys.modules.get("ray.train")
+    if train is None:
+        return None
+    try:
+        context = train.get_context()
+        numbers = (
+            context.get_world_rank(),
+            context.get_world_size(),
+            context.get_local_rank(),
+            context.get_local_world_size(),
+        )
+    except (RuntimeError, AttributeError, Warning):  # a driver, Ray Tune; differs by Ray's version
+        return None
+    return None if None in numbers else numbers

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fastfeed.arguments import check_count
 from fastfeed.backends.options import check_pixels, choose
 from fastfeed.decode.memory_limit import check_memory
 from fastfeed.distributed.cores import cores_for
@@ -17,6 +18,7 @@ from fastfeed.distributed.world import World
 from fastfeed.errors import ConfigError
 from fastfeed.faults import FaultPolicy, Outage, fault_policies
 from fastfeed.feed.batch_sizes import check_sizes
+from fastfeed.feed.faults.quarantine import Quarantine
 from fastfeed.ops.base import Op
 from fastfeed.ops.per_image import fuse_images
 from fastfeed.ops.program.by_size import fuse_sizes
@@ -41,7 +43,7 @@ BACKENDS = {name: f"fastfeed.backends.{name}.backend" for name in ("cpu", "dali"
 
 OpList = Sequence[Op | Callable[[np.ndarray, np.ndarray], np.ndarray]]
 
-_MOST = 1 << 16  # threads, and batches ahead
+MOST_THREADS = 1 << 16  # threads, and batches ahead
 _LABELS_AT_ONCE = 1 << 20  # checked in one call
 
 
@@ -68,6 +70,17 @@ class FeedConfig:
     def buffers(self) -> int:
         """Batches whose memory is reused."""
         return self.prefetch + 2
+
+    def open_quarantine(self, tells: bool = True) -> Quarantine:
+        """Bad samples that are known; tells: False for one whose owner writes to no log."""
+        return Quarantine(
+            self.quarantine,
+            policy=self.policy,
+            length=len(self.source),
+            rank=self.plan.world.rank,
+            uri=self.source.uri,
+            tells=tells,
+        )
 
     @classmethod
     def make(
@@ -101,8 +114,8 @@ class FeedConfig:
         if not isinstance(world, World):
             raise ConfigError.of("world", "a World such as World(rank=0, size=2) or None", world)
         threads = cores_for(world) if threads is None else threads
-        check_count("threads", threads, 1)
-        check_count("prefetch", prefetch, 0)
+        check_count("threads", threads, 1, MOST_THREADS)
+        check_count("prefetch", prefetch, 0, MOST_THREADS)
         check_memory(memory)
         chosen, decode = choose(decode, backend, BACKENDS)
         if not isinstance(side_process, bool):
@@ -191,13 +204,6 @@ def _fused(ops: Any, source: Source) -> Program:
         return fuse(ops, source.spec, **options)
     specs = {name: image.spec for name, image in images.items()}
     return fuse_images(ops, specs, has_same_geometry(source), **options)
-
-
-def check_count(argument: str, value: Any, minimum: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < minimum:
-        raise ConfigError.of(argument, f"an integer >= {minimum}", value)
-    if value > _MOST:
-        raise ConfigError(f"{argument} must be at most {_MOST}, got {value}", field=argument)
 
 
 def _check_fit(program: Program, plan: Plan, source: Source) -> None:

@@ -104,7 +104,8 @@ class Field:
 
 def known_fields(source: Any, program: Program) -> dict[str, Field | None]:
     """Fields by name, and None for columns that have to be read first: see `read_fields`."""
-    known = _own_fields(source, program) | _known_columns(source)
+    sized = [_fields_of_one_size(source, part) for part in program.sized]
+    known = _of_sizes(sized) | _known_columns(source)
     check_transforms(program, known, repr(source))
     known |= _of_sizes([_transform_fields(part) for part in program.sized])
     for op in program.maps:
@@ -115,11 +116,6 @@ def known_fields(source: Any, program: Program) -> dict[str, Field | None]:
         for name, shape, dtype in zip(op.out_names, op.shapes, op.dtypes, strict=True):
             known[name] = None if shape is None or dtype is None else Field(name, shape, dtype)
     return known
-
-
-def _own_fields(source: Any, program: Program) -> dict[str, Field]:
-    """Fields that do not depend on columns and Maps."""
-    return _of_sizes([_fields_of_one_size(source, part) for part in program.sized])
 
 
 def _of_sizes(sized: Sequence[Mapping[str, Field]]) -> dict[str, Field]:
@@ -143,8 +139,9 @@ def _field_of_sizes(fields: Sequence[Field]) -> Field:
 
 
 def _fields_of_one_size(source: Any, program: Program) -> dict[str, Field]:
+    branches = zip(image_names(program), (program, *program.others), strict=True)
     fields = [
-        *_image_fields(program),
+        *(Field(name, branch.shape, branch.spec.dtype) for name, branch in branches),
         Field("label", *program.label),
         Field("weight", (), "float32"),
         Field("id", (), "int64"),
@@ -245,14 +242,6 @@ def _sample_rows(source: Any, program: Program) -> list[dict[str, Any]]:
 def view_names(program: Program) -> list[str]:
     """Names of fields that are parts of others: single views, or the first of several images."""
     return [field.name for field in _view_fields(program)]
-
-
-def _image_fields(program: Program) -> list[Field]:
-    branches = (program, *program.others)
-    return [
-        Field(name, branch.shape, branch.spec.dtype)
-        for name, branch in zip(image_names(program), branches, strict=True)
-    ]
 
 
 def _view_fields(program: Program) -> list[Field]:

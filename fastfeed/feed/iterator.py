@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Collection, Generator
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -14,7 +15,6 @@ from fastfeed.errors import ConfigError, FastfeedError, FeedClosed, SampleError
 from fastfeed.feed.producer import BatchStream, PlaceFunction, Producer
 from fastfeed.live.meter import Meter
 from fastfeed.live.status import LiveStatus
-from fastfeed.runtime.batch import Batch
 from fastfeed.runtime.thread_pool import LockedIterator
 from fastfeed.runtime.timeline import Span, Timeline
 from fastfeed.sampling.plan import Plan
@@ -22,32 +22,24 @@ from fastfeed.sampling.plan import Plan
 T = TypeVar("T")
 
 
+@dataclass(eq=False, repr=False)
 class BatchIterator(Generic[T]):
     """An iterator of batches, or of the results of a place function.
 
     Several threads may take from it.
     """
 
-    def __init__(
-        self,
-        stream: BatchStream,
-        # the stream yields (ids, what a place function made of the batch), else batches
-        placed: bool,
-        plan: Plan,
-        meter: Meter,
-        timeline: Timeline,
-        status: LiveStatus,
-        epoch: int,
-        step: int,
-    ) -> None:
-        self._stream = stream
-        self._plan = plan
-        self._status = status
-        self._placed = placed
-        self._lockstep = Lockstep(plan)
-        self.position = (epoch, step)  # of the next batch
-        self._meter = meter
-        self._timeline = timeline
+    _stream: BatchStream
+    # the stream yields (ids, what a place function made of the batch), else batches
+    _placed: bool
+    _plan: Plan
+    _meter: Meter
+    _timeline: Timeline
+    _status: LiveStatus
+    position: tuple[int, int]  # (epoch, step) of the next batch
+
+    def __post_init__(self) -> None:
+        self._lockstep = Lockstep(self._plan)
         self._number = 0
         self._lock = threading.Lock()  # of `__next__`
 
@@ -67,12 +59,10 @@ class BatchIterator(Generic[T]):
             batch = next(self._stream)
             ids, batch = batch if self._placed else (batch.ids, batch)
             self._lockstep.delivered(self.position, ids)
-        except (
-            BaseException
-        ) as error:  # Ctrl-C too: whatever ended it, no batch is waited for now; raised again
-            failed = isinstance(error, Exception) and not isinstance(
-                error, (StopIteration, FeedClosed)
-            )
+        # Ctrl-C too: whatever ended it, no batch is waited for now; raised again
+        except BaseException as error:
+            is_end = isinstance(error, (StopIteration, FeedClosed))
+            failed = isinstance(error, Exception) and not is_end
             if leads:
                 self._status.paused(clock(), failed)
             raise
@@ -97,43 +87,26 @@ class BatchIterator(Generic[T]):
         self._stream.close()
 
 
-def _with_ids(place: PlaceFunction) -> Callable[[Batch], tuple[np.ndarray, Any]]:
-    """A place function whose results come with the ids of their samples."""
-    return lambda batch: (batch.ids, place(batch))
-
-
+@dataclass(eq=False, repr=False)
 class Cursor:
     """The position of a feed.
 
     One iteration at a time moves it; it draws from one batch iterator, also across epochs.
     """
 
-    def __init__(
-        self,
-        producer: Producer,
-        plan: Plan,
-        meter: Meter,
-        timeline: Timeline,
-        status: LiveStatus,
-        after_epoch: Callable[[], None],
-    ) -> None:
-        self._producer = producer
-        self._plan = plan
-        self._meter = meter
-        self._timeline = timeline
-        self._status = status
-        self._after_epoch = after_epoch  # called when an iteration has come to its epoch's end
-        self.position = (0, 0)  # (epoch, step) of the next batch
-        self.moves = 0  # calls of `seek`
-        self.error: FastfeedError | None = None  # that ended an iteration
-        self._inside_epoch = False  # the last iteration ended before its epoch did
-        self._owner: object = None  # the iteration that may draw from the batch iterator
-        self._iterator: BatchIterator[Any] | None = None
-        # place and raw, of that iterator
-        self._options: tuple[PlaceFunction | None, bool] = (
-            None,
-            False,
-        )
+    _producer: Producer
+    _plan: Plan
+    _meter: Meter
+    _timeline: Timeline
+    _status: LiveStatus
+    _after_epoch: Callable[[], None]  # called when an iteration has come to its epoch's end
+    position: tuple[int, int] = (0, 0)  # (epoch, step) of the next batch
+    moves: int = 0  # calls of `seek`
+    error: FastfeedError | None = None  # that ended an iteration
+    _inside_epoch: bool = False  # the last iteration ended before its epoch did
+    _owner: object = None  # the iteration that may draw from the batch iterator
+    _iterator: BatchIterator[Any] | None = None
+    _options: tuple[PlaceFunction | None, bool] = (None, False)  # place and raw, of that iterator
 
     def open(
         self,
@@ -153,12 +126,16 @@ class Cursor:
                 field="start",
             )
         check_process_groups(self._plan.world)
-        placed = place is not None
-        stream = self._producer.start(
-            epoch, start, _with_ids(place) if place is not None else None, raw, epochs
-        )
+        placing = None if place is None else lambda batch: (batch.ids, place(batch))
+        stream = self._producer.start(epoch, start, placing, raw, epochs)
         return BatchIterator(
-            stream, placed, self._plan, self._meter, self._timeline, self._status, epoch, start
+            stream,
+            place is not None,
+            self._plan,
+            self._meter,
+            self._timeline,
+            self._status,
+            (epoch, start),
         )
 
     def iterate(self, place: PlaceFunction | None, raw: bool) -> LockedIterator[Any]:
@@ -177,18 +154,16 @@ class Cursor:
         epoch, iterator = self.position[0], self._continue(place, raw)
         more = True
         while more:
-            if (
-                self._owner is not owner
-            ):  # the position does not tell: it belongs to the other iteration now
+            # the position does not tell: it belongs to the other iteration now
+            if self._owner is not owner:
                 raise FeedClosed(
                     "another iteration of this feed has begun, or seek() moved it; "
                     "for two at once use feed.batches(epoch)"
                 )
             try:
                 batch = next(iterator)
-            except (
-                BaseException
-            ) as error:  # the next iteration continues at `position`, with the batch that failed
+            # the next iteration continues at `position`, with the batch that failed
+            except BaseException as error:
                 self._inside_epoch = False
                 if isinstance(error, FastfeedError):
                     self.error = error

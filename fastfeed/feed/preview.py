@@ -17,13 +17,12 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from fastfeed import html_page
-from fastfeed.arguments import checked
+from fastfeed.arguments import check_count, checked
 from fastfeed.contact_sheet import Cell, draw_sheet
 from fastfeed.distributed.world import World
 from fastfeed.errors import ConfigError, FastfeedError
 from fastfeed.faults import Failure, FaultPolicy, Outage
-from fastfeed.feed.config import FeedConfig, check_count
-from fastfeed.feed.faults.quarantine import Quarantine
+from fastfeed.feed.config import MOST_THREADS, FeedConfig
 from fastfeed.feed.producer import ThreadProducer, open_builders
 from fastfeed.feed.session import FeedSession
 from fastfeed.html_page import Markup, bullets, escape
@@ -120,7 +119,7 @@ def show(feed: Any, n: int = 8, epoch: int = 0) -> Preview:
         >>> len(ff.show(feed, n=3).cells)
         3
     """
-    check_count("n", n, 1)
+    check_count("n", n, 1, MOST_THREADS)
     return preview(FeedSession.of(feed).config, n, epoch)
 
 
@@ -134,12 +133,7 @@ def preview(config: FeedConfig, n: int = 8, epoch: int = 0) -> Preview:
         part.raw().spec.layout if is_raw else part.spec.layout
         for part in (program, *program.others)
     ]
-    quarantine = Quarantine(
-        policy=config.policy,
-        length=len(config.source),
-        uri=config.source.uri,
-        tells=False,
-    )
+    quarantine = config.open_quarantine(tells=False)
     builder, raw = open_builders(config, quarantine, Timeline())
     cells: list[Cell] = []
     left = n

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import importlib
+import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -144,9 +145,8 @@ def open_builders(
 
         builder.of_sizes = of_sizes
 
-    builder = BatchBuilder(
-        config, branches(program, raw=False), executors, quarantine, timeline, sizes
-    )
+    own = branches(program, raw=False)
+    builder = BatchBuilder(config, own, executors, quarantine, timeline, sizes)
     if module.whole_batches:  # a GPU converts where it decodes
         return builder, builder
     raw_builder = builder.with_branches(branches(program, raw=True))
@@ -191,63 +191,40 @@ class ThreadProducer:
         epochs: int | None = None,
     ) -> BatchStream:
         builder = self._raw if raw else self._builder
-        return _ThreadStream(builder, self._pool, self._depth, (epoch, step), epochs, place)
-
-
-class _ThreadStream:
-    """A stream that holds its thread pool, so it outlives the feed that started it."""
-
-    def __init__(
-        self,
-        builder: BatchBuilder,
-        pool: ThreadPool,
-        depth: int,
-        start: tuple[int, int],
-        epochs: int | None,
-        place: PlaceFunction | None,
-    ) -> None:
-        self._stop = CancelToken(pool)
-        self._read_ahead = builder.read_ahead()
-        jobs = _jobs(builder, self._stop, self._read_ahead, start, epochs, place)
-        self._prefetcher = Prefetcher(
-            pool, jobs, depth, self._stop, builder.timeline.progress.report_wait
+        stop, read_ahead = CancelToken(self._pool), builder.read_ahead()
+        jobs = _jobs(
+            builder, stop, read_ahead, steps_from(builder.plan, epoch, step, epochs), place
         )
+        waits = builder.timeline.progress.report_wait
 
-    def __next__(self) -> Any:
-        return next(self._prefetcher)
+        def close() -> None:
+            for reads in read_ahead.values():
+                reads.close()
 
-    @property
-    def ready(self) -> int:
-        return self._prefetcher.ready
+        return Prefetcher(self._pool, jobs, self._depth, stop, waits, close)
 
-    @property
-    def closed(self) -> bool:
-        return self._stop.is_set()
 
-    def close(self) -> None:
-        self._prefetcher.close()
-        for reads in self._read_ahead.values():
-            reads.close()
+def steps_from(plan: Plan, epoch: int, step: int, epochs: int | None) -> Iterator[tuple[int, int]]:
+    """Epoch and step of each batch from a position on."""
+    first = epoch * plan.steps + step
+    last = None if epochs is None else max(0, epochs * plan.steps - step)
+    return (
+        divmod(position, plan.steps) for position in itertools.islice(itertools.count(first), last)
+    )
 
 
 def _jobs(
     builder: BatchBuilder,
     stop: CancelToken,
     read_ahead: Mapping[str, ReadAhead],
-    start: tuple[int, int],
-    epochs: int | None,
+    steps: Iterable[tuple[int, int]],
     place: PlaceFunction | None,
 ) -> Iterator[ParallelJob[Any]]:
     if place is None and builder.backend.xp is not np:
         place = detached
-    epoch, step = start
-    number, last = 0, None if epochs is None else epoch + epochs
-    while epoch != last:
-        while step < builder.plan.steps:
-            job = builder.job(epoch, step, number, stop, read_ahead)
-            yield job if place is None else job.then(_timed(builder, place, number))
-            number, step = number + 1, step + 1
-        epoch, step = epoch + 1, 0
+    for number, (epoch, step) in enumerate(steps):
+        job = builder.job(epoch, step, number, stop, read_ahead)
+        yield job if place is None else job.then(_timed(builder, place, number))
 
 
 @runs_on_gpu("dali")

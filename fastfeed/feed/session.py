@@ -40,7 +40,7 @@ from fastfeed.runtime.thread_pool import LockedIterator
 from fastfeed.runtime.timeline import Timeline
 from fastfeed.sampling.orders.weighted import Weighted
 from fastfeed.sampling.plan import Plan
-from fastfeed.sampling.set_weights import SetWeights
+from fastfeed.sampling.set_weights import with_saved_weights, with_weights
 from fastfeed.sources.base import Optionals
 from fastfeed.storage.fingerprint import difference
 from fastfeed.storage.retry import retry_count
@@ -59,7 +59,10 @@ class FeedSession:
     """The open parts of one feed, for adapters and tools.
 
     `FeedSession.of(feed)` is the session of a feed, whose threads end with the last reference to
-    either.
+    either. It opens the files and starts the threads; `close` ends them.
+
+    Args:
+        config (FeedConfig): The checked arguments.
 
     Attributes:
         config (FeedConfig): The checked arguments, with `source`, `plan`, `program`, `threads` and
@@ -95,14 +98,8 @@ class FeedSession:
         self.proof: Any = None
         self.notes: list[str] = []
         self.allocate: Allocate = aligned
-        world, source = config.plan.world, config.source
-        self.quarantine = Quarantine(
-            config.quarantine,
-            policy=config.policy,
-            length=len(source),
-            rank=world.rank,
-            uri=source.uri,
-        )
+        world = config.plan.world
+        self.quarantine = config.open_quarantine()
         self.timeline = Timeline(_timeline_path(world), rank=world.rank, name=config.name)
         builder, raw = open_builders(config, self.quarantine, self.timeline)
         self.backend = builder.backend
@@ -116,18 +113,6 @@ class FeedSession:
         self.cursor = Cursor(
             self.producer, self.plan, self.meter, self.timeline, self.live, self.quarantine.tell
         )
-
-    @classmethod
-    def open(cls, config: FeedConfig) -> FeedSession:
-        """Open the files and start the threads of a feed.
-
-        Args:
-            config (FeedConfig): The checked arguments.
-
-        Returns:
-            The session; `close` ends its threads.
-        """
-        return cls(config)
 
     @staticmethod
     def of(feed: Any) -> FeedSession:
@@ -298,7 +283,7 @@ class FeedSession:
         plan, weights = self._made_as, ""
         if isinstance(state, Mapping) and _WEIGHTS in state and isinstance(plan.shuffle, Weighted):
             weights = state[_WEIGHTS]
-            plan = SetWeights.load(plan, weights).plan
+            plan = with_saved_weights(plan, weights)
         position = plan.position(
             state, source.fingerprint if strict else None, changed, known=(*own, _WEIGHTS)
         )
@@ -315,7 +300,7 @@ class FeedSession:
 
     def set_weights(self, weights: Any) -> None:
         """Draw all following epochs by other weights, as `Feed.set_weights` does."""
-        changed = SetWeights.of(self._made_as, weights)
+        plan, text = with_weights(self._made_as, weights)
         epoch, step = self.cursor.position
         if step:
             raise ConfigError(
@@ -323,7 +308,7 @@ class FeedSession:
                 f" step {step}; call it after the loop over the epoch, or feed.seek({epoch + 1})"
                 " first"
             )
-        self._use_plan(changed.plan, changed.text)
+        self._use_plan(plan, text)
 
     def _use_plan(self, plan: Plan, weights: str) -> None:
         self.producer.use_plan(plan)

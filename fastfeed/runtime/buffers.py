@@ -14,6 +14,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -32,27 +33,29 @@ def aligned(shape: tuple[int, ...], dtype: str) -> np.ndarray:
     return memory[first : first + size].view(dtype).reshape(shape)
 
 
+@dataclass(eq=False)
 class BufferPool:
     """Reusable arrays of one shape and dtype."""
 
-    def __init__(
-        self, shape: tuple[int, ...], dtype: str, keep: int, allocate: Allocate = aligned
-    ) -> None:
-        self._shape = shape
-        self._dtype = dtype
-        self._keep = keep
-        self._allocate = allocate
-        self._buffers: list[_Buffer] = []
+    _shape: tuple[int, ...]
+    _dtype: str
+    _keep: int
+    _allocate: Allocate = aligned
+
+    def __post_init__(self) -> None:
         self._lock = threading.Lock()
         self._lends = not getattr(sys, "_is_gil_enabled", lambda: True)()
-        self._returned: deque[np.ndarray] = deque(maxlen=keep)  # lent memory that is free again
+        self._forget()
+
+    def _forget(self) -> None:
+        self._buffers: list[_Buffer] = []
+        self._returned: deque[np.ndarray] = deque(maxlen=self._keep)  # lent, and free again
 
     def use_allocator(self, allocate: Allocate) -> None:
         """Allocate from other memory from now on."""
         with self._lock:
             self._allocate = allocate
-            self._buffers = []
-            self._returned = deque(maxlen=self._keep)
+            self._forget()
 
     def take(self) -> np.ndarray:
         """An array with undefined content that is not in use."""
@@ -80,18 +83,18 @@ class BufferPool:
         return np.asarray(_Loan(memory, self._returned))
 
 
+@dataclass(eq=False)
 class SizedPools:
-    """Pools of arrays of any number of rows; those of the numbers taken last are kept."""
+    """Pools of up to `keep` arrays each, of any number of rows of one shape.
 
-    def __init__(
-        self, shape: tuple[int, ...], dtype: str, keep: int, allocate: Allocate = aligned
-    ) -> None:
-        """Pools of up to `keep` arrays each of rows of this shape."""
-        self._shape = shape
-        self._dtype = dtype
-        self._keep = keep
-        self._allocate = allocate
-        self._pools: dict[int, BufferPool] = {}
+    Those of the numbers taken last are kept.
+    """
+
+    _shape: tuple[int, ...]
+    _dtype: str
+    _keep: int
+    _allocate: Allocate = aligned
+    _pools: dict[int, BufferPool] = field(default_factory=dict)
 
     def take(self, rows: int, allocate: Allocate | None = None) -> np.ndarray:
         """An array of this number of rows with undefined content that is not in use.

@@ -13,7 +13,8 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
 from typing import Any, Generic, Protocol, TypeVar
@@ -178,9 +179,8 @@ class ParallelJob(Generic[T]):
         try:
             if self._error is None and not self._stop.is_set():
                 part()
-        except (
-            BaseException
-        ) as error:  # sources and decoders may raise anything; it is raised at this job's turn
+        except BaseException as error:
+            # sources and decoders may raise anything; it is raised at this job's turn
             self._error = self._error or error
         with self._lock:
             self._remaining -= 1
@@ -200,9 +200,8 @@ class ParallelJob(Generic[T]):
 
     def result(self, waits: Callable[[], None] | None = None) -> T:
         """Wait for the result, calling `waits` now and then; raises the job's error."""
-        while (
-            not self._done.wait(0.2) and not self._stop.is_set()
-        ):  # a closed pool must not leave a caller waiting
+        while not self._done.wait(0.2) and not self._stop.is_set():
+            # a closed pool must not leave a caller waiting
             if waits is not None:
                 waits()
         if self._error is not None:
@@ -222,25 +221,21 @@ class ParallelJob(Generic[T]):
         return self._result  # type: ignore[return-value]
 
 
+@dataclass(eq=False)
 class Prefetcher(Generic[T]):
     """Jobs in order, `depth` of them ahead of the one being used."""
 
-    def __init__(
-        self,
-        pool: ThreadPool,
-        jobs: Iterable[ParallelJob[T]],
-        depth: int,
-        stop: CancelToken,
-        waits: Callable[[], None] | None = None,  # called now and then while a result is waited for
-    ) -> None:
-        self._pool = pool
-        self._jobs = iter(jobs)
-        self._depth = depth
-        self._stop = stop
-        self._waits = waits
+    _pool: ThreadPool
+    _jobs: Iterator[ParallelJob[T]]
+    _depth: int
+    _stop: CancelToken
+    _waits: Callable[[], None] | None = None  # called now and then while a result is waited for
+    _on_close: Callable[[], None] = _nothing
+    _closed: bool = False
+
+    def __post_init__(self) -> None:
         self._running: deque[ParallelJob[T]] = deque()
-        self._closed = False
-        self._end = weakref.finalize(self, stop.set)  # a dropped prefetcher starts no more jobs
+        self._end = weakref.finalize(self, self._stop.set)  # if dropped it starts no more jobs
 
     def __iter__(self) -> Iterator[T]:
         return self
@@ -263,10 +258,9 @@ class Prefetcher(Generic[T]):
                 first = None
             if first is not None:
                 return first.result(self._waits)
-        except (
-            BaseException
-        ):  # also Ctrl-C between two lines: a half-done step must not be continued
-            self.close()
+        except BaseException:
+            # also Ctrl-C between two lines: a half-done step must not be continued
+            self._cancel()
             raise
         if self._closed:
             raise FeedClosed("the feed was closed while waiting for a batch")
@@ -289,8 +283,17 @@ class Prefetcher(Generic[T]):
             ready += 1
         return ready
 
+    @property
+    def closed(self) -> bool:
+        """True once no more results will come."""
+        return self._stop.is_set()
+
     def close(self) -> None:
         """Cancel the running jobs."""
+        self._cancel()
+        self._on_close()
+
+    def _cancel(self) -> None:
         self._closed = True
         self._stop.set()
         self._running.clear()

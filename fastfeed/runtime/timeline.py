@@ -31,6 +31,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
@@ -64,19 +65,20 @@ class Span(NamedTuple):
     thread: int  # native thread id, as the operating system and Nsight number them
 
 
+@dataclass(slots=True, eq=False)
 class _Block:
     """Spans of native threads in one batch.
 
     Tuples and totals are computed for many spans at once, or on demand.
     """
 
-    __slots__ = ("_batch", "array", "count", "stages")
+    batch: int
+    stages: tuple[str, ...]
+    array: np.ndarray  # as for `Timeline.record_native`
 
-    def __init__(self, batch: int, stages: tuple[str, ...], spans: np.ndarray) -> None:
-        self._batch = batch
-        self.stages = stages
-        self.array = spans
-        self.count = len(spans) * len(stages)
+    @property
+    def count(self) -> int:
+        return len(self.array) * len(self.stages)
 
     def spans(self) -> list[Span]:
         """The stages of an entry one after the other; none for those that took no time."""
@@ -85,7 +87,7 @@ class _Block:
             ends = accumulate(durations, initial=begin)
             for stage, (start, end) in zip(self.stages, pairwise(ends), strict=True):
                 if end > start:
-                    spans.append(Span(stage, self._batch, start, end, thread))
+                    spans.append(Span(stage, self.batch, start, end, thread))
         return spans
 
 
@@ -309,15 +311,14 @@ class _TimelineFile:
             self._lines.insert(0, self._head)
 
 
+@dataclass(slots=True, eq=False)
 class _RunningSpan:
     """A span that has not ended."""
 
-    __slots__ = ("_batch", "_stage", "_start", "_timeline")
-
-    def __init__(self, timeline: Timeline, stage: str, batch: int) -> None:
-        self._timeline = timeline
-        self._stage = stage
-        self._batch = batch
+    _timeline: Timeline
+    _stage: str
+    _batch: int
+    _start: int = 0
 
     def __enter__(self) -> _RunningSpan:
         if self._timeline.nvtx is not None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
-from fastfeed.arguments import checked
+from fastfeed.arguments import check_count, checked
 from fastfeed.errors import ConfigError
 from fastfeed.sampling.permute import permute
 
@@ -135,13 +136,33 @@ class Sequential:
         return SampleRefs.once(positions.copy())
 
 
-def check_count(name: str, value: Any, limit: int = 2**31) -> int:
-    """An integer in [1, limit], as an int; ConfigError for anything else."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise ConfigError.of(name, "an integer >= 1", value)
-    if value > limit:
-        raise ConfigError(f"{name} must be at most {limit}, got {value}", field=name)
-    return int(value)
+def set_count(order: Any, name: str, most: int = 2**31) -> None:
+    """Make a field of a frozen order an int in [1, most], unless it is None; ConfigError."""
+    if (value := getattr(order, name)) is not None:
+        count = check_count(f"{type(order).__name__}.{name}", value, most=most)
+        object.__setattr__(order, name, count)
+
+
+class Recent(dict[Any, Any]):
+    """The newest values by key, which are made when they are first asked for; it pickles empty."""
+
+    def __init__(self, size: int = 2) -> None:
+        """Keep `size` values: prefetching crosses from one epoch to the next."""
+        super().__init__()
+        self._size = size
+
+    def get_or_make(self, key: Any, make: Callable[[], Any]) -> Any:
+        """The value of a key; thread-safe."""
+        value = self.get(key)
+        if value is None:
+            value = make()
+            for old in list(self)[: 1 - self._size]:
+                self.pop(old, None)
+            self[key] = value
+        return value
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Recent, (self._size,)
 
 
 _MOST = 2**16
@@ -182,10 +203,8 @@ class Repeated:
         return f"Repeated(times={self.times}, together={self.together}{more})"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "times", check_count("Repeated.times", self.times, _MOST))
-        if self.length is not None:
-            length = check_count("Repeated.length", self.length, MOST_SAMPLES)
-            object.__setattr__(self, "length", length)
+        set_count(self, "times", _MOST)
+        set_count(self, "length", MOST_SAMPLES)
         if not isinstance(self.together, bool):
             raise ConfigError.of("Repeated.together", "True or False", self.together)
 

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fastfeed.arguments import checked
+from fastfeed.arguments import check_count, checked
 from fastfeed.distributed.world import World
 from fastfeed.errors import ConfigError
 from fastfeed.sampling import MOST_SAMPLES, Epoch, Order, SampleRefs, Shuffle, order_of
@@ -177,10 +177,8 @@ class Plan:
                 field="batch",
             )
         for name, value in (("batch", batch), ("global_batch", global_batch)):
-            if value is not None and (
-                isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1
-            ):
-                raise ConfigError.of(name, "an integer >= 1", value)
+            if value is not None:
+                check_count(name, value, most=None)
         total = int(global_batch if batch is None else batch * world.size)  # type: ignore[arg-type, operator]
         if isinstance(shuffle, bool):
             shuffle = "full" if shuffle else "none"

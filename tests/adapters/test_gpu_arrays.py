@@ -10,6 +10,7 @@ import pytest
 from helpers.gpu_arrays import GpuArray
 from helpers.needs import needs
 
+from fastfeed.adapters.prefetch_to_device import _placement
 from fastfeed.errors import ConfigError, DeviceMemory
 from fastfeed.runtime.placement import on_host, out_of_memory
 
@@ -19,7 +20,7 @@ from fastfeed.runtime.placement import on_host, out_of_memory
     [
         pytest.param("torch", marks=needs("torch")),
         pytest.param("jax", marks=needs("jax")),
-        pytest.param("tfdata", marks=needs("tensorflow")),
+        pytest.param("tf", marks=needs("tensorflow")),
     ],
 )
 @pytest.mark.parametrize("borrowed", [False, True])
@@ -27,10 +28,8 @@ def test_a_gpus_batch_reaches_a_framework_on_the_processor(module, borrowed):
     """decode="gpu" with a framework that computes on the processor: one copy, no riddle from
     inside.
     """
-    import importlib
-
     values = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
-    placement = importlib.import_module(f"fastfeed.adapters.{module}").placement("cpu", 4)
+    placement = _placement(f"{module}:cpu", 4)
     images, labels = placement.take(placement.put((GpuArray(values), np.arange(2)), borrowed))
     assert np.array_equal(np.asarray(images), values) and np.asarray(labels).tolist() == [0, 1]
 

@@ -9,8 +9,8 @@ import pytest
 from helpers.needs import needs
 from rich.console import Console
 
+from fastfeed.adapters.watch.loader import StepsOnly
 from fastfeed.adapters.watch.steps import StepWatch
-from fastfeed.adapters.watch.untimed_data import StepsOnly
 from fastfeed.live.document import document
 from fastfeed.live.folder import folders
 from fastfeed.live.http.prometheus import metrics

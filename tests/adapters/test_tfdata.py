@@ -96,7 +96,7 @@ ON_DEVICE = """
 import json, os
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 import numpy as np, tensorflow as tf, fastfeed as ff
-from fastfeed.adapters.tfdata import placement
+from fastfeed.adapters.tfdata import TfPlacement
 from fastfeed.errors import ConfigError
 images = np.random.default_rng(0).integers(0, 256, (22, 8, 6, 3), dtype=np.uint8)
 feed = ff.Feed(ff.Arrays(images, np.arange(22)), [ff.RandomFlip(), ff.ToFloat()], batch=4, seed=1)
@@ -130,7 +130,7 @@ for name in ("/GPU:0", "tf:GPU:7"):
     except ConfigError as error:
         result[name] = str(error)
 offset = np.arange(65, dtype=np.int64)[1:]  # TensorFlow's own kernels end the process at memory that is not aligned
-result["offset"] = [int(tf.reduce_sum(tf.cast(x, tf.float32))) for x in placement("CPU:0", 4).put((offset, offset[:9]))]
+result["offset"] = [int(tf.reduce_sum(tf.cast(x, tf.float32))) for x in TfPlacement("CPU:0", 4).put((offset, offset[:9]))]
 first, second = iter(feed.to_tfdata()), iter(feed.to_tfdata())
 next(first), next(second)
 try:

@@ -253,7 +253,7 @@ def made(*ops, source=SOURCE, batch=2, **options):
         (lambda: ff.RandomSizes([]), "a list of sizes"),
         (lambda: ff.RandomSizes([4, 0]), "in [1, 65535] pixels, got 0"),
         (lambda: ff.Transform([ff.Resize(SIZES)]), "is the size of each batch of a Feed"),
-        (lambda: made(ff.RandomResizedCrop(SIZES)).transform(), "is the size of each batch"),
+        (lambda: ff.Transform.of(made(ff.RandomResizedCrop(SIZES))), "is the size of each batch"),
         (
             lambda: made(ff.RandomResizedCrop(SIZES), decode="gpu", source=ff.Files(["a.jpg"] * 4)),
             "needs the cpu backend, got 'dali'",

@@ -17,7 +17,7 @@ from helpers.photos import jpeg
 from PIL import Image
 
 import fastfeed as ff
-from fastfeed.faults import Failure, FaultPolicy
+from fastfeed.faults import FaultPolicy
 from fastfeed.feed.batch.loader import checked, size_of
 from fastfeed.feed.session import FeedSession
 from fastfeed.sources.base import addresses_of
@@ -146,7 +146,6 @@ def test_sizes_count_whatever_holds_the_bytes():
     source = Given(ENCODED, JPEG)
     assert {size_of(checked(source, 0, entry)) for entry in FILES.values()} == {len(JPEG)}
     assert size_of(PIXELS) == PIXELS.nbytes
-    assert size_of(Failure(0, "", "read", "corrupt")) == 0
 
 
 @pytest.mark.parametrize("threads", [1, 3])

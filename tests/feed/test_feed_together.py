@@ -233,8 +233,8 @@ def test_images_that_do_not_fit_into_memory_at_once(tmp_path: Path, remote: bool
     together = ff.Together(dict(zip(("left", "right"), map(ff.ImageFolder, places), strict=True)))
     want = first(together, [ff.Resize((8, 8))], batch=8)
     with fed(together, [ff.Resize((8, 8))], batch=8) as feed:
-        loaders = FeedSession.of(feed).producer._builder._loader._loaders
-        loaders["right"]._max_bytes = 1
+        loaders = FeedSession.of(feed).producer._builder._loader.loaders
+        loaders["right"].max_bytes = 1
         batch = next(iter(feed))
     for name in ("id", "left", "right"):
         np.testing.assert_array_equal(batch[name], want[name])

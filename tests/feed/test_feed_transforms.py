@@ -133,7 +133,7 @@ def test_a_helper_process_and_a_transform_say_the_same(tmp_path: Path) -> None:
     source, ops = files(tmp_path), [ff.RandomResizedCrop(16), ff.RandomFlip()]
     with feed(source, ops, **ON) as made:
         (batch,) = made
-        transform = made.transform
+        transform = ff.Transform.of(made)
     with feed(source, ops, **ON, side_process=True) as made:
         (helped,) = made
     pixels = [np.asarray(Image.open(tmp_path / f"{i}.jpg")) for i in range(3)]

@@ -72,7 +72,7 @@ def test_a_configuration_is_checked_and_pickles_without_a_thread_or_a_file(tmp_p
 
 
 def test_a_session_of_a_configuration_makes_the_batches_of_the_feed(feed):
-    session = FeedSession.open(FeedConfig.make(SOURCE, [ff.RandomFlip()], batch=2, threads=1))
+    session = FeedSession(FeedConfig.make(SOURCE, [ff.RandomFlip()], batch=2, threads=1))
     try:
         ids = [batch.ids.tolist() for batch in session.placed(None)]
         assert ids == [batch.ids.tolist() for batch in feed]

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import fastfeed as ff
 from fastfeed.errors import ConfigError
 from fastfeed.sampling import ClassBatches
+from fastfeed.sampling.orders.class_batches import Deck
 from fastfeed.sampling.orders.classes import Classes
-from fastfeed.sampling.orders.deck import Deck
 from fastfeed.sampling.plan import Plan
 
 

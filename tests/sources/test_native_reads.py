@@ -298,7 +298,7 @@ def test_few_bytes_at_a_time(made):
     source = made[0]
     mixture = Mixture([source, read_in_python(source)])
     data = feed(mixture, [RandomResizedCrop(16)], batch=12, seed=1)
-    FeedSession.of(data).producer._builder._loader._loaders[""]._max_bytes = 4000
+    FeedSession.of(data).producer._builder._loader.loaders[""].max_bytes = 4000
     with data, feed(mixture, [RandomResizedCrop(16)], batch=12, seed=1) as other:
         assert equal(list(data), list(other))
 

@@ -140,16 +140,8 @@ def _table(ops: list[Any], channels: int) -> list[Table]:
     if not ops:
         return []
     levels = np.arange(256, dtype=np.uint8).reshape(16, 16, 1).repeat(channels, axis=2)
-    config = TransformConfig.make(
-        ops,
-        seed=0,
-        threads=1,
-        decode="auto",
-        device="cpu",
-        classes=0,
-        memory=None,
-        input_spec=Spec(levels.shape, "uint8", "HWC"),
-    )
+    spec = Spec(levels.shape, "uint8", "HWC")
+    config = TransformConfig(ops, threads=1, input_spec=spec)
     with closing(Pipeline(config)) as pipeline:
         batch = make_batch(config, pipeline, [levels], None, None, 0, None, None, None)
     return [Table(batch.images[0].reshape(256, channels))]

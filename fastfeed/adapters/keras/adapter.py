@@ -118,7 +118,7 @@ class _TensorFlow:
         # a partial batch has another shape, for which Keras would compile the model once more
         if steps_per_execution == 1 and not session.partial and _takes_iterators():
             epochs.use(self._adapter.TfPlacement("GPU:0" if gpu else "CPU:0", session.prefetch + 2))
-            return self._iterated.direct(epochs)
+            return self._iterated.EagerDataset(epochs)
         return (
             self._adapter.on_device(self._dataset(), "/GPU:0", epochs) if gpu else self._dataset()
         )
@@ -192,6 +192,7 @@ def _adapter(epochs: Epochs, backend: Any) -> Any:
         """A fastfeed feed inside Keras."""
 
         _fastfeed = session
+        _is_endless = property(lambda _: epochs.endless)
 
         def get_numpy_iterator(self) -> Iterator[Any]:
             return epochs.walk()
@@ -220,21 +221,9 @@ def _adapter(epochs: Epochs, backend: Any) -> Any:
             # of a proof, an epoch lasts as long as that
             return None if session.is_proving or epochs.endless else len(session)
 
-        @property
-        def _is_endless(self) -> bool:
-            return epochs.endless
-
-        @property
-        def batch_size(self) -> int:
-            return session.plan.batch
-
-        @property
-        def has_partial_batch(self) -> bool:
-            return session.partial
-
-        @property
-        def partial_batch_size(self) -> int | None:
-            return session.plan.left if session.partial else None
+        batch_size = property(lambda _: session.plan.batch)
+        has_partial_batch = property(lambda _: session.partial)
+        partial_batch_size = property(lambda _: session.plan.left if session.partial else None)
 
         def on_epoch_begin(self) -> None:
             follow_fit(session)  # again: a callback may have restored Keras's epoch

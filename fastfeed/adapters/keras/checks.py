@@ -110,14 +110,13 @@ def follow_fit(session: FeedSession) -> None:
 def check_whole(session: FeedSession) -> None:
     """Refuse `predict` in a shuffled order; warn once if samples are left out."""
     plan, whole = session.plan, 'shuffle=False, tail="pad", on_bad="mask"'
-    name, steps = next(
-        (
-            (name, frame.get("steps"))
-            for name, frame in _callers()
-            if name in ("fit", "evaluate", "predict") and {"self", "callbacks"} <= frame.keys()
-        ),
-        ("", None),
+    calls = (
+        (frame.f_code.co_name, frame.f_locals)
+        for frame in callers()
+        if frame.f_code.co_name in ("fit", "evaluate", "predict")
     )
+    found = ((name, known) for name, known in calls if {"self", "callbacks"} <= known.keys())
+    name, known = next(found, ("", {}))
     if name == "predict" and plan.shuffle != "none":
         raise ConfigError(
             f"predict needs a feed in the order of its source, got shuffle={str(plan.shuffle)!r}:"
@@ -125,7 +124,12 @@ def check_whole(session: FeedSession) -> None:
             field="x",
         )
     skipped = 0 if plan.counts else plan.length - plan.steps * plan.global_batch
-    if name in ("evaluate", "predict") and steps is None and skipped > 0 and session not in _warned:
+    if (
+        name in ("evaluate", "predict")
+        and known.get("steps") is None
+        and skipped > 0
+        and session not in _warned
+    ):
         _warned.add(session)
         warn(
             f"{name} leaves out {skipped:,} of {plan.length:,} samples: the feed drops an"
@@ -139,21 +143,20 @@ def fitted_feed() -> Any:
     return _feed_of(_fit_locals().get("x"))
 
 
-def _callers() -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Names and local variables of the functions that call this, from the innermost on."""
+def callers() -> Iterator[Any]:
+    """Frames of the functions that call this, from the innermost on."""
     frame: Any = sys._getframe(2)
     for _ in range(_MAX_FRAMES):
         if frame is None:
             return
-        yield frame.f_code.co_name, frame.f_locals
+        yield frame
         frame = frame.f_back
 
 
 def _fit_locals() -> Mapping[str, Any]:
     """Return the local variables of the innermost running `fit` of Keras; empty if none runs."""
-    return next(
-        (frame for name, frame in _callers() if name == "fit" and "validation_data" in frame), {}
-    )
+    fits = (frame.f_locals for frame in callers() if frame.f_code.co_name == "fit")
+    return next((known for known in fits if "validation_data" in known), {})
 
 
 def _feed_of(data: Any) -> Any:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
-from fastfeed.adapters.keras.forms import ImageForm, data_of, label_ops
+from fastfeed.adapters.keras.forms import check_split, data_of, image_ops, label_ops
 from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError, SourceError
 from fastfeed.feed import Feed
@@ -90,24 +90,24 @@ def flow_from_dataframe(
     frame = _Frame(dataframe, x_col, y_col, weight_col, class_mode, os.fspath(directory or ""))
     frame.choose(classes, validate_filenames)
     frame.take_side(subset, validation_split)
-    images = ImageForm(target_size, interpolation, color_mode, None)
+    resize, images = image_ops(target_size, interpolation, color_mode, None)
     kinds = {"binary": "sparse", "sparse": "sparse", "categorical": "categorical"}
     kind = None if frame.has_lists else kinds.get(class_mode or "")
     feed = Feed(
         frame.source(),
-        [*images.ops, *label_ops(kind, len(frame.classes))],
+        [*resize, *label_ops(kind, len(frame.classes))],
         batch=min(batch_size, len(frame.rows)),
         shuffle=shuffle,
         seed=seed or 0,
         tail="pad",
     )
-    item: list[Any] = [images.field]
+    item: list[Any] = [images]
     if class_mode is not None:
-        own = {"input": images.field, "multi_output": tuple(frame.outputs)}
+        own = {"input": images, "multi_output": tuple(frame.outputs)}
         item.append(own.get(class_mode, "label"))
     if weight_col is not None:
         item.append("weight")
-    data = data_of(feed, tuple(item) if len(item) > 1 else images.field, "keras")
+    data = data_of(feed, tuple(item) if len(item) > 1 else images, "keras")
     data.class_indices = {name: k for k, name in enumerate(frame.classes)}
     data.filenames = [frame.names[i] for i in frame.rows]
     data.samples = len(frame.rows)
@@ -174,12 +174,7 @@ class _Frame:
 
     def take_side(self, subset: str | None, validation: float | None) -> None:
         """Keep the rows of a side: the first ones are for validation."""
-        if (subset is None) != (validation is None) or not 0 < (validation or 0.5) < 1:
-            raise ConfigError(
-                "validation_split must be in (0, 1) and go together with subset, got"
-                f" validation_split={validation} and subset={subset!r}",
-                field="validation_split",
-            )
+        check_split(validation, subset)
         if validation is not None:
             cut = int(validation * len(self.rows))
             self.rows = self.rows[:cut] if subset == "validation" else self.rows[cut:]

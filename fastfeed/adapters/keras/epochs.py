@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from fastfeed.adapters.batch_tuples import BatchTuples
+from fastfeed.adapters.keras.checks import callers
 from fastfeed.feed.fields import Yields
 from fastfeed.feed.producer import PlaceFunction
 from fastfeed.feed.session import FeedSession
@@ -16,7 +16,6 @@ from fastfeed.printable import log
 from fastfeed.runtime.placement import Placement, on_host
 
 _PEEKING = {"_symbolic_build", "_maybe_symbolic_build"}
-_MAX_FRAMES = 12  # frames between Keras's look and us, at most
 
 
 class Epochs:
@@ -104,14 +103,7 @@ def is_keras_peeking() -> bool:
 
     A batch, or several that a framework takes ahead, would be lost to training.
     """
-    frame: Any = sys._getframe(1)
-    for _ in range(_MAX_FRAMES):
-        if frame is None:
-            return False
-        if frame.f_code.co_name in _PEEKING:
-            return True
-        frame = frame.f_back
-    return False
+    return any(frame.f_code.co_name in _PEEKING for frame in callers())
 
 
 def _host(tuples: BatchTuples) -> PlaceFunction:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -27,54 +26,31 @@ _FILTERS = {
 _PLAIN = {"bilinear": "linear", "nearest": "nearest"}  # not antialiased
 
 
-@dataclass(frozen=True, slots=True)
-class ImageForm:
-    """Images as float32 in [0, 255], of three channels or one."""
-
-    size: Any  # (height, width), pixels, or one for both
-    interpolation: str  # Keras's name
-    color_mode: str
-    data_format: str | None
-    antialias: bool = True
-    fit: Literal["exact", "crop", "pad_floor"] = "exact"
-    keeps_bytes: bool = False  # uint8 with "nearest"
-
-    @property
-    def field(self) -> str:
-        """Name of the field that holds the images."""
-        return "gray" if self.color_mode == "grayscale" else "image"
-
-    @property
-    def ops(self) -> list[Any]:
-        """Ops that resize and convert images."""
-        size = (self.size, self.size) if isinstance(self.size, int) else self.size
-        is_gray = self.color_mode == "grayscale"
-        ops: list[Any] = [Resize(size, self._filter, self.fit)]
-        ops += [Grayscale()] if is_gray else []
-        if self._filter != "nearest" or not self.keeps_bytes:
-            ops.append(Normalize((0.0,) * 3, (1 / 255,) * 3))  # floats of the same levels
-        channels_first = self._is_channels_first()
-        ops += [ToLayout("CHW")] if channels_first else []
-        if is_gray:
-            ops.append(Map(_plane if channels_first else _channel, "image", out="gray"))
-        return ops
-
-    @property
-    def _filter(self) -> str:
-        filters = _FILTERS if self.antialias else _PLAIN
-        name = self.interpolation.lower()
-        if name in filters:
-            return filters[name]
-        alone = "" if self.antialias else " with antialias=False"
-        raise ConfigError.of(
-            "interpolation", f"one of {', '.join(filters)}{alone}", self.interpolation
-        )
-
-    def _is_channels_first(self) -> bool:
-        if self.data_format is not None:
-            return self.data_format == "channels_first"
-        keras = framework("keras", "ff.keras")
-        return keras.config.image_data_format() == "channels_first"
+def image_ops(
+    size: Any,  # (height, width), pixels, or one for both
+    interpolation: str,  # Keras's name
+    color_mode: str,
+    data_format: str | None,
+    antialias: bool = True,
+    fit: Literal["exact", "crop", "pad_floor"] = "exact",
+    keeps_bytes: bool = False,  # uint8 with "nearest"
+) -> tuple[list[Any], str]:
+    """Ops that make float32 in [0, 255] of three channels or one, and the name of their field."""
+    filters = _FILTERS if antialias else _PLAIN
+    if (name := interpolation.lower()) not in filters:
+        alone = "" if antialias else " with antialias=False"
+        raise ConfigError.of("interpolation", f"one of {', '.join(filters)}{alone}", interpolation)
+    if data_format is None:
+        data_format = framework("keras", "ff.keras").config.image_data_format()
+    is_gray, is_chw = color_mode == "grayscale", data_format == "channels_first"
+    pair = (size, size) if isinstance(size, int) else size
+    ops: list[Any] = [Resize(pair, filters[name], fit)]
+    ops += [Grayscale()] if is_gray else []
+    if filters[name] != "nearest" or not keeps_bytes:
+        ops.append(Normalize((0.0,) * 3, (1 / 255,) * 3))  # floats of the same levels
+    ops += [ToLayout("CHW")] if is_chw else []
+    ops += [Map(_plane if is_chw else _channel, "image", out="gray")] if is_gray else []
+    return ops, "gray" if is_gray else "image"
 
 
 def label_ops(kind: str | None, classes: int) -> list[Any]:
@@ -83,6 +59,16 @@ def label_ops(kind: str | None, classes: int) -> list[Any]:
     if convert is not None:
         return [Map(convert, "label", out="label")]
     return [OneHot(classes)] if kind == "categorical" else []
+
+
+def check_split(validation: float | None, subset: str | None) -> None:
+    """ConfigError unless a share for validation and the name of a side come together."""
+    if (validation is None) != (subset is None) or not 0 < (validation or 0.5) < 1:
+        raise ConfigError(
+            "validation_split must be in (0, 1) and go together with subset, got"
+            f" validation_split={validation} and subset={subset!r}",
+            field="validation_split",
+        )
 
 
 def data_of(feed: Feed, yields: Yields, format: str, unbatched: bool = False) -> Any:

@@ -50,20 +50,6 @@ def is_chosen(strategy: Any) -> bool:
         return bool(tf.distribute.has_strategy())
 
 
-def direct(epochs: Epochs) -> Any:
-    """Eager tensors on TensorFlow's first device, without a dataset before the trainer.
-
-    For Keras from 3.7, which takes any iterator, and one step per execution: more are one graph,
-    which needs a dataset.
-    """
-    return _Direct(epochs)
-
-
-def watched(loader: Any, dataset: Any) -> Any:
-    """A dataset taken eagerly, one batch at a time, each timed by `loader.walk`."""
-    return _Watched(loader, dataset)
-
-
 def distributed(dataset: Any, epochs: Epochs, strategy: Any) -> Any:
     """The dataset of these epochs as Keras iterates it under a strategy."""
     if (
@@ -85,8 +71,12 @@ def several_workers(got: str) -> ConfigError:
     )
 
 
-class _Direct(tf.distribute.DistributedDataset):
-    """Epochs of a feed, as Keras asks for them."""
+class EagerDataset(tf.distribute.DistributedDataset):
+    """Eager tensors on TensorFlow's first device, without a dataset before the trainer.
+
+    For Keras from 3.7, which takes any iterator, and one step per execution: more are one graph,
+    which needs a dataset.
+    """
 
     def __init__(self, epochs: Epochs) -> None:
         self._epochs = epochs
@@ -100,8 +90,8 @@ class _Direct(tf.distribute.DistributedDataset):
         return signature(tuples, None if tuples.loose else self._epochs.session.plan.batch)
 
 
-class _Watched(tf.distribute.DistributedDataset):
-    """A dataset under a watch."""
+class WatchedDataset(tf.distribute.DistributedDataset):
+    """A dataset taken eagerly, one batch at a time, each timed by `loader.walk`."""
 
     def __init__(self, loader: Any, dataset: Any) -> None:
         self._loader = loader

@@ -9,9 +9,9 @@ from typing import Any
 
 from fastfeed.adapters.keras.checks import fitted_feed
 from fastfeed.adapters.versions import framework
+from fastfeed.adapters.watch.loader import StepsOnly
 from fastfeed.adapters.watch.steps import StepWatch
 from fastfeed.adapters.watch.tracker import tracker_of
-from fastfeed.adapters.watch.untimed_data import StepsOnly
 from fastfeed.arguments import checked
 
 

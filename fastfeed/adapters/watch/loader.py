@@ -81,18 +81,9 @@ class Watched(Generic[T]):
         self._data = data
         self._meter = Meter()
         self._epoch = 0
-        steps = getattr(data, "__len__", None)
-        identity = {
-            "version": __version__,
-            "name": name[:200],
-            "source": type(data).__name__[:200],
-            "steps": _length(data) if steps is not None else None,
-            "prefetch": None,  # how many batches are ready is not known
-            "rank": world.rank,
-            "world": world.size,
-            "local_rank": world.local_rank,
-        }
-        self.live = LiveStatus(self._meter, identity, SlowCounts)
+        steps = _length(data) if hasattr(data, "__len__") else None
+        source = type(data).__name__
+        self.live = _live_status(self._meter, world, source, name=name[:200], steps=steps)
 
     def __iter__(self) -> Iterator[T]:
         return self.walk(self._data if hasattr(self._data, "__iter__") else _items(self._data))
@@ -143,9 +134,7 @@ class Watched(Generic[T]):
             >>> next(batches)
             2
         """
-        now = steady_ns()
-        self._meter.record_request(now, 0)
-        self.live.paused(now)
+        _pause(self, steady_ns())
 
     def to_keras(self) -> Any:
         """The data for Keras's `fit`, `evaluate` and `predict`, watched on any backend.
@@ -167,7 +156,7 @@ class Watched(Generic[T]):
             >>> batches = ((np.zeros((4, 2), "float32"), np.zeros(4)) for _ in range(8))
             >>> data = ff.watched(batches).to_keras()  # model.fit(data, steps_per_epoch=6, callbacks=[ff.Watch(data)])
         """
-        return watched_adapter(self, self._data)
+        return _keras_adapter(self, self._data)
 
     def __len__(self) -> int:
         return len(self._data)  # type: ignore[arg-type]
@@ -180,6 +169,42 @@ class Watched(Generic[T]):
             >>> loader.close()
         """
         self.live.close()
+
+
+class StepsOnly:
+    """A trainer whose data is not watched: its steps are timed, its waits are unknown."""
+
+    def __init__(self, source: str) -> None:
+        """Open the live page; `source` names the data, as `fastfeed watch` shows it."""
+        self._meter = Meter()
+        self.live = _live_status(self._meter, World.detect(), source, name="", steps_only=True)
+
+    def stepped(self, now_ns: int) -> None:
+        """A step, or several, has ended."""
+        self._meter.record_request(now_ns, 0)
+        self._meter.record_delivery(now_ns, now_ns, 0)
+        self.live.delivered(now_ns, (0, self._meter.batches))
+
+    def pause(self, now_ns: int) -> None:
+        """Count no steps until the next begin."""
+        _pause(self, now_ns)
+
+
+def _live_status(meter: Meter, world: World, source: str, **more: Any) -> LiveStatus:
+    identity = {
+        "version": __version__,
+        "source": source[:200],
+        "prefetch": None,  # how many batches are ready is not known
+        "rank": world.rank,
+        "world": world.size,
+        "local_rank": world.local_rank,
+    }
+    return LiveStatus(meter, identity | more, SlowCounts)
+
+
+def _pause(counted: Watched[Any] | StepsOnly, now_ns: int) -> None:
+    counted._meter.record_request(now_ns, 0)
+    counted.live.paused(now_ns)
 
 
 def _items(data: Any) -> Iterator[Any]:
@@ -212,7 +237,7 @@ def count_samples(batch: Any) -> int:
     return 1
 
 
-def watched_adapter(watched: Watched[Any], data: Any) -> Any:
+def _keras_adapter(watched: Watched[Any], data: Any) -> Any:
     """A `DataAdapter` that times the iteration of Keras's own, on the thread that trains."""
     try:
         adapters: Any = importlib.import_module("keras.src.trainers.data_adapters")
@@ -247,15 +272,15 @@ def watched_adapter(watched: Watched[Any], data: Any) -> Any:
 
         _fastfeed = watched
 
-        def get_numpy_iterator(self) -> Any:
-            return inner.get_numpy_iterator()
+        get_numpy_iterator = inner.get_numpy_iterator
+        on_epoch_begin = inner.on_epoch_begin
+        num_batches = property(lambda _: inner.num_batches)
+        batch_size = property(lambda _: inner.batch_size)
+        has_partial_batch = property(lambda _: inner.has_partial_batch)
+        partial_batch_size = property(lambda _: inner.partial_batch_size)
 
         def get_jax_iterator(self) -> Any:
-            return (
-                inner.get_jax_iterator()
-                if is_keras_peeking()
-                else watched.walk(inner.get_jax_iterator())
-            )
+            return iter(Again(inner.get_jax_iterator()))
 
         def get_torch_dataloader(self) -> Any:
             return Again(inner.get_torch_dataloader())
@@ -267,31 +292,12 @@ def watched_adapter(watched: Watched[Any], data: Any) -> Any:
             tensorflow: Any = importlib.import_module("fastfeed.adapters.keras.tensorflow")
             strategy = caller.get("distribute_strategy")
             if steps == 1 and (strategy is None or not tensorflow.is_chosen(strategy)):
-                return tensorflow.watched(watched, dataset)
+                return tensorflow.WatchedDataset(watched, dataset)
             log.warning(
                 "this data is read in TensorFlow's graph here, so how long training waits for it is"
                 " not known"
             )
             return dataset
-
-        @property
-        def num_batches(self) -> Any:
-            return inner.num_batches
-
-        @property
-        def batch_size(self) -> Any:
-            return inner.batch_size
-
-        @property
-        def has_partial_batch(self) -> Any:
-            return inner.has_partial_batch
-
-        @property
-        def partial_batch_size(self) -> Any:
-            return inner.partial_batch_size
-
-        def on_epoch_begin(self) -> None:
-            inner.on_epoch_begin()
 
         def on_epoch_end(self) -> None:
             # a generator continues in the next epoch; what comes between is not training

@@ -10,10 +10,9 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from fastfeed.adapters.watch.loader import Watched
+from fastfeed.adapters.watch.loader import StepsOnly, Watched
 from fastfeed.adapters.watch.tracker import tracker_of
-from fastfeed.adapters.watch.untimed_data import StepsOnly
-from fastfeed.arguments import checked
+from fastfeed.arguments import check_count, checked
 from fastfeed.errors import ConfigError, MissingExtra
 from fastfeed.feed.session import FeedSession
 from fastfeed.live.page import Page
@@ -81,8 +80,7 @@ class StepWatch:
             isinstance(warn, bool) or not isinstance(warn, (int, float)) or not 0 < warn <= 1
         ):
             raise ConfigError.of("warn", "a share of the time in (0, 1], or None", warn)
-        if isinstance(every, bool) or not isinstance(every, int) or every < 1:
-            raise ConfigError.of("every", "a number of steps >= 1", every)
+        check_count("every", every)
         self._steps_only = data if isinstance(data, StepsOnly) else None
         self._status = _status(data)
         self._warn = warn
@@ -220,7 +218,33 @@ class StepWatch:
         Example:
             >>> callback = ff.StepWatch(ff.watched([1, 2, 3])).to_lightning()  # doctest: +SKIP
         """
-        return _lightning_callback(self)
+        watch = self
+        for name in ("lightning.pytorch", "pytorch_lightning"):
+            try:
+                lightning: Any = importlib.import_module(name)
+                break
+            except ImportError:
+                continue
+        else:
+            raise MissingExtra("to_lightning needs Lightning: pip install lightning")
+
+        class FeedWatch(lightning.Callback):
+            """Logs feed_wait and feed_rate."""
+
+            def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
+                watch.begin()
+
+            def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
+                self._log(pl_module, watch.step())
+
+            def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+                self._log(pl_module, watch.end())
+
+            def _log(self, pl_module: Any, values: dict[str, float]) -> None:
+                if values:
+                    pl_module.log_dict(values, prog_bar=True)
+
+        return FeedWatch()
 
     def to_transformers(self) -> Any:
         """Make a callback for Hugging Face's Trainer, which adds both values to what it logs.
@@ -234,7 +258,35 @@ class StepWatch:
         Example:
             >>> callback = ff.StepWatch(ff.watched([1, 2, 3])).to_transformers()  # doctest: +SKIP
         """
-        return _transformers_callback(self)
+        watch = self
+        try:
+            transformers: Any = importlib.import_module("transformers")
+        except ImportError as error:
+            raise MissingExtra(
+                "to_transformers needs Transformers: pip install transformers"
+            ) from error
+
+        class FeedWatch(transformers.TrainerCallback):
+            """Adds feed_wait and feed_rate to the logs of training."""
+
+            def on_epoch_begin(self, *_: Any, **__: Any) -> None:
+                watch.begin()
+
+            def on_epoch_end(self, *_: Any, **__: Any) -> None:
+                watch.end()
+
+            def on_step_end(self, *_: Any, **__: Any) -> None:
+                watch.step()
+
+            def on_log(
+                self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any
+            ) -> None:
+                if logs is not None and "loss" in logs:
+                    logs.update(watch.values)
+                    # a copy that the Trainer has made of logs
+                    state.log_history[-1].update(watch.values)
+
+        return FeedWatch()
 
 
 def _status(data: Any) -> LiveStatus:
@@ -259,63 +311,3 @@ def _batches(page: Page) -> int:
     steps = page.identity["steps"]
     counters = page.counters
     return counters["batches"] if steps is None else counters["epoch"] * steps + counters["step"]
-
-
-def _lightning_callback(watch: StepWatch) -> Any:
-    """Callback of `lightning`, or else of `pytorch_lightning`."""
-    for name in ("lightning.pytorch", "pytorch_lightning"):
-        try:
-            lightning: Any = importlib.import_module(name)
-            break
-        except ImportError:
-            continue
-    else:
-        raise MissingExtra("to_lightning needs Lightning: pip install lightning")
-
-    class FeedWatch(lightning.Callback):
-        """Logs feed_wait and feed_rate."""
-
-        def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
-            watch.begin()
-
-        def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
-            self._log(pl_module, watch.step())
-
-        def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
-            self._log(pl_module, watch.end())
-
-        def _log(self, pl_module: Any, values: dict[str, float]) -> None:
-            if values:
-                pl_module.log_dict(values, prog_bar=True)
-
-    return FeedWatch()
-
-
-def _transformers_callback(watch: StepWatch) -> Any:
-    """Callback of Hugging Face's Trainer."""
-    try:
-        transformers: Any = importlib.import_module("transformers")
-    except ImportError as error:
-        raise MissingExtra(
-            "to_transformers needs Transformers: pip install transformers"
-        ) from error
-
-    class FeedWatch(transformers.TrainerCallback):
-        """Adds feed_wait and feed_rate to the logs of training."""
-
-        def on_epoch_begin(self, *_: Any, **__: Any) -> None:
-            watch.begin()
-
-        def on_epoch_end(self, *_: Any, **__: Any) -> None:
-            watch.end()
-
-        def on_step_end(self, *_: Any, **__: Any) -> None:
-            watch.step()
-
-        def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
-            if logs is not None and "loss" in logs:
-                logs.update(watch.values)
-                # a copy that the Trainer has made of logs
-                state.log_history[-1].update(watch.values)
-
-    return FeedWatch()

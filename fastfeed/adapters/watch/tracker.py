@@ -6,6 +6,7 @@ import importlib
 import os
 import re
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -48,9 +49,14 @@ class Tracker:
         names = [run.__name__] if isinstance(run, ModuleType) else _modules(run)
         for library, opened in _LIBRARIES.items():
             if any(name == library or name.startswith(f"{library}.") for name in names):
-                log, attach = _opened(run, library, opened)
-                self._log = log
-                self._attach = attach
+                try:
+                    self._log, self._attach = opened(run)
+                except AttributeError as error:
+                    raise ConfigError(
+                        f"run: a {type(run).__name__} of {library} logs no metrics; pass one of"
+                        " those that help(ff.Tracker) lists",
+                        field="run",
+                    ) from error
                 return
         if not callable(run) or isinstance(run, type):
             raise ConfigError(
@@ -105,25 +111,18 @@ def _modules(run: Any) -> list[str]:
     return [kind.__module__ for kind in type(run).__mro__]
 
 
-def _opened(run: Any, library: str, opened: _Opener) -> tuple[_Log, _Attach | None]:
-    try:
-        return opened(run)
-    except AttributeError as error:
-        raise ConfigError(
-            f"run: a {type(run).__name__} of {library} logs no metrics; pass one of those that"
-            " help(ff.Tracker) lists",
-            field="run",
-        ) from error
-
-
-def _summary_writer(writer: Any) -> tuple[_Log, _Attach]:
-    add_scalar = writer.add_scalar
+def _each(log_one: Callable[[str, float, int], object]) -> _Log:
+    """Logs metrics one by one."""
 
     def log(metrics: Mapping[str, float], step: int) -> None:
         for name, value in metrics.items():
-            add_scalar(name, value, step)
+            log_one(name, value, step)
 
-    return log, lambda path: writer.add_text(path.name, _as_code(path))
+    return log
+
+
+def _summary_writer(writer: Any) -> tuple[_Log, _Attach]:
+    return _each(writer.add_scalar), lambda path: writer.add_text(path.name, _as_code(path))
 
 
 def _tf_summary(writer: Any) -> tuple[_Log, _Attach]:
@@ -185,36 +184,19 @@ def _active(run: Any, library: str, start: str) -> Any:
 
 def _aim(run: Any) -> tuple[_Log, _Attach]:
     track = run.track
-
-    def log(metrics: Mapping[str, float], step: int) -> None:
-        for name, value in metrics.items():
-            track(value, name=name, step=step)
-
+    log = _each(lambda name, value, step: track(value, name=name, step=step))
     return log, lambda path: run.log_artifact(str(path), name=path.name)
 
 
 def _clearml(task: Any) -> tuple[_Log, _Attach]:
-    logger = task.get_logger()
-
-    def log(metrics: Mapping[str, float], step: int) -> None:
-        for name, value in metrics.items():
-            logger.report_scalar(name, "fastfeed", value, step)
-
+    report = task.get_logger().report_scalar
+    log = _each(lambda name, value, step: report(name, "fastfeed", value, step))
     return log, lambda path: task.upload_artifact(path.name, path)
 
 
 def _meter(meter: Any) -> tuple[_Log, None]:
-    create_gauge = meter.create_gauge
-    gauges: dict[str, Any] = {}
-
-    def log(metrics: Mapping[str, float], step: int) -> None:
-        for name, value in metrics.items():
-            gauge = gauges.get(name)
-            if gauge is None:
-                gauge = gauges[name] = create_gauge(name)
-            gauge.set(value)
-
-    return log, None
+    gauge = cache(meter.create_gauge)
+    return _each(lambda name, value, _: gauge(name).set(value)), None
 
 
 # module of the class of a run, or the module that is passed itself -> what logs and attaches

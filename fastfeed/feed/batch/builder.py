@@ -17,9 +17,9 @@ from fastfeed.backends.base import Backend
 from fastfeed.backends.cpu.mixing import mix_labels
 from fastfeed.decode.executor import Executor
 from fastfeed.faults import Failure, ends_run
-from fastfeed.feed.batch.annotations import Annotations, annotator
+from fastfeed.feed.batch.annotations import annotator
 from fastfeed.feed.batch.maps import MapRunner
-from fastfeed.feed.batch.pending_batch import BatchRows, PendingBatch
+from fastfeed.feed.batch.pending_batch import BatchRows, PendingBatch, RowArrays
 from fastfeed.feed.batch.readahead import READ_AHEAD_BYTES, ReadAhead, Ticket
 from fastfeed.feed.batch.rows import Branch, MadeRows, RowMaker, targets
 from fastfeed.feed.batch.sample_loader import ReadImages, SampleLoader
@@ -149,7 +149,7 @@ class BatchBuilder:
                 try:
                     with self.backend.device_context():
                         with allocating:  # queued jobs hold no memory
-                            if not batch.images:
+                            if not batch.out.images:
                                 self._allocate(batch)
                         self._make(batch, first, last, read)
                 except BaseException:
@@ -230,7 +230,7 @@ class BatchBuilder:
             except Exception as error:
                 if ends_run(error):
                     raise
-                batch.failed[id] = self._loader.unforeseen(id, error, stage)
+                batch.failed[id] = self._loader.first.unforeseen(id, error, stage)
                 failed.append(id)
         return failed
 
@@ -246,11 +246,11 @@ class BatchBuilder:
         if of_source is not None:
             weights = (weights * of_source).astype(np.float32, copy=False)
         columns = self._loader.columns(batch, facts[own])
-        views = tuple(batch.images) if self.program.views or self.program.image else ()
-        annotations = batch.annotations
+        views = tuple(batch.out.images) if self.program.views or self.program.image else ()
+        annotations = batch.out.annotations
         labels = self._labels(batch, facts)
         return Batch(
-            batch.images[0],
+            batch.out.images[0],
             labels,
             weights,
             ids,
@@ -290,8 +290,8 @@ class BatchBuilder:
                 self.program.augmented.size,
             )
         rows = batch.rows.batch
-        batch.annotations = self._annotator.empty(rows, mixed=mix is not None)
-        batch.images = [branch.take(rows) for branch in self.branches]
+        annotations = self._annotator.empty(rows, mixed=mix is not None)
+        batch.out = RowArrays([branch.take(rows) for branch in self.branches], annotations)
 
     def _draws(self, epoch: int, keys: np.ndarray) -> list[list[np.ndarray]]:
         """Random numbers of these samples, per branch."""
@@ -304,12 +304,11 @@ class BatchBuilder:
     def _make(self, batch: PendingBatch, first: int, last: int, read: ReadImages) -> None:
         """Rows [first, last) of those made."""
         if batch.mix_plan is None:
-            outs = [images[first:last] for images in batch.images]
-            self._fill(batch, first, last, outs, batch.annotations[first:last], read)
+            self._fill(batch, first, last, batch.out[first:last], read)
             return
         samples = self.branches[0].unmixed.take()[: last - first]
         annotations = self._annotator.empty(last - first)
-        masked = self._fill(batch, first, last, [samples], annotations, read)
+        masked = self._fill(batch, first, last, RowArrays([samples], annotations), read)
         begin, end = batch.rows.within(first, last)
         if batch.stop.is_set() or begin >= end:
             return
@@ -318,13 +317,12 @@ class BatchBuilder:
             unmixed = np.isin(members, masked).any(axis=1)
             mix_plan.how[unmixed], mix_plan.shares[unmixed] = 0, 0
             mix_plan.shares[unmixed, 0] = 1
-        out, annotated = batch.images[0][begin:end], batch.annotations[begin:end]
+        whole = batch.out[begin:end]
 
         def mix(rows: slice) -> None:
-            self.backend.mix(
-                samples, members[rows], mix_plan[rows], out[rows], batch.stop, batch.number
-            )
-            self._annotator.mix(annotations, members[rows], mix_plan[rows], annotated[rows])
+            plan, out = (members[rows], mix_plan[rows]), whole[rows]
+            self.backend.mix(samples, *plan, out.images[0], batch.stop, batch.number)
+            self._annotator.mix(annotations, *plan, out.annotations)
 
         try:
             mix(slice(0, end - begin))
@@ -345,18 +343,12 @@ class BatchBuilder:
         """Rows [first, last) once more, of samples that are read again."""
 
         def read(image: str, rows: list[int]) -> list[Any]:
-            return self._loader.read_now(image, batch.ids[rows].tolist(), batch)
+            return self._loader.loaders[image].read_now(batch.ids[rows].tolist(), batch)
 
         self._make(batch, first, last, read)
 
     def _fill(
-        self,
-        batch: PendingBatch,
-        first: int,
-        last: int,
-        outs: list[np.ndarray],
-        annotations: Annotations,
-        read: ReadImages,
+        self, batch: PendingBatch, first: int, last: int, out: RowArrays, read: ReadImages
     ) -> list[int]:
         """Make these rows; `ids` and `weights` change where samples are replaced or masked.
 
@@ -368,16 +360,9 @@ class BatchBuilder:
             def read_rest(image: str, rows: list[int], start: int = start) -> list[Any]:
                 return read(image, [start + row for row in rows])
 
-            part = slice(start - first, last - first)
             draws = [[u[start:] for u in draws] for draws in batch.draws]
-            made = self._make_rows(
-                batch.ids[start:last],
-                draws,
-                [out[part] for out in outs],
-                annotations[part],
-                batch,
-                read_rest,
-            )
+            rest = out[start - first : last - first]
+            made = self._make_rows(batch.ids[start:last], draws, rest, batch, read_rest)
             if batch.stop.is_set():
                 break
             self._record(made, batch, scheduled=not batch.is_counted)
@@ -386,10 +371,8 @@ class BatchBuilder:
                     batch.weights[row] = 0
                     masked.append(row - first)
                 else:
-                    part = slice(row - first, row - first + 1)
-                    batch.ids[row] = self._substitute(
-                        row, [out[part] for out in outs], annotations[part], batch
-                    )
+                    own = out[row - first : row - first + 1]
+                    batch.ids[row] = self._substitute(row, own, batch)
             start += len(made.ids)
         return masked
 
@@ -397,8 +380,7 @@ class BatchBuilder:
         self,
         ids: np.ndarray,
         draws: list[list[np.ndarray]],
-        outs: list[np.ndarray],
-        annotations: Annotations,
+        out: RowArrays,
         batch: PendingBatch,
         read: ReadImages,
     ) -> MadeRows:
@@ -409,52 +391,42 @@ class BatchBuilder:
         """
         if not batch.failed or batch.failed.keys().isdisjoint(ids.tolist()):
             try:
-                return self._make_rows_at_once(ids, draws, outs, annotations, batch, read)
+                images = self._loader.load(ids, batch, read)  # as many as fit into memory
+                samples = next(iter(images.values()))
+                stage = "augment" if self.program.decode is None else "decode"
+                self.timeline.progress.enter(batch.number, stage)
+                self._rows.fill(images, draws, out[: len(samples.ids)], batch)
+                return MadeRows(samples.ids, samples.bad)
             except Exception as error:  # sources, decoders and ops may raise anything
                 if ends_run(error):
                     raise
                 if len(ids) == 1:
-                    batch.failed[int(ids[0])] = self._loader.unforeseen(ids[0], error, "decode")
+                    batch.failed[int(ids[0])] = self._loader.first.unforeseen(
+                        ids[0], error, "decode"
+                    )
         if len(ids) == 1:
-            self._rows.clear([0], outs, annotations)
+            self._rows.clear([0], out)
             return MadeRows(ids, {0: batch.failed[int(ids[0])]})
         bad: dict[int, Failure | None] = {}
         for row in range(len(ids)):
             if batch.stop.is_set():
                 break
-            part, own = slice(row, row + 1), ids[row : row + 1]
-            made = self._make_rows(
-                own,
-                [[u[row:] for u in draws] for draws in draws],
-                [out[part] for out in outs],
-                annotations[part],
-                batch,
-                lambda image, _, own=own: self._loader.read_now(image, own.tolist(), batch),
-            )
+            own = [[u[row:] for u in draws] for draws in draws]
+            made = self._make_row(ids[row : row + 1], own, out[row : row + 1], batch)
             bad.update(dict.fromkeys([row] if made.bad else [], made.bad.get(0)))
         return MadeRows(ids, bad)
 
-    def _make_rows_at_once(
-        self,
-        ids: np.ndarray,
-        draws: list[list[np.ndarray]],
-        outs: list[np.ndarray],
-        annotations: Annotations,
-        batch: PendingBatch,
-        read: ReadImages,
+    def _make_row(
+        self, id: np.ndarray, draws: list[list[np.ndarray]], out: RowArrays, batch: PendingBatch
     ) -> MadeRows:
-        images = self._loader.load(ids, batch, read)  # as many as fit into memory
-        samples = next(iter(images.values()))
-        part = slice(0, len(samples.ids))
-        self.timeline.progress.enter(
-            batch.number, "decode" if self.program.decode is not None else "augment"
-        )
-        self._rows.fill(images, draws, [out[part] for out in outs], annotations[part], batch)
-        return MadeRows(samples.ids, samples.bad)
+        """Make the row of one sample, int64 (1,), that is read now."""
 
-    def _substitute(
-        self, row: int, outs: list[np.ndarray], annotations: Annotations, batch: PendingBatch
-    ) -> int:
+        def read(image: str, _: list[int]) -> list[Any]:
+            return self._loader.loaders[image].read_now(id.tolist(), batch)
+
+        return self._make_rows(id, draws, out, batch, read)
+
+    def _substitute(self, row: int, out: RowArrays, batch: PendingBatch) -> int:
         """Put the first good substitute into a row; its id."""
         plan, id = self.plan, int(batch.ids[row])
         key = int(batch.keys[row])
@@ -462,21 +434,14 @@ class BatchBuilder:
         down: list[Failure] = []
         for other in substitutes:
             ids = np.array([other])
-            made = self._make_rows(
-                ids,
-                self._draws(batch.epoch, ids),
-                outs,
-                annotations,
-                batch,
-                lambda image, _, ids=ids: self._loader.read_now(image, ids.tolist(), batch),
-            )
+            made = self._make_row(ids, self._draws(batch.epoch, ids), out, batch)
             if batch.stop.is_set():
                 return id
             down += self._record(made, batch, scheduled=False)
             if not made.bad:
                 return int(other)
         if down:
-            raise self._loader.outage_error(down[0])
+            raise self._loader.first.outages.error(down[0])
         self.quarantine.raise_exhausted(id, len(substitutes))
         return id
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -37,10 +37,10 @@ ReadRows = Callable[[list[int]], list[Any]]  # rows -> bytes or Failure each
 
 @dataclass(slots=True)
 class LoadedSamples:
-    """Samples whose size is known, all of equal length; `bad` ones have no blob."""
+    """Samples whose size is known, all of equal length; `bad` ones have no bytes."""
 
     ids: np.ndarray
-    native: Samples  # in the memory of native threads
+    native: Samples
     image_sizes: np.ndarray  # int64 (n, 2): height, width as displayed; 1, 1 of bad samples
     corners: np.ndarray | float  # of the regions to use, top and left, whole pixels
     sizes: np.ndarray  # int64 (n, 2): height, width of these regions
@@ -94,58 +94,55 @@ class LoadedSamples:
         return work
 
 
+@dataclass(slots=True)
+class _Task:
+    """Samples that are to be read for a batch, and how the source reads rows of them."""
+
+    ids: np.ndarray
+    batch: PendingBatch
+    read: ReadRows
+    bad: dict[int, Failure | None] = field(default_factory=dict)  # as in `LoadedSamples`
+
+
+@dataclass(eq=False)
 class Loader:
     """Reads at most `max_bytes` at once. A bad sample is a result, never an exception."""
 
-    def __init__(
-        self,
-        source: Source,
-        executor: Executor,
-        quarantine: Quarantine,
-        timeline: Timeline,
-        max_bytes: int,
-        outages: Outages,
-        image: str = "",  # name among the images of a sample
-    ) -> None:
-        self._source = source
-        self._image = image
-        self._quarantine = quarantine
-        self._max_bytes = max_bytes
-        self._timeline = timeline
-        self._executor = executor
-        self._outages = outages
-        self._optionals = Optionals(source)
-        self._progress = timeline.progress
-        self._in_memory = isinstance(source, Arrays)
+    source: Source
+    quarantine: Quarantine
+    timeline: Timeline
+    max_bytes: int
+    outages: Outages
+    executor: Executor
+    image: str  # name among the images of a sample
 
     def load(self, ids: np.ndarray, batch: PendingBatch, read: ReadRows) -> LoadedSamples:
         """Load the first of these ids, up to the limit of bytes."""
-        self._progress.enter(batch.number, "read", partial(self._where, int(ids[0])))
-        bad: dict[int, Failure | None] = {}
-        ahead, stop = self._image in batch.ahead, batch.stop
-        addresses = None if ahead else addresses_of(self._source, ids)
+        progress, executor = self.timeline.progress, self.executor
+        progress.enter(batch.number, "read", partial(self._where, int(ids[0])))
+        task = _Task(ids, batch, read)
+        bad = task.bad
+        addresses = None if self.image in batch.ahead else addresses_of(self.source, ids)
         if addresses is None:
-            blobs = self._read(ids, bad, batch, read, 1 if ahead else self._executor.threads)
-            samples = self._executor.borrow(blobs, stop, partial(self._name, ids))
+            samples = executor.borrow(self._read(task), batch.stop, partial(self._name, ids))
         else:
-            samples = self._read_addresses(addresses, ids, bad, batch, read)
-            self._timeline.record_native(batch.number, ("read",), samples.spans)
+            samples = self._read_addresses(addresses, task)
+            self.timeline.record_native(batch.number, ("read",), samples.spans)
         ids = ids[: len(samples)]
         for row, reason in samples.bad.items():
             bad.setdefault(row, self.failure(ids[row], reason))
         sizes = np.maximum(samples.sizes, 1)  # also of what was not read because the feed is closed
         if bad:
             sizes[list(bad)] = 1
-        corners, regions = self._regions(ids, sizes, bad)
-        return LoadedSamples(ids, samples, sizes, corners, regions, bad)
+        return LoadedSamples(ids, samples, sizes, *self._regions(ids, sizes, bad), bad)
 
     def _where(self, id: int) -> str:
         """The endpoint, or the folder, that a sample is read from."""
-        uri = str(self._source.uri(id))
+        uri = str(self.source.uri(id))
         return endpoint_of(uri) or os.path.dirname(uri)
 
     def _name(self, ids: np.ndarray, row: int) -> Name:
-        return partial(self._source.uri, int(ids[row]))
+        return partial(self.source.uri, int(ids[row]))
 
     def failure(self, id: Any, bad: DecodeFailure) -> Failure:
         """The failure as the quarantine lists it.
@@ -153,7 +150,7 @@ class Loader:
         Raises MemoryError, which is not a sample's fault, and if the policy says so, what a user's
         function raised.
         """
-        uri = self._source.uri(int(id))
+        uri = self.source.uri(int(id))
         if bad.reason == "oom":
             raise MemoryError(
                 f"decoding sample {int(id)}, {uri}: {bad.detail}; no sample is listed as bad for"
@@ -162,7 +159,7 @@ class Loader:
             )
         if not isinstance(bad, FunctionFailed):
             return Failure(int(id), uri, "decode", bad.reason, bad.detail)
-        if self._quarantine.policy.on_error == "raise":
+        if self.quarantine.policy.on_error == "raise":
             raise SampleError(
                 f"sample {int(id)}, {uri}: {bad.detail}; fix the function, or pass"
                 ' Feed(on_error="bad") to count such samples as bad'
@@ -172,45 +169,29 @@ class Loader:
     def unforeseen(self, id: Any, error: Exception, stage: str) -> Failure:
         """The failure of a sample at which an unforeseen error was raised."""
         try:
-            uri = self._source.uri(int(id))
+            uri = self.source.uri(int(id))
         except Exception:  # it may be what raised
             uri = f"sample {int(id)}"
         return Failure(int(id), uri, stage, "internal", error_text(error))
 
-    def _read_addresses(
-        self,
-        addresses: SampleLocations,
-        ids: np.ndarray,
-        bad: dict[int, Failure | None],
-        batch: PendingBatch,
-        read: ReadRows,
-    ) -> Samples:
+    def _read_addresses(self, addresses: SampleLocations, task: _Task) -> Samples:
         """Read the first samples by native threads, or by the source if these cannot."""
-        known_bad, stop = self._quarantine.known_bad(ids), batch.stop
+        ids, bad = task.ids, task.bad
+        known_bad, executor = self.quarantine.known_bad(ids), self.executor
         some_known = bool(np.count_nonzero(known_bad))
-        samples = self._executor.read(
-            addresses,
-            self._max_bytes,
-            stop,
-            known_bad if some_known else None,
-            partial(self._name, ids),
-        )
+        skip = known_bad if some_known else None
+        names = partial(self._name, ids)
+        samples = executor.read(addresses, self.max_bytes, task.batch.stop, skip, names)
         unread = [row for row in samples.unread if not known_bad[row]]
-        size, step = 0, self._executor.threads * _READ_AT_ONCE
+        size, step = 0, executor.threads * _READ_AT_ONCE
         for k in range(0, len(unread), step):
-            if size >= self._max_bytes:
+            if size >= self.max_bytes:
                 samples = samples.first(unread[k])
                 break
-            rows = unread[k : k + step]
-            for row, entry in self._read_parallel(
-                rows, ids, batch, read, self._executor.threads
-            ).items():
-                if entry is None or isinstance(entry, Failure):
-                    bad[row] = entry
-                else:
-                    self._executor.put(samples, row, entry)
-                    size += size_of(entry)
-        self._progress.count(samples.read_bytes + size)
+            for row, entry in self._read_parallel(unread[k : k + step], task).items():
+                executor.put(samples, row, entry)
+                size += size_of(entry)
+        self.timeline.progress.count(samples.read_bytes + size)
         if some_known:
             bad.update(dict.fromkeys(np.flatnonzero(known_bad[: len(samples)]).tolist()))
         return samples
@@ -219,7 +200,7 @@ class Loader:
         self, ids: np.ndarray, sizes: np.ndarray, bad: dict[int, Failure | None]
     ) -> tuple[np.ndarray | float, np.ndarray]:
         """Region of each image to use, whole pixels: top left corners and (height, width)."""
-        boxes = self._optionals.boxes(ids)
+        boxes = Optionals(self.source).boxes(ids)
         if boxes is None:
             return 0.0, sizes
         first, sizes, outside = parts(boxes, sizes)
@@ -227,107 +208,77 @@ class Loader:
             bad.setdefault(row, self.failure(ids[row], DecodeFailure("corrupt", detail)))
         return first, sizes
 
-    def _read(
-        self,
-        ids: np.ndarray,
-        bad: dict[int, Failure | None],
-        batch: PendingBatch,
-        read: ReadRows,
-        threads: int = 1,
-    ) -> list[Any]:
+    def _read(self, task: _Task) -> list[Any]:
         """Blobs of the first samples; in `bad` those without one.
 
         Reads a few at a time, so that it can stop early.
         """
-        if (
-            self._image not in batch.ahead
-            and isinstance(self._source, BlockReader)
-            and isinstance(self._source, Sharded)
-        ):
-            count = 1 + int(
-                np.searchsorted(np.cumsum(self._source.sizes(ids[:-1])), self._max_bytes)
-            )
-            if (held := self._source.hold(ids[:count])) is not None:
-                return self._read_held(held, ids[:count], bad, batch, threads)
-        known_bad = self._quarantine.known_bad(ids)
+        ids, bad, batch = task.ids, task.bad, task.batch
+        source, is_ahead = self.source, self.image in batch.ahead
+        if not is_ahead and isinstance(source, BlockReader) and isinstance(source, Sharded):
+            count = 1 + int(np.searchsorted(np.cumsum(source.sizes(ids[:-1])), self.max_bytes))
+            if (held := source.hold(ids[:count])) is not None:
+                units = np.searchsorted(source.bounds, ids[:count], side="right")
+                return self._read_held(held, units, replace(task, ids=ids[:count]))
+        known_bad = self.quarantine.known_bad(ids)
+        step = _READ_AT_ONCE * (1 if is_ahead else self.executor.threads)
         blobs: list[Any] = []
         size = 0  # bytes
         while (
-            len(blobs) < len(ids) and size < self._max_bytes and not (blobs and batch.stop.is_set())
+            len(blobs) < len(ids) and size < self.max_bytes and not (blobs and batch.stop.is_set())
         ):
-            rows = range(len(blobs), min(len(blobs) + threads * _READ_AT_ONCE, len(ids)))
-            by_row = self._read_parallel(
-                [row for row in rows if not known_bad[row]], ids, batch, read, threads
-            )
-            for row in rows:
-                blob = by_row.get(row)
-                if blob is None or isinstance(blob, Failure):
-                    bad[row], blob = blob, None
-                else:
-                    size += size_of(blob)
-                blobs.append(blob)
-        self._progress.count(0 if self._in_memory else size)
+            rows = range(len(blobs), min(len(blobs) + step, len(ids)))
+            bad.update(dict.fromkeys(row for row in rows if known_bad[row]))
+            good = [row for row in rows if not known_bad[row]]
+            entries = self._read_parallel(good, task)
+            size += sum(map(size_of, entries.values()))
+            blobs += map(entries.get, rows)
+        self.timeline.progress.count(0 if isinstance(source, Arrays) else size)
         return blobs
 
-    def _read_held(
-        self,
-        held: list[Pending],
-        ids: np.ndarray,
-        bad: dict[int, Failure | None],
-        batch: PendingBatch,
-        threads: int,
-    ) -> list[Any]:
+    def _read_held(self, held: list[Pending], units: np.ndarray, task: _Task) -> list[Any]:
         """Blobs of samples whose units the source holds; each unit is read once."""
-        units = np.searchsorted(cast(Sharded, self._source).bounds, ids, side="right")
-        known_bad = self._quarantine.known_bad(ids)
+        known_bad = self.quarantine.known_bad(task.ids)
+        task.read = lambda rows: [held[row].result() for row in rows]
         rows = [row for row in np.argsort(units, kind="stable").tolist() if not known_bad[row]]
         try:
-            by_row = self._read_parallel(
-                rows, ids, batch, lambda rows: [held[row].result() for row in rows], threads
-            )
+            entries = self._read_parallel(rows, task)
         finally:
             for pending in held:
                 pending.cancel()
-        blobs = [by_row.get(row) for row in range(len(ids))]
-        for row, blob in enumerate(blobs):
-            if blob is None or isinstance(blob, Failure):
-                bad[row], blobs[row] = blob, None
-        self._progress.count(sum(size_of(blob) for blob in blobs if blob is not None))
-        return blobs
+        task.bad.update(dict.fromkeys(np.flatnonzero(known_bad).tolist()))
+        self.timeline.progress.count(sum(map(size_of, entries.values())))
+        return [entries.get(row) for row in range(len(task.ids))]
 
-    def _read_parallel(
-        self, rows: list[int], ids: np.ndarray, batch: PendingBatch, read: ReadRows, threads: int
-    ) -> dict[int, Any]:
-        """Entries by row; None for those that were not read before the stop."""
-        by_row: dict[int, Any] = dict.fromkeys(rows)
+    def _read_parallel(self, rows: list[int], task: _Task) -> dict[int, Any]:
+        """Good entries by row; others are in `bad`, None if they were not read before the stop."""
+        entries: dict[int, Any] = dict.fromkeys(rows)
+        is_ahead = self.image in task.batch.ahead
+        threads = 1 if is_ahead else self.executor.threads
         step = max(1, min(_READ_AT_ONCE, -(-len(rows) // threads)))
         groups = [rows[k : k + step] for k in range(0, len(rows), step)]
-        tasks = [partial(self._read_rows, group, ids, batch, read, by_row) for group in groups]
-        if self._image not in batch.ahead and tasks:
-            self._executor.run_python(tasks, batch.stop)
+        calls = [partial(self._read_rows, group, task, entries) for group in groups]
+        if calls and not is_ahead:
+            self.executor.run_python(calls, task.batch.stop)
         else:
-            for task in tasks:
-                task()
-        return by_row
+            for call in calls:
+                call()
+        for row in sorted(rows):
+            if entries[row] is None or isinstance(entries[row], Failure):
+                task.bad[row] = entries.pop(row)
+        return entries
 
-    def _read_rows(
-        self,
-        rows: list[int],
-        ids: np.ndarray,
-        batch: PendingBatch,
-        read: ReadRows,
-        by_row: dict[int, Any],
-    ) -> None:
-        here = [int(ids[row]) for row in rows]
+    def _read_rows(self, rows: list[int], task: _Task, by_row: dict[int, Any]) -> None:
+        batch, here = task.batch, task.ids[rows].tolist()
 
         def again(ids: list[int]) -> list[Any]:
             return self._checked(ids, self.read_now(ids, batch))
 
-        with self._timeline.span("read", batch.number):
+        with self.timeline.span("read", batch.number):
             try:
-                with self._outages.patience():
-                    entries = self._checked(here, read(rows))
-                entries = self._outages.settle(here, entries, again, batch.stop)
+                with self.outages.patience():
+                    entries = self._checked(here, task.read(rows))
+                entries = self.outages.settle(here, entries, again, batch.stop)
             except BaseException as error:  # raised again, whatever it is
                 if ends_run(error):
                     batch.stop.set()  # other threads of this batch may wait for storage
@@ -336,18 +287,18 @@ class Loader:
 
     def read_now(self, ids: list[int], batch: PendingBatch) -> list[Any]:
         """Samples that were not requested ahead."""
-        ahead = batch.ahead.get(self._image)
+        ahead = batch.ahead.get(self.image)
         if ahead is None:
-            with self._outages.patience():
-                return self._source.read(ids)
+            with self.outages.patience():
+                return self.source.read(ids)
         return [ahead.take(ticket, batch.stop.is_set) for ticket in ahead.request(ids)]
 
     def _checked(self, ids: list[int], entries: list[Any]) -> list[Any]:
         if len(entries) != len(ids):
             raise TypeError(
-                f"{type(self._source).__name__}.read({len(ids)} ids) gave {len(entries)} entries"
+                f"{type(self.source).__name__}.read({len(ids)} ids) gave {len(entries)} entries"
             )
-        return [checked(self._source, id, entry) for id, entry in zip(ids, entries, strict=True)]
+        return [checked(self.source, id, entry) for id, entry in zip(ids, entries, strict=True)]
 
 
 def checked(source: Any, id: int, entry: Any) -> Any:
@@ -372,8 +323,8 @@ def checked(source: Any, id: int, entry: Any) -> Any:
 
 
 def size_of(entry: Any) -> int:
-    """Bytes of a checked entry."""
-    return 0 if isinstance(entry, Failure) else getattr(entry, "nbytes", None) or len(entry)
+    """Bytes of a good entry."""
+    return getattr(entry, "nbytes", None) or len(entry)
 
 
 def _fits(spec: Spec, entry: Any) -> bool:

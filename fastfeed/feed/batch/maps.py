@@ -28,22 +28,15 @@ class MapFailed(Exception):
         super().__init__(f"{op!r}: {error}" if self.rows else f"{op!r} raised {error_text(error)}")
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
 class MapRunner:
     """Runs the Maps of a program, and finds the samples that a failing one cannot use."""
 
-    def __init__(
-        self,
-        program: Program,
-        policy: FaultPolicy,
-        timeline: Timeline,
-        hint: str = 'or pass Feed(on_error="bad") to count such samples as bad',
-    ) -> None:
-        """Prepare for a program; `hint`: the end of an error, "fix the function, ..."."""
-        self._maps = program.maps
-        self._mixes = program.mix is not None
-        self._policy = policy
-        self._timeline = timeline
-        self._hint = hint
+    _program: Program
+    _policy: FaultPolicy
+    _timeline: Timeline
+    # the end of an error, "fix the function, ..."
+    _hint: str = 'or pass Feed(on_error="bad") to count such samples as bad'
 
     def __call__(
         self,
@@ -58,7 +51,8 @@ class MapRunner:
         number: of the batch, for the timeline. known: rows that have been replaced. uri: of the
         sample in a row.
         """
-        for op, drawn in zip(self._maps, map_draws(self._maps, uniform), strict=True):
+        maps = self._program.maps
+        for op, drawn in zip(maps, map_draws(maps, uniform), strict=True):
             values = [*(finished[name] for name in op.inputs), *drawn]
             try:
                 with self._timeline.span("augment", number):
@@ -85,7 +79,7 @@ class MapRunner:
             ) from error.__cause__
         fresh = {row: detail for row, detail in rows.items() if row not in known}
         is_bad = bool(error.rows) or self._policy.on_error == "bad"
-        if is_bad and fresh and not self._mixes:
+        if is_bad and fresh and self._program.mix is None:
             return fresh
         raise SampleError(self._advice(rows, finished, error, uri)) from error.__cause__
 
@@ -98,10 +92,8 @@ class MapRunner:
                 " function, which gets batches of any length"
             )
         row, detail = next(iter(bad.items()))
-        if self._mixes:
-            hint = "a row of mixed samples is none of a bad one"
-        else:
-            hint = self._hint
+        mixed = "a row of mixed samples is none of a bad one"
+        hint = self._hint if self._program.mix is None else mixed
         return f"sample {finished.ids[row]}, {uri(row)}: {detail}; fix the function, {hint}"
 
 

@@ -62,6 +62,17 @@ class BatchRows:
 
 
 @dataclass(slots=True)
+class RowArrays:
+    """Rows to be filled: images, one array per branch, and their boxes and masks."""
+
+    images: list[Any] = field(default_factory=list)
+    annotations: Annotations = field(default_factory=Annotations)
+
+    def __getitem__(self, rows: Any) -> RowArrays:
+        return RowArrays([images[rows] for images in self.images], self.annotations[rows])
+
+
+@dataclass(slots=True)
 class PendingBatch:
     """One batch under way.
 
@@ -79,11 +90,9 @@ class PendingBatch:
     weights: np.ndarray  # 0 where samples are masked
     requested: np.ndarray  # `ids` as the order has them
     is_counted: bool = False  # its samples are in the counts of the quarantine
-    images: list[np.ndarray] = field(default_factory=list)  # the batch's, per branch
+    out: RowArrays = field(default_factory=RowArrays)  # of the batch's own rows
     draws: list[list[np.ndarray]] = field(default_factory=list)  # random numbers, per branch
     mix_plan: MixPlan | None = None  # of the batch's own rows
-    # boxes and masks of the batch's own rows
-    annotations: Annotations = field(default_factory=Annotations)
     # by id, values by name, where these are read
     columns: dict[int, dict[str, Any]] = field(default_factory=dict)
     # samples at which an unforeseen error was raised

@@ -12,7 +12,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as NotYet
 from typing import Any
 
@@ -212,14 +212,19 @@ class ReadAhead:
                     f"{type(self._source).__name__}.fetch({len(ids)} ids) gave {len(pendings)}"
                     " entries"
                 )
-        except (
-            Exception
-        ) as error:  # a source may raise anything; it is raised where the sample is taken
+        except Exception as error:
+            # a source may raise anything; it is raised where the sample is taken
             if len(tickets) > 1:  # and only there: read one at a time to know which sample it is
                 for ticket in tickets:
                     self._start([ticket], 1)
                 return
-            pendings = [_Raised(error)] * len(tickets)
+            failed: Future[Any] = Future()
+            failed.set_exception(error)
+            with self._changed:
+                for ticket in tickets:  # never in flight: the error's traceback holds everything
+                    ticket.pending = failed
+                self._changed.notify_all()
+            return
         with self._changed:
             late = [  # dropped or closed meanwhile
                 pending
@@ -247,33 +252,12 @@ class ReadAhead:
     def _add(self, ticket: Ticket, pending: Pending) -> bool:
         """Record a started read; False if no one can take it any more. With the lock held."""
         ticket.pending = pending
-        if isinstance(pending, _Raised):
-            return True
         if ticket.dropped or self._closed.is_set():
             return False
         self._in_flight.add(ticket)
         self._known_bytes += ticket.size
         self._unknown_count += not ticket.size
         return True
-
-
-class _Raised:
-    """A read that failed to start.
-
-    It is never in flight: the traceback of its error holds everything.
-    """
-
-    def __init__(self, error: Exception) -> None:
-        self._error = error
-
-    def done(self) -> bool:
-        return True
-
-    def cancel(self) -> object:
-        return None
-
-    def result(self, timeout: float | None = None) -> Any:
-        raise self._error
 
 
 def _work(ahead: weakref.ref[ReadAhead], signals: queue.SimpleQueue[bool]) -> None:

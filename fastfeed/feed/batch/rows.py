@@ -14,8 +14,8 @@ from fastfeed.decode.base import DecodeFailure, Stop
 from fastfeed.faults import Failure
 from fastfeed.feed.batch.annotations import Annotations, Annotator, clear
 from fastfeed.feed.batch.loader import LoadedSamples
-from fastfeed.feed.batch.object_rows import ObjectRows
-from fastfeed.feed.batch.polygons import Polygons
+from fastfeed.feed.batch.object_rows import ObjectRows, Polygons
+from fastfeed.feed.batch.pending_batch import RowArrays
 from fastfeed.feed.batch.sample_loader import note_image
 from fastfeed.feed.batch.task_sizes import TaskSizes
 from fastfeed.ops.function import ANNOTATIONS
@@ -79,30 +79,25 @@ class Branch:
         return level[:, None, None] if program.spec.layout == "CHW" else level
 
 
+@dataclass(eq=False)
 class RowMaker:
     """Decodes and augments samples into rows, one array per branch."""
 
-    def __init__(
-        self,
-        branches: Sequence[Branch],
-        annotator: Annotator,
-        failure: Callable[[str, Any, DecodeFailure], Failure],  # of an image, by its name
-        values: Callable[[Any, np.ndarray, Collection[str]], dict[str, np.ndarray]],
-    ) -> None:
-        """Prepare for the branches; `values`: labels and columns of samples by name."""
-        self._branches = branches
-        self._annotator = annotator
-        self._failure = failure
-        self._values = values
-        functions = [op for branch in branches for op in branch.program.functions]
+    _branches: Sequence[Branch]
+    _annotator: Annotator
+    _failure: Callable[[str, Any, DecodeFailure], Failure]  # of an image, by its name
+    # labels and columns of samples by name
+    _values: Callable[[Any, np.ndarray, Collection[str]], dict[str, np.ndarray]]
+
+    def __post_init__(self) -> None:
+        functions = [op for branch in self._branches for op in branch.program.functions]
         self._function_fields = {name for op in functions for name in op.fields}
 
     def fill(
         self,
         images: Mapping[str, LoadedSamples],
         draws: list[list[np.ndarray]],
-        outs: list[np.ndarray],
-        annotations: Annotations,
+        rows: RowArrays,
         batch: Underway,
     ) -> None:
         """Make the rows of samples that are good so far; the others become black.
@@ -110,7 +105,7 @@ class RowMaker:
         Adds to `bad`, which the images share.
         """
         first = next(iter(images.values()))
-        for branch, numbers, out in zip(self._branches, draws, outs, strict=True):
+        for branch, numbers, out in zip(self._branches, draws, rows.images, strict=True):
             name = branch.program.image
             samples = images[name]
             located = None
@@ -118,13 +113,13 @@ class RowMaker:
                 located = self._annotator.located(samples)
             work = samples.work(branch.program, numbers, located)
             if samples is first:
-                before = self._annotator.before(annotations)
+                before = self._annotator.before(rows.annotations)
                 self._annotator.fill(samples, work, before)
             else:
                 before = Annotations()
             if names := self._function_fields:
                 values = self._values(batch, samples.ids, names.difference(ANNOTATIONS))
-                work = replace(work, fields=SampleFields(values, before, annotations))
+                work = replace(work, fields=SampleFields(values, before, rows.annotations))
             try:
                 rendered = self._render(branch, samples, work, out, batch)
             except Exception as error:
@@ -133,16 +128,15 @@ class RowMaker:
             for row, bad in rendered.items():
                 samples.bad[row] = self._failure(name, samples.ids[row], bad)
         if first.bad:
-            self.clear(sorted(first.bad), outs, annotations)
+            self.clear(sorted(first.bad), rows)
 
-    def clear(self, rows: list[int], outs: list[np.ndarray], annotations: Annotations) -> None:
+    def clear(self, bad: list[int], rows: RowArrays) -> None:
         """Make these rows black, without boxes and masks."""
-        for branch, out in zip(self._branches, outs, strict=True):
-            with (
-                branch.backend.device_context()
-            ):  # on its own stream, as all that is written to its batches
-                out[rows] = branch.black()
-        clear(annotations, rows)
+        for branch, out in zip(self._branches, rows.images, strict=True):
+            with branch.backend.device_context():
+                # on its own stream, as all that is written to its batches
+                out[bad] = branch.black()
+        clear(rows.annotations, bad)
 
     def _render(
         self, branch: Branch, samples: LoadedSamples, work: Any, out: Any, batch: Underway

@@ -11,7 +11,6 @@ import numpy as np
 
 from fastfeed.decode.base import DecodeFailure
 from fastfeed.decode.executor import Executor
-from fastfeed.errors import StorageError
 from fastfeed.faults import REASONS, Failure
 from fastfeed.feed.batch.loader import LoadedSamples, Loader
 from fastfeed.feed.batch.pending_batch import PendingBatch
@@ -43,20 +42,13 @@ class SampleLoader:
         self.sources = images_of(source)
         self.reads_columns = self._optionals.column_values([]) is not None
         self._same_geometry = has_same_geometry(source)
-        outages: list[Outages] = []
-        self._loaders: dict[str, Loader] = {}
+        share = max_bytes // len(self.sources)
+        self.loaders: dict[str, Loader] = {}
         for name, image in self.sources.items():
-            outages.append(Outages(config.outage, len(image), image.uri, timeline.progress))
-            self._loaders[name] = Loader(
-                image,
-                executors[name],
-                quarantine,
-                timeline,
-                max_bytes // len(self.sources),
-                outages[-1],
-                name,
-            )
-        self._outages = outages[0]
+            outages = Outages(config.outage, len(image), image.uri, timeline.progress)
+            loader = Loader(image, quarantine, timeline, share, outages, executors[name], name)
+            self.loaders[name] = loader
+        self.first = next(iter(self.loaders.values()))
 
     def close(self) -> None:
         """End threads that run Python for native ones."""
@@ -77,7 +69,7 @@ class SampleLoader:
         `bad` is one dictionary for all of them.
         """
         images: dict[str, LoadedSamples] = {}
-        for name, loader in self._loaders.items():
+        for name, loader in self.loaders.items():
             try:
                 images[name] = loader.load(ids, batch, partial(read, name))
             except Exception as error:
@@ -136,7 +128,7 @@ class SampleLoader:
         if not rows:
             return
         good = ids[rows].tolist()
-        entries = self._outages.settle(
+        entries = self.first.outages.settle(
             good, self._column_entries(good), self._column_entries, batch.stop
         )
         for row, id, entry in zip(rows, good, entries, strict=True):
@@ -175,23 +167,11 @@ class SampleLoader:
             for row in rows
         ]
 
-    def read_now(self, image: str, ids: list[int], batch: PendingBatch) -> list[Any]:
-        """An image of samples that were not requested ahead."""
-        return self._loaders[image].read_now(ids, batch)
-
     def failure(self, image: str, id: Any, bad: DecodeFailure) -> Failure:
         """The failure of an image as the quarantine lists it, or an error as `Loader.failure`."""
-        failure = self._named(image, self._loaders[image].failure(id, bad))
+        failure = self._named(image, self.loaders[image].failure(id, bad))
         assert failure is not None
         return failure
-
-    def outage_error(self, failure: Failure) -> StorageError:
-        """The error for a sample that storage does not return."""
-        return self._outages.error(failure)
-
-    def unforeseen(self, id: Any, error: Exception, stage: str) -> Failure:
-        """The failure of a sample at which an unforeseen error was raised."""
-        return next(iter(self._loaders.values())).unforeseen(id, error, stage)
 
 
 def in_proportion(one: np.ndarray, other: np.ndarray) -> np.ndarray:

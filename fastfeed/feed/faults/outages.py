@@ -9,7 +9,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice, repeat
 from typing import Any
 
 from fastfeed.errors import StorageError
@@ -99,16 +99,15 @@ class Outages:
     def _insist(self, id: int, failure: Failure, read: ReadIds, stop: Stop) -> Any:
         endpoint, faults = endpoint_of(failure.uri), 0
         with self._waits(endpoint):
-            for pause in _pauses():
+            for pause in chain(_PAUSES, repeat(_PAUSES[-1])):
                 since, down = time.monotonic(), self._begin(endpoint)
                 if not _wait(min(pause, max(down.since + self._outage.wait - since, 0)), stop):
                     return None
                 self._progress.count(retries=1)
                 (entry,) = read([id])
                 if not _is_storage(entry):
-                    if (
-                        not isinstance(entry, Failure) and entry is not None
-                    ):  # it did need a request: it has failed
+                    if not isinstance(entry, Failure) and entry is not None:
+                        # it did need a request: it has failed
                         self._is_up(endpoint)
                     return entry
                 failure = entry
@@ -228,12 +227,6 @@ def _wait(seconds: float, stop: Stop) -> bool:
     while (left := end - time.monotonic()) > 0 and not stop.is_set():
         time.sleep(min(left, _POLL_S))
     return not stop.is_set()
-
-
-def _pauses() -> Iterator[float]:
-    yield from _PAUSES
-    while True:
-        yield _PAUSES[-1]
 
 
 def _is_storage(entry: Any) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import os
+import queue
 import select
 import socket
 import subprocess
@@ -14,6 +15,7 @@ import weakref
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -22,11 +24,10 @@ import numpy as np
 from fastfeed.errors import FastfeedError, FeedClosed
 from fastfeed.faults import Failure
 from fastfeed.feed.faults.quarantine import Quarantine
-from fastfeed.feed.helper_process.inbox import CLOSED, Inbox
 from fastfeed.feed.helper_process.job import PickledJob
-from fastfeed.feed.helper_process.messages import Closed, receive, send, unpack_error
-from fastfeed.feed.helper_process.shared_memory import BufferKey
+from fastfeed.feed.helper_process.messages import BufferKey, Closed, receive, send, unpack_error
 from fastfeed.feed.producer import PlaceFunction
+from fastfeed.runtime.batch import Batch
 from fastfeed.runtime.timeline import Span, Timeline
 from fastfeed.system.shared_memory import mapped
 from fastfeed.system.signals import died_of, is_kill, no_interrupt
@@ -36,7 +37,45 @@ _POLL_MS = 500
 _END_S = 1.0  # a helper that has not ended by itself after this is killed
 # what happened, bad samples, spans, and (bytes read, repeated reads) since the message before
 Message = tuple[Any, list[Failure], list[tuple[Any, ...]], tuple[int, int]]
+_IMAGES = 4  # axes of a batch of images; one more where each sample has several views
+_CLOSED = "the feed was closed while waiting for a batch"
 _STUCK_S = 5.0  # after this a daemon thread is abandoned in a `place` that does not return
+
+
+class Inbox:
+    """A queue in order.
+
+    The stream holds it, the receiving thread does not: `place` may hold the feed.
+    """
+
+    def __init__(self, place: PlaceFunction | None) -> None:
+        self._place = place
+        self._placed = 0
+        # ("batch", placed), ("error", exception), ("end", None)
+        self.results: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+
+    def add(self, images: np.ndarray, rest: Batch, timeline: Timeline) -> None:
+        """Assemble a batch from its images and its other arrays, and place it."""
+        views = (images, *rest.views) if images.ndim > _IMAGES or rest.image_names else ()
+        batch = replace(rest, images=images, views=views)
+        if self._place is None:
+            self.results.put(("batch", batch))
+            return
+        try:
+            with timeline.span("place", self._placed):
+                placed = self._place(batch)
+        except BaseException as error:  # raised at its batch's turn
+            self.results.put(("error", error))
+        else:
+            self.results.put(("batch", placed))
+        self._placed += 1
+
+    def discard(self) -> None:
+        """Drop all batches and wake a waiting consumer with an error."""
+        with suppress(queue.Empty):
+            while True:
+                self.results.get_nowait()
+        self.results.put(("error", FeedClosed(_CLOSED)))
 
 
 class HelperClient:
@@ -182,9 +221,8 @@ class HelperClient:
                 memory = mapped(fds[0], os.fstat(fds[0]).st_size, populate=True)
             finally:
                 os.close(fds[0])
-            if (
-                key[1] < self._keep
-            ):  # the helper numbers buffers in order of allocation and reuses the first ones
+            if key[1] < self._keep:
+                # the helper numbers buffers in order of allocation and reuses the first ones
                 self._memory[key] = memory
         else:
             memory = self._memory[key]
@@ -278,7 +316,7 @@ def _listen(client: HelperClient) -> None:
     client.disconnect()
     status = client.reap()
     if client.is_ending:
-        error = FeedClosed(CLOSED)
+        error = FeedClosed(_CLOSED)
     client.fail(error or _died(client.process, status))
     client.close_socket()
 

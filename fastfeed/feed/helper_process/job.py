@@ -19,7 +19,6 @@ import numpy as np
 from fastfeed.errors import ConfigError
 from fastfeed.feed.batch.builder import BatchBuilder
 from fastfeed.feed.config import FeedConfig
-from fastfeed.feed.faults.quarantine import Quarantine
 from fastfeed.feed.producer import open_builders
 from fastfeed.runtime.timeline import Timeline
 from fastfeed.system.shared_memory import anonymous, mapped
@@ -48,16 +47,8 @@ class HelperJob:
 
     def builders(self) -> tuple[BatchBuilder, BatchBuilder]:
         """Open the builders in the helper, with their own quarantine and timeline."""
-        config = self.config
-        quarantine = Quarantine(
-            config.quarantine,
-            policy=config.policy,
-            length=len(config.source),
-            rank=config.plan.world.rank,
-            uri=config.source.uri,
-            tells=False,
-        )
-        return open_builders(config, quarantine, Timeline(**self.timeline))
+        quarantine = self.config.open_quarantine(tells=False)
+        return open_builders(self.config, quarantine, Timeline(**self.timeline))
 
 
 class PickledJob:
@@ -85,9 +76,8 @@ class PickledJob:
         )
         try:
             return pickle.loads(head, buffers=buffers)
-        except (
-            Exception
-        ) as error:  # whatever importing a module raises, or an object's own unpickling
+        except Exception as error:
+            # whatever importing a module raises, or an object's own unpickling
             raise ConfigError(
                 "side_process=True: the helper process cannot unpickle this feed:"
                 f" {type(error).__name__}: {error}; put classes and functions into modules that"
@@ -138,24 +128,21 @@ def _pickled(value: Any) -> list[memoryview]:
 
 
 def _culprit(job: Any) -> str:
-    """The field that does not pickle."""
+    """The field that does not pickle, or the op."""
     named = {f.name: getattr(owner, f.name) for owner in (job.config, job) for f in fields(owner)}
-    for name, value in named.items():
-        try:
-            pickle.dumps(value)
-        except Exception:  # pickling runs the object's own code, which may raise anything
-            return _op(value) if name == "program" else f"the {name} {value!r}"
-    return "the feed"
+    name = next((name for name in named if not _pickles(named[name])), "")
+    if name != "program":
+        return f"the {name} {named[name]!r}" if name else "the feed"
+    ops = (step.op for step in named[name].steps)
+    return next((f"the op {op!r}" for op in ops if not _pickles(op)), "the list of ops")
 
 
-def _op(program: Any) -> str:
-    """The op that does not pickle."""
-    for step in program.steps:
-        try:
-            pickle.dumps(step.op)
-        except Exception:  # as above
-            return f"the op {step.op!r}"
-    return "the list of ops"
+def _pickles(value: Any) -> bool:
+    try:
+        pickle.dumps(value)
+    except Exception:  # pickling runs the object's own code, which may raise anything
+        return False
+    return True
 
 
 def _named(obj: Any) -> str:

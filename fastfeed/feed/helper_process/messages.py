@@ -21,6 +21,8 @@ _INLINE = 32 << 10  # bytes; a socket's buffer holds about 200 KB by default
 _LONG = b"L"  # sent instead: the last descriptor holds the message
 _FDS = 4  # at most, with one message
 
+BufferKey = tuple[bool, int]  # (of raw batches?, number in order of allocation)
+
 
 class Closed(Exception):
     """The other process has closed its socket."""

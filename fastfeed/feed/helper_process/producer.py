@@ -6,13 +6,12 @@ import os
 import sys
 import threading
 import weakref
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fastfeed.errors import ConfigError, FeedClosed
 from fastfeed.feed.faults.quarantine import Quarantine
-from fastfeed.feed.helper_process.client import HelperClient, end
-from fastfeed.feed.helper_process.inbox import Inbox
+from fastfeed.feed.helper_process.client import HelperClient, Inbox, end
 from fastfeed.feed.helper_process.job import HelperJob, PickledJob
 from fastfeed.feed.producer import BatchStream, PlaceFunction
 from fastfeed.runtime.buffers import Allocate
@@ -105,26 +104,22 @@ class HelperProducer:
             self._job.close()
 
 
+@dataclass(eq=False)
 class _HelperStream:
     """Holds its producer, so it outlives the feed that started it."""
 
-    def __init__(
-        self,
-        producer: HelperProducer,
-        raw: bool,
-        start: tuple[int, int, int | None],
-        place: PlaceFunction | None,
-    ) -> None:
-        self._producer = producer
-        self._raw = raw
-        self._start = start
-        self._place = place
-        self._client: HelperClient | None = None
-        self._number = -1
-        self._inbox = Inbox(place)
-        self._requested = 0
-        self._ended = False
-        self._closed = False
+    _producer: HelperProducer
+    _raw: bool
+    _start: tuple[int, int, int | None]
+    _place: PlaceFunction | None
+    _client: HelperClient | None = None
+    _number: int = -1
+    _requested: int = 0
+    _ended: bool = False
+    _closed: bool = False
+
+    def __post_init__(self) -> None:
+        self._inbox = Inbox(self._place)
 
     def __next__(self) -> Any:
         if self._client is not None and self._client.is_ending:
@@ -147,9 +142,8 @@ class _HelperStream:
                     finally:
                         del result
                 self._ended = True
-        except (
-            BaseException
-        ):  # also Ctrl-C between two lines: a half-done step must not be continued
+        except BaseException:
+            # also Ctrl-C between two lines: a half-done step must not be continued
             self.close()
             raise
         raise StopIteration

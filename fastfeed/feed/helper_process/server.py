@@ -8,6 +8,7 @@ one thread per stream sends them; no message is answered.
 
 from __future__ import annotations
 
+import math
 import os
 import queue
 import select
@@ -16,8 +17,9 @@ import socket
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from itertools import count, islice
 from typing import Any
 
@@ -25,12 +27,12 @@ import numpy as np
 
 from fastfeed.feed.batch.builder import BatchBuilder
 from fastfeed.feed.helper_process.job import PickledJob
-from fastfeed.feed.helper_process.messages import Closed, pack_error, receive, send
-from fastfeed.feed.helper_process.shared_memory import BufferKey, SharedBuffers
+from fastfeed.feed.helper_process.messages import BufferKey, Closed, pack_error, receive, send
+from fastfeed.feed.producer import steps_from
 from fastfeed.runtime.batch import Batch
 from fastfeed.runtime.thread_pool import CancelToken, ParallelJob, ThreadPool
-from fastfeed.sampling.plan import Plan
 from fastfeed.storage.retry import retry_count
+from fastfeed.system.shared_memory import anonymous, mapped
 from fastfeed.system.signals import unblock_interrupt
 
 # how often to check that the parent lives: a process it forked may keep the socket open
@@ -156,34 +158,92 @@ class _Helper:
             self._builders[0].timeline.close()
 
 
+class SharedBuffers:
+    """The helper's side: memory for one `BufferPool`, and which of it the feed uses."""
+
+    def __init__(self, raw: bool) -> None:
+        self._raw = raw
+        self._numbers = count()
+        self._by_address: dict[int, _Memory] = {}  # by address
+        self._buffers: dict[BufferKey, np.ndarray] = {}
+
+    def allocate(self, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+        """Allocate an array in shared memory, for a `BufferPool`."""
+        size = math.prod(shape) * np.dtype(dtype).itemsize
+        fd = anonymous(size)
+        try:
+            root = mapped(fd, size)
+        except OSError:
+            os.close(fd)
+            raise
+        address = _address(root)
+        self._by_address[address] = _Memory((self._raw, next(self._numbers)), fd)
+        weakref.finalize(root, _forget, self._by_address, address).atexit = False
+        return root.view(dtype).reshape(shape)
+
+    def lend(self, array: np.ndarray) -> tuple[BufferKey, list[int]]:
+        """Keep an array until `release`.
+
+        Returns its key, and its descriptor unless the feed has it already.
+        """
+        memory = self._by_address[_address(array)]
+        self._buffers[memory.key] = array
+        return memory.key, [] if memory.fd is None else [memory.fd]
+
+    def mark_sent(self, array: np.ndarray) -> None:
+        """Close the array's descriptor once the feed has received it."""
+        self._by_address[_address(array)].close()
+
+    def release(self, key: BufferKey) -> None:
+        """Release a buffer that the feed no longer uses."""
+        self._buffers.pop(key, None)
+
+
+@dataclass(slots=True)
+class _Memory:
+    """One allocation; its descriptor, until it has been sent."""
+
+    key: BufferKey
+    fd: int | None
+
+    def close(self) -> None:
+        if self.fd is not None:
+            os.close(self.fd)
+            self.fd = None
+
+
+def _forget(memories: dict[int, _Memory], address: int) -> None:
+    """Forget memory before it is unmapped, so the address cannot have been reused yet."""
+    memories.pop(address).close()
+
+
+def _address(array: np.ndarray) -> Any:
+    return array.__array_interface__["data"][0]
+
+
 Send = Callable[[Any, Sequence[int]], None]  # (message, descriptors); for many threads
 
 
+@dataclass(eq=False)
 class BatchSender:
     """One stream: a position in the order, and the jobs started from there."""
 
-    def __init__(
-        self,
-        number: int,
-        builder: BatchBuilder,
-        pool: ThreadPool,
-        buffers: SharedBuffers,
-        send: Send,
-        start: tuple[int, int, int | None],
-    ) -> None:
-        self._number = number
-        self._builder = builder
-        self._pool = pool
-        self._buffers = buffers
-        self._send = send
-        self._stop = CancelToken(pool)
-        self._read_ahead = builder.read_ahead()
-        self._steps = enumerate(_steps(builder.plan, *start))
+    _number: int
+    _builder: BatchBuilder
+    _pool: ThreadPool
+    _buffers: SharedBuffers
+    _send: Send
+    _start: tuple[int, int, int | None]
+
+    def __post_init__(self) -> None:
+        self._stop = CancelToken(self._pool)
+        self._read_ahead = self._builder.read_ahead()
+        self._steps = enumerate(steps_from(self._builder.plan, *self._start))
         self._started: queue.SimpleQueue[ParallelJob[Batch] | BaseException | None] = (
             queue.SimpleQueue()
         )
         self._thread = threading.Thread(
-            target=self._send_all, name=f"fastfeed-sender-{number}", daemon=True
+            target=self._send_all, name=f"fastfeed-sender-{self._number}", daemon=True
         )
         self._thread.start()
 
@@ -255,12 +315,6 @@ class BatchSender:
         if not self._stop.is_set():
             self._send(("error", self._number, pack_error(error)), ())
         return False
-
-
-def _steps(plan: Plan, epoch: int, step: int, epochs: int | None) -> Iterator[tuple[int, int]]:
-    first = epoch * plan.steps + step
-    last = None if epochs is None else max(0, epochs * plan.steps - step)
-    return (divmod(position, plan.steps) for position in islice(count(first), last))
 
 
 if __name__ == "__main__":

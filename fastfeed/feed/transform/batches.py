@@ -10,7 +10,7 @@ import numpy as np
 
 from fastfeed.decode.base import FunctionFailed
 from fastfeed.errors import ConfigError
-from fastfeed.faults import Failure, FaultPolicy
+from fastfeed.faults import FaultPolicy
 from fastfeed.feed.batch.annotations import Annotator, annotator, check_transforms
 from fastfeed.feed.batch.maps import MapRunner, Uniform
 from fastfeed.feed.batch.rows import targets
@@ -19,7 +19,6 @@ from fastfeed.feed.transform.config import TransformConfig
 from fastfeed.feed.transform.fields import ItemFields, unlabeled
 from fastfeed.feed.transform.items import common_kind, grouped
 from fastfeed.feed.transform.pipeline import Call, Pipeline, item_uri
-from fastfeed.ops.program.program import Program
 from fastfeed.runtime.batch import Batch
 from fastfeed.runtime.buffers import Allocate
 from fastfeed.sampling.rng import check_epoch, check_seed, drawn
@@ -56,7 +55,14 @@ def make_batch(
     if common is not None and config.is_plain and (values is None or not values.has_annotations):
         made = pipeline.files(items, common, own_ids, draws[0], allocate)
         if made is not None:
-            return _of_files(program, values, own_ids, epoch, *made)
+            images, bad = made
+            weights = np.ones(len(items), np.float32)
+            weights[list(bad)] = 0
+            rows = slice(None)
+            labels = unlabeled(len(items)) if values is None else values.label(rows)
+            columns = {} if values is None else values.columns(rows)
+            labels = targets(program, labels, weights)
+            return Batch(images, labels, weights, own_ids, epoch, 0, columns, bad=bad)
     values = values or ItemFields({}, len(items), uri)
     check_transforms(program, fields or {}, "fields=")
     annotates = Annotator(Optionals(values), program, 0, False, 1)
@@ -75,27 +81,6 @@ def make_batch(
     pipeline.render(call, grouped(items))
     batch = _finished(config, pipeline, call, epoch, numbers)
     return batch if pipeline.xp is np else detached(batch)
-
-
-def _of_files(
-    program: Program,
-    values: ItemFields | None,
-    ids: np.ndarray,
-    epoch: int,
-    images: np.ndarray,
-    bad: dict[int, Failure],
-) -> Batch:
-    """The batch of images without annotations and Maps."""
-    weights = np.empty(len(ids), np.float32)
-    weights.fill(1)
-    if bad:
-        weights[list(bad)] = 0
-    rows = slice(None)
-    labels = unlabeled(len(ids)) if values is None else values.label(rows)
-    columns = {} if values is None else values.columns(rows)
-    return Batch(
-        images, targets(program, labels, weights), weights, ids, epoch, 0, columns, bad=bad
-    )
 
 
 def _check_random(draws: bool, ids: Any, epoch: Any, seed: Any, rng: Any) -> None:
@@ -135,17 +120,17 @@ def _finished(
         weights = np.ones(len(rows), np.float32)
         weights[list(call.bad)] = 0
         batch = Batch(
-            call.images[0],
+            call.out.images[0],
             targets(program, fields.label(rows), weights),
             weights,
             call.ids,
             epoch,
             0,
             fields.columns(rows),
-            tuple(call.images) if program.views else (),
-            call.annotations.objects,
-            call.annotations.masks,
-            dict(call.annotations.transforms),
+            tuple(call.out.images) if program.views else (),
+            call.out.annotations.objects,
+            call.out.annotations.masks,
+            dict(call.out.annotations.transforms),
             bad=dict(sorted(call.bad.items())),
         )
         if len(failed) == len(rows) or not program.maps:

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 
+from fastfeed.arguments import check_count
 from fastfeed.backends.options import CPU, check_pixels
 from fastfeed.decode.memory_limit import check_memory
 from fastfeed.errors import ConfigError, SpecError
-from fastfeed.feed.config import FeedConfig, OpList, check_count, check_draws
+from fastfeed.feed.config import MOST_THREADS, FeedConfig, OpList, check_draws
 from fastfeed.ops.decode import Decode
 from fastfeed.ops.function import as_op
 from fastfeed.ops.labels import MAX_CLASSES
 from fastfeed.ops.program.compile import Program, fuse, with_transforms
 from fastfeed.sampling.rng import check_seed
 from fastfeed.sources.base import Optionals
-from fastfeed.spec import PLAIN_OBJECTS, ObjectSpec, Spec
+from fastfeed.spec import ENCODED, PLAIN_OBJECTS, ObjectSpec, Spec
 
 Device = Literal["cpu", "cuda"]
 
@@ -28,56 +29,41 @@ Device = Literal["cpu", "cuda"]
 class TransformConfig:
     """All that the results of a transform depend on, and its threads; it pickles."""
 
-    ops: tuple[Any, ...]
-    program: Program  # for files, or for pixels if these are the input
-    seed: int
-    threads: int | None
-    decode: str
-    device: Device
-    classes: int
-    memory: int | None
-    input_spec: Spec  # ENCODED: files and images of any size
-    objects: ObjectSpec  # rules for boxes, and the pairs of keypoints
-    to_original: bool  # batches say what was done to each image
+    ops: Sequence[Any]  # kept as a tuple
+    seed: int = 0
+    threads: int | None = None
+    decode: str = "auto"
+    device: Device = "cpu"
+    classes: int = 0
+    memory: int | None = None
+    input_spec: Spec = ENCODED  # ENCODED: files and images of any size
+    objects: ObjectSpec = PLAIN_OBJECTS  # rules for boxes, and the pairs of keypoints
+    to_original: bool = False  # batches say what was done to each image
+    program: Program = field(init=False)  # for files, or for pixels if these are the input
 
-    @classmethod
-    def make(
-        cls,
-        ops: OpList,
-        *,
-        seed: int,
-        threads: int | None,
-        decode: str,
-        device: Device,
-        classes: int,
-        memory: int | None,
-        input_spec: Spec,
-        objects: ObjectSpec = PLAIN_OBJECTS,
-        to_original: bool = False,
-    ) -> TransformConfig:
+    def __post_init__(self) -> None:
         """Check the arguments of `Transform`; ConfigError if one is invalid."""
-        check_seed(seed)
-        if threads is not None:
-            check_count("threads", threads, 1)
-        if isinstance(classes, bool) or not 0 <= classes <= MAX_CLASSES:
-            raise ConfigError.of("classes", f"an integer in [0, {MAX_CLASSES}]", classes)
-        check_memory(memory)
+        check_seed(self.seed)
+        if self.threads is not None:
+            check_count("threads", self.threads, 1, MOST_THREADS)
+        if isinstance(self.classes, bool) or not 0 <= self.classes <= MAX_CLASSES:
+            raise ConfigError.of("classes", f"an integer in [0, {MAX_CLASSES}]", self.classes)
+        check_memory(self.memory)
+        decode, device, spec = self.decode, self.device, self.input_spec
         if decode not in CPU:
             raise ConfigError.of("decode", f"one of {', '.join(CPU)}", decode)
         if device not in ("cpu", "cuda"):
             raise ConfigError.of("device", '"cpu" or "cuda"', device)
-        if device == "cuda" and (decode not in ("auto", "cpu") or not input_spec.encoded):
+        if device == "cuda" and (decode not in ("auto", "cpu") or not spec.encoded):
             raise ConfigError(
                 'device="cuda" decodes files by the JPEG engine, got'
-                f" decode={decode!r} and input {input_spec}; leave both out, or device",
+                f" decode={decode!r} and input {spec}; leave both out, or device",
                 field="device",
             )
-        is_pixels = (
-            input_spec.dtype in ("uint8", "uint16", "float32") and input_spec.layout == "HWC"
-        )
-        if not input_spec.encoded and not is_pixels:
-            raise ConfigError.of("input_spec", "uint8, uint16 or float32 HWC pixels", input_spec)
-        program = with_transforms(fuse(ops, input_spec, classes=classes), to_original)
+        is_pixels = spec.dtype in ("uint8", "uint16", "float32") and spec.layout == "HWC"
+        if not spec.encoded and not is_pixels:
+            raise ConfigError.of("input_spec", "uint8, uint16 or float32 HWC pixels", spec)
+        program = self._compiled(self.ops, spec)
         check_pixels(program, "cpu" if device == "cpu" else "nvjpeg")
         if program.mix is not None:
             name = type(program.mix.op).__name__
@@ -93,21 +79,13 @@ class TransformConfig:
             )
         for branch in (program, *program.others):
             check_draws(branch)
-        checked = tuple(as_op(op) for op in ops)
-        decode = "auto" if decode == "cpu" else decode
-        return cls(
-            checked,
-            program,
-            int(seed),
-            threads,
-            decode,
-            device,
-            classes,
-            memory,
-            input_spec,
-            objects,
-            to_original,
-        )
+        object.__setattr__(self, "ops", tuple(as_op(op) for op in self.ops))
+        object.__setattr__(self, "seed", int(self.seed))
+        object.__setattr__(self, "decode", "auto" if decode == "cpu" else decode)
+        object.__setattr__(self, "program", program)
+
+    def _compiled(self, ops: OpList, spec: Spec) -> Program:
+        return with_transforms(fuse(ops, spec, classes=self.classes), self.to_original)
 
     @classmethod
     def of_feed(cls, config: FeedConfig) -> TransformConfig:
@@ -119,12 +97,11 @@ class TransformConfig:
             )
         steps = config.program.steps
         rules = Optionals(config.source).object_spec
-        return cls.make(
+        return cls(
             [step.op for step in steps if not step.implied and step.op.kind != "mix"],
             seed=config.plan.seed,
             threads=config.threads,
             decode=config.decode if config.backend == "cpu" else "auto",
-            device="cpu",
             classes=len(config.source.classes),
             memory=config.memory,
             input_spec=config.source.spec,
@@ -139,21 +116,14 @@ class TransformConfig:
             to_original=config.program.transforms,
         )
 
-    def with_ops(self, ops: OpList) -> TransformConfig:
-        """The same with other ops. ConfigError as for `make`."""
-        options = self.__getstate__()
-        del options["program"], options["ops"]
-        return TransformConfig.make(ops, **options)
-
     @cached_property
     def pixel_program(self) -> Program:
         """The program for arrays and PIL images."""
         if not self.input_spec.encoded:
             return self.program
-        ops: Sequence[Any] = [op for op in self.ops if not isinstance(op, Decode)]
         decode = self.program.decode or Decode()
-        spec = decode.out(self.input_spec)
-        return with_transforms(fuse(ops, spec, classes=self.classes), self.to_original)
+        ops = [op for op in self.ops if not isinstance(op, Decode)]
+        return self._compiled(ops, decode.out(self.input_spec))
 
     @cached_property
     def takes_files(self) -> bool:

@@ -15,14 +15,15 @@ import numpy as np
 
 from fastfeed.backends.base import BackendModule
 from fastfeed.decode.base import DecodeFailure, FunctionFailed
-from fastfeed.decode.executor import Executor, Samples, open_executor
+from fastfeed.decode.executor import Executor, open_executor
 from fastfeed.decode.memory_limit import limit_decoding
 from fastfeed.distributed.cores import cores_for
 from fastfeed.distributed.world import World
 from fastfeed.errors import FeedClosed
 from fastfeed.faults import Failure, ends_run, error_text
-from fastfeed.feed.batch.annotations import Annotations, Annotator
+from fastfeed.feed.batch.annotations import Annotator
 from fastfeed.feed.batch.loader import LoadedSamples
+from fastfeed.feed.batch.pending_batch import RowArrays
 from fastfeed.feed.batch.rows import Branch, RowMaker
 from fastfeed.feed.batch.task_sizes import TaskSizes
 from fastfeed.feed.config import BACKENDS
@@ -56,8 +57,7 @@ class Call:
     draws: list[list[np.ndarray]]  # random numbers, per branch
     stop: threading.Event
     allocate: Allocate | None = None  # memory of images; None: that of the pipeline
-    images: list[Any] = field(default_factory=list)  # to be filled, per branch
-    annotations: Annotations = field(default_factory=Annotations)
+    out: RowArrays = field(default_factory=RowArrays)
     bad: dict[int, Failure] = field(default_factory=dict)
     number: int = 0
 
@@ -173,8 +173,8 @@ class Pipeline:
         n = len(call.items)
         backend = self._main.branches[0].backend
         with backend.device_context():
-            call.images = [pool.take(n, call.allocate) for pool in self._pools]
-        call.annotations = call.annotator.empty(n)
+            images = [pool.take(n, call.allocate) for pool in self._pools]
+        call.out = RowArrays(images, call.annotator.empty(n))
         for name, rows in groups.items():
             self._fill(name, rows, call)
         for branch in self._main.branches:  # a GPU's have a stream each
@@ -227,7 +227,7 @@ class Pipeline:
 
     def clear(self, call: Call, rows: list[int]) -> None:
         """Make these rows black, without boxes and masks."""
-        self._main.maker(call).clear(rows, call.images, call.annotations)
+        self._main.maker(call).clear(rows, call.out)
 
     def _route(self, of_pixels: bool) -> _Route:
         """The programs for pixels or for files, compiled when they are first needed."""
@@ -298,14 +298,14 @@ class Pipeline:
         in_place = rows[-1] - rows[0] + 1 == len(rows) and route.branches[0].backend.xp is self.xp
         part: Any = slice(rows[0], rows[-1] + 1) if in_place else rows
         if in_place:
-            own, annotated = [out[part] for out in call.images], call.annotations[part]
+            out = call.out[part]
         else:
-            own = [self._empty(branch, len(rows)) for branch in route.branches]
-            annotated = call.annotator.empty(len(rows))
+            images = [self._empty(branch, len(rows)) for branch in route.branches]
+            out = RowArrays(images, call.annotator.empty(len(rows)))
         of_rows = [[u[part] if u.size else u for u in numbers] for numbers in call.draws]
-        route.maker(call).fill({"": samples}, of_rows, own, annotated, call)
+        route.maker(call).fill({"": samples}, of_rows, out, call)
         if not in_place:
-            self._put(rows.tolist(), own, annotated, call)
+            self._put(rows.tolist(), out, call)
         for row, bad in samples.bad.items():
             assert bad is not None
             call.bad[int(rows[row])] = bad
@@ -320,13 +320,14 @@ class Pipeline:
         with branch.backend.device_context():
             return branch.backend.empty((rows, *branch.program.shape), branch.program.spec.dtype)
 
-    def _put(self, rows: list[int], own: list[Any], annotated: Annotations, call: Call) -> None:
+    def _put(self, rows: list[int], separate: RowArrays, call: Call) -> None:
         """Put rows that were made separately into their places."""
-        for branch, out, made in zip(self._main.branches, call.images, own, strict=True):
+        arrays = zip(self._main.branches, call.out.images, separate.images, strict=True)
+        for branch, out, made in arrays:
             with branch.backend.device_context():
                 out[rows] = self.xp.asarray(made)
                 branch.backend.synchronize()  # `made` goes
-        call.annotations.put(rows, annotated)
+        call.out.annotations.put(rows, separate.annotations)
 
     def _load(self, name: Kind, executor: Executor, rows: np.ndarray, call: Call) -> LoadedSamples:
         """The first of these items, as many as fit into memory, with their sizes."""
@@ -334,11 +335,21 @@ class Pipeline:
         items = [call.items[row] for row in rows.tolist()]
         uri = partial(_name, call, rows)
         if name == "path":
-            samples = self._read(executor, items, rows, call, bad)
+            samples = executor.read(locations(items), self._max_bytes, self.stop, None, uri)
+            for row in samples.unread:  # by Python, with the reason
+                data = _read_path(items[row])
+                if isinstance(data, Unread):
+                    failure = DecodeFailure(data.reason, data.detail)
+                    bad[row] = call.failure(rows[row], failure, "read")
+                else:
+                    executor.put(samples, row, data)
         elif name == "file":
             samples = executor.borrow(contiguous(items), self.stop, uri)
         else:
-            blobs = self._pixels(executor, items, rows, call, bad)
+            blobs = self._pixels(executor, items)
+            for row, blob in enumerate(blobs):
+                if isinstance(blob, DecodeFailure):
+                    bad[row], blobs[row] = call.failure(rows[row], blob), None
             samples = executor.borrow(blobs, self.stop, uri)
         rows = rows[: len(samples)]
         for row, reason in samples.bad.items():
@@ -349,46 +360,14 @@ class Pipeline:
             sizes[list(bad)] = 1
         return LoadedSamples(rows, samples, sizes, 0.0, sizes, bad)
 
-    def _read(
-        self,
-        executor: Executor,
-        paths: list[Any],
-        rows: np.ndarray,
-        call: Call,
-        bad: dict[int, Failure | None],
-    ) -> Samples:
-        """Files read by native threads; those that these cannot read, by Python, with the reason."""
-        samples = executor.read(
-            locations(paths), self._max_bytes, self.stop, None, partial(_name, call, rows)
-        )
-        for row in samples.unread:
-            data = _read_path(paths[row])
-            if isinstance(data, Unread):
-                failure = DecodeFailure(data.reason, data.detail)
-                bad[row] = call.failure(rows[row], failure, "read")
-            else:
-                executor.put(samples, row, data)
-        return samples
-
-    def _pixels(
-        self,
-        executor: Executor,
-        items: list[Any],
-        rows: np.ndarray,
-        call: Call,
-        bad: dict[int, Failure | None],
-    ) -> list[Any]:
-        """Pixels of the first arrays and PIL images, up to the limit of bytes."""
+    def _pixels(self, executor: Executor, items: list[Any]) -> list[Any]:
+        """Pixels of the first arrays and PIL images, up to the limit of bytes, or failures."""
         blobs: list[Any] = []
         size = 0
         while len(blobs) < len(items) and size < self._max_bytes:
-            for blob in self._converted(executor, items[len(blobs) :][: self._threads]):
-                if isinstance(blob, np.ndarray):
-                    size += blob.nbytes
-                    blobs.append(blob)
-                else:
-                    bad[len(blobs)] = call.failure(rows[len(blobs)], blob)
-                    blobs.append(None)
+            converted = self._converted(executor, items[len(blobs) :][: self._threads])
+            size += sum(blob.nbytes for blob in converted if isinstance(blob, np.ndarray))
+            blobs += converted
         return blobs
 
     def _converted(

@@ -99,7 +99,7 @@ class Transform:
         rules = {"min_size": min_size, "min_area": min_area, "min_visible": min_visible}
         pairs = checked_pairs("Transform", flip_pairs)
         self._begin(
-            TransformConfig.make(
+            TransformConfig(
                 ops,
                 seed=seed,
                 threads=threads,
@@ -159,7 +159,7 @@ class Transform:
     @property
     def evaluation(self) -> Transform:
         """The same transform without random ops, for validation and serving: `ff.evaluation`."""
-        return of_config(self._config.with_ops(evaluation(self._config.ops)))
+        return of_config(replace(self._config, ops=evaluation(self._config.ops)))
 
     def __call__(
         self,

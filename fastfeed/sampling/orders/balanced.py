@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fastfeed.arguments import checked
-from fastfeed.sampling.base import MOST_SAMPLES, Epoch, SampleRefs, check_count
+from fastfeed.sampling.base import MOST_SAMPLES, Epoch, SampleRefs, set_count
 from fastfeed.sampling.orders.classes import Classes
 from fastfeed.sampling.permute import permute
 
@@ -46,10 +46,7 @@ class Balanced:
     classes: Classes | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self.length is not None:
-            object.__setattr__(
-                self, "length", check_count("Balanced.length", self.length, MOST_SAMPLES)
-            )
+        set_count(self, "length", MOST_SAMPLES)
 
     def bind(self, source: Any) -> Balanced:
         return replace(self, classes=Classes.read(source, "Balanced"))

@@ -15,7 +15,7 @@ import numpy as np
 
 from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError
-from fastfeed.sampling.base import Epoch, SampleRefs, check_count
+from fastfeed.sampling.base import Epoch, Recent, SampleRefs, set_count
 from fastfeed.sampling.permute import permute
 
 
@@ -65,8 +65,7 @@ class Blocks:
 
     def __post_init__(self) -> None:
         for name in ("block", "window", "lanes"):
-            if name != "block" or self.block is not None:
-                object.__setattr__(self, name, check_count(f"Blocks.{name}", getattr(self, name)))
+            set_count(self, name)
 
     def bind(self, source: Any) -> Blocks:
         return self if self.block is not None else self.over(bounds_of(source))
@@ -148,7 +147,7 @@ class Blocks:
         return SampleRefs.once(layout.ids(start + permute(offsets - start, size, (*key, label))))
 
 
-_CACHED = 4  # permutations: prefetching crosses from one epoch to the next
+_CACHED = 4  # permutations
 
 
 class ShuffledUnits(Protocol):
@@ -228,7 +227,7 @@ class Units:
     bounds: np.ndarray  # first id of each, and the number of samples: int64, strictly ascending
     # samples of each; the last may have fewer. None: of any sizes
     size: int | None = field(init=False)
-    recent: dict[tuple[int, ...], ListedUnits] = field(default_factory=dict, repr=False)
+    recent: Recent = field(default_factory=lambda: Recent(_CACHED), repr=False)
 
     def __post_init__(self) -> None:
         size = int(self.bounds[1])
@@ -236,20 +235,11 @@ class Units:
         is_equal = 0 <= missing < size and bool((np.diff(self.bounds[:-1]) == size).all())
         object.__setattr__(self, "size", size if is_equal else None)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Units, (self.bounds,)
-
     def shuffled(self, key: tuple[int, ...]) -> ShuffledUnits:
         """Units in the permutation of this key."""
         if self.size is not None:
             return equal_units(int(self.bounds[-1]), self.size, key)
-        layout = self.recent.get(key)
-        if layout is None:
-            layout = self.listed(key)
-            for old in list(self.recent)[: 1 - _CACHED]:
-                self.recent.pop(old, None)
-            self.recent[key] = layout
-        return layout
+        return self.recent.get_or_make(key, lambda: self.listed(key))
 
     def listed(self, key: tuple[int, ...]) -> ListedUnits:
         """Units in the permutation of this key, one by one."""

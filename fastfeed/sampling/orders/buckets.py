@@ -12,7 +12,7 @@ import numpy as np
 from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError
 from fastfeed.printable import printable
-from fastfeed.sampling.base import Epoch, SampleRefs, check_count
+from fastfeed.sampling.base import Epoch, SampleRefs, set_count
 from fastfeed.sampling.orders.classes import Classes
 from fastfeed.sampling.orders.columns import digest_of, read_column
 from fastfeed.sampling.permute import permute
@@ -132,7 +132,7 @@ class Buckets:
         return f"Buckets(by={self.by!r}, batch={self.batch}, leftovers={self.leftovers!r}{more})"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "batch", check_count("Buckets.batch", self.batch))
+        set_count(self, "batch")
         if self.leftovers not in ("drop", "fill"):
             raise ConfigError.of("Buckets.leftovers", '"drop" or "fill"', self.leftovers)
         if self.sizes is not None:
@@ -403,9 +403,10 @@ class Buckets:
 
     def _check_pixels(self) -> None:
         """Raise ConfigError unless every size has images, and the smallest has `batch` of them."""
-        multiple = check_count("Buckets.multiple", self.multiple)
-        object.__setattr__(self, "multiple", multiple)
-        if self.max_pixels is None:
+        set_count(self, "multiple")
+        set_count(self, "max_pixels", _MOST_PIXELS)
+        multiple, pixels = self.multiple, self.max_pixels
+        if pixels is None:
             if multiple > 1:
                 raise ConfigError(
                     f"Buckets.multiple={multiple} is for numbers of images that follow from"
@@ -413,8 +414,6 @@ class Buckets:
                     field="multiple",
                 )
             return
-        pixels = check_count("Buckets.max_pixels", self.max_pixels, _MOST_PIXELS)
-        object.__setattr__(self, "max_pixels", pixels)
         if self.sizes is None:
             raise ConfigError(
                 "Buckets.max_pixels needs the sizes of images; pass sizes={value: size}, or use"

@@ -10,11 +10,66 @@ import numpy as np
 from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError
 from fastfeed.printable import printable
-from fastfeed.sampling.base import MOST_SAMPLES, Epoch, SampleRefs, check_count
+from fastfeed.sampling.base import MOST_SAMPLES, Epoch, SampleRefs, set_count
 from fastfeed.sampling.orders.classes import Classes
-from fastfeed.sampling.orders.deck import Deck
+from fastfeed.sampling.permute import Key, permute
 
 _CLASSES, _SAMPLES = 2**32, 2**32 + 1  # in keys, in the place of an epoch number
+
+
+_ROUND, _CYCLE = range(2)  # in keys
+
+
+@dataclass(frozen=True, slots=True)
+class Deck:
+    """Items that are dealt in rounds of hands; within a round no item comes twice.
+
+    A round leaves out as many items as do not fill a hand: a window that moves over a line of all
+    items. After a cycle of rounds each item was left out equally often, and the line is permuted.
+
+    Attributes:
+        items (int | np.ndarray): Number of items, at least `size`; an array has one deck per row.
+        size (int): Items of a hand.
+        key (Key): Key of the permutations; its parts may be arrays, too.
+    """
+
+    items: int | np.ndarray
+    size: int
+    key: Key
+
+    def deal(self, hands: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Items at these places of hands, and how often earlier hands had each: int64, int64."""
+        rounds, turn = np.divmod(hands, self.items // self.size)
+        rest = self.items % self.size
+        index = permute(turn * self.size + places, self.items - rest, (*self.key, _ROUND, rounds))
+        cycle, turn = self._cycle(rounds)
+        line = (turn * rest + rest + index) % self.items
+        return permute(line, self.items, (*self.key, _CYCLE, cycle)), self._times(rounds, line)
+
+    def before(self, hands: np.ndarray, item: np.ndarray) -> np.ndarray:
+        """Count how often earlier hands had each item: int64."""
+        rounds, hand = np.divmod(hands, self.items // self.size)
+        rest = self.items % self.size
+        cycle, turn = self._cycle(rounds)
+        line = permute(item, self.items, (*self.key, _CYCLE, cycle), inverse=True)
+        index = (line - (turn + 1) * rest) % self.items
+        dealt = self.items - rest  # in this round; the rest of the indices are left out
+        key = (*self.key, _ROUND, rounds)
+        place = permute(np.minimum(index, dealt - 1), dealt, key, inverse=True)
+        has_come = (index < dealt) & (place < hand * self.size)
+        return self._times(rounds, line) + has_come
+
+    def _cycle(self, rounds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The cycle of each round, and its number in it."""
+        rest = self.items % self.size
+        return np.divmod(rounds, self.items // np.gcd(self.items, rest))
+
+    def _times(self, rounds: np.ndarray, line: np.ndarray) -> np.ndarray:
+        """Count how often the items at these places of the line came in earlier rounds."""
+        rest = self.items % self.size
+        cycle, turn = self._cycle(rounds)
+        left_out = (turn * rest - line + self.items - 1) // self.items
+        return rounds - cycle * (rest // np.gcd(self.items, rest)) - left_out
 
 
 @checked
@@ -58,17 +113,12 @@ class ClassBatches:
     by_class: Classes | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        for name in ("classes", "per_class"):
-            number = check_count(f"ClassBatches.{name}", getattr(self, name))
-            object.__setattr__(self, name, number)
-        if self.length is None:
-            return
-        length = check_count("ClassBatches.length", self.length, MOST_SAMPLES)
-        if length % self.run:
-            raise ConfigError.of(
-                "ClassBatches.length", f"a multiple of classes x per_class = {self.run}", length
-            )
-        object.__setattr__(self, "length", length)
+        set_count(self, "classes")
+        set_count(self, "per_class")
+        set_count(self, "length", MOST_SAMPLES)
+        if self.length is not None and self.length % self.run:
+            must = f"a multiple of classes x per_class = {self.run}"
+            raise ConfigError.of("ClassBatches.length", must, self.length)
 
     @property
     def run(self) -> int:

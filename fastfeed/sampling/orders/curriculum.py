@@ -9,7 +9,7 @@ import numpy as np
 
 from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError
-from fastfeed.sampling.base import Epoch, SampleRefs, check_count
+from fastfeed.sampling.base import Epoch, SampleRefs, set_count
 from fastfeed.sampling.orders.columns import digest_of, read_column
 from fastfeed.sampling.permute import permute
 
@@ -84,7 +84,7 @@ class Curriculum:
     def __post_init__(self) -> None:
         if isinstance(self.start, bool) or not 0 < self.start <= 1:
             raise ConfigError.of("Curriculum.start", "in (0, 1]", self.start)
-        object.__setattr__(self, "epochs", check_count("Curriculum.epochs", self.epochs))
+        set_count(self, "epochs")
         if not isinstance(self.by, (str, Ranking)):
             object.__setattr__(self, "by", Ranking.of(self.by))
 

@@ -11,10 +11,8 @@ import numpy as np
 from fastfeed.arguments import checked
 from fastfeed.errors import ConfigError
 from fastfeed.printable import function_name, printable
-from fastfeed.sampling.base import MOST_SAMPLES, Epoch, SampleRefs, check_count
+from fastfeed.sampling.base import MOST_SAMPLES, Epoch, Recent, SampleRefs, set_count
 from fastfeed.sampling.orders.columns import digest_of
-
-_CACHED = 2  # epochs: prefetching crosses from one to the next
 
 
 @checked
@@ -57,18 +55,13 @@ class CustomOrder:
     resampling: bool = False
     length: int | None = None
     digest: str = ""
-    _recent: dict[tuple[int, int], SampleRefs] = field(
-        default_factory=dict, init=False, compare=False
-    )
+    _recent: Recent = field(default_factory=Recent, init=False, compare=False)
 
     def __repr__(self) -> str:  # saved states hold this text
         more = ", resampling=True" if self.resampling else ""
         more += "" if self.length is None else f", length={self.length}"
         more += f", <epoch 0: {self.digest}>" if self.digest else ""
         return f"CustomOrder({function_name(self.function)}{more})"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return CustomOrder, (self.function, self.resampling, self.length, self.digest)
 
     def __post_init__(self) -> None:
         if not callable(self.function) or isinstance(self.function, type):
@@ -77,16 +70,13 @@ class CustomOrder:
             )
         if not isinstance(self.resampling, bool):
             raise ConfigError.of("CustomOrder.resampling", "True or False", self.resampling)
-        if self.length is None:
-            return
-        if not self.resampling:
+        if self.length is not None and not self.resampling:
             raise ConfigError(
                 f"CustomOrder.length needs resampling=True, got {self.length!r}: without it every"
                 " sample comes once",
                 field="length",
             )
-        length = check_count("CustomOrder.length", self.length, MOST_SAMPLES)
-        object.__setattr__(self, "length", length)
+        set_count(self, "length", MOST_SAMPLES)
 
     @property
     def once(self) -> bool:
@@ -108,12 +98,9 @@ class CustomOrder:
 
     def visits(self, positions: np.ndarray, epoch: Epoch) -> SampleRefs:
         key = epoch.number, epoch.samples
-        refs = self._recent.get(key)
-        if refs is None:
-            refs = _compact(self._ids(*key), epoch.samples, self.resampling)
-            for old in list(self._recent)[: 1 - _CACHED]:
-                self._recent.pop(old, None)
-            self._recent[key] = refs
+        refs: SampleRefs = self._recent.get_or_make(
+            key, lambda: _compact(self._ids(*key), epoch.samples, self.resampling)
+        )
         ids = refs.ids[positions].astype(np.int64)
         if not self.resampling:
             return SampleRefs.once(ids)

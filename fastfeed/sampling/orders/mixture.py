@@ -10,13 +10,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
+from fastfeed.arguments import check_count
 from fastfeed.errors import ConfigError
-from fastfeed.sampling.base import MOST_SAMPLES, Epoch, SampleRefs, check_count
+from fastfeed.sampling.base import MOST_SAMPLES, Epoch, SampleRefs
 from fastfeed.sampling.orders.blocks import (
     Blocks,
     EqualUnits,
@@ -49,7 +51,7 @@ class MixturePart:
     def __post_init__(self) -> None:
         if self.first < 0:
             raise ConfigError.of("Part.first", ">= 0", self.first)
-        check_count("Part.length", self.length, MOST_SAMPLES)
+        check_count("Part.length", self.length, most=MOST_SAMPLES)
         if not 0 < self.weight < float("inf"):
             raise ConfigError.of(
                 "Part.weight", "finite and above 0", self.weight, "leave the part out instead"
@@ -84,7 +86,7 @@ class MixtureOrder:
             raise ConfigError("Mixed needs at least one part, got none", field="parts")
         if self.length is not None:
             object.__setattr__(
-                self, "length", check_count("Mixed.length", self.length, MOST_SAMPLES)
+                self, "length", check_count("Mixed.length", self.length, most=MOST_SAMPLES)
             )
         ordered = sorted(self.parts, key=lambda part: part.first)
         for part, following in pairwise(ordered):
@@ -130,11 +132,8 @@ class MixtureOrder:
         indices[rows] = permute(indices[rows], sizes[rows], key)
         rows = np.flatnonzero(kinds == _BLOCKS)
         if len(rows):
-            walk = parts.walk(epoch)
-            own = part_of[rows]
-            indices[rows] = walk.indices(
-                own, passes[rows], number[rows], positions[rows], epoch.number
-            )
+            slots = Slots(part_of[rows], passes[rows], number[rows], positions[rows])
+            indices[rows] = parts.walk(epoch).indices(slots, epoch.number)
         return SampleRefs(parts.firsts[part_of] + indices, passes - parts.completed(begin)[part_of])
 
 
@@ -149,16 +148,13 @@ class _Parts:
         self.last = int((self.firsts + self.sizes).max())
         self.total = int(self.sizes.sum())
         self.checked = False  # its Blocks are bound, and fit
-        self._kinds = np.empty(0, np.int64)
         self._walks: dict[tuple[int, int, int], PartPasses] = {}
         self._completed: tuple[int, np.ndarray] = (-1, self.sizes)
 
-    @property
+    @cached_property  # orders that are not bound to a source have none
     def kinds(self) -> np.ndarray:
         """Kind of order of each part."""
-        if not len(self._kinds):  # orders that are not bound to a source have none
-            self._kinds = np.array([_kind(part) for part in self._parts])
-        return self._kinds
+        return np.array([_kind(part) for part in self._parts])
 
     def walk(self, epoch: Epoch) -> PartPasses:
         """The parts in Blocks."""
@@ -235,6 +231,15 @@ class _RowUnits:
         return self.firsts[units] + offsets - self.edges[units]
 
 
+class Slots(NamedTuple):
+    """Slots of an epoch: int64 (n,) each."""
+
+    part: np.ndarray
+    passes: np.ndarray  # completed ones through the part
+    number: np.ndarray  # among the part's slots of all epochs
+    positions: np.ndarray  # in the epoch
+
+
 class PartPasses:
     """Passes for one mixture, seed, epoch length and batch. Thread-safe."""
 
@@ -282,19 +287,9 @@ class PartPasses:
         first = np.array([i for i, _ in blocks])
         self._lay_out(first, passes[first])
 
-    def indices(
-        self,
-        part: np.ndarray,
-        passes: np.ndarray,
-        number: np.ndarray,
-        positions: np.ndarray,
-        epoch: int,
-    ) -> np.ndarray:
-        """Ids in the part: int64 (n,).
-
-        part, passes, number: of each row the part, the pass through it, and which of the part's
-        slots of all epochs it is; positions: in the epoch.
-        """
+    def indices(self, slots: Slots, epoch: int) -> np.ndarray:
+        """Ids in the part of each slot: int64 (n,)."""
+        part, passes = slots.part, slots.passes
         found = np.empty(len(part), np.int64)
         lowest = np.full(len(self._parts), np.iinfo(np.int64).max)
         np.minimum.at(lowest, part, passes)
@@ -307,44 +302,30 @@ class PartPasses:
                 for listed in (True, False):
                     own = rows[self._listed[part[rows]] == listed]
                     if len(own):
-                        found[own] = self._within(
-                            listed, part[own], passes[own], number[own], positions[own], epoch
-                        )
+                        of_own = Slots(*(array[own] for array in slots))
+                        found[own] = self._within(listed, of_own, epoch)
         return found
 
-    def _within(
-        self,
-        listed: bool,
-        part: np.ndarray,
-        passes: np.ndarray,
-        number: np.ndarray,
-        positions: np.ndarray,
-        epoch: int,
-    ) -> np.ndarray:
+    def _within(self, listed: bool, slots: Slots, epoch: int) -> np.ndarray:
+        part, passes = slots.part, slots.passes
         key = self._seed, PART + part, passes
         if listed:
             before = self._units_before[part], self._samples_before[part]
             layout: ShuffledUnits = _RowUnits(self._edges, self._firsts, *before, self._units[part])
         else:
             layout = EqualUnits(*self._equal[:, part], key)  # type: ignore  # of arrays
-        offsets, first, last, lane = self._offsets(part, passes, number, positions, epoch)
+        offsets, first, last, lane = self._offsets(slots, epoch)
         start, size, label = windows(layout, offsets, first, last, lane, self._window[part])
         return layout.ids(start + permute(offsets - start, size, (*key, label)))
 
-    def _offsets(
-        self,
-        part: np.ndarray,
-        passes: np.ndarray,
-        number: np.ndarray,
-        positions: np.ndarray,
-        epoch: int,
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    def _offsets(self, slots: Slots, epoch: int) -> tuple[np.ndarray, ...]:
         """Offsets in the passes, the first and last offsets of their lanes, and the lanes' numbers.
 
         Every step has at least `width` slots of a part, in nearly the same rows of the global
         batch, so each of these has a lane. All further samples, and the steps in which a pass
         begins or ends, are one more lane.
         """
+        part, passes, number, positions = slots
         width, count, size = self._width[part], self._count[part], self._sizes[part]
         lanes = np.minimum(self._lanes[part], width)
         step = positions // self._batch

@@ -10,16 +10,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fastfeed.arguments import checked
+from fastfeed.arguments import check_count, checked
 from fastfeed.errors import ConfigError
-from fastfeed.sampling.base import Epoch, SampleRefs, check_count
+from fastfeed.sampling.base import Epoch, Recent, SampleRefs, set_count
 from fastfeed.sampling.permute import permute
 
 _BITS = 52  # the line is about 2**52 long, and an epoch's offset has as many bits
 _LINE, _OFFSET = 2**32, 2**32 + 1  # in keys, in the place of an epoch number, which is smaller
 _MOST = 2**31 - 1  # positions per epoch, so that products of two of them fit into 63 bits
 _COLUMNS = 1 << 18
-_CACHED = 2  # orders of columns: prefetching crosses from one epoch to the next
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +33,10 @@ class CumulativeWeights:
     digest: str  # of the weights
     total: int = field(compare=False)  # length of the line
     largest: int = field(compare=False)  # and of its longest sample
-    recent: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = field(
-        default_factory=dict, compare=False
-    )
+    recent: Recent = field(default_factory=Recent, compare=False)  # orders of columns
 
     def __repr__(self) -> str:  # saved states hold this text, which changes with the order
         return f"<{len(self.ends)} weights, {self.digest}, drawn per epoch>"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return CumulativeWeights, (self.ends, self.digest, self.total, self.largest)
 
     @classmethod
     def of(cls, weights: Any) -> CumulativeWeights:
@@ -102,16 +96,14 @@ class CumulativeWeights:
 
     def columns(self, seed: int, cycle: int) -> tuple[np.ndarray, np.ndarray]:
         """The columns in the order of this cycle, and where each ends on the line: int64, int64."""
-        line = self.recent.get((seed, cycle))
-        if line is None:
+
+        def make() -> tuple[np.ndarray, np.ndarray]:
             count = min(len(self.ends), _COLUMNS)
             last = self.ends[-count:]  # one of each column
             order = permute(np.arange(count), count, (seed, _LINE, cycle))
-            line = order, np.cumsum(last[(order - len(self.ends)) % count])
-            for old in list(self.recent)[: 1 - _CACHED]:
-                self.recent.pop(old, None)
-            self.recent[seed, cycle] = line
-        return line
+            return order, np.cumsum(last[(order - len(self.ends)) % count])
+
+        return self.recent.get_or_make((seed, cycle), make)
 
     def samples(self, columns: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The sample at each offset of a column, and its start in the column: int64, int64."""
@@ -161,8 +153,7 @@ class Weighted:
     length: int | None = None
 
     def __post_init__(self) -> None:
-        if self.length is not None:
-            object.__setattr__(self, "length", check_count("Weighted.length", self.length, _MOST))
+        set_count(self, "length", _MOST)
         if self.weights is not None and not isinstance(self.weights, CumulativeWeights):
             object.__setattr__(self, "weights", CumulativeWeights.of(self.weights))
 
@@ -191,11 +182,8 @@ class Weighted:
                 f"weights must be one per sample: {samples}, got {len(self.weights.ends)}",
                 field="weights",
             )
-        return check_count(
-            "positions per epoch of Weighted",
-            samples if self.length is None else self.length,
-            _MOST,
-        )
+        length = samples if self.length is None else self.length
+        return check_count("positions per epoch of Weighted", length, most=_MOST)
 
     def visits(self, positions: np.ndarray, epoch: Epoch) -> SampleRefs:
         line, count = self.weights, epoch.length

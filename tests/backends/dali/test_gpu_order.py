@@ -188,7 +188,7 @@ def test_rows_of_a_second_size_are_written_on_that_sizes_stream(cupy):
     with pytest.MonkeyPatch.context() as patch, runners[0].device_context():
         patch.setattr(rows, "clear", lambda *_: None)
         maker = rows.RowMaker(branches, annotator, None, None)
-        maker.fill({"": samples}, [[], []], outs, None, batch)
+        maker.fill({"": samples}, [[], []], rows.RowArrays(outs, None), batch)
     for one, out in reversed(list(zip(runners, outs, strict=True))):  # none waits for the other's
         one.synchronize()
         assert (out.values[[0, 1, 3]] == 7).all() and not out.values[2].any()

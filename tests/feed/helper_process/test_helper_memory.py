@@ -14,7 +14,7 @@ import pytest
 from helpers.feeds import NUMBERS
 from helpers.helper_feeds import helper, shared_bytes, side
 
-from fastfeed.feed.helper_process.shared_memory import SharedBuffers
+from fastfeed.feed.helper_process.server import SharedBuffers
 from fastfeed.feed.session import FeedSession
 from fastfeed.runtime.buffers import BufferPool
 from fastfeed.sources import Arrays

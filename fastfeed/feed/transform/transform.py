@@ -117,8 +117,8 @@ class Transform:
         self._config = config
         self._pipeline = LazyPipeline(config)
 
-    @staticmethod
-    def of(feed: Any) -> Transform:
+    @classmethod
+    def of(cls, feed: Any) -> Transform:
         """The ops of a feed for items that come from elsewhere, with its seed and classes.
 
         With `ids` it makes the same bytes as the feed on a CPU does for the samples, of whole

@@ -333,7 +333,6 @@ net = keras.Sequential(
     [
         keras.Input((8, 8, 3), dtype="uint8"),
         keras.layers.RandomFlip("horizontal"),
-        keras.layers.RandomRotation(0.1),
         keras.layers.Rescaling(1 / 255),
         keras.layers.Flatten(),
         keras.layers.Dense(3),

@@ -70,8 +70,8 @@ def test_every_subject_of_the_reference_has_an_anchor(site: Path) -> None:
 @pytest.mark.parametrize(
     ("width", "dark", "every"),
     [
-        (360, True, 3),
-        (1280, False, 8),
+        (360, True, 6),
+        (1280, False, 16),
         pytest.param(360, True, 1, marks=pytest.mark.nightly),
     ],
 )

@@ -67,6 +67,7 @@ def run(name: str, folder: Path, **environ: str) -> str:
     return done.stdout
 
 
+@pytest.mark.nightly
 def test_ray_data_on_three_nodes(tmp_path: Path) -> None:
     require("ray", "pandas", "pyarrow")
     # not in pytest's folder: paths of sockets must be short

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 from PIL import Image, ImageDraw, ImageFont
 
-_MARGIN, _TEXT = 8, 12  # pixels
+# pixels
+_MARGIN = 8
+_TEXT = 12
 _PAPER = (250, 250, 248)
 _EMPTY = (238, 238, 234)
 _INK = (40, 40, 40)
@@ -27,11 +29,14 @@ def draw_sheet(cells: Sequence[Cell], side: int) -> Image.Image:
     """Arrange cells in a grid of about 4:3, squares of `side` pixels with titles below."""
     columns = max(1, min(len(cells), round(math.sqrt(len(cells) * 4 / 3))))
     rows = max(1, -(-len(cells) // columns))
-    step_x, step_y = side + _MARGIN, side + _MARGIN + _TEXT + 6
+    step_x = side + _MARGIN
+    step_y = side + _MARGIN + _TEXT + 6
     picture = Image.new("RGB", (columns * step_x + _MARGIN, rows * step_y + _MARGIN), _PAPER)
-    pen, font = ImageDraw.Draw(picture), ImageFont.load_default(_TEXT)
+    pen = ImageDraw.Draw(picture)
+    font = ImageFont.load_default(_TEXT)
     for k, cell in enumerate(cells):
-        left, top = _MARGIN + k % columns * step_x, _MARGIN + k // columns * step_y
+        left = _MARGIN + k % columns * step_x
+        top = _MARGIN + k // columns * step_y
         pen.rectangle((left, top, left + side - 1, top + side - 1), fill=_EMPTY)
         if cell.image is not None:
             inset = ((side - cell.image.width) // 2, (side - cell.image.height) // 2)

@@ -236,7 +236,8 @@ def fault_policies(
     on_bad: str | FaultPolicy, on_error: Literal["raise", "bad"] | None, outage: float | Outage
 ) -> tuple[FaultPolicy, Outage]:
     """Fault policies from the arguments of a feed; ConfigError if they contradict each other."""
-    policy, outage = FaultPolicy.of(on_bad), Outage.of(outage)
+    policy = FaultPolicy.of(on_bad)
+    outage = Outage.of(outage)
     if policy.action == "raise" and outage.then == "substitute":
         raise ConfigError(
             'on_bad="raise" ends the run at the first bad sample, but'

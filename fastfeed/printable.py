@@ -37,9 +37,11 @@ def printable(value: object, limit: int | None = LIMIT) -> str:
         shown = _escaped(text)
         if limit is None or len(shown) <= limit:
             return shown
-        head, tail = shown, shown[-_TAIL:]
+        head = shown
+        tail = shown[-_TAIL:]
     else:
-        head, tail = _escaped(text[:limit]), _escaped(text[-_TAIL:])[-_TAIL:]
+        head = _escaped(text[:limit])
+        tail = _escaped(text[-_TAIL:])[-_TAIL:]
     middle = f"... ({len(text):,} characters) ..."
     return head[: limit - len(middle) - len(tail)] + middle + tail
 

@@ -152,7 +152,8 @@ class ObjectSpec(NamedTuple):
     def missing_in(self, found: Any) -> str:
         """Error text for `Instances` without these keypoints or outlines; empty if all are there."""
         m = len(found.labels)
-        keypoints, shapes = found.keypoints, found.shapes
+        keypoints = found.keypoints
+        shapes = found.shapes
         if self.keypoints and m and np.shape(keypoints) != (m, self.keypoints, 3):
             return (
                 f"must give keypoints ({m}, {self.keypoints}, 3) for object_spec.keypoints="

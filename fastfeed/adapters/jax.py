@@ -224,7 +224,8 @@ class JaxPlacement:
 
     def _check_world(self, plan: Plan) -> None:
         """Raise if processes would fill the same rows with other samples, or leave rows out."""
-        world, part = plan.world, self._part
+        world = plan.world
+        part = self._part
         if part is None:
             raise ConfigError(
                 "a sharding must give each process the same rows as another one, or none in common,"
@@ -252,7 +253,8 @@ class JaxPlacement:
 
     def _sharding(self, ndim: int, most: int = 1) -> Any:
         """The sharding for arrays with fewer axes than the images: only the first is common."""
-        where, kept = self.where, min(ndim, 1) if ndim < most else ndim
+        where = self.where
+        kept = min(ndim, 1) if ndim < most else ndim
         if isinstance(where, jax.sharding.NamedSharding) and len(where.spec) > kept:
             return jax.sharding.NamedSharding(
                 where.mesh, jax.sharding.PartitionSpec(*where.spec[:kept])

@@ -88,7 +88,8 @@ def _placement(device: Any, live_batches: int) -> Placement:
     if isinstance(device, str):
         framework, _, rest = ("tf:" + device if device.startswith("/") else device).partition(":")
         if framework not in FRAMEWORKS:
-            framework, rest = "torch", device
+            framework = "torch"
+            rest = device
         default = {"torch": "cuda", "tf": "GPU:0", "tensorflow": "GPU:0"}.get(framework, "")
         device = rest or default
     elif framework not in FRAMEWORKS:
@@ -111,7 +112,8 @@ class _Loops:
         self._begun: Any = None  # by `next`
 
     def __iter__(self) -> Iterator[Any]:
-        begun, self._begun = self._begun, None
+        begun = self._begun
+        self._begun = None
         return self._begin() if begun is None else begun
 
     def __next__(self) -> Any:

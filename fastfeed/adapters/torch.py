@@ -116,7 +116,8 @@ class TorchFeed:
         self, session: FeedSession, placement: TorchPlacement, raw: bool, tuples: BatchTuples
     ) -> None:
         check_fields(tuples.fields)
-        self._session, self.device = session, placement.device
+        self._session = session
+        self.device = placement.device
         self._placement = placement
         convert = None
         if raw:
@@ -350,7 +351,8 @@ class TorchPlacement:
             # tensors of PyTorch's own may still be written, on this thread's stream
             self._stream.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.device(self.device), torch.cuda.stream(self._stream):
-            tensors, hosts = [], []
+            tensors = []
+            hosts = []
             for array in arrays:
                 if is_of_objects(array):
                     tensors.append(array.tolist())

@@ -96,7 +96,8 @@ class RankSampler:
         return self._session.plan.steps
 
     def __iter__(self) -> Iterator[int]:
-        plan, epoch = self._session.plan, self.epoch
+        plan = self._session.plan
+        epoch = self.epoch
         for step in range(plan.steps):
             real = plan.weights(step, epoch) > 0
             yield from plan.ids(epoch, step)[real].tolist()
@@ -184,7 +185,8 @@ class StepSampler:
 
     def __iter__(self) -> Iterator[StepKey]:
         self._walks += 1
-        walk, epoch = self._walks, self.sampler.epoch
+        walk = self._walks
+        epoch = self.sampler.epoch
         try:
             for step in range(len(self)):
                 yield StepKey(walk, epoch, step)

@@ -103,7 +103,8 @@ class GpuMemory:
             with self._device, self._stream:
                 return self.xp.empty(shape, dtype)
         except self.xp.cuda.memory.OutOfMemoryError as error:
-            need, (free, total) = math.prod(shape) * np.dtype(dtype).itemsize, self._free()
+            need = math.prod(shape) * np.dtype(dtype).itemsize
+            (free, total) = self._free()
             raise DeviceMemory(
                 f"{self.name} has no room for a batch of {need / 1e6:.1f} MB, {free / 1e9:.1f} of"
                 f" {total / 1e9:.1f} GB are free; lower the batch size or prefetch, or make room."
@@ -167,7 +168,9 @@ def says_full(error: Exception) -> bool:
 class HostMemory:
     """NumPy arrays in place of a GPU's memory."""
 
-    name, place, hw_load = "memory", "the CPU", DEFAULT_LOAD
+    name = "memory"
+    place = "the CPU"
+    hw_load = DEFAULT_LOAD
     xp: Any = np
     empty: Allocate = staticmethod(aligned)
     device_context = staticmethod(nullcontext)

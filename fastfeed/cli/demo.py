@@ -126,7 +126,8 @@ def _feeds(root: Path, work: Path, batch: int, backend: str, seed: int) -> tuple
     from fastfeed.ops import CenterCrop, Normalize, RandomFlip, RandomResizedCrop, Resize
     from fastfeed.sources import ImageFolder
 
-    size, normalize = classifier.IMAGE_SIZE, Normalize.imagenet()
+    size = classifier.IMAGE_SIZE
+    normalize = Normalize.imagenet()
     images = ImageFolder(root / "train")
     held_out = ImageFolder(root / "val", classes=images.classes, min_per_class=1)
     work.mkdir(parents=True, exist_ok=True)
@@ -197,7 +198,8 @@ def _quiet() -> Iterator[None]:
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     sys.stderr.flush()
-    stderr, devnull = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    stderr = os.dup(2)
+    devnull = os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(devnull, 2)
         yield

@@ -163,7 +163,8 @@ def _spread(counts: Sequence[int], what: str) -> str:
     """`10, of 732 to 1,300 images`."""
     if not counts:
         return "none"
-    few, many = min(counts), max(counts)
+    few = min(counts)
+    many = max(counts)
     return f"{len(counts):,}, of {f'{few:,} to ' if few < many else ''}{plural(many, what)}"
 
 

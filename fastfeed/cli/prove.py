@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 _LIMIT = re.compile(r"input>(\d+(?:\.\d+)?)%?")
 _MAX_RANKS = 1024
-EXCEEDED, UNDECIDED = 3, 4  # exit codes of --fail-on
+# exit codes of --fail-on
+EXCEEDED = 3
+UNDECIDED = 4
 
 
 def prove(
@@ -68,7 +70,8 @@ def prove(
 
     if math.isnan(seconds):
         raise ConfigError("--seconds must be a number, got nan")
-    counts, limit = _counts(ranks), _limit(fail_on)
+    counts = _counts(ranks)
+    limit = _limit(fail_on)
     if html is not None and counts:
         raise ConfigError(
             "--html shows one proof, and --ranks makes a table of several; leave one of them out"

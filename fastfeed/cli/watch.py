@@ -75,7 +75,8 @@ def watch(
         )
     wanted = [(name, text) for name, text in (("--prometheus", prometheus), ("--web", web)) if text]
     addresses = [(name, parse_address(text, name)) for name, text in wanted]
-    gpus, servers = Gpus(), cast(dict[Address, Server], {})
+    gpus = Gpus()
+    servers = cast(dict[Address, Server], {})
     monitor = Monitor(places, pid, gpus)
     try:
         with report() as console:

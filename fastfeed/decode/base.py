@@ -72,7 +72,8 @@ class Request:
     def __getitem__(self, rows: slice | Sequence[int]) -> Request:
         if isinstance(rows, slice):
             return Request(self.blobs[rows], self.headers[rows], self.windows[rows], self.filter)
-        blobs, headers = [self.blobs[i] for i in rows], [self.headers[i] for i in rows]
+        blobs = [self.blobs[i] for i in rows]
+        headers = [self.headers[i] for i in rows]
         return Request(blobs, headers, self.windows[list(rows)], self.filter)
 
 

@@ -63,7 +63,8 @@ def fitted(values: np.ndarray, op: Decode) -> np.ndarray:
             f'unsupported: samples of {values.dtype.name}, and Decode(dtype="uint16") takes files of'
             ' 16 bits; dtype="float32" takes any'
         )
-    given, wanted = values.shape[2], op.channels
+    given = values.shape[2]
+    wanted = op.channels
     if given != wanted:
         color = values[..., :-1] if given in (2, 4) else values
         if wanted == 4:

@@ -158,8 +158,10 @@ class NativeEngine:
             max(h.height * h.width, n) for h, n in zip(request.headers, target_pixels, strict=True)
         ]
         for rows in self._parts(pixels, stop):
-            part, spent = request[rows], None if times is None else times[rows]
-            codes, sizes = np.empty(len(part), np.int8), np.ascontiguousarray(part.windows.sizes)
+            part = request[rows]
+            spent = None if times is None else times[rows]
+            codes = np.empty(len(part), np.int8)
+            sizes = np.ascontiguousarray(part.windows.sizes)
             how = (*self._rules(request), quality, subsampled, optimize)
             files = self._pool.recode(*self._samples(part), sizes, codes, *how, spent)
             results += [
@@ -188,7 +190,8 @@ class NativeEngine:
         limit = _AT_ONCE * (_MORE * threads if threads > 1 else 1)
         first = 0
         while first < len(pixels) and not stop.is_set():
-            last, total = first, 0
+            last = first
+            total = 0
             while last < len(pixels) and (last == first or total < limit):
                 total += pixels[last]
                 last += 1

@@ -20,7 +20,8 @@ def displayed_size(orientation: int, stored: tuple[int, int]) -> tuple[int, int]
 def stored_box(orientation: int, box: Box, size: tuple[int, int]) -> Box:
     """A (top, left, height, width) box of the displayed image of `size`, in stored pixels."""
     top, left, height, width = box
-    bottom, right = size[0] - top - height, size[1] - left - width
+    bottom = size[0] - top - height
+    right = size[1] - left - width
     match orientation:
         case 2:
             return top, right, height, width
@@ -66,7 +67,8 @@ def displayed_boxes(orientations: np.ndarray, boxes: np.ndarray, sizes: np.ndarr
     displayed.
     """
     stored = np.where((orientations >= 5)[:, None], sizes[:, ::-1], sizes)
-    x, y = boxes[:, [0, 2]], boxes[:, [1, 3]]
+    x = boxes[:, [0, 2]]
+    y = boxes[:, [1, 3]]
     x = np.where(np.isin(orientations, (2, 3, 7, 8))[:, None], stored[:, 1:] - x[:, ::-1], x)
     y = np.where(np.isin(orientations, (3, 4, 6, 7))[:, None], stored[:, :1] - y[:, ::-1], y)
     swapped = (orientations >= 5)[:, None]

@@ -24,7 +24,8 @@ def decode_with_border(
     "constant" continue all pixels within the limit, visible in the window or not: padding, then
     cropping, is a crop of the padded image.
     """
-    windows, size = request.windows, out.shape[1:3]
+    windows = request.windows
+    size = out.shape[1:3]
     if windows.filters is not None:
         return _by_filters(engine, request, windows.filters, border, out, stop)
     if border is None or windows.limits is None:
@@ -77,7 +78,8 @@ def _by_filters(
         own = replace(own, windows=windows, filter=FILTERS[code])
         made = decode_with_border(engine, own, border, pixels, stop)
         for row, image, bad in zip(rows, pixels, made, strict=True):
-            results[row], out[row] = bad, image
+            results[row] = bad
+            out[row] = image
     return results
 
 
@@ -92,15 +94,19 @@ def place_windows(
     if windows.limits is None:
         return windows.boxes, windows.sizes, np.zeros_like(windows.sizes)
     part = _part(windows, _beyond(windows.boxes, windows.limits), mode, size)
-    low, high, boxes = part.low, part.high, part.boxes
+    low = part.low
+    high = part.high
+    boxes = part.boxes
     if mode in ("reflect", "symmetric"):
         # up to the edge that is the mirror, whether it is seen or not
         low = np.where(part.first > 0, 0, low)
         high = np.where(part.first + part.length < np.array(size), part.length, high)
-        moved, unit = (low != part.low) | (high != part.high), windows.limits[:, 2:] / part.length
+        moved = (low != part.low) | (high != part.high)
+        unit = windows.limits[:, 2:] / part.length
         corner = np.where(moved, windows.limits[:, :2] + low * unit, boxes[:, :2])
         boxes = np.concatenate([corner, np.where(moved, (high - low) * unit, boxes[:, 2:])], axis=1)
-    sizes, corners = high - low, part.first + low
+    sizes = high - low
+    corners = part.first + low
     return boxes, sizes, np.where(windows.flips, np.array(size) - corners - sizes, corners)
 
 
@@ -115,7 +121,8 @@ def inner_windows(
     empty = (sizes == 0).any(axis=1, keepdims=True)
     limits = windows.boxes if windows.limits is None else windows.limits
     boxes = np.where(empty, limits, boxes)
-    sizes, corners = np.where(empty, 1, sizes), np.where(empty, size, corners)
+    sizes = np.where(empty, 1, sizes)
+    corners = np.where(empty, size, corners)
     return Windows(boxes, windows.flips, sizes), corners
 
 
@@ -133,18 +140,21 @@ class _PaddedWindows:
 
 def _beyond(boxes: np.ndarray, limits: np.ndarray) -> np.ndarray:
     """Sides on which boxes extend beyond their limits: bool (n, 2), up or down, left or right."""
-    ends, last = boxes[:, :2] + boxes[:, 2:], limits[:, :2] + limits[:, 2:]
+    ends = boxes[:, :2] + boxes[:, 2:]
+    last = limits[:, :2] + limits[:, 2:]
     return (boxes[:, :2] < limits[:, :2] - _NEAR) | (ends > last + _NEAR)
 
 
 def _part(windows: Windows, beyond: np.ndarray, mode: str, size: tuple[int, ...]) -> _PaddedWindows:
-    boxes, limits = windows.boxes, windows.limits
+    boxes = windows.boxes
+    limits = windows.limits
     assert limits is not None
     full = np.broadcast_to(np.array(size, np.int64), beyond.shape)
     unit = boxes[:, 2:] / full  # source pixels per pixel of the result
     start = np.where(beyond, np.rint((limits[:, :2] - boxes[:, :2]) / unit), 0)
     last = np.where(beyond, np.rint((limits[:, :2] + limits[:, 2:] - boxes[:, :2]) / unit), full)
-    first, length = start.astype(np.int64), np.maximum((last - start).astype(np.int64), 1)
+    first = start.astype(np.int64)
+    length = np.maximum((last - start).astype(np.int64), 1)
     low = np.clip(-first, 0, length)
     high = np.clip(full - first, low, length)
     if mode != "constant":
@@ -180,8 +190,10 @@ def add_border(
     height, width = image.shape[:2]
     rows = out[top : top + height]
     rows[:, left : left + width] = image
-    above, below = np.arange(-top, 0), np.arange(height, height + bottom)
-    before, behind = np.arange(-left, 0), np.arange(width, width + right)
+    above = np.arange(-top, 0)
+    below = np.arange(height, height + bottom)
+    before = np.arange(-left, 0)
+    behind = np.arange(width, width + right)
     if mode == "constant":
         out[:top], out[top + height :], rows[:, :left], rows[:, left + width :] = (fill,) * 4
     else:
@@ -210,10 +222,12 @@ def _write_with_border(
     out: np.ndarray,
 ) -> None:
     """The decoded part, mirrored already, with its border into one result."""
-    edges, inside = [], True
+    edges = []
+    inside = True
     for axis in (0, 1):
         first, low, high = (int(a[row, axis]) for a in (part.first, part.low, part.high))
-        before, after = first + low, out.shape[axis] - first - high
+        before = first + low
+        after = out.shape[axis] - first - high
         inside &= before >= 0 and after >= 0
         edges.append((after, before) if flip[axis] else (before, after))
     if inside:
@@ -241,16 +255,20 @@ def decode_views(
     The border is drawn as by `decode_with_border`. The whole file is decoded once, shrunk as far as
     its finest window allows: DCT scaling makes that cheap for photographs.
     """
-    views, results = out.shape[1], []
+    views = out.shape[1]
+    results = []
     for row, (blob, header) in enumerate(zip(request.blobs, request.headers, strict=True)):
         if stop.is_set():
             return [*results, *[None] * (len(request) - row)]
         windows = request.windows[slice(row * views, (row + 1) * views)]
-        size, lengths = out.shape[2:4], windows.boxes[:, 2:].min(axis=0)
+        size = out.shape[2:4]
+        lengths = windows.boxes[:, 2:].min(axis=0)
         by = dct_denominator((float(lengths[0]), float(lengths[1])), size, request.filter)
-        height, width = -(-header.height // by), -(-header.width // by)
+        height = -(-header.height // by)
+        width = -(-header.width // by)
         decoded = np.empty((1, height, width, out.shape[4]), out.dtype)
-        box, no = np.array([[0.0, 0.0, header.height, header.width]]), np.zeros((1, 2), bool)
+        box = np.array([[0.0, 0.0, header.height, header.width]])
+        no = np.zeros((1, 2), bool)
         full = Windows(box, no, np.array([[height, width]], np.int64))
         bad = engine.decode(Request([blob], [header], full, request.filter), decoded, stop)[0]
         results.append(bad)

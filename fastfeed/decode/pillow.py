@@ -127,7 +127,8 @@ class Opened:
 
     def take(self, blob: Any) -> Any:
         """The image, to be decoded once; the next call opens it again."""
-        image, self._image = self.look(blob), None
+        image = self.look(blob)
+        self._image = None
         return image
 
 
@@ -158,7 +159,8 @@ class PillowEngine:
             try:
                 if header.format == "PNG" and not png_intact(blob):
                     raise OSError("a checksum of the pixel data is wrong")
-                box, flip = tuple(windows.boxes[i].tolist()), windows.flips[i]
+                box = tuple(windows.boxes[i].tolist())
+                flip = windows.flips[i]
                 decode = partial(
                     unwarned, partial(self._decode, header, blob, box, flip, request.filter, out[i])
                 )
@@ -182,7 +184,8 @@ class PillowEngine:
             open = self._formats[format]
             opening = partial(unwarned, lambda: open(io.BytesIO(blob), ""))
             image = with_memory(opening, lambda: len(blob))
-            height, width = image.height, image.width
+            height = image.height
+            width = image.width
             orientation = stored_orientation(blob, format, image.info)
         except Exception as error:  # as in decode
             return failure_from_error(error, blob, format)
@@ -221,7 +224,8 @@ class PillowEngine:
         filter: str,
         out: np.ndarray,
     ) -> None:
-        image, orientation = header.handle.take(blob), header.handle.orientation
+        image = header.handle.take(blob)
+        orientation = header.handle.orientation
         if self._op.dtype != "uint8":
             with self._memory.reserve(_NUMBER_BYTES * header.height * header.width):
                 values = displayed(orientation, self._numbers(image, blob))

@@ -46,7 +46,8 @@ class _ShowWarning:
 @contextmanager
 def named(name: Name | None) -> Iterator[None]:
     """Name the file that this thread decodes in the block; None for a file without a name."""
-    before, _thread.name = _thread.name, name
+    before = _thread.name
+    _thread.name = name
     # checked each time: warnings.catch_warnings() of any thread restores an earlier function. Each
     # replaced function gets a new wrapper, so that no wrapper of an earlier one is called in a
     # circle

@@ -42,7 +42,8 @@ def resampled(
     blends the nearest four, at any reduction.
     """
     top, left, height, width = box
-    right, bottom = min(left + width, image.width), min(top + height, image.height)
+    right = min(left + width, image.width)
+    bottom = min(top + height, image.height)
     edges = (max(left, 0.0), max(top, 0.0), right, bottom)
     if filter == "nearest":
         rows = _nearest(edges[1], bottom, image.height, size[0])
@@ -70,7 +71,8 @@ def _nearest_two(
 
     Both int64 (2, outputs). Pillow takes the ends in single precision, and weights have 22 bits.
     """
-    first, last = float(np.float32(start)), float(np.float32(end))
+    first = float(np.float32(start))
+    last = float(np.float32(end))
     centers = first + (np.arange(outputs) + 0.5) * ((last - first) / outputs)
     places = np.floor(centers - 0.5).astype(np.int64) + np.array([[0], [1]])
     weights = np.maximum(1 - np.abs(places + 0.5 - centers), 0)

@@ -65,7 +65,8 @@ def _of_brands(brands: bytes) -> str | None:
     """
     if brands[:4] == b"crx ":
         return "camera raw, Canon CR3"
-    major, compatible = brands[:4], {brands[at : at + 4] for at in range(8, len(brands), 4)}
+    major = brands[:4]
+    compatible = {brands[at : at + 4] for at in range(8, len(brands), 4)}
     if major in _AVIF or (major not in _HEVC and compatible & _AVIF):
         return "AVIF"
     return "HEIC" if ({major} | compatible) & _HEIF else None
@@ -131,7 +132,8 @@ def ends_early(blob: bytes, format: str) -> bool:
 
 def riff_chunks(blob: Any) -> Iterator[tuple[bytes, int, int]]:
     """Yield the complete chunks of a WebP: name, start and end of the content."""
-    at, last = 12, min(8 + int.from_bytes(blob[4:8], "little"), len(blob))
+    at = 12
+    last = min(8 + int.from_bytes(blob[4:8], "little"), len(blob))
     while at + 8 <= last:
         end = at + 8 + int.from_bytes(blob[at + 4 : at + 8], "little")
         if end > last:

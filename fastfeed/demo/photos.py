@@ -68,9 +68,12 @@ class Scene:
 
         A third of it is in the shade.
         """
-        a, b = widths[0] / 2, widths[1] / 2
+        a = widths[0] / 2
+        b = widths[1] / 2
         self.polygon([(x - a, top), (x + a, top), (x + b, low), (x - b, low)], color, 1.0)
-        a, b, side = a / 3, b / 3, 1 if self.is_sun_left else -1
+        a = a / 3
+        b = b / 3
+        side = 1 if self.is_sun_left else -1
         shade = [(x + side * a, top), (x + side * 3 * a, top)]
         self.polygon([*shade, (x + side * 3 * b, low), (x + side * b, low)], color, 0.6)
 
@@ -80,7 +83,8 @@ class Scene:
         for y in np.arange(top + step * 0.6, low - step * 0.8, step * 1.4):
             for left in np.arange(x - width / 2 + step / 4, x + width / 2 - step * 0.6, step):
                 pane = (0.24, 0.28, 0.33) if self.rng.random() < 0.8 else (1.3, 1.15, 0.85)
-                right, bottom = left + step * 0.55, y + step * 0.8
+                right = left + step * 0.55
+                bottom = y + step * 0.8
                 corners = [(left, y), (right, y), (right, bottom), (left, bottom)]
                 self.polygon(corners, pane, 1.0)
 
@@ -188,7 +192,8 @@ def pyramid(s: Scene, x: float, y: float, size: float) -> None:
         high = share * size * s.rng.uniform(0.85, 1.1)
         wide = high * s.rng.uniform(1.4, 1.9)
         for k in range(steps):
-            below, above = 1 - k / steps, 1 - (k + (0.5 if steps == 7 else 1)) / steps
+            below = 1 - k / steps
+            above = 1 - (k + (0.5 if steps == 7 else 1)) / steps
             top = y - high * (k + 1) / steps
             stone = np.array((0.74, 0.62, 0.44)) * s.rng.uniform(0.85, 1.05)
             widths = (wide * above, wide * below)
@@ -250,7 +255,8 @@ def _tilted(scene: Image.Image, degrees: float) -> Image.Image:
 
 def spoiled(good: bytes) -> tuple[bytes, ...]:
     """Six bad files: half, empty, a web page, only a header, noise, and 65500 x 65500."""
-    frame, junk = good.index(b"\xff\xc0"), np.random.Generator(np.random.PCG64(SEED)).bytes(60_000)
+    frame = good.index(b"\xff\xc0")
+    junk = np.random.Generator(np.random.PCG64(SEED)).bytes(60_000)
     huge = good[: frame + 5] + (65500).to_bytes(2, "big") * 2 + good[frame + 9 :]
     return (
         good[: len(good) // 2],

@@ -79,7 +79,8 @@ def torchrun(environ: Environ) -> Found | None:
 
 def pmi(environ: Environ) -> Found | None:
     """MPICH and Intel MPI (Hydra), Cray PALS: PMI_RANK and PMI_SIZE."""
-    local_rank, local_size = "MPI_LOCALRANKID", "MPI_LOCALNRANKS"
+    local_rank = "MPI_LOCALRANKID"
+    local_size = "MPI_LOCALNRANKS"
     if not _is_set(environ, local_rank):
         # `srun --mpi=pmi2` sets PMI_RANK as well; Slurm's entry below knows more (local rank,
         # interactive shells).
@@ -90,7 +91,9 @@ def pmi(environ: Environ) -> Found | None:
         )
         if _is_set(environ, "SLURM_STEP_NUM_TASKS") and (half or same):
             return None
-        local_rank, local_size = "PMI_LOCAL_RANK", "PMI_LOCAL_SIZE"  # Cray PALS
+        # Cray PALS
+        local_rank = "PMI_LOCAL_RANK"
+        local_size = "PMI_LOCAL_SIZE"
     return from_variables("PMI", "PMI_RANK", "PMI_SIZE", local_rank, local_size, environ)
 
 
@@ -113,7 +116,8 @@ def tf_config(environ: Environ) -> Found | None:
         }
         if not cluster:
             return None  # TensorFlow, too, takes this for no cluster at all
-        kind, index = str(config["task"]["type"]), int(config["task"]["index"])
+        kind = str(config["task"]["type"])
+        index = int(config["task"]["index"])
         if kind not in TRAINING_TASKS:
             return Found(found_by=f"TF_CONFIG: task {kind} {index} does not train, so it is alone")
         host = _host(cluster[kind][index])
@@ -244,14 +248,16 @@ def from_variables(
     n = {name: _integer(environ, name, launcher) for name in names}
     found_by = f"{launcher}: " + " ".join(f"{name}={n[name]}" for name in names)
 
-    local, local_count = n.get(local_rank or ""), n.get(local_size or "")
+    local = n.get(local_rank or "")
+    local_count = n.get(local_size or "")
     if (local is None or local_count is None) and environ.get("SLURM_PROCID") == str(n[rank]):
         counted = _slurm_tasks_here(environ, n[size])
         if counted is not None:
             local, local_count = counted
             found_by += " SLURM_STEP_TASKS_PER_NODE={SLURM_STEP_TASKS_PER_NODE}".format(**environ)
     if local is None:
-        local, local_count = 0, 1
+        local = 0
+        local_count = 1
         found_by += ", one process per machine assumed" if n[size] > 1 else ""
     elif local_count is None:
         local_count = n[size]

@@ -85,7 +85,9 @@ def _in_torch(mesh: Any, axes: list[int]) -> MeshPlace | None:
     at = mesh.get_coordinate() if hasattr(mesh, "get_coordinate") else None
     if at is None:
         return None
-    rank, size, processes = 0, 1, mesh.size()
+    rank = 0
+    size = 1
+    processes = mesh.size()
     for axis in axes:
         rank = rank * mesh.size(axis) + at[axis]
         size *= mesh.size(axis)

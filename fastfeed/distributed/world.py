@@ -154,7 +154,8 @@ class World:
         launched = cls.detect()
         local_rank, local_size = (0, 1) if alone else (process, processes)
         if launched.size > 1:
-            local_rank, local_size = launched.local_rank, launched.local_size
+            local_rank = launched.local_rank
+            local_size = launched.local_size
             replicas = launched.size // size
         return cls(rank, size, local_rank, local_size, "device mesh", replicas)
 

@@ -20,7 +20,8 @@ def batch_sizes(program: Program, plan: Plan, epoch: int, step: int) -> tuple[Si
     """The sizes of one batch, the same on all ranks: keys of the program's `by_size`."""
     assert program.by_size is not None
     draw = uniform(plan.seed, epoch, np.array([step]), SLOT_BATCH, 1)[0, 0]
-    order, bucket = plan.shuffle, None
+    order = plan.shuffle
+    bucket = None
     if isinstance(order, Buckets) and order.sizes:
         bucket = order.size_at(step * plan.global_batch, plan.seed, epoch)
     largest = None

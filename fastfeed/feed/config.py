@@ -269,7 +269,8 @@ def _check_partners(op: Any, plan: Plan) -> None:
 def _check_labels(program: Program, source: Source) -> None:
     """Soft labels need classes: single samples may have none, not all of them."""
     assert program.targets is not None
-    classes, largest = program.targets.classes, -1
+    classes = program.targets.classes
+    largest = -1
     for first in range(0, len(source), _LABELS_AT_ONCE):
         labels = source.label(np.arange(first, min(first + _LABELS_AT_ONCE, len(source))))
         largest = max(largest, int(labels.max(initial=-1)))

@@ -65,14 +65,17 @@ def feed_text(
     config: FeedConfig, backend: Backend, encoded: int, fields: Mapping[str, Field | None]
 ) -> str:
     """The lines of `print(feed)`; `encoded`: bytes that files take before they are decoded."""
-    source, plan, program = config.source, config.plan, config.program
+    source = config.source
+    plan = config.plan
+    program = config.program
     world = plan.world
     ranks = (
         f", rank {world.rank} of {world.size} (global {plan.global_batch})"
         if world.size > 1
         else ""
     )
-    about, notes = repr(source), notes_of(source)
+    about = repr(source)
+    notes = notes_of(source)
     counted = notes_text(notes)  # others say all of them in a line
     count = config.buffers
     views = view_names(program)
@@ -115,7 +118,8 @@ def _threads_text(config: FeedConfig) -> str:
 
 def placed_text(name: str, config: FeedConfig, raw: bool, fields: Iterable[Field | None]) -> str:
     """The line for a device that holds these fields; `raw`: it converts images from bytes."""
-    plan, program = config.plan, config.program
+    plan = config.plan
+    program = config.program
     size = _batch_bytes(config, fields)
     count = config.buffers
     text = f"placed on {name}: at most {count} batches, {format_size(count * size)}"
@@ -140,7 +144,8 @@ def _bucket_text(plan: Plan) -> list[str]:
 
 def _batch_bytes(config: FeedConfig, fields: Iterable[Field | None]) -> int:
     """Most bytes of a batch: fields that differ from batch to batch are of the largest size."""
-    most, rows = most_rows(config.program, config.plan), config.plan.batch
+    most = most_rows(config.program, config.plan)
+    rows = config.plan.batch
     known = [field for field in fields if field is not None]
     return sum(field.nbytes * (most if field.largest else rows) for field in known)
 

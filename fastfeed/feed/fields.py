@@ -225,7 +225,8 @@ def _sample_rows(source: Any, program: Program) -> list[dict[str, Any]]:
         if rows is None:
             columns = optionals.columns(np.array(ids))
             rows = [{name: columns[name][row] for name in columns} for row in range(len(ids))]
-        labels, soft = source.label(np.array(ids)), program.targets
+        labels = source.label(np.array(ids))
+        soft = program.targets
         values = labels if soft is None else soft.of(labels)
         return [
             {column_field(name): value for name, value in row.items()}

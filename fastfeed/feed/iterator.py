@@ -52,7 +52,9 @@ class BatchIterator(Generic[T]):
 
     def _next(self) -> T:
         clock = self._timeline.clock
-        requested, ready, leads = clock(), self._stream.ready, self._status.is_led_by(self)
+        requested = clock()
+        ready = self._stream.ready
+        leads = self._status.is_led_by(self)
         self._meter.record_request(requested, ready)
         self._status.requested(requested, ready, leads)
         try:
@@ -151,7 +153,8 @@ class Cursor:
             self.position = (self.next_epoch, 0)
             self._inside_epoch = False
         owner = self._owner = object()
-        epoch, iterator = self.position[0], self._continue(place, raw)
+        epoch = self.position[0]
+        iterator = self._continue(place, raw)
         more = True
         while more:
             # the position does not tell: it belongs to the other iteration now
@@ -259,7 +262,8 @@ class Lockstep:
             for other in held
             if other is not None and other._key == self._key and other._position == position
         ]
-        first, before = self._position is None, self._alongside
+        first = self._position is None
+        before = self._alongside
         self._position = position
         self._ids = ids
         self._alongside = weakref.WeakSet(same) if same else ()
@@ -277,7 +281,8 @@ class Lockstep:
             self._plan.ids(*position), other._plan.ids(*position)
         ):
             return
-        row, (epoch, step) = int((self._ids != other._ids).argmax()), position
+        row = int((self._ids != other._ids).argmax())
+        (epoch, step) = position
         raise SampleError(
             f"feeds of one order that are iterated together differ at epoch {epoch}, step {step}:"
             f" row {row} is sample {self._ids[row]} here and {other._ids[row]} there, since a bad"

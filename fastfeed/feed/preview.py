@@ -156,7 +156,8 @@ def _small(config: FeedConfig, n: int) -> FeedConfig:
 
     It marks bad samples.
     """
-    plan, mix = config.plan, config.program.mix
+    plan = config.plan
+    mix = config.program.mix
     run = getattr(order_of(plan.shuffle), "run", 1)
     least = math.lcm(1 if mix is None else mix.op.group, run)
     batch = least if run > 1 else -(-n // least) * least
@@ -223,7 +224,8 @@ def _picture(image: np.ndarray, layout: str) -> Image.Image:
         image = image.transpose(1, 2, 0)
     if image.dtype != np.uint8:
         values = np.nan_to_num(image.astype(np.float32))
-        low, high = values.min(), values.max()
+        low = values.min()
+        high = values.max()
         image = np.rint((values - low) * (255 / max(high - low, 1e-12))).astype(np.uint8)
     image = image[:, :, :3] if image.shape[2] > 2 else np.repeat(image[:, :, :1], 3, axis=2)
     return Image.fromarray(np.ascontiguousarray(image))

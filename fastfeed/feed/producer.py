@@ -93,7 +93,9 @@ def open_builders(
     """Open the builder of batches, and that of raw ones."""
     if config.memory is not None:
         limit_decoding(config.memory)
-    plan, threads, program = config.plan, config.threads, config.program
+    plan = config.plan
+    threads = config.threads
+    program = config.program
     for source in getattr(config.source, "sources", [config.source]):  # of a mixture
         if isinstance(source, BlockReader):
             source.expect(plan.batch * config.buffers)
@@ -191,7 +193,8 @@ class ThreadProducer:
         epochs: int | None = None,
     ) -> BatchStream:
         builder = self._raw if raw else self._builder
-        stop, read_ahead = CancelToken(self._pool), builder.read_ahead()
+        stop = CancelToken(self._pool)
+        read_ahead = builder.read_ahead()
         jobs = _jobs(
             builder, stop, read_ahead, steps_from(builder.plan, epoch, step, epochs), place
         )

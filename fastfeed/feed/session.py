@@ -280,7 +280,8 @@ class FeedSession:
         def changed(before: str) -> str:
             return difference(before, source.fingerprint, len(source), source.uri)
 
-        plan, weights = self._made_as, ""
+        plan = self._made_as
+        weights = ""
         if isinstance(state, Mapping) and _WEIGHTS in state and isinstance(plan.shuffle, Weighted):
             weights = state[_WEIGHTS]
             plan = with_saved_weights(plan, weights)

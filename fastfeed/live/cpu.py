@@ -42,7 +42,8 @@ def read_cpu(pids: Sequence[int], at_ns: int, root: Path = Path("/")) -> CpuRead
     """CPU use of these processes and their live children; the first process is the trainer."""
     trainer = pids[0]
     ticks = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
-    used, stopped = None, False
+    used = None
+    stopped = False
     for pid in dict.fromkeys([*pids, *_children(root, trainer)]):
         fields = _text(root / f"proc/{pid}/stat").rpartition(")")[2].split()
         if len(fields) > 12:
@@ -122,7 +123,8 @@ def _cgroup(root: Path, pid: int) -> tuple[float | None, int | None, int | None]
                         for entry in _text(folder / "cpu.stat").splitlines()
                         if entry.count(" ") == 1
                     )
-                    periods, throttled = counts.get("nr_periods"), counts.get("nr_throttled")
+                    periods = counts.get("nr_periods")
+                    throttled = counts.get("nr_throttled")
                     tightest = (
                         cores,
                         int(periods) if periods else None,

@@ -65,7 +65,8 @@ def process_start(pid: int) -> int | None:
 
 def is_alive(identity: Mapping[str, Any]) -> bool | None:
     """True if the page's process is running; None if unknown, as for one in another container."""
-    boot, space = boot_id(), pid_namespace()
+    boot = boot_id()
+    space = pid_namespace()
     if not (boot and space):
         return None
     if identity.get("boot") != boot:

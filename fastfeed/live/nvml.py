@@ -184,7 +184,8 @@ class Gpus:
     ) -> dict[int, float]:
         """The metrics that this GPU has, since the last sample; turns GPM off if it is refused."""
         nvml = self._nvml
-        before, sample = getattr(unit, kept), None
+        before = getattr(unit, kept)
+        sample = None
         try:
             sample = nvml.nvmlGpmSampleAlloc()
             if unit.use.instance is None:
@@ -196,7 +197,9 @@ class Gpus:
                 return {}
             wanted = nvml.c_nvmlGpmMetricsGet_t()
             wanted.version = nvml.NVML_GPM_METRICS_GET_VERSION
-            wanted.numMetrics, wanted.sample1, wanted.sample2 = len(ids), before, sample
+            wanted.numMetrics = len(ids)
+            wanted.sample1 = before
+            wanted.sample2 = sample
             for k, id in enumerate(ids):
                 wanted.metrics[k].metricId = id
             nvml.nvmlGpmMetricsGet(wanted)

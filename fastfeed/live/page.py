@@ -65,7 +65,9 @@ _STAGE = struct.Struct("@16s2q")
 _WORD = struct.Struct("@Q")
 _SLOTS = 64
 _SLOT = 992
-_STAGE_NAME, _PLACE = 16, 128  # bytes
+# bytes
+_STAGE_NAME = 16
+_PLACE = 128
 # what the checksum covers
 _BODY = 8 + _COUNTERS.size + _STAGES * _STAGE.size + _STAGE_NAME + _PLACE
 _IDENTITY = 2048
@@ -228,7 +230,8 @@ def _identity(path: str, data: bytes) -> Mapping[str, Any]:
 
 def _values(body: bytes) -> tuple[dict[str, int], dict[str, tuple[int, int]], tuple[str, str]]:
     counters = dict(zip(COUNTERS, _COUNTERS.unpack_from(body, 8), strict=True))
-    stages, end = {}, 8 + _COUNTERS.size + _STAGES * _STAGE.size
+    stages = {}
+    end = 8 + _COUNTERS.size + _STAGES * _STAGE.size
     for name, count, ns in _STAGE.iter_unpack(body[8 + _COUNTERS.size : end]):
         if name[0]:
             stages[_text(name)] = (count, ns)

@@ -112,23 +112,28 @@ def rates(before: Reading, after: Reading) -> Rates:
     that uses one for c ms is max(0, p - c) / max(p, c). Time in which nothing iterates the feed
     belongs to neither.
     """
-    one, two = before.page.counters, after.page.counters
+    one = before.page.counters
+    two = after.page.counters
 
     def delta(name: str) -> int:
         return two[name] - one[name]
 
-    wait, consumer = max(0, after.wait - before.wait), max(0, after.consumer - before.consumer)
-    spent, images = wait + consumer, delta("images")
+    wait = max(0, after.wait - before.wait)
+    consumer = max(0, after.consumer - before.consumer)
+    spent = wait + consumer
+    images = delta("images")
     if after.page.identity.get(
         "steps_only"
     ):  # a callback counts them, and the wait is part of the steps
         spent = 0
     asked = delta("asked")
     ready = [two[f"ready_{n}"] - one[f"ready_{n}"] for n in range(READY)]
-    steps, counted_ns = delta("framework_steps"), delta("stages_ns") if one["stages_ns"] else 0
+    steps = delta("framework_steps")
+    counted_ns = delta("stages_ns") if one["stages_ns"] else 0
     step_ns = two["framework_median_ns"] or (delta("framework_ns") / steps if steps else 0)
     stage_ms = _stage_ms(before.page, after.page)
-    threads, thread_ms = after.page.identity.get("threads") or 0, sum(stage_ms.values())
+    threads = after.page.identity.get("threads") or 0
+    thread_ms = sum(stage_ms.values())
     return Rates(
         seconds=(after.at_ns - before.at_ns) / 1e9,
         batches=delta("batches"),
@@ -153,7 +158,8 @@ def _stage_ms(before: Page, after: Page) -> dict[str, float]:
     images = after.counters["stages_images"] - before.counters["stages_images"]
     earlier = before.stages
     if images <= 0:
-        images, earlier = after.counters["stages_images"], {}
+        images = after.counters["stages_images"]
+        earlier = {}
     if images <= 0:
         return {}
     spent = {stage: ns - earlier.get(stage, (0, 0))[1] for stage, (_, ns) in after.stages.items()}

@@ -23,7 +23,9 @@ STYLES = {
     State.GPU_IDLE: "magenta",
     State.UNKNOWN: "dim",
 }
-_WIDE, _GPU_WIDE = 110, 145  # columns that the table needs, without GPUs and with them
+# columns that the table needs, without GPUs and with them
+_WIDE = 110
+_GPU_WIDE = 145
 _BARS = "▁▂▃▄▅▆▇█"
 _LEGEND = (
     "waits, need, makes, ready, reads: exact (the feed's own) · step: framework · ~, CPU, GPU,"
@@ -126,7 +128,8 @@ def _sentence(row: Row, prefix: str) -> Text:
 
 
 def _label(row: Row) -> str:
-    identity, counters = row.found.page.identity, row.found.page.counters
+    identity = row.found.page.identity
+    counters = row.found.page.counters
     name = printable(str(identity.get("name") or identity["source"]))[:20]
     rank = f" rank {identity['rank']}" if identity.get("world", 1) > 1 else ""
     steps = (
@@ -138,7 +141,9 @@ def _label(row: Row) -> str:
 
 
 def _figures(row: Row) -> list[str]:
-    short, long, cpu = row.short, row.long, row.cpu
+    short = row.short
+    long = row.long
+    cpu = row.cpu
     usable = f"/{cpu.usable:g}" if cpu.usable else ""
     # of other loaders that is not known
     ahead = row.found.page.identity.get("prefetch") is not None

@@ -14,9 +14,13 @@ from fastfeed.profiler.model.causes import SEVERE, STARVED
 TIGHT = 0.01  # share of time waiting
 # below this share of SM time a GPU that does not wait for input idles for another reason
 GPU_IDLE = 0.5
-STALL_S, STALL_STEPS = 30.0, 20  # no batch for the longer of both
+# no batch for the longer of both
+STALL_S = 30.0
+STALL_STEPS = 20
 IDLE_CORES = 0.02  # a process that uses less does nothing
-HELD_S, HELD_STEPS = 10.0, 20  # a trainer that keeps a batch for longer than both is not training
+# a trainer that keeps a batch for longer than both is not training
+HELD_S = 10.0
+HELD_STEPS = 20
 PAUSE_S = 3.0  # a pause between two epochs that is shorter says nothing
 _STAGES = {
     "read": "read",
@@ -72,7 +76,8 @@ def judge(
         cores: That the process and its helper keep busy; None: not known.
         wall_s: Time of day of this reading, seconds since 1970; None: times of day are left out.
     """
-    counters, since_s = reading.page.counters, reading.since / 1e9
+    counters = reading.page.counters
+    since_s = reading.since / 1e9
     step_s = reading.step_ns / 1e9
     if alive is False:
         ended_s = max(0, reading.at_ns - counters["updated_ns"]) / 1e9
@@ -149,7 +154,8 @@ def _clock(wall_s: float | None, ago_s: float) -> str:
 
 def _doing(reading: Reading, window: Rates | None) -> str:
     """Stage and place of the awaited batch, as the end of a sentence."""
-    (stage, place), counters = reading.page.doing, reading.page.counters
+    (stage, place) = reading.page.doing
+    counters = reading.page.counters
     if not stage:
         helper = counters["helper_pid"]
         return f"; the helper process {helper} makes it" if helper else ""

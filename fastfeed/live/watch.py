@@ -49,7 +49,9 @@ class History:
         return tuple(self._shares)
 
 
-SHORT_S, LONG_S = 10.0, 60.0  # windows
+# windows
+SHORT_S = 10.0
+LONG_S = 60.0
 _ORDER = [
     State.STALLED,
     State.SEVERE,
@@ -158,7 +160,8 @@ class Monitor:
                     )
 
     def _row(self, found: FoundPage, feed: _Feed, gpus: Sequence[GpuUse]) -> Row:
-        page, now = found.page, self._clock()
+        page = found.page
+        now = self._clock()
         feed.ended = found.alive is False
         reading = Reading(page, now, feed.ended)
         pids = [
@@ -171,7 +174,8 @@ class Monitor:
         feed.readings.append((reading, cpu))
         while len(feed.readings) > 2 and now - feed.readings[1][0].at_ns >= LONG_S * 1e9:
             feed.readings.popleft()
-        short, long = _since(feed.readings, SHORT_S), _since(feed.readings, LONG_S)
+        short = _since(feed.readings, SHORT_S)
+        long = _since(feed.readings, LONG_S)
         window = None if short is None else rates(short[0], reading)
         if feed.visible is None:
             feed.visible = () if elsewhere else visible_gpus(variables(pids[0]))
@@ -219,7 +223,8 @@ def _since(
     """The newest reading at least `seconds` old, or the oldest; None if there is only one."""
     if len(readings) < 2:
         return None
-    newest, chosen = readings[-1][0].at_ns, readings[0]
+    newest = readings[-1][0].at_ns
+    chosen = readings[0]
     for entry in readings:
         if newest - entry[0].at_ns < seconds * 1e9 * 0.99:
             break
@@ -279,7 +284,8 @@ class Exposure:
 
     def add(self, reading: Reading, sm: float | None) -> None:
         """The end of a bin; sm: share of it in which the multiprocessors worked."""
-        last, self._last = self._last, reading
+        last = self._last
+        self._last = reading
         if last is None or sm is None:
             return
         wait = max(0, reading.wait - last.wait)

@@ -18,7 +18,9 @@ __all__ = ["AugMix"]
 
 SHOWCASE = ("AugMix(6)",)  # examples that `fastfeed show --ops` draws
 
-_BINS, _DEEPEST = 10, 3  # levels of strength; maximum ops in a chain of random length
+# levels of strength; maximum ops in a chain of random length
+_BINS = 10
+_DEEPEST = 3
 _MILD = ("Brightness", "Color", "Contrast", "Sharpness")
 _ALL = tuple(name for name in NAMES if name != "Identity")
 # as in the paper, without the ops that its robustness benchmark uses
@@ -102,7 +104,8 @@ class AugMix(ByteOp):
         shares: float64 (n, 1 + mixture_width), the image's own first; chains: per version one
         Choices per layer.
         """
-        width, own = self.mixture_width, beta(u[:, 0], self.alpha, self.alpha)[:, None]
+        width = self.mixture_width
+        own = beta(u[:, 0], self.alpha, self.alpha)[:, None]
         shares = np.concatenate(
             [own, (1 - own) * dirichlet(u[:, 1:width], self.alpha, width)], axis=1
         )
@@ -110,9 +113,11 @@ class AugMix(ByteOp):
         return {"shares": shares, "chains": tuple(self._chain(columns, sizes) for columns in each)}
 
     def _chain(self, u: np.ndarray, sizes: np.ndarray) -> tuple[Choices, ...]:
-        names, depth = self._names, np.full(len(u), self._depth, np.int64)
+        names = self._names
+        depth = np.full(len(u), self._depth, np.int64)
         if self.chain_depth < 0:
-            depth, u = 1 + pick(u[:, 0], _DEEPEST), u[:, 1:]
+            depth = 1 + pick(u[:, 0], _DEEPEST)
+            u = u[:, 1:]
         choices = []
         for k in range(self._depth):
             which, strength, direction = u[:, 3 * k : 3 * k + 3].T

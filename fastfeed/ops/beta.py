@@ -13,9 +13,13 @@ import numpy as np
 
 __all__ = ["beta", "dirichlet"]
 
-_END, _CELLS = 40.0, 4000  # logits: beyond them x, or 1 - x, is below 5e-18 and a plain power
+# logits: beyond them x, or 1 - x, is below 5e-18 and a plain power
+_END = 40.0
+_CELLS = 4000
 _POINTS, _WEIGHTS = np.polynomial.legendre.leggauss(8)
-_POINTS, _WEIGHTS = (_POINTS + 1) / 2, _WEIGHTS / 2  # on [0, 1]
+# on [0, 1]
+_POINTS = (_POINTS + 1) / 2
+_WEIGHTS = _WEIGHTS / 2
 
 
 def beta(u: np.ndarray, a: float, b: float) -> np.ndarray:
@@ -34,7 +38,8 @@ def beta(u: np.ndarray, a: float, b: float) -> np.ndarray:
     ends, below, scale, least = _cells(float(a), float(b))
     width = 2 * _END / _CELLS
     cell = np.clip(np.searchsorted(below, u, side="right") - 1, 0, _CELLS - 1)
-    start, need = ends[cell], u - below[cell]
+    start = ends[cell]
+    need = u - below[cell]
     with np.errstate(divide="ignore", invalid="ignore"):
         t = start + width * np.nan_to_num(np.clip(need / (below[cell + 1] - below[cell]), 0, 1))
         for _ in range(4):

@@ -347,11 +347,13 @@ class ColorJitter(ByteOp):
         return (Layer(ops),) * len(ops)
 
     def choose(self, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
-        (ops, draws), n = _ops(self), len(sizes)
+        (ops, draws) = _ops(self)
+        n = len(sizes)
         orders = _orders(len(ops))
         first = len(ops) > 1  # the draw that chooses the order
         order = orders[(u[:, 0] * len(orders)).astype(np.int64) if first else np.zeros(n, np.int64)]
-        values, at = [], int(first)
+        values = []
+        at = int(first)
         for op, count in zip(ops, draws, strict=True):
             values.append(op.params(u[:, at : at + count], sizes))
             at += count

@@ -167,7 +167,8 @@ class OneOf(FrozenOp):
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
         """Window parameters, if the op is geometry; other kinds have layers instead."""
-        which, rows = self._which(u), np.arange(len(sizes))
+        which = self._which(u)
+        rows = np.arange(len(sizes))
         moves = [
             op.params(own, sizes)
             for op, own in zip(self.ops, _split_draws(u, 1, self.ops), strict=True)
@@ -178,7 +179,8 @@ class OneOf(FrozenOp):
         }
 
     def choose(self, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
-        which, depth = self._which(u), len(self.layers)
+        which = self._which(u)
+        depth = len(self.layers)
         choices: list[np.ndarray] = [np.full(len(sizes), -1, np.int64) for _ in range(depth)]
         values: list[tuple[Any, ...]] = [()] * depth
         for i, (op, own) in enumerate(zip(self.ops, _split_draws(u, 1, self.ops), strict=True)):
@@ -304,7 +306,8 @@ def _filter_of(name: str, ops: Sequence[Any]) -> str:
 
 def _check_keeps_size(parent: Any, op: Any, spec: Spec) -> None:
     """Raise if an op would give some samples a different size from the rest."""
-    name, after = type(parent).__name__, op.out(spec)
+    name = type(parent).__name__
+    after = op.out(spec)
     if after != spec:
         raise SpecError(
             f"{name} needs ops that keep the size, but {op!r} makes {after} of {spec}; "

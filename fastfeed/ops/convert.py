@@ -209,19 +209,24 @@ class Convert:
                 f"Standardize takes the place of Normalize, got {scaling[0]!r} and"
                 f" {scaling[1]!r}; leave one of them out"
             )
-        scale, offset = np.ones(channels), np.zeros(channels)
-        dtype, layout = given, "HWC"
+        scale = np.ones(channels)
+        offset = np.zeros(channels)
+        dtype = given
+        layout = "HWC"
         for op in ops:
             if isinstance(op, ToLayout):
                 layout = op.layout
                 continue
             if dtype in INTEGERS:
-                scale, dtype = scale / np.iinfo(dtype).max, "float32"
+                scale = scale / np.iinfo(dtype).max
+                dtype = "float32"
             if isinstance(op, ToFloat):
                 dtype = op.dtype
             elif isinstance(op, Normalize):
-                mean, std = np.array(op.mean), np.array(op.std)
-                scale, offset = scale / std, (offset - mean) / std
+                mean = np.array(op.mean)
+                std = np.array(op.std)
+                scale = scale / std
+                offset = (offset - mean) / std
         numbers = tuple(scale.tolist()), tuple(offset.tolist())
         return cls(*numbers, dtype, layout, standardized, given)
 
@@ -235,7 +240,8 @@ class Convert:
         """Arrays (..., height, width, channels) of CuPy, JAX or NumPy as numbers of `dtype`."""
         if self.keeps_bytes:
             return images
-        scale, offset = xp.asarray(self.scale, precision), xp.asarray(self.offset, precision)
+        scale = xp.asarray(self.scale, precision)
+        offset = xp.asarray(self.offset, precision)
         values = images.astype(precision) * scale + offset
         if self.standardized:
             axes = (-3, -2, -1)

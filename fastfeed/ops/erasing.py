@@ -100,16 +100,21 @@ class RandomErasing(ByteOp):
         return 2 * _TRIES + (4 if self.fill in _DRAWN else 3)
 
     def params(self, u: np.ndarray, sizes: np.ndarray) -> dict[str, np.ndarray]:
-        height, width = sizes[:, 0].astype(np.float64), sizes[:, 1].astype(np.float64)
+        height = sizes[:, 0].astype(np.float64)
+        width = sizes[:, 1].astype(np.float64)
         low, high = np.log(self.ratio) if self.log_ratio else self.ratio
         area = (height * width)[:, None] * _between(u[:, 1 : 1 + _TRIES], *self.scale)
         ratio = _between(u[:, 1 + _TRIES : 1 + 2 * _TRIES], low, high)
         ratio = np.exp(ratio) if self.log_ratio else ratio
-        h, w = np.rint(np.sqrt(area * ratio)), np.rint(np.sqrt(area / ratio))
+        h = np.rint(np.sqrt(area * ratio))
+        w = np.rint(np.sqrt(area / ratio))
         fits = (h < height[:, None]) & (w < width[:, None])
-        rows, first = np.arange(len(sizes)), fits.argmax(axis=1)
-        h, w = h[rows, first], w[rows, first]
-        y, x = u[:, 1 + 2 * _TRIES], u[:, 2 + 2 * _TRIES]
+        rows = np.arange(len(sizes))
+        first = fits.argmax(axis=1)
+        h = h[rows, first]
+        w = w[rows, first]
+        y = u[:, 1 + 2 * _TRIES]
+        x = u[:, 2 + 2 * _TRIES]
         box = np.stack(
             [np.floor(y * (height - h + 1)), np.floor(x * (width - w + 1)), h, w], axis=1
         )

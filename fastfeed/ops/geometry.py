@@ -310,7 +310,8 @@ class RandomResize(FrozenOp):
 
     def _by_short_side(self, u: np.ndarray, sizes: np.ndarray) -> np.ndarray:
         low, high = height_width(self.sizes)
-        short, long = sizes.min(axis=1, keepdims=True), sizes.max(axis=1, keepdims=True)
+        short = sizes.min(axis=1, keepdims=True)
+        long = sizes.max(axis=1, keepdims=True)
         wanted = np.minimum(integers(u, low, high), high)
         new = np.where(sizes == short, wanted, wanted * sizes // short)
         if self.longest is not None:

@@ -170,11 +170,15 @@ class CutMix(FrozenOp):
         """The plan for n samples of size (height, width), from draws (n, draws)."""
         is_mixed = u[:, 0] < self.p
         half = 0.5 * np.sqrt(1 - beta(u[:, 1], self.alpha, self.alpha))
-        box, area = np.zeros((len(u), 4), np.int64), np.ones(len(u))
+        box = np.zeros((len(u), 4), np.int64)
+        area = np.ones(len(u))
         for axis, length in enumerate(size):
-            center, reach = np.floor(u[:, 2 + axis] * length), np.floor(half * length)
-            begin, end = np.maximum(center - reach, 0), np.minimum(center + reach, length)
-            box[:, axis], box[:, 2 + axis] = begin, end - begin
+            center = np.floor(u[:, 2 + axis] * length)
+            reach = np.floor(half * length)
+            begin = np.maximum(center - reach, 0)
+            end = np.minimum(center + reach, length)
+            box[:, axis] = begin
+            box[:, 2 + axis] = end - begin
             area = area * (end - begin) / length
         is_mixed &= area > 0
         box[~is_mixed] = 0
@@ -242,7 +246,8 @@ class Mosaic(FrozenOp):
             box[:, axis] = np.where(
                 is_mixed, np.rint((low + u[:, 1 + axis] * (high - low)) * length), 0
             )
-        top, left = box[:, 0] / size[0], box[:, 1] / size[1]
+        top = box[:, 0] / size[0]
+        left = box[:, 1] / size[1]
         areas = [top * left, top * (1 - left), (1 - top) * left, (1 - top) * (1 - left)]
         shares = np.where(is_mixed[:, None], np.stack(areas, axis=1), np.eye(1, 4))
         return MixPlan(np.where(is_mixed, MOSAIC, AS_IS), shares, box)
@@ -321,10 +326,14 @@ class RandomChoice(FrozenOp):
         )
         # from the right, and not at the last edge: an op of weight 0 is never chosen
         choice = np.searchsorted(edges[:-1] / edges[-1], u[:, 0], side="right")
-        n, group = len(u), self.group
-        how, shares, box = np.zeros(n, np.int64), np.zeros((n, group)), np.zeros((n, 4), np.int64)
+        n = len(u)
+        group = self.group
+        how = np.zeros(n, np.int64)
+        shares = np.zeros((n, group))
+        box = np.zeros((n, 4), np.int64)
         for i, op in enumerate(self.ops):
-            chosen, plan = choice == i, op.mix_plan(u[:, 1 : 1 + op.draws], size)
+            chosen = choice == i
+            plan = op.mix_plan(u[:, 1 : 1 + op.draws], size)
             how[chosen], box[chosen] = plan.how[chosen], plan.box[chosen]
             shares[chosen, : op.group] = plan.shares[chosen]
         return MixPlan(how, shares, box)
@@ -362,7 +371,8 @@ def _need_size(op: Any, spec: Spec) -> Spec:
 
 
 def _check_when(op: Any) -> None:
-    name, epoch = type(op).__name__, op.off_epoch
+    name = type(op).__name__
+    epoch = op.off_epoch
     if op.per not in ("sample", "batch"):
         raise ConfigError.of(f"{name} per", '"sample" or "batch"', op.per)
     if epoch is not None:

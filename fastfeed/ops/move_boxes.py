@@ -83,8 +83,10 @@ def boxes_after(
     half leave a box that is one eighth visible at any `min_visibility` up to 0.5.)
     """
     boxes = np.asarray(boxes, np.float64).reshape(-1, 4)
-    corners, path = _corners(boxes), np.tile(np.eye(3), (len(boxes), 1, 1))
-    current, visible = boxes, np.ones(len(boxes))
+    corners = _corners(boxes)
+    path = np.tile(np.eye(3), (len(boxes), 1, 1))
+    current = boxes
+    visible = np.ones(len(boxes))
     for stage in stages:
         current, share = _clip(current, _edges(stage.limits[rows]))
         visible = visible * share
@@ -121,12 +123,14 @@ def fill_valid(stages: Sequence[Stage], out: np.ndarray) -> None:
         if np.count_nonzero(matrix) == np.count_nonzero(matrix[[0, 0, 1, 1, 2], [0, 2, 1, 2, 2]]):
             across = matrix[0, 0] * x + matrix[0, 2]
             down = matrix[1, 1] * y + matrix[1, 2]
-            columns, rows = across[None], down[:, None]
+            columns = across[None]
+            rows = down[:, None]
         else:
             points = np.einsum(
                 "ij,jyx->iyx", matrix, np.stack(np.broadcast_arrays(x, y[:, None], 1.0))
             )
-            columns, rows = points[0] / points[2], points[1] / points[2]
+            columns = points[0] / points[2]
+            rows = points[1] / points[2]
         inside = (columns >= left) & (columns < right), (rows >= top) & (rows < bottom)
         np.logical_and(*inside, out=valid)
 
@@ -157,7 +161,8 @@ def to_original(places: Any, transform: Any) -> np.ndarray:
         >>> batch["original_size"]
         array([[40, 60]])
     """
-    array, matrices = _numbers("places", places), _numbers("transform", transform)
+    array = _numbers("places", places)
+    matrices = _numbers("transform", transform)
     if matrices.ndim != 3 or matrices.shape[1:] != (3, 3):
         raise ConfigError.of("to_original: transform", "of shape (n, 3, 3)", matrices.shape)
     if array.ndim < 2 or array.shape[-1] not in (2, 3, 4) or len(array) != len(matrices):
@@ -202,7 +207,8 @@ def points_after(
     """
     path = np.tile(np.eye(3), (len(points), 1, 1))
     places = points[..., :2]
-    now, seen = places, points[..., 2] > 0
+    now = places
+    seen = points[..., 2] > 0
     for stage in stages:
         seen = seen & _inside(now, _edges(stage.limits[rows]))
         path = _product(stage.forward[rows], path)
@@ -218,18 +224,19 @@ def points_after(
 def _stage(layer: Layer, choices: Choices, sizes: np.ndarray) -> list[Stage]:
     """The moves of a layer for images of these sizes; empty if none of its ops moves pixels."""
     n = len(sizes)
-    forward, back = np.tile(np.eye(3), (n, 1, 1)), np.tile(np.eye(3), (n, 1, 1))
-    limits, after, moves = np.concatenate([np.zeros((n, 2)), sizes], axis=1), sizes.copy(), False
+    forward = np.tile(np.eye(3), (n, 1, 1))
+    back = np.tile(np.eye(3), (n, 1, 1))
+    limits = np.concatenate([np.zeros((n, 2)), sizes], axis=1)
+    after = sizes.copy()
+    moves = False
     for k, (op, values) in enumerate(zip(layer.ops, choices.values, strict=True)):
         rows = np.flatnonzero(choices.choice == k)
         if isinstance(op, Window):
             cut = _cut(*(values[name][rows] for name in ("box", "size", "flip", "limit")))
-            forward[rows], back[rows], limits[rows], after[rows] = (
-                cut.forward,
-                cut.back,
-                cut.limits,
-                cut.sizes,
-            )
+            forward[rows] = cut.forward
+            back[rows] = cut.back
+            limits[rows] = cut.limits
+            after[rows] = cut.sizes
         elif "matrix" in values:
             back[rows] = values["matrix"][rows]
             forward[rows] = np.linalg.inv(back[rows])
@@ -242,7 +249,8 @@ def _stage(layer: Layer, choices: Choices, sizes: np.ndarray) -> list[Stage]:
 
 def _cut(boxes: np.ndarray, sizes: np.ndarray, flips: np.ndarray, limits: np.ndarray) -> Stage:
     """The stage of windows: x -> (x - left) * scale, or from the other side if mirrored."""
-    forward, back = np.zeros((len(boxes), 3, 3)), np.zeros((len(boxes), 3, 3))
+    forward = np.zeros((len(boxes), 3, 3))
+    back = np.zeros((len(boxes), 3, 3))
     scale = sizes / boxes[:, 2:]
     scale = np.where(flips, -scale, scale)
     offset = np.where(flips, sizes, 0) - boxes[:, :2] * scale
@@ -259,7 +267,8 @@ def _cut(boxes: np.ndarray, sizes: np.ndarray, flips: np.ndarray, limits: np.nda
 
 def _product(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Matrix products (m, 3, 3), each the same to the bit for any m, unlike `@` of NumPy 2.0."""
-    rows, columns = first.transpose(2, 0, 1)[..., None], second.transpose(1, 0, 2)[:, :, None]
+    rows = first.transpose(2, 0, 1)[..., None]
+    columns = second.transpose(1, 0, 2)[:, :, None]
     return rows[0] * columns[0] + rows[1] * columns[1] + rows[2] * columns[2]
 
 
@@ -281,7 +290,8 @@ def _bounds(matrices: np.ndarray, corners: np.ndarray) -> np.ndarray:
     """
     moved, depth = _through(matrices, corners)
     in_front = np.logical_or((depth > 0).all(axis=1), (depth < 0).all(axis=1))[:, None]
-    low, high = moved.min(axis=1), moved.max(axis=1)
+    low = moved.min(axis=1)
+    high = moved.max(axis=1)
     return np.concatenate(
         [np.where(in_front, low, -np.inf), np.where(in_front, high, np.inf)], axis=1
     )
@@ -292,7 +302,8 @@ def _corners(boxes: np.ndarray) -> np.ndarray:
 
 
 def _intersection(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    low, high = np.maximum(first[:, :2], second[:, :2]), np.minimum(first[:, 2:], second[:, 2:])
+    low = np.maximum(first[:, :2], second[:, :2])
+    high = np.minimum(first[:, 2:], second[:, 2:])
     return np.concatenate([low, np.maximum(low, high)], axis=1)
 
 
@@ -305,14 +316,16 @@ def _clip(boxes: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 def _inside(points: np.ndarray, edges: np.ndarray) -> np.ndarray:
     """True for points (m, k, 2) within edges (m, 4): bool (m, k)."""
-    low, high = edges[:, None, :2] - _ROUNDING, edges[:, None, 2:] + _ROUNDING
+    low = edges[:, None, :2] - _ROUNDING
+    high = edges[:, None, 2:] + _ROUNDING
     inside = (points >= low) & (points <= high)
     return inside[..., 0] & inside[..., 1]
 
 
 def _edges(limits: np.ndarray) -> np.ndarray:
     """(left, top, right, bottom) of boxes given as top, left, height, width."""
-    first, last = limits[:, 1::-1], limits[:, 1::-1] + limits[:, :1:-1]
+    first = limits[:, 1::-1]
+    last = limits[:, 1::-1] + limits[:, :1:-1]
     return np.concatenate([first, last], axis=1)
 
 

@@ -31,7 +31,9 @@ STEPS = 4096
 GRAY_MEAN = 127.5
 GRAY_STD = 57.5
 _KEY = 0x6661737466656564  # "fastfeed"
-_lock, _tables = threading.RLock(), dict[str, np.ndarray]()  # one table is made from another
+# one table is made from another
+_lock = threading.RLock()
+_tables = dict[str, np.ndarray]()
 
 
 def normal() -> np.ndarray:
@@ -59,11 +61,13 @@ def read_wrapped(table: np.ndarray, offset: int, n: int) -> np.ndarray:
     offset %= len(table)
     if offset + n <= len(table):
         return table[offset : offset + n]
-    out, filled = np.empty(n, table.dtype), 0
+    out = np.empty(n, table.dtype)
+    filled = 0
     while filled < n:
         piece = table[offset : offset + n - filled]
         out[filled : filled + len(piece)] = piece
-        filled, offset = filled + len(piece), 0
+        filled = filled + len(piece)
+        offset = 0
     return out
 
 
@@ -82,6 +86,7 @@ def _steps() -> np.ndarray:
     counter = np.zeros((4, LENGTH // 4), np.uint64)
     counter[0] = np.arange(LENGTH // 4)
     a, b, c, d = (philox(counter, _KEY).astype(np.float64) + 0.5) / 2**32
-    radius, angle = np.sqrt(-2 * np.log(np.stack([a, c]))), 2 * np.pi * np.stack([b, d])
+    radius = np.sqrt(-2 * np.log(np.stack([a, c])))
+    angle = 2 * np.pi * np.stack([b, d])
     both = np.concatenate([radius * np.cos(angle), radius * np.sin(angle)]).ravel()
     return np.rint(both * STEPS).astype(np.int16)  # within +-6.7: 32 random bits

@@ -127,7 +127,8 @@ def _bends(program: Program, work: Work) -> dict[int, list[Any]]:
 def _same_places(moves: Sequence[Stage], others: Sequence[Stage]) -> bool:
     """True if pixels of two images get to the same share of the results, within a pixel."""
     n = len(moves[0].sizes)
-    paths, outs = [], []
+    paths = []
+    outs = []
     for each in (moves, others):
         paths.append(reduce(np.matmul, [move.forward for move in reversed(each)]))
         outs.append(each[-1].sizes[:, ::-1].astype(np.float64))  # width, height

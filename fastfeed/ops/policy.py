@@ -194,7 +194,8 @@ class AutoAugment(ByteOp):
         return tuple(RAND.layer(self._names(k), self.filter, self.fill) for k in (0, 1))
 
     def choose(self, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
-        pairs, choices = POLICIES[self.policy], []
+        pairs = POLICIES[self.policy]
+        choices = []
         pair = pick(u[:, 0], len(pairs))
         for k in (0, 1):
             names = self._names(k)

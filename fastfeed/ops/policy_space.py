@@ -97,7 +97,8 @@ class Space:
         sizes: np.ndarray,
     ) -> dict[str, np.ndarray]:
         """Values of one simple op for all samples; identity where it is not chosen."""
-        level, sign = selection.level, np.where(selection.minus, -1.0, 1.0)
+        level = selection.level
+        sign = np.where(selection.minus, -1.0, 1.0)
         if isinstance(op, Affine):
             return {"matrix": self._matrices(on, level, sign, bins, sizes)}
         if isinstance(op, Posterize):
@@ -167,7 +168,9 @@ def _line(first: float, last: Any, level: np.ndarray, bins: int) -> np.ndarray:
 
     In float32, with fused multiply-adds from the nearer end.
     """
-    low, high = np.float32(first), np.asarray(last, np.float32)
+    low = np.float32(first)
+    high = np.asarray(last, np.float32)
     step = ((high - low) / np.float32(bins - 1)).astype(np.float64)
-    up, down = low + step * level, high - step * (bins - 1 - level)
+    up = low + step * level
+    down = high - step * (bins - 1 - level)
     return np.where(level < bins // 2, up, down).astype(np.float32).astype(np.float64)

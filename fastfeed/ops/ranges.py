@@ -94,7 +94,8 @@ def count_random(ranges: Sequence[tuple[float, float]]) -> int:
 
 def spread(ranges: Sequence[tuple[float, float]], u: np.ndarray, n: int) -> list[np.ndarray]:
     """n numbers in each range, from columns of u; ranges of no width take no column."""
-    amounts, at = [], 0
+    amounts = []
+    at = 0
     for low, high in ranges:
         amounts.append(low + u[:, at] * (high - low) if low < high else np.full(n, float(low)))
         at += low < high

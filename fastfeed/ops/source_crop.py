@@ -19,7 +19,8 @@ def parts(boxes: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray,
     last = np.where(is_full, sizes, np.clip(np.ceil(boxes[:, :2] + boxes[:, 2:]), 0, sizes))
     outside = {}
     for row in np.flatnonzero((last <= first).any(axis=1)).tolist():
-        box, (height, width) = [float(x) for x in boxes[row]], sizes[row]
+        box = [float(x) for x in boxes[row]]
+        (height, width) = sizes[row]
         outside[row] = f"its box {box} is outside of {height}x{width}"
         first[row], last[row] = 0, sizes[row]
     return first, (last - first).astype(np.int64), outside

@@ -167,10 +167,12 @@ class TimmRandAugment(ByteOp):
         return (_layer(settings, self.filter, self.fill),) * settings.num_ops
 
     def choose(self, u: np.ndarray, sizes: np.ndarray) -> list[Choices]:
-        settings, layers = _settings(self.config), self.layers
+        settings = _settings(self.config)
+        layers = self.layers
         width = _columns(settings)
         places = [layers[0].ops.index(_op(name, self)) for name in settings.names]
-        names, choices = _drawn_names(settings, u[:, ::width]), []
+        names = _drawn_names(settings, u[:, ::width])
+        choices = []
         for k, layer in enumerate(layers):
             own = u[:, k * width : (k + 1) * width]
             share = _magnitude(settings, own[:, 3:]) / _LEVELS
@@ -198,7 +200,8 @@ def _settings(config: Any) -> _Settings:
         if found is None:
             must = "sections m, n, p, mstd, mmax, inc with a number, or tweights, t3a, t3aw"
             raise ConfigError.of("TimmRandAugment config", must, section, _HINT)
-        key, number = found[1], float(found[2])
+        key = found[1]
+        number = float(found[2])
         if key not in ("mstd", "p") and number != int(number):
             raise ConfigError.of(f"TimmRandAugment {key}", "a whole number", found[2], _HINT)
         name, low, high, convert = _SECTIONS[key]

@@ -270,7 +270,8 @@ class FiveCropWindows:
 
 def _fits(op: Any, spec: Spec) -> Spec:
     need_pixels(op, spec)
-    name, (height, width) = type(op).__name__, height_width(op.size)
+    name = type(op).__name__
+    (height, width) = height_width(op.size)
     if (spec.size[0] or height) < height or (spec.size[1] or width) < width:
         raise SpecError(
             f"{name} of {height}x{width} does not fit into {spec}; put Resize(...) before it"

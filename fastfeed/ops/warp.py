@@ -49,7 +49,9 @@ def affine_matrices(
     A scalar applies to all. The image is sheared along x, along y, scaled, turned about `center`,
     then moved: torchvision's `_get_inverse_affine_matrix`, term by term.
     """
-    turn, sx, sy = np.radians(angle), np.radians(shear_x), np.radians(shear_y)
+    turn = np.radians(angle)
+    sx = np.radians(shear_x)
+    sy = np.radians(shear_y)
     (tx, ty), (cx, cy) = (
         np.moveaxis(np.asarray(pair, np.float64), -1, 0) for pair in (translate, center)
     )
@@ -59,8 +61,10 @@ def affine_matrices(
     c = np.sin(turn - sy) / np.cos(sy)
     d = -np.sin(turn - sy) * np.tan(sx) / np.cos(sy) + np.cos(turn)
     matrix = np.zeros((*np.shape(a), 3, 3))
-    matrix[..., 0, 0], matrix[..., 0, 1] = d / scale, -b / scale
-    matrix[..., 1, 0], matrix[..., 1, 1] = -c / scale, a / scale
+    matrix[..., 0, 0] = d / scale
+    matrix[..., 0, 1] = -b / scale
+    matrix[..., 1, 0] = -c / scale
+    matrix[..., 1, 1] = a / scale
     for row, middle in ((0, cx), (1, cy)):
         matrix[..., row, 2] = (
             matrix[..., row, 0] * (-cx - tx) + matrix[..., row, 1] * (-cy - ty) + middle
@@ -178,12 +182,15 @@ class Rotate(WarpOp):
         steep = np.concatenate([diagonal, -diagonal, 90 - diagonal, diagonal - 90], axis=1)
         steep = (steep[:, :, None] + np.arange(-360, 541, 180)).reshape(len(sizes), -1)
         angles = np.radians(np.clip(steep, low, high))  # ends of the range among them
-        cos, sin = np.abs(np.cos(angles)), np.abs(np.sin(angles))
-        height, width = sizes[:, :1], sizes[:, 1:]
+        cos = np.abs(np.cos(angles))
+        sin = np.abs(np.sin(angles))
+        height = sizes[:, :1]
+        width = sizes[:, 1:]
         extents = np.stack([height * cos + width * sin, width * cos + height * sin], axis=-1)
         extent = extents.max(axis=1)
         # as Pillow: whole pixels on either side, unless the image was turned by right angles
-        last, first = np.ceil((sizes + extent) / 2), np.floor((sizes - extent) / 2)
+        last = np.ceil((sizes + extent) / 2)
+        first = np.floor((sizes - extent) / 2)
         whole = np.abs(extent - np.rint(extent)) < 1e-6
         return np.where(whole, np.rint(extent), last - first).astype(np.int64)
 
@@ -329,11 +336,16 @@ def _from_corners(corners: np.ndarray, sides: np.ndarray) -> np.ndarray:
     finds the same by least squares.
     """
     p0, p1, p2, p3 = corners.transpose(1, 0, 2)
-    d1, d2, d3 = p1 - p2, p3 - p2, p0 - p1 + p2 - p3
+    d1 = p1 - p2
+    d2 = p3 - p2
+    d3 = p0 - p1 + p2 - p3
     below = _cross(d1, d2)
-    g, h = (_cross(d3, d2) / below)[:, None], (_cross(d1, d3) / below)[:, None]
+    g = (_cross(d3, d2) / below)[:, None]
+    h = (_cross(d1, d3) / below)[:, None]
     forward = np.empty((len(corners), 3, 3))
-    forward[:, :2, 0], forward[:, :2, 1], forward[:, :2, 2] = p1 - p0 + g * p1, p3 - p0 + h * p3, p0
+    forward[:, :2, 0] = p1 - p0 + g * p1
+    forward[:, :2, 1] = p3 - p0 + h * p3
+    forward[:, :2, 2] = p0
     forward[:, 2, :] = np.concatenate([g, h, np.ones_like(g)], axis=1)
     matrix = np.linalg.inv(forward)
     matrix[:, :2] *= sides[:, :, None]

@@ -127,7 +127,8 @@ def _attributed(host: Host, device: int) -> Attribution:
 def _result(
     index: int, attribution: Attribution, label: str, last_steps: int | None
 ) -> DeviceResult:
-    trace, host = attribution.trace, attribution.host
+    trace = attribution.trace
+    host = attribution.host
     process = main_process(trace, attribution.rows)
     waits = host.input_spans(host.main_thread(process))
     steps = find_steps(trace, attribution.device, process, attribution.edges, host.launch, waits)

@@ -308,7 +308,8 @@ class Measured:
     def changed(self, stage_ms: Mapping[str, float], threads: float, contention: float) -> float:
         """Step time with other thread time, threads and contention; never longer than now."""
         least = self.busy - self.contention + contention  # of the trainer
-        before, after = self.make(self.stage_ms, self.threads), self.make(stage_ms, threads)
+        before = self.make(self.stage_ms, self.threads)
+        after = self.make(stage_ms, threads)
         if before > self.busy:
             return min(self.real, max(least, self.real * after / before))
         return min(self.real, max(least, after) + max(0.0, self.real - self.busy))
@@ -323,8 +324,11 @@ def what_if(measured: Measured) -> tuple[WhatIf, ...]:
     that spares the threads time changes it. Twice the cores, or separate cores, leave no
     contention. No estimate is below the part that was measured, or above it.
     """
-    real, rows = measured.real, []
-    stage_ms, threads, contention = measured.stage_ms, measured.threads, measured.contention
+    real = measured.real
+    rows = []
+    stage_ms = measured.stage_ms
+    threads = measured.threads
+    contention = measured.contention
 
     def row(change: str, step: float, remedy: str = "") -> None:
         step = min(max(step, measured.resident), real)

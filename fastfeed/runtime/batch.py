@@ -233,7 +233,8 @@ class Batch:
 
 def field_values(batch: Batch, names: Sequence[str]) -> list[Any]:
     """Values of several fields of a batch. UnknownField."""
-    places, values = batch._places(), []
+    places = batch._places()
+    values = []
     for name in names:
         if name not in places:
             raise UnknownField(name, places)

@@ -115,7 +115,9 @@ class _Loan:
     """The owner that all arrays on lent memory refer to."""
 
     def __init__(self, memory: np.ndarray, returned: deque[np.ndarray]) -> None:
-        self._memory, self._returned = memory, returned  # first: it is returned whatever happens
+        # first: it is returned whatever happens
+        self._memory = memory
+        self._returned = returned
         self.__array_interface__ = memory.__array_interface__
 
     def __del__(self) -> None:  # on any thread; a deque needs no lock

@@ -68,5 +68,6 @@ class Progress:
     def drain(self) -> tuple[int, int]:
         """(bytes, retries) since the last call: for a helper process that passes them on."""
         with self._lock:
-            before, self._drained = self._drained, (self.read_bytes, self.retries)
+            before = self._drained
+            self._drained = (self.read_bytes, self.retries)
             return self._drained[0] - before[0], self._drained[1] - before[1]

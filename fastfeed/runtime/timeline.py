@@ -117,7 +117,9 @@ class Timeline:
             "feed": feed,
         }
         self._ring: deque[Span | _Block] = deque()
-        self._in_ring, self._capacity = 0, capacity  # spans
+        # spans
+        self._in_ring = 0
+        self._capacity = capacity
         self._totals: dict[str, tuple[int, int]] = {}
         self._uncounted: dict[tuple[str, ...], list[_Block]] = {}  # by their stages
         self._lock = threading.Lock()
@@ -160,7 +162,8 @@ class Timeline:
         """Log without the lock: a handler of the log may ask for the totals."""
         file = self._file
         if file is not None and file.was_full:
-            path, file.was_full = file.was_full, ""
+            path = file.was_full
+            file.was_full = ""
             log.warning(_FULL, path, _LIMIT / 1e9, path)
 
     def merge(self, spans: list[Span]) -> None:

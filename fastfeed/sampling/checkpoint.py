@@ -99,7 +99,8 @@ def position_of(
                 f"cannot restore: {name} was {state[name]!r}, this feed has {current[name]!r}, "
                 f"so the order would change; {hint}"
             )
-    epoch, step = state["epoch"], state["step"]
+    epoch = state["epoch"]
+    step = state["step"]
     whole = all(isinstance(n, int) and not isinstance(n, bool) for n in (epoch, step))
     if not (whole and 0 <= epoch < MOST_EPOCHS and 0 <= step <= steps):
         raise StateError(

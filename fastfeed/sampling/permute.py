@@ -92,7 +92,8 @@ def _of_rows(operand: Any, rows: np.ndarray) -> Any:
 def _network(values: np.ndarray, a: Side, b: Side, keys: np.ndarray, inverse: bool) -> np.ndarray:
     left = values // b  # in [0, a)
     right = values - left * b  # in [0, b)
-    x, spare = np.empty_like(values), np.empty_like(values)
+    x = np.empty_like(values)
+    spare = np.empty_like(values)
     for i in range(_ROUNDS - 1, -1, -1) if inverse else range(_ROUNDS):
         target, source, modulus = (left, right, a) if i % 2 == 0 else (right, left, b)
         np.multiply(source, _GOLDEN, out=x)

@@ -206,7 +206,8 @@ class Plan:
         Returns:
             Ids and occurrences, int64 (batch,) each, or fewer where steps differ.
         """
-        first, rows = self.first(step, epoch), len(self.weights(step, epoch))
+        first = self.first(step, epoch)
+        rows = len(self.weights(step, epoch))
         return self.at(epoch, np.arange(first, first + rows, dtype=np.int64))
 
     def at(self, epoch: int, positions: np.ndarray) -> SampleRefs:
@@ -362,7 +363,8 @@ class Plan:
 
     def _share(self, count: int) -> tuple[int, int]:
         """Slice [first, last) of `count` samples of a step: an equal share, or one more."""
-        size, first = self.world.size, self.world.rank
+        size = self.world.size
+        first = self.world.rank
         each, rest = divmod(count, size)
         more = first, first + 1  # earlier ranks that may have one more
         if each == self.global_batch // size:  # those whose batch has room for it

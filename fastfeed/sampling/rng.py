@@ -29,14 +29,17 @@ _ROUNDS = 10
 def philox(counter: np.ndarray, key: int) -> np.ndarray:
     """Philox4x32-10 of `counter` (uint64 (4, n), words < 2**32) under a 64-bit key."""
     c0, c1, c2, c3 = (counter[i] for i in range(4))
-    k0, k1 = key & 0xFFFFFFFF, (key >> 32) & 0xFFFFFFFF
+    k0 = key & 0xFFFFFFFF
+    k1 = (key >> 32) & 0xFFFFFFFF
     for _ in range(_ROUNDS):
-        p0, p1 = c0 * _MUL0, c2 * _MUL1
+        p0 = c0 * _MUL0
+        p1 = c2 * _MUL1
         c0 = (p1 >> _SHIFT32) ^ c1 ^ np.uint64(k0)
         c1 = p1 & _LOW
         c2 = (p0 >> _SHIFT32) ^ c3 ^ np.uint64(k1)
         c3 = p0 & _LOW
-        k0, k1 = (k0 + _WEYL0) & 0xFFFFFFFF, (k1 + _WEYL1) & 0xFFFFFFFF
+        k0 = (k0 + _WEYL0) & 0xFFFFFFFF
+        k1 = (k1 + _WEYL1) & 0xFFFFFFFF
     return np.stack([c0, c1, c2, c3])
 
 
@@ -74,7 +77,8 @@ def _uniform(seed: int, epoch: int, ids: np.ndarray, slot: int, n: int) -> np.nd
     words = philox(counter.reshape(4, -1), seed).reshape(4, len(ids), blocks)
     pairs = np.empty((len(ids), blocks, 2), np.float64)
     for i in range(2):
-        high, low = words[2 * i] >> np.uint64(5), words[2 * i + 1] >> np.uint64(6)
+        high = words[2 * i] >> np.uint64(5)
+        low = words[2 * i + 1] >> np.uint64(6)
         pairs[:, :, i] = (
             high.astype(np.float64) * 67108864.0 + low.astype(np.float64)
         ) / 9007199254740992.0

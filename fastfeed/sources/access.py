@@ -240,7 +240,8 @@ def _scheme(uri: str) -> str:
 
 def _netloc(uri: str) -> str:
     """Host of an address the user named, with its port for HTTP."""
-    scheme, (host, port, _) = _scheme(uri), _host_of(uri.replace(_user_of(uri), "", 1))
+    scheme = _scheme(uri)
+    (host, port, _) = _host_of(uri.replace(_user_of(uri), "", 1))
     return host if scheme in _BUCKETS else f"{host}:{port}"
 
 

@@ -55,7 +55,8 @@ def trim_cache(folder: Path, kept: Path) -> None:
 
     Processes that have a removed file open can still read it; others build it again.
     """
-    files, limit = sorted(_files(folder)), cache_limit()
+    files = sorted(_files(folder))
+    limit = cache_limit()
     total = sum(size for _, size, _ in files)
     for _, size, path in files:
         if total <= limit:

@@ -37,7 +37,8 @@ def as_array(values: Sequence[Any]) -> np.ndarray:
 
 def _numbers(values: Sequence[Any], numbers: Sequence[Any], some_missing: bool) -> np.ndarray:
     """Numbers, or arrays, of one shape."""
-    dtype, shape = np.result_type(*{number.dtype for number in numbers}), numbers[0].shape
+    dtype = np.result_type(*{number.dtype for number in numbers})
+    shape = numbers[0].shape
     if some_missing:
         if not shape and dtype.kind in "biu":
             dtype = np.dtype(np.float64)

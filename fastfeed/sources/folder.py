@@ -45,7 +45,9 @@ from fastfeed.system.within import Within
 
 # files of which sizes are asked before it is looked at how long that takes
 _SIZES_AT_ONCE = 1 << 13
-_FIRST_WORD_S, _NEXT_WORD_S = 5.0, 30.0  # of waiting, before the log says why
+# of waiting, before the log says why
+_FIRST_WORD_S = 5.0
+_NEXT_WORD_S = 30.0
 _clock = time.monotonic
 
 
@@ -185,7 +187,8 @@ class ImageFolder(SourceMethods):
             self._skipped.add("(no class)", rows.paths[int(np.argmax(rows.labels < 0))], loose)
         if loose or np.any(np.diff(labels) < 0):
             order = np.argsort(labels, kind="stable")
-            rows, labels = rows.take(labeled[order]), labels[order]
+            rows = rows.take(labeled[order])
+            labels = labels[order]
         counts = np.bincount(labels, minlength=len(self.classes))
         for name in chosen:
             if (count := int(counts[number[nfc(name)]])) < minimum:
@@ -270,7 +273,8 @@ class ImageFolder(SourceMethods):
         if self.remote:
             return None
         sizes = None if self._sizes is None else self._sizes[ids]
-        root, within = os.path.join(self.root, ""), self._within
+        root = os.path.join(self.root, "")
+        within = self._within
         folders = () if within is None else within.native(str(self.root))
         return WholeFiles(
             os.fsencode(root), self._paths.blob, self._paths.ends, ids, sizes, folders, within
@@ -288,7 +292,8 @@ class ImageFolder(SourceMethods):
         return [self._fetch(int(i)) for i in ids]
 
     def _fetch(self, i: int) -> Pending:
-        uri, size = self.uri(i), self._size(i)
+        uri = self.uri(i)
+        size = self._size(i)
         if size > MAX_BYTES:
             return Completed(
                 self._look(i, Unread("bomb", f"{size:,} bytes, the limit is {MAX_BYTES:,}"))
@@ -326,7 +331,8 @@ class ImageFolder(SourceMethods):
         """Hash of names, classes and sizes, computed on first use. Equal for a copy elsewhere."""
         if not self._fingerprint:
             classes = "\0".join(self.classes).encode("utf-8", "surrogateescape")
-            names, labels = (self._paths.ends, self._paths.blob), self._labels
+            names = (self._paths.ends, self._paths.blob)
+            labels = self._labels
             self._fingerprint = fingerprint(
                 len(self),
                 (np.ascontiguousarray(array).data for array in names),

@@ -195,7 +195,8 @@ def _read_by_python(
     failed: dict[int, Failure] = {}
     for row, blob in enumerate(blobs):
         if isinstance(blob, Failure):
-            failed[row], blobs[row] = blob, None
+            failed[row] = blob
+            blobs[row] = None
     return executor.borrow(blobs, threading.Event(), _names_of(source, ids)), failed
 
 

@@ -220,7 +220,8 @@ class Mixture(SourceMethods):
         shape, dtype = self.label_spec
 
         def ask(part: int, source: Source, own: np.ndarray) -> np.ndarray:
-            table, labels = self._labels[part], source.label(own)
+            table = self._labels[part]
+            labels = source.label(own)
             if table is None:
                 return labels
             if labels.ndim == 1:
@@ -376,7 +377,8 @@ class Mixture(SourceMethods):
         no_shapes = np.empty(0, object)
         none = np.empty(0, np.int64)
         parts = [(np.empty((0, 4)), none, none, no_points, no_shapes)]
-        counts, sizes = np.zeros(len(ids), np.int64), np.full((len(ids), 2), np.nan)
+        counts = np.zeros(len(ids), np.int64)
+        sizes = np.full((len(ids), 2), np.nan)
 
         def ask(part: int, _: Source, own: np.ndarray) -> tuple[int, Instances | None]:
             return part, self._with_objects[part].objects(own) if part in self._kinds else None

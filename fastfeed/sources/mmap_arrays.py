@@ -52,13 +52,16 @@ def load(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
     try:
         with open(open_regular(path), "rb") as file:
             start = file.read(len(_MAGIC) + 12)
-            size, length = os.fstat(file.fileno()).st_size, int.from_bytes(start[-12:-4], "little")
+            size = os.fstat(file.fileno()).st_size
+            length = int.from_bytes(start[-12:-4], "little")
             if not start.startswith(_MAGIC) or len(start) < len(_MAGIC) + 12 or length > size:
                 return None
             text = file.read(length)
             if zlib.crc32(text) != int.from_bytes(start[-4:], "little"):
                 return None
-            content, at, spans = json.loads(text), file.tell(), []
+            content = json.loads(text)
+            at = file.tell()
+            spans = []
             for name, kind, shape in content["arrays"]:
                 at += -at % _ALIGN
                 count = int(np.prod(shape, dtype=np.int64)) * np.dtype(kind).itemsize

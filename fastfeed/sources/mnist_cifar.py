@@ -102,7 +102,8 @@ def read_cifar(folder: Path, split: str) -> tuple[np.ndarray, np.ndarray, tuple[
             )
         parts = [_cifar_pickle(folder / n) for n in names]
     images = np.concatenate([p for p, _ in parts]).reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
-    labels, classes = np.concatenate([labels for _, labels in parts]), _cifar_names(folder)
+    labels = np.concatenate([labels for _, labels in parts])
+    classes = _cifar_names(folder)
     if len(labels) and (int(labels.min()) < 0 or (classes and int(labels.max()) >= len(classes))):
         raise SourceError(
             f"CIFAR: {folder} has labels {labels.min()} to {labels.max()} and {len(classes)} names"
@@ -275,11 +276,13 @@ class _Machine:
         self.stack.append(Call(f"{module.replace('numpy.core', 'numpy._core')}.{attribute}"))
 
     def stack_name(self) -> None:
-        attribute, module = self.pop(), self.pop()
+        attribute = self.pop()
+        module = self.pop()
         self.name(f"{module} {attribute}" if type(module) is type(attribute) is str else "")
 
     def reduce(self) -> None:
-        arguments, function = self.pop(), self.pop()
+        arguments = self.pop()
+        function = self.pop()
         if (
             type(function) is not Call
             or function.arguments is not None

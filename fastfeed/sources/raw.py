@@ -245,7 +245,8 @@ def _text(size: tuple[int, ...]) -> str:
 
 def _header(shards: ShardReader, k: int) -> tuple[int, tuple[int, ...]]:
     """Offset of the pixels, and the shape (n, height, width, channels). SourceError."""
-    uri, size = shards.uris[k], shards.stats[k].size
+    uri = shards.uris[k]
+    size = shards.stats[k].size
     start, shape, kind = _npy(shards.read(k, 0, min(size, _HEAD)), uri)
     if kind != "|u1" or len(shape) != 4 or shape[3] not in (1, 3) or (shape[0] and 0 in shape):
         raise SourceError(

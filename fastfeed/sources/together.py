@@ -215,7 +215,8 @@ def _by_name(sources: Mapping[str, Source]) -> tuple[dict[str, Source], list[str
     """The sources with their images in the order of the first one's names, and notes."""
     first, *others = sources
     rows = {name: _rows_by_name(name, source) for name, source in sources.items()}
-    paired, notes = {first: sources[first]}, []
+    paired = {first: sources[first]}
+    notes = []
     for name in others:
         alone = [text for text in rows[first] if text not in rows[name]]
         if alone:

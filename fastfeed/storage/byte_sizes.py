@@ -20,7 +20,8 @@ _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?i?B)", re.IGNORECASE)
 def in_bytes(limit: int | str, name: str = "Cache: limit") -> int:
     """Bytes of a string such as "200GB" (10**9 each) or "64KiB" (1024 each), or of a number."""
     if isinstance(limit, str) and (match := _SIZE.fullmatch(limit.strip())):
-        number, unit = Fraction(match[1]), match[2].lower()
+        number = Fraction(match[1])
+        unit = match[2].lower()
         count = int(number * next(size for name, size in _UNITS.items() if name.lower() == unit))
     else:
         count = limit if isinstance(limit, int) and not isinstance(limit, bool) else 0

@@ -134,7 +134,8 @@ def explain(error: Exception) -> Diagnosis:
     if isinstance(error, FileNotFoundError) and _is_web_error(cause):
         assert isinstance(cause, Exception)
         error = cause  # fsspec takes any error of a web server for a file that is not there
-    name, text = type(error).__name__, printable(" ".join(str(error).split()), 300)
+    name = type(error).__name__
+    text = printable(" ".join(str(error).split()), 300)
     status = _status(error)
     if isinstance(error, FileNotFoundError) or status in (404, 410):
         return Diagnosis(Unread("not_found"), False)

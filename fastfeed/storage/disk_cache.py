@@ -121,7 +121,8 @@ class Cache:
         """
         if not 0 <= start < stop <= size:
             return _empty_range(uri, start, stop, size)
-        chunk, earliest = self.chunk, start // self.chunk
+        chunk = self.chunk
+        earliest = start // self.chunk
         first = earliest * chunk
         prefix = prefix_of(self.folder, chunk, uri, version, size)
         if stop <= first + chunk and not fetched:
@@ -130,8 +131,10 @@ class Cache:
             return None if part is None else part[0]
         parts: list[bytes] = []
         for number in range(earliest, (stop - 1) // chunk + 1):
-            first, last = number * chunk, min((number + 1) * chunk, size)
-            begin, end = max(start - first, 0), min(stop, last) - first
+            first = number * chunk
+            last = min((number + 1) * chunk, size)
+            begin = max(start - first, 0)
+            end = min(stop, last) - first
             if fetched and number in fetched:
                 parts.append(fetched[number][begin:end])
                 continue
@@ -182,10 +185,12 @@ class Cache:
         if not 0 <= start < stop <= size:
             _empty_range(uri, start, stop, size)
             return []
-        chunk, absent = self.chunk, []
+        chunk = self.chunk
+        absent = []
         prefix = prefix_of(self.folder, chunk, uri, version, size)
         for number in range(start // chunk, (stop - 1) // chunk + 1):
-            first, last = number * chunk, min((number + 1) * chunk, size)
+            first = number * chunk
+            last = min((number + 1) * chunk, size)
             if not self._has(f"{prefix}{number}", last - first):
                 absent.append(Chunk(number, first, last))
         return absent

@@ -127,7 +127,8 @@ class Quota:
                 status = os.stat(path)
                 if status.st_size == length and mtime_ns in (None, status.st_mtime_ns):
                     return None
-            used, more = usage.read(), _blocks(length)
+            used = usage.read()
+            more = _blocks(length)
             if used is None:
                 used = self._measure()[0]
                 usage.write(used)
@@ -201,7 +202,10 @@ class Quota:
 
         Ends dead drafts.
         """
-        used, ages, sizes = 0, array("q"), array("q")  # names are not kept: there may be millions
+        # names are not kept: there may be millions
+        used = 0
+        ages = array("q")
+        sizes = array("q")
         for entry, status in self._files():
             if _FILE.fullmatch(entry.name):
                 ages.append(status.st_atime_ns)

@@ -109,7 +109,9 @@ def _expanded(pattern: str) -> Iterator[str]:
     if begin < 0:
         yield pattern
         return
-    end, commas, depth = begin, [begin], 0
+    end = begin
+    commas = [begin]
+    depth = 0
     for end in range(begin, len(pattern)):
         depth += {"{": 1, "}": -1}.get(pattern[end], 0)
         if depth == 0:
@@ -139,7 +141,9 @@ def _numbers(pattern: str, inside: str) -> Sequence[str]:
             f" {pattern!r}",
             field="paths",
         )
-    first, last, step = int(steps[1]), int(steps[2]), int(steps[3] or 1)
+    first = int(steps[1])
+    last = int(steps[2])
+    step = int(steps[3] or 1)
     padded = any(re.match("-?0[0-9]", text) for text in (steps[1], steps[2]))
     digits = max(len(steps[1]), len(steps[2])) if padded else 0
     _check_count(pattern, abs(last - first) // step + 1)

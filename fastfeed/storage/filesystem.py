@@ -55,7 +55,8 @@ class DaemonThreads:
     def _work(self) -> None:
         while True:
             future, call = self._tasks.get()
-            answer, error = None, None
+            answer = None
+            error = None
             active = future.set_running_or_notify_cancel()
             try:
                 answer = call() if active else None
@@ -98,7 +99,9 @@ async def read_range(
 
     BodyTooLarge for a whole object of more than `limit` bytes whose size was not known.
     """
-    stat, start, stop = span.stat, span.start, span.stop
+    stat = span.stat
+    start = span.start
+    stop = span.stop
     if start and stop is None:
         # without an end, nothing would show that a server without ranges sent all
         stop = (await call(system, "info", path)).get("size")

@@ -56,7 +56,8 @@ def difference(before: str, after: str, length: int, uri: Callable[[int], str]) 
         )
         below = difference(before, after, length, uri)
         return below if old_objects == new_objects else f"of objects {changed}; of images {below}"
-    old, new = _parts(before), _parts(after)
+    old = _parts(before)
+    new = _parts(after)
     if not old and not new:
         return ""
     if set(old) != set(new) or len(old.get("content", "")) != len(new.get("content", "")):

@@ -30,7 +30,9 @@ MAX_BYTES = 1 << 30  # of one file; images are far below
 
 _PROBED = 8  # files that are looked at one after another, to see how long it takes
 _SLOW_S = 50e-6  # for each, from which on threads are worth their cost: a network's disk takes 1 ms
-_AT_ONCE, _GROUP = 32, 32  # threads; files that one of them takes in a row, at most
+# threads; files that one of them takes in a row, at most
+_AT_ONCE = 32
+_GROUP = 32
 
 
 def over_files(look: Callable[[str], _T], paths: Sequence[str]) -> list[_T]:

@@ -144,7 +144,8 @@ class ChunkFetches:
 def _within(span: ByteRange, chunk: Chunk, data: bytes) -> bytes:
     """The part of a chunk that belongs to the span."""
     assert span.stop is not None
-    start, stop = max(span.start - chunk.start, 0), min(span.stop, chunk.stop) - chunk.start
+    start = max(span.start - chunk.start, 0)
+    stop = min(span.stop, chunk.stop) - chunk.start
     return data if stop - start == len(data) else data[start:stop]
 
 
@@ -190,11 +191,15 @@ class CachedRead:
 
     def _collect(self) -> tuple[list[bytes], list[Chunk]]:
         """All parts in order, and the chunks that are neither in memory nor in the cache."""
-        span, stat, size = self._span, self._stat, self._cache.chunk
-        parts, absent = [], []
+        span = self._span
+        stat = self._stat
+        size = self._cache.chunk
+        parts = []
+        absent = []
         for number in range(span.start // size, (self._stop - 1) // size + 1):
             chunk = Chunk(number, number * size, min((number + 1) * size, stat.size))
-            start, stop = max(span.start, chunk.start), min(self._stop, chunk.stop)
+            start = max(span.start, chunk.start)
+            stop = min(self._stop, chunk.stop)
             part = self._pieces.get(number)
             if part is None:
                 part = self._cache.get(span.uri, stat.version, start, stop, stat.size)

@@ -104,10 +104,14 @@ class RetryPolicy:
 class Latencies:
     """Recent latencies by size, and from them when a read lags. For one event loop: no lock."""
 
-    _HISTORY, _NEEDED = 128, 16  # reads remembered per size, and needed for a median
+    # reads remembered per size, and needed for a median
+    _HISTORY = 128
+    _NEEDED = 16
     _LAG = 3.0  # times the median
     _UPDATE = 8  # reads between updates of the median
-    _SHARE, _BURST = 0.05, 8.0  # hedges per read in the long run, and saved up at most
+    # hedges per read in the long run, and saved up at most
+    _SHARE = 0.05
+    _BURST = 8.0
 
     def __init__(self) -> None:
         self._seconds: dict[int, deque[float]] = {}
@@ -164,12 +168,15 @@ async def retry(
     clock = asyncio.get_running_loop().time
     extra = size / policy.min_rate
     exhausted: Exception | None = None
-    remaining, wait, attempts = policy.deadline_s + extra, policy.backoff_s, 0
+    remaining = policy.deadline_s + extra
+    wait = policy.backoff_s
+    attempts = 0
     if health is not None:
         health.begin(size)
     try:
         while True:
-            start, limit = clock(), min(policy.attempt_s + extra, remaining)
+            start = clock()
+            limit = min(policy.attempt_s + extra, remaining)
             lag = None if latencies is None else latencies.lags_after(size)
             if lag is not None:
                 # later, no answer is likely; if all have become slow, the next attempt is longer
@@ -205,7 +212,8 @@ async def retry(
             left = math.inf
             if health is not None:
                 left = health.patience_left(policy.refused_s, policy.patience_s)
-            delay, down = min(delay, left), left <= 0
+            delay = min(delay, left)
+            down = left <= 0
             if remaining <= delay or attempts >= policy.attempts or down:
                 if exhausted is not None:  # no information about the object to read
                     raise exhausted
@@ -234,7 +242,8 @@ async def _ask(
 ) -> T:
     """One attempt: the first good answer of one request, or of two if it lags. _NoAnswer."""
     clock = asyncio.get_running_loop().time
-    end, lag = clock() + limit, None
+    end = clock() + limit
+    lag = None
     if latencies is not None and policy.hedge:
         lag = latencies.lags_after(size)
     first = limit if lag is None else min(max(lag, policy.min_hedge_s), limit)

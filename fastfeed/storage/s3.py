@@ -112,7 +112,8 @@ class S3Reader:
             return None
         await self._system.set_session()
         client = await self._system.get_s3(bucket)
-        endpoint, credentials = client.meta.endpoint_url, client._request_signer._credentials
+        endpoint = client.meta.endpoint_url
+        credentials = client._request_signer._credentials
         anonymous = self._system.anon
         if not anonymous and credentials is None:
             return None  # s3fs reports the missing part

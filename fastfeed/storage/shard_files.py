@@ -100,7 +100,8 @@ class ShardReader:
 
     def read_cached(self, shard: int, *cuts: int) -> tuple[bytes, ...] | None:
         """Parts of a remote shard from the cache; None unless all of them are there."""
-        cache, stat = self.storage.cache, self.stats[shard]
+        cache = self.storage.cache
+        stat = self.stats[shard]
         if cache is None:
             return None
         return cache.pieces(self.uris[shard], stat.version, cuts, stat.size)
@@ -182,7 +183,8 @@ class ShardReader:
         if self.remote:
             return None
         table = self._table = self._table or _FileTable.of(self.uris, self.stats)
-        sizes, times = table.sizes[shards], table.modified_ns[shards]
+        sizes = table.sizes[shards]
+        times = table.modified_ns[shards]
         files = np.where(times < 0, -1, shards)
         unique, inverse = np.unique(files, return_inverse=True)
         opened = self._open_all(unique.tolist())

@@ -282,7 +282,8 @@ class Storage:
             >>> storage.submit("photos.csv", lambda system, path: call(system, "exists", path)).result()
             True
         """
-        (endpoint, path), policy = self._endpoints.at(address), policy or self.policy
+        (endpoint, path) = self._endpoints.at(address)
+        policy = policy or self.policy
         request = partial(operation, endpoint.system, path)
         latencies = endpoint.calls if policy.hedge else None
         return submit(partial(self._retried, endpoint, request, policy, latencies))

@@ -97,7 +97,8 @@ def pid_namespace() -> int:
 @cache
 def machine() -> tuple[str, str]:
     """The first digits of the boot id, and the pid namespace; "" for both if either is unknown."""
-    boot, space = boot_id(), pid_namespace()
+    boot = boot_id()
+    space = pid_namespace()
     return (boot.replace("-", "")[:8], str(space)) if boot and space else ("", "")
 
 

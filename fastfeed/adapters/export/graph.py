@@ -171,7 +171,8 @@ def _line(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Indices along one axis, int64, and whether the image has them, bool."""
     first, count = (int(windows.boxes[0, axis + part]) for part in (0, 2))
-    low, high = 0, length
+    low = 0
+    high = length
     if windows.limits is not None:
         low = int(windows.limits[0, axis])
         high = low + int(windows.limits[0, axis + 2])

@@ -107,7 +107,8 @@ class _TensorFlow:
 
     def data(self, strategy: Any = None, steps_per_execution: int = 0) -> Any:
         """The data for Keras; `steps_per_execution` is the model's, 0 if unknown."""
-        epochs, session = self._epochs, self._epochs.session
+        epochs = self._epochs
+        session = self._epochs.session
         strategy = self._strategy if strategy is None else strategy
         if self._iterated.is_chosen(strategy):
             return self._iterated.distributed(self._dataset(), epochs, strategy)
@@ -145,7 +146,8 @@ class _Jax:
         self._jax.check_fields(epochs.tuples.fields)
 
     def data(self) -> Iterator[Any]:
-        session, distribution = self._epochs.session, keras.distribution.distribution()
+        session = self._epochs.session
+        distribution = keras.distribution.distribution()
         self._jax.check(session)
         if distribution is None:
             placement = self._jax.JaxPlacement(None, session.prefetch + 2)

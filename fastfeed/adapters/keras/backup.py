@@ -56,7 +56,9 @@ def _backup_class() -> Any:
             self._delete = delete_checkpoint
             self._at = 0  # batches before the trainer's position, from epoch 0 on
             self._saved = 0  # the position that was saved last
-            self._epoch, self._batch = 0, 0  # of Keras: batches count in its epoch
+            # of Keras: batches count in its epoch
+            self._epoch = 0
+            self._batch = 0
 
         def on_train_begin(self, logs: Any = None) -> None:
             check_fitted(self._session)

@@ -109,7 +109,8 @@ def follow_fit(session: FeedSession) -> None:
 
 def check_whole(session: FeedSession) -> None:
     """Refuse `predict` in a shuffled order; warn once if samples are left out."""
-    plan, whole = session.plan, 'shuffle=False, tail="pad", on_bad="mask"'
+    plan = session.plan
+    whole = 'shuffle=False, tail="pad", on_bad="mask"'
     calls = (
         (frame.f_code.co_name, frame.f_locals)
         for frame in callers()

@@ -59,7 +59,8 @@ class Epochs:
 
     def zeros(self) -> Any:
         """Shapes and types of a batch: zeros, weights of 1, empty texts."""
-        plan, arrays = self.session.plan, []
+        plan = self.session.plan
+        arrays = []
         batch = plan.rows_of(min(plan.counts)) if plan.counts else plan.batch  # of the largest size
         for field in self.tuples.fields:
             shape = batch, *(side or 0 for side in field.largest or field.shape)
@@ -79,7 +80,8 @@ class Epochs:
             yield self._peeked
         else:
             self._live = self.session.placed(self._place)
-        self._peeked, first = None, -1
+        self._peeked = None
+        first = -1
         for step, placed in self._live:
             first = step if first < 0 else first
             self._delivered += 1

@@ -42,7 +42,8 @@ def image_ops(
         raise ConfigError.of("interpolation", f"one of {', '.join(filters)}{alone}", interpolation)
     if data_format is None:
         data_format = framework("keras", "ff.keras").config.image_data_format()
-    is_gray, is_chw = color_mode == "grayscale", data_format == "channels_first"
+    is_gray = color_mode == "grayscale"
+    is_chw = data_format == "channels_first"
     pair = (size, size) if isinstance(size, int) else size
     ops: list[Any] = [Resize(pair, filters[name], fit)]
     ops += [Grayscale()] if is_gray else []

@@ -77,7 +77,8 @@ def Watch(feed: Any = None, warn: float | None = 0.2, every: int = 50, tracker: 
             self._watch.begin()
 
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-            steps, self._batch = max(1, batch - self._batch), max(batch, self._batch)
+            steps = max(1, batch - self._batch)
+            self._batch = max(batch, self._batch)
             values = self._watch.step(steps)
             if logs is not None:
                 logs.update(values)

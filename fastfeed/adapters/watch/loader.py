@@ -102,8 +102,12 @@ class Watched(Generic[T]):
             >>> list(loader.walk(batch * 2 for batch in [1, 2, 3]))
             [2, 4, 6]
         """
-        meter, live, clock = self._meter, self.live, steady_ns
-        batches, epoch, step = iter(data), self._epoch, 0
+        meter = self._meter
+        live = self.live
+        clock = steady_ns
+        batches = iter(data)
+        epoch = self._epoch
+        step = 0
         self._epoch += 1
         meter.pause()
         while True:
@@ -118,7 +122,8 @@ class Watched(Generic[T]):
             except BaseException as error:
                 live.paused(clock(), failed=isinstance(error, Exception))
                 raise
-            now, step = clock(), step + 1
+            now = clock()
+            step = step + 1
             meter.record_delivery(requested, now, count_samples(batch))
             live.delivered(now, (epoch, step))
             yield batch

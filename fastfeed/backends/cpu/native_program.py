@@ -48,9 +48,13 @@ from fastfeed.runtime.timeline import Timeline
 from fastfeed.system.clocks import steady_ns
 
 _SLICE = 32  # samples that a thread takes through ops in Python at a time, at most
-_DONE, _CANCELLED = 0, 6  # as Status in native/image/header.h
+# as Status in native/image/header.h
+_DONE = 0
+_CANCELLED = 6
 _STAGES = ("decode", "augment", "convert")
-_DECODE, _AUGMENT = 2, 3  # columns of spans: thread, begin, and nanoseconds of each stage
+# columns of spans: thread, begin, and nanoseconds of each stage
+_DECODE = 2
+_AUGMENT = 3
 
 # (height, width, channels) and its choices -> as in the batch
 Finish = Callable[[np.ndarray, Sequence[Choices], Stop], np.ndarray]
@@ -126,7 +130,8 @@ class NativeProgram:
             self._decoded_parts = self._split(decoded=True)
         self._mixing: Any = None
         if program.mix is not None:
-            last, how = len(self._layers), final or program.convert
+            last = len(self._layers)
+            how = final or program.convert
             self._mixing = self._kernel_program(last, last, encoded=False, how=how)
 
     def run(
@@ -183,7 +188,8 @@ class NativeProgram:
     ) -> None:
         """Fill `out` from rendered samples; `members` int64 (n, group) are their rows."""
         spans = np.empty((len(out), 5), np.int64)
-        rows, how = np.ascontiguousarray(members), (plan.how, plan.shares, plan.box)
+        rows = np.ascontiguousarray(members)
+        how = (plan.how, plan.shares, plan.box)
         used = self._executor.mix(self._mixing, samples, rows, *how, _bits(out), spans, stop)
         self._timeline.record_native(batch, ("mix",), spans[:used, [0, 1, 4]])
 
@@ -219,7 +225,8 @@ class NativeProgram:
 
     def _by_pillow(self, samples: Samples, row: int, header: Header, call: _Call) -> None:
         """Decode one window, or all views of a sample, with Pillow, and run the ops after it."""
-        program, pillow = self._program, self._executor.pillow
+        program = self._program
+        pillow = self._executor.pillow
         if call.stop.is_set():
             return
         request = Request(
@@ -258,7 +265,8 @@ class NativeProgram:
         for part in parts:
             if part.native is None:
                 choices = [layer.choices(work.choices) for layer in part.layers]
-                given, pixels = pixels, self._python_target(part, pixels, call, rows)
+                given = pixels
+                pixels = self._python_target(part, pixels, call, rows)
                 for k in np.flatnonzero(~skip).tolist():
                     if call.stop.is_set():
                         return
@@ -277,9 +285,11 @@ class NativeProgram:
             codes = np.empty(n, np.int8)
             spans = np.empty((n, 5), np.int64)
             windows = work.windows if part is parts[0] and parts is self._parts else None
-            cuts, filters = (None, None, None), None
+            cuts = (None, None, None)
+            filters = None
             if windows is not None:
-                cuts, filters = (windows.boxes, windows.flips, windows.limits), windows.filters
+                cuts = (windows.boxes, windows.flips, windows.limits)
+                filters = windows.filters
             values = tuple(
                 layer_values(layer.layer, layer.choices(work.choices)) for layer in part.layers
             )
@@ -336,7 +346,9 @@ class NativeProgram:
 
         The first run is native, and the last unless a function makes the batch's images.
         """
-        layers, how, parts = self._layers, self._program.convert, list[_Part]()
+        layers = self._layers
+        how = self._program.convert
+        parts = list[_Part]()
         native = [layer.native for layer in layers]
         first = 0
         while True:
@@ -361,7 +373,8 @@ class NativeProgram:
         program = self._program
         layers = [part.layer for part in self._layers[first:last]]
         border = program.border
-        (height, width), (out_height, out_width) = self._sizes[first], self._sizes[last]
+        (height, width) = self._sizes[first]
+        (out_height, out_width) = self._sizes[last]
         noise = (steps(), gray(), STEPS) if any(map(needs_noise, layers)) else None
         return self._executor.native.Program(
             {
@@ -424,9 +437,11 @@ def call_function(
         except ValueError as error:
             raise OpFailed(f"{op!r} must return {error}") from error
         result = result["image"]
-    shape, dtype = image.shape, image.dtype
+    shape = image.shape
+    dtype = image.dtype
     if op.returns is not None:
-        shape, dtype = op.returns.shape, np.dtype(op.returns.dtype)
+        shape = op.returns.shape
+        dtype = np.dtype(op.returns.dtype)
     if not isinstance(result, np.ndarray) or result.dtype != dtype or result.shape != shape:
         got = type(result).__name__
         if isinstance(result, np.ndarray):

@@ -93,7 +93,8 @@ class DaliBackend:
         self.empty = self._memory.empty
         self.synchronize = self._memory.synchronize
         self.device_context = self._memory.device_context
-        path, encoded = kept_file(), program.decode is not None
+        path = kept_file()
+        encoded = program.decode is not None
         load = how.hw_load
         if load is None:
             load = read_measured(path).get("hw_load", self._memory.hw_load)
@@ -249,7 +250,8 @@ class DaliBackend:
         """Fill these rows; returns the rows that failed, with DALI's reason if it has one."""
         if work.stop.is_set():
             return []
-        request, part = work.request(rows, self._program.filter), work.work[rows]
+        request = work.request(rows, self._program.filter)
+        part = work.work[rows]
         try:
             with self._timeline.span("dali", work.number):
                 images, rendered_rows = pipeline.run(request.blobs, request.headers, part)

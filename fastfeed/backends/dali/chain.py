@@ -115,7 +115,8 @@ def _layer(stage: _ChainLayer, data: dict[str, Any]) -> Any:
     def run_op(k: int, data: dict[str, Any]) -> Any:
         if k == len(stage.layer.ops):
             return data["pixels"]
-        op, values = stage.layer.ops[k], Values(stage.values[k], data["row"], data.get("grain"))
+        op = stage.layer.ops[k]
+        values = Values(stage.values[k], data["row"], data.get("grain"))
         return fn.reshape(
             LOWERING[type(op)](op, values, data["pixels"], stage.context), layout="HWC"
         )
@@ -179,7 +180,8 @@ def _augmix(op: AugMix, values: Values, image: Any, context: OpContext) -> Any:
     return rounded(total)
 
 
-LOWERING[AugMix], FEEDS[AugMix] = _augmix, _chains
+LOWERING[AugMix] = _augmix
+FEEDS[AugMix] = _chains
 
 
 def _grainy(op: Any) -> bool:
@@ -210,7 +212,8 @@ def _stages(program: Program, gpu: bool) -> tuple[_ChainLayer, ...]:
         return row_slice
 
     for link in program.chain:
-        op, (height, width) = link.steps[0].op, link.input_spec.size
+        op = link.steps[0].op
+        (height, width) = link.input_spec.size
         context = OpContext((height or 0, width or 0), link.input_spec.channels or 3, gpu)
         is_single = op.kind == "geometry" or simple(op)
         for layer in link.layers:

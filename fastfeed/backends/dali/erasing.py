@@ -16,7 +16,8 @@ from fastfeed.ops.noise_table import gray, read_wrapped
 def erase(op: RandomErasing | CutOut, values: Any, image: Any, context: OpContext) -> Any:
     """One box, of a color or of noise."""
     box = values["box"]
-    corner, size = box[:2], box[2:]
+    corner = box[:2]
+    size = box[2:]
     if op.fill == "color":
         fill = fn.cast(values["color"], dtype=types.FLOAT)[: context.channels]
         return fn.erase(image, anchor=corner, shape=size, axes=[0, 1], fill_value=fill)

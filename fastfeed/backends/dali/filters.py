@@ -43,7 +43,8 @@ def blur(op: GaussianBlur, values: Any, image: Any, context: OpContext) -> Any:
 
 def lines(op: MotionBlur, values: dict[str, Any], context: OpContext) -> dict[str, Any]:
     """Weights of the pixels along each line: float32 (n, side, side)."""
-    n, half = len(values["length"]), np.max(op.length) // 2
+    n = len(values["length"])
+    half = np.max(op.length) // 2
     weights = np.zeros((n, 2 * half + 1, 2 * half + 1), np.float32)
     rows = np.arange(n)
     for k in range(-half, half + 1):

@@ -107,7 +107,8 @@ def build(graph: Graph) -> Any:
     Depth 1, so that an error belongs to the batch that was fed; DALI's default executor, the only
     one that continues after an error and whose outputs are not overwritten.
     """
-    program, gpu = graph.program, graph.device is not None
+    program = graph.program
+    gpu = graph.device is not None
     pipe = Pipeline(
         batch_size=graph.batch,
         num_threads=graph.threads,

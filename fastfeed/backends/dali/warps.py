@@ -23,7 +23,8 @@ def matrices(op: Any, values: dict[str, Any], context: OpContext) -> dict[str, A
 
 
 def warp(op: Any, values: Any, image: Any, context: OpContext) -> Any:
-    fill, how = [float(v) for v in shade(op.fill, context.channels)], _LOOKS[op.filter]
+    fill = [float(v) for v in shade(op.fill, context.channels)]
+    how = _LOOKS[op.filter]
     matrix = values["matrix"]
     if not _tilts(op, context):
         return fn.warp_affine(image, matrix=matrix, fill_value=fill[0], interp_type=how)

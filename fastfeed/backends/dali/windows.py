@@ -26,7 +26,8 @@ def resize_inputs(windows: Windows, corners: np.ndarray | None) -> np.ndarray:
     A mirrored axis runs backwards, which DALI's resize understands. With a border, (n, 8): height
     and width of the part that is cut, and its position in the result, follow.
     """
-    start, end = windows.boxes[:, :2], windows.boxes[:, :2] + windows.boxes[:, 2:]
+    start = windows.boxes[:, :2]
+    end = windows.boxes[:, :2] + windows.boxes[:, 2:]
     start, end = np.where(windows.flips, end, start), np.where(windows.flips, start, end)
     more = [] if corners is None else [windows.sizes, corners]
     return np.concatenate([start, end, *more], axis=1).astype(np.float32)
@@ -48,7 +49,8 @@ def cut(pixels: Any, row: Any, filter: str, border: Border | None, context: OpCo
         }
         return fn.slice(part, **whole, out_of_bounds_policy="pad", fill_values=fill)
     # the image moved by whole pixels only, for the pixels visible beyond its edge
-    one, none = row[4:5] * 0 + 1, row[4:5] * 0
+    one = row[4:5] * 0 + 1
+    none = row[4:5] * 0
     matrix = fn.reshape(
         fn.cat(one, none, 0 - row[7:8], none, one, 0 - row[6:7], none, none, one), shape=[3, 3]
     )

@@ -104,7 +104,9 @@ class NvjpegBackend:
         convert = Convert.of([], 3) if self._chain else program.convert
         with self.device_context():
             self._windows = WindowKernel(program, convert, self.xp)
-        self.decoded, self._warned = 0, False  # decoded: images, by the engine
+        # decoded: images, by the engine
+        self.decoded = 0
+        self._warned = False
         self._streams: queue.SimpleQueue[DecoderStream | None] = queue.SimpleQueue()
         self._streams.put(self._made())  # now, so that an error comes from the constructor
         for _ in range(how.lanes - 1):

@@ -109,7 +109,8 @@ class DecoderStream:
         shape = (len(tasks), *self._kernel.shape)
         windows = self._windows.take(math.prod(shape))[: math.prod(shape)].reshape(*shape)
         target = call.out.reshape(-1, *call.out.shape[-3:])
-        every, tasks["row"] = tasks["row"].tolist(), np.arange(len(tasks))
+        every = tasks["row"].tolist()
+        tasks["row"] = np.arange(len(tasks))
         self._kernel.run(tasks, windows)
         self._memory.synchronize()
         try:
@@ -127,7 +128,8 @@ def _numbers(layouts: np.ndarray) -> np.ndarray:
 
 def _parts(rows: np.ndarray, sizes: np.ndarray) -> Iterator[np.ndarray]:
     """Runs of rows that fit into a stream's memory; at least one row each."""
-    ends, first = np.cumsum(sizes[rows]), 0
+    ends = np.cumsum(sizes[rows])
+    first = 0
     while first < len(rows):
         held = int(ends[first - 1]) if first else 0
         last = max(first + 1, int(np.searchsorted(ends, held + _BYTES, "right")))

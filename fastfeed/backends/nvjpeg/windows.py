@@ -104,7 +104,8 @@ class WindowKernel:
         inner, corners = inner_windows(
             windows[every], self._program.border, self._program.pixels.size
         )
-        own, begin = np.repeat(layouts[rows], self._views), np.repeat(addresses, self._views)
+        own = np.repeat(layouts[rows], self._views)
+        begin = np.repeat(addresses, self._views)
         tasks = np.zeros(len(every), TASK)
         for name in _SHARED:
             tasks[name] = own[name]
@@ -112,12 +113,10 @@ class WindowKernel:
         tasks["luma"] = begin
         tasks["blue"] = np.where(own["chroma_width"] > 0, begin + luma, 0)
         tasks["red"] = np.where(own["chroma_width"] > 0, begin + luma + chroma, 0)
-        tasks["box"], tasks["flip"], tasks["inner"], tasks["row"] = (
-            inner.boxes,
-            inner.flips,
-            inner.sizes,
-            every,
-        )
+        tasks["box"] = inner.boxes
+        tasks["flip"] = inner.flips
+        tasks["inner"] = inner.sizes
+        tasks["row"] = every
         tasks["corner"] = 0 if corners is None else corners
         return tasks
 

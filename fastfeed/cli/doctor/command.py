@@ -95,9 +95,11 @@ def collect(
     The arguments let tests replace the environment, packages, NVML and kernel.
     """
     try:
-        world, world_error = World.detect(environ), None
+        world = World.detect(environ)
+        world_error = None
     except ConfigError as error:
-        world, world_error = None, str(error)
+        world = None
+        world_error = str(error)
     quota, memory_limit = cgroup_limits()
     cores = os.cpu_count() or 1
     pillow = version("pillow")
@@ -150,7 +152,8 @@ def find_gpus(nvml: Any) -> dict[str, Any]:
     try:
         handles = map(nvml.nvmlDeviceGetHandleByIndex, range(nvml.nvmlDeviceGetCount()))
         gpus = tuple([GpuInfo(nvml.nvmlDeviceGetName(h), _gpu_memory(nvml, h)) for h in handles])
-        number, driver = nvml.nvmlSystemGetCudaDriverVersion(), nvml.nvmlSystemGetDriverVersion()
+        number = nvml.nvmlSystemGetCudaDriverVersion()
+        driver = nvml.nvmlSystemGetDriverVersion()
         cuda = (number // 1000, number % 1000 // 10)  # 12040 is 12.4
         return {"gpus": gpus, "no_gpu": None if gpus else "none", "driver": driver, "cuda": cuda}
     except nvml.NVMLError as error:
@@ -322,7 +325,8 @@ def reinstall(name: str = "fastfeed") -> str:
 
 
 def _gpu(report: MachineReport) -> Iterator[Advice]:
-    dali, cuda = report.dali, report.cuda
+    dali = report.dali
+    cuda = report.cuda
     extra = None if cuda is None or cuda < (12, 0) else "cuda13" if cuda >= (13, 0) else "cuda12"
     shown = f"{cuda[0]}.{cuda[1]}" if cuda else ""
     if len(dali) > 1:

@@ -13,7 +13,9 @@ from fastfeed.sources.base import Sharded, Source
 
 _PAIRS = 1 << 31  # a byte each
 _SAMPLES = 4_000_000  # simulated per epoch; of longer epochs, evenly spread steps are
-_PICTURE, _ROWS = 1000, 120  # columns of time, rows of units in a trace
+# columns of time, rows of units in a trace
+_PICTURE = 1000
+_ROWS = 120
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,7 +127,8 @@ def simulate(
         for rank, trace in traces.items():
             trace[both[both // units == rank] % units * rows // units, column_of[i]] = True
     by_node = np.logical_or.reduceat(touches, np.arange(0, size, ranks_per_node), axis=0)
-    scale, weight = plan.steps / len(steps), step_bytes.sum(axis=0)
+    scale = plan.steps / len(steps)
+    weight = step_bytes.sum(axis=0)
     return Simulation(
         plan=plan,
         source=source,

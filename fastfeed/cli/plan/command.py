@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from fastfeed.sampling.plan import Plan
     from fastfeed.sources.base import Source
 
-_RANKS, _BATCH = 8, 128  # by default, if there is enough data
+# by default, if there is enough data
+_RANKS = 8
+_BATCH = 128
 _LEAST_STEPS = 4  # of a picture
 _CHUNK = 8 << 20  # bytes that a disk cache fetches at once
 
@@ -181,7 +183,9 @@ def _range(values: np.ndarray) -> dict[str, float]:
 def _show(simulation: Simulation, speed: float, ranks_per_node: int) -> None:
     from fastfeed.cli.plan.files import lies_in_files
 
-    console, plan, f = Console(), simulation.plan, figures(simulation, speed, ranks_per_node)
+    console = Console()
+    plan = simulation.plan
+    f = figures(simulation, speed, ranks_per_node)
     console.plain(str(simulation.source))
     console.plain(
         f"{plural(plan.world.size, 'rank')} x batch {plan.batch} ="

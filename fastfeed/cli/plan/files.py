@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 _MEASURED = 1000  # files whose sizes stand for all
 _ALL = 20_000  # files that are measured for a picture
 _NAMED = 2_000_000  # samples whose folders are looked up
-_ROWS, _PLACE = 60, 8  # of a picture; samples that are a row at least
+# of a picture; samples that are a row at least
+_ROWS = 60
+_PLACE = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,7 +75,8 @@ def sizes_of(source: Source, every: bool = False) -> tuple[np.ndarray, np.ndarra
     limit = _ALL if every else _MEASURED
     ids = np.unique(np.linspace(0, len(source) - 1, min(len(source), limit), dtype=np.int64))
     listed = getattr(source, "sizes", np.zeros_like)(ids).tolist()
-    known, sizes = [], []
+    known = []
+    sizes = []
     for id, size in zip(ids.tolist(), listed, strict=True):
         try:
             sizes.append(

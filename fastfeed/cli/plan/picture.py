@@ -11,11 +11,22 @@ from fastfeed.cli.plan.cluster import Simulation
 from fastfeed.cli.plan.files import Groups
 from fastfeed.printable import format_size, plural
 
-_LEFT, _TOP, _GAP = 110, 66, 54  # pixels around the panels
-_WIDTH, _RANKS, _TRACE = 1000, 420, 120  # of the panels; heights
-_BARS, _LINE, _NAME = 160, 16, 14  # width of the bars, height of a line, characters of a name
+# pixels around the panels
+_LEFT = 110
+_TOP = 66
+_GAP = 54
+# of the panels; heights
+_WIDTH = 1000
+_RANKS = 420
+_TRACE = 120
+# width of the bars, height of a line, characters of a name
+_BARS = 160
+_LINE = 16
+_NAME = 14
 _MOST = 2.0  # times an even mix: the brightest color
-_PER_CELL, _FEWEST = 8, 24  # samples that most cells count; columns kept in any case
+# samples that most cells count; columns kept in any case
+_PER_CELL = 8
+_FEWEST = 24
 _RANGES = 100  # columns of the panel of bytes
 _PAPER = (255, 255, 255)
 _INK = (32, 36, 44)
@@ -31,7 +42,8 @@ def draw(simulation: Simulation, groups: Groups | None = None) -> Image.Image:
 
 def _shards(simulation: Simulation) -> Image.Image:
     """Ranks over time, colored by the shard each reads most; below, shards of single ranks."""
-    plan, traces = simulation.plan, simulation.traces
+    plan = simulation.plan
+    traces = simulation.traces
     picture, pen, font = _sheet(
         len(traces),
         f"{plural(plan.world.size, 'rank')}, {simulation.units:,} shards, shuffle {plan.shuffle}",
@@ -53,7 +65,8 @@ def _shards(simulation: Simulation) -> Image.Image:
 
 def _files(simulation: Simulation, groups: Groups) -> Image.Image:
     """Samples of each class, their frequency in batches over time, and bytes per step."""
-    plan, counts = simulation.plan, groups.counts
+    plan = simulation.plan
+    counts = groups.counts
     kind = "class" if groups.names else "part of the listing"
     picture, pen, font = _sheet(
         1,
@@ -87,7 +100,8 @@ def _shades(mix: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 def _bars(pen: ImageDraw.ImageDraw, font: ImageFont.FreeTypeFont, groups: Groups) -> None:
     """Row names and, for classes, a bar with the number of samples."""
-    counts, rows = groups.counts, len(groups.counts)
+    counts = groups.counts
+    rows = len(groups.counts)
     edges = _TOP + np.arange(rows + 1) * _RANKS // rows
     every = max(1, -(-_LINE * rows // _RANKS))  # rows with room for a line
     if groups.names:
@@ -123,7 +137,8 @@ def _bytes(
         text = "bytes per step: not drawn, since not all sizes are known"
         pen.text((left, top - 18), text, _INK, font)
         return
-    columns, width = min(len(read), _RANGES), _WIDTH - (left - _LEFT)
+    columns = min(len(read), _RANGES)
+    width = _WIDTH - (left - _LEFT)
     first = np.arange(columns) * len(read) // columns
     mean = np.add.reduceat(read.mean(axis=1), first) / np.diff(np.append(first, len(read)))
     least = np.minimum.reduceat(read.min(axis=1), first)
@@ -131,7 +146,8 @@ def _bytes(
     scale = (_TRACE - 4) / float(most.max())
     low, middle, high = (top + _TRACE - values * scale for values in (least, mean, most))
     for column in range(columns):
-        x, end = left + column * width // columns, left + (column + 1) * width // columns - 1
+        x = left + column * width // columns
+        end = left + (column + 1) * width // columns - 1
         pen.rectangle((x, high[column], end, low[column]), _BAND)
         pen.line((x, middle[column], end, middle[column]), _DOT, 2)
     text = "bytes that a rank reads in a step: mean and range"
@@ -147,7 +163,8 @@ def _sheet(
 ) -> tuple[Image.Image, ImageDraw.ImageDraw, ImageFont.FreeTypeFont]:
     height = _TOP + _RANKS + _GAP + traces * (_TRACE + _GAP) + 10
     picture = Image.new("RGB", (_LEFT + _WIDTH + 30, height), _PAPER)
-    pen, font = ImageDraw.Draw(picture), ImageFont.load_default(13)
+    pen = ImageDraw.Draw(picture)
+    font = ImageFont.load_default(13)
     pen.text((_LEFT, 10), title, _INK, ImageFont.load_default(18))
     pen.text((_LEFT, 38), legend, _INK, font)
     return picture, pen, font
@@ -190,7 +207,8 @@ def _legend(
     most: str,
     middle: str = "",
 ) -> None:
-    left, width = _LEFT + _WIDTH - 220, 160
+    left = _LEFT + _WIDTH - 220
+    width = 160
     picture.paste(Image.fromarray(colors[None, :]).resize((width, 12)), (left, 42))
     pen.text((left - 6, 48), least, _INK, font, anchor="rm")
     pen.text((left + width + 6, 48), most, _INK, font, anchor="lm")
@@ -201,7 +219,8 @@ def _legend(
 
 def _ramp(*anchors: tuple[int, int, int]) -> np.ndarray:
     """256 colors, uint8 (256, 3), through evenly spaced anchors."""
-    places, at = np.linspace(0, 255, len(anchors)), np.arange(256)
+    places = np.linspace(0, 255, len(anchors))
+    at = np.arange(256)
     channels = [np.interp(at, places, levels) for levels in zip(*anchors, strict=True)]
     return np.round(np.stack(channels, axis=-1)).astype(np.uint8)
 

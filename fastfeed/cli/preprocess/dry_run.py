@@ -83,10 +83,8 @@ def _existing_job(
     from fastfeed.storage.storage import Storage
     from fastfeed.system.folders import free_bytes
 
-    path, storage_options = (
-        dst.removeprefix("file://"),
-        preprocess_values.target_options(values["target_option"]),
-    )
+    path = dst.removeprefix("file://")
+    storage_options = preprocess_values.target_options(values["target_option"])
     if is_local(path) and not os.path.exists(path):
         folder = os.path.abspath(path)
         while not os.path.isdir(folder):
@@ -98,7 +96,8 @@ def _existing_job(
         if is_local(path) or Storage(storage_options).find(dst):
             raise
         return None, None  # an empty place in a bucket
-    plan, free = load_plan(target), target.free_bytes()
+    plan = load_plan(target)
+    free = target.free_bytes()
     if plan is None:
         if other_files := sorted(name for name in target.files() if not is_job_file(name)):
             raise ConfigError(
@@ -117,7 +116,8 @@ def _facts(
     from fastfeed.preprocess.model.report import format_duration
     from fastfeed.printable import format_size, plural
 
-    sampled, bad = estimated.sampled, estimated.bad.total()
+    sampled = estimated.sampled
+    bad = estimated.bad.total()
     images = f"{estimated.images:,}"
     if job is not None:
         images += f" of {len(job.plan):,}, {len(job.records):,} of {len(job.shards):,} shards done"
@@ -142,7 +142,8 @@ def _facts(
     if packing.shard_bytes:
         most = format_size(int(packing.shard_bytes))
     survey = "a survey of all images, for duplicates or sizes: not included in this estimate"
-    output, each = format_size(estimated.output), format_size(estimated.bytes_out)
+    output = format_size(estimated.output)
+    each = format_size(estimated.bytes_out)
     rows = [
         ("images", images),
         ("shards", f"{estimated.shards:,} of up to {most}, {packing.format}"),
@@ -170,7 +171,8 @@ def _warnings(estimated: Estimate, recipe: Recipe, dst: str) -> list[str]:
             warnings.append(f"{dst} may have too little space for the whole job")
     except TargetError as error:
         warnings.append(str(error))
-    encode, total = estimated.stages.get("encode", 0.0), sum(estimated.stages.values())
+    encode = estimated.stages.get("encode", 0.0)
+    total = sum(estimated.stages.values())
     if recipe.encoding.image in ("webp", "png") and encode > total / 2:
         warnings.append(
             f"encoding {recipe.encoding.image} takes {encode / total:.0%} of the time;"

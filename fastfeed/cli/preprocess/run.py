@@ -30,7 +30,11 @@ if TYPE_CHECKING:
     from fastfeed.preprocess.model.recipe import Recipe
     from fastfeed.preprocess.model.report import Progress, Report
 
-TOO_BAD, FULL, STOPPED, ENDED = 3, 4, 130, 143  # exit codes
+# exit codes
+TOO_BAD = 3
+FULL = 4
+STOPPED = 130
+ENDED = 143
 ARGUMENTS = "fastfeed.preprocess.arguments"  # key of the command line in the context's meta
 _MAX_SHOWN = 3  # bad images printed
 Jobs = Annotated[list[str], argument("A B ...", "Targets of complete jobs; only read.")]
@@ -330,7 +334,8 @@ def _run_job(
 
     if extras:
         sys.path.insert(0, os.getcwd())  # the function's module may lie here
-    values, errors = ctx.params, Console(stderr=True, emoji=False)
+    values = ctx.params
+    errors = Console(stderr=True, emoji=False)
     storage_options = preprocess_values.target_options(values["target_option"])
     source = preprocess_values.opener(src, values)
     if job is None:
@@ -407,7 +412,8 @@ def print_report(
         typer.echo(json.dumps(document | more | {"bad": dict(report.reasons)}))
         return
     print_line = Console().plain
-    shown_dst, quoted_dst = printable(dst.rstrip("/"), None), printable(shlex.quote(dst), None)
+    shown_dst = printable(dst.rstrip("/"), None)
+    quoted_dst = printable(shlex.quote(dst), None)
     print_line(str(report))
     for bad in report.bad[:_MAX_SHOWN]:
         print_line(f"    {bad}")

@@ -20,7 +20,9 @@ from fastfeed.errors import ConfigError
 HELP_ALL = "--help-all"
 HELP = ("-h", "--help", HELP_ALL)  # the names of the help option
 SETTINGS = {"help_option_names": list(HELP), "max_content_width": 120}  # of a context of Click
-MORE, ACCESS = "More options", "Access"  # panels
+# panels
+MORE = "More options"
+ACCESS = "Access"
 _EVERYTHING = "fastfeed.help_all"  # key in the context's meta: whether all options are shown
 _EXAMPLES = "Examples:"
 
@@ -91,7 +93,8 @@ def _with_option(error: ConfigError, params: list[Any]) -> None:
     name = _ARGUMENTS.get(error.field, error.field)
     for param in params:
         if param.name == name and param.param_type_name == "option":
-            option, text = max(param.opts, key=len), str(error)
+            option = max(param.opts, key=len)
+            text = str(error)
             named = re.match(rf"(\w+:? )?{error.field}(?= )", text)  # perhaps after its owner
             error.args = (option + text[named.end() :] if named else f"{option}: {text}",)
 

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from fastfeed.sources.label_values import LabelKind
 
 _SUFFIXES = (".png", ".jpg", ".webp")
-_PHOTOS, _SHORT = 4, 640  # as many as Mosaic shows; pixels of their short side
+# as many as Mosaic shows; pixels of their short side
+_PHOTOS = 4
+_SHORT = 640
 _TRIED = 64  # images, some of which may be bad
 _LONGEST = 4  # times its short side: the middle is shown of what is longer
 
@@ -170,7 +172,8 @@ def _grid(
 
     photos = _sample_images(source)
     images = [image for _, image in photos]
-    first, drawn = scaled(images[0], side), []
+    first = scaled(images[0], side)
+    drawn = []
     for section in requested:
         rows: list[OpRow] = []
         for op in section.ops:
@@ -247,7 +250,8 @@ def _sample_image(source: Source, id: int) -> np.ndarray | None:
     if batch.bad:
         return None
     limit = _LONGEST * min(height, width)
-    top, left = max(0, height - limit) // 2, max(0, width - limit) // 2
+    top = max(0, height - limit) // 2
+    left = max(0, width - limit) // 2
     return np.ascontiguousarray(batch.images[0, top : top + limit, left : left + limit])
 
 

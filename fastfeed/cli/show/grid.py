@@ -16,7 +16,9 @@ _LINE = (222, 222, 218)
 _PLATE = (241, 241, 238)
 _BOX = (255, 200, 0)
 _BOX_EDGE = (40, 30, 0)
-_MARGIN, _GAP = 28, 10  # pixels: around the sheet, between pictures
+# pixels: around the sheet, between pictures
+_MARGIN = 28
+_GAP = 10
 _LABEL = 176  # width of the column of names
 _HEAD = 46  # height of a heading
 _SCALE = 3  # small images are enlarged with visible pixels from here on
@@ -45,7 +47,8 @@ def draw(
     height, width = original.image.shape[:2]
     width = max(width, 96)  # room for a line of words
     fonts = {size: ImageFont.load_default(size) for size in (11, 12, 15, 18, 22)}
-    step_x, step_y = width + _GAP, height + 15 + _GAP + 4
+    step_x = width + _GAP
+    step_y = height + 15 + _GAP + 4
     columns = len(headings)
     sheet_width = 2 * _MARGIN + _LABEL + columns * step_x - _GAP
     heads = sum(_HEAD for heading, _ in sections if heading)
@@ -92,7 +95,8 @@ def _label(
     fonts: dict[int, ImageFont.FreeTypeFont],
 ) -> None:
     """Write the name of the op, and as many lines of its arguments as fit."""
-    (x, y), (height, width) = at, room
+    (x, y) = at
+    (height, width) = room
     lines = _wrapped(pen, row.arguments, fonts[12], width)
     limit = max(1, (height - 20) // 15)
     if len(lines) > limit:
@@ -113,7 +117,8 @@ def _paste(
     room: tuple[int, int],
 ) -> None:
     """Paste a picture in the middle of its cell, as large as it fits."""
-    (x, y), (height, width) = at, room
+    (x, y) = at
+    (height, width) = room
     own_height, own_width = picture.image.shape[:2]
     by = min(height / own_height, width / own_width)
     size = max(1, round(own_width * by)), max(1, round(own_height * by))
@@ -124,12 +129,15 @@ def _paste(
         image = image.resize(size, filter)
     if size != (width, height):
         pen.rectangle((x, y, x + width - 1, y + height - 1), _PLATE)
-    x, y = x + (width - size[0]) // 2, y + (height - size[1]) // 2
+    x = x + (width - size[0]) // 2
+    y = y + (height - size[1]) // 2
     sheet.paste(image, (x, y))
     if picture.box is not None:
         edges = [round(edge * by) for edge in picture.box]
-        left, top = x + edges[0], y + edges[1]
-        right, bottom = max(x + edges[2] - 1, left + 2), max(y + edges[3] - 1, top + 2)
+        left = x + edges[0]
+        top = y + edges[1]
+        right = max(x + edges[2] - 1, left + 2)
+        bottom = max(y + edges[3] - 1, top + 2)
         pen.rectangle((left, top, right, bottom), outline=_BOX_EDGE, width=4)
         pen.rectangle((left + 1, top + 1, right - 1, bottom - 1), outline=_BOX, width=2)
 

@@ -170,7 +170,8 @@ def _covering(image: np.ndarray, height: int, width: int) -> np.ndarray:
     by = max(height / image.shape[0], width / image.shape[1])
     size = max(width, round(image.shape[1] * by)), max(height, round(image.shape[0] * by))
     image = _resized(image, size)
-    top, left = (image.shape[0] - height) // 2, (image.shape[1] - width) // 2
+    top = (image.shape[0] - height) // 2
+    left = (image.shape[1] - width) // 2
     return image[top : top + height, left : left + width]
 
 

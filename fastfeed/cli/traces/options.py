@@ -70,7 +70,8 @@ def analyze_files(
     from fastfeed.profiler.readers.decompress import read_as
     from fastfeed.profiler.readers.folders import expand
 
-    traces, errors = [], []
+    traces = []
+    errors = []
     with (
         limits.max_events(max_events or limits.MAX_EVENTS),
         _standard_input(paths) as (paths, spooled),

@@ -49,7 +49,8 @@ def read_runs(
     from fastfeed.profiler.reports import document
 
     paths = _contents(paths[0]) if len(paths) == 1 and paths[0].is_dir() else paths
-    runs, errors = [], []
+    runs = []
+    errors = []
     for path, name in zip(paths, _names(paths), strict=True):
         try:
             result = analyze(path)

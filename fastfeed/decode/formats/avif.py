@@ -111,7 +111,8 @@ def _clean_aperture(content: bytes, size: tuple[int, int]) -> Part | None:
     if len(content) < 32 or not all(numbers[1::2]):
         return None
     width, height, across, down = (Fraction(*numbers[k : k + 2]) for k in (0, 2, 4, 6))
-    left, top = across + (size[0] - width) / 2, down + (size[1] - height) / 2
+    left = across + (size[0] - width) / 2
+    top = down + (size[1] - height) / 2
     whole = all(value.denominator == 1 for value in (left, top, width, height))
     inside = (
         left >= 0

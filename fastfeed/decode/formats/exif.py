@@ -87,9 +87,12 @@ def _entry(block: bytes) -> tuple[int, int, int] | None:
 
 def jpeg_exifs(blob: bytes) -> list[bytes]:
     """The EXIF blocks of a JPEG before its first scan, without their prefix."""
-    data, at, blocks = bytes(blob), 2, []
+    data = bytes(blob)
+    at = 2
+    blocks = []
     while match := _MARKER.search(data, at):
-        marker, at = match[1][0], match.end()
+        marker = match[1][0]
+        at = match.end()
         if marker in (0x00, 0x01) or 0xD0 <= marker <= 0xD8:  # without a length
             continue
         length = int.from_bytes(data[at : at + 2], "big")

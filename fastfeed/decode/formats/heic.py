@@ -46,7 +46,9 @@ class HeicFile(ImageFile.ImageFile):
     _picture: Any = None  # of libheif, until it is loaded
 
     def _open(self) -> None:
-        library, blob = _library(), self.fp.read()  # type: ignore[union-attr]
+        # type: ignore[union-attr]
+        library = _library()
+        blob = self.fp.read()
         if ends_early(blob):  # libheif shows a photograph without the tiles that are missing
             raise OSError("truncated: image data extends past the end of the file")
         pictures = library.open_heif(blob, convert_hdr_to_8bit=True, remove_stride=False)
@@ -63,7 +65,8 @@ class HeicFile(ImageFile.ImageFile):
 
     def load(self) -> Any:
         if self._picture is not None:
-            picture, self._picture = self._picture, None
+            picture = self._picture
+            self._picture = None
             try:
                 pixels = picture.data
             except EOFError as error:  # in the picture's own data: no box is cut off
@@ -126,7 +129,8 @@ def ends_early(blob: Any) -> bool:
 
     Boxes are those of ISO/IEC 14496-12, 4.2.
     """
-    at, has_pictures = 0, False
+    at = 0
+    has_pictures = False
     for _ in range(_MAX_BOXES):
         if at + 8 > len(blob):
             break

@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 from PIL import Image, PngImagePlugin
 
-_FIRST, _MOST_CHUNKS = 8, 1_000_000  # byte at which chunks begin, and a limit: each takes memory
+# byte at which chunks begin, and a limit: each takes memory
+_FIRST = 8
+_MOST_CHUNKS = 1_000_000
 # bits, by color type
 _DEPTHS = {
     0: (1, 2, 4, 8, 16),
@@ -30,7 +32,9 @@ _CRITICAL = (b"IHDR", b"PLTE", b"IDAT", b"IEND")
 # unpacked bytes: the rest of a text is cut off, a larger profile ignored
 _MOST_TEXT = 1 << 20
 _MOST_PROFILE = 4 << 20
-_TEXTS, _MOST_KEYWORD = (b"tEXt", b"zTXt", b"iTXt"), 80  # bytes, with the zero behind it
+# bytes, with the zero behind it
+_TEXTS = (b"tEXt", b"zTXt", b"iTXt")
+_MOST_KEYWORD = 80
 _EXIF_TEXT = b"Raw profile type exif"
 _SRGB = (1, 13, True)
 
@@ -71,7 +75,8 @@ class PngFile(PngImagePlugin.PngImageFile):
         if self._key is None or "transparency" not in self.info:
             return
         del self.info["transparency"]
-        depth, key = self._essential[24], np.array(self._key)
+        depth = self._essential[24]
+        key = np.array(self._key)
         if self.mode == "RGB":
             colors = np.asarray(self)
             clear = (colors == (key >> 8 if depth == 16 else key)).all(axis=2)
@@ -79,7 +84,8 @@ class PngFile(PngImagePlugin.PngImageFile):
                 clear &= (_low_bytes(self._essential) == (key & 255)).all(axis=2)
         elif depth == 16:
             wide = np.asarray(self)
-            colors, clear = (wide >> 8).astype(np.uint8)[..., None], wide == key
+            colors = (wide >> 8).astype(np.uint8)[..., None]
+            clear = wide == key
         else:
             colors = np.asarray(self.convert("L"))[..., None]
             clear = colors[..., 0] == key * 255 // ((1 << depth) - 1)
@@ -143,12 +149,15 @@ def png_intact(blob: bytes) -> bool:
 
 def _chunks(blob: bytes) -> Iterator[Chunk]:
     """Yield the chunks to IEND; OSError where the file ends early."""
-    at, name, count = _FIRST, b"", 0
+    at = _FIRST
+    name = b""
+    count = 0
     while name != b"IEND":
         count += 1
         if count > _MOST_CHUNKS:
             raise OSError(f"it has more than {_MOST_CHUNKS} chunks")
-        name, begin = bytes(blob[at + 4 : at + 8]), at + 8
+        name = bytes(blob[at + 4 : at + 8])
+        begin = at + 8
         end = begin + int.from_bytes(blob[at : at + 4], "big")
         if len(name) == 4 and not (name.isalpha() and name.isascii()):
             raise OSError(f"a chunk is named {name!r}")
@@ -194,7 +203,8 @@ def _essential(blob: bytes, chunks: list[Chunk]) -> bytes:
     pixels = names.index(b"IDAT")
     if set(names[pixels : pixels + names.count(b"IDAT")]) != {b"IDAT"}:
         raise OSError("other chunks lie between its IDAT")
-    kept, colors = [chunks[0]], 0
+    kept = [chunks[0]]
+    colors = 0
     for chunk in chunks[1:pixels]:
         name, begin, end = chunk
         if name == b"PLTE" and color == _PALETTE:
@@ -223,7 +233,8 @@ def _essential(blob: bytes, chunks: list[Chunk]) -> bytes:
 
 def _key(blob: bytes, chunks: list[Chunk]) -> tuple[int, ...] | None:
     """The transparent color of gray or RGB, in bits of the file's depth; others do not count."""
-    depth, color = blob[24], blob[25]
+    depth = blob[24]
+    color = blob[25]
     for chunk in chunks:
         name, begin, end = chunk
         if name == b"IDAT":

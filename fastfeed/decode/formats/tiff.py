@@ -88,7 +88,10 @@ _MAKES = (
     (b"epson", "Epson ERF"),
     (b"canon", "Canon"),
 )
-_MOST_DIRECTORIES, _MOST_ENTRIES, _MOST_TEXT = 32, 4096, 100  # that are looked at
+# that are looked at
+_MOST_DIRECTORIES = 32
+_MOST_ENTRIES = 4096
+_MOST_TEXT = 100
 # types of whole numbers, as struct reads them
 _WHOLE = {
     1: "B",
@@ -151,8 +154,10 @@ class TiffFile(TiffImagePlugin.TiffImageFile):
             *_RESOLUTION,
         ):  # Pillow would turn the pixels, or fail on a strange resolution
             del tags[tag]
-        bits, formats = _values(tags, _BITS, 1), _values(tags, _FORMAT, 1)
-        photometric, compression = tags.get(_PHOTOMETRIC), tags.get(_COMPRESSION, 1)
+        bits = _values(tags, _BITS, 1)
+        formats = _values(tags, _FORMAT, 1)
+        photometric = tags.get(_PHOTOMETRIC)
+        compression = tags.get(_COMPRESSION, 1)
         is_float = self._takes_floats and formats == (3,) and bits == (32,)
         if set(formats) != {1} and not is_float:
             raise OSError(
@@ -225,7 +230,9 @@ def camera_raw(blob: Any) -> str | None:
     if blob[8:12] == b"IIII":
         return "Phase One IIQ"
     layout = _Layout(blob)
-    waiting, seen, make = [layout.first], set[int](), b""
+    waiting = [layout.first]
+    seen = set[int]()
+    make = b""
     while waiting and len(seen) < _MOST_DIRECTORIES:
         at = waiting.pop(0)
         if at in seen:
@@ -304,8 +311,10 @@ class _Layout:
     def directory(self, at: int) -> tuple[list[_Entry], int]:
         """Entries of a directory, and the place of the next one; 0 if it is the last."""
         head, entry, place = ("Q", "HHQ", "Q") if self._big else ("H", "HHI", "I")
-        count, first = self._number(head, at), at + struct.calcsize("=" + head)
-        before, width = struct.calcsize("=" + entry), struct.calcsize("=" + place)
+        count = self._number(head, at)
+        first = at + struct.calcsize("=" + head)
+        before = struct.calcsize("=" + entry)
+        width = struct.calcsize("=" + place)
         end = first + count * (before + width)
         if not at or count > _MOST_ENTRIES or end > len(self._blob):
             return [], 0

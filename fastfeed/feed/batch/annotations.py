@@ -75,7 +75,8 @@ class Annotations:
     transforms: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def __getitem__(self, rows: Any) -> Annotations:
-        objects, masks = self.objects, self.masks
+        objects = self.objects
+        masks = self.masks
         if self.is_empty:
             return self
         return Annotations(
@@ -162,7 +163,8 @@ class Annotator:
 
     def before(self, annotations: Annotations) -> Annotations:
         """Annotations as functions get them, before a change of size."""
-        masks, objects = annotations.masks, annotations.objects
+        masks = annotations.masks
+        objects = annotations.objects
         fields = {name for op in self.program.functions for name in op.fields}
         if not fields.intersection(("masks", "instance_masks")):
             return annotations
@@ -207,7 +209,8 @@ class Annotator:
 
     def _objects(self, samples: LocatedSamples, turns: np.ndarray) -> ObjectRows:
         """Objects of samples that are good, in displayed pixels; others become bad."""
-        sizes, found = samples.image_sizes, self.source.objects(samples.ids)
+        sizes = samples.image_sizes
+        found = self.source.objects(samples.ids)
         spec = self.source.object_spec
         assert found is not None
         if found.sizes is not None:
@@ -248,7 +251,8 @@ class Annotator:
 
     def _contradict(self, samples: LocatedSamples, row: int, what: str, turn: int) -> None:
         """Mark a sample as bad whose boxes do not fit its image, unless it is bad already."""
-        id, size = int(samples.ids[row]), samples.image_sizes[row]
+        id = int(samples.ids[row])
+        size = samples.image_sizes[row]
         hint = (
             f"EXIF orientation {turn} done; was it annotated as displayed?"
             if self.stored
@@ -260,13 +264,16 @@ class Annotator:
     def _fill_masks(
         self, samples: LocatedSamples, turns: np.ndarray, transforms: list[Stage], out: np.ndarray
     ) -> None:
-        ids, sizes, bad = samples.ids, samples.image_sizes, samples.bad
+        ids = samples.ids
+        sizes = samples.image_sizes
+        bad = samples.bad
         rows = [row for row in range(len(ids)) if row not in bad]
         encoded_masks = self.source.masks(ids[rows].tolist()) if rows else None
         for row, encoded in zip(rows, encoded_masks or (), strict=True):
             if encoded is None:
                 continue
-            id, turn = int(ids[row]), int(turns[row])
+            id = int(ids[row])
+            turn = int(turns[row])
             height, width = sizes[row].tolist() if turn < 5 else sizes[row, ::-1].tolist()
             with named(partial(self._mask_name, id)):
                 mask = (
@@ -299,7 +306,8 @@ class Annotator:
 def annotator(source: Any, program: Program) -> Annotator:
     """Annotator of any source; SpecError for ops that boxes and masks cannot follow."""
     source = Optionals(source)
-    max_boxes, has_masks = source.most, source.masks([]) is not None
+    max_boxes = source.most
+    has_masks = source.masks([]) is not None
     spec = source.object_spec
     has_keypoints = max_boxes > 0 and spec.keypoints > 0
     has_outlines = max_boxes > 0 and spec.instance_masks

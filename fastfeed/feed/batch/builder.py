@@ -139,7 +139,8 @@ class BatchBuilder:
         def read(image: str, rows: list[int]) -> list[Any]:
             if image not in ahead:
                 return self._loader.sources[image].read(requested[rows].tolist())
-            reads, taken = ahead[image], tickets[image]
+            reads = ahead[image]
+            taken = tickets[image]
             again = [row for row in rows if row not in taken]  # larger than other images
             taken.update(zip(again, reads.request(requested[again].tolist()), strict=True))
             return [reads.take(taken.pop(row), here.is_set) for row in rows]
@@ -241,7 +242,9 @@ class BatchBuilder:
 
     def _finished(self, batch: PendingBatch) -> Batch:
         own = batch.rows.own
-        ids, weights, facts = batch.ids[own], batch.weights[own], batch.readable_ids
+        ids = batch.ids[own]
+        weights = batch.weights[own]
+        facts = batch.readable_ids
         of_source = self._optionals.weights(facts[own]) if self._weigh else None
         if of_source is not None:
             weights = (weights * of_source).astype(np.float32, copy=False)
@@ -281,7 +284,9 @@ class BatchBuilder:
         batch.draws = self._draws(batch.epoch, batch.keys)
         mix = self.program.mix
         if mix is not None:
-            seed, slot, draws = self.plan.seed, mix.slot, mix.op.draws
+            seed = self.plan.seed
+            slot = mix.slot
+            draws = mix.op.draws
             batch.mix_plan = plan_of_batch(
                 mix.op,
                 lambda keys: uniform(seed, batch.epoch, keys, slot, draws),
@@ -312,15 +317,18 @@ class BatchBuilder:
         begin, end = batch.rows.within(first, last)
         if batch.stop.is_set() or begin >= end:
             return
-        members, mix_plan = batch.rows.members[begin:end] - first, batch.mix_plan[begin:end]
+        members = batch.rows.members[begin:end] - first
+        mix_plan = batch.mix_plan[begin:end]
         if masked:  # black, and no label to mix in
             unmixed = np.isin(members, masked).any(axis=1)
-            mix_plan.how[unmixed], mix_plan.shares[unmixed] = 0, 0
+            mix_plan.how[unmixed] = 0
+            mix_plan.shares[unmixed] = 0
             mix_plan.shares[unmixed, 0] = 1
         whole = batch.out[begin:end]
 
         def mix(rows: slice) -> None:
-            plan, out = (members[rows], mix_plan[rows]), whole[rows]
+            plan = (members[rows], mix_plan[rows])
+            out = whole[rows]
             self.backend.mix(samples, *plan, out.images[0], batch.stop, batch.number)
             self._annotator.mix(annotations, *plan, out.annotations)
 
@@ -354,7 +362,8 @@ class BatchBuilder:
 
         Returns masked rows.
         """
-        start, masked = first, []
+        start = first
+        masked = []
         while start < last and not batch.stop.is_set():
 
             def read_rest(image: str, rows: list[int], start: int = start) -> list[Any]:
@@ -428,7 +437,8 @@ class BatchBuilder:
 
     def _substitute(self, row: int, out: RowArrays, batch: PendingBatch) -> int:
         """Put the first good substitute into a row; its id."""
-        plan, id = self.plan, int(batch.ids[row])
+        plan = self.plan
+        id = int(batch.ids[row])
         key = int(batch.keys[row])
         substitutes = plan.substitutes(batch.epoch, id, key, self._policy.attempts)
         down: list[Failure] = []

@@ -64,7 +64,8 @@ class LoadedSamples:
 
     def orientations(self) -> np.ndarray:
         """EXIF orientation of each image, int64 (n,); 1 if bad or turned by the decoder."""
-        found, native = np.ones(len(self.ids), np.int64), self.native
+        found = np.ones(len(self.ids), np.int64)
+        native = self.native
         for row in range(len(found)) if native.encoded else ():
             if row not in self.bad:
                 found[row] = orientation(native.handle.view(row), native.others.get(row))
@@ -118,7 +119,8 @@ class Loader:
 
     def load(self, ids: np.ndarray, batch: PendingBatch, read: ReadRows) -> LoadedSamples:
         """Load the first of these ids, up to the limit of bytes."""
-        progress, executor = self.timeline.progress, self.executor
+        progress = self.timeline.progress
+        executor = self.executor
         progress.enter(batch.number, "read", partial(self._where, int(ids[0])))
         task = _Task(ids, batch, read)
         bad = task.bad
@@ -176,14 +178,17 @@ class Loader:
 
     def _read_addresses(self, addresses: SampleLocations, task: _Task) -> Samples:
         """Read the first samples by native threads, or by the source if these cannot."""
-        ids, bad = task.ids, task.bad
-        known_bad, executor = self.quarantine.known_bad(ids), self.executor
+        ids = task.ids
+        bad = task.bad
+        known_bad = self.quarantine.known_bad(ids)
+        executor = self.executor
         some_known = bool(np.count_nonzero(known_bad))
         skip = known_bad if some_known else None
         names = partial(self._name, ids)
         samples = executor.read(addresses, self.max_bytes, task.batch.stop, skip, names)
         unread = [row for row in samples.unread if not known_bad[row]]
-        size, step = 0, executor.threads * _READ_AT_ONCE
+        size = 0
+        step = executor.threads * _READ_AT_ONCE
         for k in range(0, len(unread), step):
             if size >= self.max_bytes:
                 samples = samples.first(unread[k])
@@ -213,8 +218,11 @@ class Loader:
 
         Reads a few at a time, so that it can stop early.
         """
-        ids, bad, batch = task.ids, task.bad, task.batch
-        source, is_ahead = self.source, self.image in batch.ahead
+        ids = task.ids
+        bad = task.bad
+        batch = task.batch
+        source = self.source
+        is_ahead = self.image in batch.ahead
         if not is_ahead and isinstance(source, BlockReader) and isinstance(source, Sharded):
             count = 1 + int(np.searchsorted(np.cumsum(source.sizes(ids[:-1])), self.max_bytes))
             if (held := source.hold(ids[:count])) is not None:

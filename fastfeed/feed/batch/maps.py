@@ -136,7 +136,8 @@ def _mapped(batch: Batch, op: Map, values: Sequence[Any]) -> Batch:
 
 def outputs(op: Map, values: Sequence[Any], n: int) -> dict[str, np.ndarray]:
     """Call the function on n rows of its arguments; its outputs as arrays by name."""
-    names, result = op.out_names, _called(op, values)
+    names = op.out_names
+    result = _called(op, values)
     if isinstance(result, Mapping):
         if missing := [name for name in names if name not in result]:
             raise SampleError(f"{op!r} returned {list(result)}, without {missing}")

@@ -187,8 +187,10 @@ class ObjectRows:
         turns: EXIF orientation of each image, int64 (n,); sizes: its height and width as displayed,
         int64 (n, 2).
         """
-        turns, sizes = turns[self.rows], sizes[self.rows]
-        boxes, points = displayed_boxes(turns, self.boxes, sizes), self.keypoints
+        turns = turns[self.rows]
+        sizes = sizes[self.rows]
+        boxes = displayed_boxes(turns, self.boxes, sizes)
+        points = self.keypoints
         if points is not None:
             k = points.shape[1]
             places = np.tile(points[..., :2].reshape(-1, 2), 2)  # boxes without an area
@@ -337,7 +339,8 @@ def mix_objects(
     out: Boxes,
 ) -> None:
     """Visible objects of all members; those of a mosaic are cut at their tiles."""
-    numbers, parts = np.arange(samples.labels.shape[1]), []
+    numbers = np.arange(samples.labels.shape[1])
+    parts = []
     for k in range(members.shape[1]):
         visible = (plan.how == MOSAIC) | (plan.how == BLEND if k == 1 else k == 0)
         member = members[:, k]
@@ -350,7 +353,8 @@ def mix_objects(
             pairs = zip(*(place.tolist() for place in places), strict=True)
             shapes = _objects([_MixedMask(masks[pair], quarter) for pair in pairs])
         polygons = None if samples.polygons is None else Polygons.of_batch(samples, *places)
-        boxes, labels = samples.boxes[places], samples.labels[places]
+        boxes = samples.boxes[places]
+        labels = samples.labels[places]
         own = ObjectRows(rows, boxes, labels, points, shapes, polygons)
         parts.append(own.after([quarter], spec))
     objects = _joined(parts)
@@ -373,17 +377,17 @@ def _joined(parts: Sequence[ObjectRows]) -> ObjectRows:
 
 def _quarter(plan: MixPlan, k: int, size: tuple[int, int]) -> Stage:
     """Move member k of each sample to its side of a mosaic's center; others keep their place."""
-    n, image = len(plan.how), np.array(size)
-    tiled, center, second = (
-        (plan.how == MOSAIC)[:, None],
-        plan.box[:, :2],
-        np.array(divmod(k, 2), bool),
-    )
+    n = len(plan.how)
+    image = np.array(size)
+    tiled = (plan.how == MOSAIC)[:, None]
+    center = plan.box[:, :2]
+    second = np.array(divmod(k, 2), bool)
     # of its height and width
     visible = np.where(tiled, np.where(second, image - center, center), image)
     first = np.where(tiled & ~second, image - center, 0)
     move = np.where(tiled, np.where(second, center, center - image), 0)
-    forward, back = np.tile(np.eye(3), (n, 1, 1)), np.tile(np.eye(3), (n, 1, 1))
+    forward = np.tile(np.eye(3), (n, 1, 1))
+    back = np.tile(np.eye(3), (n, 1, 1))
     forward[:, :2, 2], back[:, :2, 2] = move[:, ::-1], -move[:, ::-1]  # x goes with columns
     limits = np.concatenate([first, visible], axis=1).astype(np.float64)
     return Stage(forward, back, limits, np.tile(image.astype(np.int64), (n, 1)))

@@ -171,7 +171,8 @@ class ReadAhead:
         """Start urgent reads, and as many others as there is room for. Called by one thread."""
         with self._changed:
             tickets = [self._urgent.popleft() for _ in range(len(self._urgent))]
-            tickets, room = [t for t in tickets if t.pending is None], self._room()
+            tickets = [t for t in tickets if t.pending is None]
+            room = self._room()
             urgent = len(tickets)
             while self._waiting and len(tickets) < room:
                 ticket = self._waiting.popleft()
@@ -243,7 +244,8 @@ class ReadAhead:
         with self._changed:
             room = self._limit - self._known_bytes - self._unknown_count * self._mean
             for n, (ticket, size) in enumerate(zip(tickets, sizes, strict=True)):
-                ticket.size, room = size, room - (size or self._mean)
+                ticket.size = size
+                room = room - (size or self._mean)
                 if room < 0 and n >= urgent:
                     self._waiting.extendleft(reversed(tickets[n:]))
                     return tickets[:n]

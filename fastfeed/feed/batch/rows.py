@@ -57,7 +57,9 @@ class Branch:
         buffers: BufferPool | None = None,
     ) -> None:
         """Create the buffers; `keep` batches are reused. buffers: others, of larger images."""
-        self.program, self.backend, empty = program, backend, backend.empty
+        self.program = program
+        self.backend = backend
+        empty = backend.empty
         self._shape = program.shape
         self.buffers = buffers or BufferPool((batch, *self._shape), program.spec.dtype, keep, empty)
         rendered = backend.rendered  # of one task, before mixing
@@ -67,7 +69,8 @@ class Branch:
 
     def take(self, rows: int) -> Any:
         """An array for a batch of this number of rows, with undefined content."""
-        memory, shape = self.buffers.take(), (rows, *self._shape)
+        memory = self.buffers.take()
+        shape = (rows, *self._shape)
         if memory.shape == shape:
             return memory
         return memory.reshape(-1)[: math.prod(shape)].reshape(shape)
@@ -176,7 +179,8 @@ class SampleFields:
 
     def take(self, names: Sequence[str]) -> dict[str, Any]:
         """Values of one sample by name; arrays are copies."""
-        objects, masks = self.before.objects, self.before.masks
+        objects = self.before.objects
+        masks = self.before.masks
         taken = dict(self.values)
         if objects is not None:
             count = int(objects.counts[0])
@@ -223,7 +227,8 @@ class SampleFields:
             rows = np.zeros(len(boxes), np.int64)
             ObjectRows(rows, boxes, labels, points, masks, polygons).write(self.after.objects)
         if "masks" in results and self.after.masks is not None:
-            mask, shape = np.asarray(results["masks"]), self.after.masks.shape[1:]
+            mask = np.asarray(results["masks"])
+            shape = self.after.masks.shape[1:]
             if mask.shape != shape or mask.dtype != np.uint8:
                 raise ValueError(
                     f"masks uint8{list(shape)}, returned {mask.dtype}{list(mask.shape)}"

@@ -111,7 +111,8 @@ class SampleLoader:
             return
         samples.seen = first.sizes
         for row in np.flatnonzero(~in_proportion(first.sizes, samples.sizes)).tolist():
-            (height, width), expected = samples.sizes[row].tolist(), first.sizes[row].tolist()
+            (height, width) = samples.sizes[row].tolist()
+            expected = first.sizes[row].tolist()
             detail = (
                 f"{height}x{width} pixels (height x width), out of proportion to the first image's"
                 f' {expected[0]}x{expected[1]}; Together(geometry="own") crops each by itself'

@@ -97,10 +97,12 @@ class Outages:
         )
 
     def _insist(self, id: int, failure: Failure, read: ReadIds, stop: Stop) -> Any:
-        endpoint, faults = endpoint_of(failure.uri), 0
+        endpoint = endpoint_of(failure.uri)
+        faults = 0
         with self._waits(endpoint):
             for pause in chain(_PAUSES, repeat(_PAUSES[-1])):
-                since, down = time.monotonic(), self._begin(endpoint)
+                since = time.monotonic()
+                down = self._begin(endpoint)
                 if not _wait(min(pause, max(down.since + self._outage.wait - since, 0)), stop):
                     return None
                 self._progress.count(retries=1)
@@ -147,7 +149,8 @@ class Outages:
         return self._outage.then == "substitute"
 
     def _begin(self, endpoint: str) -> _Down:
-        now, failing = time.monotonic(), failing_since(endpoint)
+        now = time.monotonic()
+        failing = failing_since(endpoint)
         since = now if math.isinf(failing) else max(failing, self._begun)
         with self._lock:
             return self._down.setdefault(endpoint, _Down(since))
@@ -245,7 +248,9 @@ def _at(seconds: float) -> str:
     return time.strftime(form, time.localtime(time.time() + seconds))
 
 
-_SAMPLED, _SMALL = 256, 1 / 32  # samples looked at; an endpoint of fewer of these is small
+# samples looked at; an endpoint of fewer of these is small
+_SAMPLED = 256
+_SMALL = 1 / 32
 
 
 _RECENT = 16
@@ -279,7 +284,8 @@ class FeedEndpoints:
 
     def note_read(self, ids: Iterable[int]) -> set[str]:
         """Note samples read during an outage; return those of their endpoints that answered."""
-        now, found = time.monotonic(), {self.of(id) for id in ids}
+        now = time.monotonic()
+        found = {self.of(id) for id in ids}
         with self._lock:
             self._read_at.update(dict.fromkeys(found, now))
         return {endpoint for endpoint in found if not is_cached(endpoint)}
@@ -309,7 +315,8 @@ class FeedEndpoints:
         ]
         with self._lock:
             self._turn += 1
-            turn, newest = self._turn, list(self._recent)
+            turn = self._turn
+            newest = list(self._recent)
         recent = [
             other for other in reversed(newest) if endpoint is None or self.of(other) == endpoint
         ]

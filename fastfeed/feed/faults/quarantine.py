@@ -232,7 +232,8 @@ def _failure(entry: dict[str, Any]) -> Failure:
 
     ValueError, KeyError, TypeError, AttributeError for what was not written by a feed.
     """
-    id, offset = entry["id"], entry.get("offset")
+    id = entry["id"]
+    offset = entry.get("offset")
     uri = entry["uri"]
     stage = entry["stage"]
     reason = entry["reason"]

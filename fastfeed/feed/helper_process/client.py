@@ -126,7 +126,8 @@ class HelperClient:
 
     def start(self) -> None:
         """Start the helper. Called by the thread."""
-        path, job = [entry for entry in sys.path if isinstance(entry, str)], self._job
+        path = [entry for entry in sys.path if isinstance(entry, str)]
+        job = self._job
         try:
             with self._sending:  # others' messages come after the first
                 self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -151,7 +152,8 @@ class HelperClient:
         self, raw: bool, start: tuple[int, int, int | None], place: PlaceFunction | None
     ) -> tuple[int, Inbox]:
         """Open a stream that starts at (epoch, step, epochs)."""
-        number, inbox = next(self._numbers), Inbox(place)
+        number = next(self._numbers)
+        inbox = Inbox(place)
         self._inboxes[number] = inbox
         if self.failure is not None:  # all other inboxes already have it from the thread
             inbox.results.put(("error", copy.copy(self.failure)))
@@ -180,7 +182,8 @@ class HelperClient:
 
     def listen(self) -> None:
         """Receive until the helper is gone. Called by the thread."""
-        source, process = self._socket, self.process
+        source = self._socket
+        process = self.process
         assert source is not None and process is not None
         poll = select.poll()
         poll.register(source, select.POLLIN)

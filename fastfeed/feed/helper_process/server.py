@@ -137,7 +137,9 @@ class _Helper:
     def _send(self, message: tuple[Any, ...], fds: Sequence[int]) -> None:
         """Send a message with the bad samples and spans since the last one."""
         with self._sending:
-            bad, spans, read = [], [], (0, 0)
+            bad = []
+            spans = []
+            read = (0, 0)
             if self._builders is not None:
                 read = self._read()
                 bad = self._builders[0].quarantine.failures[self._reported :]
@@ -149,7 +151,8 @@ class _Helper:
         """Bytes read, and reads and requests repeated, since the last message."""
         assert self._builders is not None
         read_bytes, retries = self._builders[0].timeline.progress.drain()
-        before, self._sent_again = self._sent_again, retry_count()
+        before = self._sent_again
+        self._sent_again = retry_count()
         return read_bytes, retries + self._sent_again - before
 
     def end(self) -> None:

@@ -113,7 +113,8 @@ def _finished(
 
     Items that a Map names as bad become black, and have the values of another one there.
     """
-    program, fields = config.program, call.fields
+    program = config.program
+    fields = call.fields
     rows = np.arange(len(call.items))
     failed: set[int] = set()  # in a Map
     while True:

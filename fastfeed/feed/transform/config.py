@@ -49,7 +49,9 @@ class TransformConfig:
         if isinstance(self.classes, bool) or not 0 <= self.classes <= MAX_CLASSES:
             raise ConfigError.of("classes", f"an integer in [0, {MAX_CLASSES}]", self.classes)
         check_memory(self.memory)
-        decode, device, spec = self.decode, self.device, self.input_spec
+        decode = self.decode
+        device = self.device
+        spec = self.input_spec
         if decode not in CPU:
             raise ConfigError.of("decode", f"one of {', '.join(CPU)}", decode)
         if device not in ("cpu", "cuda"):

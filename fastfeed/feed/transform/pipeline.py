@@ -349,7 +349,8 @@ class Pipeline:
             blobs = self._pixels(executor, items)
             for row, blob in enumerate(blobs):
                 if isinstance(blob, DecodeFailure):
-                    bad[row], blobs[row] = call.failure(rows[row], blob), None
+                    bad[row] = call.failure(rows[row], blob)
+                    blobs[row] = None
             samples = executor.borrow(blobs, self.stop, uri)
         rows = rows[: len(samples)]
         for row, reason in samples.bad.items():
@@ -374,7 +375,8 @@ class Pipeline:
         self, executor: Executor, items: list[Any]
     ) -> Sequence[np.ndarray | DecodeFailure]:
         """Pixels of each item; PIL images, which may have to be decoded, on a thread each."""
-        spec, decode = self._config.pixel_program.input_spec, self._config.program.decode
+        spec = self._config.pixel_program.input_spec
+        decode = self._config.program.decode
         results: list[Any] = [None] * len(items)
 
         def convert(k: int) -> None:

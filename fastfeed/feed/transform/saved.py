@@ -19,7 +19,8 @@ from fastfeed.runtime.batch import Batch
 from fastfeed.spec import ENCODED, PLAIN_OBJECTS, Spec
 from fastfeed.version import __version__
 
-_WHAT, _WRITER = "transform", "Transform.save"
+_WHAT = "transform"
+_WRITER = "Transform.save"
 _OBJECTS = ("flip_pairs", "min_size", "min_area", "min_visible")
 _SIZE = (64, 80)  # (height, width) of the pixels of the check, where any will do
 _LARGEST = 1 << 24  # values of an image, at any op: a file costs no more memory than that

@@ -107,7 +107,8 @@ def _handler(server: Server, loopback: bool) -> type[BaseHTTPRequestHandler]:
                     403, "text/plain", "this server answers to its loopback address alone\n"
                 )
                 return
-            view, path = server.view, _path(self.path)
+            view = server.view
+            path = _path(self.path)
             if path == "/":
                 self._answer(200, "text/html; charset=utf-8", live_page())
             elif view is None or path not in server.paths:

@@ -152,7 +152,8 @@ def _view_program(
     """The program of views of one size: ops before the split, its windows and ops, ops after it."""
     head = steps[:at]
     own = [group.geometry, *(as_op(op) for op in group.ops), *(s.op for s in steps[at + 1 :])]
-    spec, slot = head[-1].spec if head else input_spec, steps[at].slot + k * SLOTS
+    spec = head[-1].spec if head else input_spec
+    slot = steps[at].slot + k * SLOTS
     tail: list[Step] = []
     for op in own:
         spec = op.out(spec)
@@ -243,7 +244,8 @@ def _checked(ops: list[Any], input_spec: Spec, slot: int) -> list[Step]:
             _check_crop_fits(op, spec, before_crop)
         if isinstance(op, Function) and (kinds := _next_kinds(op, spec)):
             last = op, kinds
-        given, spec = spec, op.out(spec)
+        given = spec
+        spec = op.out(spec)
         if op.kind == "change" and given.dtype != _decoded(steps, input_spec).dtype:
             raise SpecError(
                 f"{type(op).__name__} works on pixels as they are decoded, got {given}; put it"

@@ -39,7 +39,8 @@ class Link:
             return cls(tuple(steps), input_spec, steps[-1].spec, layers(steps[0].op))
         spec = before_conversion(steps[-1].spec, input_spec.dtype)
         height, width = spec.size
-        size, border = (height or 0, width or 0), border_of(steps)
+        size = (height or 0, width or 0)
+        border = border_of(steps)
         cuts = tuple(Window(size, filter, border) for filter in window_filters(steps))
         return cls(tuple(steps), input_spec, spec, (Layer(cuts),))
 
@@ -213,7 +214,8 @@ class Program:
     ) -> Work:
         """All parameters of n samples, from the result of `draw`, their sizes and their boxes."""
         steps = self.drawing
-        views, n = self.views or 1, len(sizes)
+        views = self.views or 1
+        n = len(sizes)
         if views > 1:
             sizes = np.repeat(sizes, views, axis=0)
             spread = zip(steps, draws, strict=True)
@@ -221,7 +223,8 @@ class Program:
                 u.reshape(n * views, -1) if s.views > 1 else np.repeat(u, views, axis=0)
                 for s, u in spread
             ]
-        at, choices = len(self.window), []
+        at = len(self.window)
+        choices = []
         windows = fold(self.window, draws[:at], sizes, objects)
         drawn = _drawn_filters(self.window, draws[:at])
         if drawn is not None:

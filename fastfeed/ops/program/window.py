@@ -76,7 +76,8 @@ class Located:
         boxes = self.boxes
         if windows is not None:
             rows = self.rows
-            corner, size = windows.boxes[rows, 1::-1], windows.sizes[rows, ::-1]
+            corner = windows.boxes[rows, 1::-1]
+            size = windows.sizes[rows, ::-1]
             scale = np.tile(size / windows.boxes[rows, :1:-1], 2)
             boxes = (boxes - np.tile(corner, 2)) * scale
             flips = np.tile(windows.flips[rows, ::-1], 2)
@@ -141,7 +142,8 @@ def _move(
     size: np.ndarray,
 ) -> None:
     """Change windows by an op's box, flip and size; native code follows this definition."""
-    corner, length = box[:, :2], box[:, 2:]
+    corner = box[:, :2]
+    length = box[:, 2:]
     corner = np.where(flips, now - corner - length, corner)  # back to the unmirrored image
     unit = boxes[:, 2:] / now  # source pixels per pixel of the image as it is now
     boxes[:, :2] += corner * unit

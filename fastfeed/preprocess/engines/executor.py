@@ -145,7 +145,8 @@ class ExecutorEngine:
 
     def run(self, task: Task, pieces: Sequence[int]) -> Iterator[Outcome]:
         """As in Engine; pieces in the executor's other processes are finished on closing."""
-        name, content = name_run(), pickle_task(task)
+        name = name_run()
+        content = pickle_task(task)
         known = getattr(self.executor, "_max_workers", None)
         window = self.window or 2 * (known or os.cpu_count() or 1)
         todo = deque[tuple[int, bytes | None]]((piece, None) for piece in pieces)

@@ -27,7 +27,8 @@ class LocalEngine:
         """As in Engine; an outcome without summary and error reports progress of a piece."""
         if not pieces:
             return
-        content, budget = pickle_task(task), MemoryLimit(self.rules.memory)
+        content = pickle_task(task)
+        budget = MemoryLimit(self.rules.memory)
         todo: queue.SimpleQueue[int] = queue.SimpleQueue()
         for piece in pieces:
             todo.put(piece)

@@ -80,7 +80,8 @@ def parse_part(text: str, environ: Mapping[str, str] = os.environ) -> PartIndex:
     if not parsed or not int(parsed[2]):
         allowed = '"i/n", such as 0/8 for the first of eight, or "auto" (Slurm)'
         raise ConfigError.of("part", allowed, text)
-    i, n = int(parsed[1]), int(parsed[2])
+    i = int(parsed[1])
+    n = int(parsed[2])
     if i >= n:
         raise ConfigError(
             f"part must be in [0, {n}), got {i}: parts count from 0, to {n - 1}; in a Slurm array"

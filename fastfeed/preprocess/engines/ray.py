@@ -95,8 +95,12 @@ class RayEngine:
         # in a list, so that Ray does not resolve it for each piece
         name = name_run()
         stored = [ray.put(content)]
-        todo, running, attempts = deque(pieces), dict[Any, int](), Counter[int]()
-        capacity, checked, last_capacity = 0, -_POLL_S, monotonic()
+        todo = deque(pieces)
+        running = dict[Any, int]()
+        attempts = Counter[int]()
+        capacity = 0
+        checked = -_POLL_S
+        last_capacity = monotonic()
         try:
             while todo or running:
                 if monotonic() - checked > _POLL_S:

@@ -28,7 +28,7 @@ from fastfeed.sources.tar.external_indexes import shards_from_wids
 from fastfeed.sources.tar.headers import members
 from fastfeed.sources.tfrecord.example import Example, FeatureNames
 from fastfeed.sources.tfrecord.protobuf import LazyMessage, Malformed
-from fastfeed.sources.tfrecord.source import records
+from fastfeed.sources.tfrecord.records import records
 from fastfeed.storage.expand import SPLIT, find_files
 from fastfeed.storage.reads import Stat, Unread
 from fastfeed.storage.shard_files import ShardReader
@@ -237,7 +237,9 @@ def _features(reader: ForwardReader) -> list[str]:
     """Features of the first records."""
     features: dict[str, None] = {}
     for offset, length in islice(records(reader, []), _SAMPLES):
-        start, stop = offset + 12, offset + length - 4  # a record's frame
+        # a record's frame
+        start = offset + 12
+        stop = offset + length - 4
         with suppress(Malformed):
             message = LazyMessage(reader.read, stop)
             features |= dict.fromkeys(Example(message, start, stop, FeatureNames(b"\0")).names())
@@ -246,7 +248,8 @@ def _features(reader: ForwardReader) -> list[str]:
 
 def _columns(uri: str, stat: Stat, storage: Storage) -> list[str]:
     """Column names of a table, from its header, its first lines or its footer."""
-    shards, name = ShardReader([uri], [stat], storage), uri.lower().partition("?")[0]
+    shards = ShardReader([uri], [stat], storage)
+    name = uri.lower().partition("?")[0]
     if name.endswith(".parquet"):
         from fastfeed.sources.tables.parquet import read_footer  # loads PyArrow
 

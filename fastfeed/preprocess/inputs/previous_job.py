@@ -64,7 +64,8 @@ def open_previous_job(
     if found is None:
         return None
     plan, root, subfolder = found
-    format, inside = plan.recipe.packing.format, f"{subfolder}/" if subfolder else ""
+    format = plan.recipe.packing.format
+    inside = f"{subfolder}/" if subfolder else ""
     shards = [shard for shard in plan.shards if shard.name.startswith(inside)]
     if not shards:
         raise SourceError(f"{root} was written by a job, but {subfolder} is not part of it")
@@ -116,7 +117,8 @@ def open_previous_job(
 
 def image_names(plan: JobPlan) -> tuple[str | None, str]:
     """Column or feature of the first image in a job's shards, and its extension in tars."""
-    format, extension = plan.recipe.packing.format, plan.recipe.encoding.extension
+    format = plan.recipe.packing.format
+    extension = plan.recipe.encoding.extension
     if not plan.images:
         return None, extension
     first = plan.images[0]
@@ -171,7 +173,8 @@ def _split(path: str, up: int) -> tuple[str, str]:
     path = path.removeprefix("file://")
     path = os.path.abspath(path) if is_local(path) else path.rstrip("/")
     parts = path.split("/")
-    root, subfolder = "/".join(parts[: len(parts) - up]), "/".join(parts[len(parts) - up :])
+    root = "/".join(parts[: len(parts) - up])
+    subfolder = "/".join(parts[len(parts) - up :])
     return ("" if root.endswith((":", ":/")) else root), subfolder
 
 

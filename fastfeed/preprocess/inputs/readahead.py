@@ -217,7 +217,8 @@ class _Remote:
         for i in self._ids:
             if len(self._pending) <= _AHEAD // 2:
                 self._start_reads()
-            started, (pending, _) = perf_counter(), self._pending.popleft()
+            started = perf_counter()
+            (pending, _) = self._pending.popleft()
             try:
                 blob = DEFERRED if pending is None else _result(pending, on_wait)
             except Exception as error:

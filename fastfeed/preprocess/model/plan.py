@@ -457,7 +457,8 @@ def version_differences(planned: Mapping[str, str], here: Mapping[str, str]) -> 
 
 def uri_prefixes(planned: str, here: str) -> tuple[str, str]:
     """Prefixes of one image's URI in the plan and in this run: `photos/`, `/data/photos/`."""
-    planned_parts, here_parts = planned.split("/"), here.split("/")
+    planned_parts = planned.split("/")
+    here_parts = here.split("/")
     while planned_parts and here_parts and planned_parts[-1] == here_parts[-1]:
         planned_parts.pop()
         here_parts.pop()

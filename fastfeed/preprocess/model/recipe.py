@@ -414,9 +414,11 @@ class Recipe:
         """
         lines = []
         for group in fields(self):
-            section, other_section = getattr(self, group.name), getattr(other, group.name)
+            section = getattr(self, group.name)
+            other_section = getattr(other, group.name)
             for item in fields(section):
-                value, new = getattr(section, item.name), getattr(other_section, item.name)
+                value = getattr(section, item.name)
+                new = getattr(other_section, item.name)
                 if value != new:
                     lines.append(f"{group.name}.{item.name}: {value!r} -> {new!r}")
         return lines

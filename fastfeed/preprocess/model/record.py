@@ -96,7 +96,8 @@ class Counts:
     def of(cls, image: ProcessedImage | Entry) -> Counts:
         """Counts of one sample; bytes and pixels of all its images, the rest of the first."""
         facts = image.facts if isinstance(image, ProcessedImage) else image.meta
-        height, width = facts["source_height"], facts["source_width"]
+        height = facts["source_height"]
+        width = facts["source_width"]
         counts = cls(
             samples=1,
             bytes_in=facts["source_bytes"],
@@ -123,7 +124,8 @@ class Counts:
     def add(self, more: Counts, sign: int = 1) -> None:
         """Count the images of `more` as well, or no longer with a sign of -1."""
         for counted in _COUNTED:
-            value, added = getattr(self, counted), getattr(more, counted)
+            value = getattr(self, counted)
+            added = getattr(more, counted)
             if isinstance(value, dict):
                 for name, n in added.items():
                     value[name] = value.get(name, 0) + sign * n

@@ -139,7 +139,10 @@ _PRIMARIES: dict[int, tuple[str, Chromaticities]] = {  # H.273, table 2
     12: ("Display P3", (*_D65, 0.680, 0.320, 0.265, 0.690, 0.150, 0.060)),
     22: ("EBU 3213", (*_D65, 0.630, 0.340, 0.295, 0.605, 0.155, 0.077)),
 }
-_WHITE, _HLG_PEAK, _PQ_PEAK = 203, 1000, 10_000  # cd/m²
+# cd/m²
+_WHITE = 203
+_HLG_PEAK = 1000
+_PQ_PEAK = 10_000
 
 
 def _bt709(v: np.ndarray) -> np.ndarray:
@@ -157,7 +160,9 @@ def _pq(v: np.ndarray) -> np.ndarray:
 
 
 def _hlg(v: np.ndarray) -> np.ndarray:
-    a, b, c = 0.17883277, 0.28466892, 0.55991073
+    a = 0.17883277
+    b = 0.28466892
+    c = 0.55991073
     scene = np.where(v <= 0.5, v * v / 3, (np.exp((v - c) / a) + b) / 12)
     return scene**1.2 * _HLG_PEAK / _WHITE
 
@@ -323,7 +328,9 @@ def _packed(name: str, tags: dict[bytes, bytes]) -> bytes:
     text = name.encode("ascii") + b"\0"
     description = b"desc\0\0\0\0" + struct.pack(">I", len(text)) + text + bytes(78)
     tags = {b"desc": description, b"wtpt": _xyz(_D50), **tags}
-    index, body, start = b"", b"", 132 + 12 * len(tags)
+    index = b""
+    body = b""
+    start = 132 + 12 * len(tags)
     for tag, content in tags.items():
         index += tag + struct.pack(">II", start + len(body), len(content))
         body += content + bytes(-len(content) % 4)

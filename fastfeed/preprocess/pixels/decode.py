@@ -109,7 +109,8 @@ class Rasterizer:
         self, blob: bytes, info: ImageInfo, box: Box, size: Size, seconds: Seconds
     ) -> np.ndarray | DecodeFailure:
         assert self.native is not None
-        out, times = np.empty((1, *size, 3), np.uint8), np.zeros((1, 2), np.int64)
+        out = np.empty((1, *size, 3), np.uint8)
+        times = np.zeros((1, 2), np.int64)
         (bad,) = self.native.decode(self.request(blob, info, box, size), out, NEVER, times)
         seconds["resize"] += times[0, 0] / 1e9
         if bad is not None:
@@ -148,10 +149,12 @@ class Rasterizer:
             return header
         if header.format == "PNG" and not png_intact(blob):
             return DecodeFailure("corrupt", "a checksum of the pixel data is wrong")
-        image, orientation = header.handle.take(blob), header.handle.orientation
+        image = header.handle.take(blob)
+        orientation = header.handle.orientation
         top, left, height, width = stored_box(orientation, box, (header.height, header.width))
         size = displayed_size(orientation, size)
-        shrink, profile = 1, opened_profile(image)
+        shrink = 1
+        profile = opened_profile(image)
         if header.format == "JPEG" and not profile.linear and not self._full:
             shrink = dct_denominator((height, width), size, self._filter)
             image.draft(image.mode, (image.width // shrink, image.height // shrink))

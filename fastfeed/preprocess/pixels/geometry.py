@@ -68,7 +68,8 @@ def nearest_bucket(buckets: Sequence[Size], height: int, width: int) -> int:
     """Index of the bucket with the nearest aspect ratio, the first on ties, in exact fractions."""
 
     def distance(bucket: Size) -> Fraction:
-        left, right = height * bucket[1], width * bucket[0]
+        left = height * bucket[1]
+        right = width * bucket[0]
         return Fraction(max(left, right), min(left, right))
 
     return min(range(len(buckets)), key=lambda i: distance(buckets[i]))
@@ -106,10 +107,12 @@ def _cover(shape: Size, target: Size, enlarge: bool) -> OutputGeometry:
             size = height, min(width, _scaled(target[1], height, target[0]))
         else:
             size = min(height, _scaled(target[0], width, target[1])), width
-        top, left = (height - size[0]) // 2, (width - size[1]) // 2
+        top = (height - size[0]) // 2
+        left = (width - size[1]) // 2
         box = (float(top), float(left), float(size[0]), float(size[1]))
         return OutputGeometry(box, size, size, (0, 0), False)
-    box_height, box_width = float(height), float(width)
+    box_height = float(height)
+    box_width = float(width)
     if is_wide:
         box_width = target[1] * height / target[0]
     else:
@@ -132,7 +135,8 @@ def _contain(shape: Size, target: Size, enlarge: bool) -> OutputGeometry:
 
 def limit_error(limits: Limits, format: str, height: int, width: int) -> DecodeFailure | None:
     """A failure if format, pixels, short side or aspect ratio, in this order, is refused."""
-    short, long = min(height, width), max(height, width)
+    short = min(height, width)
+    long = max(height, width)
     size = f"{width}x{height} pixels"
     if limits.formats and format not in limits.formats:
         return DecodeFailure("policy", f"{format}; allowed are {', '.join(limits.formats)}")

@@ -91,7 +91,8 @@ def _pillow_info(blob: bytes, max_pixels: int) -> ImageInfo | DecodeFailure:
     (header,) = PillowEngine(Decode(max_pixels=max_pixels)).probe([blob])
     if isinstance(header, DecodeFailure):
         return header
-    image, orientation = header.handle.look(blob), header.handle.orientation
+    image = header.handle.look(blob)
+    orientation = header.handle.orientation
     try:
         mode = _mode(image, blob)
         alpha = has_alpha(image)
@@ -171,7 +172,9 @@ def _in_strips(image: Any, format: str, blob: bytes) -> bool:
         # also decoded in full, but held once instead of four times
         is_plain = not getattr(image, "is_animated", False)
     elif format == "TIFF":
-        bits, colors, extra = _tag(image, 258), _tag(image, 262), _tag(image, 338, 0)
+        bits = _tag(image, 258)
+        colors = _tag(image, 262)
+        extra = _tag(image, 338, 0)
         shape = {"L": 1, "I;16": 1, "I;16B": 1, "RGB": 3, "RGBA": 4}.get(image.mode)
         is_plain = (
             shape is not None
@@ -236,7 +239,8 @@ class JpegMarkers:
 def read_markers(blob: bytes) -> JpegMarkers:
     """Walk the segments as the native extension does; a broken segment ends the walk."""
     result = JpegMarkers()
-    at, size = 2, len(blob)
+    at = 2
+    size = len(blob)
     while (marker_match := _MARKER.search(blob, at)) and marker_match.end() + 2 <= size:
         at = marker_match.end()
         marker = blob[at - 1]

@@ -67,7 +67,8 @@ class _Kernel:
     def __init__(
         self, shape: tuple[int, int], box: Box, size: tuple[int, int], filter: str
     ) -> None:
-        top, left = max(box[0], 0.0), max(box[1], 0.0)
+        top = max(box[0], 0.0)
+        left = max(box[1], 0.0)
         height, width = (min(box[k] + box[k + 2], shape[k]) - max(box[k], 0.0) for k in (0, 1))
         self._pixels = np.empty((*size, 3), np.uint8)
         self._mode = "RGB"
@@ -76,7 +77,8 @@ class _Kernel:
         )
 
     def push(self, top: int, strip: Image.Image) -> None:
-        first, last = max(self._scaler.first - top, 0), min(self._scaler.last - top, strip.height)
+        first = max(self._scaler.first - top, 0)
+        last = min(self._scaler.last - top, strip.height)
         if first < last:
             pixels = np.asarray(strip)
             self._scaler.push(pixels.reshape(strip.height, strip.width, -1)[first:last])

@@ -185,7 +185,11 @@ _MODEL = 0x0110
 _DATE = 0x0132
 _EXIF = 0x8769
 _GPS = 0x8825
-_ORIGINAL, _OFFSET, _LENS_MAKE, _LENS = 0x9003, 0x9011, 0xA433, 0xA434  # of the EXIF folder
+# of the EXIF folder
+_ORIGINAL = 0x9003
+_OFFSET = 0x9011
+_LENS_MAKE = 0xA433
+_LENS = 0xA434
 _SIGNS = {"N": 1, "S": -1, "E": 1, "W": -1}
 _TIME = re.compile(r"(\d{4}):(\d\d):(\d\d) (\d\d:\d\d:\d\d)")
 _ZONE = re.compile(r"[+-]\d\d:\d\d|Z")
@@ -221,7 +225,8 @@ def _time(exif: Any) -> str | None:
 
 def _gps(exif: Any) -> list[float] | None:
     place = exif.get_ifd(_GPS)
-    latitude, longitude = _degrees(place[1], place[2]), _degrees(place[3], place[4])
+    latitude = _degrees(place[1], place[2])
+    longitude = _degrees(place[3], place[4])
     is_valid = abs(latitude) <= 90 and abs(longitude) <= 180  # false for NaN
     return [round(latitude, 7), round(longitude, 7)] if is_valid else None
 
@@ -233,7 +238,8 @@ def _degrees(letter: Any, parts: Any) -> float:
 
 def _named(exif: Any, make: int, model: int) -> str | None:
     """Make and model of a camera; the model alone if it begins with the make."""
-    maker, name = _text(exif.get(make)), _text(exif.get(model))
+    maker = _text(exif.get(make))
+    name = _text(exif.get(model))
     if maker and name and not name.lower().startswith(maker.split()[0].lower()):
         return f"{maker} {name}"
     return name or maker

@@ -113,7 +113,8 @@ def _touched(
 ) -> Callable[[np.ndarray], np.ndarray]:
     """A function of ids in the source: bool, True if the file has another version now."""
     kept = None if listing is None or names is None else listing_prefix(target)
-    before, now = _versions(kept), _versions(listing)
+    before = _versions(kept)
+    now = _versions(listing)
     if names is None or before is None or now is None:
         return lambda ids: np.zeros(len(ids), bool)
     order = np.argsort(before[0])
@@ -158,9 +159,11 @@ def _different(
 
 def _other_kind_of_labels(plan: JobPlan, input: Input) -> list[str]:
     """The difference between class names and indices; else, possible differences."""
-    kept, now = bool(plan.classes), bool(input.source.classes)
+    kept = bool(plan.classes)
+    now = bool(input.source.classes)
     if plan.multi != is_multi(input.source):
-        one, several = "one class of each image", "lists of classes"
+        one = "one class of each image"
+        several = "lists of classes"
         was, now_has = (several, one) if plan.multi else (one, several)
         return [f"labels: this job has {was}, the source has {now_has} (label_kind, --label-kind)"]
     if kept == now:

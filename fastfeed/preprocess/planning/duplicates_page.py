@@ -146,7 +146,8 @@ def _card(source: Source, pair: DuplicatePair, thumbnails: dict[int, _Thumbnail]
 
 def _thumbnails(source: Source, ids: Sequence[int]) -> dict[int, _Thumbnail]:
     """A thumbnail of each image."""
-    unique_ids, rasterizer = list(dict.fromkeys(ids)), Rasterizer(filter="area")
+    unique_ids = list(dict.fromkeys(ids))
+    rasterizer = Rasterizer(filter="area")
     thumbnails: dict[int, _Thumbnail] = {}
     for first in range(0, len(unique_ids), _READ_BATCH):
         batch = unique_ids[first : first + _READ_BATCH]

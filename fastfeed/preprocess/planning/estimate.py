@@ -222,7 +222,8 @@ def _summarize(
     summaries: Sequence[Mapping[str, Any]], images: int, shards: int, free: int | None
 ) -> Estimate:
     count = sum(summary["samples"] for summary in summaries)
-    bad, stages = Counter[str](), Counter[str]()
+    bad = Counter[str]()
+    stages = Counter[str]()
     for summary in summaries:
         bad.update(summary["bad"])
         stages.update(summary["seconds"])

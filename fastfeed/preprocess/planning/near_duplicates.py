@@ -17,7 +17,9 @@ import numpy as np
 
 _BITS = 64
 _ALL_BITS = (1 << _BITS) - 1
-_SORT_NS, _COMPARE_NS = 130.0, 12.0  # per hash and sort, per pair: measured; only the ratio matters
+# per hash and sort, per pair: measured; only the ratio matters
+_SORT_NS = 130.0
+_COMPARE_NS = 12.0
 _PAIRS_PER_BATCH = 1 << 20  # pairs compared in one go
 _CROWD_SIZE = 2048  # larger runs with equal bands are searched by their other bits
 _MAX_DEPTH = 3  # levels of recursion
@@ -43,7 +45,8 @@ def near_pairs(dhash: np.ndarray, distance: int) -> Pairs:
     del order, ordered, first
     if distance:
         for a, b, bits in _search(distinct, distance):
-            left, right = first_positions[a], first_positions[b]
+            left = first_positions[a]
+            right = first_positions[b]
             parts.append((np.minimum(left, right), np.maximum(left, right), bits))
     a, b, bits = (np.concatenate(part) for part in zip(*parts, strict=True))
     return a.astype(np.int64), b.astype(np.int64), bits
@@ -161,11 +164,13 @@ def _brute_force(
         pairs_before = ends[first - 1] if first else 0
         full = int(np.searchsorted(ends, pairs_before + _PAIRS_PER_BATCH, side="right"))
         last = max(first + 1, full)
-        block, partners = at[first:last], later[first:last]
+        block = at[first:last]
+        partners = later[first:last]
         other_positions = np.arange(ends[last - 1] - pairs_before) + np.repeat(
             block + 1 - (ends[first:last] - pairs_before - partners), partners
         )
-        a, b = order[np.repeat(block, partners)], order[other_positions]
+        a = order[np.repeat(block, partners)]
+        b = order[other_positions]
         bits = np.bitwise_count(hashes[a] ^ hashes[b])
         near = np.flatnonzero(bits <= distance)
         if len(near):

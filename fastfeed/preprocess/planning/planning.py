@@ -118,7 +118,8 @@ def create_plan(
     check_where(target, input, recipe, engine)
     check_free_space(input, recipe, engine, target, reporter)
     source = input.source
-    length, ids = len(source), np.arange(len(source))
+    length = len(source)
+    ids = np.arange(len(source))
     survey = None
     if recipe.looks:
         survey = _run_survey(target, input, recipe, engine, _bounds([length]), reporter, part=part)
@@ -365,7 +366,8 @@ def _run_survey(
     Each part (i, n) of a job begins elsewhere, and skips what another has completed. of: a hash of
     the ids of `input` in its source, if these do not begin with those of earlier surveys.
     """
-    pixels, max_pixels = recipe.choice.compares, recipe.limits.max_pixels
+    pixels = recipe.choice.compares
+    max_pixels = recipe.limits.max_pixels
     fingerprint, pieces, length = input.fingerprint + of, len(bounds) - 1, int(bounds[-1])
     known = [(part.length, part.fingerprint) for part in earlier]
     done = completed_pieces(target, bounds, fingerprint, pixels, max_pixels, known)

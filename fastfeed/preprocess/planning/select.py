@@ -118,7 +118,8 @@ def _find_similar(
     unwanted: np.ndarray | None,
 ) -> Similar:
     """Similar images by preference: those of the job, then as the recipe says, source order."""
-    rows, length = survey.rows, len(survey)
+    rows = survey.rows
+    length = len(survey)
     new = np.ones(length, np.int8)
     new[: len(placed)] = placed < 0
     new[len(placed) :] = 2

@@ -28,7 +28,10 @@ from fastfeed.preprocess.pixels.image_info import ImageInfo, image_info
 from fastfeed.preprocess.targets.target import Target
 from fastfeed.sources.base import Source
 
-GOOD, BAD, PLAIN = 0, 1, 2  # PLAIN: good, but too uniform for a meaningful dHash
+# PLAIN: good, but too uniform for a meaningful dHash
+GOOD = 0
+BAD = 1
+PLAIN = 2
 ROW = np.dtype(
     [
         ("id", "<i8"),
@@ -77,7 +80,8 @@ class SurveyTask:
             return _summary(complete[0])
         metadata = _metadata(*about)
         rows, failed, done = self._begun(piece, ids, metadata)
-        hasher, saves = ImageHasher(self.max_pixels), _Saves()
+        hasher = ImageHasher(self.max_pixels)
+        saves = _Saves()
         remaining = [i for i in ids[done:] if i not in poison]
         with read_ahead(self.source, remaining, lambda: context.begin(_NO_SAMPLE)) as blobs:
             for i, blob, _ in blobs:
@@ -121,7 +125,8 @@ class SurveyTask:
                 context.begin(sample)
                 self._inspect(row, blob, hasher, context.room)
                 return ""
-            blob_bytes, extra = known_sizes(self.source, [sample])[0], FREE_BYTES
+            blob_bytes = known_sizes(self.source, [sample])[0]
+            extra = FREE_BYTES
             while extra:  # reserve memory for the file and for typical decoding before reading it
                 context.begin(_NO_SAMPLE)  # waiting for memory must not count against its timeout
                 with context.room(blob_bytes + extra):
@@ -232,7 +237,8 @@ def completed_pieces(
     """
     done = set()
     for piece in range(len(bounds) - 1):
-        first, last = int(bounds[piece]), int(bounds[piece + 1])
+        first = int(bounds[piece])
+        last = int(bounds[piece + 1])
         loaded = _load_piece(target.read(piece_name(piece)))
         of = next((before for length, before in earlier if last <= length), fingerprint)
         if loaded is not None and _fits(loaded[1], of, first, last, need_pixels, max_pixels):
@@ -311,7 +317,9 @@ _CELL = 8
 _REDUCED = (ROWS * _CELL, COLUMNS * _CELL)
 _LUMA = np.array([299, 587, 114], np.int64)  # BT.601, thousandths
 _LEVEL = 1000 * _CELL * _CELL  # a gray level of 255, in sums over a cell
-_MIN_STEP, _MIN_STEPS = 2, 20  # 20 of 64 differences must be >= 2 levels: else most bits are noise
+# 20 of 64 differences must be >= 2 levels: else most bits are noise
+_MIN_STEP = 2
+_MIN_STEPS = 20
 _MIN_BORDERS = 16  # of 112 neighboring bits that must differ: else it is a gradient or a vignette
 
 

@@ -71,7 +71,8 @@ class Statistics:
 
 def statistics(job: Job) -> Statistics:
     """Sum up the records of a job."""
-    records, plan = job.records.values(), job.plan
+    records = job.records.values()
+    plan = job.plan
     return Statistics(
         target=job.target.text,
         shards=len(job.shards),

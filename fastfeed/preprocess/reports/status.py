@@ -95,7 +95,8 @@ class JobStatus:
 
 def job_status(job: Job, now: float | None = None) -> JobStatus:
     """The current status of a job. Times are known for folders only, not for buckets."""
-    records, now = job.records.values(), time.time() if now is None else now
+    records = job.records.values()
+    now = time.time() if now is None else now
     writers = sum(not has_ended(name.rpartition("/")[2]) for name in temporary_names(job.target))
     times = _times(job)
     interval, last = shard_pace(times)

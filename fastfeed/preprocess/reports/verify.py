@@ -23,7 +23,9 @@ from fastfeed.sources.shards.build_index import ForwardReader
 from fastfeed.sources.tables.parquet_footer import row_groups
 
 MDS_INDEX = "index.json"  # derived from the records
-INDEX, INDEXES = ".ffindex", ".fastfeed"  # of readers, and the folder in which they keep them
+# of readers, and the folder in which they keep them
+INDEX = ".ffindex"
+INDEXES = ".fastfeed"
 _READERS = 4
 
 OnShard = Callable[[int, int], None]  # (shards checked, shards)
@@ -73,7 +75,8 @@ def verify(job: Job, on_shard: OnShard | None = None) -> Verification:
             problems += shard_problems
             read += count
             if not shard_problems:
-                whole, samples = whole + 1, samples + len(record.ids)
+                whole = whole + 1
+                samples = samples + len(record.ids)
             if on_shard is not None:
                 on_shard(number + 1, len(records))
     problems += _foreign_files(job, records, present)
@@ -89,7 +92,8 @@ def verify(job: Job, on_shard: OnShard | None = None) -> Verification:
 
 def matching_records(job: Job) -> dict[int, Record]:
     """Records of this plan, whether or not their files exist."""
-    hashes, present = job.plan.shard_hashes, job.target.files()
+    hashes = job.plan.shard_hashes
+    present = job.target.files()
     indexes = {record_name(shard.name): shard.index for shard in job.shards}
     found = read_records(job.target, [name for name in indexes if name in present])
     return {
@@ -178,7 +182,8 @@ def _check_samples(job: Job, record: Record) -> Iterator[Problem]:
         yield Problem("record", record.name, detail, record.index)
     elif record.files and (record.ids or record.files[0].bytes):  # an empty TFRecord has no bytes
         main = record.files[0]
-        format, read = job.plan.recipe.packing.format, reader(job.target, main.name)
+        format = job.plan.recipe.packing.format
+        read = reader(job.target, main.name)
         try:
             count = count_samples(format, main.name, main.bytes, read)
         except SourceError as error:
@@ -240,7 +245,7 @@ def _in_tar(reader: ForwardReader) -> int:
 
 
 def _in_tfrecord(reader: ForwardReader) -> int:
-    from fastfeed.sources.tfrecord.source import records
+    from fastfeed.sources.tfrecord.records import records
 
     notes: list[str] = []
     count = sum(1 for _ in records(reader, notes))

@@ -380,7 +380,8 @@ class _ShardBuilder:
     def write(self, context: TaskContext) -> None:
         """Write the samples that wait for the function in `Metadata.extras`, if there is one."""
         started = perf_counter()
-        waiting, self.waiting = self.waiting, []
+        waiting = self.waiting
+        self.waiting = []
         first = waiting[0][0] if waiting else NO_SAMPLE
         entries = self.task.extend([entry for _, entry, _, _ in waiting], context, first)
         extended = perf_counter()

@@ -39,7 +39,7 @@ from fastfeed.sources.tables.column_types import ColumnType
 from fastfeed.sources.tar.headers import BLOCK, members
 from fastfeed.sources.tfrecord.example import Example, FeatureNames, to_python
 from fastfeed.sources.tfrecord.protobuf import LazyMessage
-from fastfeed.sources.tfrecord.source import records
+from fastfeed.sources.tfrecord.records import records
 
 _BLOCK = 8 << 20  # bytes read at once
 _RUN = 1 << 20  # bytes of samples that are passed through at once, unless one has more

@@ -164,7 +164,8 @@ class UserFunction:
             raise self._wrong(
                 sample, f"must return mappings of names to values, or Drop, got {got}"
             )
-        added, text = UserColumns(), None
+        added = UserColumns()
+        text = None
         for name, value in result.items():
             if name == "text":
                 if not isinstance(value, str):

@@ -32,7 +32,8 @@ def versions(recipe: Recipe) -> dict[str, str]:
 
     Of fastfeed itself the minor version: within one, pixels stay the same and jobs resume.
     """
-    result, own = {"pillow": _PILLOW}, ".".join(__version__.split(".")[:2])
+    result = {"pillow": _PILLOW}
+    own = ".".join(__version__.split(".")[:2])
     for name, feature_names in _OF_PILLOW.items():
         candidates = (features.version(feature) for feature in feature_names)
         result[name] = next((version for version in candidates if version), "none")

@@ -192,7 +192,8 @@ class Attempt:
             with suppress(OSError):  # the content is discarded
                 file.drop()
         self.files = []
-        folder, self._folder = self._folder, None
+        folder = self._folder
+        self._folder = None
         if folder is not None:
             with suppress(OSError):  # `sweep` removes it later; an earlier error matters more
                 remove_tree(folder)
@@ -243,12 +244,14 @@ class AtomicFile:
 
     def drop(self) -> None:
         """Close the file descriptor; the folder's owner removes the file."""
-        file, self._file = self._file, None
+        file = self._file
+        self._file = None
         if file is not None:
             os.close(file)
 
     def _flush(self) -> None:
-        buffer, self._buffer = self._buffer, bytearray()
+        buffer = self._buffer
+        self._buffer = bytearray()
         if buffer:
             self._write_through(memoryview(buffer))
 

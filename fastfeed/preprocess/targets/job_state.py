@@ -99,7 +99,9 @@ def open_job(target: Target, plan: JobPlan | None = None, before: Job | None = N
         plan = load_plan(target)
     if plan is None:
         raise SourceError(f"{target.text} holds no job of fastfeed preprocess: no {PLAN}")
-    shards, present, hashes = plan.shards, target.files(), plan.shard_hashes
+    shards = plan.shards
+    present = target.files()
+    hashes = plan.shard_hashes
     by_name = {shard.name: shard for shard in shards}
     by_record = {record_name(shard.name): shard for shard in shards}
     names = [name for name in by_record if name in present]

@@ -185,7 +185,8 @@ class LocalTarget(Target):
         """Create the folders of a file, but not the target, which may be removed on purpose."""
         path = self.folder
         for part in name.split("/")[:-1]:
-            outer, path = path, os.path.join(path, part)
+            outer = path
+            path = os.path.join(path, part)
             try:
                 os.mkdir(path)
             except FileExistsError:

@@ -30,13 +30,15 @@ def check_overlap(source: PathLike, target: PathLike) -> None:
 
 
 def _overlap(source: str, target: str) -> str:
-    target_parts, pattern = _parts(target), _parts(source)
+    target_parts = _parts(target)
+    pattern = _parts(source)
     fixed = next((k for k, part in enumerate(pattern) if k and _MAGIC.search(part)), len(pattern))
     if pattern[0] == "file" and os.path.lexists(
         "/" + "/".join(pattern[1:])
     ):  # a folder may be called "a[1]"
         fixed = len(pattern)
-    start, magic = pattern[:fixed], pattern[fixed:]
+    start = pattern[:fixed]
+    magic = pattern[fixed:]
     if start[0] != target_parts[0]:
         return ""
     if start[0] == "file":
@@ -57,7 +59,8 @@ def _overlap(source: str, target: str) -> str:
 def _parts(text: str) -> PathParts:
     protocol, mark, rest = text.partition("://")
     if not mark:
-        protocol, rest = "file", text
+        protocol = "file"
+        rest = text
     if protocol in ("file", "local"):
         return ("file", *os.path.abspath(rest).split("/")[1:])
     # a user and a password

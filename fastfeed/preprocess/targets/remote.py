@@ -175,7 +175,8 @@ class RemoteTarget(Target):
 
     def sweep(self, everything: bool = False) -> int:
         """Remove temporary folders of ended processes of this machine, or of all processes."""
-        top, swept = tempfile.gettempdir(), 0
+        top = tempfile.gettempdir()
+        swept = 0
         for name in os.listdir(top):
             mark, _, owner = name.removeprefix(_SPOOL).partition(".")
             own = has_ended(owner) or (everything and mark == self._mark)
@@ -269,9 +270,11 @@ class RemoteTarget(Target):
             advice = "create it, or correct the name"
             code = errno.ENOENT
         else:
-            code, advice = errno.EIO, "check that the service is up"
+            code = errno.EIO
+            advice = "check that the service is up"
             if detail.startswith(("permission denied", "no credentials")):
-                code, advice = errno.EACCES, "check the permissions of the key"
+                code = errno.EACCES
+                advice = "check the permissions of the key"
             # the advice of every client
             detail = detail.replace("pass storage=", "pass target_storage=")
         text = f"cannot {action}: {detail}; {advice}, {RERUN_HINT}"

@@ -150,7 +150,8 @@ class Supervisor:
                     if self._on_progress and command == "do":
                         self._on_progress(piece, worker.slot.read()[1] - before)
                 elif name == "need":
-                    need, limit = payload[0], self._rules.memory
+                    need = payload[0]
+                    limit = self._rules.memory
                     if need <= limit:
                         reservations.enter_context(self._budget.reserve(need))
                     worker.send(("given" if need <= limit else "never", limit))
@@ -173,7 +174,8 @@ class Supervisor:
 
     def _end_worker(self) -> None:
         with self._lock:
-            worker, self._worker = self._worker, None
+            worker = self._worker
+            self._worker = None
         if worker is not None:
             worker.end()
 
@@ -225,7 +227,8 @@ class _Worker:
         try:
             # not sent in the constructor, so that `end` can be called meanwhile
             if self._task is not None:
-                first, self._task = self._task, None
+                first = self._task
+                self._task = None
                 self._connection.send(first)
                 while self.receive()[0] != "ready":
                     pass
@@ -272,6 +275,7 @@ class _Worker:
             self.process.kill()
             self.process.wait()
         self._our_end.close()
-        lifeline, self._lifeline = self._lifeline, -1
+        lifeline = self._lifeline
+        self._lifeline = -1
         if lifeline >= 0:
             os.close(lifeline)

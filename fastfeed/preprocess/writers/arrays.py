@@ -71,7 +71,8 @@ class Writer(base.Writer):
 
     def close(self) -> list[int]:
         """Byte offsets of the samples in the array file."""
-        samples, size = len(self._labels), int(np.prod(self._shape))
+        samples = len(self._labels)
+        size = int(np.prod(self._shape))
         self._file.write(npy_header("|u1", (samples, *self._shape)))
         self._spool.pour(self._file)
         self._file.close()

@@ -159,7 +159,8 @@ class Writer(base.Writer):
         """Write the batches as a row group."""
         self._gather()
         if self._batches:
-            table, parquet = pa.Table.from_batches(self._batches), self._opened()
+            table = pa.Table.from_batches(self._batches)
+            parquet = self._opened()
             try:
                 with self._guarded.in_use():
                     parquet.write_table(table, row_group_size=table.num_rows)

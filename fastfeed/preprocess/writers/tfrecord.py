@@ -24,8 +24,14 @@ from fastfeed.sources.tables.column_types import ColumnType, is_nested
 
 _FORMATS = {"jpg": b"JPEG"}  # as in TensorFlow's scripts; others in upper case
 _MAX_BYTES = (1 << 31) - 1  # bytes per message, protobuf's limit
-_FIRST, _SECOND, _THIRD = b"\x0a", b"\x12", b"\x1a"  # fields 1, 2, 3 with a length
-_BYTES, _FLOATS, _INTEGERS = _FIRST, _SECOND, _THIRD  # kinds of a feature
+# fields 1, 2, 3 with a length
+_FIRST = b"\x0a"
+_SECOND = b"\x12"
+_THIRD = b"\x1a"
+# kinds of a feature
+_BYTES = _FIRST
+_FLOATS = _SECOND
+_INTEGERS = _THIRD
 _IMAGE = "image/encoded"
 
 

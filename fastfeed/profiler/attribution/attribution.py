@@ -72,7 +72,8 @@ def attribute_device(host: Host, device: int, edges: np.ndarray | None = None) -
     The default edges are its first op and its last. The slices are disjoint and sum to the idle
     time: asserted, because the whole report depends on it.
     """
-    trace, launch = host.trace, host.launch
+    trace = host.trace
+    launch = host.launch
     edges = op_edges(trace, device) if edges is None else edges
     busy = busy_sets(trace, device, edges)
     covered = union(*busy.values())
@@ -89,7 +90,8 @@ def attribute_device(host: Host, device: int, edges: np.ndarray | None = None) -
     )
     parts += [launch_call_causes(host, gaps, covered), queue_causes(host, gaps)]
     joined = _with_drains(host, gaps, rows, in_time_order(parts))
-    start, end = joined.span[:, 0], joined.span[:, 1]
+    start = joined.span[:, 0]
+    end = joined.span[:, 1]
     # slices of one gap touch, and gaps do not
     is_new = np.concatenate([[False], start[1:] != end[:-1]])
     slices = Slices(
@@ -100,14 +102,16 @@ def attribute_device(host: Host, device: int, edges: np.ndarray | None = None) -
         thread=joined.thread,
         name=joined.name,
     )
-    idle, attributed = int((gaps.end - gaps.start).sum()), measure(joined.span)
+    idle = int((gaps.end - gaps.start).sum())
+    attributed = measure(joined.span)
     disjoint = bool((slices.start[1:] >= slices.end[:-1]).all())
     if attributed != idle or not disjoint:
         raise AssertionError(
             f"{attributed} ns of {idle} ns idle have a cause; disjoint: {disjoint}"
         )
     row_launch = launch[rows]
-    waits, ramp = _waits(host, processes, row_launch), _ramp(trace, slices, rows, row_launch)
+    waits = _waits(host, processes, row_launch)
+    ramp = _ramp(trace, slices, rows, row_launch)
     return Attribution(
         host, device, busy, covered, edges, gaps, slices, waits, ramp, rows, row_launch
     )
@@ -217,7 +221,8 @@ def _with_drains(
         avoidable[gap] - (before - before[np.minimum(first[gap], len(gap) - 1)]), 0, length
     )
     charged[~catches_up] = 0
-    first_op, last_op = host.trace.ops.start[rows[0]], host.trace.ops.end[rows].max()
+    first_op = host.trace.ops.start[rows[0]]
+    last_op = host.trace.ops.end[rows].max()
     if charged.sum() < _MIN_SHARE * (last_op - first_op):
         charged[:] = 0
     return _named(host, _split(causes, charged))
@@ -236,8 +241,10 @@ def _driving_threads(host: Host, rows: np.ndarray) -> set[int]:
 
 def _avoidable(host: Host, gaps: Gaps, rows: np.ndarray, synchronized: np.ndarray) -> np.ndarray:
     """Part of each gap between two operations that the replay lacks: int64 ns, shape (gaps,)."""
-    ops, calls = host.trace.ops, host.trace.calls
-    start, end = ops.start[rows], ops.end[rows]
+    ops = host.trace.ops
+    calls = host.trace.calls
+    start = ops.start[rows]
+    end = ops.end[rows]
     reach = np.maximum.accumulate(end)
     busy = np.diff(reach, prepend=start[0]) - np.maximum(
         start - np.concatenate([start[:1], reach[:-1]]), 0
@@ -308,8 +315,11 @@ def _call_sites(host: Host, thread: int, at: np.ndarray) -> np.ndarray:
 def launch_call_causes(host: Host, gaps: Gaps, busy: np.ndarray) -> AttributedSpans:
     """Idle time during launch calls: staging, loading, allocating, a full queue, or launching."""
     rows = np.flatnonzero(gaps.call_end > gaps.late_end)
-    ops, calls = host.trace.ops, host.trace.calls
-    op, call, span = gaps.op[rows], gaps.call[rows], spans(gaps.late_end[rows], gaps.call_end[rows])
+    ops = host.trace.ops
+    calls = host.trace.calls
+    op = gaps.op[rows]
+    call = gaps.call[rows]
+    span = spans(gaps.late_end[rows], gaps.call_end[rows])
     is_first = host.is_first_use[op]
     is_long = host.is_long_call[call] | (
         is_first & (calls.end[call] - calls.start[call] > LOADS_NS)
@@ -340,8 +350,12 @@ def queue_causes(host: Host, gaps: Gaps) -> AttributedSpans:
     cause whatever is usual: if every step waits for it, that wait is the usual length.
     """
     rows = np.flatnonzero(gaps.end > gaps.call_end)
-    trace, ops, calls = host.trace, host.trace.ops, host.trace.calls
-    span, op, call = spans(gaps.call_end[rows], gaps.end[rows]), gaps.op[rows], gaps.call[rows]
+    trace = host.trace
+    ops = host.trace.ops
+    calls = host.trace.calls
+    span = spans(gaps.call_end[rows], gaps.end[rows])
+    op = gaps.op[rows]
+    call = gaps.call[rows]
     length = span[:, 1] - span[:, 0]
     in_gap = calls.start[call] > gaps.start[rows]
     usual = max(
@@ -375,7 +389,9 @@ def queue_causes(host: Host, gaps: Gaps) -> AttributedSpans:
 
 def _cannot_wait(trace: Trace, op: np.ndarray, call: np.ndarray) -> np.ndarray:
     """Mask of ops that, by the record, wait for no stream, host function or graph node: (n,)."""
-    ops, waits, calls = trace.ops, trace.waits, trace.calls
+    ops = trace.ops
+    waits = trace.waits
+    calls = trace.calls
     streams = np.unique(np.column_stack([ops.process, ops.device, ops.stream]), axis=0)
     with_several = streams[:-1, 0][streams[1:, 0] == streams[:-1, 0]]
     unseen = np.setdiff1d(with_several, waits.process)
@@ -405,7 +421,9 @@ def producers(host: Host, op: np.ndarray) -> np.ndarray:
     """
     trace = host.trace
     result = np.full(len(op), -1, np.int64)
-    waits, ops, calls = trace.waits, trace.ops, trace.calls
+    waits = trace.waits
+    ops = trace.ops
+    calls = trace.calls
     if not len(waits.corr) or not len(calls.start) or not len(op):
         return result
     waiting, recording = host.wait_calls

@@ -58,7 +58,8 @@ def find_gaps(
     ends in profiler overhead still waits for the next op, so it is late on that op's launch.
     """
     idle = complement(union(*busy.values()), int(edges[0]), int(edges[1]))
-    ops, calls = trace.ops, trace.calls
+    ops = trace.ops
+    calls = trace.calls
     rows = np.flatnonzero(ops.device == device)
     if (np.diff(ops.start[rows]) <= 0).any():
         launch_start = pick(calls.start, launch[rows], np.iinfo(np.int64).max)
@@ -96,7 +97,9 @@ def busy_sets(trace: Trace, device: int, edges: np.ndarray) -> Mapping[str, np.n
     """
     ops = trace.ops
     of_device = ops.device == device
-    kind, start, end = ops.kind[of_device], ops.start[of_device], ops.end[of_device]
+    kind = ops.kind[of_device]
+    start = ops.start[of_device]
+    end = ops.end[of_device]
     rows = {
         "compute": (kind == Kind.COMPUTE) | (kind == Kind.GRAPH),
         "comm": kind == Kind.COMM,
@@ -108,7 +111,8 @@ def busy_sets(trace: Trace, device: int, edges: np.ndarray) -> Mapping[str, np.n
     of_process = np.isin(trace.overheads.process, processes)
     within = of_process & (trace.overheads.start > edges[0]) & (trace.overheads.end < edges[1])
     by_class["overhead"] = spans_at(trace.overheads, within)
-    disjoint, covered = {}, union()
+    disjoint = {}
+    covered = union()
     for name in BUSY:
         spans_of_class = union(by_class[name])
         disjoint[name] = subtract(spans_of_class, covered)

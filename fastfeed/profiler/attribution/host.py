@@ -50,7 +50,9 @@ class Host:
         self.spans_of = cache(self._find_spans)
         self.device_work = cache(self._find_device_work)
         self._process_waits = cache(self._find_tf_data_waits)
-        ranges, calls, sched = trace.ranges, trace.calls, trace.sched
+        ranges = trace.ranges
+        calls = trace.calls
+        sched = trace.sched
         self.range_activity = range_activities(trace, input_range)
         self.launch = launch_calls(trace)
         self.is_long_call = is_long_call(trace)
@@ -76,7 +78,8 @@ class Host:
 
     def _classify_calls(self) -> np.ndarray:
         """Classifies calls by name. A long first launch loads its kernel."""
-        activity, calls = call_activities(self.trace), self.trace.calls
+        activity = call_activities(self.trace)
+        calls = self.trace.calls
         first = self.launch[self.is_first_use & (self.launch >= 0)]
         loading = first[
             (calls.end[first] - calls.start[first] > LOADS_NS)
@@ -105,7 +108,8 @@ class Host:
 
     def _pinning_is_input(self) -> None:
         """Classify pinning of host memory during batch preparation as input, not allocation."""
-        calls, code = self.trace.calls, self.code
+        calls = self.trace.calls
+        code = self.code
         rows = np.flatnonzero(self.call_activity == Activity.ALLOC)
         rows = rows[self.trace.matches(calls.name[rows], PINS)]
         for thread in distinct(calls.thread[rows]).tolist():
@@ -138,7 +142,8 @@ class Host:
     @cached_property
     def wait_calls(self) -> tuple[np.ndarray, np.ndarray]:
         """Indexes into Trace.calls of each wait and of its event's recording; -1 unknown."""
-        trace, waits = self.trace, self.trace.waits
+        trace = self.trace
+        waits = self.trace.waits
         waiting = calls_by_id(trace, waits.process, waits.corr)
         return waiting, calls_by_id(trace, waits.process, waits.on_corr)
 
@@ -149,7 +154,8 @@ class Host:
 
     def feeding_threads(self, thread: int) -> list[int]:
         """The other threads of the same process, those that launch most first."""
-        threads, calls = self.trace.threads, self.trace.calls
+        threads = self.trace.threads
+        calls = self.trace.calls
         launches = np.bincount(calls.thread[self.launch[self.launch >= 0]], minlength=len(threads))
         others = [
             index
@@ -199,7 +205,8 @@ class Host:
         return self._process_waits(self.trace.threads[thread].process if thread >= 0 else -1)
 
     def _find_tf_data_waits(self, process: int) -> np.ndarray:
-        trace, ranges = self.trace, self.trace.ranges
+        trace = self.trace
+        ranges = self.trace.ranges
         in_process = trace.process_of(ranges.thread) == process
         return union(spans_at(ranges, in_process & trace.matches(ranges.name, _TF_DATA_OPS)))
 

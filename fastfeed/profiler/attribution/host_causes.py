@@ -126,7 +126,8 @@ def _explain(
     parts.append(AttributedSpans.of(intersect(rest, contention), Cause.CPU_CONTENTION, thread))
     rest = subtract(rest, contention)
     waiting = empty() if is_last else host.spans_of(thread, Activity.WAITING)
-    parked, rest = intersect(rest, waiting), subtract(rest, waiting)
+    parked = intersect(rest, waiting)
+    rest = subtract(rest, waiting)
     for activity in _AFTER_WAITING:
         rest = _take_activity(host, rest, thread, activity, parts)
     return rest, parked

@@ -32,7 +32,8 @@ def calls_by_id(trace: Trace, process: np.ndarray, corr: np.ndarray) -> np.ndarr
     usable = usable[calls.corr[usable] >= 0]
     if not len(usable) or not len(corr):
         return result
-    target, ids = corr, calls.corr[usable]
+    target = corr
+    ids = calls.corr[usable]
     if (
         max(ids.max(), target.max()) >= 1 << 40
     ):  # some ids are addresses: renumber them so that the keys fit in int64
@@ -48,7 +49,8 @@ def calls_by_id(trace: Trace, process: np.ndarray, corr: np.ndarray) -> np.ndarr
 
 def _first_with(keys: np.ndarray, rows: np.ndarray, target: np.ndarray) -> np.ndarray:
     """First of these rows with each target's key: int64, or -1; targets are in range."""
-    low, high = int(keys.min()), int(keys.max())
+    low = int(keys.min())
+    high = int(keys.max())
     if high - low <= _SPREAD * len(
         keys
     ):  # ids count up: a table takes a third of the time of sorting

@@ -110,7 +110,8 @@ def _nests(trace: Trace, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
         if not len(own):
             continue
         own = by_start(calls, own)
-        start, end = calls.start[rows[at]], calls.end[rows[at]]
+        start = calls.start[rows[at]]
+        end = calls.end[rows[at]]
         before = np.searchsorted(calls.start[own], start, side="right") - 1
         reach = np.maximum.accumulate(calls.end[own])
         inside = (before >= 0) & (reach[before] >= end) & (reach[before] > start)
@@ -130,7 +131,9 @@ def consistency_metrics(attribution: Attribution, judged: Period) -> Mapping[str
     or main thread waited for input. `lost_launches`: launches in the judged time without an
     operation, of `checked_launches`.
     """
-    trace, host, rows = attribution.trace, attribution.host, attribution.rows
+    trace = attribution.trace
+    host = attribution.host
+    rows = attribution.rows
     ops = trace.ops
     length = ops.end[rows] - ops.start[rows]
     metrics = {"longest_op_share": 0.0, "longest_op_overlap": 0.0}
@@ -138,7 +141,8 @@ def consistency_metrics(attribution: Attribution, judged: Period) -> Mapping[str
         longest = int(rows[np.argmax(length)])
         window = max(int(attribution.edges[1] - attribution.edges[0]), 1)
         metrics["longest_op_share"] = int(length.max()) / window
-        start, end = int(ops.start[longest]), int(ops.end[longest])
+        start = int(ops.start[longest])
+        end = int(ops.end[longest])
         others = rows[(ops.start[rows] < end) & (ops.end[rows] > start) & (rows != longest)]
         others = others[ops.stream[others] == ops.stream[longest]]
         inside = clip(union(spans_at(ops, others)), start, end)

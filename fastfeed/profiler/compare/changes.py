@@ -53,7 +53,8 @@ class DeviceChange:
     @property
     def speedup(self) -> float | None:
         """Steps per second, after divided by before; None without steps."""
-        a, b = self.step.before_ns, self.step.after_ns
+        a = self.step.before_ns
+        b = self.step.after_ns
         return a / b if a and b else None
 
 

@@ -331,7 +331,8 @@ def _of_feed(change: FeedChange, comparison: Comparison) -> tuple[str, str]:
         else "one lacks"
     )
     clauses = [f"{where} GPU activity, so feeds are compared"]
-    batch, wait = change.batch, change.wait
+    batch = change.batch
+    wait = change.wait
     if batch.before_ns is not None and batch.after_ns is not None:
         noise = {"same": f" ({_NOISE})", "unknown": ", too few batches to be certain"}.get(
             batch.direction, ""
@@ -375,7 +376,8 @@ def _outcome(device_change: DeviceChange) -> str:
 
 
 def _step(device_change: DeviceChange) -> str:
-    change, speedup = device_change.step, device_change.speedup
+    change = device_change.step
+    speedup = device_change.speedup
     if speedup is None or change.before_ns is None or change.after_ns is None:
         without = [
             when for when in ("before", "after") if getattr(device_change, when).steady is None
@@ -405,7 +407,8 @@ def _input(change: MetricChange) -> str:
 def _next_cause(device_change: DeviceChange) -> str:
     """The cause to look at next."""
     idle = device_change.after.judged.budget.idle / device_change.after.judged.budget.window
-    now, before = _largest(device_change.after), _largest(device_change.before)
+    now = _largest(device_change.after)
+    before = _largest(device_change.before)
     if idle < _BUSY or now is None:
         return f"the GPU is now idle {percent(idle)} of the time"
     name, share = now
@@ -417,7 +420,8 @@ def _next_cause(device_change: DeviceChange) -> str:
 
 def _largest(device: DeviceResult) -> tuple[str, float] | None:
     """The cause that costs most, and its share of the window."""
-    causes, window = device.judged.causes, device.judged.budget.window
+    causes = device.judged.causes
+    window = device.judged.budget.window
     if not causes or not window:
         return None
     cause = max(causes, key=lambda cause: causes[cause])

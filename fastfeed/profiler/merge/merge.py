@@ -99,14 +99,16 @@ def merge(trace: Trace, side: Trace) -> Trace:
         return trace.with_notes(
             f"{name} is not used: neither a wall clock nor NVTX ranges line it up with the trace"
         )
-    start, end = side.ranges.start + alignment.shift, side.ranges.end + alignment.shift
+    start = side.ranges.start + alignment.shift
+    end = side.ranges.end + alignment.shift
     window = _window(trace)
     inside = is_mapped & (start < window[1]) & (end > window[0])
     if not inside.any():
         distance = _time_distance(start[is_mapped], end[is_mapped], window)
         return trace.with_notes(f"{name} is not used: {distance}; is it of this run?")
     names, name_index = _merge_names(trace.names, side.names)
-    duplicate, domain = np.zeros(len(inside), bool), trace.ranges.domain.copy()
+    duplicate = np.zeros(len(inside), bool)
+    domain = trace.ranges.domain.copy()
     for key in side_rows.keys() & trace_rows.keys():
         ours, theirs = _nearest(ranges_by_key[0][key], ranges_by_key[1][key] + alignment.shift)
         duplicate[side_rows[key][theirs]] = True
@@ -150,7 +152,8 @@ def merge(trace: Trace, side: Trace) -> Trace:
 
 def _match_processes(trace: Trace, side: Trace) -> tuple[dict[int, int], str]:
     """Matching processes, side to trace, by pid and host, else by rank; and a note."""
-    ours, theirs = trace.processes, side.processes
+    ours = trace.processes
+    theirs = side.processes
     matches: dict[int, int] = {}
     for index, process in enumerate(theirs):
         candidates = [
@@ -187,7 +190,8 @@ def _processes_by_feed(side: Trace) -> dict[str, list[int]]:
 
 def _map_processes(trace: Trace, side: Trace, process: dict[int, int]) -> _ProcessMap:
     """Add rows for helper processes of the matched ones, and for new threads."""
-    processes, threads = list(trace.processes), list(trace.threads)
+    processes = list(trace.processes)
+    threads = list(trace.threads)
     process = dict(process)
     for group in _processes_by_feed(side).values():
         if group[0] in process:
@@ -199,7 +203,8 @@ def _map_processes(trace: Trace, side: Trace, process: dict[int, int]) -> _Proce
     by_tid: dict[int, list[int]] = {}
     for at, thread in enumerate(trace.threads):
         by_tid.setdefault(thread.tid, []).append(at)
-    thread_rows, notes = np.full(len(side.threads), -1, np.int64), []
+    thread_rows = np.full(len(side.threads), -1, np.int64)
+    notes = []
     walls = side.origin.wall_ns, trace.origin.wall_ns
     shift = None if walls[0] is None or walls[1] is None else walls[0] - walls[1]
     for index, thread in enumerate(side.threads):
@@ -366,10 +371,12 @@ def _nearest(
     if not len(ours) or not len(theirs):
         return np.empty(0, np.int64), np.empty(0, np.int64)
     after = np.searchsorted(theirs[:, 0], ours[:, 0])
-    low, high = np.maximum(after - 1, 0), np.minimum(after, len(theirs) - 1)
+    low = np.maximum(after - 1, 0)
+    high = np.minimum(after, len(theirs) - 1)
     closer = np.abs(theirs[low, 0] - ours[:, 0]) <= np.abs(theirs[high, 0] - ours[:, 0])
     closest = np.where(closer, low, high)
-    lengths, other = ours[:, 1] - ours[:, 0], (theirs[:, 1] - theirs[:, 0])[closest]
+    lengths = ours[:, 1] - ours[:, 0]
+    other = (theirs[:, 1] - theirs[:, 0])[closest]
     similar = np.abs(lengths - other) <= np.maximum(_SAME_NS, lengths // 10)
     at = np.flatnonzero(similar & (np.abs(theirs[closest, 0] - ours[:, 0]) <= within))
     _, first = np.unique(closest[at], return_index=True)
@@ -380,7 +387,8 @@ def _by_pattern(trace: _RangesByKey, side: _RangesByKey) -> _Alignment | None:
     """Align by a sequence of ranges with the same distances in both recordings."""
     best: _Alignment | None = None
     for key in trace.keys() & side.keys():
-        ours, theirs = trace[key][:_PATTERN_LENGTH], side[key]
+        ours = trace[key][:_PATTERN_LENGTH]
+        theirs = side[key]
         count = min(len(ours), len(theirs))
         if count < _MIN_PATTERN:
             continue

@@ -14,7 +14,8 @@ def distinct(column: np.ndarray) -> np.ndarray:
     """The values of an integer column, sorted, each once."""
     if not len(column):
         return column.copy()
-    low, high = int(column.min()), int(column.max())
+    low = int(column.min())
+    high = int(column.max())
     if low == high:  # a million rows of one process
         return column[:1].copy()
     if high - low > _SPREAD * len(column):
@@ -36,7 +37,8 @@ def numbered(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     values = distinct(column)
     if len(values) < 2:
         return values, np.zeros(len(column), np.int64)
-    low, high = int(values[0]), int(values[-1])
+    low = int(values[0])
+    high = int(values[-1])
     if high - low > _SPREAD * len(column):
         return values, np.searchsorted(values, column)
     number = np.zeros(high - low + 1, np.int64)

@@ -60,12 +60,14 @@ def union(*many: np.ndarray) -> np.ndarray:
     )
     is_span = end > start
     if not is_span.all():
-        start, end = start[is_span], end[is_span]
+        start = start[is_span]
+        end = end[is_span]
     if (start[1:] > end[:-1]).all():  # a set already
         return spans(start, end)
     if (start[1:] < start[:-1]).any():
         order = np.argsort(start, kind="stable")
-        start, end = start[order], end[order]
+        start = start[order]
+        end = end[order]
     reach = np.maximum.accumulate(end)
     first = np.concatenate([[True], start[1:] > reach[:-1]])  # touching spans become one
     last = np.concatenate([first[1:], [True]])
@@ -82,7 +84,8 @@ def complement(a: np.ndarray, start: int, end: int) -> np.ndarray:
     if end <= start:
         return empty()
     a = clip(a, start, end)
-    starts, ends = np.concatenate([[start], a[:, 1]]), np.concatenate([a[:, 0], [end]])
+    starts = np.concatenate([[start], a[:, 1]])
+    ends = np.concatenate([a[:, 0], [end]])
     return _where(ends > starts, starts, ends)
 
 

@@ -66,7 +66,8 @@ def difference(
 
 
 def _steps(parts: np.ndarray, wholes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    parts, wholes = np.asarray(parts, np.int64), np.asarray(wholes, np.int64)
+    parts = np.asarray(parts, np.int64)
+    wholes = np.asarray(wholes, np.int64)
     if parts.ndim != 1 or parts.shape != wholes.shape:
         raise ValueError(
             f"one part and one whole per step, got shapes {parts.shape} and {wholes.shape}"
@@ -85,7 +86,8 @@ def _blocks(steps: int) -> float:
 
 def _ratios(parts: np.ndarray, wholes: np.ndarray, draws: np.random.Generator) -> np.ndarray:
     """The ratio in each resample: float64, shape (resamples,)."""
-    steps, length = len(parts), _length(len(parts))
+    steps = len(parts)
+    length = _length(len(parts))
     count = -(-steps // length)
     first = draws.integers(0, steps, (_RESAMPLES, count))
     past = first + length

@@ -157,10 +157,12 @@ def _match_by_ends(
     channels: list[Channel], shifts: Mapping[tuple[int, int], tuple[int, int]]
 ) -> list[MatchedCollectives]:
     """Channels of different members whose ends agree so well that they must be one communicator."""
-    remaining, matched = list(channels), []
+    remaining = list(channels)
+    matched = []
     while remaining:
         first = remaining.pop(0)
-        parts, rows = [first], []
+        parts = [first]
+        rows = []
         for member in sorted({channel.member for channel in remaining} - {first.member}):
             candidates = []
             for channel in remaining:
@@ -207,7 +209,8 @@ def _align(
     slack = abs(lengths[0] - lengths[1]) + _SLACK
     candidates = []
     for shift in range(-slack, slack + 1):
-        low, high = max(0, -shift), min(lengths[0], lengths[1] - shift)
+        low = max(0, -shift)
+        high = min(lengths[0], lengths[1] - shift)
         if high - low < max(1 if offset and not offset[1] else _MIN_MATCHES, min(lengths) / 2):
             continue
         rows = np.arange(low, high)
@@ -280,7 +283,8 @@ def _leave_together(
     """True if both leave every collective together, as participants do."""
     deviation = _clock_difference(a, b, rows, offset)[1]
     if not (offset and not offset[1]):
-        ends, difference = a.end[rows[:, 0]], b.end[rows[:, 1]] - a.end[rows[:, 0]]
+        ends = a.end[rows[:, 0]]
+        difference = b.end[rows[:, 1]] - a.end[rows[:, 0]]
         drift = _drift(ends, difference)
         if np.abs(drift).max(initial=0) <= _DRIFT * (ends[-1] - ends[0]):
             deviation = np.abs(
@@ -338,7 +342,8 @@ def align_clocks(
     ends: dict[tuple[int, int], list[np.ndarray]] = {}
     for collectives in matched:
         for row in range(1, len(collectives.members)):
-            a, b = of_member[collectives.members[0]], of_member[collectives.members[row]]
+            a = of_member[collectives.members[0]]
+            b = of_member[collectives.members[row]]
             difference = collectives.end[row] - collectives.end[0]
             ends.setdefault((a, b), []).append(difference)
             if a != b:

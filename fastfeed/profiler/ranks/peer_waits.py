@@ -161,7 +161,8 @@ def _blame_victim(
         # the same period on the victim: it ends where the wait starts
         victim_period = np.column_stack([waits.since[rows] + offsets[victim], waits.start[rows]])
         victim_period[:, 1] = np.maximum(victim_period[:, 0], victim_period[:, 1])
-        blame, excess = [], []
+        blame = []
+        excess = []
         for cause, idle in logs[culprit].own.items():
             if cause not in _UNBLAMED:
                 blame.append((culprit, cause))
@@ -245,10 +246,14 @@ def join_waits(parts: Sequence[BlamedWaits]) -> BlamedWaits:
     culprit = np.concatenate([no_rows, *(part.culprit for part in parts)])
     cause = np.concatenate([no_rows, *(part.cause for part in parts)])
     order = np.lexsort((spans[:, 1], spans[:, 0]))
-    spans, culprit, cause = spans[order], culprit[order], cause[order]
+    spans = spans[order]
+    culprit = culprit[order]
+    cause = cause[order]
     if len(spans):
         reach = np.concatenate([spans[:1, 0], np.maximum.accumulate(spans[:, 1])[:-1]])
         spans[:, 0] = np.maximum(spans[:, 0], reach)
         nonempty = spans[:, 1] > spans[:, 0]
-        spans, culprit, cause = spans[nonempty], culprit[nonempty], cause[nonempty]
+        spans = spans[nonempty]
+        culprit = culprit[nonempty]
+        cause = cause[nonempty]
     return BlamedWaits(spans, culprit, cause)

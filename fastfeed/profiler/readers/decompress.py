@@ -120,7 +120,8 @@ def head(path: str | os.PathLike[str], size: int = HEAD) -> bytes:
 
 def read_up_to(stream: Stream, size: int = HEAD) -> bytes:
     """The next `size` bytes; fewer only at the end."""
-    parts, remaining = [], size
+    parts = []
+    remaining = size
     while remaining and (part := stream.read(remaining)):
         parts.append(part)
         remaining -= len(part)

@@ -135,7 +135,8 @@ def _add_line(line: bytes, feeds: dict[str, _FeedSpans], strings: Strings) -> st
         return ""
     if not isinstance(record, list) or len(record) < 2 or not isinstance(record[0], str):
         return "kind"
-    kind, values = record[1], record[2:]
+    kind = record[1]
+    values = record[2:]
     if kind == "anchor" and len(values) >= 2:
         if not (_is_time(values[0]) and _is_time(values[1], _MAX_WALL)):
             return "value"

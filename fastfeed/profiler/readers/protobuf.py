@@ -46,7 +46,8 @@ def fields(data: Content, start: int, end: int) -> Iterator[Field]:
     """
     while start < end:
         tag, at = _varint(data, start, end)
-        number, wire = tag >> 3, tag & 7
+        number = tag >> 3
+        wire = tag & 7
         if wire == VARINT:
             value, stop = _varint(data, at, end)
         elif wire == LEN:
@@ -76,13 +77,16 @@ def split(
     """
     tag = number << 3 | LEN
     others: list[Field] = []
-    begins, ends = array("q"), array("q")
-    add_begin, add_end = begins.append, ends.append
+    begins = array("q")
+    ends = array("q")
+    add_begin = begins.append
+    add_end = ends.append
     is_complete = True
     try:
         while start < end:
             if data[start] == tag:
-                size, at = data[start + 1], start + 2
+                size = data[start + 1]
+                at = start + 2
                 if size > 127:
                     size, at = _varint(data, start + 1, end)
                 start = at + size
@@ -184,18 +188,24 @@ class FieldIterator:
     def __iter__(
         self,
     ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
-        rows, at, end = np.arange(len(self._begin)), self._begin, self._end
+        rows = np.arange(len(self._begin))
+        at = self._begin
+        end = self._end
         for _ in range(_MAX_FIELDS):
             if not (at < end).all():
                 unfinished = at < end
-                rows, at, end = rows[unfinished], at[unfinished], end[unfinished]
+                rows = rows[unfinished]
+                at = at[unfinished]
+                end = end[unfinished]
             if not len(rows):
                 return
             tag, at = varints(self._words, at)
-            number, wire = tag >> 3, tag & 7
+            number = tag >> 3
+            wire = tag & 7
             value, stop = varints(self._words, at)
             length = np.flatnonzero(wire == LEN)
-            size, value[length] = value[length], stop[length]
+            size = value[length]
+            value[length] = stop[length]
             stop[length] = np.where(size < 0, -1, stop[length] + size)
             fixed = np.flatnonzero((wire == FIXED64) | (wire == FIXED32))
             if len(fixed):

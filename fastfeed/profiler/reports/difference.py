@@ -124,10 +124,12 @@ def _feed(change: FeedChange, sheet: Sheet) -> list[Text]:
 
 def _row(metric: MetricChange, name: int, timed: bool) -> Text:
     if timed and metric.before_ns is not None and metric.after_ns is not None:
-        before, after = _ms(metric.before_ns), _ms(metric.after_ns)
+        before = _ms(metric.before_ns)
+        after = _ms(metric.after_ns)
         change = _ms(metric.after_ns - metric.before_ns, True)
     else:
-        before, after = percent(metric.before), percent(metric.after)
+        before = percent(metric.before)
+        after = percent(metric.after)
         change = f"{(metric.after - metric.before) * 100:+.1f}".replace("-0.0", "+0.0")
     figures = f"{before:>9}{after:>9}{change:>9}"
     interval = ""

@@ -120,10 +120,12 @@ def _table(title: str, metrics: Sequence[MetricChange]) -> Markup:
     rows = []
     for metric in metrics:
         if metric.before_ns is not None and metric.after_ns is not None:
-            before, after = duration(metric.before_ns), duration(metric.after_ns)
+            before = duration(metric.before_ns)
+            after = duration(metric.after_ns)
             change = _signed(metric.after_ns - metric.before_ns)
         else:
-            before, after = percent(metric.before), percent(metric.after)
+            before = percent(metric.before)
+            after = percent(metric.after)
             change = f"{(metric.after - metric.before) * 100:+.1f} points"
         interval = " to ".join(map(_signed, metric.change_ns[1:])) if metric.change_ns else ""
         name = Markup(_swatch(metric) + escape(metric.title))

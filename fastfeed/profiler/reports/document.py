@@ -156,7 +156,8 @@ def _device(device: DeviceResult) -> dict[str, Any]:
 
 
 def _steps(device: DeviceResult) -> dict[str, Any]:
-    steps, (waited, idle) = device.steps, figures.step_shares(device)
+    steps = device.steps
+    (waited, idle) = figures.step_shares(device)
     columns = (steps.labels, *steps.spans.T.tolist(), steps.steady, waited, waited + idle)
     keys = ("label", "start_ns", "end_ns", "steady", "input", "idle")
     return {

@@ -135,7 +135,9 @@ def mark(part: str, ascii: bool) -> str:
 
 def stacked(parts: Sequence[tuple[str, int]], window: int, width: int, ascii: bool) -> Text:
     """A bar of all parts, always full despite rounding."""
-    text, total, columns = Text(), 0, 0
+    text = Text()
+    total = 0
+    columns = 0
     for part, ns in parts:
         total += ns
         target = round(width * total / window) if window > 0 else 0

@@ -54,7 +54,8 @@ def timelines(devices: Sequence[tuple[DeviceResult, int]], rows: int) -> dict[st
 
 def _device(device: DeviceResult, begin: int, rows: int, names: int, steps: int) -> dict[str, Any]:
     where, pairs = _where(device, names)
-    lane, waits = device_lane(device, where), wait_lane(device)
+    lane = device_lane(device, where)
+    waits = wait_lane(device)
     judged = device.judged.spans
     return {
         "label": one_line(device.label, 120),
@@ -101,7 +102,8 @@ def _at(texts: tuple[str, ...], index: int) -> str:
 
 def _steps(device: DeviceResult, begin: int, limit: int) -> list[list[Any]]:
     """[start, end, label, steady, input, idle] of each step, or of several consecutive steps."""
-    spans, (waited, idle) = device.steps.spans, figures.step_shares(device)
+    spans = device.steps.spans
+    (waited, idle) = figures.step_shares(device)
     group_size = max(1, -(-len(spans) // max(1, limit)))
     rows = []
     for first in range(0, len(spans), group_size):
@@ -126,8 +128,10 @@ def _steps(device: DeviceResult, begin: int, limit: int) -> list[list[Any]]:
 def _gap(gap: Gap, lane: TimelineLane, waits: TimelineLane, begin: int) -> dict[str, Any]:
     """One gap and its surroundings."""
     around = max(1, int((gap.end - gap.start) * MARGIN))
-    low, high = gap.start - around, gap.end + around
-    near, waited = clip_lane(lane, low, high), clip_lane(waits, low, high)
+    low = gap.start - around
+    high = gap.end + around
+    near = clip_lane(lane, low, high)
+    waited = clip_lane(waits, low, high)
     return {
         "gap": [gap.start - begin, gap.end - begin],
         "view": [low - begin, high - begin],
@@ -192,18 +196,24 @@ def _fill_holes(
 ) -> TimelineLane:
     """Sort, clip to [low, high), remove overlaps, and fill holes with NOTHING."""
     order = np.argsort(start, kind="stable")
-    start, end = np.clip(start[order], low, high), np.clip(end[order], low, high)
-    kind, where = kind[order], where[order]
+    start = np.clip(start[order], low, high)
+    end = np.clip(end[order], low, high)
+    kind = kind[order]
+    where = where[order]
     before = np.concatenate([[low], np.maximum.accumulate(end)[:-1]]) if len(end) else end
     start = np.maximum(start, before)
     nonempty = end > start
-    start, end, kind, where = start[nonempty], end[nonempty], kind[nonempty], where[nonempty]
+    start = start[nonempty]
+    end = end[nonempty]
+    kind = kind[nonempty]
+    where = where[nonempty]
     hole_start = np.concatenate([[low], end])
     hole_end = np.concatenate([start, [high]])
     hole = hole_end > hole_start
     if not hole.any():
         return TimelineLane(start, end, kind, where)
-    start, end = np.concatenate([start, hole_start[hole]]), np.concatenate([end, hole_end[hole]])
+    start = np.concatenate([start, hole_start[hole]])
+    end = np.concatenate([end, hole_end[hole]])
     kind = np.concatenate([kind, np.full(hole.sum(), NOTHING)])
     where = np.concatenate([where, np.zeros(hole.sum(), np.int64)])
     order = np.argsort(start, kind="stable")
@@ -213,7 +223,8 @@ def _fill_holes(
 def clip_lane(lane: TimelineLane, low: int, high: int) -> TimelineLane:
     """The part of a lane within [low, high)."""
     part = slice(np.searchsorted(lane.end, low, side="right"), np.searchsorted(lane.start, high))
-    start, end = np.maximum(lane.start[part], low), np.minimum(lane.end[part], high)
+    start = np.maximum(lane.start[part], low)
+    end = np.minimum(lane.end[part], high)
     return TimelineLane(start, end, lane.kind[part], lane.where[part])
 
 

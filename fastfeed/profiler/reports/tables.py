@@ -91,7 +91,8 @@ def steps(device: DeviceResult) -> Markup:
         pad = width * 0.12 if len(edges) < 120 else 0.0
         dull = "" if device.steps.steady[low:high].any() else ' opacity=".35"'
         place = f'x="{1000 * low / count + pad:.2f}"', f'width="{width - 2 * pad:.2f}"'
-        h_in, h_all = 100 * waited[index] / top, 100 * idle[index] / top
+        h_in = 100 * waited[index] / top
+        h_all = 100 * idle[index] / top
         columns.append(
             f"<g{dull}><title>{escape(title)}</title>"
             f"{_column(place, h_all, h_all - h_in, _IDLE_COLOR)}"
@@ -158,7 +159,8 @@ def per_step(device: DeviceResult) -> Markup:
     The means of the classes add up to the step, and those of the causes to its idle part.
     """
     titles = {about.key: about.title for about in Cause} | _CLASSES
-    rows, rest = [], []
+    rows = []
+    rest = []
     for key, spread in device.per_step.items():
         step = device.per_step["step"].mean
         if key not in _CLASSES and spread.mean < _MIN_STEP_SHARE * step:
@@ -198,7 +200,8 @@ def devices(all_devices: list[DeviceResult]) -> Markup:
     """One row per device, in the order given."""
     rows = []
     for device in all_devices[:MAX_ROWS]:
-        budget, steps = device.judged.budget, figures.steps_judged(device)
+        budget = device.judged.budget
+        steps = figures.steps_judged(device)
         rows.append(
             [
                 one_line(device.label, 120),

@@ -87,7 +87,8 @@ def render(result: Result, console: Console) -> None:
         richer = detail._replace(**more)
         tried = _lines(result, Sheet(console, width, richer.wrap), richer)
         if len(tried) <= room:
-            detail, lines = richer, tried
+            detail = richer
+            lines = tried
     layout.show(lines, console)
 
 
@@ -303,7 +304,8 @@ def _feeds(result: Result, sheet: Sheet, detail: Detail) -> list[Text]:
 
 def _action(result: Result, sheet: Sheet, detail: Detail) -> list[Text]:
     """Lines with the advice; without a verdict, the reasons and how to record a better trace."""
-    verdict, wrap = result.verdict, max(2, detail.wrap)
+    verdict = result.verdict
+    wrap = max(2, detail.wrap)
     reasons = [one_line(reason, 400) for reason in verdict.reasons[: 1 + detail.evidence]]
     lines = sheet.listed("Because", reasons, lines=wrap)
     if verdict.record:

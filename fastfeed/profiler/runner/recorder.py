@@ -70,7 +70,8 @@ def under_nsys(settings: Settings, name: str, environ: Mapping[str, str]) -> Run
     TraceError if nsys does not start the command.
     """
     assert settings.nsys is not None
-    output, options = settings.out / name, options_of(settings.nsys)
+    output = settings.out / name
+    options = options_of(settings.nsys)
     with _scratch() as scratch, injection.injected(settings, "nvtx", name) as marks:
         log = scratch / "nsys.log"
         env = {**environ, "TMPDIR": str(scratch), "FASTFEED_PID": str(scratch / "pid")}

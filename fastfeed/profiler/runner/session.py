@@ -54,7 +54,8 @@ def record(settings: Settings, environ: Mapping[str, str] = os.environ) -> Recor
 
     ConfigError before it is started, if at all.
     """
-    rank, notes = rank_of(environ), []
+    rank = rank_of(environ)
+    notes = []
     settings = _choose(settings, environ, notes)
     tool = settings.tool
     launch = detect_launcher(settings.command) if tool else None

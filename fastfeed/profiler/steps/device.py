@@ -63,7 +63,8 @@ def device_result(
     With fewer than `min_steps` steady steps the whole recording is judged, unless marked steps are
     a real part of it.
     """
-    trace, host = attribution.trace, attribution.host
+    trace = attribution.trace
+    host = attribution.host
     first, last = map(int, attribution.edges)
     whole = summarize_period(attribution, spans(np.array([first]), np.array([last])))
     steady_spans = clip(union(steps.spans[steps.steady]), first, last)
@@ -130,7 +131,8 @@ def _assumed_input(attribution: Attribution) -> np.ndarray:
 
 def _gap_metrics(attribution: Attribution, judged: Period) -> dict[str, float]:
     """Shares of the parts of gaps, and of idle time that suggests missing operations."""
-    gaps, slices = attribution.gaps, attribution.slices
+    gaps = attribution.gaps
+    slices = attribution.slices
     idle = max(judged.budget.idle, 1)
     unexplained = (slices.cause == Cause.DEPENDENCY) & (slices.name < 0)
     unexplained &= slices.end - slices.start > _MAX_HELD_NS
@@ -202,7 +204,8 @@ def _cold_start(attribution: Attribution, steps: Steps, steady: Period, first: i
 
 def _worst_gaps(attribution: Attribution, steps: Steps, judged: Period) -> tuple[Gap, ...]:
     """The longest gaps of the judged period; input waits first if they are a large part."""
-    gaps, slices = attribution.gaps, attribution.slices
+    gaps = attribution.gaps
+    slices = attribution.slices
     if not len(gaps.start):
         return ()
     weight = inside = overlap(spans_at(gaps), judged.spans)
@@ -218,9 +221,12 @@ def _worst_gaps(attribution: Attribution, steps: Steps, judged: Period) -> tuple
 
 
 def _describe_gap(attribution: Attribution, steps: Steps, gap: int) -> Gap:
-    trace, ops = attribution.trace, attribution.trace.ops
-    gaps, slices = attribution.gaps, attribution.slices
-    start, end = int(gaps.start[gap]), int(gaps.end[gap])
+    trace = attribution.trace
+    ops = attribution.trace.ops
+    gaps = attribution.gaps
+    slices = attribution.slices
+    start = int(gaps.start[gap])
+    end = int(gaps.end[gap])
     first, last = np.searchsorted(slices.gap, [gap, gap + 1])
     length = slices.end[first:last] - slices.start[first:last]
     sums: dict[Cause, int] = {}
@@ -306,7 +312,8 @@ def device_metrics(attribution: Attribution, steps: Steps, judged: Period) -> Ma
     rises or falls steadily), `single_process` (1: a PyTorch DataLoader without workers, 0: with
     workers). Of the machine: `cores`.
     """
-    trace, ops = attribution.trace, attribution.trace.ops
+    trace = attribution.trace
+    ops = attribution.trace.ops
     rows = attribution.rows[_within(ops.start[attribution.rows], judged.spans)]
     metrics: dict[str, float] = {}
     if cores := trace.metadata.get("cpu_count"):
@@ -343,7 +350,8 @@ def _copies(attribution: Attribution, rows: np.ndarray, steps: int) -> dict[str,
     copies = rows[(ops.kind[rows] == Kind.H2D) & (ops.bytes[rows] > 0)]
     if not len(copies):
         return {}
-    size, span = ops.bytes[copies], spans_at(ops, copies)
+    size = ops.bytes[copies]
+    span = spans_at(ops, copies)
     spent = int((span[:, 1] - span[:, 0]).sum())
     total = float(size.sum(dtype=float))  # a damaged trace may claim more than 64 bits hold
     metrics = {"h2d_gbps": total / max(spent, 1)}
@@ -359,7 +367,9 @@ def _copies(attribution: Attribution, rows: np.ndarray, steps: int) -> dict[str,
 
 
 def _calls(attribution: Attribution, judged: Period, steps: int) -> dict[str, float]:
-    host, trace, calls = attribution.host, attribution.trace, attribution.trace.calls
+    host = attribution.host
+    trace = attribution.trace
+    calls = attribution.trace.calls
     processes = distinct(trace.ops.process[attribution.rows])
     is_own = np.isin(trace.process_of(calls.thread), processes)
     metrics = {}

@@ -110,11 +110,14 @@ def _in_order(trace: Trace, rows: np.ndarray, source: str, waits: np.ndarray | N
     """
     ranges = trace.ranges
     rows = _outermost(trace, rows)
-    start, end = ranges.start[rows], ranges.end[rows].copy()
+    start = ranges.start[rows]
+    end = ranges.end[rows].copy()
     labels = tuple(trace.name(int(name)) for name in ranges.name[rows])
-    is_exact, is_apart = True, np.zeros(len(rows), bool)
+    is_exact = True
+    is_apart = np.zeros(len(rows), bool)
     if len(rows) > 1:
-        distance, pause = np.diff(start), start[1:] - end[:-1]
+        distance = np.diff(start)
+        pause = start[1:] - end[:-1]
         period = np.median(distance)
         is_contiguous = bool(_CONTIGUOUS.search(labels[0]))
         is_exact = is_contiguous or bool(np.median(pause) <= max(_EXACT * period, _EXACT_NS))
@@ -155,12 +158,14 @@ def is_open_ended(trace: Trace, step_spans: np.ndarray) -> bool:
     Readers close open ranges with the last event. A step that is about as long as the shortest of
     the usual ones counts as whole.
     """
-    length, end = step_spans[:, 1] - step_spans[:, 0], step_spans[-1, 1]
+    length = step_spans[:, 1] - step_spans[:, 0]
+    end = step_spans[-1, 1]
     ends = np.concatenate([trace.ranges.end, trace.calls.end, trace.ops.end])
     closed_together = ends.max(initial=0) <= end and (ends == end).sum() > 1
     if not closed_together or len(length) < 2:
         return False
-    others, typical = length[:-1], np.median(length[:-1])
+    others = length[:-1]
+    typical = np.median(length[:-1])
     usual = others[np.abs(others - typical) <= TOLERANCE * typical]
     return bool(length[-1] < _SHORT * (usual if len(usual) else others).min())
 

@@ -62,7 +62,8 @@ def find_phases(attribution: Attribution, process: int) -> Mapping[str, np.ndarr
     an exhausted one before the next, starts an epoch. Rounds in a row without what only training
     has are validation, and so are ranges with such names.
     """
-    trace, host = attribution.trace, attribution.host
+    trace = attribution.trace
+    host = attribution.host
     thread = host.main_thread(process)
     edges = attribution.edges
     launched = launch_times(trace, attribution.launch, attribution.rows)

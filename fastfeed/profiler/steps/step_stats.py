@@ -74,9 +74,11 @@ def share_of(steps: Steps, judged: Period, *lost: np.ndarray) -> Share:
         )
         edges = np.array([first + (last - first) * part // _PARTS for part in range(_PARTS + 1)])
         windows = np.column_stack([edges[:-1], edges[1:]])
-        parts, wholes = overlap(windows, covered), overlap(windows, judged.spans)
+        parts = overlap(windows, covered)
+        wholes = overlap(windows, judged.spans)
         return Share(value, *_interval(value, parts, wholes))
-    parts, wholes = overlap(windows, covered), overlap(windows, judged.spans)
+    parts = overlap(windows, covered)
+    wholes = overlap(windows, judged.spans)
     step_shares = parts / np.maximum(wholes, 1)
     return Share(
         value,

@@ -33,7 +33,9 @@ _BUSY_BEGINNING = 0.05
 _MOST_LAUNCHES = 0.95  # of the launches are recorded, once the first one is
 # steps that numbers skip: with more, the recording was paused, and nothing is missing
 _MAX_HOLE = 10
-_MAX_SIZES, _MAX_KERNELS = 8, 32  # candidates that are tried
+# candidates that are tried
+_MAX_SIZES = 8
+_MAX_KERNELS = 32
 _MOST = 0.8
 _REGULAR = 0.7  # of the rounds are within half of the median length
 # blocks.7, DecoderLayer_7, h.7
@@ -80,7 +82,8 @@ def find_steps(
     before = np.maximum(np.searchsorted(step_spans[:, 0], pauses) - 1, 0)
     missing[before] = 0  # a pause of the recording is why successors are missing
     clipped = np.where(whole[:, None], np.clip(step_spans, *edges), step_spans)
-    steady, lost = _steady(clipped, whole), int(missing[missing <= _MAX_HOLE].sum())
+    steady = _steady(clipped, whole)
+    lost = int(missing[missing <= _MAX_HOLE].sum())
     return Steps(clipped, rounds.labels, rounds.source, steady, is_guess, whole, lost, unrecorded)
 
 
@@ -109,13 +112,15 @@ def _on_device(trace: Trace, device: int, launch: np.ndarray, rounds: Rounds) ->
     Copies do not count: on a separate stream they run ahead with the host. Steps whose work is
     not recorded, at either end of the recording, are left out.
     """
-    ops, step_spans = trace.ops, rounds.spans
+    ops = trace.ops
+    step_spans = rounds.spans
     is_kernel = np.isin(ops.kind, (Kind.COMPUTE, Kind.GRAPH))
     rows = np.flatnonzero((ops.device == device) & (launch >= 0) & is_kernel)
     call_start = trace.calls.start[launch[rows]]
     step = np.searchsorted(step_spans[:, 0], call_start, side="right") - 1
     is_inside = (step >= 0) & (call_start < step_spans[step, 1])
-    rows, step = rows[is_inside], step[is_inside]
+    rows = rows[is_inside]
+    step = step[is_inside]
     if not len(rows):
         return rounds
     worked = np.arange(step.min(), step.max() + 1)
@@ -123,7 +128,9 @@ def _on_device(trace: Trace, device: int, launch: np.ndarray, rounds: Rounds) ->
     np.minimum.at(first_start, step, ops.start[rows])
     last_end = np.full(len(step_spans), np.iinfo(np.int64).min)
     np.maximum.at(last_end, step, ops.end[rows])
-    first_start, last_end, host_spans = first_start[worked], last_end[worked], step_spans[worked]
+    first_start = first_start[worked]
+    last_end = last_end[worked]
+    host_spans = step_spans[worked]
     if (last_end < first_start).any() or (
         np.diff(first_start) <= 0
     ).any():  # without work, or out of order
@@ -191,7 +198,8 @@ def _recurring_rounds(
     ops = trace.ops
     rows = np.flatnonzero((ops.device == device) & (ops.end > ops.start))
     rows = by_start(ops, rows)
-    marks, layers = _marked_ranges(trace, process), _layer_starts(trace, process)
+    marks = _marked_ranges(trace, process)
+    layers = _layer_starts(trace, process)
     copies = rows[(ops.kind[rows] == Kind.H2D) & (ops.bytes[rows] > 0)]
     sizes, count = np.unique(ops.bytes[copies], return_counts=True)
     for size in sizes[np.argsort(-sizes * (count > MIN_STEPS))][:_MAX_SIZES] if len(sizes) else ():
@@ -254,7 +262,8 @@ def _marked_ranges(trace: Trace, process: int) -> list[np.ndarray]:
     for names in by_name.values():
         rows = np.flatnonzero(is_mark & np.isin(ranges.name, names))
         order = np.argsort(ranges.start[rows], kind="stable")
-        start, end = ranges.start[rows][order], np.maximum.accumulate(ranges.end[rows][order])
+        start = ranges.start[rows][order]
+        end = np.maximum.accumulate(ranges.end[rows][order])
         is_outer = np.concatenate([[True], start[1:] >= end[:-1]])
         last = np.concatenate([np.flatnonzero(is_outer)[1:] - 1, [len(end) - 1]])
         result.append(spans(start[is_outer], end[last]))

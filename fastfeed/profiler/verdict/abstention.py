@@ -13,14 +13,18 @@ from fastfeed.profiler.model.intervals import clip, intersect, measure, union
 from fastfeed.profiler.model.result import DeviceResult
 from fastfeed.profiler.model.trace import Origin
 
-LIKELY_STEPS, CONFIRMED_STEPS = 5, 20  # steps for a likely and for a confirmed verdict
+# steps for a likely and for a confirmed verdict
+LIKELY_STEPS = 5
+CONFIRMED_STEPS = 20
 _LEVELS = ("weak", "likely", "confirmed")
 _MIN_WAITS = 3  # waits for input, if no steps are judged: a single one may be something else
 # of the judged time, in one piece without a wait: input was not recorded all along
 _MAX_WITHOUT = 0.5
 _MAX_SHARED = 0.2  # of the operations: a launch call starts one, except for graphs
 _MAX_MISSING = 0.05  # of the steps, and of idle time that ends in operations without a launch
-_SOME_LOST, _MANY_LOST = 0.02, 0.1  # of the launches have no operation: a doubt, and no verdict
+# of the launches have no operation: a doubt, and no verdict
+_SOME_LOST = 0.02
+_MANY_LOST = 0.1
 _MIN_LOST = 3  # launches: fewer are chance
 _MAX_ASSUMED = 0.5  # of the cost of input: with more, a verdict is less certain
 _NEGLIGIBLE = 0.001  # of the window
@@ -31,8 +35,10 @@ _MAX_OVERLAP = 0.01  # of an operation, with others of its stream: clocks are th
 
 def abstention_reasons(device: DeviceResult, origin: Origin) -> tuple[str, ...]:
     """Reasons why the trace does not support a verdict; empty if it does."""
-    judged, metrics = device.judged, device.metrics
-    window, idle = max(judged.budget.window, 1), max(judged.budget.idle, 1)
+    judged = device.judged
+    metrics = device.metrics
+    window = max(judged.budget.window, 1)
+    idle = max(judged.budget.idle, 1)
     reasons = []
     if origin.sampled:
         reasons.append("The trace is sampled: events were left out.")
@@ -97,7 +103,9 @@ def abstention_reasons(device: DeviceResult, origin: Origin) -> tuple[str, ...]:
 
 def _launch_reasons(device: DeviceResult, window: int, idle: int) -> list[str]:
     """Reasons that concern launches, or the host before them."""
-    judged, metrics, reasons = device.judged, device.metrics, []
+    judged = device.judged
+    metrics = device.metrics
+    reasons = []
     unlaunched = judged.ns(Cause.NO_LAUNCH)
     shared = metrics.get("shared_launches", 0.0)
     against_record = metrics.get("contradicted_ms", 0.0) * 1e6
@@ -184,7 +192,8 @@ def _lost_share(device: DeviceResult) -> float:
 
 
 def _lost(device: DeviceResult) -> str:
-    metrics, share = device.metrics, percent(_lost_share(device))
+    metrics = device.metrics
+    share = percent(_lost_share(device))
     return (
         f"{metrics['lost_launches']:,.0f} of {metrics['checked_launches']:,.0f} launches ({share})"
         " have no operation on the device"
@@ -272,7 +281,8 @@ def _starved_by_others(device: DeviceResult) -> bool:
 
 def doubts(device: DeviceResult, origin: Origin) -> list[str]:
     """Sentences about gaps and oddities of the recording that do not prevent a verdict."""
-    sentences, judged = [], device.judged
+    sentences = []
+    judged = device.judged
     if origin.incomplete:
         sentences.append(
             f"The file is incomplete ({origin.incomplete}): the verdict is about what could be"

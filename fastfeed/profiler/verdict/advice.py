@@ -33,7 +33,8 @@ def family_costs(device: DeviceResult) -> dict[str, int]:
     Waiting inside a collective for a rank that waits for its own input counts as input, not as
     communication.
     """
-    judged, proxy = device.judged, proxy_input(device)
+    judged = device.judged
+    proxy = proxy_input(device)
     spent = dict.fromkeys(FAMILIES, 0)
     for cause, ns in judged.causes.items():
         spent[cause.family] += ns
@@ -107,7 +108,8 @@ def _of_guesses(family: str, change: str, evidence: str) -> tuple[str, str]:
 
 def _h2d(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tuple[str, str]:
     metrics = device.metrics
-    pageable, rate = metrics.get("h2d_pageable", 0.0), metrics.get("h2d_gbps")
+    pageable = metrics.get("h2d_pageable", 0.0)
+    rate = metrics.get("h2d_gbps")
     evidence = f"{duration(spent)} are lost to copies to the GPU"
     if rate is not None:
         per_step = metrics.get("h2d_mb_per_step")
@@ -221,7 +223,8 @@ def _fixed_advice(family: str) -> _Advise:
 
 
 def _comm(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tuple[str, str]:
-    exposed, waited = device.judged.budget.comm, sum(charge.ns for charge in device.charges)
+    exposed = device.judged.budget.comm
+    waited = sum(charge.ns for charge in device.charges)
     on_host = device.judged.ns(Cause.HOST_COMM)
     if on_host * 2 > spent:
         change = (

@@ -45,7 +45,8 @@ def change_in(framework: str, what: str) -> str:
 
 def input_advice(device: DeviceResult, spent: int, feeds: Sequence[FeedResult]) -> tuple[str, str]:
     """The change, and the evidence for it; `spent` is the judged cost of input in ns."""
-    metrics, waits = device.metrics, device.judged.input
+    metrics = device.metrics
+    waits = device.judged.input
     culprits = [charge for charge in device.charges if charge.cause in INPUT_CAUSES]
     if culprits and proxy_input(device) * 2 > spent:
         worst = max(culprits, key=lambda charge: charge.ns)
@@ -176,10 +177,12 @@ def _speedup_needed(window: int, spent: int) -> str:
 
 def _workers(metrics: Mapping[str, float]) -> str:
     """The number of workers, ceil(wait / rest): loading overlaps the rest of the step."""
-    wait, step = metrics.get("wait_ms_per_step"), metrics.get("step_ms")
+    wait = metrics.get("wait_ms_per_step")
+    step = metrics.get("step_ms")
     if not wait or not step or step <= wait:
         return "Give the DataLoader workers: "
-    needed, cores = max(2, math.ceil(wait / (step - wait)) + 1), int(metrics.get("cores", 0))
+    needed = max(2, math.ceil(wait / (step - wait)) + 1)
+    cores = int(metrics.get("cores", 0))
     limit = cores or _USUAL_CORES
     count = needed if needed <= limit else str(cores) if cores else "os.cpu_count()"
     change = f"DataLoader(num_workers={count}, persistent_workers=True, pin_memory=True): "

@@ -187,7 +187,8 @@ def _headline(
     count: int,
     reasons: Sequence[str],
 ) -> str:
-    share, judged = device.share, device.judged
+    share = device.share
+    judged = device.judged
     idle = judged.share(judged.budget.idle)
     where = device.label if count > 1 else "The GPU"
     limit = (
@@ -272,7 +273,8 @@ def _evidence(device: DeviceResult, advice: Sequence[Remedy]) -> tuple[str, ...]
 def _counter_evidence(device: DeviceResult, devices: Sequence[DeviceResult]) -> tuple[str, ...]:
     """Sentences that contradict or limit the verdict."""
     sentences = []
-    waits, steady = device.judged.input, int(device.steps.steady.sum())
+    waits = device.judged.input
+    steady = int(device.steps.steady.sum())
     if waits.hidden > max(waits.exposed, device.judged.budget.window // 100):
         sentences.append(
             f"{duration(waits.hidden)} of waiting for input were hidden behind GPU work and cost"

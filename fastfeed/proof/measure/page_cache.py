@@ -72,7 +72,8 @@ class FilePages:
                         size = len(os.read(fd, min(_READ, remaining)))
                         if not size:
                             break
-                        remaining, left = remaining - size, left - size
+                        remaining = remaining - size
+                        left = left - size
 
     def drop(self, ids: np.ndarray) -> float | None:
         """Let the page cache forget them.
@@ -102,7 +103,8 @@ class FilePages:
                 found = [
                     has for middle in middles if (has := page_cache.is_held(fd, middle)) is not None
                 ]
-                looked, held = looked + len(found), held + sum(found)
+                looked = looked + len(found)
+                held = held + sum(found)
         return held / looked if looked else None
 
     def _ranges(self, ids: np.ndarray) -> Iterator[Range]:
@@ -145,7 +147,8 @@ def _addressed(addresses: SampleLocations) -> Iterator[Range]:
         for _, inner in addresses.groups:
             yield from _addressed(inner)
         return
-    names, ends = addresses.names, addresses.ends
+    names = addresses.names
+    ends = addresses.ends
     if isinstance(addresses, FileRanges):
         for file, first, last in zip(
             addresses.files.tolist(),

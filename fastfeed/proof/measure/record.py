@@ -52,7 +52,8 @@ class Record:
     @classmethod
     def of(cls, feed: FeedSession, seconds: float) -> Record:
         """Create the record of a proof that begins."""
-        plan, source = feed.plan, feed.source
+        plan = feed.plan
+        source = feed.source
         about = {
             "name": feed.timeline.helper_arguments["name"],
             "source": type(source).__name__,

@@ -205,7 +205,8 @@ class Session:
         self._inputs.close()
 
     def _batches(self) -> Generator[Any, None, None]:
-        inputs, record = self._inputs, self.record
+        inputs = self._inputs
+        record = self.record
         warm_up = (
             batch if self._place is None else self._place(batch)
             for batch in inputs.warm_up(self._raw)
@@ -339,7 +340,9 @@ class _FeedInputs:
             yield batch
 
     def schedule(self, step_s: float, agree: Agree) -> Schedule:
-        job, plan, record = self._job, self._feed.plan, self._record
+        job = self._job
+        plan = self._feed.plan
+        record = self._record
         modes = tuple(mode for mode in job.modes if mode is not Mode.COLD)
         longest = plan.steps - self._margin  # of the longest block that reads no file twice
         problem = ""
@@ -347,7 +350,8 @@ class _FeedInputs:
             problem = "it was not asked for"
             if job.cold:  # a few files show if they can be made cold
                 found = self._pages.check(self._ids(range(settling_steps(self._feed.prefetch) + 5)))
-                problem, record.cold_verified = found.problem, found.verified
+                problem = found.problem
+                record.cold_verified = found.verified
             if not problem:
                 modes = (*modes, Mode.COLD)
         limit = longest if Mode.COLD in modes else None
@@ -363,7 +367,8 @@ class _FeedInputs:
 
     def begin_round(self, block: int) -> None:
         """Take other steps of the plan for the next blocks, within one epoch if it has enough."""
-        length, steps = block + self._margin, self._feed.plan.steps
+        length = block + self._margin
+        steps = self._feed.plan.steps
         whole = steps // length
         epoch, number = divmod(self._windows, whole) if whole else (0, self._windows)
         first = epoch * steps + number * length

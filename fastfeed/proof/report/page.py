@@ -81,9 +81,12 @@ def _rows(proof: StepCosts) -> list[tuple[str, Estimate]]:
 
 def _bar(proof: StepCosts) -> str:
     real = max(1, proof.real.ns)
-    pieces, legend, swatches = [], [], []
+    pieces = []
+    legend = []
+    swatches = []
     for name, part in _rows(proof):
-        color, share = _COLORS[name], f"{name} {percent(part.ns / real)}"
+        color = _COLORS[name]
+        share = f"{name} {percent(part.ns / real)}"
         width = max(0.0, 100 * part.ns / real)
         pieces.append(f'<i style="width:{width:.2f}%;background:{color}"></i>')
         legend.append(share)

@@ -59,7 +59,8 @@ def faster(gain: float) -> str:
 
 def headline(proof: StepCosts) -> str:
     """Largest gain that a faster feed could bring, as a sentence."""
-    real, resident = proof.real, proof.steps["resident"]
+    real = proof.real
+    resident = proof.steps["resident"]
     low, high = (max(0.0, end / real.ns) for end in (proof.input.low, proof.input.high))
     found = (
         f"A step takes {ms(real.ns)} ms, of which its input costs {percent(proof.input_share)} "

@@ -50,7 +50,8 @@ def plain(proof: StepCosts, width: int = 100) -> str:
 
 
 def _parts(proof: StepCosts, width: int, ascii: bool) -> Iterator[str]:
-    real, wide = proof.real.ns, width >= _TABLES
+    real = proof.real.ns
+    wide = width >= _TABLES
     rows = [("step", proof.steps["resident"]), *proof.parts.items(), ("total", proof.real)]
     columns = (
         f"{'ms':>9}  {'95 % interval':>20}{'share':>9}" if wide else f"{'ms':>10}{'share':>10}"
@@ -58,7 +59,8 @@ def _parts(proof: StepCosts, width: int, ascii: bool) -> Iterator[str]:
     yield ""
     yield f"{'part of step':13}{columns}"
     for name, part in rows:
-        share, ends = part.ns / real if real else 0.0, f"{ms(part.low)} to {ms(part.high)}"
+        share = part.ns / real if real else 0.0
+        ends = f"{ms(part.low)} to {ms(part.high)}"
         if not wide:
             yield f"  {name:11}{ms(part.ns):>10}{percent(share):>10}"
             yield f"    {ends}"
@@ -75,7 +77,8 @@ def _steps(proof: StepCosts, sheet: Sheet, wide: bool) -> Iterator[str]:
     yield ""
     yield f"{'measured with':46}{'ms':>9}{'images/s':>12}{'cores':>8}" if wide else "measured with"
     for name, step in proof.steps.items():
-        images, cores = rate(proof.images_per_second(name)), f"{proof.cores.get(name, 0.0):.1f}"
+        images = rate(proof.images_per_second(name))
+        cores = f"{proof.cores.get(name, 0.0):.1f}"
         if wide:
             yield f"  {MODES[name]:44}{ms(step.ns):>9}{images:>12}{cores:>8}"
             continue

@@ -92,7 +92,8 @@ def concluded(outcome: Outcome, job: Job, ranks: int = 1) -> Proof:
         raise ProofError(outcome.problem)
     if not outcome.records or (outcome.code and len(outcome.records) < ranks):
         raise ProofError(_no_feed(outcome, job))
-    record, others = outcome.records[0], ", ".join(outcome.others)
+    record = outcome.records[0]
+    others = ", ".join(outcome.others)
     if not record.complete and outcome.code:
         after = f" after {plural(record.steps, 'step')}," if record.left else ""
         raise ProofError(

@@ -12,7 +12,9 @@ from fastfeed.sampling.base import MOST_SAMPLES, Epoch, SampleRefs, set_count
 from fastfeed.sampling.orders.classes import Classes
 from fastfeed.sampling.permute import permute
 
-_ROUND, _PASS = 2**32, 2**32 + 1  # in keys, in the place of an epoch number, which is smaller
+# in keys, in the place of an epoch number, which is smaller
+_ROUND = 2**32
+_PASS = 2**32 + 1
 
 
 @checked

@@ -136,7 +136,8 @@ class Blocks:
     def visits(self, positions: np.ndarray, epoch: Epoch) -> SampleRefs:
         key = (epoch.seed, epoch.number)
         layout = self.layout(epoch.samples, key)
-        steps, lanes = epoch.samples // epoch.batch, min(self.lanes, epoch.batch)
+        steps = epoch.samples // epoch.batch
+        lanes = min(self.lanes, epoch.batch)
         step, row = np.divmod(positions, epoch.batch)
         rest = step == steps  # after the last complete step; the last lane continues there
         lane, begin, width = lane_of(np.where(rest, epoch.batch - 1, row), epoch.batch, lanes)

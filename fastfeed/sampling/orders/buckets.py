@@ -405,7 +405,8 @@ class Buckets:
         """Raise ConfigError unless every size has images, and the smallest has `batch` of them."""
         set_count(self, "multiple")
         set_count(self, "max_pixels", _MOST_PIXELS)
-        multiple, pixels = self.multiple, self.max_pixels
+        multiple = self.multiple
+        pixels = self.max_pixels
         if pixels is None:
             if multiple > 1:
                 raise ConfigError(
@@ -438,7 +439,8 @@ class Buckets:
 
     def _runs(self) -> np.ndarray:
         """Runs of each bucket in an epoch: int64."""
-        sizes, batches = self.by.samples.sizes, self._batches
+        sizes = self.by.samples.sizes
+        batches = self._batches
         return sizes // batches if self.leftovers == "drop" else -(-sizes // batches)
 
 

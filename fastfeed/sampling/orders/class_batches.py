@@ -14,7 +14,9 @@ from fastfeed.sampling.base import MOST_SAMPLES, Epoch, SampleRefs, set_count
 from fastfeed.sampling.orders.classes import Classes
 from fastfeed.sampling.permute import Key, permute
 
-_CLASSES, _SAMPLES = 2**32, 2**32 + 1  # in keys, in the place of an epoch number
+# in keys, in the place of an epoch number
+_CLASSES = 2**32
+_SAMPLES = 2**32 + 1
 
 
 _ROUND, _CYCLE = range(2)  # in keys

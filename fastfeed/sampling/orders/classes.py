@@ -36,7 +36,8 @@ class Classes:
     @classmethod
     def sorted(cls, samples: int, labels: Labels, values: np.ndarray, sizes: np.ndarray) -> Classes:
         """Build from labels that are read in parts, and their counts, holding only the ids."""
-        ids, firsts = np.empty(samples, np.min_scalar_type(samples - 1)), np.cumsum(sizes) - sizes
+        ids = np.empty(samples, np.min_scalar_type(samples - 1))
+        firsts = np.cumsum(sizes) - sizes
         table = np.full(int(values[-1]) + 1, -1) if values[-1] < _PART else None
         if table is not None:
             table[values] = np.arange(len(values))
@@ -117,12 +118,14 @@ class Classes:
 
 def count_labels(samples: int, labels: Labels) -> tuple[np.ndarray, np.ndarray]:
     """The labels that occur, ascending, and how many samples each has: int64, int64."""
-    values, sizes = np.empty(0, np.int64), np.empty(0, np.int64)
+    values = np.empty(0, np.int64)
+    sizes = np.empty(0, np.int64)
     for first in range(0, samples, _PART):
         here, counts = np.unique(labels(first, min(first + _PART, samples)), return_counts=True)
         merged = np.union1d(values, here)
         total = np.zeros(len(merged), np.int64)
         total[np.searchsorted(merged, values)] += sizes
         total[np.searchsorted(merged, here)] += counts
-        values, sizes = merged.astype(np.int64), total
+        values = merged.astype(np.int64)
+        sizes = total
     return values, sizes

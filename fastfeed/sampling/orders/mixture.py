@@ -289,7 +289,8 @@ class PartPasses:
 
     def indices(self, slots: Slots, epoch: int) -> np.ndarray:
         """Ids in the part of each slot: int64 (n,)."""
-        part, passes = slots.part, slots.passes
+        part = slots.part
+        passes = slots.passes
         found = np.empty(len(part), np.int64)
         lowest = np.full(len(self._parts), np.iinfo(np.int64).max)
         np.minimum.at(lowest, part, passes)
@@ -307,7 +308,8 @@ class PartPasses:
         return found
 
     def _within(self, listed: bool, slots: Slots, epoch: int) -> np.ndarray:
-        part, passes = slots.part, slots.passes
+        part = slots.part
+        passes = slots.passes
         key = self._seed, PART + part, passes
         if listed:
             before = self._units_before[part], self._samples_before[part]
@@ -326,7 +328,9 @@ class PartPasses:
         begins or ends, are one more lane.
         """
         part, passes, number, positions = slots
-        width, count, size = self._width[part], self._count[part], self._sizes[part]
+        width = self._width[part]
+        count = self._count[part]
+        size = self._sizes[part]
         lanes = np.minimum(self._lanes[part], width)
         step = positions // self._batch
         before_step = self._proportions.counts(part, epoch * self._length + step * self._batch)
@@ -373,7 +377,8 @@ class PartPasses:
             self._lay_out_group(part[groups == group], passes[groups == group])
 
     def _lay_out_group(self, part: np.ndarray, passes: np.ndarray) -> None:
-        count, size = self._units[part], self._sizes[part]
+        count = self._units[part]
+        size = self._sizes[part]
         units_before = np.cumsum(count) - count  # in this group
         samples_before = np.cumsum(size) - size
         # the part of each unit; of a single part one entry stands for all
@@ -407,7 +412,8 @@ class PartPasses:
             epoch, step = np.divmod(middle, self._steps)
             slots = epoch * self._length + step * self._batch + more
             enough = self._proportions.counts(part, slots) >= reached
-            low, high = np.where(enough, low, middle + 1), np.where(enough, middle, high)
+            low = np.where(enough, low, middle + 1)
+            high = np.where(enough, middle, high)
         begin, end = high
         return begin, np.maximum(end - begin, 0)
 

@@ -44,7 +44,8 @@ class Proportions:
         """The part of each slot, and how many earlier slots the part has: int64, int64."""
         node = np.full(len(slots), len(self.total) - 1)
         for _ in range(max(map(len, self.paths))):
-            heavy, total = self.heavy[node], self.total[node]
+            heavy = self.heavy[node]
+            total = self.total[node]
             quotient = slots // total
             above = 2 * (slots - quotient * total) * heavy + total
             share = above // (2 * total)
@@ -72,10 +73,12 @@ class Proportions:
 
     def minimum(self, part: int, slots: int) -> int:
         """Least number of slots of a part in any `slots` consecutive ones."""
-        share, error = Fraction(1), Fraction(0)
+        share = Fraction(1)
+        error = Fraction(0)
         for heavy, total, goes_left in self.paths[part]:
             side = Fraction(heavy if goes_left else total - heavy, total)
-            share, error = share * side, error * side + Fraction(1, 2)
+            share = share * side
+            error = error * side + Fraction(1, 2)
         return max(0, math.floor(slots * share - 2 * error) + 1) if error else slots
 
 
@@ -100,7 +103,8 @@ def proportions_of(weights: tuple[float, ...]) -> Proportions:
     nodes = [(weight, i) for i, weight in enumerate(integers)]
     heapq.heapify(nodes)
     while len(nodes) > 1:
-        (light, right), (heavier, left) = heapq.heappop(nodes), heapq.heappop(nodes)
+        (light, right) = heapq.heappop(nodes)
+        (heavier, left) = heapq.heappop(nodes)
         heapq.heappush(nodes, (light + heavier, len(total)))
         heavy.append(heavier)
         total.append(light + heavier)

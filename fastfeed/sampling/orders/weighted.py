@@ -16,7 +16,9 @@ from fastfeed.sampling.base import Epoch, Recent, SampleRefs, set_count
 from fastfeed.sampling.permute import permute
 
 _BITS = 52  # the line is about 2**52 long, and an epoch's offset has as many bits
-_LINE, _OFFSET = 2**32, 2**32 + 1  # in keys, in the place of an epoch number, which is smaller
+# in keys, in the place of an epoch number, which is smaller
+_LINE = 2**32
+_OFFSET = 2**32 + 1
 _MOST = 2**31 - 1  # positions per epoch, so that products of two of them fit into 63 bits
 _COLUMNS = 1 << 18
 
@@ -58,11 +60,13 @@ class CumulativeWeights:
     def read(cls, samples: int, weights: Callable[[int, int], Any]) -> CumulativeWeights:
         """Build from weights read a part at a time, so that no second array of all is held."""
         lengths = np.empty(samples, np.int64)
-        values, digest = lengths.view(np.float64), hashlib.sha256()
+        values = lengths.view(np.float64)
+        digest = hashlib.sha256()
         parts = [
             slice(first, min(first + _COLUMNS, samples)) for first in range(0, samples, _COLUMNS)
         ]
-        bad, wrong = 0, None
+        bad = 0
+        wrong = None
         for part in parts:
             values[part] = weights(part.start, part.stop)
             digest.update(values[part].astype("<f8", copy=False).data)
@@ -112,7 +116,8 @@ class CumulativeWeights:
         for _ in range(int(high.max(initial=0)).bit_length()):
             middle = (low + high) // 2
             is_behind = self.ends[columns + middle * _COLUMNS] <= offsets
-            low, high = np.where(is_behind, middle + 1, low), np.where(is_behind, high, middle)
+            low = np.where(is_behind, middle + 1, low)
+            high = np.where(is_behind, high, middle)
         index = columns + low * _COLUMNS
         return index, np.where(low > 0, self.ends[np.maximum(index - _COLUMNS, 0)], 0)
 
@@ -186,7 +191,8 @@ class Weighted:
         return check_count("positions per epoch of Weighted", length, most=_MOST)
 
     def visits(self, positions: np.ndarray, epoch: Epoch) -> SampleRefs:
-        line, count = self.weights, epoch.length
+        line = self.weights
+        count = epoch.length
         total = line.total
         cycle, turn = divmod(epoch.number, line.turns(count))
         order, edges = line.columns(epoch.seed, cycle)

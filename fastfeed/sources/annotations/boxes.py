@@ -62,7 +62,8 @@ class BoxLists:
         `classes` 0: any label >= 0.
         """
         points = None if keypoints is None else keypoint_arrays(keypoints, where)
-        counts, shapes = (None, None)
+        counts = None
+        shapes = None
         if instance_masks is not None:
             counts, shapes = shape_lists(instance_masks, where)
         if boxes is not None:
@@ -212,7 +213,8 @@ class BoxLists:
         )
         sizes = None if self.sizes is None else self.sizes[ids].astype(np.float64)
         points = None if self.keypoints is None else self.keypoints[rows].astype(np.float64)
-        boxes, labels = self.boxes[rows].astype(np.float64), self.labels[rows].astype(np.int64)
+        boxes = self.boxes[rows].astype(np.float64)
+        labels = self.labels[rows].astype(np.int64)
         shapes = None if self.shapes is None else self.shapes.take(rows)
         return Instances(boxes, labels, counts, sizes, points, shapes)
 
@@ -242,7 +244,8 @@ def _corners(boxes: np.ndarray, name: Callable[[int], str]) -> np.ndarray:
         )
     angles = np.deg2rad(boxes[:, 4:])
     half = boxes[:, None, 2:4] / 2 * [[-1, -1], [1, -1], [1, 1], [-1, 1]]
-    x, y = half[..., 0], half[..., 1]
+    x = half[..., 0]
+    y = half[..., 1]
     with np.errstate(invalid="ignore"):
         across = boxes[:, :1] + x * np.cos(angles) + y * np.sin(angles)
         down = boxes[:, 1:2] - x * np.sin(angles) + y * np.cos(angles)

@@ -121,13 +121,15 @@ def _bare(data: bytes, places: bool = False) -> bytes:
 
     They hold no quotes and braces, so the next one ends them.
     """
-    pieces, position = [], 0
+    pieces = []
+    position = 0
     while (at := data.find(_KEY, position)) >= 0:
         at += len(_KEY)
         quote = data.find(b'"', at)
         brace = data.find(b"}", at, quote if quote >= 0 else len(data))
         stop = quote if brace < 0 else brace
-        begin, end = data.find(b"[", at, stop), data.rfind(b"]", at, stop)
+        begin = data.find(b"[", at, stop)
+        end = data.rfind(b"]", at, stop)
         if stop < 0 or begin < 0 or end < begin or data[at:begin].strip(b" \t\r\n:"):
             begin = end = at - 1  # of another form: left as it is
             pieces.append(data[position:at])
@@ -264,7 +266,8 @@ class CocoFile:
         def where(i: int, k: int) -> str:
             return f"annotation {self._ids[int(by[ends[i] + k])]} of sample {i} ({source.uri(i)})"
 
-        boxes, labels = self._boxes[by], self._labels[by]
+        boxes = self._boxes[by]
+        labels = self._labels[by]
         points = None if self._keypoints is None else self._keypoints[by]
         shapes = None
         if self._drawn:

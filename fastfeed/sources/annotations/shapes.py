@@ -19,7 +19,9 @@ _MUST = (
     ' [height, width], "counts": runs}; or uint8 or bool pixels (height, width)'
 )
 _CUTS = 8  # corners of an image that clipping may add to a ring
-_BITS, _MOST_DIGITS = 5, 12  # of a digit of compressed runs, and digits of a number
+# of a digit of compressed runs, and digits of a number
+_BITS = 5
+_MOST_DIGITS = 12
 
 
 class Rings(NamedTuple):
@@ -86,14 +88,16 @@ class Runs(NamedTuple):
     def bounds(self) -> np.ndarray:
         """Left, top, right, bottom; 0 without pixels."""
         ends = np.cumsum(self.counts, dtype=np.int64)
-        first, last = ends[:-1:2], ends[1::2] - 1
+        first = ends[:-1:2]
+        last = ends[1::2] - 1
         kept = first <= last
         if not kept.any():
             return np.zeros(4)
         left, top = np.divmod(first[kept], self.height)
         right, bottom = np.divmod(last[kept], self.height)
         whole = left < right  # columns that such a run crosses
-        top, bottom = np.where(whole, 0, top), np.where(whole, self.height - 1, bottom)
+        top = np.where(whole, 0, top)
+        bottom = np.where(whole, self.height - 1, bottom)
         return np.array([left.min(), top.min(), right.max() + 1, bottom.max() + 1], np.float64)
 
     def pixels(self, size: tuple[int, int]) -> np.ndarray:

@@ -71,7 +71,8 @@ def in_pieces(parts: Iterable[FileTable], rows: int = ROWS) -> Iterator[FileTabl
             table = FileTable.joined(waiting)
             for first in range(0, count - rows + 1, rows):
                 yield table.cut(first, first + rows)
-            waiting, count = [table.cut(count - count % rows, count)], count % rows
+            waiting = [table.cut(count - count % rows, count)]
+            count = count % rows
     if count:
         yield FileTable.joined(waiting)
 
@@ -80,7 +81,8 @@ def unpacked(texts: StringColumn) -> Iterator[bytes]:
     """Iterate the texts as bytes, without holding all of them as Python objects."""
     for first in range(0, len(texts), ROWS):
         part = _cut(texts, first, min(first + ROWS, len(texts)))
-        blob, start = part.blob.tobytes(), 0
+        blob = part.blob.tobytes()
+        start = 0
         for end in part.ends.tolist():
             yield blob[start:end]
             start = end
@@ -98,7 +100,8 @@ def _take(column: Any, order: np.ndarray) -> Any:
     if isinstance(column, np.ndarray):
         return column[order]
     lengths = column.lengths()
-    starts, blob = column.ends - lengths, column.blob
+    starts = column.ends - lengths
+    blob = column.blob
     blob_bytes = bytearray()
     for first in range(0, len(order), ROWS):
         rows = order[first : first + ROWS]

@@ -58,7 +58,8 @@ class Journal(ABC):
         images, ordered, last = self._seen.get(folder, (0, True, b""))
         for path in unpacked(rows.paths):
             key = path.replace(b"/", b"\0")  # a/ comes before a-b/, as in FileTable.in_order
-            ordered, last = ordered and last <= key, key
+            ordered = ordered and last <= key
+            last = key
         self._seen[folder] = images + len(rows), ordered, last
         self._keep(folder, rows)
 
@@ -229,7 +230,8 @@ class FileJournal(Journal):
 
     def _read(self, entry: _JournalEntry) -> FileTable:
         data = pread(self._fd, entry.head + entry.body, entry.start + _RECORD.size)
-        head, body = json.loads(data[: entry.head]), data[entry.head :]
+        head = json.loads(data[: entry.head])
+        body = data[entry.head :]
         n = head["rows"]
         ends, sizes, version_ends = (np.frombuffer(body, np.int64, n, 8 * n * i) for i in range(3))
         paths, versions = np.split(np.frombuffer(body, np.uint8, offset=24 * n), [head["paths"]])
@@ -238,7 +240,8 @@ class FileJournal(Journal):
 
 def folders_listed(path: str) -> tuple[int, int]:
     """Folders listed so far and folders in all; 0, 0 without an unfinished listing."""
-    listed, folders = -1, 0
+    listed = -1
+    folders = 0
     try:
         with open(open_regular(path), "rb") as file:
             file.seek(len(_MAGIC))

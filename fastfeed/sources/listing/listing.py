@@ -80,7 +80,8 @@ def list_images(
         tree = RemoteTree(root, storage, kinds, who, at_once=at_once)
     facts["root"] = root
     with _disk(who, out), progress_bar(f"listing {root}", progress, _LISTED) as count:
-        partial, is_complete = FileJournal(out + ".partial", facts), False
+        partial = FileJournal(out + ".partial", facts)
+        is_complete = False
         try:
             resumed = len(partial.ends.keys() - {""})
             folders = _top(tree, partial, count)
@@ -164,7 +165,8 @@ def gather(
     """
     journal = MemoryJournal()
     with progress_bar(title, progress, _LISTED) as count:
-        names, loose = _top(tree, journal, count), journal.ends[""]
+        names = _top(tree, journal, count)
+        loose = journal.ends[""]
         if loose.images and not include_loose:
             loose.skipped.add("(no class)", loose.more["first"], loose.images)
         folders = list(choose(names, loose.images))
@@ -200,7 +202,9 @@ def _top(tree: Tree, journal: Journal, count: Progress) -> list[str]:
     """The folders below the root, sorted; images directly in the root go to the journal."""
     if "" in journal.ends:
         return journal.ends[""].more["folders"]
-    skipped, folders, first = SkippedFiles(), list[str](), ""
+    skipped = SkippedFiles()
+    folders = list[str]()
+    first = ""
     for names, rows in tree.top(skipped):
         folders += names
         journal.add("", rows)
@@ -215,7 +219,8 @@ def _walk(tree: Tree, folders: Sequence[str], journal: Journal, count: Progress)
     """List these folders, except those already listed."""
 
     def list_group(group: list[str]) -> None:
-        skipped_by_folder, ended = {folder: SkippedFiles() for folder in group}, 0
+        skipped_by_folder = {folder: SkippedFiles() for folder in group}
+        ended = 0
 
         def end(until: int) -> None:
             nonlocal ended

@@ -80,7 +80,8 @@ class RemoteTree:
 
     def groups(self, folders: Sequence[str]) -> list[list[str]]:
         """Neighboring folders for one S3 listing; elsewhere each folder alone."""
-        ordered, size = sorted(folders, key=_key), 1
+        ordered = sorted(folders, key=_key)
+        size = 1
         if self._in_pages and len(ordered) > 1:
             first = next(self._pages(self.root, deep=True, after=ordered[0] + "/"))
             on_a_page = {path.partition("/")[0] for path, _ in first.files}.intersection(ordered)
@@ -103,10 +104,12 @@ class RemoteTree:
 
     def _by_folder(self, folders: Sequence[str]) -> Iterator[tuple[str, list[tuple[str, Stat]]]]:
         """Files of several folders, skipping what is between them."""
-        wanted, keys = set(folders), list(map(_key, folders))
+        wanted = set(folders)
+        keys = list(map(_key, folders))
         nearest: int | None = 0
         while nearest is not None:
-            after, nearest = folders[nearest] + "/", None
+            after = folders[nearest] + "/"
+            nearest = None
             for page in self._pages(self.root, deep=True, after=after):
                 for folder, files in groupby(page.files, lambda file: file[0].partition("/")[0]):
                     if folder in wanted:
@@ -248,7 +251,8 @@ async def _whole(system: Any, path: str, deep: bool, token: str) -> _Page:
         response = (await list_files(system, path)).values()
     else:
         response = await call(system, "ls", path, detail=True)
-    files, folders = [], []
+    files = []
+    folders = []
     for info in sorted(response, key=lambda info: info["name"]):
         name = info["name"][len(path) :].strip("/") if info["name"].startswith(path) else None
         if info["type"] == "directory" and name:

@@ -86,7 +86,8 @@ def header(reader: ForwardReader) -> tuple[np.ndarray, ColumnLayout]:
             tuple(config["column_names"]), tuple(config["column_encodings"]), tuple(sizes)
         )
         if not all(isinstance(text, str) for text in (*layout.names, *layout.encodings)):
-            names, encodings = printable(repr(layout.names)), printable(repr(layout.encodings))
+            names = printable(repr(layout.names))
+            encodings = printable(repr(layout.encodings))
             raise ValueError(f"names and encodings must be strings, got {names}, {encodings}")
         if not len(layout.names) == len(layout.encodings) == len(sizes) or not all(
             isinstance(size, int) and size >= 0 for size in sizes
@@ -111,7 +112,8 @@ def column_locations(
     """Locations of a sample's columns."""
     varying = columns.sizes.count(0)
     sizes = iter(struct.unpack(f"<{varying}I", _bytes(reader, start, 4 * varying)))
-    at, locations = start + 4 * varying, {}
+    at = start + 4 * varying
+    locations = {}
     for name, size in zip(columns.names, columns.sizes, strict=True):
         own = size or next(sizes)
         locations[name] = ValueLocation(at, own)
@@ -205,7 +207,8 @@ def image_file(encoding: str, data: bytes) -> bytes:
     if len(data) < 12:
         raise ValueError(f"{len(data)} bytes, too few for an image of Pillow")
     width, height, count = struct.unpack_from("<III", data)
-    mode, pixels = data[12 : 12 + count].decode("ascii", "backslashreplace"), data[12 + count :]
+    mode = data[12 : 12 + count].decode("ascii", "backslashreplace")
+    pixels = data[12 + count :]
     if count > 8 or mode not in _PIL_MODES:
         raise ValueError(
             f"an image of Pillow's mode {printable(mode, 80)}; {', '.join(_PIL_MODES)} can be read"
@@ -242,11 +245,13 @@ def _array(encoding: str, data: bytes) -> np.ndarray:
     kind, shape = _array_type(encoding)
     at = 0
     if not kind:
-        kind, at = _ARRAY_TYPES.get(data[0] if data else 0, ""), 1
+        kind = _ARRAY_TYPES.get(data[0] if data else 0, "")
+        at = 1
     if not kind or at >= len(data):
         raise ValueError("no array: its type is not known")
     if shape is None:
-        sides, width = data[at] >> 2, 1 << (data[at] & 3)
+        sides = data[at] >> 2
+        width = 1 << (data[at] & 3)
         at += 1
         if at + sides * width > len(data):
             raise ValueError(f"no array: {len(data)} bytes")

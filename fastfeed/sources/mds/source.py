@@ -199,13 +199,15 @@ class MDSShards(ShardedSource):
         return self._scan_samples(reader)[1]
 
     def _scan_samples(self, reader: ForwardReader) -> tuple[ShardScan, ShardScan]:
-        scan, column_scan = ShardScan(), ShardScan()
+        scan = ShardScan()
+        column_scan = ShardScan()
         offsets, columns = header(reader)
         kinds = dict(zip(columns.names, columns.encodings, strict=True))
         for name in (self._image, *dict(self._label_fields), *self._names):
             if len(offsets) == 1:
                 continue
-            kind, needed = kinds.get(name, "missing"), self._kinds[name]
+            kind = kinds.get(name, "missing")
+            needed = self._kinds[name]
             if kind != needed and not (
                 name == self._image and is_image(kind) and "pil" not in (kind, needed)
             ):
@@ -220,7 +222,8 @@ class MDSShards(ShardedSource):
         ):
             try:
                 locations = column_locations(reader, columns, start, stop)
-                image, label = locations[self._image], None
+                image = locations[self._image]
+                label = None
                 if self._label.names:
                     label = self._label_in(reader, locations, k, notes)
                 name = short_value(reader, locations[name_column]) if name_column else b""

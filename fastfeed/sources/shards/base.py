@@ -181,7 +181,8 @@ class ShardedSource(SourceMethods, ABC):
     def sample_names(self, ids: np.ndarray) -> list[str]:
         """Name of the shard's file, and of the sample in it: `train-0007.tar:n01.jpg`."""
         files = [uri.rpartition("/")[2] for uri in self._shards.uris]
-        shards, names = self._index.shards_of(ids).tolist(), self._index.names_of(ids)
+        shards = self._index.shards_of(ids).tolist()
+        names = self._index.names_of(ids)
         return [f"{files[shard]}:{name}" for shard, name in zip(shards, names, strict=True)]
 
     def label(self, ids: np.ndarray) -> np.ndarray:
@@ -192,7 +193,8 @@ class ShardedSource(SourceMethods, ABC):
 
     def read(self, ids: Sequence[int]) -> list[Any]:
         """Read the bytes of images."""
-        ranges, shards = self._ranges(ids), self._shards
+        ranges = self._ranges(ids)
+        shards = self._shards
         if not shards.remote:
             return [self._to_sample(i, shards.pieces(shard, *cuts)) for i, shard, *cuts in ranges]
         cached = [shards.read_cached(*bounds[1:]) for bounds in ranges]

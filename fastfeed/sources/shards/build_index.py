@@ -26,7 +26,9 @@ from fastfeed.system.descriptors import pread
 
 T = TypeVar("T")
 
-_LOCAL_BLOCK, _REMOTE_BLOCK = 64 << 10, 4 << 20  # bytes read at once in a scan
+# bytes read at once in a scan
+_LOCAL_BLOCK = 64 << 10
+_REMOTE_BLOCK = 4 << 20
 _REMOTE_SCANS = 16  # shards scanned at once
 _INDEX_FOLDER = ".fastfeed"  # folder for indexes, in the folder of the shards
 _SAVE_S = 60.0  # between saves, so that an interrupted build can resume
@@ -181,7 +183,8 @@ def _scan_all(
     if not pending:
         return
     threads = _REMOTE_SCANS if not is_local(pending[0][1]) else min(8, os.cpu_count() or 1)
-    saved, stop = time.monotonic(), threading.Event()
+    saved = time.monotonic()
+    stop = threading.Event()
 
     def scanned(uri: str, stat: Stat) -> Section:
         return Section.of(uri, stat, read_shard(who, uri, stat, scan, storage, stop))

@@ -21,7 +21,9 @@ from fastfeed.sources.shards.index import NOWHERE, Index, ShardScan
 from fastfeed.storage.reads import Unread
 from fastfeed.storage.shard_files import ShardReader
 
-LARGEST, LARGEST_ARRAY = 1 << 20, 64 << 20  # bytes of one value; more is damage, or no text
+# bytes of one value; more is damage, or no text
+LARGEST = 1 << 20
+LARGEST_ARRAY = 64 << 20
 # instead of an offset: the sample has no such value; what holds it is damaged, as an offset behind
 # all shards is
 _NONE = NOWHERE - 1
@@ -129,8 +131,10 @@ class ExtraColumns:
 
         Texts and numbers are converted as the format does, other values are bytes.
         """
-        index, native = self._index, extension()
-        offsets, lengths = index.offsets[entries], index.lengths[entries].astype(np.int64)
+        index = self._index
+        native = extension()
+        offsets = index.offsets[entries]
+        lengths = index.lengths[entries].astype(np.int64)
         skip = (offsets >= _NONE) | (lengths > self._largest[entries % len(self.names)])
         shards = np.where(skip, -1, index.shards_of(entries))
         ranges = self._shards.ranges(
@@ -144,8 +148,10 @@ class ExtraColumns:
 
     def _read(self, entries: np.ndarray) -> list[bytes | Unread | None]:
         """Bytes of values; None for missing ones."""
-        head, index = self._head, self._index
-        shards, checks = index.shards_of(entries).tolist(), index.checks[entries].tolist()
+        head = self._head
+        index = self._index
+        shards = index.shards_of(entries).tolist()
+        checks = index.checks[entries].tolist()
         lengths = index.lengths[entries].tolist()
         largest = self._largest[entries % len(self.names)].tolist()
         values: list[bytes | Unread | None] = [None] * len(entries)
@@ -207,7 +213,8 @@ def npy_start(data: bytes) -> int:
 
 def _arrays_of_one_header(files: Sequence[bytes]) -> list[np.ndarray] | None:
     """Arrays of .npy files that differ in their values alone; None if others are among them."""
-    start, size = npy_start(files[0]), len(files[0])
+    start = npy_start(files[0])
+    size = len(files[0])
     if set(map(len, files)) != {size} or not 0 < start < size:
         return None
     bytes_of_all = np.frombuffer(b"".join(files), np.uint8).reshape(len(files), size)

@@ -99,7 +99,8 @@ class Section:
         columns = {
             name: np.array(v, kind) for (name, kind), v in zip(_COLUMNS, arrays, strict=True)
         }
-        names, notes = b"".join(scan.names), tuple(scan.notes)
+        names = b"".join(scan.names)
+        notes = tuple(scan.notes)
         return cls(uri, stat, columns, names, texts, notes, b"".join(values))
 
     def __len__(self) -> int:
@@ -148,7 +149,8 @@ class Index:
             name: np.concatenate([part.columns[name] for part in parts]) for name, _ in _COLUMNS
         }
         ends = columns.pop("ends").tobytes()
-        names, values = (part.names for part in parts), (part.values for part in parts)
+        names = (part.names for part in parts)
+        values = (part.values for part in parts)
         return cls(header, columns, ends, b"".join(names), b"".join(values))
 
     def __len__(self) -> int:
@@ -172,7 +174,8 @@ class Index:
 
     def names_of(self, ids: np.ndarray) -> list[str]:
         """Names of samples, which are read shard by shard."""
-        names, shards = [""] * len(ids), self.shards_of(ids)
+        names = [""] * len(ids)
+        shards = self.shards_of(ids)
         order = np.argsort(shards, kind="stable")
         for rows in np.split(order, np.flatnonzero(np.diff(shards[order])) + 1):
             if not len(rows):
@@ -180,7 +183,8 @@ class Index:
             shard = int(shards[rows[0]])
             first, last = self.bounds[shard : shard + 2].tolist()
             start, stop = self._starts[shard : shard + 2].tolist()
-            text, ends = self._names[start:stop], [0, *self._ends_of(first, last).tolist()]
+            text = self._names[start:stop]
+            ends = [0, *self._ends_of(first, last).tolist()]
             for row, k in zip(rows.tolist(), (ids[rows] - first).tolist(), strict=True):
                 names[row] = text[ends[k] : ends[k + 1]].decode("utf-8", "surrogateescape")
         return names
@@ -194,7 +198,8 @@ class Index:
 
     def section(self, shard: int) -> Section:
         """Part of the index for one shard."""
-        first, last = int(self.bounds[shard]), int(self.bounds[shard + 1])
+        first = int(self.bounds[shard])
+        last = int(self.bounds[shard + 1])
         arrays = (
             array[first:last] for array in (self.offsets, self.lengths, self.checks, self.labels)
         )
@@ -304,7 +309,8 @@ def load(
             for column in columns.values():
                 file.readinto(column.data)
                 crc = zlib.crc32(column.data, crc)
-            begin, kept = file.tell(), b""
+            begin = file.tell()
+            kept = b""
             while piece := file.read(_READ):
                 crc = zlib.crc32(piece, crc)
                 kept = piece if size - begin <= _READ else b""
@@ -362,7 +368,9 @@ def _fit(header: dict[str, Any], columns: dict[str, np.ndarray], texts: int) -> 
 
     A sample with an invalid offset is one bad sample: it gets NOWHERE as its offset.
     """
-    first, labels, offsets = 0, columns["labels"], columns["offsets"]
+    first = 0
+    labels = columns["labels"]
+    offsets = columns["offsets"]
     for shard in header["shards"]:
         own = labels[first : first + shard["samples"]]
         first += shard["samples"]

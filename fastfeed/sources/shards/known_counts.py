@@ -41,7 +41,8 @@ def in_record(uri: str, size: int) -> int | None:
     if not is_local(uri):
         return None
     folder, name = os.path.split(os.path.abspath(uri))
-    stem, inside = os.path.splitext(name)[0], ""
+    stem = os.path.splitext(name)[0]
+    inside = ""
     candidates = [os.path.join(folder, f"{stem}.json")]  # of earlier versions
     for _ in range(_LEVELS):
         candidates.append(os.path.join(folder, _RECORDS, inside, f"{stem}.json"))
@@ -76,7 +77,8 @@ def add_missing(section: Section, earlier: Index, uri: str, has_end: bool) -> Se
         for name in names
     )
     text = missing(len(section), len(before), "an index lists that was made earlier")
-    cut, notes = [k for k, note in enumerate(section.notes) if is_cut(note)], list(section.notes)
+    cut = [k for k, note in enumerate(section.notes) if is_cut(note)]
+    notes = list(section.notes)
     if not (whole and same and text and section.stat.size < before.stat.size) or (
         has_end and not cut
     ):

@@ -70,7 +70,8 @@ class BoxColumn(ColumnParser):
         self._parts[name].append(_compact(values))
 
     def _lists(self, name: str, part: ColumnPart, first: int) -> np.ndarray:
-        values, missing = part.values, part.missing()
+        values = part.values
+        missing = part.missing()
         if isinstance(values, StringColumn) and not part.typed:
             rows = [self._list(name, text, first + i) for i, text in enumerate(values.tolist())]
             return np.array(rows, np.float64).reshape(-1, 4)
@@ -137,7 +138,8 @@ class ExtraColumn(ColumnParser):
             needed = "numbers, bools, texts or lists of numbers where it is the label, too"
             raise self._wrong_part(part, first, name, needed)
         if isinstance(part.values, Codes):  # the column is also the label
-            texts, codes = part.values.texts, part.values.codes.tolist()
+            texts = part.values.texts
+            codes = part.values.codes.tolist()
             part = replace(part, values=StringColumn.of([str(texts[code] or "") for code in codes]))
         if isinstance(part.values, StringColumn) and part.kind != "bytes":
             self._check_utf8(name, part.values, first)

@@ -33,7 +33,10 @@ from fastfeed.storage.shard_files import ShardReader
 
 _MAGIC = b"ARROW1"
 _CONTINUATION = 0xFFFFFFFF
-_SCHEMA, _DICTIONARY, _BATCH = 1, 2, 3  # kinds of messages
+# kinds of messages
+_SCHEMA = 1
+_DICTIONARY = 2
+_BATCH = 3
 _LONGEST = 64 << 20  # bytes of a message without its body
 _AHEAD = 64 << 10  # bytes read with the length of a message: most end in them
 
@@ -61,7 +64,8 @@ class ArrowFile:
             self.schema: pa.Schema = pa.ipc.read_schema(pa.BufferReader(message))
             # where the fields of each column begin among the nodes and buffers of a batch
             self._places: dict[str, tuple[int, int]] = {}
-            node, buffer = 0, 0
+            node = 0
+            buffer = 0
             for field in self.schema:
                 self._places[field.name] = (node, buffer)
                 nodes, buffers = _count(field.type)
@@ -327,7 +331,8 @@ def _messages(read: Read, size: int) -> Iterator[tuple[bytes, int, int, int]]:
         message = ahead[: 8 + length]
         try:
             table = _FlatTable(message, 8 + struct.unpack_from("<I", message, 8)[0])
-            kind, body_length = table.number(1, "<B"), table.number(3, "<q")
+            kind = table.number(1, "<B")
+            body_length = table.number(3, "<q")
         except struct.error as error:
             raise Damaged(f"no message of Arrow at {at}") from error
         body = at + 8 + length
@@ -342,8 +347,11 @@ def _messages(read: Read, size: int) -> Iterator[tuple[bytes, int, int, int]]:
 def _batch(message: bytes, body: int, stop: int) -> Batch:
     try:
         header = _FlatTable(message, 8 + struct.unpack_from("<I", message, 8)[0]).table(2)
-        rows, nodes, buffers = header.number(0, "<q"), header.pairs(1), header.pairs(2)
-        compressed, views = header.place(3), header.place(4)
+        rows = header.number(0, "<q")
+        nodes = header.pairs(1)
+        buffers = header.pairs(2)
+        compressed = header.place(3)
+        views = header.place(4)
     except struct.error as error:
         raise Damaged(f"a record batch at {body} that is no FlatBuffer") from error
     if compressed:

@@ -158,7 +158,8 @@ class ColumnParser(ABC):
     def _wrong(
         self, row: int, name: str, needed: str, value: object, hint: str = ""
     ) -> SourceError:
-        column, got = printable(repr(name)), printable(value)
+        column = printable(repr(name))
+        got = printable(value)
         return SourceError(
             f"Table: {self.where(row)}: column {column} must hold {needed}, got {got}{hint}"
         )
@@ -240,7 +241,8 @@ class LabelColumn(ColumnParser):
         self._typed = True
 
     def _take(self, name: str, part: ColumnPart, first: int) -> None:
-        missing, values = part.missing(), part.values
+        missing = part.missing()
+        values = part.values
         if bool(np.all(missing)):
             self._parts[name].append(np.full(len(part), -1, np.int64))
             return

@@ -106,7 +106,8 @@ def _bounded_rows(
 
     `done`: the number of rows that were read.
     """
-    size, before = 0, 0
+    size = 0
+    before = 0
     for block in blocks:
         yield block
         size = 0 if done() > before else size + csv_bytes(block.getvalue(), delimiter)
@@ -173,7 +174,8 @@ def read_json(
     blocks: Iterable[io.BytesIO], uri: str, requested: RequestedNames, memory: int
 ) -> Parts:
     """Read one JSON object per line; a missing key is null. `blocks`: of whole lines."""
-    first, met = 0, set[str]()
+    first = 0
+    met = set[str]()
     keys: dict[str, None] = {}  # keys of the first rows
     for chunk in _chunks(_objects(chain.from_iterable(blocks), uri, memory), memory):
         if not keys:
@@ -208,7 +210,9 @@ def _chunks(rows: Iterable[tuple[dict[str, Any], int]], memory: int) -> Iterator
 def _objects(lines: Iterable[bytes], uri: str, memory: int) -> Iterator[tuple[dict[str, Any], int]]:
     decode = json.JSONDecoder().raw_decode
     for number, line in enumerate(_unmarked(lines), 1):
-        text, row, end = line.strip(), None, 0
+        text = line.strip()
+        row = None
+        end = 0
         if not text:
             continue
         if _MOST_TIMES * len(text) > memory and (size := object_bytes(text)) > memory:

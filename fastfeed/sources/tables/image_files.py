@@ -150,7 +150,8 @@ class ImageFiles:
         if self._access is None:
             return
         refusals: list[Refusal] = []
-        first, count = "", 0
+        first = ""
+        count = 0
         for i in range(len(self._paths)):
             if not (uri := self._resolve(i)):
                 continue

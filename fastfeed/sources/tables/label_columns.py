@@ -142,7 +142,8 @@ class NameLabels(ColumnParser):
         values = part.values
         if isinstance(values, TextLists):
             table = self._numbers(values.items.texts)
-            codes, counts = table[values.items.codes], values.counts
+            codes = table[values.items.codes]
+            counts = values.counts
         elif isinstance(values, Codes) and not part.typed:
             lists = [self._numbers(_names_in(text)) for text in values.texts]
             sizes = np.array([len(own) for own in lists])
@@ -155,7 +156,8 @@ class NameLabels(ColumnParser):
             row = int(wrong[0]) if len(wrong) else int(np.argmin(missing))
             raise self._wrong(first + row, name, self._NEEDED, repr(part[row]))
         owners = np.repeat(np.arange(len(part)), counts)
-        codes, counts = codes[~missing[owners]], np.where(missing, 1, counts)
+        codes = codes[~missing[owners]]
+        counts = np.where(missing, 1, counts)
         starts = np.cumsum(counts) - counts
         whole = np.full(counts.sum(), -1)
         whole[np.isin(np.arange(len(whole)), starts[missing], invert=True)] = codes
@@ -184,7 +186,8 @@ class NameLabels(ColumnParser):
                 f"Table: column {self.names[0]!r} of {self.where.uris[0]} has a class"
                 f" {names[self._classes]}, but there are {self._classes} classes"
             )
-        codes, ends = np.concatenate(self._codes), np.cumsum(np.concatenate(self._counts))
+        codes = np.concatenate(self._codes)
+        ends = np.cumsum(np.concatenate(self._counts))
         if len(codes) == len(ends) and bool(np.all(codes < 0)):
             raise self._unlabeled()
         return {"label_codes": [codes], "label_ends": [ends]}

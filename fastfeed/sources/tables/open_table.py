@@ -194,7 +194,8 @@ def label_classes(
     own = requested
     if own is None and (label.several or not opened.named):
         own = opened.classes  # in the order of the columns, or of the schema
-    codes, ends = arrays["label_codes"], arrays["label_ends"]
+    codes = arrays["label_codes"]
+    ends = arrays["label_ends"]
     return number_lists(opened.classes, codes, ends, own, "Table")
 
 
@@ -265,7 +266,10 @@ def parse_files(
     files: Files, table_files: Iterable[TableFile], requested: RequestedColumns
 ) -> tuple[OpenedTable, ColumnArrays]:
     """The table without its arrays, and these in parts, from the columns of its files."""
-    where, parsers, rows, reads = RowLocator(), [], [], []
+    where = RowLocator()
+    parsers = []
+    rows = []
+    reads = []
     leaf: str | None = None  # of a file with bytes
     kinds: dict[str | None, str] = {}  # leaves of all files, and the first file with each
     for (uri, _), read in zip(files, table_files, strict=True):

@@ -104,7 +104,8 @@ class Footer:
 
 def read_footer(shards: ShardReader, file: int) -> Footer:
     """Read a footer; SourceError if the file is damaged or not Parquet."""
-    size, uri = shards.stats[file].size, shards.uris[file]
+    size = shards.stats[file].size
+    uri = shards.uris[file]
     tail = _read(shards, file, max(0, size - _TAIL), size)
     if tail[-4:] != _MAGIC:
         if tail[-4:] == b"PARE":
@@ -183,7 +184,8 @@ def read_parquet(
         footer.kind(name)
     first = 0
     for groups, spans in _portions(footer, list(fields.values())):
-        pieces, rows = PartialFile(shards, file, _fetch(shards, file, spans)), 0
+        pieces = PartialFile(shards, file, _fetch(shards, file, spans))
+        rows = 0
         try:
             for table in _tables(pieces, footer, groups, list(fields.values()), budget):
                 for name, coded in requested.items():
@@ -193,7 +195,8 @@ def read_parquet(
                         budget.take(values.bytes, footer.uri)
                         yield name, values
                         row += len(piece)
-                first, rows = first + table.num_rows, rows + table.num_rows
+                first = first + table.num_rows
+                rows = rows + table.num_rows
         except SourceError:  # an OSError, too
             raise
         except _DAMAGE as error:
@@ -264,7 +267,8 @@ def images(
 ) -> pa.ChunkedArray:
     """The images' bytes in a row group, whose bytes in the file are `chunk`. BadFile, TooLarge."""
     try:
-        pages, limit = pages_of(chunk, rows), max(memory, _IMAGE_RATIO * len(chunk))
+        pages = pages_of(chunk, rows)
+        limit = max(memory, _IMAGE_RATIO * len(chunk))
         if pages.least > limit:
             raise TooLarge(
                 f"{pages.least:,} bytes unpacked, {len(chunk):,} in the file; the limit is"
@@ -314,7 +318,8 @@ class PartialFile(io.RawIOBase):
 
     def read(self, count: int = -1) -> Any:
         """Read the next bytes."""
-        start, end = self._at, self._shards.stats[self._file].size
+        start = self._at
+        end = self._shards.stats[self._file].size
         stop = end if count is None or count < 0 else min(start + count, end)
         self._at = max(start, stop)
         index = bisect_right(self._starts, start) - 1
@@ -380,7 +385,9 @@ def _portions(
         size = sum(unpacked for *_, unpacked in own)
         if groups and total + size > _AT_ONCE:
             yield groups, spans
-            groups, spans, total = [], [], 0
+            groups = []
+            spans = []
+            total = 0
         groups.append(group)
         spans += [(start, stop) for start, stop, _ in own]
         total += size

@@ -137,7 +137,8 @@ def _value(data: Any, at: int, kind: int, depth: int) -> tuple[Any, int]:
         raise ValueError(f"a value of kind {kind} in its footer")
     if kind == _STRUCT:
         return _struct(data, at, depth + 1)
-    count, inner = data[at] >> 4, data[at] & 15
+    count = data[at] >> 4
+    inner = data[at] & 15
     at += 1
     if count == 15:
         count, at = _varint(data, at)
@@ -205,11 +206,14 @@ def pages_of(chunk: Any, count: int) -> Pages:
 
     Pages after these values are not read, so they do not count.
     """
-    pages, dictionary, at = Pages(), 0, 0
+    pages = Pages()
+    dictionary = 0
+    at = 0
     while at < len(chunk) and pages.values < count:
         try:
             fields, at = _struct(chunk, at)
-            unpacked, packed = index(fields.get(2, 0)), index(fields.get(3, 0))
+            unpacked = index(fields.get(2, 0))
+            packed = index(fields.get(3, 0))
             header = fields.get(8) or fields.get(7) or fields.get(5) or {}
             values = index(header.get(1, 0))
             encoding = header.get(4 if 8 in fields else 2, -1)

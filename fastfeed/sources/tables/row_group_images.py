@@ -98,7 +98,8 @@ class RowGroups:
 
     def fetch(self, i: int) -> Pending:
         """Hold its row group; of storage, begin to read that, if there is room for it."""
-        image, unit = _Image(self, i), self._unit(i)
+        image = _Image(self, i)
+        unit = self._unit(i)
         with self._lock:
             image.held = self._requested, unit
             self._requested[unit] += 1

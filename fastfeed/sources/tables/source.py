@@ -236,7 +236,8 @@ class TableSource(SourceMethods):
 
     def _content(self, first: int, last: int) -> Iterator[Any]:
         """Buffers that rows [first, last) have a part in."""
-        arrays, rows = self._arrays, np.arange(first, last)
+        arrays = self._arrays
+        rows = np.arange(first, last)
         for name, array in sorted(arrays.items()):
             if name in ("weights", "boxes", "span_starts", "span_lengths") or (
                 name.startswith("carried ") and f"ends {name[8:]}" not in arrays

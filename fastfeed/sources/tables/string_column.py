@@ -65,7 +65,8 @@ class StringColumn:
 
     def tolist(self) -> list[str]:
         """All texts as Python strings."""
-        blob, ends = self.blob.tobytes(), self.ends.tolist()
+        blob = self.blob.tobytes()
+        ends = self.ends.tolist()
         starts = [0, *ends[:-1]]
         if blob.isascii():
             text = blob.decode("ascii")

@@ -179,7 +179,9 @@ def _check_links(reader: ForwardReader, first: int, last: int, names: Set[str]) 
 
 
 def _check(entries: list[Member], reader: ForwardReader, read: Callable[[str], bool]) -> None:
-    end, checked, names = 0, {0, len(entries) - 1}, {member.name for member in entries}
+    end = 0
+    checked = {0, len(entries) - 1}
+    names = {member.name for member in entries}
     for i, member in enumerate(entries):
         if (
             member.offset % BLOCK

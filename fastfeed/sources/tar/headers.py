@@ -105,7 +105,8 @@ def _target(name: str, kind: bytes, target: str) -> str:
 
 def _entries(reader: ForwardReader, notes: list[str]) -> Iterator[Member]:
     """Files and links in their order."""
-    at, shared = 0, {}
+    at = 0
+    shared = {}
     own: dict[str, str] | None = {}  # for the next member; None: unreadable
     while True:
         block = reader.read(at, BLOCK)
@@ -129,7 +130,9 @@ def _entries(reader: ForwardReader, notes: list[str]) -> Iterator[Member]:
             what = "no tar file" if at == 0 else "damaged header"
             notes.append(f"{what} at {at}: nothing after it can be read")
             return
-        kind, size, start = block[156:157], _number(block[124:136]), at + BLOCK
+        kind = block[156:157]
+        size = _number(block[124:136])
+        start = at + BLOCK
         if size < 0 or (kind in _NAMING and size > _LIMIT):
             notes.append(
                 f"damaged header at {at}: nothing after it can be read, its size makes no sense"
@@ -143,7 +146,9 @@ def _entries(reader: ForwardReader, notes: list[str]) -> Iterator[Member]:
                 return
             own, shared = _names(kind, reader.read(start, size), own, shared)
         else:
-            overrides, unreadable, own = shared | (own or {}), own is None, {}
+            overrides = shared | (own or {})
+            unreadable = own is None
+            own = {}
             name = strip_dot_slash(overrides.get("path") or _header_name(block))
             size = int(overrides["size"]) if "size" in overrides else size
             if kind in _FILES and name.endswith("/"):
@@ -185,7 +190,8 @@ def _intact(block: bytes) -> bool:
     """The checksum of a header is right: the sum of its bytes, its own field counted as spaces."""
     if len(block) < BLOCK:
         return False
-    stated, array = _number(block[148:156]), np.frombuffer(block, np.uint8)
+    stated = _number(block[148:156])
+    array = np.frombuffer(block, np.uint8)
     total = int(np.add.reduce(array, dtype=np.int64)) - sum(block[148:156]) + 8 * ord(" ")
     if stated == total:
         return True
@@ -246,7 +252,8 @@ def _names(
 def _pax(data: bytes) -> dict[str, str] | None:
     """Records `length key=value\\n`; None if they are damaged."""
     records: dict[str, str] = {}
-    at, end = 0, len(data.rstrip(b"\0"))
+    at = 0
+    end = len(data.rstrip(b"\0"))
     while at < end:
         head = _RECORD.match(data, at)
         stop = at + int(head[1]) if head else 0

@@ -266,7 +266,8 @@ class TarShards(ShardedSource):
         )
 
     def _notes_on(self, shard: int) -> Sequence[str]:
-        notes, count = super()._notes_on(shard), int(self.bounds[shard + 1] - self.bounds[shard])
+        notes = super()._notes_on(shard)
+        count = int(self.bounds[shard + 1] - self.bounds[shard])
         wids_count = self._wids_counts.get(self.shard(shard), count)
         if wids_count == count:
             return notes
@@ -302,7 +303,8 @@ class _Samples:
                 why = "metadata of the shard is not read" if dot else "no extension"
             self.notes.append(f"left out {member.name!r} at {member.offset - BLOCK}: {why}")
             return
-        key, extension = folder + slash + stem, extension.lower()
+        key = folder + slash + stem
+        extension = extension.lower()
         if key != self._key or extension in self._extensions:
             self.end()
             if key in self._keys_seen:
@@ -356,7 +358,8 @@ class _Samples:
 
     def _label(self, image: Member) -> ScannedLabel:
         """The label of the current sample."""
-        label, values = self._tar._label, self._labels
+        label = self._tar._label
+        values = self._labels
         if len(values) < max(1, len(label.names)):
             return None
         if label.is_class:
@@ -370,7 +373,8 @@ class _Samples:
     def end(self) -> None:
         """Complete the current sample."""
         if self._image is not None:
-            image, name = self._image, self._image.name.encode("utf-8", "surrogateescape")
+            image = self._image
+            name = self._image.name.encode("utf-8", "surrogateescape")
             self.scan.add(image.offset, image.size, self._label(image), name, image.check)
             add_row(self.column_scan, self._tar._columns, self._columns)
             for label in self._tar._label_extensions:

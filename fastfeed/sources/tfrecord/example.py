@@ -26,10 +26,16 @@ from fastfeed.sources.tfrecord.protobuf import HEAD, LazyMessage, Malformed, fie
 
 Bounds = tuple[int, int]  # bytes [first, last)
 
-LONGEST_NAME, _LONGEST_TEXT, _LONGEST_FILE = 1000, 1000, 255  # bytes
+# bytes
+LONGEST_NAME = 1000
+_LONGEST_TEXT = 1000
+_LONGEST_FILE = 255
 _SHOWN = 20  # names, bytes of a text
 _PARTS = 16  # that one value may come in
-_FIRST, _SECOND, _THIRD = 0x0A, 0x12, 0x1A  # fields 1, 2, 3 with a length
+# fields 1, 2, 3 with a length
+_FIRST = 0x0A
+_SECOND = 0x12
+_THIRD = 0x1A
 
 
 class FeatureNames:
@@ -141,13 +147,16 @@ def _fast_path(
     None: parse it in full.
     """
     values: dict[bytes, list[Bounds]] = {}
-    at, data, before = _inside(message, start, stop, _FIRST), message.data, message.first
+    at = _inside(message, start, stop, _FIRST)
+    data = message.data
+    before = message.first
     try:
         while 0 <= at < stop:
             i = at - before
             if i + features.reach > len(data):
                 i = message.at(at, features.reach)
-                data, before = message.data, message.first
+                data = message.data
+                before = message.first
             if data[i] != _FIRST:
                 return None
             size = data[i + 1]
@@ -181,7 +190,8 @@ def _inside(message: LazyMessage, at: int, stop: int, tag: int) -> int:
 
 def _entry(message: LazyMessage, first: int, last: int) -> tuple[bytes, list[Bounds]]:
     """Name and value of an entry of the map."""
-    name, parts = b"", []
+    name = b""
+    parts = []
     for tag, begin, end in fields(message, first, last):
         if tag == _FIRST:
             name = message.bytes(begin, min(end, begin + LONGEST_NAME + 1))
@@ -200,12 +210,14 @@ def _value(message: LazyMessage, parts: list[Bounds]) -> Bounds | int:
         first = _inside(message, first, last, _FIRST)
         if first >= 0:
             return first, last  # one text or image in its list
-    kind, values = 0, []
+    kind = 0
+    values = []
     for part in parts:
         for tag, first, last in fields(message, *part):
             if tag in (_FIRST, _SECOND, _THIRD):
                 if tag != kind:
-                    kind, values = tag, []
+                    kind = tag
+                    values = []
                 values = [*values, *_values(message, kind, first, last)][:2]
     if kind == _SECOND:
         raise Malformed("holds floating-point numbers")
@@ -239,7 +251,10 @@ def _head(name: bytes) -> bytes:
     return bytes([_FIRST, size] if size < 0x80 else [_FIRST, size & 0x7F | 0x80, size >> 7]) + name
 
 
-_BYTES, _FLOATS, _INTEGERS = 1, 2, 3  # fields of a Feature: which list it holds
+# fields of a Feature: which list it holds
+_BYTES = 1
+_FLOATS = 2
+_INTEGERS = 3
 
 
 def to_python(feature: bytes, text: bool = True) -> Any:
@@ -268,7 +283,8 @@ def to_python(feature: bytes, text: bool = True) -> Any:
 
 def _decoded_values(message: LazyMessage, kind: int, start: int, stop: int) -> Iterator[Any]:
     for tag, first, last in fields(message, start, stop):
-        wire, size = tag & 7, last - first
+        wire = tag & 7
+        size = last - first
         if tag >> 3 != 1:
             continue
         if kind == _BYTES and wire == 2:
@@ -276,7 +292,8 @@ def _decoded_values(message: LazyMessage, kind: int, start: int, stop: int) -> I
         elif kind == _FLOATS and wire in (2, 5) and size % 4 == 0:
             yield from struct.unpack(f"<{size // 4}f", message.bytes(first, last))
         elif kind == _INTEGERS and wire in (0, 2):
-            content, at = message.bytes(first, last), 0
+            content = message.bytes(first, last)
+            at = 0
             while at < size:
                 number, at = varint(content, at)
                 number &= (1 << 64) - 1

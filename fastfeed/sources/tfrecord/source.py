@@ -1,16 +1,11 @@
-"""TFRecord files of tf.train.Examples: random access, without TensorFlow.
-
-A record is its length (uint64), the length's checksum, the data, the data's checksum; all little
-endian: TensorFlow, core/lib/io/record_writer.h. A checksum is CRC32C, rotated and with a constant
-added, since data may contain checksums: `Mask` in core/lib/hash/crc32c.h.
-"""
+"""TFRecord files of tf.train.Examples: random access, without TensorFlow."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
@@ -34,19 +29,16 @@ from fastfeed.sources.shards.extra_columns import (
     column_names,
 )
 from fastfeed.sources.shards.index import ScannedLabel, ShardScan, limited
-from fastfeed.sources.shards.known_counts import in_record, missing
 from fastfeed.sources.shards.labels import json_field, label_fields, pack_label, requested_label
 from fastfeed.sources.tfrecord.example import LONGEST_NAME, Example, FeatureNames, to_python
 from fastfeed.sources.tfrecord.protobuf import LazyMessage, Malformed
+from fastfeed.sources.tfrecord.records import HEADER, TAIL, is_intact, records
 from fastfeed.sources.tfrecord.tfds import TfdsFolder
 from fastfeed.storage.disk_cache import Cache
 from fastfeed.storage.expand import SPLIT
-from fastfeed.storage.reads import Unread, is_local
+from fastfeed.storage.reads import Unread
 from fastfeed.storage.storage import Storage, open_storage
-from fastfeed.system.descriptors import open_regular
 
-_HEADER, _TAIL = 12, 4  # bytes: length and its checksum; the data's checksum
-_MOST = 1 << 31  # bytes of a record: protobuf takes no message of that size
 _NO_IMAGE = "no record has an image: "  # prefix of a shard's first note
 _FILENAME = b"image/filename"
 _LOOKED_AT = 100  # records of a shard, for the names in a message
@@ -214,10 +206,12 @@ class TFRecords(ShardedSource):
         return scanner.end()
 
     def _scan_columns(self, reader: ForwardReader) -> ShardScan:
-        scan, names = ShardScan(), {name: name.encode() for name in self._columns}
+        scan = ShardScan()
+        names = {name: name.encode() for name in self._columns}
         features = FeatureNames(*names.values())
         for offset, length in records(reader, []):
-            start, stop = offset + _HEADER, offset + length - _TAIL
+            start = offset + HEADER
+            stop = offset + length - TAIL
             locations: dict[str, ValueLocation] | None = None
             with contextlib.suppress(Malformed):
                 example = Example(LazyMessage(reader.read, stop), start, stop, features)
@@ -233,7 +227,8 @@ class TFRecords(ShardedSource):
     def _names_in(self, reader: ForwardReader) -> list[str]:
         names: set[str] = set()
         for offset, length in islice(records(reader, []), _LOOKED_AT):
-            start, stop = offset + _HEADER, offset + length - _TAIL
+            start = offset + HEADER
+            stop = offset + length - TAIL
             with contextlib.suppress(Malformed):
                 names.update(
                     Example(
@@ -253,7 +248,7 @@ class TFRecords(ShardedSource):
 
     def _cuts(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         starts = self._index.offsets[ids]
-        return starts + _HEADER, starts + _HEADER, starts + self._index.lengths[ids]
+        return starts + HEADER, starts + HEADER, starts + self._index.lengths[ids]
 
     def addresses(self, ids: np.ndarray) -> FileRanges | None:
         """Local records; None for remote shards."""
@@ -263,13 +258,13 @@ class TFRecords(ShardedSource):
 
     def _unwrap(self, i: int, head: bytes, data: bytes) -> bytes | Unread:
         check = int(self._index.checks[i])
-        if not _is_intact(data):
+        if not is_intact(data):
             return Unread("corrupt", "the record's checksum is wrong")
-        if check and int.from_bytes(data[-_TAIL:], "little") != check:
+        if check and int.from_bytes(data[-TAIL:], "little") != check:
             return Unread("changed", "the record has changed since it was indexed")
         try:
             first, last = Example(
-                LazyMessage.of(data), 0, len(data) - _TAIL, self._feature_names
+                LazyMessage.of(data), 0, len(data) - TAIL, self._feature_names
             ).image(self._image)
         except Malformed as error:
             return Unread("corrupt", str(error))
@@ -277,7 +272,8 @@ class TFRecords(ShardedSource):
 
     def _check_images(self) -> None:
         """Raise an error if no record has an image: the name is wrong, the file is not damaged."""
-        notes, sizes = self._index.notes, np.diff(self._index.bounds)
+        notes = self._index.notes
+        sizes = np.diff(self._index.bounds)
         firsts = [note[0] if note else "" for note, size in zip(notes, sizes, strict=True) if size]
         if all(first.startswith(_NO_IMAGE) for first in firsts):
             raise SourceError(f"TFRecords: {firsts[0]}; pass image='the feature that holds it'")
@@ -301,14 +297,16 @@ class _ShardScanner:
 
     def add(self, offset: int, length: int) -> None:
         """Add the record at an offset."""
-        label, name, check = None, b"", 0
+        label = None
+        name = b""
+        check = 0
         if offset + length <= self._reader.size:
             try:
                 label, name = self._read(offset, length)
             except Malformed as error:
                 self._reason = self._reason or str(error)
                 self._contents.append(f"no tf.train.Example at {offset}: {error}")
-            check = int.from_bytes(self._reader.read(offset + length - _TAIL, _TAIL), "little")
+            check = int.from_bytes(self._reader.read(offset + length - TAIL, TAIL), "little")
         self._scan.add(offset, length, label, name or b"%06d" % len(self._scan.offsets), check)
 
     def end(self) -> ShardScan:
@@ -321,9 +319,11 @@ class _ShardScanner:
 
     def _read(self, offset: int, length: int) -> tuple[ScannedLabel, bytes]:
         """Label and name. The image is skipped."""
-        start, stop = offset + _HEADER, offset + length - _TAIL
+        start = offset + HEADER
+        stop = offset + length - TAIL
         example = Example(LazyMessage(self._reader.read, stop), start, stop, self._feature_names)
-        label, name = None, b""
+        label = None
+        name = b""
         try:
             example.image(self._image)
             self._images += 1
@@ -359,134 +359,6 @@ class _ShardScanner:
         """Check the record's checksum for each new label; a damaged one would be a new class."""
         if self._verified.issuperset(labels):
             return
-        if not _is_intact(self._reader.read(offset + _HEADER, length - _HEADER)):
+        if not is_intact(self._reader.read(offset + HEADER, length - HEADER)):
             raise Malformed("the record's checksum is wrong")
         self._verified.update(labels)
-
-
-def records(reader: ForwardReader, notes: list[str]) -> Iterator[tuple[int, int]]:
-    """Offset and length of every record with its frame; the last may be cut off.
-
-    What is damaged goes to `notes`.
-
-    Where a record of damaged length ends is known only if DALI's `tfrecord2idx` left its list next
-    to the shard.
-    """
-    begin, at, count, listed = 0, 0, 0, None
-    if not reader.size:
-        notes.append("empty: no records")
-    while at < reader.size:
-        begin, header = at, reader.read(at, _HEADER)
-        if len(header) < _HEADER:
-            at = reader.size + 1
-            break
-        if _is_intact(header):
-            length = _HEADER + int.from_bytes(header[:8], "little") + _TAIL
-        else:
-            if at == 0:
-                _refuse_compressed(reader.uri, header)
-            if listed is None:
-                listed = lengths_from_idx(reader, notes)
-            if at not in listed:
-                what = "no TFRecord file: wrong checksum" if at == 0 else "damaged length"
-                notes.append(f"{what} at {at}: nothing after it can be found")
-                return
-            length = listed[at]
-            notes.append(f"damaged length at {at}: the .idx file says where the record ends")
-        if length < _MOST:
-            count += 1
-            yield at, length
-        else:
-            notes.append(
-                f"left out the record at {at}: {length} bytes, more than an Example can have"
-            )
-        at += length
-    incomplete = f"the record at {begin} is incomplete" if at > reader.size else ""
-    if lost := missing_records(reader, count):
-        incomplete = f"{incomplete}; {lost}" if incomplete else lost
-    if incomplete:
-        notes.append(f"cut off at {reader.size}: {incomplete}")
-
-
-def _refuse_compressed(uri: str, header: bytes) -> None:
-    # RFC 1950: deflate, a window of 32 kB
-    zlib = header[:1] == b"\x78" and int.from_bytes(header[:2], "big") % 31 == 0
-    if zlib or header.startswith(b"\x1f\x8b"):
-        raise SourceError(
-            f"{uri} is compressed with {'zlib' if zlib else 'gzip'}: records in it cannot be found"
-            " without unpacking all before them; write it without compression once (images do not"
-            " shrink any further)"
-        )
-
-
-def _is_intact(data: bytes) -> bool:
-    """True if the last 4 bytes are the checksum of those before them.
-
-    Compares CRCs of all of it, which copies nothing.
-    """
-    tail = data[-_TAIL:]
-    masked = (int.from_bytes(tail, "little") - 0xA282EAD8) & 0xFFFFFFFF
-    return google_crc32c.value(data) == google_crc32c.extend(
-        (masked >> 17 | masked << 15) & 0xFFFFFFFF, tail
-    )
-
-
-_SMALLEST = 16  # bytes of a record: two checksums and a length
-_LINE = 40  # bytes of a line: two numbers
-_MOST_LINES = 1 << 24
-
-
-def lengths_from_idx(reader: ForwardReader, notes: list[str]) -> dict[int, int]:
-    """Lengths by offset, if an index covers the shard and is newer than it."""
-    for name in _alongside(reader.uri):
-        words, why = [], "it does not list the shard's records"
-        try:
-            words = _numbers(name, reader.size // _SMALLEST + 1)
-            if os.stat(name).st_mtime_ns < os.stat(reader.uri).st_mtime_ns:
-                words, why = [], "older than the shard"
-        except OSError as error:
-            why = str(error.strerror)
-        offsets, lengths = words[::2], words[1::2]
-        if _chained(offsets, lengths) and offsets[-1] + lengths[-1] == reader.size:
-            return dict(zip(offsets, lengths, strict=True))
-        notes.append(f"{os.path.basename(name)} is not used: {why}")
-    return {}
-
-
-def missing_records(reader: ForwardReader, found: int) -> str:
-    """Text on records after the end that an index or a job's record lists; "" if none."""
-    count = in_record(reader.uri, reader.size)
-    if count is not None:
-        return missing(found, count, "the record of its job lists them")
-    for name in _alongside(reader.uri):
-        try:
-            words = _numbers(name, _MOST_LINES)
-        except OSError:
-            continue
-        offsets, lengths = words[::2], words[1::2]
-        if _chained(offsets, lengths) and offsets[-1] + lengths[-1] > reader.size:
-            return missing(found, len(offsets), f"{os.path.basename(name)} lists them")
-    return ""
-
-
-def _alongside(uri: str) -> list[str]:
-    names = (uri + ".idx", os.path.splitext(uri)[0] + ".idx") if is_local(uri) else ()
-    return [name for name in names if os.path.isfile(name)]
-
-
-def _numbers(name: str, lines: int) -> list[int]:
-    """Numbers in an index; -1 for other words. OSError."""
-    with open(open_regular(name), "rb") as file:
-        words = file.read(_LINE * lines).split()
-    return [int(word) if word.isdigit() and len(word) < 20 else -1 for word in words]
-
-
-def _chained(offsets: list[int], lengths: list[int]) -> bool:
-    """True if each record begins at the end of the previous one."""
-    ends = [offset + length for offset, length in zip(offsets, lengths, strict=False)]
-    return (
-        bool(ends)
-        and len(offsets) == len(lengths)
-        and [0, *ends[:-1]] == offsets
-        and min(lengths) >= _SMALLEST
-    )

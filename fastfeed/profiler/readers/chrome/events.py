@@ -203,7 +203,8 @@ class EventTable:
             self.impossible_times += impossible
             self.invalid_times += int((~ok).sum()) - impossible
             rows = [row for row, fine in zip(rows, ok, strict=True) if fine]
-            start, end = start[ok], end[ok]
+            start = start[ok]
+            end = end[ok]
         self.negative += int((end < start).sum())
         names, thread_keys, args = ([row[at] for row in rows] for at in (1, 2, 5))
         thread_key = _ints(map(self.thread_keys.__getitem__, thread_keys), np.int32)

@@ -60,7 +60,8 @@ def end_of_list(texts: Sequence[bytes]) -> int | None:
     -1 where quotes or brackets do not match.
     """
     before = b"},{".join([*texts[:-1], b""])
-    opened, closed = bytearray(b"{"), 0
+    opened = bytearray(b"{")
+    closed = 0
     for token in _BRACKETS.finditer(before + texts[-1]):
         bracket = token[0]
         if bracket in b"{[":

@@ -78,7 +78,8 @@ class _Scan:
         return others
 
     def _add(self, piece: bytes, cat: bytes, family: str, rows: dict[str, np.ndarray]) -> None:
-        events, args = self._events, _ArgTexts(piece, rows["args_at"], rows["args_size"])
+        events = self._events
+        args = _ArgTexts(piece, rows["args_at"], rows["args_size"])
         events.negative += int((rows["end"] < rows["start"]).sum())
         thread_key = self._thread_keys[rows["thread"]]
         columns: dict[str, Any] = {

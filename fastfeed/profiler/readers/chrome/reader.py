@@ -307,7 +307,8 @@ def categorize(events: EventTable, names: TraceNames) -> None:
     stream_key = np.zeros(len(events.thread_keys.all), np.int32)
     for at, (pid, tid) in enumerate(events.thread_keys.all):
         process = names.processes.get(pid, "")
-        gpu, stream = _GPU.search(process), _STREAM.match(names.threads.get((pid, tid), ""))
+        gpu = _GPU.search(process)
+        stream = _STREAM.match(names.threads.get((pid, tid), ""))
         is_host[at] = "/host:" in process and "/host:metadata" not in process
         if gpu and stream:
             is_device[at] = True
@@ -316,7 +317,8 @@ def categorize(events: EventTable, names: TraceNames) -> None:
     what = np.array(
         [1 if _COPY.search(text) else 2 if _SET.search(text) else 0 for text in texts], np.uint8
     )
-    on_gpu, on_host = is_device[rows["thread_key"]], is_host[rows["thread_key"]]
+    on_gpu = is_device[rows["thread_key"]]
+    on_host = is_host[rows["thread_key"]]
     _add(
         events.device,
         rows,

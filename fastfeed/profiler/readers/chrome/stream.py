@@ -306,7 +306,8 @@ class EventStream:
     def _finish(self) -> None:
         if self._after is None:  # the last event is no JSON
             self._after = after_list(self._partial or self._tail)
-        before, after = self._before, (self._after or b"").partition(b"]")[2]
+        before = self._before
+        after = (self._after or b"").partition(b"]")[2]
         if BEGIN.search(before):
             for text in (before + b"]" + after, before + b"]}"):
                 try:
@@ -349,7 +350,8 @@ def duration(opening: dict[str, Any], closing: dict[str, Any]) -> str:
 
 
 def row_of(event: dict[str, Any], dur: Any) -> Row:
-    name, cat = event.get("name"), event.get("cat")
+    name = event.get("name")
+    cat = event.get("cat")
     return Row(
         (cat if isinstance(cat, str) else "").encode("utf-8", "replace"),
         name if isinstance(name, str) else "" if name is None else str(name),
@@ -361,5 +363,6 @@ def row_of(event: dict[str, Any], dur: Any) -> Row:
 
 
 def thread_key(event: dict[str, Any]) -> tuple[Any, Any]:
-    pid, tid = event.get("pid", -1), event.get("tid", -1)
+    pid = event.get("pid", -1)
+    tid = event.get("tid", -1)
     return pid if isinstance(pid, int) else str(pid), tid if isinstance(tid, int) else str(tid)

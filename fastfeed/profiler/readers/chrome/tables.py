@@ -52,7 +52,8 @@ def parse_names(events: Iterable[Mapping[str, Any]]) -> TraceNames:
     """Parse names; for a thread the last one, which it gave itself."""
     names: dict[str, dict[Any, str]] = {"process_name": {}, "process_labels": {}, "thread_name": {}}
     for event in events:
-        args, kind = event.get("args"), event.get("name")
+        args = event.get("args")
+        kind = event.get("name")
         if not isinstance(args, dict) or not isinstance(kind, str) or kind not in names:
             continue
         pid, tid = (
@@ -162,7 +163,8 @@ def ops(events: EventTable, hosts: Hosts, launches: Calls) -> tuple[Ops, list[in
     if duplicates:
         columns = {key: column[is_first] for key, column in columns.items()}
     what, pageable, stream_key = map(columns.pop, ("what", "pageable", "stream_key"))
-    streams, name = events.stream_keys.all, columns["name"]
+    streams = events.stream_keys.all
+    name = columns["name"]
     ordinals = sorted({device for device, _ in streams})
     device_of = np.array([ordinals.index(device) for device, _ in streams], np.int32)
     stream_of = np.array([stream for _, stream in streams], np.int64)

@@ -297,7 +297,8 @@ def messages(
     A launch is inside of the range of its collective, or, after ncclGroupStart, inside of
     ncclGroupEnd and then after the ranges of all that it does: those since the launch before.
     """
-    group, size = np.full(len(ops["start"]), -1, np.int32), ops["bytes"]
+    group = np.full(len(ops["start"]), -1, np.int32)
+    size = ops["bytes"]
     comm = np.flatnonzero(ops["kind"] == Kind.COMM)
     if not payloads or not len(comm):
         return group, size
@@ -349,7 +350,8 @@ def nccl_ranks(payloads: list[NcclRange]) -> dict[int, tuple[int, int]]:
     ranks_: dict[int, tuple[int, int]] = {}
     for range_ in payloads:
         pid = range_.tid & ~0xFFFFFF
-        rank, size = range_.fields.get(_RANK), range_.fields.get(_RANKS)
+        rank = range_.fields.get(_RANK)
+        size = range_.fields.get(_RANKS)
         if (
             rank is not None
             and size is not None

@@ -33,7 +33,9 @@ _COPIES = {
     13: (Kind.OTHER, "Unified Memory DtoD"),
 }
 _KERNEL_NAMES = ("demangledName", "shortName", "mangledName")
-_PAGEABLE, _PINNED = 0, 1  # ENUM_CUDA_MEM_KIND
+# ENUM_CUDA_MEM_KIND
+_PAGEABLE = 0
+_PINNED = 1
 
 
 def raw_ops(db: NsysDatabase, names: Strings) -> ColumnMap:
@@ -106,7 +108,8 @@ def _copies(db: NsysDatabase, table: str, names: Strings) -> ColumnMap:
         if number in _COPIES:
             kinds[number], labels[number] = _COPIES[number][0], names[_COPIES[number][1]]
     direction = np.where((direction >= 0) & (direction < 256), direction, 256)
-    kind, name = kinds[direction], labels[direction]
+    kind = kinds[direction]
+    name = labels[direction]
     known_devices = (kind == Kind.D2D) & (rows["srcDeviceId"] >= 0) & (rows["dstDeviceId"] >= 0)
     kind = np.where(
         known_devices & (rows["srcDeviceId"] != rows["dstDeviceId"]), np.uint8(Kind.P2P), kind
@@ -141,7 +144,8 @@ def raw_waits(db: NsysDatabase, calls: ColumnMap, names: Strings) -> ColumnMap:
     what it is. Handles of events are used again and again: `eventSyncId` tells which recording is
     meant, else the latest before the wait.
     """
-    sync, event = _CUPTI + "SYNCHRONIZATION", _CUPTI + "CUDA_EVENT"
+    sync = _CUPTI + "SYNCHRONIZATION"
+    event = _CUPTI + "CUDA_EVENT"
     columns = ("correlationId", "globalPid", "streamId", "eventId", "eventSyncId")
     rows = db.columns(sync, columns) if db.has(sync, "correlationId", "streamId") else {}
     if not rows:

@@ -84,7 +84,8 @@ def read(path: Path) -> Trace:
 
 
 def _read(db: NsysDatabase) -> Trace:
-    names, notes = Strings(), list[str]()
+    names = Strings()
+    notes = list[str]()
     op_rows = _drop_invalid(ops.raw_ops(db, names), "device operation", notes)
     calls = _drop_invalid(raw_calls(db, names), "API call", notes)
     has_thread = calls["globalTid"] != -1
@@ -98,14 +99,16 @@ def _read(db: NsysDatabase) -> Trace:
     parts = [nvtx_ranges, raw_loads(db, names), raw_system(db, names)]
     last = max(int(rows["end"].max(initial=0)) for rows in (op_rows, calls, *parts))
     ranges = _close_open_ranges(ops.concatenate(parts), last, notes)
-    overheads, waits = raw_overheads(db), ops.raw_waits(db, calls, names)
+    overheads = raw_overheads(db)
+    waits = ops.raw_waits(db, calls, names)
     ids = global_ids(
         (op_rows["globalPid"], overheads["globalTid"]), (calls["globalTid"], ranges["globalTid"])
     )
     sched = raw_sched(db)
     known_thread = ids.thread(sched["globalTid"]) >= 0
     sched = {key: column[known_thread] for key, column in sched.items()}
-    info, payloads = read_metadata(db), nvtx.nccl_ranges(db)
+    info = read_metadata(db)
+    payloads = nvtx.nccl_ranges(db)
     process = ids.process(op_rows["globalPid"])
     gpus, device = identity.devices(db, ids, process, op_rows["deviceId"])
     group, size = nvtx.messages(op_rows, calls, payloads, names)
@@ -207,11 +210,13 @@ def _owners_of(ops: ColumnMap, calls: ColumnMap) -> np.ndarray:
     if len(processes) == 1:
         return np.where(missing, processes[0], pids)
     order = np.lexsort((caller, calls["correlationId"]))
-    corr, caller = calls["correlationId"][order], caller[order]
+    corr = calls["correlationId"][order]
+    caller = caller[order]
     first = np.searchsorted(corr, ops["correlationId"][missing], side="left")
     last = np.searchsorted(corr, ops["correlationId"][missing], side="right")
     has_call = last > first
-    begin, end = np.where(has_call, first, 0), np.where(has_call, last - 1, 0)
+    begin = np.where(has_call, first, 0)
+    end = np.where(has_call, last - 1, 0)
     owner = np.zeros(len(first), np.int64)
     if len(caller):
         owner = np.where(
@@ -340,7 +345,8 @@ def read_metadata(db: NsysDatabase) -> Metadata:
     product = exported.get("EXPORT_PRODUCT_VERSION", "")
     schema = exported.get("EXPORT_SCHEMA_VERSION", "")
     version = " ".join(filter(None, (product, f"schema {schema}" if schema else "")))
-    wall, host = _wall_clock(db, exported), system.get("Hostname", "")
+    wall = _wall_clock(db, exported)
+    host = system.get("Hostname", "")
     world = next(filter(None, (_number(env.get(name, "")) for name in _WORLDS)), None)
     cores = _number(system.get("CpuCores", ""))
     return Metadata(version, wall, host, env, dropped, notes, cores, world)
@@ -419,7 +425,8 @@ def _losses(db: NsysDatabase) -> tuple[int, tuple[str, ...]]:
     table = "DIAGNOSTIC_EVENT"
     if not db.has(table, "text"):
         return 0, ()
-    lost, notes = 0, {}
+    lost = 0
+    notes = {}
     for level, text in db.records(table, ["severity"], ["text"]):
         words = " ".join((text or "").split())
         number = _LOST_COUNT.search(re.sub(r"(?<=\d),(?=\d{3})", "", words))

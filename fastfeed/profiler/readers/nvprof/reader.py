@@ -56,7 +56,9 @@ _UNIFIED = {
     2: "[Unified Memory Memcpy DtoH]",
     8: "[Unified Memory Memcpy DtoD]",
 }
-_START, _END = 2, 4  # flags of a marker
+# flags of a marker
+_START = 2
+_END = 4
 _THREAD = 2  # CUPTI_ACTIVITY_OBJECT_THREAD
 _COMPILING = {1: "driver compiler", 4 << 16: "module loading", 5 << 16: "lazy function loading"}
 # earlier (2001) than any trace: smaller times do not count from 1970
@@ -263,10 +265,12 @@ class _TraceBuilder:
         columns = ("timestamp", "flags", "id", "name", "domain", "objectKind")
         rows, blobs = rows_with_blob(self.database, _PREFIX + "MARKER", "objectId", *columns)
         valid = (rows[:, 1] & (_START | _END) > 0) & (rows[:, 0] > 0)
-        rows, blobs = rows[valid], blobs[valid]
+        rows = rows[valid]
+        blobs = blobs[valid]
         # by id, then time, starts first
         order = np.lexsort([rows[:, 1] & _END, rows[:, 0], rows[:, 2]])
-        rows, blobs = rows[order], blobs[order]
+        rows = rows[order]
+        blobs = blobs[order]
         starts = np.flatnonzero(rows[:, 1] & _START)
         follows = np.minimum(starts + 1, max(len(rows) - 1, 0))
         has_end = (rows[follows, 2] == rows[starts, 2]) & (rows[follows, 1] & _END > 0)
@@ -285,13 +289,15 @@ class _TraceBuilder:
         columns = ("start", "end", "overheadKind", "objectKind")
         rows, blobs = rows_with_blob(self.database, _PREFIX + "OVERHEAD", "objectId", *columns)
         valid = (rows[:, 0] > 0) & (rows[:, 1] >= rows[:, 0])
-        rows, blobs = rows[valid], blobs[valid]
+        rows = rows[valid]
+        blobs = blobs[valid]
         compiling = np.isin(rows[:, 2], list(_COMPILING))
         name = np.array(
             [self.strings[_COMPILING[kind]] for kind in rows[compiling, 2].tolist()], np.int64
         )
         thread = self._owner(rows[compiling, 3], blobs[compiling])
-        kind, domain = np.full(len(name), RangeKind.COMPILE), np.full(len(name), -1)
+        kind = np.full(len(name), RangeKind.COMPILE)
+        domain = np.full(len(name), -1)
         ranges = np.column_stack([rows[compiling, :2], thread, name, kind, domain])
         ranges = ranges.astype(np.int64)
         profiler_rows = rows[~compiling]

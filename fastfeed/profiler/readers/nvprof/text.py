@@ -125,12 +125,15 @@ def _add_line(printed: _PrintedTables, line: str) -> None:
         return
     cells = _cells(printed, line)
     if cells[:2] == ["Start", "Duration"] and "Name" in cells:
-        printed.columns, printed.units, printed.after_header = cells, {}, True
+        printed.columns = cells
+        printed.units = {}
+        printed.after_header = True
         printed.is_csv = "," in line
         printed.tables += 1
         printed.processes.setdefault(printed.pid, len(printed.processes))
     elif {"Time(%)", "Calls"} <= set(cells) or "Invocations" in cells:
-        printed.summary, printed.columns = True, []
+        printed.summary = True
+        printed.columns = []
     elif not line.strip() or not printed.columns:
         if not printed.is_csv:
             printed.columns = []  # a blank line ends a table of text
@@ -166,7 +169,8 @@ def _cells(printed: _PrintedTables, line: str) -> list[str]:
 
 
 def _add_row(printed: _PrintedTables, row: dict[str, str]) -> None:
-    start, end = _ns(row, printed.units, "Start"), _ns(row, printed.units, "Duration")
+    start = _ns(row, printed.units, "Start")
+    end = _ns(row, printed.units, "Duration")
     name = row.get("Name", "")
     if start is None or not name:
         printed.skipped += 1

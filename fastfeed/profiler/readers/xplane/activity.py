@@ -144,7 +144,8 @@ def copy_details(events: PlaneEvents) -> CopyDetails:
 
 
 def _parse_details(text: str) -> tuple[int, int, int]:
-    size, sides_ = _BYTES.search(text), _ENDS.search(text)
+    size = _BYTES.search(text)
+    sides_ = _ENDS.search(text)
     count = int(size[1][:18]) if size else 0
     sides = [_HOST_SIDE.get(side.lower(), -1) for side in sides_.groups()] if sides_ else [-1, -1]
     return count or -1, sides[0], sides[1]  # ROCm writes size:0 if it does not know
@@ -175,14 +176,16 @@ def with_launch_details(ops: Ops, calls: Calls, sizes: CopyDetails, names: Seque
     launches = launches[np.argsort(calls.corr[launches], kind="stable")]
     at = np.minimum(np.searchsorted(calls.corr[launches], ops.corr[rows]), len(launches) - 1)
     is_found = calls.corr[launches[at]] == ops.corr[rows]
-    rows, call = rows[is_found], launches[at[is_found]]
+    rows = rows[is_found]
+    call = launches[at[is_found]]
     direction = np.array([copy_kind(name) for name in names] or [Kind.OTHER], np.uint8)[
         calls.name[call]
     ]
     kind = ops.kind.copy()
     has_direction = unknown_direction[rows] & (direction != Kind.OTHER)
     kind[rows[has_direction]] = direction[has_direction]
-    size, pageable = ops.bytes.copy(), ops.pageable.copy()
+    size = ops.bytes.copy()
+    pageable = ops.pageable.copy()
     size[rows] = np.where(size[rows] < 0, sizes.bytes[call], size[rows])
     at_host = np.where(kind[rows] == Kind.H2D, sizes.source[call], sizes.target[call])
     of_host = (pageable[rows] < 0) & np.isin(kind[rows], (Kind.H2D, Kind.D2H))
@@ -264,7 +267,8 @@ def _call_names(events: PlaneEvents, rows: np.ndarray, names: Strings, prefix: s
     """Indexes of call names; a copy with async:0 in its details is the blocking call."""
     codes, texts = events.texts("memcpy_details")
     waits = np.array([*("async:0" in text for text in texts), False])[codes]
-    queued, blocking = [], []
+    queued = []
+    blocking = []
     used = np.zeros(len(events.names), bool)
     used[events.code[rows]] = True
     for name, is_used in zip(events.names, used, strict=True):

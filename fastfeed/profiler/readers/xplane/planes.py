@@ -32,7 +32,10 @@ _MAX_FIELDS = 1 << 22  # of a plane, not counting events: lines, names, and its 
 _MAX_LINES = 1 << 17
 _MIN_EVENT_SIZE = 4  # bytes of an event with a name and a time
 _MAX_TIME = 1 << 62  # real times are smaller
-_DOUBLE, _TEXT, _REF = 2, 5, 7  # numbers of the values of a stat
+# numbers of the values of a stat
+_DOUBLE = 2
+_TEXT = 5
+_REF = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +130,9 @@ class PlaneEvents:
 
 def plane_of(data: Content, start: int, end: int) -> Plane:
     """The plane in data[start:end]; if it is damaged, the part before the damage."""
-    name, lines, is_complete = "", [], True
+    name = ""
+    lines = []
+    is_complete = True
     names: dict[int, str] = {}
     stat_names: dict[int, str] = {}
     stats: list[tuple[int, int]] = []
@@ -162,7 +167,8 @@ def _name_of(data: Content, start: int, end: int, names: dict[int, str]) -> bool
 
     False if it is damaged.
     """
-    at, name = 0, ""
+    at = 0
+    name = ""
     try:
         for number, wire, value, stop in fields(data, start, end):
             if number == 1 and wire != LEN:
@@ -233,8 +239,13 @@ def events_of(plane: Plane, lines: tuple[PlaneLine, ...], wanted: frozenset[str]
     end = np.concatenate([np.empty(0, np.int64), *(line.end for line in lines)])
     of_line = np.repeat(np.arange(len(lines), dtype=np.int32), [len(line.begin) for line in lines])
     zero = np.array([line.timestamp_ns for line in lines] or [0], np.int64)
-    view, wanted_ids = words(plane.data), np.array(sorted(wanted_names), np.int64)
-    parts, stats, damaged, impossible, count = [], [], 0, 0, 0
+    view = words(plane.data)
+    wanted_ids = np.array(sorted(wanted_names), np.int64)
+    parts = []
+    stats = []
+    damaged = 0
+    impossible = 0
+    count = 0
     for low in range(0, len(begin), _CHUNK):
         rows = slice(low, low + _CHUNK)
         values, stat_rows, damaged_here = _decoded(view, begin[rows], end[rows], wanted_ids)
@@ -247,7 +258,8 @@ def events_of(plane: Plane, lines: tuple[PlaneLine, ...], wanted: frozenset[str]
         impossible += int(np.count_nonzero(timed & ~valid))
         # where each event stands after the others are left out
         new_row = np.cumsum(valid) - 1 + count
-        start, stop = base + offset // 1000, base + (offset + length) // 1000
+        start = base + offset // 1000
+        stop = base + (offset + length) // 1000
         parts.append((of_line[rows][valid], meta[valid], start[valid], stop[valid]))
         stats.append(
             [column[valid[stat_rows[0]]] for column in (new_row[stat_rows[0]], *stat_rows[1:])]

@@ -172,7 +172,9 @@ def _refuse(path: Path, data: Content, planes: Sequence[Plane]) -> None:
 
 
 def _trace(path: Path, planes: Sequence[Plane], hosts: Sequence[str]) -> Trace:
-    names, threads, notes = Strings(), ThreadTable(), []
+    names = Strings()
+    threads = ThreadTable()
+    notes = []
     gpus = [plane for plane in planes if plane.name.startswith(_GPU)]
     amd = any(plane.properties.get("device_vendor") == "AMD" for plane in gpus)
     works = [work_of(plane, names) for plane in gpus]

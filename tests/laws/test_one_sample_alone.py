@@ -13,7 +13,7 @@ from helpers.jpegs import NO_KERNEL, encoded
 from helpers.photos import jpeg, picture
 
 import fastfeed as ff
-from fastfeed.backends.cpu.backend import CpuBackend
+from fastfeed.backends.cpu.native_program import NativeProgram
 from fastfeed.backends.cpu.native_program import NativeProgram
 from fastfeed.decode.executor import Executor
 from fastfeed.decode.pillow import PillowEngine
@@ -120,7 +120,7 @@ KERNEL = {  # what raises: what is patched, its name, at which arguments, option
     ),
     "mix": (
         *(
-            CpuBackend,
+            NativeProgram,
             "mix",
             lambda self, samples, members, *_: any(map(is_bad, samples[members[:, 0]])),
         ),

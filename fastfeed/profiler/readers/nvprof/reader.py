@@ -94,6 +94,11 @@ def knows(path: Path, head: bytes) -> bool:
 def read(path: Path) -> Trace:
     """The trace in an nvprof database; a TraceError if it is damaged."""
     with open_database(path, read_locked=False) as database:
+        if not is_nvprof(database):
+            raise TraceError(
+                f"{path} is not nvprof's: it has no CUPTI_ACTIVITY tables; give what nvprof -o"
+                " wrote"
+            )
         return _TraceBuilder(path, database).trace()
 
 

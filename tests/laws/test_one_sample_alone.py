@@ -14,7 +14,6 @@ from helpers.photos import jpeg, picture
 
 import fastfeed as ff
 from fastfeed.backends.cpu.native_program import NativeProgram
-from fastfeed.backends.cpu.native_program import NativeProgram
 from fastfeed.decode.executor import Executor
 from fastfeed.decode.pillow import PillowEngine
 from fastfeed.errors import SampleError, SourceError, TooManyFailures

@@ -316,7 +316,8 @@ def device_metrics(attribution: Attribution, steps: Steps, judged: Period) -> Ma
     ops = attribution.trace.ops
     rows = attribution.rows[_within(ops.start[attribution.rows], judged.spans)]
     metrics: dict[str, float] = {}
-    if cores := trace.metadata.get("cpu_count"):
+    cores = trace.metadata.get("cpu_count")
+    if isinstance(cores, int | float | str) and str(cores).isdecimal() and int(cores) > 0:
         metrics["cores"] = float(cores)
     steady = steps.spans[steps.steady] if len(steps.spans) else steps.spans
     count = len(steady)

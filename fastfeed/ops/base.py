@@ -437,3 +437,10 @@ def shade(fill: tuple[int, int, int], channels: int, dtype: Any = "uint8") -> tu
     gray = (r * 19_595 + g * 38_470 + b * 7_471 + 0x8000) >> 16
     color = {1: (gray,), 3: fill, 4: (*fill, 255)}[channels]
     return tuple(257 * value for value in color) if dtype == "uint16" else color
+
+
+def full_boxes(sizes: np.ndarray) -> np.ndarray:
+    """Boxes of whole images of these sizes: float64, shape (n, 4)."""
+    boxes = np.zeros((len(sizes), 4))
+    boxes[:, 2:] = sizes
+    return boxes

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import ConfigError, SpecError
-from fastfeed.ops.base import FrozenOp, Kind, check_p, need_movable_by
+from fastfeed.ops.base import FrozenOp, Kind, check_p, full_boxes, need_movable_by
 from fastfeed.ops.function import as_op, check_op
 from fastfeed.ops.geometry import window_params
 from fastfeed.ops.program.layers import Choices, Layer, choose, layers
-from fastfeed.ops.program.window import Step, fold, full_boxes
+from fastfeed.ops.program.window import Step, fold
 from fastfeed.ops.ranges import check_weights
 from fastfeed.spec import Spec
 

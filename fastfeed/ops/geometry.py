@@ -24,10 +24,10 @@ from fastfeed.ops.base import (
     check_p,
     check_range,
     check_size,
+    full_boxes,
     height_width,
     need_pixels,
 )
-from fastfeed.ops.program.window import full_boxes
 from fastfeed.ops.ranges import integers
 from fastfeed.runtime.extension import extension
 from fastfeed.spec import Spec

@@ -15,10 +15,11 @@ from fastfeed.ops.base import (
     check_fill,
     check_p,
     check_range,
+    full_boxes,
     is_number,
     need_pixels,
 )
-from fastfeed.ops.geometry import full_boxes, window_params
+from fastfeed.ops.geometry import window_params
 from fastfeed.spec import Spec
 
 __all__ = ["IoUCrop", "ZoomOut"]

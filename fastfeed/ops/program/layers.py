@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.ops.program.window import Window, full_boxes
+from fastfeed.ops.base import full_boxes
+from fastfeed.ops.program.window import Window
 
 __all__ = ["Choices", "Layer", "choose", "layers", "simple"]
 

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from fastfeed.errors import ConfigError
-from fastfeed.ops.base import FILTERS, Border, Size, SizeChoice, filters_of
+from fastfeed.ops.base import FILTERS, Border, Size, SizeChoice, filters_of, full_boxes
 from fastfeed.ops.convert import Convert
 from fastfeed.ops.decode import Decode
 from fastfeed.ops.function import Function
 from fastfeed.ops.labels import Targets
 from fastfeed.ops.map import Map
 from fastfeed.ops.program.layers import Choices, Layer, choose, layers
-from fastfeed.ops.program.window import Located, Step, Window, Windows, fold, full_boxes
+from fastfeed.ops.program.window import Located, Step, Window, Windows, fold
 from fastfeed.spec import CLASS_NUMBER, LabelSpec, Spec, before_conversion
 
 __all__ = ["BatchPrograms", "Link", "Program", "Work"]

@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fastfeed.ops.base import Border, Kind
+from fastfeed.ops.base import Border, Kind, full_boxes
 from fastfeed.runtime.extension import extension
 
-__all__ = ["Located", "Step", "Window", "Windows", "fold", "full_boxes"]
+__all__ = ["Located", "Step", "Window", "Windows", "fold"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +118,6 @@ def fold(
     if windows is None:
         return _whole(sizes)
     return windows if limits is None else replace(windows, limits=limits)
-
-
-def full_boxes(sizes: np.ndarray) -> np.ndarray:
-    """Boxes of the whole images, float64."""
-    boxes = np.zeros((len(sizes), 4))
-    boxes[:, 2:] = sizes
-    return boxes
 
 
 def _whole(sizes: np.ndarray) -> Windows:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fastfeed.errors import ConfigError, TooManyFailures
+from fastfeed.errors import ConfigError, SourceError, TooManyFailures
 from fastfeed.faults import format_reasons
 from fastfeed.preprocess.engines import Engine, Outcome, run_pieces
 from fastfeed.preprocess.engines.local import LocalEngine
@@ -33,6 +33,7 @@ from fastfeed.preprocess.planning.check_source import (
     added_since,
     check_content,
     planned_ids,
+    restored_samples,
 )
 from fastfeed.preprocess.planning.planning import (
     append_plan,
@@ -264,6 +265,8 @@ class JobRun:
     ) -> tuple[JobPlan, Input | None, tuple[str, ...]]:
         """Compare a complete job with its source; with `append`, the plan gets new images."""
         self.reporter.stage("source")
+        with suppress(SourceError):  # the source has changed, or is gone
+            restored_samples(self.target, plan, self.source)
         with self.source.now(self.target) as (now, listing):
             changes = added_since(self.target, plan, now)
             kept = plan.places_in(now.text) if changes is None else changes.kept

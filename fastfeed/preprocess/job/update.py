@@ -28,7 +28,7 @@ from fastfeed.preprocess.planning.check_source import (
     added_since,
     check_content,
     compare,
-    load_samples,
+    restored_samples,
 )
 from fastfeed.preprocess.planning.edited import (
     edited,
@@ -172,7 +172,7 @@ class _Update:
         plan = job.plan
         place = job_run.source.text or plan.source
         reporter.stage("resume")
-        rows = load_samples(target, plan)
+        rows = restored_samples(target, plan, job_run.source, not self.dry_run)
         now, names = edited(job, rows, place, self.names, self.labels, self.ignore_unknown)
         if not (self.repair or self.add or self.drop_missing):
             return self._build(job_run, job, now, names)

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import shlex
 import unicodedata
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +23,7 @@ from fastfeed.preprocess.inputs.plan_ids import is_multi, label_names, labels_of
 from fastfeed.preprocess.inputs.readahead import read_sums
 from fastfeed.preprocess.model.edits import REPAIRED
 from fastfeed.preprocess.model.layout import JOB
-from fastfeed.preprocess.model.plan import JobPlan, plan_files
+from fastfeed.preprocess.model.plan import JobPlan, plan_files, saved
 from fastfeed.preprocess.model.record import Record, part_of_sum
 from fastfeed.preprocess.targets.target import Target
 from fastfeed.sources.base import Sharded, Source
@@ -338,14 +339,43 @@ def load_samples(target: Target, plan: JobPlan) -> np.ndarray:
     name = samples_file(plan)
     try:
         rows = np.load(io.BytesIO(target.read(name) or b""), allow_pickle=False)
-        if rows.dtype in (ROW, _SEVERAL):
+        if rows.dtype in (ROW, _SEVERAL) and len(rows) == plan.length:
             return rows
     except (ValueError, EOFError):
         pass
+    advice = "restore it from a copy, or merge the jobs again into an empty folder"
+    if not plan.merged:
+        line = shlex.join(["fastfeed", "preprocess", "resume", plan.source, target.text])
+        advice = (
+            f"if the source has not changed,  {line}  writes it again; else restore a copy of it"
+        )
     raise SourceError(
-        f"{name} in {target.text}, which describes the job's images, is missing or damaged; restore"
-        " it from a copy, or run the job again in an empty folder"
+        f"{name} in {target.text}, which describes the job's images, is missing or damaged; {advice}"
     )
+
+
+def restored_samples(
+    target: Target, plan: JobPlan, source: Callable[[Target], Input], writes: bool = True
+) -> np.ndarray:
+    """As `load_samples`; rows that are lost are made of the source, and written.
+
+    SourceError if the job is merged, or the source has changed.
+    """
+    try:
+        return load_samples(target, plan)
+    except SourceError:
+        if plan.merged:
+            raise
+        input = replace(source(target), types=plan.columns)
+        if input.fingerprint != plan.fingerprint:
+            raise
+    rows = describe(input)
+    if (ids := plan.places_in(input.text)) is not None:
+        rows = rows[ids]
+        rows[ids < 0] = np.zeros((), rows.dtype)  # gone since: no name is 0
+    if writes:
+        target.write(samples_file(plan), saved(rows))
+    return rows
 
 
 def _keys(rows: np.ndarray) -> np.ndarray:

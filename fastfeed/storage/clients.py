@@ -199,7 +199,7 @@ class Endpoint:
     calls: Latencies = field(default_factory=Latencies)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)  # options may hold secrets
 class Endpoints:
     """Endpoints of one `Storage`."""
 

@@ -38,6 +38,7 @@ def summaries_of(
     started = monotonic()
     done: dict[int, dict[str, Any]] = {}
     running: dict[int, int] = {}
+    samples = 0  # of the pieces that are done
     with run_pieces(engine, task, pieces) as outcomes:
         for outcome in outcomes:
             if outcome.error is not None:
@@ -45,9 +46,9 @@ def summaries_of(
             running[outcome.piece] = outcome.samples
             if outcome.summary:
                 done[outcome.piece] = outcome.summary
+                samples += outcome.summary["samples"]
                 del running[outcome.piece]
             if on_progress is not None:
-                samples = sum(summary["samples"] for summary in done.values())
                 on_progress(len(done), samples + sum(running.values()))
             if done and monotonic() - started > longest_s:
                 break

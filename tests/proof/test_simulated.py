@@ -242,6 +242,31 @@ def test_all_ranks_take_the_first_ones_modes():
     assert session.record.sizes == first.sizes and len(session.record.blocks) == 8
 
 
+@pytest.mark.parametrize("at", [2, 40])  # among the first steps, and in a block
+def test_a_trainer_that_catches_an_error_continues_the_proof(at):
+    script = Script(FED)
+    placed = []
+
+    def place(batch):
+        placed.append(batch)
+        if len(placed) == at:
+            raise MemoryError("of the device")
+        return batch
+
+    with scripted_feed(script) as feed:
+        FeedSession.of(feed).proof = session = feed_session(
+            FeedSession.of(feed), Job(40.0, modes=(Mode.RESIDENT, Mode.WARM)), lambda: None
+        )
+        with pytest.raises(MemoryError):
+            list(session.iterate(place))
+        for _ in session.iterate(place):
+            script.train_on(feed)
+        FeedSession.of(feed).proof = None
+    record = session.record
+    assert record.complete and record.rounds == record.sizes.rounds
+    assert len(record.blocks) == 2 * record.rounds
+
+
 def test_an_error_in_the_step_ends_the_proof():
     script = Script(FED)
     with scripted_feed(script) as feed:

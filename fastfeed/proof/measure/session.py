@@ -132,7 +132,9 @@ class Session:
         self._agree = agree
         self._place: PlaceFunction | None = None
         self._raw = False
+        self._schedule: Schedule | None = None  # None until the first steps are done
         self._given = self._batches()
+        self._is_closed = False
         self._asked = 0  # requests since the trainer began an epoch, or did something else
         self._longest = 0
         self._is_cut = False
@@ -154,7 +156,10 @@ class Session:
             try:
                 batch = next(self._given)
             except StopIteration:
-                return
+                if self.done or self._is_closed:
+                    return
+                self._given = self._batches()  # ended by an error that the trainer has caught
+                continue
             except Ended as error:
                 if self.record.rounds < 2:
                     raise ProofError(str(error)) from None
@@ -200,6 +205,7 @@ class Session:
 
     def close(self) -> None:
         """End all threads of the proof."""
+        self._is_closed = True
         with suppress(ValueError):  # a thread waits for a batch in it, and gets an error instead
             self._given.close()
         self._inputs.close()
@@ -207,23 +213,15 @@ class Session:
     def _batches(self) -> Generator[Any, None, None]:
         inputs = self._inputs
         record = self.record
-        warm_up = (
-            batch if self._place is None else self._place(batch)
-            for batch in inputs.warm_up(self._raw)
-        )
-        yield from islice(warm_up, inputs.settling)
-        begin = inputs.clock()
-        yield from islice(warm_up, TIMED)
-        step_s = (inputs.clock() - begin) / TIMED / 1e9
-        inputs.end()
-        record.gpu = uses_gpu()
-        schedule = inputs.schedule(step_s, self._agree)
-        record.modes = [mode.value for mode in schedule.modes]
-        record.no_cold = schedule.no_cold
-        record.sizes = schedule.sizes
-        self._on_change(record)
-        while record.rounds < record.sizes.rounds:
-            inputs.begin_round(record.sizes.block)
+        schedule = self._schedule
+        if schedule is None:
+            self._schedule = schedule = yield from self._first_steps()
+            record.modes = [mode.value for mode in schedule.modes]
+            record.no_cold = schedule.no_cold
+            record.sizes = schedule.sizes
+            self._on_change(record)
+        while record.rounds < self._known_sizes().rounds:
+            inputs.begin_round(self._known_sizes().block)
             blocks = []
             for mode in order(schedule.modes, record.rounds, schedule.seed):
                 blocks.append((yield from self._whole_block(mode)))
@@ -232,6 +230,22 @@ class Session:
             self._on_change(record)
         record.complete = True
         self._finish()
+
+    def _first_steps(self) -> Generator[Any, None, Schedule]:
+        inputs = self._inputs
+        warm_up = (
+            batch if self._place is None else self._place(batch)
+            for batch in inputs.warm_up(self._raw)
+        )
+        try:
+            yield from islice(warm_up, inputs.settling)
+            begin = inputs.clock()
+            yield from islice(warm_up, TIMED)
+            step_s = (inputs.clock() - begin) / TIMED / 1e9
+        finally:
+            inputs.end()
+        self.record.gpu = uses_gpu()
+        return inputs.schedule(step_s, self._agree)
 
     def _finish(self) -> None:
         self.done = True

@@ -33,7 +33,8 @@ class MetricChange:
     @property
     def name(self) -> str:
         """The key without the kind before it."""
-        return self.key.rpartition(":")[2]
+        kind, _, name = self.key.partition(":")
+        return name or kind
 
 
 @dataclass(frozen=True, slots=True)

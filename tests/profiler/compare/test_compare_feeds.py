@@ -10,6 +10,7 @@ from helpers.profiler.handmade import TraceBuilder
 from rich.console import Console
 
 from fastfeed.profiler.analysis import analyze
+from fastfeed.profiler.compare.changes import MetricChange
 from fastfeed.profiler.compare.ci_gate import ABSTAINED, TRIPPED, check, parse
 from fastfeed.profiler.compare.compare import compare
 from fastfeed.profiler.model.result import Result
@@ -78,6 +79,11 @@ def test_it_is_printed_and_written():
     (feed,) = document["feeds"]
     assert feed["wait"]["moved"] == "less"
     assert [stage["key"] for stage in feed["stages"]] == ["decode"]
+
+
+def test_the_name_of_a_stage_may_have_a_colon():
+    assert MetricChange("stage:decode:jpeg", "decode:jpeg", 0.1, 0.2).name == "decode:jpeg"
+    assert MetricChange("step", "step", 1.0, 1.0).name == "step"
 
 
 @pytest.mark.parametrize(("wait", "code"), [(30, TRIPPED), (0, 0)])

@@ -12,6 +12,7 @@ import json
 import os
 import sys
 import tracemalloc
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -89,10 +90,12 @@ def test_offsets_are_where_samples_begin(packing: Packing, tmp_path: Path) -> No
 
 
 @pytest.fixture(scope="module", autouse=True)
-def little_to_collect() -> None:
+def little_to_collect() -> Iterator[None]:
     """`gc.collect()` of some tests looks at what they made, and not at all modules again."""
     gc.collect()
     gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.mark.parametrize("room", [0, 100, 200_000, 1_100_000])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from functools import cache, cached_property
+from collections.abc import Callable
+from functools import cached_property, wraps
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -40,16 +42,28 @@ _FEEDING = re.compile(
 _QUERY_NS = 100_000
 _CONTENTION = len(Activity)  # an extra code after the last Activity
 
+Value = TypeVar("Value")
+
+
+def _kept(method: Callable[..., Value]) -> Callable[..., Value]:
+    """A method of Host that computes once; a cache of bound methods would keep Host from its end."""
+
+    @wraps(method)
+    def compute(host: Host, *arguments: int) -> Value:
+        key = (method.__name__, *arguments)
+        if key not in host.kept:
+            host.kept[key] = method(host, *arguments)
+        return host.kept[key]
+
+    return compute
+
 
 class Host:
     """Host activity of one trace. Sets are computed on first use and cached."""
 
     def __init__(self, trace: Trace, input_range: str = "") -> None:
         self.trace = trace
-        self.main_thread = cache(self._find_main_thread)
-        self.spans_of = cache(self._find_spans)
-        self.device_work = cache(self._find_device_work)
-        self._process_waits = cache(self._find_tf_data_waits)
+        self.kept: dict[tuple[Any, ...], Any] = {}  # results of methods by name and arguments
         ranges = trace.ranges
         calls = trace.calls
         sched = trace.sched
@@ -127,7 +141,8 @@ class Host:
         first, last = np.searchsorted(self._key, [key, key + 1])
         return self._order[first:last]
 
-    def _find_spans(self, thread: int, activity: int) -> np.ndarray:
+    @_kept
+    def spans_of(self, thread: int, activity: int) -> np.ndarray:
         """The set of nanoseconds in which a thread had this activity."""
         rows = self.rows(thread, activity)
         if activity == Activity.COMPILE and len(self.trace.processes) == 1:
@@ -147,7 +162,8 @@ class Host:
         waiting = calls_by_id(trace, waits.process, waits.corr)
         return waiting, calls_by_id(trace, waits.process, waits.on_corr)
 
-    def _find_device_work(self, process: int) -> np.ndarray:
+    @_kept
+    def device_work(self, process: int) -> np.ndarray:
         """When any device of this process did anything."""
         ops = self.trace.ops
         return union(spans_at(ops, ops.process == process))
@@ -204,13 +220,15 @@ class Host:
         """When any thread of the same process was in the op that fetches a batch from tf.data."""
         return self._process_waits(self.trace.threads[thread].process if thread >= 0 else -1)
 
-    def _find_tf_data_waits(self, process: int) -> np.ndarray:
+    @_kept
+    def _process_waits(self, process: int) -> np.ndarray:
         trace = self.trace
         ranges = self.trace.ranges
         in_process = trace.process_of(ranges.thread) == process
         return union(spans_at(ranges, in_process & trace.matches(ranges.name, _TF_DATA_OPS)))
 
-    def _find_main_thread(self, process: int) -> int:
+    @_kept
+    def main_thread(self, process: int) -> int:
         """The thread with the steps, else most input waits, else most Python; -1 none."""
         trace = self.trace
         threads = np.array(

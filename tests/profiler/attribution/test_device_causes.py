@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 from helpers.profiler.handmade import TraceBuilder
@@ -185,3 +188,17 @@ def test_of_several_waits_the_latest_before_the_launch():
 def test_nothing_is_waited_for_without_waits():
     builder = launched(3)
     assert producers(Host(builder.trace()), np.array([0, 1])).tolist() == [-1, -1]
+
+
+def test_a_trace_is_freed_with_its_analysis():
+    """At once: a collection would come late, as it does not see how large arrays are."""
+    trace = launched().trace()
+    host = Host(trace)
+    attribute_device(host, 0)
+    ended = weakref.ref(host)
+    gc.disable()
+    try:
+        del host
+        assert ended() is None
+    finally:
+        gc.enable()

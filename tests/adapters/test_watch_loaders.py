@@ -151,6 +151,15 @@ def test_data_that_keras_does_not_take():
         ff.watched({1, 2}).to_keras()
 
 
+@needs("keras")
+def test_adapters_of_a_keras_without_a_begin_of_epochs(monkeypatch):
+    from keras.src.trainers.data_adapters.data_adapter import DataAdapter
+
+    monkeypatch.delattr(DataAdapter, "on_epoch_begin")  # as before 3.6
+    batches = ((np.zeros((4, 2), "float32"), np.zeros(4)) for _ in range(2))
+    assert len(list(ff.watched(batches).to_keras().get_numpy_iterator())) == 2
+
+
 def test_items_by_index_with_a_length_are_iterated():
     class Items:
         def __len__(self):

@@ -278,7 +278,6 @@ def _keras_adapter(watched: Watched[Any], data: Any) -> Any:
         _fastfeed = watched
 
         get_numpy_iterator = inner.get_numpy_iterator
-        on_epoch_begin = inner.on_epoch_begin
         num_batches = property(lambda _: inner.num_batches)
         batch_size = property(lambda _: inner.batch_size)
         has_partial_batch = property(lambda _: inner.has_partial_batch)
@@ -303,6 +302,9 @@ def _keras_adapter(watched: Watched[Any], data: Any) -> Any:
                 " not known"
             )
             return dataset
+
+        def on_epoch_begin(self) -> None:
+            inner.on_epoch_begin()  # of a Keras that calls it: older adapters have none
 
         def on_epoch_end(self) -> None:
             # a generator continues in the next epoch; what comes between is not training

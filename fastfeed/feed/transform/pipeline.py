@@ -103,8 +103,8 @@ class LazyPipeline:
 
     def open(self) -> Pipeline:
         """The threads of this process. FeedClosed."""
-        if self.opened is not None:
-            return self.opened
+        if (opened := self.opened) is not None:  # `close` may come between two looks
+            return opened
         with self._lock:
             self.check_open()
             if self.opened is None:

@@ -16,7 +16,7 @@ from PIL import Image
 
 import fastfeed as ff
 from fastfeed.errors import FeedClosed
-from fastfeed.feed.transform.pipeline import Pipeline
+from fastfeed.feed.transform.pipeline import LazyPipeline, Pipeline
 
 FILES = [jpeg(seed, (30 + seed, 40)) for seed in range(8)]
 ITEMS = [*FILES[:5], picture(6), broken("truncated"), broken("not_image")]
@@ -150,6 +150,15 @@ def in_child(transform: ff.Transform) -> list[tuple[bytes, list[int]]]:
     finally:
         os.waitpid(child, 0)
         reader.close()
+
+
+def test_a_pipeline_that_is_closed_between_two_looks_is_none_of_them() -> None:
+    looks = iter([pipeline := object(), None])
+
+    class Closing(LazyPipeline):
+        opened = property(lambda _: next(looks), lambda *_: None)
+
+    assert Closing(ff.Transform([ff.Resize((8, 8))])._config).open() is pipeline
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork()")

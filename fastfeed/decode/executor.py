@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 
 from fastfeed.decode.base import DECLINED, DecodeEngine, DecodeFailure, Header, Stop
-from fastfeed.decode.native import failure_from_status
+from fastfeed.decode.native import failure_from_status, need_extension
 from fastfeed.decode.pillow import PillowEngine
 from fastfeed.decode.pillow_warnings import Name, named
 from fastfeed.decode.pixels import PixelsEngine
 from fastfeed.decode.sniff import sniff
-from fastfeed.errors import ConfigError, FeedClosed
+from fastfeed.errors import FeedClosed
 from fastfeed.ops.decode import Decode
 from fastfeed.ops.program.program import Program
 from fastfeed.runtime.addresses import ArrayRows, Grouped, SampleLocations, WholeFiles
-from fastfeed.runtime.extension import extension, formats, is_built
+from fastfeed.runtime.extension import extension, formats
 from fastfeed.runtime.thread_pool import ParallelJob, ThreadPool
 
 _SKIPPED = -2  # minus `Read::skipped` of native/samples.h
@@ -92,6 +92,7 @@ class Executor:
         `shared`: an executor whose threads are used. `callers_work`: the thread that calls does
         native work itself, as one of `threads`.
         """
+        need_extension()
         self.native: Any = extension()
         self.threads = threads
         self.decode = decode
@@ -301,11 +302,6 @@ def open_executor(
     decode: "auto", "native" or "pillow". Native code has no kernels for more than bytes and for
     alpha. The rest as for `Executor`.
     """
-    if not is_built():
-        raise ConfigError(
-            "decoding needs the native extension, which this installation lacks: install a wheel of"
-            " fastfeed, or a C++ compiler and fastfeed again (`fastfeed doctor` names the packages)"
-        )
     return Executor(
         program.decode,
         threads,

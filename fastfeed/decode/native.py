@@ -92,6 +92,18 @@ def held_bytes(blob: Any) -> tuple[int, int, int, int]:
     return result
 
 
+def need_extension() -> None:
+    """ConfigError that says what to install, where the native extension is not built."""
+    if not is_built():
+        raise ConfigError(
+            "decoding needs the native extension, which this installation lacks: install a wheel of"
+            " fastfeed, or a C++ compiler and the headers of libjpeg-turbo, libwebp, Highway and"
+            " Python (Debian: g++ libjpeg-dev libwebp-dev libhwy-dev python3-dev), then fastfeed"
+            " again; `fastfeed doctor` says what is missing",
+            field="decode",
+        )
+
+
 class NativeEngine:
     """8-bit gray and YCbCr JPEGs, sound non-interlaced PNGs, still WebPs, gray and RGB TIFFs.
 
@@ -102,13 +114,7 @@ class NativeEngine:
 
     def __init__(self, op: Decode, threads: int = 1, *, full: bool = False) -> None:
         """`full`: nothing is shrunk during decoding."""
-        if not is_built():
-            raise ConfigError(
-                'decode="native" needs the native extension, which was not built: install a C++'
-                " compiler, the headers of libjpeg-turbo, libwebp, Highway and Python (Debian: g++"
-                " libjpeg-dev libwebp-dev libhwy-dev python3-dev), then install fastfeed again",
-                field="decode",
-            )
+        need_extension()
         self._native: Any = extension()
         self._op = op
         self._full = full

@@ -22,7 +22,7 @@ from PIL import Image
 import fastfeed as ff
 from fastfeed.backends.cpu import backend as cpu
 from fastfeed.decode import NativeEngine
-from fastfeed.decode.executor import open_executor
+from fastfeed.decode.executor import Executor, open_executor
 from fastfeed.errors import ConfigError
 from fastfeed.ops import Decode, Resize
 from fastfeed.ops.program.compile import fuse
@@ -132,15 +132,17 @@ def test_headers_say_who_decodes():
 
 def test_asking_for_the_kernel_where_it_is_not_built(monkeypatch):
     monkeypatch.setattr("fastfeed.decode.native.is_built", lambda: False)
-    text = (
-        r'decode="native" needs the native extension, which was not built: .*libjpeg.* then install'
-        r" fastfeed again"
-    )
-    with pytest.raises(ConfigError, match=text):
-        NativeEngine(Decode())
-    monkeypatch.setattr("fastfeed.decode.executor.is_built", lambda: False)
-    with pytest.raises(ConfigError, match="decoding needs the native extension, which this"):
-        open_executor(fuse([Resize((8, 8))], ENCODED), "native", 1)
+    text = r"decoding needs the native extension, .*g\+\+ libjpeg-dev .*, then fastfeed again"
+    program = fuse([Resize((8, 8))], ENCODED)
+    for opened in (
+        lambda: NativeEngine(Decode()),
+        lambda: Executor(Decode(), 1),
+        lambda: open_executor(program, "native", 1),
+        lambda: open_executor(program, "pillow", 1),
+    ):
+        with pytest.raises(ConfigError, match=text) as raised:
+            opened()
+        assert raised.value.field == "decode"
 
 
 @needs_kernel

@@ -151,7 +151,7 @@ def test_functions_run_in_python():
 
 @pytest.mark.parametrize("decode", ["auto", "pillow"])
 def test_without_the_native_extension_no_feed_starts(tmp_path, monkeypatch, decode):
-    monkeypatch.setattr("fastfeed.decode.executor.is_built", lambda: False)
+    monkeypatch.setattr("fastfeed.decode.native.is_built", lambda: False)
     files = ImageFolder(folder(tmp_path / "photos", {"a": 10}))
     arrays = Arrays(np.zeros((10, 8, 8, 3), np.uint8))
     for source in (files, arrays):

@@ -58,7 +58,7 @@ def moved(feed: Any, name: str, session: Any) -> Any:
     if name == "keras_backup":
         text = "feed.keras_backup(folder) is deprecated; use ff.keras.backup(feed, folder)"
         warn(text, DeprecationWarning, stacklevel=3)
-        return partial(importlib.import_module("fastfeed.adapters.keras.backup").backup, session)
+        return partial(importlib.import_module("fastfeed.keras").backup, feed)
     if name not in MOVED:
         raise AttributeError(f"{type(feed).__name__!r} object has no attribute {name!r}")
     warn(

@@ -49,10 +49,13 @@ def test_transform_and_keras_backup_say_their_new_names(feed, monkeypatch):
     with pytest.warns(DeprecationWarning, match=r"use ff\.Transform\.of\(feed\)"):
         assert feed.transform.ops == ff.Transform.of(feed).ops == [ff.RandomFlip()]
     adapter = types.SimpleNamespace(backup=lambda *arguments, **options: (arguments, options))
-    monkeypatch.setitem(sys.modules, "fastfeed.adapters.keras.backup", adapter)
+    monkeypatch.delitem(sys.modules, "fastfeed.adapters.keras.backup", raising=False)
     with pytest.warns(DeprecationWarning, match=r"use ff\.keras\.backup\(feed, folder\)"):
-        old = feed.keras_backup("backup", save_freq=3)
-    assert old == ((FeedSession.of(feed), "backup"), {"save_freq": 3})
+        old = feed.keras_backup
+    assert "fastfeed.adapters.keras.backup" not in sys.modules  # which imports Keras
+    monkeypatch.setitem(sys.modules, "fastfeed.adapters.keras.backup", adapter)
+    old = old("backup", save_freq=3)
+    assert old == ((FeedSession.of(feed), "backup", 3, True), {})
 
 
 def test_a_configuration_is_checked_and_pickles_without_a_thread_or_a_file(tmp_path):

@@ -405,7 +405,8 @@ def check_integer(
 
     more: the unit, or what else is allowed, for the text of the error.
     """
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+    is_integer = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not is_integer or not low <= value <= high:
         allowed = f">= {low}" if high == math.inf else f"in [{low}, {high}]"
         raise ConfigError.of(name, f"an integer {allowed}{more}", value, hint)
 

@@ -162,3 +162,7 @@ def test_refusals_at_construction(source, ops, text):
 def test_multiples_out_of_range_are_refused(multiple):
     with pytest.raises(ConfigError, match="multiple"):
         ff.LargestSize(multiple)
+
+
+def test_a_multiple_may_be_an_integer_of_numpy():
+    assert ff.LargestSize(np.int64(32)) == ff.LargestSize(32)

@@ -117,6 +117,9 @@ class Loader:
     executor: Executor
     image: str  # name among the images of a sample
 
+    def __post_init__(self) -> None:
+        self._optionals = Optionals(self.source)
+
     def load(self, ids: np.ndarray, batch: PendingBatch, read: ReadRows) -> LoadedSamples:
         """Load the first of these ids, up to the limit of bytes."""
         progress = self.timeline.progress
@@ -205,7 +208,7 @@ class Loader:
         self, ids: np.ndarray, sizes: np.ndarray, bad: dict[int, Failure | None]
     ) -> tuple[np.ndarray | float, np.ndarray]:
         """Region of each image to use, whole pixels: top left corners and (height, width)."""
-        boxes = Optionals(self.source).boxes(ids)
+        boxes = self._optionals.boxes(ids)
         if boxes is None:
             return 0.0, sizes
         first, sizes, outside = parts(boxes, sizes)

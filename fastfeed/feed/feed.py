@@ -122,8 +122,29 @@ class Feed:
         name: str = "",
         to_original: bool = False,
     ) -> None:
-        arguments = {key: value for key, value in locals().items() if key != "self"}
-        self._session = FeedSession(FeedConfig.make(**arguments))
+        config = FeedConfig.make(
+            source,
+            ops,
+            batch=batch,
+            global_batch=global_batch,
+            seed=seed,
+            world=world,
+            shuffle=shuffle,
+            tail=tail,
+            threads=threads,
+            prefetch=prefetch,
+            decode=decode,
+            backend=backend,
+            on_bad=on_bad,
+            on_error=on_error,
+            outage=outage,
+            memory=memory,
+            quarantine=quarantine,
+            side_process=side_process,
+            name=name,
+            to_original=to_original,
+        )
+        self._session = FeedSession(config)
 
     def __getattr__(self, name: str) -> Any:
         """Names that moved to the session, with a DeprecationWarning."""
